@@ -1,0 +1,1 @@
+//! The built-in admission plugins, each pure over a view of what is stored.

@@ -1,0 +1,1 @@
+//! Leases: a node's heartbeat and leader election.

@@ -1,0 +1,8 @@
+//! How every other part talks to the API server: kube's `Client`, over TLS or over the server's
+//! own tower service in the same process; the event recorder; leases and leader election.
+
+pub mod connect;
+pub mod events;
+pub mod lease;
+
+pub use kube;

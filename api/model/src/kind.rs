@@ -1,0 +1,134 @@
+//! The table of kinds that a server serves: group, version, names, scope, verbs, subresources.
+//!
+//! Built-in kinds are rows of [`BUILTIN`]; custom resources make further [`Kind`] values while the
+//! server runs, so every field is owned. The order of rows is the order of discovery, which
+//! clients use as preference.
+
+mod builtin;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use builtin::builtin;
+
+/// A group and a plural resource name: what RBAC, storage keys and error messages speak of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupResource {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Plural, lower-case resource name.
+    pub resource: String,
+}
+
+impl GroupResource {
+    /// Names a resource of a group; the core group is the empty string.
+    pub fn new(group: impl Into<String>, resource: impl Into<String>) -> Self {
+        Self { group: group.into(), resource: resource.into() }
+    }
+}
+
+/// Upstream's spelling in messages: `pods`, `deployments.apps`.
+impl fmt::Display for GroupResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.group.as_str() {
+            "" => f.write_str(&self.resource),
+            group => write!(f, "{}.{group}", self.resource),
+        }
+    }
+}
+
+/// A door beside an object's main one: `status`, `scale`, `log`, …
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subresource {
+    /// Last path segment, for example `status`.
+    pub name: String,
+    /// Kind of the bodies exchanged when it differs from the parent's, with its group and version.
+    pub kind: Option<(String, String, String)>,
+    /// Verbs as discovery lists them.
+    pub verbs: Vec<String>,
+}
+
+/// One served kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Version, for example `v1`.
+    pub version: String,
+    /// Kind, for example `Deployment`.
+    pub kind: String,
+    /// Plural resource name, the path segment.
+    pub plural: String,
+    /// Singular resource name.
+    pub singular: String,
+    /// Short names, for example `deploy`.
+    pub short_names: Vec<String>,
+    /// Categories, for example `all`.
+    pub categories: Vec<String>,
+    /// Whether objects live in a namespace.
+    pub namespaced: bool,
+    /// Verbs as discovery lists them, in upstream's alphabetical order.
+    pub verbs: Vec<String>,
+    /// Subresources.
+    pub subresources: Vec<Subresource>,
+}
+
+impl Kind {
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        match self.group.as_str() {
+            "" => self.version.clone(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+
+    /// Group and plural.
+    pub fn group_resource(&self) -> GroupResource {
+        GroupResource::new(&self.group, &self.plural)
+    }
+
+    /// The subresource of that name, if served.
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|sub| sub.name == name)
+    }
+
+    /// Whether discovery lists `verb` for the main resource.
+    pub fn allows(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|v| v == verb)
+    }
+
+    /// Whether objects have a `status` that only the status subresource writes.
+    pub fn has_status(&self) -> bool {
+        self.subresource("status").is_some()
+    }
+}
+
+/// The built-in kind of that group and plural.
+pub fn find(group: &str, plural: &str) -> Option<&'static Arc<Kind>> {
+    builtin().iter().find(|kind| kind.group == group && kind.plural == plural)
+}
+
+/// The built-in kind of that `apiVersion` and `kind`.
+pub fn find_by_kind(api_version: &str, kind: &str) -> Option<&'static Arc<Kind>> {
+    builtin().iter().find(|k| k.kind == kind && k.api_version() == api_version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_two_rows_share_a_resource() {
+        let mut seen = HashSet::new();
+        for kind in builtin() {
+            assert!(seen.insert((kind.group_resource(), kind.version.clone())), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn messages_spell_resources_as_upstream_does() {
+        assert_eq!(GroupResource::new("", "pods").to_string(), "pods");
+        assert_eq!(GroupResource::new("apps", "deployments").to_string(), "deployments.apps");
+    }
+}

@@ -1,0 +1,13 @@
+//! What every part of Skiff agrees on about the Kubernetes object model: the table of served
+//! kinds, the shape of metadata, selectors, quantities, field errors, users and request
+//! attributes, and the read-only view of what is stored. No I/O, nothing asynchronous.
+
+pub mod field;
+pub mod kind;
+pub mod meta;
+pub mod quantity;
+pub mod request;
+pub mod selector;
+pub mod view;
+
+pub use k8s_openapi;

@@ -1,0 +1,136 @@
+//! Reading and writing `metadata` of objects held as JSON values, and the random names that
+//! `generateName` and controllers append.
+
+use jiff::Timestamp;
+use rand::Rng;
+use serde_json::{Map, Value};
+
+/// Upstream's alphabet for generated names: no vowels, no look-alikes.
+const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Upstream's `maxGeneratedNameLength`: 63 less the five random characters.
+const GENERATED_BASE_LEN_MAX: usize = 58;
+
+/// `metadata.FIELD` as a string; empty when absent.
+pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object.get("metadata").and_then(|m| m.get(field)).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// `metadata.name`; empty when absent.
+pub fn name(object: &Value) -> &str {
+    text(object, "name")
+}
+
+/// `metadata.namespace`; empty when absent.
+pub fn namespace(object: &Value) -> &str {
+    text(object, "namespace")
+}
+
+/// `metadata.uid`; empty when absent.
+pub fn uid(object: &Value) -> &str {
+    text(object, "uid")
+}
+
+/// `metadata.resourceVersion`; empty when absent.
+pub fn resource_version(object: &Value) -> &str {
+    text(object, "resourceVersion")
+}
+
+/// Whether `metadata.deletionTimestamp` is set.
+pub fn is_deleting(object: &Value) -> bool {
+    object.get("metadata").and_then(|m| m.get("deletionTimestamp")).is_some_and(|t| !t.is_null())
+}
+
+/// The finalizers.
+pub fn finalizers(object: &Value) -> Vec<&str> {
+    object
+        .get("metadata")
+        .and_then(|m| m.get("finalizers"))
+        .and_then(Value::as_array)
+        .map(|list| list.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default()
+}
+
+/// The metadata map, made when absent. An object that is no map is left alone and answers `None`.
+pub fn metadata_mut(object: &mut Value) -> Option<&mut Map<String, Value>> {
+    let metadata = object.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+    if metadata.is_null() {
+        *metadata = Value::Object(Map::new());
+    }
+    metadata.as_object_mut()
+}
+
+/// Sets `metadata.FIELD`.
+pub fn set(object: &mut Value, field: &str, value: impl Into<Value>) {
+    if let Some(metadata) = metadata_mut(object) {
+        metadata.insert(field.to_owned(), value.into());
+    }
+}
+
+/// Removes `metadata.FIELD`.
+pub fn unset(object: &mut Value, field: &str) {
+    if let Some(metadata) = metadata_mut(object) {
+        metadata.remove(field);
+    }
+}
+
+/// The labels as pairs in key order.
+pub fn labels(object: &Value) -> Option<&Map<String, Value>> {
+    object.get("metadata")?.get("labels")?.as_object()
+}
+
+/// An RFC 3339 time in whole seconds and UTC, as `metav1.Time` is written.
+pub fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// An RFC 3339 time with microseconds, as `metav1.MicroTime` is written.
+pub fn micro_time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+/// `len` random characters of upstream's safe alphabet.
+pub fn random_suffix(len: usize) -> String {
+    let mut rng = rand::rng();
+    (0..len).filter_map(|_| ALPHABET.get(rng.random_range(0..ALPHABET.len()))).map(|&b| char::from(b)).collect()
+}
+
+/// A name for `generateName`: the base, cut where it is too long, and five random characters.
+pub fn generated_name(base: &str) -> String {
+    let cut = base.char_indices().take_while(|(at, _)| *at < GENERATED_BASE_LEN_MAX).map(|(at, c)| at + c.len_utf8()).last().unwrap_or(0);
+    format!("{}{}", base.get(..cut).unwrap_or(base), random_suffix(5))
+}
+
+/// A random version 4 UUID.
+pub fn new_uid() -> String {
+    let bits: u128 = rand::rng().random();
+    let bits = (bits & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
+    let hex = format!("{bits:032x}");
+    let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default().to_owned();
+    format!("{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uids_are_version_four() {
+        let uid = new_uid();
+        assert_eq!(uid.len(), 36);
+        assert_eq!(uid.as_bytes().get(14), Some(&b'4'));
+        assert!(matches!(uid.as_bytes().get(19), Some(b'8' | b'9' | b'a' | b'b')));
+    }
+
+    #[test]
+    fn generated_names_fit_a_label() {
+        let name = generated_name(&"x".repeat(80));
+        assert_eq!(name.len(), 63);
+    }
+
+    #[test]
+    fn times_have_whole_seconds() {
+        let at = Timestamp::from_second(1_700_000_000).expect("in range");
+        assert_eq!(time(at), "2023-11-14T22:13:20Z");
+        assert_eq!(micro_time(at), "2023-11-14T22:13:20.000000Z");
+    }
+}

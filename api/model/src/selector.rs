@@ -1,0 +1,303 @@
+//! Label and field selectors: parsed from query strings and from `LabelSelector` values, matched
+//! against objects held as JSON values.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+/// Requirements in one selector; a request with more is refused.
+const REQUIREMENTS_MAX: usize = 10_000;
+
+/// Why a selector was refused.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SelectorError {
+    /// The text does not follow the grammar.
+    #[error("unable to parse requirement: {0}")]
+    Syntax(String),
+    /// A `LabelSelector` names an operator that does not exist.
+    #[error("\"{0}\" is not a valid label selector operator")]
+    Operator(String),
+    /// More requirements than allowed.
+    #[error("too many requirements: at most {REQUIREMENTS_MAX}")]
+    TooMany,
+}
+
+/// One requirement on one label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Requirement {
+    /// `key=value`, `key in (a,b)`
+    In(String, Vec<String>),
+    /// `key!=value`, `key notin (a,b)`; also holds where the label is absent
+    NotIn(String, Vec<String>),
+    /// `key`
+    Exists(String),
+    /// `!key`
+    DoesNotExist(String),
+    /// `key>1`
+    Greater(String, i64),
+    /// `key<1`
+    Less(String, i64),
+}
+
+impl Requirement {
+    fn matches<'a>(&self, get: &dyn Fn(&str) -> Option<&'a str>) -> bool {
+        let number = |key: &str| get(key).and_then(|v| v.parse::<i64>().ok());
+        match self {
+            Self::In(key, values) => get(key).is_some_and(|v| values.iter().any(|x| x == v)),
+            Self::NotIn(key, values) => get(key).is_none_or(|v| values.iter().all(|x| x != v)),
+            Self::Exists(key) => get(key).is_some(),
+            Self::DoesNotExist(key) => get(key).is_none(),
+            Self::Greater(key, bound) => number(key).is_some_and(|v| v > *bound),
+            Self::Less(key, bound) => number(key).is_some_and(|v| v < *bound),
+        }
+    }
+}
+
+/// A label selector: all requirements must hold; none means everything matches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector {
+    requirements: Vec<Requirement>,
+    nothing: bool,
+}
+
+impl Selector {
+    /// Parses the query-string form: `a=b,c!=d,e in (f,g),h,!i`.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        let mut requirements = Vec::new();
+        for part in split_outside_brackets(text) {
+            let part = part.trim();
+            if part.is_empty() {
+                continue;
+            }
+            if requirements.len() == REQUIREMENTS_MAX {
+                return Err(SelectorError::TooMany);
+            }
+            requirements.push(parse_requirement(part)?);
+        }
+        Ok(Self { requirements, nothing: false })
+    }
+
+    /// From a `LabelSelector` value. An absent selector matches nothing, an empty one everything.
+    pub fn from_label_selector(selector: Option<&Value>) -> Result<Self, SelectorError> {
+        let Some(selector) = selector.filter(|s| !s.is_null()) else {
+            return Ok(Self { requirements: Vec::new(), nothing: true });
+        };
+        let mut requirements = Vec::new();
+        if let Some(labels) = selector.get("matchLabels").and_then(Value::as_object) {
+            requirements.extend(labels.iter().map(|(k, v)| Requirement::In(k.clone(), vec![v.as_str().unwrap_or_default().to_owned()])));
+        }
+        for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
+            requirements.push(from_expression(expression)?);
+        }
+        Ok(Self { requirements, nothing: false })
+    }
+
+    /// A selector that wants exactly these labels (a Service's or a ReplicationController's).
+    pub fn from_map(labels: &Map<String, Value>) -> Self {
+        let requirements = labels.iter().map(|(k, v)| Requirement::In(k.clone(), vec![v.as_str().unwrap_or_default().to_owned()])).collect();
+        Self { requirements, nothing: false }
+    }
+
+    /// From single requirements.
+    pub fn new(requirements: Vec<Requirement>) -> Self {
+        Self { requirements, nothing: false }
+    }
+
+    /// Whether every object matches.
+    pub fn is_everything(&self) -> bool {
+        !self.nothing && self.requirements.is_empty()
+    }
+
+    /// Whether labels, given by a look-up, match.
+    pub fn matches_by<'a>(&self, get: &dyn Fn(&str) -> Option<&'a str>) -> bool {
+        !self.nothing && self.requirements.iter().all(|r| r.matches(get))
+    }
+
+    /// Whether an object's labels match.
+    pub fn matches(&self, object: &Value) -> bool {
+        let labels = crate::meta::labels(object);
+        self.matches_by(&|key| labels.and_then(|l| l.get(key)).and_then(Value::as_str))
+    }
+}
+
+fn from_expression(expression: &Value) -> Result<Requirement, SelectorError> {
+    let key = expression.get("key").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let values: Vec<String> =
+        expression.get("values").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    match expression.get("operator").and_then(Value::as_str).unwrap_or_default() {
+        "In" => Ok(Requirement::In(key, values)),
+        "NotIn" => Ok(Requirement::NotIn(key, values)),
+        "Exists" => Ok(Requirement::Exists(key)),
+        "DoesNotExist" => Ok(Requirement::DoesNotExist(key)),
+        "Gt" => bound(&key, values.first().map_or("", String::as_str)).map(|n| Requirement::Greater(key, n)),
+        "Lt" => bound(&key, values.first().map_or("", String::as_str)).map(|n| Requirement::Less(key, n)),
+        other => Err(SelectorError::Operator(other.to_owned())),
+    }
+}
+
+fn split_outside_brackets(text: &str) -> Vec<&str> {
+    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_i32);
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(text.get(start..at).unwrap_or_default());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text.get(start..).unwrap_or_default());
+    parts
+}
+
+fn parse_requirement(part: &str) -> Result<Requirement, SelectorError> {
+    if let Some(key) = part.strip_prefix('!') {
+        return label_key(key.trim()).map(Requirement::DoesNotExist);
+    }
+    for (operator, negated) in [("!=", true), ("==", false), ("=", false)] {
+        if let Some((key, value)) = part.split_once(operator) {
+            let (key, values) = (label_key(key.trim())?, vec![label_value(value.trim())?]);
+            return Ok(if negated { Requirement::NotIn(key, values) } else { Requirement::In(key, values) });
+        }
+    }
+    if let Some((key, value)) = part.split_once('>') {
+        return Ok(Requirement::Greater(label_key(key.trim())?, bound(key, value.trim())?));
+    }
+    if let Some((key, value)) = part.split_once('<') {
+        return Ok(Requirement::Less(label_key(key.trim())?, bound(key, value.trim())?));
+    }
+    let mut words = part.splitn(2, char::is_whitespace);
+    let key = words.next().unwrap_or_default();
+    let Some(rest) = words.next().map(str::trim) else {
+        return label_key(key).map(Requirement::Exists);
+    };
+    let set = |rest: &str| -> Result<Vec<String>, SelectorError> {
+        let inner = rest.trim().strip_prefix('(').and_then(|r| r.strip_suffix(')')).ok_or_else(|| SelectorError::Syntax(part.to_owned()))?;
+        inner.split(',').map(|v| label_value(v.trim())).collect()
+    };
+    if let Some(rest) = rest.strip_prefix("notin") {
+        return Ok(Requirement::NotIn(label_key(key)?, set(rest)?));
+    }
+    if let Some(rest) = rest.strip_prefix("in") {
+        return Ok(Requirement::In(label_key(key)?, set(rest)?));
+    }
+    Err(SelectorError::Syntax(part.to_owned()))
+}
+
+fn bound(key: &str, value: &str) -> Result<i64, SelectorError> {
+    value.parse().map_err(|_| SelectorError::Syntax(format!("{key}: for 'Gt', 'Lt' operators, the value must be an integer")))
+}
+
+fn label_key(key: &str) -> Result<String, SelectorError> {
+    let name = key.rsplit('/').next().unwrap_or_default();
+    let good = !name.is_empty() && name.len() <= 63 && key.len() <= 317 && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./".contains(&b));
+    if good { Ok(key.to_owned()) } else { Err(SelectorError::Syntax(format!("invalid label key {key:?}"))) }
+}
+
+fn label_value(value: &str) -> Result<String, SelectorError> {
+    let good = value.len() <= 63 && value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    if good { Ok(value.to_owned()) } else { Err(SelectorError::Syntax(format!("invalid label value: {value:?}"))) }
+}
+
+/// One term of a field selector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldTerm {
+    /// Field path, for example `spec.nodeName`.
+    pub path: String,
+    /// Value to compare with.
+    pub value: String,
+    /// Whether the field must differ.
+    pub negated: bool,
+}
+
+/// A field selector: all terms must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSelector {
+    /// The terms.
+    pub terms: Vec<FieldTerm>,
+}
+
+impl FieldSelector {
+    /// Parses `metadata.name=x,status.phase!=Running`. `\`, `,` and `=` may be escaped by `\`.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        let mut terms = Vec::new();
+        for part in split_unescaped(text) {
+            if part.is_empty() {
+                continue;
+            }
+            let (path, value, negated) = if let Some((p, v)) = part.split_once("!=") {
+                (p, v, true)
+            } else if let Some((p, v)) = part.split_once("==").or_else(|| part.split_once('=')) {
+                (p, v, false)
+            } else {
+                return Err(SelectorError::Syntax(format!("invalid selector: '{text}'; can't understand '{part}'")));
+            };
+            terms.push(FieldTerm { path: path.trim().to_owned(), value: unescape(value.trim()), negated });
+        }
+        Ok(Self { terms })
+    }
+
+    /// The value that a path must equal, where one term says so: `metadata.name`, `spec.nodeName`
+    /// and the like lead to an index.
+    pub fn exact(&self, path: &str) -> Option<&str> {
+        self.terms.iter().find(|t| t.path == path && !t.negated).map(|t| t.value.as_str())
+    }
+
+    /// Whether an object's fields match; an absent field counts as empty.
+    pub fn matches(&self, object: &Value) -> bool {
+        self.terms.iter().all(|term| (field_text(object, &term.path) == term.value) != term.negated)
+    }
+}
+
+/// The text of a dotted field path; empty when absent.
+pub fn field_text(object: &Value, path: &str) -> String {
+    let found = path.split('.').try_fold(object, |at, name| at.get(name));
+    match found {
+        Some(Value::String(s)) => s.clone(),
+        Some(Value::Bool(b)) => b.to_string(),
+        Some(Value::Number(n)) => n.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn split_unescaped(text: &str) -> Vec<String> {
+    let (mut parts, mut current, mut escaped) = (Vec::new(), String::new(), false);
+    for c in text.chars() {
+        match c {
+            _ if escaped => {
+                current.push('\\');
+                current.push(c);
+                escaped = false;
+            }
+            '\\' => escaped = true,
+            ',' => parts.push(std::mem::take(&mut current)),
+            _ => current.push(c),
+        }
+    }
+    parts.push(current);
+    parts
+}
+
+fn unescape(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => out.extend(chars.next()),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+impl fmt::Display for FieldTerm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}{}", self.path, if self.negated { "!=" } else { "=" }, self.value)
+    }
+}
+
+#[cfg(test)]
+mod tests;

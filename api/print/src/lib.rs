@@ -1,0 +1,1 @@
+//! Tables: printer columns and cells of every served kind.

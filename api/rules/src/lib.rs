@@ -1,0 +1,1 @@
+//! What an object must be before it is stored: defaults, checks, patches.

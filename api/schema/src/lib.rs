@@ -1,0 +1,1 @@
+//! OpenAPI schemas of the served kinds with the facts their types lack.

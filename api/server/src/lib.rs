@@ -1,0 +1,1 @@
+//! The HTTPS face: verbs, subresources, watch cache, discovery, OpenAPI, tables.

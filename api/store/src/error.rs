@@ -1,0 +1,60 @@
+//! Why the store refused or failed.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::Revision;
+
+/// A failed store operation.
+#[derive(Clone, Debug, Error)]
+pub enum StoreError {
+    /// A write's condition does not hold.
+    #[error("the key is at revision {current:?}")]
+    Conflict {
+        /// Where the key is; `None` when it is absent.
+        current: Option<Revision>,
+    },
+    /// History before this revision is gone.
+    #[error("required revision has been compacted; the oldest is {oldest}")]
+    Compacted {
+        /// The oldest revision that can be watched from.
+        oldest: Revision,
+    },
+    /// Another process has the database open.
+    #[error("{path} is in use by another process (pid {pid})")]
+    InUse {
+        /// The database.
+        path: String,
+        /// Who holds it, as far as known.
+        pid: String,
+    },
+    /// The database was written by a newer version.
+    #[error("{path} was written by a newer version of skiff (schema {found}, this version reads up to {known}); upgrade skiff or restore a backup")]
+    Newer {
+        /// The database.
+        path: String,
+        /// Its schema.
+        found: i64,
+        /// The newest schema known here.
+        known: i64,
+    },
+    /// No room is left on the disk; nothing of the write remains.
+    #[error("no space left on the disk of {path}")]
+    DiskFull {
+        /// The database.
+        path: String,
+    },
+    /// The store is closing.
+    #[error("the store is closed")]
+    Closed,
+    /// The backend failed.
+    #[error("{doing}")]
+    Backend {
+        /// What was being done.
+        doing: String,
+        /// What it said.
+        #[source]
+        source: Arc<dyn std::error::Error + Send + Sync>,
+    },
+}

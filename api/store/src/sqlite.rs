@@ -1,0 +1,5 @@
+//! x
+/// x
+pub struct SqliteStore;
+/// x
+pub struct SqliteConfig;

@@ -1,0 +1,1 @@
+//! Names: a pure record set and hickory as its server.

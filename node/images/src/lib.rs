@@ -1,0 +1,1 @@
+//! References, registry pull, content store, WASM artifacts, garbage collection.

@@ -1,0 +1,1 @@
+//! Pod namespaces, addresses, bridge, host ports, routes between nodes.

@@ -1,0 +1,95 @@
+//! What a container runtime promises to the node agent: the trait [`Runtime`], plain value types,
+//! and (feature-free, for tests) the battery that every runtime passes. Nothing here knows of Pods,
+//! probes, restarts or the API; the agent translates.
+
+pub mod cgroup;
+mod error;
+mod spec;
+
+use async_trait::async_trait;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+
+pub use error::RuntimeError;
+pub use spec::{
+    ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSpec, Exit, Mount, Resources, Sandbox, Security, Stats,
+    TerminalSize, User,
+};
+
+/// Runs containers. One implementation a RuntimeClass handler.
+///
+/// Promises, checked by the battery:
+/// - a container outlives the process that started it: a new `Runtime` over the same state
+///   directory lists it, waits for it, and learns its exit code, whoever was its parent;
+/// - `create` leaves either a whole container or nothing; twice with one id is
+///   [`RuntimeError::Exists`];
+/// - `remove` may be called at any time, any number of times, and on half-made containers: it kills
+///   what runs and frees cgroup, mounts and state, in that order, and not the log file;
+/// - nothing blocks the calling thread.
+#[async_trait]
+pub trait Runtime: Send + Sync {
+    /// The RuntimeClass handler this is, for example `runc`.
+    fn handler(&self) -> &'static str;
+
+    /// What content it runs.
+    fn runs(&self) -> ContentKind;
+
+    /// Checks what the runtime needs of the machine (kernel features, tools). The error names what
+    /// is missing and what to install.
+    async fn check(&self) -> Result<(), RuntimeError>;
+
+    /// Does the slow part of a first start ahead of time (compile a module); idempotent.
+    async fn prepare(&self, content: &Content) -> Result<(), RuntimeError>;
+
+    /// Makes a container ready to start. Nothing of the guest has run yet.
+    async fn create(&self, spec: &ContainerSpec) -> Result<(), RuntimeError>;
+
+    /// Runs a created container; returns once its process runs.
+    async fn start(&self, id: &ContainerId) -> Result<(), RuntimeError>;
+
+    /// Sends a signal to the container's first process. Sent to one that has ended, it is no error.
+    async fn signal(&self, id: &ContainerId, signal: i32) -> Result<(), RuntimeError>;
+
+    /// Waits until the container has ended, however long that takes. Cancel-safe.
+    async fn wait(&self, id: &ContainerId) -> Result<Exit, RuntimeError>;
+
+    /// Frees everything of a container; see the promises above.
+    async fn remove(&self, id: &ContainerId) -> Result<(), RuntimeError>;
+
+    /// Every container of this runtime's state directory, half-made ones too.
+    async fn list(&self) -> Result<Vec<ContainerStatus>, RuntimeError>;
+
+    /// Makes the container write to a new file at its log path: the old one was renamed away.
+    async fn reopen_log(&self, id: &ContainerId) -> Result<(), RuntimeError>;
+
+    /// Runs a further process in a running container.
+    async fn exec(&self, id: &ContainerId, exec: ExecSpec) -> Result<ExecSession, RuntimeError>;
+
+    /// What the container uses now.
+    async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError>;
+}
+
+/// A process that [`Runtime::exec`] started. Dropping it kills the process.
+pub struct ExecSession {
+    /// To the process' stdin; dropping it closes stdin. `None` when none was asked for.
+    pub stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
+    /// From the process' stdout (with a terminal: from the terminal).
+    pub stdout: Box<dyn AsyncRead + Send + Unpin>,
+    /// From the process' stderr; `None` with a terminal.
+    pub stderr: Option<Box<dyn AsyncRead + Send + Unpin>>,
+    /// New sizes of the terminal.
+    pub resize: Option<mpsc::Sender<TerminalSize>>,
+    /// Resolves to the exit code when the process has ended; 128 + signal when one killed it.
+    pub exit: futures_exit::ExitFuture,
+}
+
+/// The future type of [`ExecSession::exit`].
+pub mod futures_exit {
+    use std::future::Future;
+    use std::pin::Pin;
+
+    use crate::RuntimeError;
+
+    /// Resolves to an exit code.
+    pub type ExitFuture = Pin<Box<dyn Future<Output = Result<i32, RuntimeError>> + Send>>;
+}

@@ -1,0 +1,1 @@
+//! OCI containers by runc, one shim each.

@@ -1,0 +1,1 @@
+//! WASM containers: ahead-of-time compile and a small shim.

@@ -1,0 +1,1 @@
+//! The scheduler's extension points, node snapshot, cycle state and verdicts.

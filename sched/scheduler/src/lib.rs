@@ -1,0 +1,1 @@
+//! Queue, snapshot, cycle, bind; one file a plugin.
