@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::selector::FieldSelector;
+
 /// An authenticated user, as in `authentication.k8s.io/v1 UserInfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -53,6 +55,8 @@ pub struct Attributes {
     pub name: String,
     /// Path of a request that is for no resource, for example `/healthz`.
     pub path: String,
+    /// Field selector of a list or watch: a node may watch Pods only with `spec.nodeName` its own.
+    pub field_selector: Option<FieldSelector>,
 }
 
 impl Attributes {
