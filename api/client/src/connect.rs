@@ -45,9 +45,9 @@ pub fn kubeconfig(server: &str, user: &str, ca_pem: &str, certificate_pem: &str,
     };
     let context = Context { cluster: "skiff".to_owned(), user: Some(user.to_owned()), ..Context::default() };
     Kubeconfig {
-        clusters: vec![NamedCluster { name: "skiff".to_owned(), cluster: Some(cluster) }],
-        auth_infos: vec![NamedAuthInfo { name: user.to_owned(), auth_info: Some(auth) }],
-        contexts: vec![NamedContext { name: "skiff".to_owned(), context: Some(context) }],
+        clusters: vec![NamedCluster { name: "skiff".to_owned(), cluster: Some(cluster), other: Default::default() }],
+        auth_infos: vec![NamedAuthInfo { name: user.to_owned(), auth_info: Some(auth), other: Default::default() }],
+        contexts: vec![NamedContext { name: "skiff".to_owned(), context: Some(context), other: Default::default() }],
         current_context: Some("skiff".to_owned()),
         kind: Some("Config".to_owned()),
         api_version: Some("v1".to_owned()),

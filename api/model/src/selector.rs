@@ -95,7 +95,8 @@ impl Selector {
 
     /// A selector that wants exactly these labels (a Service's or a ReplicationController's).
     pub fn from_map(labels: &Map<String, Value>) -> Self {
-        let requirements = labels.iter().map(|(k, v)| Requirement::In(k.clone(), vec![v.as_str().unwrap_or_default().to_owned()])).collect();
+        let requirements =
+            labels.iter().map(|(k, v)| Requirement::In(k.clone(), vec![v.as_str().unwrap_or_default().to_owned()])).collect();
         Self { requirements, nothing: false }
     }
 
@@ -175,7 +176,8 @@ fn parse_requirement(part: &str) -> Result<Requirement, SelectorError> {
         return label_key(key).map(Requirement::Exists);
     };
     let set = |rest: &str| -> Result<Vec<String>, SelectorError> {
-        let inner = rest.trim().strip_prefix('(').and_then(|r| r.strip_suffix(')')).ok_or_else(|| SelectorError::Syntax(part.to_owned()))?;
+        let inner =
+            rest.trim().strip_prefix('(').and_then(|r| r.strip_suffix(')')).ok_or_else(|| SelectorError::Syntax(part.to_owned()))?;
         inner.split(',').map(|v| label_value(v.trim())).collect()
     };
     if let Some(rest) = rest.strip_prefix("notin") {
@@ -193,7 +195,8 @@ fn bound(key: &str, value: &str) -> Result<i64, SelectorError> {
 
 fn label_key(key: &str) -> Result<String, SelectorError> {
     let name = key.rsplit('/').next().unwrap_or_default();
-    let good = !name.is_empty() && name.len() <= 63 && key.len() <= 317 && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./".contains(&b));
+    let good =
+        !name.is_empty() && name.len() <= 63 && key.len() <= 317 && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./".contains(&b));
     if good { Ok(key.to_owned()) } else { Err(SelectorError::Syntax(format!("invalid label key {key:?}"))) }
 }
 

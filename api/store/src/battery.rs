@@ -1,1 +1,189 @@
-//! x
+//! The behaviour that every backend shares: each function is one promise of
+//! [`Store`](crate::Store), run by [`battery!`](crate::battery) on a fresh, empty store.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a battery is test code")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+
+use crate::{Event, Events, Expect, Revision, Store, StoreError, Write};
+
+/// How long a test waits for what must come.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A write of text.
+pub fn write(key: &str, value: Option<&str>, expect: Expect) -> Write {
+    Write { key: key.into(), value: value.map(|v| Bytes::copy_from_slice(v.as_bytes())), expect }
+}
+
+async fn put(store: &dyn Store, key: &str, value: &str, expect: Expect) -> Revision {
+    store.write(write(key, Some(value), expect)).await.expect("the condition holds")
+}
+
+/// The next `count` events of a watch.
+pub async fn take(events: &mut Events, count: usize) -> Vec<Event> {
+    let mut taken = Vec::new();
+    while taken.len() < count {
+        let batch = tokio::time::timeout(DEADLINE, events.next()).await.expect("events come in time");
+        taken.extend(batch.expect("a watch does not end").expect("no error"));
+    }
+    taken
+}
+
+/// Revisions count up from 1 and a value is read back with both its revisions.
+pub async fn revisions_grow_by_one(store: Arc<dyn Store>) {
+    assert_eq!(store.snapshot().await.expect("snapshot").revision, 0);
+    assert_eq!(put(&*store, "a", "1", Expect::Absent).await, 1);
+    assert_eq!(put(&*store, "b", "2", Expect::Absent).await, 2);
+    assert_eq!(put(&*store, "a", "3", Expect::At(1)).await, 3);
+    let snapshot = store.snapshot().await.expect("snapshot");
+    assert_eq!(snapshot.revision, 3);
+    let found: Vec<_> = snapshot.entries.iter().map(|e| (&*e.key, &e.value[..], e.revision, e.created)).collect();
+    assert_eq!(found, [("a", &b"3"[..], 3, 1), ("b", &b"2"[..], 2, 2)]);
+}
+
+/// A failed condition changes nothing and says where the key is.
+pub async fn conditions_are_kept(store: Arc<dyn Store>) {
+    put(&*store, "a", "1", Expect::Absent).await;
+    for (refused, current) in [
+        (write("a", Some("2"), Expect::Absent), Some(1)),
+        (write("a", Some("2"), Expect::At(7)), Some(1)),
+        (write("a", None, Expect::At(2)), Some(1)),
+        (write("b", None, Expect::At(1)), None),
+        (write("b", Some("2"), Expect::At(1)), None),
+    ] {
+        match store.write(refused.clone()).await {
+            Err(StoreError::Conflict { current: found }) => assert_eq!(found, current, "{refused:?}"),
+            other => panic!("{refused:?} gave {other:?}"),
+        }
+    }
+    assert_eq!(store.snapshot().await.expect("snapshot").revision, 1);
+}
+
+/// A deleted key is absent, can be made again, and is new then.
+pub async fn deleted_keys_are_absent(store: Arc<dyn Store>) {
+    put(&*store, "a", "1", Expect::Absent).await;
+    assert_eq!(store.write(write("a", None, Expect::At(1))).await.expect("delete"), 2);
+    assert!(store.snapshot().await.expect("snapshot").entries.is_empty());
+    assert_eq!(put(&*store, "a", "3", Expect::Absent).await, 3);
+    assert_eq!(store.snapshot().await.expect("snapshot").entries[0].created, 3);
+}
+
+/// A watch sees history, then what happens, once and in order, with what each event replaced.
+pub async fn watches_see_every_event_once_in_order(store: Arc<dyn Store>) {
+    put(&*store, "a", "1", Expect::Absent).await;
+    put(&*store, "a", "2", Expect::At(1)).await;
+    let mut all = store.watch(0).await.expect("watch");
+    let mut late = store.watch(2).await.expect("watch");
+    store.write(write("a", None, Expect::At(2))).await.expect("delete");
+    put(&*store, "b", "4", Expect::Absent).await;
+    let seen = take(&mut all, 4).await;
+    let brief: Vec<_> = seen.iter().map(|e| (e.revision, &*e.key, e.value.as_deref(), e.previous)).collect();
+    assert_eq!(
+        brief,
+        [(1, "a", Some(&b"1"[..]), None), (2, "a", Some(&b"2"[..]), Some(1)), (3, "a", None, Some(2)), (4, "b", Some(&b"4"[..]), None)]
+    );
+    assert_eq!(take(&mut late, 2).await, seen[2..]);
+}
+
+/// Of many writers that race for one revision exactly one wins.
+pub async fn one_of_many_racing_writers_wins(store: Arc<dyn Store>) {
+    let mut at = put(&*store, "a", "0", Expect::Absent).await;
+    for round in 0..20 {
+        let racers = (0..16).map(|n| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.write(write("a", Some(&format!("{round}/{n}")), Expect::At(at))).await })
+        });
+        let results = futures::future::join_all(racers).await;
+        let won: Vec<Revision> = results.into_iter().filter_map(|r| r.expect("no panic").ok()).collect();
+        assert_eq!(won.len(), 1, "round {round}");
+        at = won[0];
+    }
+}
+
+/// Concurrent writes of many keys all happen, and a watch has each once, in order.
+pub async fn concurrent_writes_all_happen(store: Arc<dyn Store>) {
+    const WRITERS: usize = 32;
+    const EACH: usize = 100;
+    let mut events = store.watch(0).await.expect("watch");
+    let writers = (0..WRITERS).map(|w| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            for n in 0..EACH {
+                put(&*store, &format!("k/{w}/{n}"), "v", Expect::Absent).await;
+            }
+        })
+    });
+    futures::future::join_all(writers).await.into_iter().for_each(|r| r.expect("no panic"));
+    let seen = take(&mut events, WRITERS * EACH).await;
+    let revisions: Vec<Revision> = seen.iter().map(|e| e.revision).collect();
+    assert_eq!(revisions, (1..=(WRITERS * EACH) as Revision).collect::<Vec<_>>());
+    assert_eq!(store.snapshot().await.expect("snapshot").entries.len(), WRITERS * EACH);
+}
+
+/// After compaction current values stay, old watches are refused, newer ones go on without a gap.
+pub async fn compaction_keeps_current_values_and_refuses_old_watches(store: Arc<dyn Store>) {
+    put(&*store, "keep", "1", Expect::Absent).await;
+    put(&*store, "gone", "2", Expect::Absent).await;
+    store.write(write("gone", None, Expect::At(2))).await.expect("delete");
+    let mut at = 1;
+    for n in 0..50 {
+        at = put(&*store, "keep", &n.to_string(), Expect::At(at)).await;
+    }
+    store.compact(40).await.expect("compacts");
+    assert_eq!(store.compacted().await.expect("compacted"), 40);
+    assert!(matches!(store.watch(39).await.map(drop), Err(StoreError::Compacted { oldest: 40 })));
+    let mut rest = store.watch(40).await.expect("watch");
+    let seen: Vec<_> = take(&mut rest, 13).await.iter().map(|e| e.revision).collect();
+    assert_eq!(seen, (41..=53).collect::<Vec<_>>());
+    let snapshot = store.snapshot().await.expect("snapshot");
+    assert_eq!(snapshot.revision, 53);
+    assert_eq!(snapshot.entries.len(), 1);
+    assert_eq!((&snapshot.entries[0].value[..], snapshot.entries[0].created), (&b"49"[..], 1));
+}
+
+/// Compacting past the head compacts to the head, and the head stays where it was.
+pub async fn compacting_everything_keeps_the_head(store: Arc<dyn Store>) {
+    put(&*store, "a", "1", Expect::Absent).await;
+    store.write(write("a", None, Expect::At(1))).await.expect("delete");
+    store.compact(1_000).await.expect("compacts");
+    assert_eq!(store.compacted().await.expect("compacted"), 2);
+    assert_eq!(store.snapshot().await.expect("snapshot").revision, 2);
+    assert_eq!(put(&*store, "a", "3", Expect::Absent).await, 3);
+}
+
+/// A closed store refuses writes.
+pub async fn a_closed_store_refuses_writes(store: Arc<dyn Store>) {
+    put(&*store, "a", "1", Expect::Absent).await;
+    store.close().await;
+    assert!(matches!(store.write(write("b", Some("2"), Expect::Absent)).await, Err(StoreError::Closed)));
+}
+
+/// Makes one test of each promise; the argument is a future of a fresh `Arc<dyn Store>`.
+#[macro_export]
+macro_rules! battery {
+    ($fresh:expr) => {
+        $crate::battery!(@each $fresh;
+            revisions_grow_by_one
+            conditions_are_kept
+            deleted_keys_are_absent
+            watches_see_every_event_once_in_order
+            one_of_many_racing_writers_wins
+            concurrent_writes_all_happen
+            compaction_keeps_current_values_and_refuses_old_watches
+            compacting_everything_keeps_the_head
+            a_closed_store_refuses_writes
+        );
+    };
+    (@each $fresh:expr; $($name:ident)+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                $crate::battery::$name($fresh.await).await;
+            }
+        )+
+    };
+}

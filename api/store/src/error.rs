@@ -30,7 +30,9 @@ pub enum StoreError {
         pid: String,
     },
     /// The database was written by a newer version.
-    #[error("{path} was written by a newer version of skiff (schema {found}, this version reads up to {known}); upgrade skiff or restore a backup")]
+    #[error(
+        "{path} was written by a newer version of skiff (schema {found}, this version reads up to {known}); upgrade skiff or restore a backup"
+    )]
     Newer {
         /// The database.
         path: String,

@@ -7,6 +7,7 @@ pub mod battery;
 mod error;
 mod memory;
 mod sqlite;
+mod tail;
 
 use std::sync::Arc;
 

@@ -1,5 +1,228 @@
-//! x
-/// x
-pub struct SqliteStore;
-/// x
-pub struct SqliteConfig;
+//! The embedded backend: one SQLite file in WAL mode with `synchronous=FULL`.
+//!
+//! The whole store is one table, the log. A row is a write; the current value of a key is its row
+//! that no later row names as `previous`. Conditions are checked against a map in memory from key
+//! to revision, so a write costs one appended row and no read. One task owns the connection that
+//! writes: it takes the writes that wait and stores them by a single statement, so that one fsync
+//! serves all of them. Compaction removes rows that a later row replaced, a bounded slice at a time
+//! between writes, which keeps the file within a small multiple of the live data.
+
+mod open;
+mod writer;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use sqlx::sqlite::{SqlitePool, SqliteRow};
+use sqlx::{Row, SqlitePool as Pool};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::tail::Tail;
+use crate::{Entry, Event, Events, Revision, Snapshot, Store, StoreError, Write};
+
+/// Requests waiting for the writer; further ones wait for room.
+const QUEUE_LEN_MAX: usize = 4_096;
+/// Rows read at once when a follower is behind the tail.
+const HISTORY_BATCH: i64 = 512;
+
+/// Where the database is and how much history it keeps.
+#[derive(Clone, Debug)]
+pub struct SqliteConfig {
+    /// The database file; `-wal`, `-shm` and `.lock` files stand beside it.
+    pub path: PathBuf,
+    /// Revisions of history kept behind the head for watches to resume from.
+    pub history_len: u64,
+}
+
+impl SqliteConfig {
+    /// A database at that path with 10,000 revisions of history.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), history_len: 10_000 }
+    }
+}
+
+/// The SQLite backend. One process may have it open; a second gets [`StoreError::InUse`].
+pub struct SqliteStore {
+    shared: Arc<Shared>,
+    requests: mpsc::Sender<Request>,
+}
+
+/// What the writer and the readers both see.
+struct Shared {
+    path: PathBuf,
+    readers: Pool,
+    tail: Tail,
+    compacted: std::sync::atomic::AtomicU64,
+    /// Held for as long as the store is open.
+    _lock: std::fs::File,
+}
+
+enum Request {
+    Write(Write, oneshot::Sender<Result<Revision, StoreError>>),
+    Compact(Revision, oneshot::Sender<Result<(), StoreError>>),
+    Close(oneshot::Sender<()>),
+}
+
+/// The revision a key is at and the revision that created it.
+type Index = HashMap<Arc<str>, (Revision, Revision)>;
+
+impl SqliteStore {
+    /// Opens or creates the database.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`], [`StoreError::Newer`], or what SQLite says.
+    pub async fn open(config: SqliteConfig) -> Result<Self, StoreError> {
+        let opened = open::open(&config).await?;
+        let shared = Arc::new(Shared {
+            path: config.path.clone(),
+            readers: opened.readers,
+            tail: Tail::new(opened.head),
+            compacted: opened.compacted.into(),
+            _lock: opened.lock,
+        });
+        let (requests, queue) = mpsc::channel(QUEUE_LEN_MAX);
+        let writer = writer::Writer::new(Arc::clone(&shared), opened.writer, opened.index, config.history_len);
+        tokio::spawn(writer.run(queue));
+        Ok(Self { shared, requests })
+    }
+
+    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        self.requests.send(request(answer)).await.map_err(|_| StoreError::Closed)?;
+        answered.await.map_err(|_| StoreError::Closed)
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn write(&self, write: Write) -> Result<Revision, StoreError> {
+        self.ask(|answer| Request::Write(write, answer)).await?
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        snapshot(&self.shared.readers).await.map_err(|source| self.shared.failed("reading a snapshot", source))
+    }
+
+    async fn watch(&self, after: Revision) -> Result<Events, StoreError> {
+        self.shared.check_compacted(after)?;
+        let follower = (Arc::clone(&self.shared), self.shared.tail.follow(), after);
+        Ok(futures::stream::unfold(follower, |(shared, mut head, after)| async move {
+            loop {
+                let found = match shared.tail.after(after) {
+                    Some(events) => Ok(events),
+                    None => shared.history(after).await,
+                };
+                match found {
+                    Ok(events) if events.is_empty() => {
+                        if head.changed().await.is_err() {
+                            return Some((Err(StoreError::Closed), (shared, head, after)));
+                        }
+                    }
+                    Ok(events) => {
+                        let last = events.last().map_or(after, |event| event.revision);
+                        return Some((Ok(events), (shared, head, last)));
+                    }
+                    Err(error) => return Some((Err(error), (shared, head, after))),
+                }
+            }
+        })
+        .boxed())
+    }
+
+    async fn compacted(&self) -> Result<Revision, StoreError> {
+        Ok(self.shared.compacted())
+    }
+
+    async fn compact(&self, upto: Revision) -> Result<(), StoreError> {
+        self.ask(|answer| Request::Compact(upto, answer)).await?
+    }
+
+    async fn size_bytes(&self) -> Result<u64, StoreError> {
+        let wal = self.shared.path.with_extension("db-wal");
+        let size = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |m| m.len());
+        Ok(size(&self.shared.path) + size(&wal))
+    }
+
+    async fn close(&self) {
+        // A writer that is gone already has closed the files.
+        let _gone = self.ask(Request::Close).await;
+    }
+}
+
+impl Shared {
+    fn compacted(&self) -> Revision {
+        self.compacted.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    fn check_compacted(&self, after: Revision) -> Result<(), StoreError> {
+        let oldest = self.compacted();
+        if after < oldest { Err(StoreError::Compacted { oldest }) } else { Ok(()) }
+    }
+
+    /// The next events after a revision that the tail no longer reaches.
+    async fn history(&self, after: Revision) -> Result<Vec<Event>, StoreError> {
+        let rows =
+            sqlx::query("SELECT revision, key, value, previous FROM log WHERE revision > ? AND revision <= ? ORDER BY revision LIMIT ?")
+                .bind(signed(after))
+                .bind(signed(self.tail.head()))
+                .bind(HISTORY_BATCH)
+                .fetch_all(&self.readers)
+                .await;
+        let events = rows.and_then(|rows| rows.iter().map(event).collect()).map_err(|source| self.failed("reading history", source))?;
+        // Checked after the read: rows that compaction took meanwhile would be a gap.
+        self.check_compacted(after)?;
+        Ok(events)
+    }
+
+    fn failed(&self, doing: &str, source: sqlx::Error) -> StoreError {
+        open::failed(&self.path, doing, source)
+    }
+}
+
+async fn snapshot(readers: &SqlitePool) -> Result<Snapshot, sqlx::Error> {
+    let mut transaction = readers.begin().await?;
+    let revision = sqlx::query_scalar::<_, i64>(open::HEAD).fetch_one(&mut *transaction).await?;
+    let mut entries: Vec<Entry> = sqlx::query(
+        "SELECT key, value, revision, created FROM log \
+         WHERE value IS NOT NULL AND revision NOT IN (SELECT previous FROM log WHERE previous IS NOT NULL)",
+    )
+    .fetch(&mut *transaction)
+    .and_then(|row| async move {
+        Ok(Entry {
+            key: row.try_get::<&str, _>(0)?.into(),
+            value: Bytes::from(row.try_get::<Vec<u8>, _>(1)?),
+            revision: unsigned(row.try_get(2)?),
+            created: unsigned(row.try_get(3)?),
+        })
+    })
+    .try_collect()
+    .await?;
+    transaction.commit().await?;
+    entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    Ok(Snapshot { revision: unsigned(revision), entries })
+}
+
+fn event(row: &SqliteRow) -> Result<Event, sqlx::Error> {
+    Ok(Event {
+        revision: unsigned(row.try_get(0)?),
+        key: row.try_get::<&str, _>(1)?.into(),
+        value: row.try_get::<Option<Vec<u8>>, _>(2)?.map(Bytes::from),
+        previous: row.try_get::<Option<i64>, _>(3)?.map(unsigned),
+    })
+}
+
+/// SQLite's integers are signed; revisions stay far below the sign bit.
+fn signed(revision: Revision) -> i64 {
+    i64::try_from(revision).unwrap_or(i64::MAX)
+}
+
+fn unsigned(revision: i64) -> Revision {
+    Revision::try_from(revision).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -53,7 +53,12 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
             row("Node", "nodes", &["no"], Cluster, &["proxy", "status"]),
             row("PersistentVolumeClaim", "persistentvolumeclaims", &["pvc"], Namespaced, &["status"]),
             row("PersistentVolume", "persistentvolumes", &["pv"], Cluster, &["status"]),
-            all("Pod", "pods", &["po"], &["attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize", "status"]),
+            all(
+                "Pod",
+                "pods",
+                &["po"],
+                &["attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize", "status"],
+            ),
             row("PodTemplate", "podtemplates", &[], Namespaced, &[]),
             all("ReplicationController", "replicationcontrollers", &["rc"], &["scale", "status"]),
             row("ResourceQuota", "resourcequotas", &["quota"], Namespaced, &["status"]),
@@ -62,15 +67,14 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
             all("Service", "services", &["svc"], &["proxy", "status"]),
         ],
     ),
-    (
-        "events.k8s.io",
-        "v1",
-        &[row("Event", "events", &["ev"], Namespaced, &[])],
-    ),
+    ("events.k8s.io", "v1", &[row("Event", "events", &["ev"], Namespaced, &[])]),
     (
         "authentication.k8s.io",
         "v1",
-        &[row("SelfSubjectReview", "selfsubjectreviews", &[], ClusterCreate, &[]), row("TokenReview", "tokenreviews", &[], ClusterCreate, &[])],
+        &[
+            row("SelfSubjectReview", "selfsubjectreviews", &[], ClusterCreate, &[]),
+            row("TokenReview", "tokenreviews", &[], ClusterCreate, &[]),
+        ],
     ),
     (
         "authorization.k8s.io",
@@ -93,11 +97,7 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
             all("StatefulSet", "statefulsets", &["sts"], &["scale", "status"]),
         ],
     ),
-    (
-        "batch",
-        "v1",
-        &[all("CronJob", "cronjobs", &["cj"], &["status"]), all("Job", "jobs", &[], &["status"])],
-    ),
+    ("batch", "v1", &[all("CronJob", "cronjobs", &["cj"], &["status"]), all("Job", "jobs", &[], &["status"])]),
     (
         "certificates.k8s.io",
         "v1",
@@ -112,11 +112,7 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
             row("NetworkPolicy", "networkpolicies", &["netpol"], Namespaced, &[]),
         ],
     ),
-    (
-        "policy",
-        "v1",
-        &[row("PodDisruptionBudget", "poddisruptionbudgets", &["pdb"], Namespaced, &["status"])],
-    ),
+    ("policy", "v1", &[row("PodDisruptionBudget", "poddisruptionbudgets", &["pdb"], Namespaced, &["status"])]),
     (
         "rbac.authorization.k8s.io",
         "v1",
@@ -136,11 +132,7 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
             row("StorageClass", "storageclasses", &["sc"], Cluster, &[]),
         ],
     ),
-    (
-        "scheduling.k8s.io",
-        "v1",
-        &[row("PriorityClass", "priorityclasses", &["pc"], Cluster, &[])],
-    ),
+    ("scheduling.k8s.io", "v1", &[row("PriorityClass", "priorityclasses", &["pc"], Cluster, &[])]),
     ("coordination.k8s.io", "v1", &[row("Lease", "leases", &[], Namespaced, &[])]),
     ("node.k8s.io", "v1", &[row("RuntimeClass", "runtimeclasses", &[], Cluster, &[])]),
     ("discovery.k8s.io", "v1", &[row("EndpointSlice", "endpointslices", &[], Namespaced, &[])]),

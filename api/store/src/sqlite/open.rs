@@ -1,0 +1,151 @@
+//! Opening the database: the lock that keeps a second process out, the schema and its version, and
+//! the index of current keys.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use sqlx::sqlite::{
+    SqliteAutoVacuum, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{ConnectOptions, Row};
+
+use super::{Index, SqliteConfig, unsigned};
+use crate::{Revision, StoreError};
+
+/// The schema that this version writes, kept in `user_version`.
+const SCHEMA: i64 = 1;
+/// Connections that read snapshots and history.
+const READERS_MAX: u32 = 2;
+/// Prepared statements kept: one for each size of a batch, and a few more.
+const STATEMENTS_MAX: usize = super::writer::BATCH_LEN_MAX + 16;
+
+/// The head's revision: tombstones at the head may have been compacted away.
+pub(super) const HEAD: &str = "SELECT max(coalesce((SELECT max(revision) FROM log), 0), (SELECT value FROM meta WHERE name = 'compacted'))";
+
+const TABLES: &[&str] = &[
+    "CREATE TABLE log (revision INTEGER PRIMARY KEY, key TEXT NOT NULL, value BLOB, previous INTEGER, created INTEGER NOT NULL) STRICT",
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+    "INSERT INTO meta (name, value) VALUES ('compacted', 0)",
+];
+
+pub(super) struct Opened {
+    pub writer: SqliteConnection,
+    pub readers: SqlitePool,
+    pub index: Index,
+    pub head: Revision,
+    pub compacted: Revision,
+    pub lock: File,
+}
+
+pub(super) async fn open(config: &SqliteConfig) -> Result<Opened, StoreError> {
+    let path = config.path.as_path();
+    let lock = lock(path)?;
+    create_private(path)?;
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .auto_vacuum(SqliteAutoVacuum::Incremental)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .statement_cache_capacity(STATEMENTS_MAX)
+        .disable_statement_logging();
+    let opening = |source| failed(path, "opening the database", source);
+    let mut writer = SqliteConnection::connect_with(&options).await.map_err(opening)?;
+    migrate(path, &mut writer).await?;
+    let readers = SqlitePoolOptions::new().min_connections(0).max_connections(READERS_MAX).connect_lazy_with(options);
+    let (index, head, compacted) = current(&mut writer).await.map_err(|source| failed(path, "reading the database", source))?;
+    Ok(Opened { writer, readers, index, head, compacted, lock })
+}
+
+use sqlx::Connection;
+
+/// Takes the lock beside the database and leaves our pid in it for the message of the next one.
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let lock_path = path.with_extension("lock");
+    let failing = |doing: &str, source: std::io::Error| StoreError::Backend {
+        doing: format!("{doing} {}", lock_path.display()),
+        source: Arc::new(source),
+    };
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(|source| failing("creating the directory of", source))?;
+    }
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&lock_path)
+        .map_err(|source| failing("opening", source))?;
+    match file.try_lock() {
+        Ok(()) => {
+            file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(|source| failing("writing", source))?;
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            let read = file.read_to_string(&mut pid);
+            let pid = if read.is_ok() && !pid.is_empty() { pid } else { "unknown".to_owned() };
+            Err(StoreError::InUse { path: path.display().to_string(), pid })
+        }
+        Err(TryLockError::Error(source)) => Err(failing("locking", source)),
+    }
+}
+
+/// Secrets are in the file: nobody else may read it.
+fn create_private(path: &Path) -> Result<(), StoreError> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map(drop)
+        .map_err(|source| StoreError::Backend { doing: format!("creating {}", path.display()), source: Arc::new(source) })
+}
+
+async fn migrate(path: &Path, connection: &mut SqliteConnection) -> Result<(), StoreError> {
+    let opening = |source| failed(path, "preparing the database", source);
+    let found = sqlx::query_scalar::<_, i64>("PRAGMA user_version").fetch_one(&mut *connection).await.map_err(opening)?;
+    if found > SCHEMA {
+        return Err(StoreError::Newer { path: path.display().to_string(), found, known: SCHEMA });
+    }
+    if found == SCHEMA {
+        return Ok(());
+    }
+    let mut transaction = connection.begin().await.map_err(opening)?;
+    for &statement in TABLES {
+        sqlx::query(statement).execute(&mut *transaction).await.map_err(opening)?;
+    }
+    sqlx::query("PRAGMA user_version = 1").execute(&mut *transaction).await.map_err(opening)?;
+    transaction.commit().await.map_err(opening)
+}
+
+/// Where each current key is, the head, and how far history is compacted.
+async fn current(connection: &mut SqliteConnection) -> Result<(Index, Revision, Revision), sqlx::Error> {
+    let index: Index = sqlx::query(
+        "SELECT key, revision, created FROM log \
+         WHERE value IS NOT NULL AND revision NOT IN (SELECT previous FROM log WHERE previous IS NOT NULL)",
+    )
+    .fetch(&mut *connection)
+    .and_then(|row| async move { Ok((row.try_get::<&str, _>(0)?.into(), (unsigned(row.try_get(1)?), unsigned(row.try_get(2)?)))) })
+    .try_collect()
+    .await?;
+    let head = sqlx::query_scalar::<_, i64>(HEAD).fetch_one(&mut *connection).await?;
+    let compacted = sqlx::query_scalar::<_, i64>("SELECT value FROM meta WHERE name = 'compacted'").fetch_one(&mut *connection).await?;
+    Ok((index, unsigned(head), unsigned(compacted)))
+}
+
+/// What SQLite's error means to the caller.
+pub(super) fn failed(path: &Path, doing: &str, source: sqlx::Error) -> StoreError {
+    // Primary result codes: https://www.sqlite.org/rescode.html
+    let code = source.as_database_error().and_then(|e| e.code().and_then(|c| c.parse::<i32>().ok())).map(|code| code & 0xff);
+    match code {
+        Some(13) => StoreError::DiskFull { path: path.display().to_string() },
+        Some(5) => StoreError::InUse { path: path.display().to_string(), pid: "unknown".to_owned() },
+        _ => StoreError::Backend { doing: format!("{doing} {}", path.display()), source: Arc::new(source) },
+    }
+}

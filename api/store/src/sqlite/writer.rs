@@ -1,0 +1,199 @@
+//! The one task that writes. It gathers what waits, checks each condition against the index, gives
+//! out revisions, stores the batch by one statement (so by one transaction and one fsync), and only
+//! then answers. Between batches it compacts, a slice at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, Connection, SqlStr};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Index, Request, Shared, signed};
+use crate::{Event, Expect, Revision, StoreError, Write};
+
+/// Writes stored by one statement; with five parameters each this is far below SQLite's bound.
+pub(super) const BATCH_LEN_MAX: usize = 128;
+/// Revisions compacted between two batches: well under a millisecond's work.
+const COMPACT_SLICE: u64 = 1_000;
+/// Free pages handed back to the file system after a slice.
+const VACUUM_PAGES: u32 = 256;
+
+type Answer = oneshot::Sender<Result<Revision, StoreError>>;
+
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    connection: SqliteConnection,
+    index: Index,
+    history_len: u64,
+}
+
+/// A write whose condition held, with what undoes its mark in the index.
+struct Staged {
+    event: Event,
+    created: Revision,
+    before: Option<(Revision, Revision)>,
+    answer: Answer,
+}
+
+impl Writer {
+    pub(super) fn new(shared: Arc<Shared>, connection: SqliteConnection, index: Index, history_len: u64) -> Self {
+        Self { shared, connection, index, history_len }
+    }
+
+    /// Serves requests until it is told to close or every sender is gone.
+    pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Request>) {
+        let mut requests = Vec::with_capacity(BATCH_LEN_MAX);
+        let mut closed = None;
+        while closed.is_none() && queue.recv_many(&mut requests, BATCH_LEN_MAX).await > 0 {
+            let mut staged = Vec::with_capacity(requests.len());
+            for request in requests.drain(..) {
+                match request {
+                    Request::Write(write, answer) => self.stage(write, answer, &mut staged),
+                    Request::Compact(upto, answer) => {
+                        self.commit(std::mem::take(&mut staged)).await;
+                        // The asker may have gone; compaction is done all the same.
+                        let _gone = answer.send(self.compact_all(upto).await);
+                    }
+                    Request::Close(answer) => closed = Some(answer),
+                }
+            }
+            self.commit(staged).await;
+            self.keep_short().await;
+        }
+        self.close().await;
+        if let Some(answer) = closed {
+            // The asker may have stopped waiting.
+            let _gone = answer.send(());
+        }
+    }
+
+    /// Checks a write against the index and marks it there; a refused one is answered at once.
+    fn stage(&mut self, write: Write, answer: Answer, staged: &mut Vec<Staged>) {
+        let before = self.index.get(&write.key).copied();
+        let wanted = match write.expect {
+            Expect::Absent => None,
+            Expect::At(revision) => Some(revision),
+        };
+        let current = before.map(|(revision, _)| revision);
+        if current != wanted {
+            // The asker may have gone; nothing was written.
+            let _gone = answer.send(Err(StoreError::Conflict { current }));
+            return;
+        }
+        let revision = staged.last().map_or_else(|| self.shared.tail.head(), |last| last.event.revision) + 1;
+        let created = before.map_or(revision, |(_, created)| created);
+        match &write.value {
+            Some(_) => self.index.insert(Arc::clone(&write.key), (revision, created)),
+            None => self.index.remove(&write.key),
+        };
+        let event = Event { revision, key: write.key, value: write.value, previous: wanted };
+        staged.push(Staged { event, created, before, answer });
+    }
+
+    /// Stores a batch, makes its events visible, and answers; on failure nothing of it remains.
+    async fn commit(&mut self, staged: Vec<Staged>) {
+        if staged.is_empty() {
+            return;
+        }
+        match self.insert(&staged).await {
+            Ok(()) => {
+                self.shared.tail.push(staged.iter().map(|write| write.event.clone()));
+                for write in staged {
+                    // The asker may have gone; the write stands, as after any lost answer.
+                    let _gone = write.answer.send(Ok(write.event.revision));
+                }
+            }
+            Err(source) => {
+                let error = self.shared.failed("writing to", source);
+                tracing::error!(%error, writes = staged.len(), "store write failed");
+                self.undo(staged, &error);
+            }
+        }
+    }
+
+    fn undo(&mut self, staged: Vec<Staged>, error: &StoreError) {
+        for write in staged.into_iter().rev() {
+            match write.before {
+                Some(before) => self.index.insert(write.event.key, before),
+                None => self.index.remove(&write.event.key),
+            };
+            // The asker may have gone; nothing was written.
+            let _gone = write.answer.send(Err(error.clone()));
+        }
+    }
+
+    async fn insert(&mut self, staged: &[Staged]) -> Result<(), sqlx::Error> {
+        let mut query = sqlx::query(insert_statement(staged.len()));
+        for write in staged {
+            query = query
+                .bind(signed(write.event.revision))
+                .bind(write.event.key.as_ref())
+                .bind(write.event.value.as_deref())
+                .bind(write.event.previous.map(signed))
+                .bind(signed(write.created));
+        }
+        query.execute(&mut self.connection).await.map(drop)
+    }
+
+    /// Compacts a slice when twice the wanted history has gathered.
+    async fn keep_short(&mut self) {
+        let head = self.shared.tail.head();
+        let behind = head.saturating_sub(self.shared.compacted());
+        if behind < self.history_len.saturating_mul(2) {
+            return;
+        }
+        let upto = (self.shared.compacted() + COMPACT_SLICE).min(head.saturating_sub(self.history_len));
+        if let Err(error) = self.compact(upto).await {
+            tracing::error!(%error, "compaction failed; it will be tried again");
+        }
+    }
+
+    async fn compact_all(&mut self, upto: Revision) -> Result<(), StoreError> {
+        let upto = upto.min(self.shared.tail.head());
+        while self.shared.compacted() < upto {
+            self.compact((self.shared.compacted() + COMPACT_SLICE).min(upto)).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes rows that a row up to `upto` replaced, and tombstones up to it.
+    async fn compact(&mut self, upto: Revision) -> Result<(), StoreError> {
+        let from = self.shared.compacted();
+        let done = compact(&mut self.connection, from, upto).await;
+        done.map_err(|source| self.shared.failed("compacting", source))?;
+        self.shared.compacted.store(upto, Ordering::Release);
+        tracing::debug!(revision = upto, "history compacted");
+        Ok(())
+    }
+
+    async fn close(self) {
+        self.shared.readers.close().await;
+        if let Err(error) = self.connection.close().await {
+            tracing::warn!(%error, "closing the database");
+        }
+    }
+}
+
+async fn compact(connection: &mut SqliteConnection, from: Revision, upto: Revision) -> Result<(), sqlx::Error> {
+    let mut transaction = connection.begin().await?;
+    for statement in [
+        "DELETE FROM log WHERE revision IN (SELECT previous FROM log WHERE revision > ? AND revision <= ? AND previous IS NOT NULL)",
+        "DELETE FROM log WHERE revision > ? AND revision <= ? AND value IS NULL",
+    ] {
+        sqlx::query(statement).bind(signed(from)).bind(signed(upto)).execute(&mut *transaction).await?;
+    }
+    sqlx::query("UPDATE meta SET value = ? WHERE name = 'compacted'").bind(signed(upto)).execute(&mut *transaction).await?;
+    transaction.commit().await?;
+    sqlx::query(AssertSqlSafe(format!("PRAGMA incremental_vacuum({VACUUM_PAGES})"))).execute(connection).await.map(drop)
+}
+
+/// One statement for a batch; sizes repeat, so SQLite keeps it prepared.
+fn insert_statement(rows: usize) -> SqlStr {
+    let mut sql = String::with_capacity(80 + rows * 12);
+    sql.push_str("INSERT INTO log (revision, key, value, previous, created) VALUES ");
+    for row in 0..rows {
+        sql.push_str(if row == 0 { "(?,?,?,?,?)" } else { ",(?,?,?,?,?)" });
+    }
+    sqlx::SqlSafeStr::into_sql_str(AssertSqlSafe(sql))
+}
