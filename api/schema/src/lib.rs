@@ -1,1 +1,23 @@
-//! OpenAPI schemas of the served kinds with the facts their types lack.
+//! What the served kinds look like: their fields, types, list and merge semantics, and the
+//! discovery and OpenAPI documents that tell clients so.
+//!
+//! The fields come from k8s-openapi's types; what those lack (list types and map keys, patch merge
+//! keys and strategies, defaults, enumerations) is a table of facts here, checked against the types
+//! by a test. Inputs are [`Kind`]s and names, outputs are a walkable [`Schema`] and JSON documents.
+//! Nothing here validates, defaults or merges: that is the business of those who walk the schemas.
+//!
+//! Walk trees are built once for a type and kept, without descriptions. Documents are made anew for
+//! each call, since they are large and rarely asked for: whoever serves them keeps what it wants.
+
+mod builtin;
+pub mod discovery;
+mod facts;
+pub mod openapi;
+mod schema;
+mod types;
+
+pub use builtin::{of, of_gvk};
+pub use schema::{Format, ListType, MapType, PatchStrategy, Schema, Shape};
+
+#[cfg(doc)]
+use api_model::kind::Kind;

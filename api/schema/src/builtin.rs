@@ -1,0 +1,158 @@
+//! Walk trees of the built-in kinds, built when first asked for and kept for the life of the process.
+//!
+//! One generator serves all kinds, so that a type shared by many (Pod specs, metadata) is generated
+//! once. Of what it makes only names, shapes and facts stay; its JSON, three quarters of it
+//! descriptions, is dropped at once. What is kept is bounded by the number of types.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{LazyLock, OnceLock};
+
+use api_model::kind::Kind;
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+
+use crate::facts;
+use crate::schema::{Definition, Format, Node, Schema, Struct};
+use crate::types::TYPES;
+
+/// Where references to definitions point in OpenAPI v3.
+pub(crate) const DEFINITIONS: &str = "#/components/schemas/";
+
+/// The schema of a kind; `None` for kinds that are not built in, whose objects are free-form.
+pub fn of(kind: &Kind) -> Option<&'static Schema> {
+    of_gvk(&kind.group, &kind.version, &kind.kind)
+}
+
+/// The schema of a body by its group, version and kind: served kinds, bodies of subresources
+/// (`Scale`, `Eviction`, `Binding`, `TokenRequest`) and `Status`.
+pub fn of_gvk(group: &str, version: &str, kind: &str) -> Option<&'static Schema> {
+    static INDEX: LazyLock<HashMap<(&str, &str, &str), usize>> =
+        LazyLock::new(|| TYPES.iter().enumerate().map(|(at, t)| ((t.group, t.version, t.kind), at)).collect());
+    static ROOTS: [OnceLock<Schema>; TYPES.len()] = [const { OnceLock::new() }; TYPES.len()];
+    let at = *INDEX.get(&(group, version, kind))?;
+    let (found, root) = (TYPES.get(at)?, ROOTS.get(at)?);
+    Some(root.get_or_init(|| Builder::global().build(found.generate)))
+}
+
+/// Settings that give upstream's names and reference style.
+pub(crate) fn generator() -> SchemaGenerator {
+    SchemaSettings::openapi3().with(|s| s.definitions_path = "/components/schemas".into()).into_generator()
+}
+
+/// Makes definitions; behind one lock, which is taken only when a kind is first seen.
+struct Builder {
+    generator: SchemaGenerator,
+    definitions: HashMap<&'static str, &'static Definition>,
+    names: HashSet<&'static str>,
+}
+
+impl Builder {
+    fn global() -> parking_lot::MutexGuard<'static, Self> {
+        static BUILDER: LazyLock<parking_lot::Mutex<Builder>> = LazyLock::new(|| {
+            parking_lot::Mutex::new(Builder { generator: generator(), definitions: HashMap::new(), names: HashSet::new() })
+        });
+        BUILDER.lock()
+    }
+
+    /// The schema of one type with everything it reaches.
+    fn build(&mut self, generate: fn(&mut SchemaGenerator) -> schemars::Schema) -> Schema {
+        let root = generate(&mut self.generator);
+        for (name, body) in self.take_new() {
+            let definition = self.definition(&name);
+            let body = self.body(definition.name, &body);
+            // Set at most once: a definition's JSON is taken from the generator only when it is new.
+            let _ = definition.body.set(body);
+        }
+        Schema::plain(self.node("", root.as_value()))
+    }
+
+    /// The definitions that this generation added. A bare `true` stays in their place, so that the
+    /// generator knows them.
+    fn take_new(&mut self) -> Vec<(String, Value)> {
+        let new = self.generator.definitions_mut().iter_mut().filter(|(_, body)| body.is_object());
+        new.map(|(name, body)| (name.clone(), std::mem::replace(body, Value::Bool(true)))).collect()
+    }
+
+    fn name(&mut self, name: &str) -> &'static str {
+        if let Some(known) = self.names.get(name) {
+            return known;
+        }
+        let kept: &'static str = Box::leak(name.into());
+        self.names.insert(kept);
+        kept
+    }
+
+    fn definition(&mut self, name: &str) -> &'static Definition {
+        if let Some(known) = self.definitions.get(name) {
+            return known;
+        }
+        let name = self.name(name);
+        let kept: &'static Definition = Box::leak(Box::new(Definition { name, body: OnceLock::new() }));
+        self.definitions.insert(name, kept);
+        kept
+    }
+
+    fn body(&mut self, name: &'static str, json: &Value) -> Schema {
+        let node = match name {
+            "io.k8s.apimachinery.pkg.api.resource.Quantity" => Node::Quantity,
+            "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime" => Node::String(Format::MicroTime),
+            _ => self.node(name, json),
+        };
+        Schema { node, fact: facts::of(name, facts::SELF) }
+    }
+
+    /// What one piece of JSON schema says; `owner` is the definition whose fields it may hold.
+    fn node(&mut self, owner: &'static str, json: &Value) -> Node {
+        if let Some(target) = reference(json) {
+            return Node::Definition(self.definition(target));
+        }
+        let format = json.get("format").and_then(Value::as_str).unwrap_or_default();
+        match json.get("type").and_then(Value::as_str) {
+            Some("array") => Node::Array(Box::new(self.child(json.get("items")))),
+            Some("string") => Node::String(string_format(format)),
+            Some("integer") => Node::Integer(if format == "int32" { Format::Int32 } else { Format::Int64 }),
+            Some("number") => Node::Number,
+            Some("boolean") => Node::Boolean,
+            Some("object") => match (json.get("properties").and_then(Value::as_object), json.get("additionalProperties")) {
+                (Some(properties), _) => Node::Struct(Box::new(self.fields(owner, properties, json.get("required")))),
+                (None, Some(values)) => Node::Map(Box::new(self.child(Some(values)))),
+                (None, None) => Node::Any,
+            },
+            _ if json.get("x-kubernetes-int-or-string").is_some() => Node::IntOrString,
+            _ => Node::Any,
+        }
+    }
+
+    fn child(&mut self, json: Option<&Value>) -> Schema {
+        Schema::plain(json.map_or(Node::Any, |json| self.node("", json)))
+    }
+
+    fn fields(&mut self, owner: &'static str, properties: &Map<String, Value>, required: Option<&Value>) -> Struct {
+        let mut fields: Vec<_> = properties
+            .iter()
+            .map(|(name, json)| (self.name(name), Schema { node: self.node("", json), fact: facts::of(owner, name) }))
+            .collect();
+        fields.sort_unstable_by_key(|(name, _)| *name);
+        let required = required.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let required = required.filter(|name| facts::is_required(owner, name)).map(|name| self.name(name)).collect();
+        Struct { fields: fields.into(), required }
+    }
+}
+
+/// The definition that a schema names, directly or, with a description beside it, in an `allOf`.
+pub(crate) fn reference(json: &Value) -> Option<&str> {
+    let target = json.get("$ref").or_else(|| json.get("allOf")?.get(0)?.get("$ref"))?;
+    target.as_str()?.strip_prefix(DEFINITIONS)
+}
+
+fn string_format(format: &str) -> Format {
+    match format {
+        "byte" => Format::Byte,
+        "date-time" => Format::Time,
+        _ => Format::None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

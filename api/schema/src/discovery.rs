@@ -1,0 +1,173 @@
+//! Discovery: what a server says it serves, in the older documents (`/api`, `/apis`, `/apis/GROUP`,
+//! `/apis/GROUP/VERSION`) and in the aggregated one that newer clients ask for first. Groups, versions
+//! and resources keep the order of the kinds given: clients take it as preference.
+
+use std::sync::Arc;
+
+use api_model::kind::{Kind, Subresource};
+use serde_json::{Value, json};
+
+/// `/api`: `APIVersions` with the address for clients of any origin.
+pub fn api_versions(server_address: &str) -> Value {
+    json!({
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}],
+    })
+}
+
+/// `/apis`: `APIGroupList` with every group but core.
+pub fn api_group_list(kinds: &[Arc<Kind>]) -> Value {
+    let groups: Vec<Value> = groups(kinds).iter().filter(|group| !group.is_empty()).filter_map(|group| group_of(group, kinds)).collect();
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+}
+
+/// `/apis/GROUP`: `APIGroup`; `None` for a group that is not served.
+pub fn api_group(group: &str, kinds: &[Arc<Kind>]) -> Option<Value> {
+    let mut found = group_of(group, kinds)?;
+    if let Some(fields) = found.as_object_mut() {
+        fields.insert("kind".into(), "APIGroup".into());
+        fields.insert("apiVersion".into(), "v1".into());
+    }
+    Some(found)
+}
+
+fn group_of(group: &str, kinds: &[Arc<Kind>]) -> Option<Value> {
+    let versions: Vec<Value> =
+        versions(group, kinds).iter().map(|version| json!({"groupVersion": group_version(group, version), "version": version})).collect();
+    let preferred = versions.first()?.clone();
+    Some(json!({"name": group, "versions": versions, "preferredVersion": preferred}))
+}
+
+/// `/api/v1` and `/apis/GROUP/VERSION`: `APIResourceList`; `None` for a version that is not served.
+pub fn api_resource_list(group: &str, version: &str, kinds: &[Arc<Kind>]) -> Option<Value> {
+    let kinds: Vec<&Arc<Kind>> = kinds.iter().filter(|kind| kind.group == group && kind.version == version).collect();
+    if kinds.is_empty() {
+        return None;
+    }
+    let resources: Vec<Value> = kinds.iter().flat_map(|kind| resources(kind)).collect();
+    let mut list = json!({"kind": "APIResourceList", "groupVersion": group_version(group, version), "resources": resources});
+    if !group.is_empty() {
+        insert(&mut list, "apiVersion", "v1");
+    }
+    Some(list)
+}
+
+/// The rows of a kind: its main resource and the subresources.
+fn resources(kind: &Kind) -> Vec<Value> {
+    let mut main = json!({
+        "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced, "kind": kind.kind, "verbs": kind.verbs,
+    });
+    if !kind.short_names.is_empty() {
+        insert(&mut main, "shortNames", kind.short_names.clone());
+    }
+    if !kind.categories.is_empty() {
+        insert(&mut main, "categories", kind.categories.clone());
+    }
+    let mut rows = vec![main];
+    rows.extend(kind.subresources.iter().map(|sub| subresource(kind, sub)));
+    rows
+}
+
+fn subresource(kind: &Kind, sub: &Subresource) -> Value {
+    let (group, version, body) = body_kind(kind, sub);
+    let mut row = json!({
+        "name": format!("{}/{}", kind.plural, sub.name), "singularName": "", "namespaced": kind.namespaced, "kind": body, "verbs": sub.verbs,
+    });
+    if (group, version) != (kind.group.as_str(), kind.version.as_str()) {
+        insert(&mut row, "group", group);
+        insert(&mut row, "version", version);
+    }
+    row
+}
+
+/// Group, version and kind of a subresource's bodies.
+fn body_kind<'a>(kind: &'a Kind, sub: &'a Subresource) -> (&'a str, &'a str, &'a str) {
+    match &sub.kind {
+        Some((group, version, kind)) => (group, version, kind),
+        None => (&kind.group, &kind.version, &kind.kind),
+    }
+}
+
+/// The aggregated document of `/api` (`core`) or `/apis`, as `apidiscovery.k8s.io` `v2` or `v2beta1`.
+pub fn aggregated(kinds: &[Arc<Kind>], core: bool, beta: bool) -> Value {
+    let items: Vec<Value> =
+        groups(kinds).iter().filter(|group| group.is_empty() == core).map(|group| group_discovery(group, kinds)).collect();
+    let version = if beta { "v2beta1" } else { "v2" };
+    json!({"kind": "APIGroupDiscoveryList", "apiVersion": format!("apidiscovery.k8s.io/{version}"), "metadata": {}, "items": items})
+}
+
+fn group_discovery(group: &str, kinds: &[Arc<Kind>]) -> Value {
+    let versions: Vec<Value> = versions(group, kinds)
+        .iter()
+        .map(|version| {
+            let of_version = kinds.iter().filter(|kind| kind.group == group && kind.version == *version);
+            let resources: Vec<Value> = of_version.map(|kind| resource_discovery(kind)).collect();
+            json!({"version": version, "resources": resources, "freshness": "Current"})
+        })
+        .collect();
+    let metadata = if group.is_empty() { json!({"creationTimestamp": null}) } else { json!({"name": group, "creationTimestamp": null}) };
+    json!({"metadata": metadata, "versions": versions})
+}
+
+fn resource_discovery(kind: &Kind) -> Value {
+    let mut row = json!({
+        "resource": kind.plural,
+        "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": kind.singular,
+        "verbs": kind.verbs,
+    });
+    if !kind.short_names.is_empty() {
+        insert(&mut row, "shortNames", kind.short_names.clone());
+    }
+    if !kind.categories.is_empty() {
+        insert(&mut row, "categories", kind.categories.clone());
+    }
+    if !kind.subresources.is_empty() {
+        let subresources: Vec<Value> = kind
+            .subresources
+            .iter()
+            .map(|sub| {
+                let (group, version, body) = body_kind(kind, sub);
+                json!({"subresource": sub.name, "responseKind": {"group": group, "version": version, "kind": body}, "verbs": sub.verbs})
+            })
+            .collect();
+        insert(&mut row, "subresources", subresources);
+    }
+    row
+}
+
+/// The groups in order of first appearance.
+pub(crate) fn groups(kinds: &[Arc<Kind>]) -> Vec<&str> {
+    unique(kinds.iter().map(|kind| kind.group.as_str()))
+}
+
+/// The versions of a group in order of first appearance.
+pub(crate) fn versions<'a>(group: &str, kinds: &'a [Arc<Kind>]) -> Vec<&'a str> {
+    unique(kinds.iter().filter(|kind| kind.group == group).map(|kind| kind.version.as_str()))
+}
+
+fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    for name in names {
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    seen
+}
+
+/// `v1` or `apps/v1`.
+pub(crate) fn group_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
+fn insert(row: &mut Value, field: &str, value: impl Into<Value>) {
+    if let Some(fields) = row.as_object_mut() {
+        fields.insert(field.to_owned(), value.into());
+    }
+}
+
+#[cfg(test)]
+mod tests;

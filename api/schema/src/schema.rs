@@ -1,0 +1,251 @@
+//! A schema as a tree to walk beside a value: each node says what shape the value has and how lists,
+//! maps and patches treat it. Nodes that name a shared definition resolve it when asked, so types that
+//! contain themselves (`JSONSchemaProps`) are no special case.
+
+use std::sync::OnceLock;
+
+use crate::facts::Fact;
+
+/// What one field, element or whole object may hold. Two words of memory beside its children.
+#[derive(Debug)]
+pub struct Schema {
+    pub(crate) node: Node,
+    pub(crate) fact: &'static Fact,
+}
+
+/// How a schema is held; [`Schema::shape`] shows it with definitions resolved.
+#[derive(Debug)]
+pub(crate) enum Node {
+    Definition(&'static Definition),
+    Struct(Box<Struct>),
+    Map(Box<Schema>),
+    Array(Box<Schema>),
+    String(Format),
+    Integer(Format),
+    Number,
+    Boolean,
+    IntOrString,
+    Quantity,
+    Any,
+}
+
+/// The fields of an object type, ordered by name.
+#[derive(Debug)]
+pub(crate) struct Struct {
+    pub(crate) fields: Box<[(&'static str, Schema)]>,
+    pub(crate) required: Box<[&'static str]>,
+}
+
+/// A named type that several schemas share. The body is set once, when the type is first built.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    pub(crate) name: &'static str,
+    pub(crate) body: OnceLock<Schema>,
+}
+
+/// The shape of a value, definitions resolved.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape<'a> {
+    /// An object with known fields: see [`Schema::property`], [`Schema::properties`], [`Schema::is_required`].
+    Object,
+    /// An object with free keys whose values have this schema.
+    Map(&'a Schema),
+    /// A list of elements of this schema: see [`Schema::list_type`] and [`Schema::merge_key`].
+    Array(&'a Schema),
+    /// A string.
+    String(Format),
+    /// A whole number: [`Format::Int32`], [`Format::Int64`] or [`Format::None`].
+    Integer(Format),
+    /// A number with a fraction.
+    Number,
+    /// `true` or `false`.
+    Boolean,
+    /// A whole number or a string, such as a port or a percentage.
+    IntOrString,
+    /// A quantity such as `500m` or `1Gi`: a string, or a number that stands for one.
+    Quantity,
+    /// Anything at all, kept as it is (`RawExtension`, `JSON`, `FieldsV1`).
+    Any,
+}
+
+/// What a string or number is further.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Nothing further is known.
+    #[default]
+    None,
+    /// A 32-bit integer.
+    Int32,
+    /// A 64-bit integer.
+    Int64,
+    /// Bytes in base64.
+    Byte,
+    /// An RFC 3339 time in whole seconds (`metav1.Time`).
+    Time,
+    /// An RFC 3339 time with microseconds (`metav1.MicroTime`).
+    MicroTime,
+}
+
+/// `x-kubernetes-list-type`: how server-side apply owns a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ListType {
+    /// The list is owned and replaced whole.
+    #[default]
+    Atomic,
+    /// Each element is owned for itself, none stands twice.
+    Set,
+    /// Elements are told apart by [`Schema::list_map_keys`].
+    Map,
+}
+
+/// `x-kubernetes-map-type`: how server-side apply owns a map or object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MapType {
+    /// Each entry is owned for itself.
+    #[default]
+    Granular,
+    /// The map is owned and replaced whole.
+    Atomic,
+}
+
+/// `x-kubernetes-patch-strategy`: how strategic merge treats a field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PatchStrategy {
+    /// Lists: elements are merged by [`Schema::merge_key`], or as a set where there is none; without it the list is replaced.
+    pub merge: bool,
+    /// Objects, or the elements of a merged list: `$retainKeys` names the fields that stay.
+    pub retain_keys: bool,
+}
+
+impl Schema {
+    pub(crate) const fn plain(node: Node) -> Self {
+        Self { node, fact: &Fact::NONE }
+    }
+
+    /// This schema's own body where it names a definition, else itself.
+    fn resolved(&self) -> &Self {
+        let mut schema = self;
+        while let Node::Definition(definition) = &schema.node {
+            match definition.body.get() {
+                Some(body) => schema = body,
+                None => return &ANY,
+            }
+        }
+        schema
+    }
+
+    /// The shape of the value.
+    pub fn shape(&self) -> Shape<'_> {
+        match &self.resolved().node {
+            Node::Struct(_) => Shape::Object,
+            Node::Map(values) => Shape::Map(values),
+            Node::Array(items) => Shape::Array(items),
+            Node::String(format) => Shape::String(*format),
+            Node::Integer(format) => Shape::Integer(*format),
+            Node::Number => Shape::Number,
+            Node::Boolean => Shape::Boolean,
+            Node::IntOrString => Shape::IntOrString,
+            Node::Quantity => Shape::Quantity,
+            Node::Any | Node::Definition(_) => Shape::Any,
+        }
+    }
+
+    fn fields(&self) -> &[(&'static str, Schema)] {
+        match &self.resolved().node {
+            Node::Struct(object) => &object.fields,
+            _ => &[],
+        }
+    }
+
+    /// The schema of a field of an object with known fields.
+    pub fn property(&self, name: &str) -> Option<&Schema> {
+        let fields = self.fields();
+        let at = fields.binary_search_by(|(field, _)| (*field).cmp(name)).ok()?;
+        fields.get(at).map(|(_, schema)| schema)
+    }
+
+    /// The known fields in name order; none where the shape is not [`Shape::Object`].
+    pub fn properties(&self) -> impl ExactSizeIterator<Item = (&str, &Schema)> {
+        self.fields().iter().map(|(name, schema)| (*name, schema))
+    }
+
+    /// The names of the fields that must be present.
+    pub fn required(&self) -> &[&'static str] {
+        match &self.resolved().node {
+            Node::Struct(object) => &object.required,
+            _ => &[],
+        }
+    }
+
+    /// Whether a field must be present.
+    pub fn is_required(&self, name: &str) -> bool {
+        self.required().contains(&name)
+    }
+
+    /// The schema of a list's elements.
+    pub fn items(&self) -> Option<&Schema> {
+        match self.shape() {
+            Shape::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The schema of the values of a map with free keys.
+    pub fn additional(&self) -> Option<&Schema> {
+        match self.shape() {
+            Shape::Map(values) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// The name of the shared definition behind this node, such as `io.k8s.api.core.v1.PodSpec`.
+    pub fn definition(&self) -> Option<&'static str> {
+        match &self.node {
+            Node::Definition(definition) => Some(definition.name),
+            _ => None,
+        }
+    }
+
+    /// How server-side apply owns this list.
+    pub fn list_type(&self) -> ListType {
+        self.fact.list_type.unwrap_or_default()
+    }
+
+    /// The fields that tell the elements of a [`ListType::Map`] list apart.
+    pub fn list_map_keys(&self) -> &'static [&'static str] {
+        self.fact.list_map_keys
+    }
+
+    /// How server-side apply owns this map or object: the field's word, else its type's.
+    pub fn map_type(&self) -> MapType {
+        self.fact.map_type.or(self.resolved().fact.map_type).unwrap_or_default()
+    }
+
+    /// The field by which strategic merge tells the elements of this list apart.
+    pub fn merge_key(&self) -> Option<&'static str> {
+        self.fact.merge_key
+    }
+
+    /// How strategic merge treats this field.
+    pub fn patch_strategy(&self) -> PatchStrategy {
+        self.fact.strategy
+    }
+
+    /// The default that the schema states, as JSON text (`"TCP"` with its quotes). Server-side apply needs
+    /// it for keys that may be left out; it is not all that defaulting does.
+    pub fn default_json(&self) -> Option<&'static str> {
+        self.fact.default
+    }
+
+    /// The only strings allowed; empty where any is.
+    pub fn enumeration(&self) -> &'static [&'static str] {
+        self.fact.enumeration
+    }
+}
+
+/// What a definition without a body is: cannot be seen from outside, since roots are handed out only
+/// after all they reach is built.
+static ANY: Schema = Schema::plain(Node::Any);
+
+#[cfg(test)]
+mod tests;
