@@ -1,0 +1,88 @@
+//! Why the node's network could not be made as asked.
+
+use std::io;
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use thiserror::Error;
+
+/// A failed operation of the node's network.
+#[derive(Debug, Error)]
+pub enum NetworkError {
+    /// The configuration cannot work; the text names the flag.
+    #[error("{0}")]
+    Invalid(String),
+    /// A kernel feature or a tool is missing; the text says what to install.
+    #[error("{0}")]
+    Missing(String),
+    /// Another cluster, or the machine itself, already uses an address or a range here.
+    #[error("{range} is already used by {user} on this machine; choose another with {flag}")]
+    InUse {
+        /// The address or range.
+        range: String,
+        /// The interface or route that has it.
+        user: String,
+        /// The flag that changes it.
+        flag: &'static str,
+    },
+    /// A Pod was to be added before the node was given its Pod range.
+    #[error("the node has no Pod range yet")]
+    NoPodCidr,
+    /// Every address of the node's Pod range is taken.
+    #[error("no free address in the node's Pod range {0}")]
+    Exhausted(Ipv4Net),
+    /// Another Pod of this node has the host port.
+    #[error("host port {port}/{protocol} is already taken by another Pod on this node")]
+    HostPortTaken {
+        /// The port.
+        port: u16,
+        /// Its transport.
+        protocol: &'static str,
+    },
+    /// Routes to some nodes could not be set; the others are.
+    #[error("no route to the Pods of {0:?}")]
+    Routes(Vec<(Ipv4Net, Ipv4Addr, String)>),
+    /// The kernel refused a change of interfaces, addresses or routes.
+    #[error("{doing}")]
+    Kernel {
+        /// What was being done, and to what.
+        doing: String,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The rules could not be written.
+    #[error("writing nftables rules failed: {0}")]
+    Rules(String),
+    /// An operation on a file failed.
+    #[error("{doing}")]
+    Io {
+        /// What was being done, and on which path.
+        doing: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A file of the state directory does not hold what this program writes there.
+    #[error("{path} is damaged: {message}")]
+    Damaged {
+        /// Which.
+        path: String,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+impl NetworkError {
+    /// For `map_err` on file operations: says what was being done.
+    pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Io { doing, source }
+    }
+
+    /// For `map_err` on kernel requests: says what was being done.
+    pub(crate) fn kernel(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Kernel { doing, source }
+    }
+}
