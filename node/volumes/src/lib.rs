@@ -1,1 +1,178 @@
-//! One file a volume kind.
+//! The volumes of a Pod as directories and files of the node. In comes a Pod and a [`Source`] of the
+//! objects that its volumes name; out go paths that containers mount ([`Volumes::mounts`]). One file
+//! a volume kind, each behind [`kind::VolumeKind`]. Nothing here talks to the API or knows of
+//! runtimes; who calls decides when to set up, refresh and tear down.
+//!
+//! Everything of a Pod lies under `<root>/<Pod UID>/`, as upstream's kubelet lays it out:
+//! `volumes/kubernetes.io~<kind>/<name>` and `volume-subpaths/<name>/<container>/<index>`. So what a
+//! killed agent left behind is found by UID alone.
+
+mod config_map;
+mod downward;
+mod empty_dir;
+mod error;
+mod host_path;
+pub mod kind;
+mod mount_table;
+mod ownership;
+mod payload;
+mod projected;
+mod secret;
+mod source;
+mod sub_path;
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod, Volume, VolumeMount};
+use runtimes_contract::Mount;
+
+pub use downward::{metadata_field, resource_field};
+pub use error::VolumeError;
+pub use source::{Source, SourceError, Token, TokenAsk};
+
+use crate::kind::Context;
+
+/// What the node offers to containers without limits: `resourceFieldRef` falls back to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocatable {
+    /// Thousandths of a CPU.
+    pub cpu_milli: i64,
+    /// Bytes of memory.
+    pub memory_bytes: i64,
+    /// Bytes of local storage.
+    pub ephemeral_storage_bytes: i64,
+}
+
+/// The volumes of every Pod of a node, under one directory.
+#[derive(Clone, Debug)]
+pub struct Volumes {
+    root: PathBuf,
+}
+
+impl Volumes {
+    /// Keeps volumes under `root`, which is made when first needed.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The directory that holds everything of a Pod.
+    pub fn pod_dir(&self, uid: &str) -> PathBuf {
+        self.root.join(uid)
+    }
+
+    /// Sets up each volume of the Pod, or brings it up to date; idempotent, also after a kill in the
+    /// middle. Answers when to come back at the latest because a token wants rotation.
+    pub async fn set_up(&self, pod: &Pod, allocatable: Allocatable, source: &dyn Source) -> Result<Option<Timestamp>, VolumeError> {
+        let context = Context::new(self.pod_dir(uid(pod)?), pod, allocatable, source);
+        let mut again: Option<Timestamp> = None;
+        for volume in spec_volumes(pod) {
+            let kind = kind::of(volume)?;
+            let next = kind.set_up(&context, volume).await.map_err(|error| error.in_volume(&volume.name))?;
+            again = match (again, next) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+        }
+        Ok(again)
+    }
+
+    /// The mounts of one container, parents before children. Volumes are set up. `expand` turns
+    /// `$(NAME)` of a `subPathExpr` into text, or answers the name that is unknown.
+    pub async fn mounts(
+        &self,
+        pod: &Pod,
+        container: &Container,
+        expand: &(dyn Fn(&str) -> Result<String, String> + Sync),
+    ) -> Result<Vec<Mount>, VolumeError> {
+        let dir = self.pod_dir(uid(pod)?);
+        let mut mounts = Vec::new();
+        for (index, wanted) in container.volume_mounts.iter().flatten().enumerate() {
+            let volume = spec_volumes(pod)
+                .iter()
+                .find(|volume| volume.name == wanted.name)
+                .ok_or_else(|| VolumeError::NoSuchVolume { volume: wanted.name.clone(), container: container.name.clone() })?;
+            let kind = kind::of(volume)?;
+            let path = kind.path(&dir, volume);
+            let sub = sub_path_of(wanted, expand)?;
+            let source = match sub {
+                None => path,
+                Some(sub) => {
+                    let at = dir.join("volume-subpaths").join(&volume.name).join(&container.name).join(index.to_string());
+                    blocking(move || sub_path::bind(&path, &sub, &at)).await.map_err(|error| error.in_volume(&volume.name))?
+                }
+            };
+            let read_only = wanted.read_only.unwrap_or(false) || kind.read_only();
+            mounts.push(Mount { source, target: PathBuf::from(&wanted.mount_path), read_only });
+        }
+        mounts.sort_by_key(|mount| mount.target.components().count());
+        Ok(mounts)
+    }
+
+    /// Unmounts and removes everything of a Pod; no error when nothing is there.
+    pub async fn tear_down(&self, uid: &str) -> Result<(), VolumeError> {
+        let dir = self.pod_dir(uid);
+        if uid.is_empty() || uid.contains(['/', '\0']) || uid.starts_with('.') {
+            return Err(VolumeError::NotAUid(uid.to_owned()));
+        }
+        blocking(move || remove_tree(&dir)).await
+    }
+
+    /// UIDs of the Pods of which anything is left.
+    pub async fn pods(&self) -> Result<Vec<String>, VolumeError> {
+        let root = self.root.clone();
+        blocking(move || {
+            let entries = match std::fs::read_dir(&root) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+                other => other.map_err(VolumeError::io("listing", &root))?,
+            };
+            let mut uids = Vec::new();
+            for entry in entries {
+                let entry = entry.map_err(VolumeError::io("listing", &root))?;
+                uids.extend(entry.file_name().into_string().ok());
+            }
+            uids.sort();
+            Ok(uids)
+        })
+        .await
+    }
+}
+
+/// Unmounts what is mounted below `dir`, deepest first, then removes it. Never walks into a mount.
+fn remove_tree(dir: &Path) -> Result<(), VolumeError> {
+    for mount in mount_table::below(dir)?.iter().rev() {
+        mount_table::unmount(mount)?;
+    }
+    if let Some(left) = mount_table::below(dir)?.first() {
+        return Err(VolumeError::StillMounted(left.clone()));
+    }
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(VolumeError::io("removing", dir)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn sub_path_of(wanted: &VolumeMount, expand: &(dyn Fn(&str) -> Result<String, String> + Sync)) -> Result<Option<PathBuf>, VolumeError> {
+    let text = match (&wanted.sub_path_expr, &wanted.sub_path) {
+        (Some(expression), _) if !expression.is_empty() => expand(expression).map_err(VolumeError::UnknownVariable)?,
+        (_, Some(path)) => path.clone(),
+        _ => String::new(),
+    };
+    Ok(Some(text).filter(|text| !text.is_empty()).map(PathBuf::from))
+}
+
+fn spec_volumes(pod: &Pod) -> &[Volume] {
+    pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default()
+}
+
+fn uid(pod: &Pod) -> Result<&str, VolumeError> {
+    pod.metadata.uid.as_deref().filter(|uid| !uid.is_empty()).ok_or_else(|| VolumeError::NotAUid(String::new()))
+}
+
+/// Runs file work where blocking is allowed.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, VolumeError> + Send + 'static) -> Result<T, VolumeError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| VolumeError::Interrupted)?
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! `downwardAPI` volumes: fields of the Pod as files, and the text of those fields, which the agent's
+//! environment variables share.
+
+use api_model::quantity;
+use async_trait::async_trait;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, DownwardAPIVolumeFile, Pod, ResourceFieldSelector, Volume};
+
+use crate::kind::{Context, VolumeKind};
+use crate::payload::{self, File, Medium, Payload};
+use crate::{Allocatable, VolumeError};
+
+/// The kind.
+pub(crate) struct DownwardVolume;
+
+#[async_trait]
+impl VolumeKind for DownwardVolume {
+    fn name(&self) -> &'static str {
+        "downward-api"
+    }
+
+    async fn set_up(&self, context: &Context<'_>, volume: &Volume) -> Result<Option<Timestamp>, VolumeError> {
+        let Some(wanted) = &volume.downward_api else { return Ok(None) };
+        let mut payload = Payload::default();
+        add_files(context, wanted.items.as_deref().unwrap_or_default(), payload::mode(wanted.default_mode), &mut payload)?;
+        payload::write(context, self.path(&context.pod_dir, volume), Medium::Memory, payload).await?;
+        Ok(None)
+    }
+
+    fn read_only(&self) -> bool {
+        true
+    }
+}
+
+/// Adds the files of a `downwardAPI` item list.
+pub(crate) fn add_files(
+    context: &Context<'_>,
+    items: &[DownwardAPIVolumeFile],
+    mode: u32,
+    payload: &mut Payload,
+) -> Result<(), VolumeError> {
+    for item in items {
+        let text = if let Some(field) = &item.field_ref {
+            metadata_field(context.pod, &field.field_path)
+                .ok_or_else(|| VolumeError::BadField(format!("unsupported fieldPath: {}", field.field_path)))?
+        } else if let Some(resource) = &item.resource_field_ref {
+            let name = resource.container_name.as_deref().unwrap_or_default();
+            let container = container(context.pod, name).ok_or_else(|| VolumeError::BadField(format!("container {name:?} not found")))?;
+            resource_field(container, resource, context.allocatable).map_err(VolumeError::BadField)?
+        } else {
+            continue;
+        };
+        payload.add(
+            &item.path,
+            File { bytes: text.into_bytes(), mode: item.mode.map_or(mode, |mode| payload::mode(Some(mode))), owner: None },
+        )?;
+    }
+    Ok(())
+}
+
+/// The text of a `metadata.…` field path: name, namespace, uid, labels and annotations whole (lines of
+/// `key="value"`) or by key. `None` for any other path.
+pub fn metadata_field(pod: &Pod, path: &str) -> Option<String> {
+    let metadata = &pod.metadata;
+    if let Some((map, key)) = path.strip_suffix(']').and_then(|path| path.split_once('[')) {
+        let key = key.trim_matches(['\'', '"']);
+        let map = match map {
+            "metadata.labels" => &metadata.labels,
+            "metadata.annotations" => &metadata.annotations,
+            _ => return None,
+        };
+        return Some(map.as_ref().and_then(|map| map.get(key)).cloned().unwrap_or_default());
+    }
+    let lines = |map: &Option<std::collections::BTreeMap<String, String>>| {
+        let lines: Vec<String> = map.iter().flatten().map(|(key, value)| format!("{key}={}", quoted(value))).collect();
+        lines.join("\n")
+    };
+    match path {
+        "metadata.name" => metadata.name.clone(),
+        "metadata.namespace" => metadata.namespace.clone(),
+        "metadata.uid" => metadata.uid.clone(),
+        "metadata.labels" => Some(lines(&metadata.labels)),
+        "metadata.annotations" => Some(lines(&metadata.annotations)),
+        _ => None,
+    }
+}
+
+/// Go's `%q`, near enough: JSON's escapes are a subset of it for all text that labels can hold.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// The text of a `resourceFieldRef`: requests or limits over the divisor, rounded up; a missing
+/// limit is what the node offers, a missing request is 0, as upstream.
+pub fn resource_field(container: &Container, wanted: &ResourceFieldSelector, node: Allocatable) -> Result<String, String> {
+    let (list, resource) =
+        wanted.resource.split_once('.').ok_or_else(|| format!("unsupported container resource : {}", wanted.resource))?;
+    let resources = container.resources.as_ref();
+    let quantities = match list {
+        "limits" => resources.and_then(|resources| resources.limits.as_ref()),
+        "requests" => resources.and_then(|resources| resources.requests.as_ref()),
+        _ => return Err(format!("unsupported container resource : {}", wanted.resource)),
+    };
+    let fallback = match (list, resource) {
+        ("limits", "cpu") => i128::from(node.cpu_milli),
+        ("limits", "memory") => i128::from(node.memory_bytes) * 1_000,
+        ("limits", "ephemeral-storage") => i128::from(node.ephemeral_storage_bytes) * 1_000,
+        _ => 0,
+    };
+    let declared = quantities.and_then(|quantities| quantities.get(resource));
+    let milli = declared.map_or(Ok(fallback), |quantity| quantity::milli(&quantity.0)).map_err(|error| error.to_string())?;
+    let divisor = wanted.divisor.as_ref().map(|divisor| quantity::milli(&divisor.0)).transpose().map_err(|error| error.to_string())?;
+    let divisor = divisor.filter(|divisor| *divisor > 0).unwrap_or(1_000);
+    Ok((milli.div_euclid(divisor) + i128::from(milli.rem_euclid(divisor) != 0)).to_string())
+}
+
+fn container<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
+    let spec = pod.spec.as_ref()?;
+    spec.containers.iter().chain(spec.init_containers.iter().flatten()).find(|container| container.name == name)
+}

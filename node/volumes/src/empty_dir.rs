@@ -1,0 +1,76 @@
+//! `emptyDir` volumes: a directory on the node's disk that anyone may write, or a tmpfs of bounded
+//! size.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use api_model::quantity;
+use async_trait::async_trait;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod, Volume};
+
+use crate::kind::{Context, VolumeKind};
+use crate::{VolumeError, blocking, mount_table, ownership};
+
+/// Everyone may write: containers of one Pod may run as different users.
+const MODE: u32 = 0o777;
+/// Written beside a finished volume: ownership is set once, not at each refresh.
+const READY_SUFFIX: &str = ".ready";
+
+/// The kind.
+pub(crate) struct EmptyDirVolume;
+
+#[async_trait]
+impl VolumeKind for EmptyDirVolume {
+    fn name(&self) -> &'static str {
+        "empty-dir"
+    }
+
+    async fn set_up(&self, context: &Context<'_>, volume: &Volume) -> Result<Option<Timestamp>, VolumeError> {
+        let Some(wanted) = &volume.empty_dir else { return Ok(None) };
+        let path = self.path(&context.pod_dir, volume);
+        let ready = path.with_file_name(format!(".{}{READY_SUFFIX}", volume.name));
+        let in_memory = match wanted.medium.as_deref().unwrap_or_default() {
+            "" => None,
+            "Memory" => Some(size_limit(context.pod, wanted)?),
+            other => return Err(VolumeError::Unsupported(format!("emptyDir medium {other}"))),
+        };
+        let group = context.fs_group();
+        blocking(move || {
+            let mounted = in_memory.is_none() || mount_table::is_mount_point(&path)?;
+            if mounted && ready.exists() && path.exists() {
+                return Ok(None);
+            }
+            fs::create_dir_all(&path).map_err(VolumeError::io("making", &path))?;
+            if let Some(size_bytes) = in_memory.filter(|_| !mounted) {
+                mount_table::mount_tmpfs(&path, size_bytes)?;
+            }
+            fs::set_permissions(&path, fs::Permissions::from_mode(MODE)).map_err(VolumeError::io("setting the mode of", &path))?;
+            if let Some(group) = group {
+                ownership::give_to_group(&path, group, false)?;
+            }
+            fs::write(&ready, []).map_err(VolumeError::io("writing", &ready))?;
+            Ok(None)
+        })
+        .await
+    }
+}
+
+/// Upstream: the smaller of `sizeLimit` and the memory that the Pod's containers may use together.
+fn size_limit(pod: &Pod, wanted: &EmptyDirVolumeSource) -> Result<Option<u64>, VolumeError> {
+    let bytes = |text: &str| {
+        quantity::value(text).map(|value| u64::try_from(value).unwrap_or(0)).map_err(|error| VolumeError::BadField(error.to_string()))
+    };
+    let declared = wanted.size_limit.as_ref().map(|limit| bytes(&limit.0)).transpose()?.filter(|limit| *limit > 0);
+    let mut of_pod = Some(0_u64);
+    for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
+        let limit = container.resources.as_ref().and_then(|resources| resources.limits.as_ref()).and_then(|limits| limits.get("memory"));
+        let limit = limit.map(|limit| bytes(&limit.0)).transpose()?;
+        of_pod = of_pod.zip(limit).map(|(sum, limit)| sum.saturating_add(limit));
+    }
+    let of_pod = of_pod.filter(|sum| *sum > 0);
+    Ok(match (declared, of_pod) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    })
+}

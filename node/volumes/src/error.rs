@@ -1,0 +1,95 @@
+//! Why a volume could not be made. The texts are what `kubectl describe` shows after upstream's
+//! `MountVolume.SetUp failed for volume "x" : `.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::source::SourceError;
+
+/// A failed volume operation.
+#[derive(Debug, Error)]
+pub enum VolumeError {
+    /// An object that the volume shows is missing or could not be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// A volume kind that this node does not have.
+    #[error("no volume plugin matched name: {0}")]
+    Unsupported(String),
+    /// A key that an `items` list names is not in the object; upstream's words.
+    #[error("references non-existent {what} key: {key}")]
+    NoSuchKey {
+        /// `config` or `secret`.
+        what: &'static str,
+        /// The key.
+        key: String,
+    },
+    /// A path in an `items` list leaves the volume.
+    #[error("invalid path {0:?}: must be relative and not contain '..'")]
+    BadPath(String),
+    /// A `fieldRef` or `resourceFieldRef` that cannot be answered.
+    #[error("{0}")]
+    BadField(String),
+    /// A hostPath whose type is not the one asked for; upstream's words.
+    #[error("hostPath type check failed: {} is not a {wanted}", .path.display())]
+    HostPathType {
+        /// The path.
+        path: PathBuf,
+        /// What it should be: `directory`, `file`, `socket file`, …
+        wanted: &'static str,
+    },
+    /// A mount of a volume that the Pod does not have.
+    #[error("container {container:?} mounts volume {volume:?}, which the Pod does not have")]
+    NoSuchVolume {
+        /// The volume.
+        volume: String,
+        /// The container.
+        container: String,
+    },
+    /// A subPath that leaves its volume, through `..` or a symbolic link.
+    #[error("failed to prepare subPath for volumeMount: {0:?} is outside of the volume")]
+    Escapes(PathBuf),
+    /// A `subPathExpr` names a variable that the container does not have.
+    #[error("failed to expand subPath for volumeMount: missing value for {0:?}")]
+    UnknownVariable(String),
+    /// The system refused.
+    #[error("{doing} {}: {source}", .path.display())]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Something is mounted below a directory that was to be removed.
+    #[error("{} is still mounted", .0.display())]
+    StillMounted(PathBuf),
+    /// No Pod UID.
+    #[error("{0:?} is not a Pod UID")]
+    NotAUid(String),
+    /// The process is ending.
+    #[error("interrupted")]
+    Interrupted,
+    /// What went wrong with which volume; upstream's words.
+    #[error("MountVolume.SetUp failed for volume {volume:?} : {source}")]
+    Volume {
+        /// The volume.
+        volume: String,
+        /// What went wrong.
+        source: Box<VolumeError>,
+    },
+}
+
+impl VolumeError {
+    /// For `map_err`: says what was being done to which path.
+    pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { doing, path, source }
+    }
+
+    pub(crate) fn in_volume(self, volume: &str) -> Self {
+        Self::Volume { volume: volume.to_owned(), source: Box::new(self) }
+    }
+}

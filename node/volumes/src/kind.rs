@@ -1,0 +1,110 @@
+//! What a volume kind is, and the table of those that exist.
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodSpec, Volume};
+
+use crate::{Allocatable, Source, VolumeError, config_map, downward, empty_dir, host_path, projected, secret};
+
+/// What a kind needs to know to make a volume.
+pub struct Context<'a> {
+    /// The Pod's directory.
+    pub pod_dir: PathBuf,
+    /// The Pod.
+    pub pod: &'a Pod,
+    /// What the node offers.
+    pub allocatable: Allocatable,
+    /// Where objects come from.
+    pub source: &'a dyn Source,
+    /// Now: token rotation looks at it.
+    pub now: Timestamp,
+}
+
+impl<'a> Context<'a> {
+    /// As of now.
+    pub fn new(pod_dir: PathBuf, pod: &'a Pod, allocatable: Allocatable, source: &'a dyn Source) -> Self {
+        Self { pod_dir, pod, allocatable, source, now: Timestamp::now() }
+    }
+
+    /// The Pod's namespace.
+    pub fn namespace(&self) -> &str {
+        self.pod.metadata.namespace.as_deref().unwrap_or("default")
+    }
+
+    /// `spec.securityContext.fsGroup`.
+    pub fn fs_group(&self) -> Option<u32> {
+        let group = self.spec()?.security_context.as_ref()?.fs_group?;
+        u32::try_from(group).ok()
+    }
+
+    /// The user that every container runs as, if they agree and say so: it then owns token files.
+    pub fn fs_user(&self) -> Option<u32> {
+        let spec = self.spec()?;
+        let of_pod = spec.security_context.as_ref().and_then(|security| security.run_as_user);
+        let mut users = spec
+            .init_containers
+            .iter()
+            .flatten()
+            .chain(&spec.containers)
+            .map(|container| container.security_context.as_ref().and_then(|security| security.run_as_user).or(of_pod));
+        let first = users.next()??;
+        users.all(|user| user == Some(first)).then(|| u32::try_from(first).ok())?
+    }
+
+    fn spec(&self) -> Option<&'a PodSpec> {
+        self.pod.spec.as_ref()
+    }
+}
+
+/// One kind of volume.
+///
+/// Promises: `set_up` may be called any number of times, also after a kill in the middle, and brings
+/// content up to date without a moment in which a reader sees half of it; everything made lies below
+/// the Pod's directory (hostPath makes nothing there); `path` does no I/O.
+#[async_trait]
+pub trait VolumeKind: Send + Sync {
+    /// Upstream's plugin name, for example `configmap`.
+    fn name(&self) -> &'static str;
+
+    /// Makes the volume or brings it up to date; answers when it wants to be called again at the
+    /// latest.
+    async fn set_up(&self, context: &Context<'_>, volume: &Volume) -> Result<Option<Timestamp>, VolumeError>;
+
+    /// The file or directory that containers mount.
+    fn path(&self, pod_dir: &Path, volume: &Volume) -> PathBuf {
+        pod_dir.join("volumes").join(format!("kubernetes.io~{}", self.name())).join(&volume.name)
+    }
+
+    /// Whether containers can only read it.
+    fn read_only(&self) -> bool {
+        false
+    }
+}
+
+/// The kind of a volume.
+pub fn of(volume: &Volume) -> Result<&'static dyn VolumeKind, VolumeError> {
+    if volume.config_map.is_some() {
+        Ok(&config_map::ConfigMapVolume)
+    } else if volume.secret.is_some() {
+        Ok(&secret::SecretVolume)
+    } else if volume.projected.is_some() {
+        Ok(&projected::ProjectedVolume)
+    } else if volume.downward_api.is_some() {
+        Ok(&downward::DownwardVolume)
+    } else if volume.host_path.is_some() {
+        Ok(&host_path::HostPathVolume)
+    } else if volume.empty_dir.is_some() {
+        Ok(&empty_dir::EmptyDirVolume)
+    } else {
+        Err(VolumeError::Unsupported(unsupported_name(volume)).in_volume(&volume.name))
+    }
+}
+
+/// The field that says what the volume is, for the message.
+fn unsupported_name(volume: &Volume) -> String {
+    let fields = serde_json::to_value(volume).ok();
+    let named = fields.as_ref().and_then(|value| value.as_object()).and_then(|map| map.keys().find(|key| *key != "name"));
+    named.cloned().unwrap_or_else(|| "unknown".to_owned())
+}

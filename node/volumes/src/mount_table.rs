@@ -1,0 +1,94 @@
+//! Mounting tmpfs, unmounting, and asking the kernel what is mounted where.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+use crate::VolumeError;
+
+/// What this process sees mounted.
+const TABLE: &str = "/proc/self/mountinfo";
+
+/// Mount points at or below a directory, in the order they were mounted.
+pub(crate) fn below(dir: &Path) -> Result<Vec<PathBuf>, VolumeError> {
+    let table = Path::new(TABLE);
+    let text = std::fs::read(table).map_err(VolumeError::io("reading", table))?;
+    let real = match std::fs::canonicalize(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(VolumeError::io("resolving", dir))?,
+    };
+    Ok(text.split(|byte| *byte == b'\n').filter_map(mount_point).filter(|point| point.starts_with(&real)).collect())
+}
+
+/// Whether something is mounted exactly there.
+pub(crate) fn is_mount_point(path: &Path) -> Result<bool, VolumeError> {
+    match std::fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        other => Ok(below(path)?.contains(&other.map_err(VolumeError::io("resolving", path))?)),
+    }
+}
+
+/// Mounts an empty tmpfs; without a size the kernel's default (half of memory) holds.
+pub(crate) fn mount_tmpfs(at: &Path, size_bytes: Option<u64>) -> Result<(), VolumeError> {
+    let options = size_bytes.map_or_else(|| "mode=0755".to_owned(), |size| format!("mode=0755,size={size}"));
+    mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::empty(), Some(options.as_str()))
+        .map_err(|errno| failed("mounting tmpfs on", at, errno))
+}
+
+/// Shows `source` at `at` as well.
+pub(crate) fn bind(source: &Path, at: &Path) -> Result<(), VolumeError> {
+    mount(Some(source), at, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+        .map_err(|errno| failed("binding onto", at, errno))
+}
+
+/// Unmounts; who has files open there keeps them. Not mounted is no error.
+pub(crate) fn unmount(at: &Path) -> Result<(), VolumeError> {
+    match umount2(at, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+        Ok(()) | Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOENT) => Ok(()),
+        Err(errno) => Err(failed("unmounting", at, errno)),
+    }
+}
+
+fn failed(doing: &'static str, path: &Path, errno: nix::errno::Errno) -> VolumeError {
+    VolumeError::io(doing, path)(errno.into())
+}
+
+/// The fifth field of a line, with its octal escapes undone.
+fn mount_point(line: &[u8]) -> Option<PathBuf> {
+    let field = line.split(|byte| *byte == b' ').nth(4)?;
+    Some(PathBuf::from(std::ffi::OsString::from_vec(unescape(OsStr::from_bytes(field).as_bytes()))))
+}
+
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, tail)) = rest.split_first() {
+        let code = (*first == b'\\').then(|| tail.get(..3)).flatten().and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                rest = tail.get(3..).unwrap_or_default();
+            }
+            None => {
+                out.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_mount_points_with_spaces() {
+        let line = b"36 35 98:0 /mnt1 /mnt/a\\040b rw,noatime master:1 - ext3 /dev/root rw";
+        assert_eq!(mount_point(line), Some(PathBuf::from("/mnt/a b")));
+        assert_eq!(mount_point(b""), None);
+    }
+}

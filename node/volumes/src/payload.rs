@@ -1,0 +1,198 @@
+//! Files that change under their readers without a torn moment, laid out as upstream's atomic
+//! writer does: real files in a dated directory, `..data` a symbolic link to it that is replaced by
+//! one rename, and each visible name a symbolic link through `..data`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use k8s_openapi::api::core::v1::KeyToPath;
+
+use crate::kind::Context;
+use crate::{VolumeError, blocking, mount_table, ownership};
+
+/// The link that points at the present content.
+const DATA: &str = "..data";
+/// Its successor, before the rename.
+const DATA_NEXT: &str = "..data_tmp";
+/// Upstream's default mode of files.
+const MODE: u32 = 0o644;
+
+/// Where files lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Medium {
+    /// The node's disk.
+    Disk,
+    /// A tmpfs of its own.
+    Memory,
+}
+
+/// One file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct File {
+    /// Content.
+    pub bytes: Vec<u8>,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner, where it is not root.
+    pub owner: Option<u32>,
+}
+
+/// The files of a volume by relative path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Payload {
+    files: BTreeMap<PathBuf, File>,
+}
+
+/// The permission bits of a `defaultMode` or `mode`.
+pub(crate) fn mode(declared: Option<i32>) -> u32 {
+    declared.and_then(|mode| u32::try_from(mode).ok()).map_or(MODE, |mode| mode & 0o777)
+}
+
+impl Payload {
+    /// Adds a file; a later one of the same path wins, as upstream.
+    pub fn add(&mut self, path: &str, file: File) -> Result<(), VolumeError> {
+        let relative = Path::new(path);
+        let plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
+        if path.is_empty() || !plain || path.starts_with("..") {
+            return Err(VolumeError::BadPath(path.to_owned()));
+        }
+        self.files.insert(relative.to_owned(), file);
+        Ok(())
+    }
+
+    /// Adds every key of an object, or those that `items` lists. `what` is `config` or `secret`.
+    pub fn add_items(
+        &mut self,
+        what: &'static str,
+        data: &BTreeMap<String, Vec<u8>>,
+        items: Option<&[KeyToPath]>,
+        default_mode: u32,
+        optional: bool,
+    ) -> Result<(), VolumeError> {
+        let Some(items) = items.filter(|items| !items.is_empty()) else {
+            for (key, bytes) in data {
+                self.add(key, File { bytes: bytes.clone(), mode: default_mode, owner: None })?;
+            }
+            return Ok(());
+        };
+        for item in items {
+            let Some(bytes) = data.get(&item.key) else {
+                if optional {
+                    continue;
+                }
+                return Err(VolumeError::NoSuchKey { what, key: item.key.clone() });
+            };
+            let mode = item.mode.map_or(default_mode, |declared| mode(Some(declared)));
+            self.add(&item.path, File { bytes: bytes.clone(), mode, owner: None })?;
+        }
+        Ok(())
+    }
+}
+
+/// What a file of the volume holds now; `None` when it is not there.
+pub(crate) fn read(volume: &Path, path: &str) -> Option<Vec<u8>> {
+    fs::read(volume.join(DATA).join(path)).ok()
+}
+
+/// Makes the volume's directory (mounting a tmpfs on it) and its content; does nothing when the
+/// content is there already.
+pub(crate) async fn write(context: &Context<'_>, volume: PathBuf, medium: Medium, payload: Payload) -> Result<(), VolumeError> {
+    let group = context.fs_group();
+    blocking(move || {
+        fs::create_dir_all(&volume).map_err(VolumeError::io("making", &volume))?;
+        if medium == Medium::Memory && !mount_table::is_mount_point(&volume)? {
+            mount_table::mount_tmpfs(&volume, None)?;
+        }
+        if is_current(&volume, &payload) {
+            return Ok(());
+        }
+        replace(&volume, &payload, group)
+    })
+    .await
+}
+
+fn is_current(volume: &Path, payload: &Payload) -> bool {
+    let data = volume.join(DATA);
+    let same = payload.files.iter().all(|(path, file)| fs::read(data.join(path)).is_ok_and(|bytes| bytes == file.bytes));
+    same && data.is_dir() && files_below(&data).is_ok_and(|count| count == payload.files.len())
+}
+
+fn files_below(dir: &Path) -> io::Result<usize> {
+    let mut count = 0;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        count += if entry.file_type()?.is_dir() { files_below(&entry.path())? } else { 1 };
+    }
+    Ok(count)
+}
+
+fn replace(volume: &Path, payload: &Payload, group: Option<u32>) -> Result<(), VolumeError> {
+    let stamp = jiff::Timestamp::now().strftime("..%Y_%m_%d_%H_%M_%S.%9f").to_string();
+    let fresh = volume.join(&stamp);
+    fs::create_dir(&fresh).map_err(VolumeError::io("making", &fresh))?;
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).map_err(VolumeError::io("setting the mode of", &fresh))?;
+    for (path, file) in &payload.files {
+        write_file(&fresh.join(path), file)?;
+    }
+    if let Some(group) = group {
+        ownership::give_to_group(&fresh, group, true)?;
+    }
+    let (next, data) = (volume.join(DATA_NEXT), volume.join(DATA));
+    match fs::remove_file(&next) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(VolumeError::io("removing", &next)(error)),
+        _ => {}
+    }
+    symlink(&stamp, &next).map_err(VolumeError::io("linking", &next))?;
+    fs::rename(&next, &data).map_err(VolumeError::io("replacing", &data))?;
+    show_names(volume, payload)?;
+    sweep(volume, &stamp, payload)
+}
+
+fn write_file(path: &Path, file: &File) -> Result<(), VolumeError> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(VolumeError::io("making", parent))?;
+    }
+    fs::write(path, &file.bytes).map_err(VolumeError::io("writing", path))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(file.mode)).map_err(VolumeError::io("setting the mode of", path))?;
+    if let Some(owner) = file.owner {
+        std::os::unix::fs::chown(path, Some(owner), None).map_err(VolumeError::io("setting the owner of", path))?;
+    }
+    Ok(())
+}
+
+/// The first part of each path is a link through `..data`.
+fn visible(payload: &Payload) -> std::collections::BTreeSet<PathBuf> {
+    payload.files.keys().filter_map(|path| path.components().next()).map(|first| PathBuf::from(first.as_os_str())).collect()
+}
+
+fn show_names(volume: &Path, payload: &Payload) -> Result<(), VolumeError> {
+    for name in visible(payload) {
+        let link = volume.join(&name);
+        match symlink(Path::new(DATA).join(&name), &link) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(VolumeError::io("linking", &link)(error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Removes names that are no longer shown and dated directories that `..data` left, also those of a
+/// writer that was killed.
+fn sweep(volume: &Path, stamp: &str, payload: &Payload) -> Result<(), VolumeError> {
+    let shown = visible(payload);
+    for entry in fs::read_dir(volume).map_err(VolumeError::io("listing", volume))? {
+        let entry = entry.map_err(VolumeError::io("listing", volume))?;
+        let (name, path) = (entry.file_name(), entry.path());
+        let text = name.to_string_lossy();
+        let is_dir = entry.file_type().map_err(VolumeError::io("reading", &path))?.is_dir();
+        if is_dir && text.starts_with("..") && text != stamp {
+            fs::remove_dir_all(&path).map_err(VolumeError::io("removing", &path))?;
+        } else if !is_dir && !text.starts_with("..") && !shown.contains(Path::new(&name)) {
+            fs::remove_file(&path).map_err(VolumeError::io("removing", &path))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! `subPath`: one file or directory inside a volume, mounted on its own. The volume's content is
+//! the guest's, so a symbolic link in it may point anywhere, and may be swapped while it is looked at.
+//! The kernel resolves the path and refuses to leave the volume (`openat2`, `RESOLVE_BENEATH`); the
+//! open directory is then bound to a place of ours, so nothing is looked up twice.
+
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
+
+use crate::{VolumeError, mount_table};
+
+/// Mode of directories that a subPath needs and the volume lacks.
+const MODE: Mode = Mode::from_bits_truncate(0o755);
+
+/// Binds `volume`/`sub` to `at` and answers `at`; makes missing directories. A bind that is there is
+/// kept.
+pub(crate) fn bind(volume: &Path, sub: &Path, at: &Path) -> Result<PathBuf, VolumeError> {
+    if sub.is_absolute() || sub.components().any(|part| matches!(part, Component::ParentDir)) {
+        return Err(VolumeError::Escapes(sub.to_owned()));
+    }
+    if at.exists() && mount_table::is_mount_point(at)? {
+        return Ok(at.to_owned());
+    }
+    let found = open_beneath(volume, sub)?;
+    let kind = fstat(&found).map_err(|errno| refused(sub, errno))?.st_mode;
+    if SFlag::from_bits_truncate(kind) & SFlag::S_IFMT == SFlag::S_IFDIR {
+        fs::create_dir_all(at).map_err(VolumeError::io("making", at))?;
+    } else {
+        if let Some(parent) = at.parent() {
+            fs::create_dir_all(parent).map_err(VolumeError::io("making", parent))?;
+        }
+        fs::File::create(at).map_err(VolumeError::io("making", at))?;
+    }
+    mount_table::bind(Path::new(&format!("/proc/self/fd/{}", found.as_raw_fd())), at)?;
+    Ok(at.to_owned())
+}
+
+/// Opens the path without following anything out of the volume, making directories on the way.
+fn open_beneath(volume: &Path, sub: &Path) -> Result<OwnedFd, VolumeError> {
+    let mut at: OwnedFd = fs::File::open(volume).map_err(VolumeError::io("opening", volume))?.into();
+    match open(&at, sub) {
+        Err(Errno::ENOENT) => {}
+        other => return other.map_err(|errno| refused(sub, errno)),
+    }
+    for part in sub.components().filter(|part| matches!(part, Component::Normal(_))) {
+        let name = Path::new(part.as_os_str());
+        at = match open(&at, name) {
+            Err(Errno::ENOENT) => {
+                match mkdirat(&at, name, MODE) {
+                    Ok(()) | Err(Errno::EEXIST) => {}
+                    Err(errno) => return Err(refused(sub, errno)),
+                }
+                open(&at, name).map_err(|errno| refused(sub, errno))?
+            }
+            other => other.map_err(|errno| refused(sub, errno))?,
+        };
+    }
+    Ok(at)
+}
+
+fn open(dir: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+    let how =
+        OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    openat2(dir.as_fd(), path, how)
+}
+
+fn refused(sub: &Path, errno: Errno) -> VolumeError {
+    match errno {
+        Errno::EXDEV | Errno::ELOOP => VolumeError::Escapes(sub.to_owned()),
+        other => VolumeError::io("opening the subPath", sub)(other.into()),
+    }
+}

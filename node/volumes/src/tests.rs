@@ -1,0 +1,303 @@
+//! Volumes on the real file system, with real tmpfs and bind mounts (needs root).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use async_trait::async_trait;
+use jiff::SignedDuration;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::*;
+
+#[derive(Default)]
+struct Objects {
+    maps: Mutex<BTreeMap<String, BTreeMap<String, String>>>,
+    secrets: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
+    tokens: Mutex<u32>,
+}
+
+#[async_trait]
+impl Source for Objects {
+    async fn config_map(&self, _namespace: &str, name: &str) -> Result<ConfigMap, SourceError> {
+        let data = self.maps.lock().get(name).cloned();
+        let missing = SourceError::NotFound { resource: "configmap", name: name.to_owned() };
+        data.map(|data| ConfigMap { data: Some(data), ..ConfigMap::default() }).ok_or(missing)
+    }
+
+    async fn secret(&self, _namespace: &str, name: &str) -> Result<Secret, SourceError> {
+        let data = self.secrets.get(name).cloned();
+        let missing = SourceError::NotFound { resource: "secret", name: name.to_owned() };
+        let data = data.map(|data| data.into_iter().map(|(key, bytes)| (key, ByteString(bytes))).collect());
+        data.map(|data| Secret { data: Some(data), ..Secret::default() }).ok_or(missing)
+    }
+
+    async fn token(&self, ask: &TokenAsk) -> Result<Token, SourceError> {
+        let mut count = self.tokens.lock();
+        *count += 1;
+        let expires_at = Timestamp::now() + SignedDuration::from_secs(ask.expiration_seconds);
+        Ok(Token { token: format!("{}-{}-{count}", ask.service_account, ask.pod), expires_at })
+    }
+}
+
+/// A node's volumes in a directory of their own; what is left mounted is unmounted at the end.
+struct Node {
+    dir: tempfile::TempDir,
+    volumes: Volumes,
+    objects: Objects,
+}
+
+impl Node {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let objects = Objects::default();
+        objects
+            .maps
+            .lock()
+            .insert("settings".to_owned(), BTreeMap::from([("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())]));
+        let secrets = BTreeMap::from([("keys".to_owned(), BTreeMap::from([("tls.key".to_owned(), b"k".to_vec())]))]);
+        Self { volumes: Volumes::new(dir.path().join("pods")), dir, objects: Objects { secrets, ..objects } }
+    }
+
+    async fn set_up(&self, pod: &Pod) -> Result<Option<Timestamp>, VolumeError> {
+        self.volumes.set_up(pod, Allocatable { cpu_milli: 2_000, memory_bytes: 1 << 30, ephemeral_storage_bytes: 0 }, &self.objects).await
+    }
+
+    async fn mounts(&self, pod: &Pod) -> Result<Vec<Mount>, VolumeError> {
+        let container = &pod.spec.as_ref().expect("a spec").containers[0];
+        self.volumes.mounts(pod, container, &|text| Ok(text.replace("$(NAME)", "x"))).await
+    }
+
+    /// Sets up one volume and answers where it is.
+    async fn one(&self, volume: Value) -> Result<(Pod, PathBuf), VolumeError> {
+        let pod = pod(json!([volume]), json!([{"name": "v", "mountPath": "/v"}]));
+        self.set_up(&pod).await?;
+        let path = self.mounts(&pod).await?[0].source.clone();
+        Ok((pod, path))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        for mount in mount_table::below(self.dir.path()).unwrap_or_default().iter().rev() {
+            mount_table::unmount(mount).expect("unmounting");
+        }
+    }
+}
+
+fn pod(volumes: Value, mounts: Value) -> Pod {
+    pod_with(volumes, mounts, json!({}))
+}
+
+fn pod_with(volumes: Value, mounts: Value, security: Value) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": {"name": "web", "namespace": "default", "uid": "u-1", "labels": {"app": "web"}, "annotations": {"k": "a\"b"}},
+        "spec": {
+            "serviceAccountName": "builder", "volumes": volumes, "securityContext": security,
+            "containers": [{"name": "c", "volumeMounts": mounts, "resources": {"limits": {"cpu": "1500m", "memory": "64Mi"}}}],
+        },
+    }))
+    .expect("a pod")
+}
+
+fn text(path: PathBuf) -> String {
+    fs::read_to_string(path).expect("a file")
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("metadata").permissions().mode() & 0o7777
+}
+
+#[tokio::test]
+async fn config_map_keys_become_files_and_follow_changes() {
+    let node = Node::new();
+    let (pod, path) = node.one(json!({"name": "v", "configMap": {"name": "settings", "defaultMode": 0o440}})).await.expect("set up");
+    assert_eq!(text(path.join("a")), "1");
+    assert_eq!(mode(&path.join("a")), 0o440);
+    let before = fs::read_link(path.join("..data")).expect("a link");
+    node.set_up(&pod).await.expect("again");
+    assert_eq!(fs::read_link(path.join("..data")).expect("a link"), before, "unchanged content is left alone");
+
+    node.objects.maps.lock().insert("settings".to_owned(), BTreeMap::from([("c".to_owned(), "3".to_owned())]));
+    node.set_up(&pod).await.expect("changed");
+    assert_eq!(text(path.join("c")), "3");
+    assert!(fs::symlink_metadata(path.join("a")).is_err(), "a key that went is gone");
+    let dated = fs::read_dir(&path).expect("list").filter(|e| e.as_ref().expect("entry").file_type().expect("type").is_dir()).count();
+    assert_eq!(dated, 1, "old content is swept");
+}
+
+#[tokio::test]
+async fn items_choose_keys_paths_and_modes() {
+    let node = Node::new();
+    let items = json!([{"key": "a", "path": "deep/er/x", "mode": 0o400}]);
+    let (_, path) = node.one(json!({"name": "v", "configMap": {"name": "settings", "items": items}})).await.expect("set up");
+    assert_eq!(text(path.join("deep/er/x")), "1");
+    assert_eq!(mode(&path.join("deep/er/x")), 0o400);
+    assert!(!path.join("b").exists());
+}
+
+#[tokio::test]
+async fn what_is_missing_is_named_unless_optional() {
+    let node = Node::new();
+    let cases = [
+        (json!({"configMap": {"name": "none"}}), "MountVolume.SetUp failed for volume \"v\" : configmap \"none\" not found"),
+        (json!({"secret": {"secretName": "none"}}), "MountVolume.SetUp failed for volume \"v\" : secret \"none\" not found"),
+        (
+            json!({"configMap": {"name": "settings", "items": [{"key": "z", "path": "z"}]}}),
+            "MountVolume.SetUp failed for volume \"v\" : references non-existent config key: z",
+        ),
+        (
+            json!({"configMap": {"name": "settings", "items": [{"key": "a", "path": "../a"}]}}),
+            "MountVolume.SetUp failed for volume \"v\" : invalid path \"../a\": must be relative and not contain '..'",
+        ),
+        (json!({"nfs": {"server": "s", "path": "/"}}), "MountVolume.SetUp failed for volume \"v\" : no volume plugin matched name: nfs"),
+    ];
+    for (mut volume, wanted) in cases {
+        volume["name"] = json!("v");
+        assert_eq!(node.one(volume).await.expect_err("refused").to_string(), wanted);
+    }
+    node.one(json!({"name": "v", "configMap": {"name": "none", "optional": true}})).await.expect("optional");
+    node.one(json!({"name": "w", "secret": {"secretName": "none", "optional": true}})).await.expect_err("no mount named w");
+}
+
+#[tokio::test]
+async fn secrets_lie_in_memory() {
+    let node = Node::new();
+    let (_, path) = node.one(json!({"name": "v", "secret": {"secretName": "keys"}})).await.expect("set up");
+    assert_eq!(text(path.join("tls.key")), "k");
+    assert!(mount_table::is_mount_point(&path).expect("asking"));
+    node.volumes.tear_down("u-1").await.expect("torn down");
+    assert!(!path.exists());
+    node.volumes.tear_down("u-1").await.expect("twice");
+    assert_eq!(node.volumes.pods().await.expect("list"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn projected_tokens_are_kept_until_they_are_due() {
+    let node = Node::new();
+    let sources = json!([
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
+        {"configMap": {"name": "settings", "items": [{"key": "a", "path": "a"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+    ]);
+    let (pod, path) = node.one(json!({"name": "v", "projected": {"sources": sources}})).await.expect("set up");
+    assert_eq!((text(path.join("token")), text(path.join("namespace"))), ("builder-web-1".to_owned(), "default".to_owned()));
+    let due = node.set_up(&pod).await.expect("again").expect("a due time");
+    let left = due.duration_since(Timestamp::now()).as_secs();
+    assert!((2_800..=2_880).contains(&left), "80 % of an hour, not {left} s");
+    assert_eq!(text(path.join("token")), "builder-web-1", "a good token is kept");
+
+    fs::write(path.with_file_name(".v.token-due"), "2000-01-01T00:00:00Z").expect("writing");
+    node.set_up(&pod).await.expect("due");
+    assert_eq!(text(path.join("token")), "builder-web-2");
+}
+
+#[tokio::test]
+async fn downward_files_show_the_pod() {
+    let node = Node::new();
+    let items = json!([
+        {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
+        {"path": "note", "fieldRef": {"fieldPath": "metadata.annotations['k']"}},
+        {"path": "notes", "fieldRef": {"fieldPath": "metadata.annotations"}},
+        {"path": "cpu", "resourceFieldRef": {"containerName": "c", "resource": "limits.cpu"}},
+        {"path": "mem", "resourceFieldRef": {"containerName": "c", "resource": "limits.memory", "divisor": "1Mi"}},
+        {"path": "req", "resourceFieldRef": {"containerName": "c", "resource": "requests.cpu"}},
+    ]);
+    let (_, path) = node.one(json!({"name": "v", "downwardAPI": {"items": items}})).await.expect("set up");
+    for (file, wanted) in
+        [("labels", "app=\"web\""), ("note", "a\"b"), ("notes", "k=\"a\\\"b\""), ("cpu", "2"), ("mem", "64"), ("req", "0")]
+    {
+        assert_eq!(text(path.join(file)), wanted, "{file}");
+    }
+}
+
+#[tokio::test]
+async fn empty_dirs_keep_their_content_and_bound_their_size() {
+    let node = Node::new();
+    let (pod, path) = node.one(json!({"name": "v", "emptyDir": {}})).await.expect("set up");
+    assert_eq!(mode(&path), 0o777);
+    fs::write(path.join("kept"), "x").expect("writing");
+    node.set_up(&pod).await.expect("again");
+    assert_eq!(text(path.join("kept")), "x");
+    node.volumes.tear_down("u-1").await.expect("torn down");
+
+    let (_, path) = node.one(json!({"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})).await.expect("set up");
+    assert!(fs::write(path.join("big"), vec![1; 2 << 20]).is_err(), "the size limit binds");
+}
+
+#[tokio::test]
+async fn fs_group_owns_and_may_write() {
+    let node = Node::new();
+    let volumes = json!([{"name": "v", "emptyDir": {}}, {"name": "s", "secret": {"secretName": "keys", "defaultMode": 0o400}}]);
+    let pod = pod_with(volumes, json!([{"name": "v", "mountPath": "/v"}, {"name": "s", "mountPath": "/s"}]), json!({"fsGroup": 1234}));
+    node.set_up(&pod).await.expect("set up");
+    let mounts = node.mounts(&pod).await.expect("mounts");
+    let (dir, secret) = (&mounts[0].source, mounts[1].source.join("tls.key"));
+    assert_eq!((fs::metadata(dir).expect("metadata").gid(), mode(dir)), (1234, 0o2777));
+    assert_eq!((fs::metadata(&secret).expect("metadata").gid(), mode(&secret)), (1234, 0o440));
+}
+
+#[tokio::test]
+async fn host_paths_are_checked_by_type() {
+    let node = Node::new();
+    let base = node.dir.path();
+    fs::write(base.join("file"), "").expect("writing");
+    let path = |name: &str| base.join(name).display().to_string();
+    for (name, kind, good) in [
+        ("made", "DirectoryOrCreate", true),
+        ("made", "Directory", true),
+        ("made", "File", false),
+        ("made-file", "FileOrCreate", true),
+        ("file", "File", true),
+        ("file", "Directory", false),
+        ("none", "Directory", false),
+        ("file", "Socket", false),
+        ("file", "CharDevice", false),
+        ("fresh", "", true),
+    ] {
+        let made = node.one(json!({"name": "v", "hostPath": {"path": path(name), "type": kind}})).await;
+        assert_eq!(made.is_ok(), good, "{name} {kind}: {made:?}");
+    }
+    node.volumes.tear_down("u-1").await.expect("torn down");
+    assert!(base.join("made").exists(), "the node's own files stay");
+}
+
+#[tokio::test]
+async fn sub_paths_never_leave_their_volume() {
+    let node = Node::new();
+    let mount = |sub: &str| json!([{"name": "v", "mountPath": "/v", "subPath": sub}]);
+    let volume = json!([{"name": "v", "emptyDir": {}}]);
+    node.set_up(&pod(volume.clone(), json!([]))).await.expect("set up");
+    let root = node.volumes.pod_dir("u-1").join("volumes/kubernetes.io~empty-dir/v");
+    fs::write(root.join("file"), "content").expect("writing");
+    symlink("/etc", root.join("out")).expect("linking");
+    symlink("../../../..", root.join("up")).expect("linking");
+    symlink("file", root.join("in")).expect("linking");
+    for bad in ["out", "up", "out/passwd", "../x", "/etc"] {
+        let error = node.mounts(&pod(volume.clone(), mount(bad))).await.expect_err(bad).to_string();
+        assert!(error.contains("outside of the volume"), "{bad}: {error}");
+    }
+    let good = node.mounts(&pod(volume.clone(), mount("in"))).await.expect("a file");
+    assert_eq!(text(good[0].source.clone()), "content");
+    node.volumes.tear_down("u-1").await.expect("torn down");
+
+    node.set_up(&pod(volume.clone(), json!([]))).await.expect("set up");
+    let expression = json!([{"name": "v", "mountPath": "/v", "subPathExpr": "logs/$(NAME)"}]);
+    let made = node.mounts(&pod(volume, expression)).await.expect("made");
+    assert!(root.join("logs/x").is_dir());
+    fs::write(made[0].source.join("y"), "1").expect("writing");
+    assert_eq!(text(root.join("logs/x/y")), "1");
+    node.volumes.tear_down("u-1").await.expect("torn down with its binds");
+    assert!(!node.volumes.pod_dir("u-1").exists());
+}
+
+#[tokio::test]
+async fn tear_down_refuses_what_is_no_uid() {
+    let node = Node::new();
+    for bad in ["", "..", "../x", "a/b"] {
+        assert!(node.volumes.tear_down(bad).await.is_err(), "{bad:?}");
+    }
+}
