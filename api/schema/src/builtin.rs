@@ -99,7 +99,7 @@ impl Builder {
             "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime" => Node::String(Format::MicroTime),
             _ => self.node(name, json),
         };
-        Schema { node, fact: facts::of(name, facts::SELF) }
+        Schema { node, fact: facts::of_field(name, facts::SELF) }
     }
 
     /// What one piece of JSON schema says; `owner` is the definition whose fields it may hold.
@@ -129,14 +129,19 @@ impl Builder {
     }
 
     fn fields(&mut self, owner: &'static str, properties: &Map<String, Value>, required: Option<&Value>) -> Struct {
-        let mut fields: Vec<_> = properties
-            .iter()
-            .map(|(name, json)| (self.name(name), Schema { node: self.node("", json), fact: facts::of(owner, name) }))
-            .collect();
+        let mut fields: Vec<_> = properties.iter().map(|(name, json)| (self.name(name), self.field(owner, name, json))).collect();
         fields.sort_unstable_by_key(|(name, _)| *name);
         let required = required.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        let required = required.filter(|name| facts::is_required(owner, name)).map(|name| self.name(name)).collect();
+        let required = facts::required(owner, required).into_iter().map(|name| self.name(name)).collect();
         Struct { fields: fields.into(), required }
+    }
+
+    fn field(&mut self, owner: &'static str, name: &str, json: &Value) -> Schema {
+        let mut node = self.node("", json);
+        if let Node::Array(element) | Node::Map(element) = &mut node {
+            element.fact = facts::of_field(owner, &format!("{name}[]"));
+        }
+        Schema { node, fact: facts::of_field(owner, name) }
     }
 }
 

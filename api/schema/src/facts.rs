@@ -1,18 +1,42 @@
 //! Facts about fields that the types do not carry. Upstream writes them as markers and struct tags in
-//! its `types.go` files and publishes them as `x-kubernetes-*` extensions, defaults and enumerations.
+//! its `types.go` files and publishes them as `x-kubernetes-*` extensions, defaults and enumerations;
+//! here they are tables, one file for a family of groups. A test checks that every entry names a field
+//! that exists and fits its shape.
+
+mod access;
+mod core;
+mod extension;
+mod meta;
+mod network;
+mod resources;
+mod workloads;
 
 use crate::schema::{ListType, MapType, PatchStrategy};
 
-/// What is known of one field (or, under [`SELF`], of a whole type) beyond its shape.
+/// The name under which a definition's table tells of the type itself.
+pub(crate) const SELF: &str = "";
+
+/// What is known of one definition.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// Upstream's name, for example `io.k8s.api.core.v1.Container`.
+    pub(crate) definition: &'static str,
+    /// Fields that are atomic lists and nothing more.
+    pub(crate) atomic: &'static [&'static str],
+    /// The other fields with facts. `name[]` tells of the elements of `name`, [`SELF`] of the type.
+    pub(crate) facts: &'static [Fact],
+}
+
+/// What is known of one field beyond its shape.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fact {
-    /// The field's name in JSON.
     pub(crate) field: &'static str,
     pub(crate) list_type: Option<ListType>,
     pub(crate) list_map_keys: &'static [&'static str],
     pub(crate) map_type: Option<MapType>,
     pub(crate) merge_key: Option<&'static str>,
-    pub(crate) strategy: PatchStrategy,
+    /// `None` where upstream says nothing, which means the same as a strategy without any word.
+    pub(crate) strategy: Option<PatchStrategy>,
     /// JSON text.
     pub(crate) default: Option<&'static str>,
     pub(crate) enumeration: &'static [&'static str],
@@ -20,27 +44,116 @@ pub(crate) struct Fact {
 
 impl Fact {
     /// Nothing known.
-    pub(crate) const NONE: Self = Self {
-        field: "",
-        list_type: None,
-        list_map_keys: &[],
-        map_type: None,
-        merge_key: None,
-        strategy: PatchStrategy { merge: false, retain_keys: false },
-        default: None,
-        enumeration: &[],
+    pub(crate) const NONE: Self = field(SELF);
+
+    const fn strategy(mut self, merge: bool, retain_keys: bool) -> Self {
+        let (was_merge, was_retain) = match self.strategy {
+            Some(PatchStrategy { merge, retain_keys }) => (merge, retain_keys),
+            None => (false, false),
+        };
+        self.strategy = Some(PatchStrategy { merge: merge || was_merge, retain_keys: retain_keys || was_retain });
+        self
+    }
+
+    const fn merge(self) -> Self {
+        self.strategy(true, false)
+    }
+
+    const fn merge_by(mut self, key: &'static str) -> Self {
+        self.merge_key = Some(key);
+        self.strategy(true, false)
+    }
+
+    const fn replace(self) -> Self {
+        self.strategy(false, false)
+    }
+
+    const fn retain_keys(self) -> Self {
+        self.strategy(false, true)
+    }
+
+    const fn map_atomic(mut self) -> Self {
+        self.map_type = Some(MapType::Atomic);
+        self
+    }
+
+    const fn map_granular(mut self) -> Self {
+        self.map_type = Some(MapType::Granular);
+        self
+    }
+
+    const fn default(mut self, json: &'static str) -> Self {
+        self.default = Some(json);
+        self
+    }
+
+    const fn one_of(mut self, values: &'static [&'static str]) -> Self {
+        self.enumeration = values;
+        self
+    }
+}
+
+const fn of(definition: &'static str, atomic: &'static [&'static str], facts: &'static [Fact]) -> Table {
+    Table { definition, atomic, facts }
+}
+
+const fn field(field: &'static str) -> Fact {
+    Fact { field, list_type: None, list_map_keys: &[], map_type: None, merge_key: None, strategy: None, default: None, enumeration: &[] }
+}
+
+const fn list(name: &'static str, list_type: ListType) -> Fact {
+    let mut fact = field(name);
+    fact.list_type = Some(list_type);
+    fact
+}
+
+const fn atomic(name: &'static str) -> Fact {
+    list(name, ListType::Atomic)
+}
+
+const fn set(name: &'static str) -> Fact {
+    list(name, ListType::Set)
+}
+
+const fn map(name: &'static str, keys: &'static [&'static str]) -> Fact {
+    let mut fact = list(name, ListType::Map);
+    fact.list_map_keys = keys;
+    fact
+}
+
+static ATOMIC: Fact = atomic(SELF);
+
+/// Every table, each ordered by definition.
+pub(crate) static TABLES: [&[Table]; 7] =
+    [access::TABLES, core::TABLES, extension::TABLES, meta::TABLES, network::TABLES, resources::TABLES, workloads::TABLES];
+
+/// The facts of a field of a definition; [`Fact::NONE`] where there are none.
+pub(crate) fn of_field(definition: &str, name: &str) -> &'static Fact {
+    let found = TABLES.iter().find_map(|tables| {
+        let at = tables.binary_search_by(|table| table.definition.cmp(definition)).ok()?;
+        tables.get(at)
+    });
+    let Some(table) = found else { return &Fact::NONE };
+    if table.atomic.contains(&name) {
+        return &ATOMIC;
+    }
+    table.facts.iter().find(|fact| fact.field == name).unwrap_or(&Fact::NONE)
+}
+
+/// The fields of a definition that upstream requires, from those that the types always have. The types
+/// take metadata for granted, which upstream requires of old-style Events alone, and names that default
+/// to nothing.
+pub(crate) fn required<'a>(definition: &str, always_there: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let wanted = |name: &&str| match *name {
+        "metadata" => definition == "io.k8s.api.core.v1.Event",
+        name => of_field(definition, name).default.is_none(),
     };
+    let mut required: Vec<&str> = always_there.filter(wanted).collect();
+    if definition == "io.k8s.api.events.v1.Event" {
+        required.push("eventTime");
+    }
+    required
 }
 
-/// The facts of a field of a definition.
-pub(crate) fn of(_definition: &str, _field: &str) -> &'static Fact {
-    &Fact::NONE
-}
-
-/// The name under which a definition's table tells of the type itself.
-pub(crate) const SELF: &str = "";
-
-/// Whether upstream, too, requires a field that the types say is always there.
-pub(crate) fn is_required(_definition: &str, field: &str) -> bool {
-    field != "metadata"
-}
+#[cfg(test)]
+mod tests;

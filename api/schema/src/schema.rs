@@ -228,7 +228,7 @@ impl Schema {
 
     /// How strategic merge treats this field.
     pub fn patch_strategy(&self) -> PatchStrategy {
-        self.fact.strategy
+        self.fact.strategy.unwrap_or_default()
     }
 
     /// The default that the schema states, as JSON text (`"TCP"` with its quotes). Server-side apply needs

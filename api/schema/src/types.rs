@@ -46,6 +46,8 @@ pub(crate) const TYPES: &[Type] = &[
     of::<api::batch::v1::CronJob>(),
     of::<api::batch::v1::Job>(),
     of::<api::certificates::v1::CertificateSigningRequest>(),
+    of::<api::certificates::v1::ClusterTrustBundle>(),
+    of::<api::certificates::v1::PodCertificateRequest>(),
     of::<api::coordination::v1::Lease>(),
     of::<api::core::v1::Binding>(),
     of::<api::core::v1::ComponentStatus>(),
@@ -81,6 +83,7 @@ pub(crate) const TYPES: &[Type] = &[
     of::<api::rbac::v1::Role>(),
     of::<api::rbac::v1::RoleBinding>(),
     of::<api::resource::v1::DeviceClass>(),
+    of::<api::resource::v1::DeviceTaintRule>(),
     of::<api::resource::v1::ResourceClaim>(),
     of::<api::resource::v1::ResourceClaimTemplate>(),
     of::<api::resource::v1::ResourceSlice>(),
@@ -91,5 +94,6 @@ pub(crate) const TYPES: &[Type] = &[
     of::<api::storage::v1::StorageClass>(),
     of::<api::storage::v1::VolumeAttachment>(),
     of::<api::storage::v1::VolumeAttributesClass>(),
+    of::<api::storagemigration::v1::StorageVersionMigration>(),
     of::<meta::Status>(),
 ];
