@@ -1,0 +1,147 @@
+//! Who a request is from: a client certificate, a bearer token, or nobody.
+//!
+//! A certificate arrives here verified by TLS against the cluster's authority; its common name is
+//! the user, its organizations the groups. A bearer token may stand in a static file, be a
+//! bootstrap token stored as a Secret, or be a ServiceAccount's. A token that nobody knows is an
+//! error, never an anonymous user. Secrets are compared without telling by the time it takes how
+//! much of them was right.
+
+mod bootstrap_token;
+mod static_tokens;
+
+use std::sync::Arc;
+
+use api_model::request::UserInfo;
+use api_model::view::View;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::pki::{CertificateInfo, read_certificate_der};
+use crate::tokens::{TokenError, Tokens, Verified};
+
+pub use static_tokens::{StaticTokens, StaticTokensError};
+
+/// Every user that proved who they are is in this group.
+pub const AUTHENTICATED: &str = "system:authenticated";
+/// The group of those who did not.
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// The user that a request without credentials is from.
+pub const ANONYMOUS: &str = "system:anonymous";
+
+/// What came with a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Credentials<'a> {
+    /// The client's leaf certificate (DER), verified by TLS against the cluster's authority.
+    pub client_certificate: Option<&'a [u8]>,
+    /// The bearer token.
+    pub bearer: Option<&'a str>,
+}
+
+/// The credentials are no good; the client learns no more than this.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("Unauthorized")]
+pub struct Unauthenticated {
+    /// Why, for the log and the audit.
+    pub reason: String,
+}
+
+/// Turns credentials into users.
+pub struct Authenticator {
+    static_tokens: StaticTokens,
+    tokens: Arc<Tokens>,
+    anonymous: bool,
+}
+
+impl Authenticator {
+    /// With a static token file's content (or [`StaticTokens::default`]), the ServiceAccount
+    /// tokens, and whether requests without credentials are let through as anonymous.
+    pub fn new(static_tokens: StaticTokens, tokens: Arc<Tokens>, anonymous: bool) -> Self {
+        Self { static_tokens, tokens, anonymous }
+    }
+
+    /// The ServiceAccount tokens.
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// Who a request is from.
+    pub fn authenticate(&self, credentials: &Credentials<'_>, view: &dyn View, now: Timestamp) -> Result<UserInfo, Unauthenticated> {
+        if let Some(user) = credentials.client_certificate.and_then(certificate_user) {
+            return Ok(user);
+        }
+        match credentials.bearer {
+            Some(token) => {
+                let verified = self.verify(token, &self.tokens.config().api_audiences, view, now);
+                verified.map(|v| v.user).map_err(|e| Unauthenticated { reason: e.to_string() })
+            }
+            None if self.anonymous => Ok(UserInfo::new(ANONYMOUS, &[UNAUTHENTICATED])),
+            None => Err(Unauthenticated { reason: "no credentials".to_owned() }),
+        }
+    }
+
+    /// Answers a TokenReview: the review with its `status`.
+    pub fn token_review(&self, review: &Value, view: &dyn View, now: Timestamp) -> Value {
+        let spec = review.get("spec");
+        let token = spec.and_then(|s| s.get("token")).and_then(Value::as_str).unwrap_or_default();
+        let asked: Vec<String> = spec
+            .and_then(|s| s.get("audiences"))
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
+        let audiences = if asked.is_empty() { self.tokens.config().api_audiences.clone() } else { asked };
+        let status = match self.verify(token, &audiences, view, now) {
+            Ok(Verified { user, audiences }) => json!({ "authenticated": true, "user": user, "audiences": audiences }),
+            // Upstream says nothing where no authenticator knew the token.
+            Err(TokenError::Foreign) => json!({ "user": {} }),
+            Err(error) => json!({ "user": {}, "error": error.to_string() }),
+        };
+        let mut review = review.clone();
+        if let Some(map) = review.as_object_mut() {
+            map.insert("status".to_owned(), status);
+        }
+        review
+    }
+
+    fn verify(&self, token: &str, audiences: &[String], view: &dyn View, now: Timestamp) -> Result<Verified, TokenError> {
+        let implicit = || -> Vec<String> {
+            let own = &self.tokens.config().api_audiences;
+            audiences.iter().filter(|a| own.contains(a)).cloned().collect()
+        };
+        let found = self.static_tokens.user(token).or_else(|| bootstrap_token::user(token, view, now));
+        let mut verified = match found {
+            // Such tokens say nothing of an audience: they are for the API server itself.
+            Some(user) if !implicit().is_empty() => Verified { user, audiences: implicit() },
+            Some(_) => return Err(TokenError::Audience(self.tokens.config().api_audiences.clone(), audiences.to_vec())),
+            None => self.tokens.verify(token, audiences, now, view)?,
+        };
+        authenticated(&mut verified.user);
+        Ok(verified)
+    }
+}
+
+/// The user of a verified client certificate; none where it names nobody.
+pub fn certificate_user(der: &[u8]) -> Option<UserInfo> {
+    let CertificateInfo { common_name, organizations, fingerprint, .. } = read_certificate_der(der).ok()?;
+    if common_name.is_empty() {
+        return None;
+    }
+    let id: String = fingerprint.iter().map(|b| format!("{b:02x}")).collect();
+    let mut user = UserInfo { username: common_name, groups: organizations, ..UserInfo::default() };
+    user.extra.insert("authentication.kubernetes.io/credential-id".to_owned(), vec![format!("X509SHA256={id}")]);
+    authenticated(&mut user);
+    Some(user)
+}
+
+/// Adds the group of all who proved who they are.
+pub fn authenticated(user: &mut UserInfo) {
+    if user.username != ANONYMOUS && !user.in_group(AUTHENTICATED) {
+        user.groups.push(AUTHENTICATED.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests;

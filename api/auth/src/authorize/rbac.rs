@@ -1,0 +1,237 @@
+//! Role-based access control: an index from subjects to the rules that bindings give them,
+//! compiled from the four RBAC resources and kept until one of them changes.
+//!
+//! A ClusterRole with an `aggregationRule` has the rules of the ClusterRoles that its selectors
+//! match, whatever its own `rules` say; a binding to a role that does not exist grants nothing and
+//! is told in the refusal's reason.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use api_model::kind::GroupResource;
+use api_model::meta;
+use api_model::request::{Attributes, UserInfo};
+use api_model::selector::Selector;
+use api_model::view::View;
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::Decision;
+use super::rule::Rule;
+
+/// The API group of roles and bindings.
+pub const GROUP: &str = "rbac.authorization.k8s.io";
+const RESOURCES: [&str; 4] = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"];
+
+/// The authorizer with its index.
+#[derive(Default)]
+pub struct Rbac {
+    index: ArcSwapOption<Index>,
+    building: Mutex<()>,
+}
+
+impl Rbac {
+    /// Whether some binding allows it.
+    pub fn authorize(&self, user: &UserInfo, attributes: &Attributes, view: &dyn View) -> Decision {
+        let index = self.index(view);
+        let mut missing = BTreeSet::new();
+        let namespace = if attributes.is_resource() { attributes.namespace.as_str() } else { "" };
+        for (grant, subject) in index.grants(user, namespace) {
+            match &grant.rules {
+                Some(rules) if rules.iter().any(|r| r.allows(attributes)) => {
+                    return Decision::Allow(format!("RBAC: allowed by {} to {}", grant.described, subject.described()));
+                }
+                Some(_) => {}
+                None => {
+                    missing.insert(grant.missing_role.clone());
+                }
+            }
+        }
+        Decision::NoOpinion(if missing.is_empty() { String::new() } else { format!("RBAC: {}", joined(missing)) })
+    }
+
+    /// The rules that a user has in a namespace, with those of the whole cluster; and what was missing.
+    pub fn rules_for(&self, user: &UserInfo, namespace: &str, view: &dyn View) -> (Vec<Rule>, Vec<String>) {
+        let index = self.index(view);
+        let (mut rules, mut missing) = (Vec::new(), BTreeSet::new());
+        for (grant, _) in index.grants(user, namespace) {
+            match &grant.rules {
+                Some(found) => rules.extend(found.iter().cloned()),
+                None => {
+                    missing.insert(grant.missing_role.clone());
+                }
+            }
+        }
+        (rules, missing.into_iter().collect())
+    }
+
+    /// The rules of a role that a binding refers to, aggregation evaluated; `None` where it does not exist.
+    pub fn role_rules(&self, kind: &str, namespace: &str, name: &str, view: &dyn View) -> Option<Arc<[Rule]>> {
+        let index = self.index(view);
+        let namespace = if kind == "Role" { namespace } else { "" };
+        index.roles.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    }
+
+    fn index(&self, view: &dyn View) -> Arc<Index> {
+        let versions = RESOURCES.map(|r| view.version(&GroupResource::new(GROUP, r)));
+        let fresh = || self.index.load_full().filter(|index| index.versions == versions);
+        if let Some(index) = fresh() {
+            return index;
+        }
+        let _one_builder = self.building.lock();
+        if let Some(index) = fresh() {
+            return index;
+        }
+        // The versions were read before the objects: a change in between makes one build too many, never one too few.
+        let index = Arc::new(Index::build(view, versions));
+        self.index.store(Some(index.clone()));
+        index
+    }
+}
+
+fn joined(errors: BTreeSet<String>) -> String {
+    let errors: Vec<String> = errors.into_iter().collect();
+    match errors.as_slice() {
+        [one] => one.clone(),
+        _ => format!("[{}]", errors.join(", ")),
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Subject {
+    User(String),
+    Group(String),
+    ServiceAccount { namespace: String, name: String },
+}
+
+impl Subject {
+    fn from_value(value: &Value, binding_namespace: &str) -> Option<Self> {
+        let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        match text("kind").as_str() {
+            "User" => Some(Self::User(text("name"))),
+            "Group" => Some(Self::Group(text("name"))),
+            "ServiceAccount" => {
+                let namespace = if text("namespace").is_empty() { binding_namespace.to_owned() } else { text("namespace") };
+                Some(Self::ServiceAccount { namespace, name: text("name") })
+            }
+            _ => None,
+        }
+    }
+
+    /// Everything that a user is, for looking up.
+    fn of(user: &UserInfo) -> Vec<Self> {
+        let mut subjects = vec![Self::User(user.username.clone())];
+        subjects.extend(user.groups.iter().map(|g| Self::Group(g.clone())));
+        if let Some((namespace, name)) = user.username.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':')) {
+            subjects.push(Self::ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() });
+        }
+        subjects
+    }
+
+    fn described(&self) -> String {
+        match self {
+            Self::User(name) => format!("User {name:?}"),
+            Self::Group(name) => format!("Group {name:?}"),
+            Self::ServiceAccount { namespace, name } => format!("ServiceAccount \"{name}/{namespace}\""),
+        }
+    }
+}
+
+/// What one binding gives.
+struct Grant {
+    described: String,
+    missing_role: String,
+    rules: Option<Arc<[Rule]>>,
+}
+
+type Granted = HashMap<Subject, Vec<Arc<Grant>>>;
+
+struct Index {
+    versions: [u64; 4],
+    /// By namespace (empty for ClusterRoles) and name.
+    roles: HashMap<(String, String), Arc<[Rule]>>,
+    /// By namespace; empty for the whole cluster.
+    granted: HashMap<String, Granted>,
+}
+
+impl Index {
+    fn build(view: &dyn View, versions: [u64; 4]) -> Self {
+        let list = |resource: &str| view.list(&GroupResource::new(GROUP, resource), None);
+        let mut index = Self { versions, roles: HashMap::new(), granted: HashMap::new() };
+        let cluster_roles = list("clusterroles");
+        for role in &cluster_roles {
+            index.roles.insert((String::new(), meta::name(role).to_owned()), effective(role, &cluster_roles).into());
+        }
+        for role in list("roles") {
+            index.roles.insert((meta::namespace(&role).to_owned(), meta::name(&role).to_owned()), Rule::of_role(&role).into());
+        }
+        for binding in list("clusterrolebindings").iter().chain(&list("rolebindings")) {
+            index.add(binding);
+        }
+        index
+    }
+
+    fn add(&mut self, binding: &Value) {
+        let namespace = meta::namespace(binding);
+        let text = |field: &str| binding.pointer(&format!("/roleRef/{field}")).and_then(Value::as_str).unwrap_or_default();
+        let (kind, role) = (text("kind"), text("name"));
+        let role_namespace = if kind == "Role" { namespace } else { "" };
+        let described = match namespace {
+            "" => format!("ClusterRoleBinding {:?}", meta::name(binding)),
+            namespace => format!("RoleBinding \"{}/{namespace}\"", meta::name(binding)),
+        };
+        let grant = Arc::new(Grant {
+            described: format!("{described} of {kind} {role:?}"),
+            missing_role: format!("{}.{GROUP} {role:?} not found", kind.to_lowercase()),
+            rules: self.roles.get(&(role_namespace.to_owned(), role.to_owned())).cloned(),
+        });
+        let granted = self.granted.entry(namespace.to_owned()).or_default();
+        for subject in binding.get("subjects").and_then(Value::as_array).into_iter().flatten() {
+            if let Some(subject) = Subject::from_value(subject, namespace) {
+                granted.entry(subject).or_default().push(grant.clone());
+            }
+        }
+    }
+
+    /// The grants of a user, the cluster's first.
+    fn grants(&self, user: &UserInfo, namespace: &str) -> Vec<(&Arc<Grant>, &Subject)> {
+        let subjects = Subject::of(user);
+        let scopes = [Some(""), Some(namespace).filter(|n| !n.is_empty())];
+        let mut found = Vec::new();
+        for granted in scopes.into_iter().flatten().filter_map(|scope| self.granted.get(scope)) {
+            for (subject, grants) in subjects.iter().filter_map(|s| granted.get_key_value(s)) {
+                found.extend(grants.iter().map(|grant| (grant, subject)));
+            }
+        }
+        found
+    }
+}
+
+/// The rules of a ClusterRole: its own, or the union of those that it aggregates, theirs evaluated too.
+pub fn effective(role: &Value, cluster_roles: &[Arc<Value>]) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    collect(role, cluster_roles, &mut BTreeSet::new(), &mut rules);
+    rules
+}
+
+fn collect(role: &Value, cluster_roles: &[Arc<Value>], visited: &mut BTreeSet<String>, rules: &mut Vec<Rule>) {
+    if !visited.insert(meta::name(role).to_owned()) {
+        return;
+    }
+    let Some(aggregation) = role.get("aggregationRule").filter(|a| !a.is_null()) else {
+        for rule in Rule::of_role(role) {
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+        return;
+    };
+    for selector in aggregation.get("clusterRoleSelectors").and_then(Value::as_array).into_iter().flatten() {
+        // A selector that does not parse was refused when the role was written; it selects nothing.
+        let Ok(selector) = Selector::from_label_selector(Some(selector)) else { continue };
+        for other in cluster_roles.iter().filter(|r| selector.matches(r)) {
+            collect(other, cluster_roles, visited, rules);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The cluster's keys and certificates, in a directory with kubeadm's file names.
+//!
+//! `ca.crt` and `ca.key` are the root of trust; `apiserver.*` is what the API server serves with;
+//! `apiserver-kubelet-client.*` is what it shows to nodes; `sa.key` and `sa.pub` sign and verify
+//! ServiceAccount tokens. [`Pki::open`] makes what is missing and renews what no longer fits, so a
+//! directory left behind by a kill at any moment opens. A certificate authority whose key is
+//! missing or foreign is never replaced: that would cut off every node and every kubeconfig.
+
+mod der;
+mod files;
+mod issue;
+mod read;
+mod usage;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rcgen::{KeyPair, PublicKeyData};
+use thiserror::Error;
+
+use issue::Authority;
+pub use issue::{Purpose, Subject};
+pub use read::{CertificateInfo, RequestInfo, read_certificate, read_certificate_der, read_request};
+
+/// How long the certificate authority lives: kubeadm's ten years.
+const CA_VALIDITY: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// How long the API server's own certificates live: kubeadm's year.
+const LEAF_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
+/// A certificate with less than this left is issued again when the directory is opened.
+const RENEW_BEFORE: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// Why a directory of keys could not be used, or a certificate not be made.
+#[derive(Debug, Error)]
+pub enum PkiError {
+    /// A file could not be read or written.
+    #[error("cannot {action} {}", path.display())]
+    File {
+        /// `read`, `write`, …
+        action: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file is there but is not what its name says.
+    #[error("{} is not usable: {problem}", path.display())]
+    Unusable {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The certificate authority's certificate is there without its key.
+    #[error("{} is missing while ca.crt exists: restore it, or remove ca.crt to start a new cluster identity", path.display())]
+    CaKeyMissing {
+        /// Where the key should be.
+        path: PathBuf,
+    },
+    /// A certificate or signing request could not be parsed.
+    #[error("cannot parse {what}: {problem}")]
+    Parse {
+        /// `certificate` or `certificate request`.
+        what: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A requested key usage does not exist.
+    #[error("unrecognized usages: {0}")]
+    UnknownUsage(String),
+    /// Making a key or signing failed.
+    #[error("cannot make {what}")]
+    Issue {
+        /// What was being made.
+        what: &'static str,
+        /// The library's reason.
+        source: rcgen::Error,
+    },
+}
+
+/// What the serving certificate must be good for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PkiConfig {
+    /// DNS names, for example `kubernetes.default.svc` and the host's name.
+    pub names: BTreeSet<String>,
+    /// Addresses: the `kubernetes` Service's, loopback, and those the server listens on.
+    pub addresses: BTreeSet<IpAddr>,
+}
+
+impl PkiConfig {
+    /// The names that every API server answers to in a cluster of that DNS domain, `localhost`
+    /// and the loopback addresses; the caller adds the host's.
+    pub fn for_cluster(cluster_domain: &str) -> Self {
+        let names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"];
+        let mut names: BTreeSet<String> = names.into_iter().map(str::to_owned).collect();
+        names.insert(format!("kubernetes.default.svc.{cluster_domain}"));
+        let addresses = [IpAddr::from([127, 0, 0, 1]), IpAddr::from(std::net::Ipv6Addr::LOCALHOST)];
+        Self { names, addresses: addresses.into() }
+    }
+}
+
+/// A certificate and its private key, both PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate.
+    pub certificate_pem: String,
+    /// The key, PKCS#8.
+    pub key_pem: String,
+}
+
+/// Shows the certificate alone: a key does not belong in a log.
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").field("certificate_pem", &self.certificate_pem).finish_non_exhaustive()
+    }
+}
+
+/// The opened directory.
+pub struct Pki {
+    directory: PathBuf,
+    ca: Authority,
+    serving: Identity,
+    kubelet_client: Identity,
+    service_account_key_pem: String,
+}
+
+impl Pki {
+    /// Opens the directory, making what is missing, at the present time.
+    pub fn open(directory: &Path, config: &PkiConfig) -> Result<Self, PkiError> {
+        Self::open_at(directory, config, Timestamp::now())
+    }
+
+    /// Opens the directory as of some time.
+    pub fn open_at(directory: &Path, config: &PkiConfig, now: Timestamp) -> Result<Self, PkiError> {
+        files::make_directory(directory)?;
+        let ca = open_ca(directory, now)?;
+        let serving = leaf(directory, "apiserver", &ca, &Subject::server("kube-apiserver", config), now)?;
+        let client = Subject::client("kube-apiserver-kubelet-client", &["system:masters"]);
+        let kubelet_client = leaf(directory, "apiserver-kubelet-client", &ca, &client, now)?;
+        let service_account_key_pem = open_service_account_key(directory)?;
+        Ok(Self { directory: directory.to_owned(), ca, serving, kubelet_client, service_account_key_pem })
+    }
+
+    /// Where the files are.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The certificate authority's certificate, PEM: what clients trust and the root-CA
+    /// ConfigMap holds.
+    pub fn ca_pem(&self) -> &str {
+        &self.ca.certificate_pem
+    }
+
+    /// What the API server serves with.
+    pub fn serving(&self) -> &Identity {
+        &self.serving
+    }
+
+    /// What the API server shows to nodes: `kube-apiserver-kubelet-client` of `system:masters`.
+    pub fn kubelet_client(&self) -> &Identity {
+        &self.kubelet_client
+    }
+
+    /// The key that signs ServiceAccount tokens: PKCS#8 PEM, NIST P-256.
+    pub fn service_account_key_pem(&self) -> &str {
+        &self.service_account_key_pem
+    }
+
+    /// A fresh client certificate: the common name becomes the user, the organizations its groups.
+    pub fn issue_client(&self, common_name: &str, organizations: &[&str], validity: Duration) -> Result<Identity, PkiError> {
+        self.issue(&Subject::client(common_name, organizations), validity)
+    }
+
+    /// A fresh key and certificate for a subject.
+    pub fn issue(&self, subject: &Subject, validity: Duration) -> Result<Identity, PkiError> {
+        let key = issue::new_key()?;
+        let certificate_pem = self.ca.certificate(&key, subject, Timestamp::now(), validity)?;
+        Ok(Identity { certificate_pem, key_pem: key.serialize_pem() })
+    }
+
+    /// Signs a certificate request (PEM) as `certificates.k8s.io` does: subject and alternative
+    /// names from the request, usages from the caller (upstream's `spec.usages` words), no
+    /// authority to sign further. Answers the certificate, PEM.
+    pub fn sign_csr(&self, csr_pem: &str, usages: &[String], validity: Duration) -> Result<String, PkiError> {
+        self.ca.sign_request(csr_pem, usages, Timestamp::now(), validity)
+    }
+}
+
+/// The authority: key first, then certificate, so that a certificate never stands without a key
+/// unless somebody removed it.
+fn open_ca(directory: &Path, now: Timestamp) -> Result<Authority, PkiError> {
+    let (key_path, certificate_path) = (directory.join("ca.key"), directory.join("ca.crt"));
+    let certificate = files::read(&certificate_path)?;
+    let key = match (files::read(&key_path)?, &certificate) {
+        (Some(pem), _) => issue::parse_key(&key_path, &pem)?,
+        (None, Some(_)) => return Err(PkiError::CaKeyMissing { path: key_path }),
+        (None, None) => write_new_key(&key_path)?,
+    };
+    let certificate_pem = match certificate {
+        Some(pem) => {
+            check_ca(&certificate_path, &pem, &key, now)?;
+            pem
+        }
+        None => {
+            let pem = Authority::new_certificate(&key, now, CA_VALIDITY)?;
+            files::write(&certificate_path, &pem, files::Mode::Public)?;
+            pem
+        }
+    };
+    Authority::new(certificate_pem, key)
+}
+
+fn check_ca(path: &Path, pem: &str, key: &KeyPair, now: Timestamp) -> Result<(), PkiError> {
+    let unusable = |problem: &str| PkiError::Unusable { path: path.to_owned(), problem: problem.to_owned() };
+    let info = read_certificate(pem)?;
+    if info.public_key_der != key.subject_public_key_info() {
+        return Err(unusable("it does not belong to ca.key"));
+    }
+    if info.not_after <= now {
+        return Err(unusable("it has expired"));
+    }
+    if info.is_ca { Ok(()) } else { Err(unusable("it is not a certificate authority")) }
+}
+
+/// A certificate of the server's own, kept while it fits and issued again when it does not. The
+/// key is kept where it can be, so that renewal replaces one file only.
+fn leaf(directory: &Path, name: &str, ca: &Authority, subject: &Subject, now: Timestamp) -> Result<Identity, PkiError> {
+    let (key_path, certificate_path) = (directory.join(format!("{name}.key")), directory.join(format!("{name}.crt")));
+    let key = match files::read(&key_path)? {
+        Some(pem) => issue::parse_key(&key_path, &pem)?,
+        None => write_new_key(&key_path)?,
+    };
+    let renew_from = now.saturating_add(RENEW_BEFORE).unwrap_or(Timestamp::MAX);
+    let kept = files::read(&certificate_path)?.filter(|pem| ca.still_fits(pem, &key, subject, renew_from));
+    let certificate_pem = match kept {
+        Some(pem) => pem,
+        None => {
+            let pem = ca.certificate(&key, subject, now, LEAF_VALIDITY)?;
+            files::write(&certificate_path, &pem, files::Mode::Public)?;
+            pem
+        }
+    };
+    Ok(Identity { certificate_pem, key_pem: key.serialize_pem() })
+}
+
+fn open_service_account_key(directory: &Path) -> Result<String, PkiError> {
+    let (key_path, public_path) = (directory.join("sa.key"), directory.join("sa.pub"));
+    let key = match files::read(&key_path)? {
+        Some(pem) => issue::parse_key(&key_path, &pem)?,
+        None => write_new_key(&key_path)?,
+    };
+    if !key.is_compatible(&rcgen::PKCS_ECDSA_P256_SHA256) {
+        return Err(PkiError::Unusable { path: key_path, problem: "a NIST P-256 key is needed".to_owned() });
+    }
+    let public = key.public_key_pem();
+    if files::read(&public_path)?.as_deref() != Some(public.as_str()) {
+        files::write(&public_path, &public, files::Mode::Public)?;
+    }
+    Ok(key.serialize_pem())
+}
+
+fn write_new_key(path: &Path) -> Result<KeyPair, PkiError> {
+    let key = issue::new_key()?;
+    files::write(path, &key.serialize_pem(), files::Mode::Secret)?;
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,345 @@
+//! Making keys and certificates (RFC 5280): the authority's own, the server's, a user's, and those
+//! that a certificate request asks for.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use rcgen::{KeyPair, PublicKeyData, SigningKey};
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME;
+use x509_parser::prelude::{FromDer, X509Certificate, parse_x509_pem};
+
+use super::der::{self, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, SET};
+use super::read::{read_certificate, read_request};
+use super::usage::{self, Usages};
+use super::{PkiConfig, PkiError};
+
+/// Certificates start this much before the present, for clocks that are behind: upstream's.
+const BACKDATE: Duration = Duration::from_secs(5 * 60);
+const COMMON_NAME: &[u8] = &[0x55, 4, 3];
+const ORGANIZATION: &[u8] = &[0x55, 4, 10];
+const SUBJECT_KEY_ID: u8 = 14;
+const KEY_USAGE: u8 = 15;
+const ALTERNATIVE_NAME: u8 = 17;
+const BASIC_CONSTRAINTS: u8 = 19;
+const AUTHORITY_KEY_ID: u8 = 35;
+const EXTENDED_KEY_USAGE: u8 = 37;
+
+/// What a certificate is to be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To prove who a client is.
+    Client,
+    /// To serve TLS.
+    Server,
+}
+
+/// Whom a certificate is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// Common name.
+    pub common_name: String,
+    /// Organizations.
+    pub organizations: Vec<String>,
+    /// DNS names.
+    pub names: Vec<String>,
+    /// Addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Client or server.
+    pub purpose: Purpose,
+}
+
+impl Subject {
+    /// A client: the common name becomes the user, the organizations its groups.
+    pub fn client(common_name: &str, organizations: &[&str]) -> Self {
+        let organizations = organizations.iter().map(|&o| o.to_owned()).collect();
+        Self { common_name: common_name.to_owned(), organizations, names: Vec::new(), addresses: Vec::new(), purpose: Purpose::Client }
+    }
+
+    /// A server reached by those names and addresses.
+    pub fn server(common_name: &str, reached_by: &PkiConfig) -> Self {
+        Self {
+            common_name: common_name.to_owned(),
+            organizations: Vec::new(),
+            names: reached_by.names.iter().cloned().collect(),
+            addresses: reached_by.addresses.iter().copied().collect(),
+            purpose: Purpose::Server,
+        }
+    }
+}
+
+/// The certificate authority, ready to sign.
+pub struct Authority {
+    key: KeyPair,
+    /// Its certificate, PEM.
+    pub certificate_pem: String,
+    subject_der: Vec<u8>,
+    key_id: Option<Vec<u8>>,
+    not_after: Timestamp,
+}
+
+impl Authority {
+    /// A new self-signed one.
+    pub fn new_certificate(key: &KeyPair, now: Timestamp, validity: Duration) -> Result<String, PkiError> {
+        let subject = name("kubernetes", &[]);
+        let template = Template {
+            issuer: subject.clone(),
+            subject,
+            public_key: key.subject_public_key_info(),
+            not_after: now.saturating_add(validity).unwrap_or(Timestamp::MAX),
+            extensions: vec![
+                extension(KEY_USAGE, true, &der::flags(&[0, 2, 5])),
+                extension(BASIC_CONSTRAINTS, true, &der::of(SEQUENCE, &[der::tlv(der::BOOLEAN, &[0xff])])),
+                extension(SUBJECT_KEY_ID, false, &der::tlv(OCTET_STRING, &key_id(key))),
+            ],
+        };
+        template.sign(key, now)
+    }
+
+    /// From its certificate and key, which the caller has found to belong together.
+    pub fn new(certificate_pem: String, key: KeyPair) -> Result<Self, PkiError> {
+        let der = pem_content(&certificate_pem, "certificate")?;
+        let parse = |problem: String| PkiError::Parse { what: "certificate", problem };
+        let (_, certificate) = X509Certificate::from_der(&der).map_err(|e| parse(e.to_string()))?;
+        let key_id = certificate.extensions().iter().find_map(|e| match e.parsed_extension() {
+            x509_parser::extensions::ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
+            _ => None,
+        });
+        let not_after = Timestamp::from_second(certificate.validity().not_after.timestamp()).map_err(|e| parse(e.to_string()))?;
+        let subject_der = certificate.subject().as_raw().to_vec();
+        Ok(Self { key, subject_der, key_id, not_after, certificate_pem })
+    }
+
+    /// A certificate for a subject's key.
+    pub fn certificate(&self, key: &KeyPair, subject: &Subject, now: Timestamp, validity: Duration) -> Result<String, PkiError> {
+        let usages = match subject.purpose {
+            Purpose::Client => Usages::client(),
+            Purpose::Server => Usages::server(),
+        };
+        let mut extensions = self.leaf_extensions(&usages);
+        if !subject.names.is_empty() || !subject.addresses.is_empty() {
+            extensions.push(extension(ALTERNATIVE_NAME, false, &alternative_names(subject)));
+        }
+        let template = Template {
+            issuer: self.subject_der.clone(),
+            subject: name(&subject.common_name, &subject.organizations),
+            public_key: key.subject_public_key_info(),
+            not_after: self.until(now, validity),
+            extensions,
+        };
+        template.sign(&self.key, now)
+    }
+
+    /// The certificate that a request asks for, with the caller's usages.
+    pub fn sign_request(&self, csr_pem: &str, usages: &[String], now: Timestamp, validity: Duration) -> Result<String, PkiError> {
+        let asked = read_request(csr_pem)?;
+        let der = pem_content(csr_pem, "certificate request")?;
+        let (_, request) = X509CertificationRequest::from_der(&der)
+            .map_err(|e| PkiError::Parse { what: "certificate request", problem: e.to_string() })?;
+        let mut extensions = self.leaf_extensions(&usage::parse(usages)?);
+        for found in request.certification_request_info.iter_attributes().flat_map(requested) {
+            if found.oid == OID_X509_EXT_SUBJECT_ALT_NAME {
+                extensions.push(extension(ALTERNATIVE_NAME, asked.common_name.is_empty(), found.value));
+            }
+        }
+        let template = Template {
+            issuer: self.subject_der.clone(),
+            subject: request.certification_request_info.subject.as_raw().to_vec(),
+            public_key: asked.public_key_der,
+            not_after: self.until(now, validity),
+            extensions,
+        };
+        template.sign(&self.key, now)
+    }
+
+    /// Whether a certificate is still what [`Authority::certificate`] would make, with enough of its time left.
+    pub fn still_fits(&self, pem: &str, key: &KeyPair, subject: &Subject, renew_from: Timestamp) -> bool {
+        let Ok(info) = read_certificate(pem) else { return false };
+        let sorted = |mut list: Vec<String>| {
+            list.sort();
+            list
+        };
+        let (mut have, mut want) = (info.addresses, subject.addresses.clone());
+        have.sort();
+        want.sort();
+        info.not_after >= renew_from.min(self.not_after)
+            && info.public_key_der == key.subject_public_key_info()
+            && info.common_name == subject.common_name
+            && info.organizations == subject.organizations
+            && sorted(info.names) == sorted(subject.names.clone())
+            && have == want
+            && self.signed(pem)
+    }
+
+    /// Whether this authority signed that certificate.
+    fn signed(&self, pem: &str) -> bool {
+        let (Ok(leaf), Ok(own)) = (pem_content(pem, "certificate"), pem_content(&self.certificate_pem, "certificate")) else {
+            return false;
+        };
+        match (X509Certificate::from_der(&leaf), X509Certificate::from_der(&own)) {
+            (Ok((_, leaf)), Ok((_, own))) => leaf.verify_signature(Some(own.public_key())).is_ok(),
+            _ => false,
+        }
+    }
+
+    fn leaf_extensions(&self, usages: &Usages) -> Vec<Vec<u8>> {
+        let mut extensions = Vec::new();
+        if !usages.flags.is_empty() {
+            extensions.push(extension(KEY_USAGE, true, &der::flags(&usages.flags)));
+        }
+        if !usages.extended.is_empty() {
+            let ids: Vec<Vec<u8>> = usages.extended.iter().map(|id| der::tlv(OBJECT_IDENTIFIER, id)).collect();
+            extensions.push(extension(EXTENDED_KEY_USAGE, false, &der::of(SEQUENCE, &ids)));
+        }
+        extensions.push(extension(BASIC_CONSTRAINTS, true, &der::of(SEQUENCE, &[])));
+        if let Some(id) = &self.key_id {
+            let id = der::tlv(der::context_primitive(0), id);
+            extensions.push(extension(AUTHORITY_KEY_ID, false, &der::of(SEQUENCE, &[id])));
+        }
+        extensions
+    }
+
+    /// No certificate outlives its issuer.
+    fn until(&self, now: Timestamp, validity: Duration) -> Timestamp {
+        now.saturating_add(validity).unwrap_or(Timestamp::MAX).min(self.not_after)
+    }
+}
+
+/// A certificate about to be signed.
+struct Template {
+    issuer: Vec<u8>,
+    subject: Vec<u8>,
+    public_key: Vec<u8>,
+    not_after: Timestamp,
+    extensions: Vec<Vec<u8>>,
+}
+
+impl Template {
+    fn sign(self, key: &KeyPair, now: Timestamp) -> Result<String, PkiError> {
+        let not_before = now.saturating_sub(BACKDATE).unwrap_or(Timestamp::MIN);
+        let algorithm = signature_algorithm(key)?;
+        let serial: [u8; 16] = rand::random();
+        let unsigned = der::of(
+            SEQUENCE,
+            &[
+                der::tlv(der::context(0), &der::positive_integer(&[2])),
+                der::positive_integer(&serial),
+                algorithm.clone(),
+                self.issuer,
+                der::of(SEQUENCE, &[time(not_before), time(self.not_after)]),
+                self.subject,
+                self.public_key,
+                der::tlv(der::context(3), &der::of(SEQUENCE, &self.extensions)),
+            ],
+        );
+        let signature = key.sign(&unsigned).map_err(|source| PkiError::Issue { what: "certificate", source })?;
+        Ok(to_pem("CERTIFICATE", &der::of(SEQUENCE, &[unsigned, algorithm, der::bit_string(&signature)])))
+    }
+}
+
+/// A fresh NIST P-256 key.
+pub fn new_key() -> Result<KeyPair, PkiError> {
+    KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).map_err(|source| PkiError::Issue { what: "key", source })
+}
+
+/// The key in a file's content.
+pub fn parse_key(path: &Path, pem: &str) -> Result<KeyPair, PkiError> {
+    KeyPair::from_pem(pem).map_err(|e| PkiError::Unusable { path: path.to_owned(), problem: e.to_string() })
+}
+
+fn signature_algorithm(key: &KeyPair) -> Result<Vec<u8>, PkiError> {
+    let own = PublicKeyData::algorithm(key);
+    let (id, parameters): (&[u8], Vec<u8>) = if own == &rcgen::PKCS_ECDSA_P256_SHA256 {
+        (&[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2], Vec::new())
+    } else if own == &rcgen::PKCS_ECDSA_P384_SHA384 {
+        (&[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 3], Vec::new())
+    } else if own == &rcgen::PKCS_RSA_SHA256 {
+        (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 11], der::tlv(der::NULL, &[]))
+    } else if own == &rcgen::PKCS_ED25519 {
+        (&[0x2b, 0x65, 0x70], Vec::new())
+    } else {
+        return Err(PkiError::Issue { what: "certificate", source: rcgen::Error::UnsupportedSignatureAlgorithm });
+    };
+    Ok(der::of(SEQUENCE, &[der::tlv(OBJECT_IDENTIFIER, id), parameters]))
+}
+
+/// RFC 5280, 4.2.1.2: the SHA-1 method is only an example; a cut SHA-256 (RFC 7093) serves.
+fn key_id(key: &KeyPair) -> Vec<u8> {
+    use sha2::Digest;
+    sha2::Sha256::digest(key.der_bytes()).iter().copied().take(20).collect()
+}
+
+/// A distinguished name: each organization, then the common name, as Go orders them.
+fn name(common_name: &str, organizations: &[String]) -> Vec<u8> {
+    let attribute = |id: &[u8], value: &str| {
+        let pair = der::of(SEQUENCE, &[der::tlv(OBJECT_IDENTIFIER, id), der::tlv(der::UTF8_STRING, value.as_bytes())]);
+        der::of(SET, &[pair])
+    };
+    let mut parts: Vec<Vec<u8>> = organizations.iter().map(|o| attribute(ORGANIZATION, o)).collect();
+    if !common_name.is_empty() {
+        parts.push(attribute(COMMON_NAME, common_name));
+    }
+    der::of(SEQUENCE, &parts)
+}
+
+fn alternative_names(subject: &Subject) -> Vec<u8> {
+    let names = subject.names.iter().map(|n| der::tlv(der::context_primitive(2), n.as_bytes()));
+    let addresses = subject.addresses.iter().map(|address| match address {
+        IpAddr::V4(v4) => der::tlv(der::context_primitive(7), &v4.octets()),
+        IpAddr::V6(v6) => der::tlv(der::context_primitive(7), &v6.octets()),
+    });
+    der::of(SEQUENCE, &names.chain(addresses).collect::<Vec<_>>())
+}
+
+/// One extension of the arc 2.5.29.
+fn extension(number: u8, critical: bool, value: &[u8]) -> Vec<u8> {
+    let mut parts = vec![der::tlv(OBJECT_IDENTIFIER, &[0x55, 0x1d, number])];
+    if critical {
+        parts.push(der::tlv(der::BOOLEAN, &[0xff]));
+    }
+    parts.push(der::tlv(OCTET_STRING, value));
+    der::of(SEQUENCE, &parts)
+}
+
+/// RFC 5280, 4.1.2.5: two-digit years through 2049.
+fn time(at: Timestamp) -> Vec<u8> {
+    let year = at.to_zoned(jiff::tz::TimeZone::UTC).year();
+    match year {
+        1950..2050 => der::tlv(der::UTC_TIME, at.strftime("%y%m%d%H%M%SZ").to_string().as_bytes()),
+        _ => der::tlv(der::GENERALIZED_TIME, at.strftime("%Y%m%d%H%M%SZ").to_string().as_bytes()),
+    }
+}
+
+fn requested<'a>(attribute: &'a x509_parser::prelude::X509CriAttribute<'a>) -> Vec<&'a x509_parser::extensions::X509Extension<'a>> {
+    match attribute.parsed_attribute() {
+        x509_parser::cri_attributes::ParsedCriAttribute::ExtensionRequest(request) => request.extensions.iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn pem_content(pem: &str, what: &'static str) -> Result<Vec<u8>, PkiError> {
+    let (_, block) = parse_x509_pem(pem.as_bytes()).map_err(|e| PkiError::Parse { what, problem: e.to_string() })?;
+    Ok(block.contents)
+}
+
+/// RFC 7468.
+fn to_pem(label: &str, der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let mut out = format!("-----BEGIN {label}-----\n");
+    let mut rest = text.as_str();
+    while let Some((line, after)) = rest.split_at_checked(64) {
+        out.push_str(line);
+        out.push('\n');
+        rest = after;
+    }
+    if !rest.is_empty() {
+        out.push_str(rest);
+        out.push('\n');
+    }
+    out.push_str(&format!("-----END {label}-----\n"));
+    out
+}
