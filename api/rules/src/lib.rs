@@ -1,1 +1,89 @@
-//! What an object must be before it is stored: defaults, checks, patches.
+//! What an object must be before it is stored.
+//!
+//! The API server hands every body through these pure functions, in this order: [`decode`] turns
+//! bytes into a JSON value, [`check_fields`] prunes and type-checks it against the kind's schema,
+//! [`default`] fills in what the user left out, [`prepare_create`] or [`prepare_update`] keeps the
+//! user's hands off what is not theirs, and [`validate_create`] or [`validate_update`] says what is
+//! wrong. [`patch`] holds the three patch kinds, [`scale`] the scale subresource. Words are
+//! upstream's. No I/O, no clock; unique ids and times are the server's business.
+
+mod at;
+mod checks;
+mod decode;
+mod fields;
+mod format;
+mod kinds;
+mod meta;
+pub mod patch;
+mod quantity;
+pub mod scale;
+mod strategy;
+
+use api_model::field::FieldError;
+use api_model::kind::Kind;
+use serde_json::Value;
+
+pub use decode::{DecodeError, Decoded, decode};
+pub use fields::{FieldValidation, check_body, check_fields};
+pub use format::{is_dns_label, is_dns_subdomain};
+pub use strategy::{allows_create_on_update, allows_unconditional_update};
+
+/// Fills in upstream's defaults. Idempotent: a defaulted object stays as it is.
+pub fn default(kind: &Kind, object: &mut Value) {
+    meta::default(object);
+    if let Some(rules) = kinds::rules(kind) {
+        (rules.default)(object);
+    }
+}
+
+/// Makes a new object ready for validation: drops status where a status subresource owns it, sets
+/// first phases and generation 1. Name, namespace, uid and creation time are left to the server.
+pub fn prepare_create(kind: &Kind, object: &mut Value) {
+    strategy::create(kind, object);
+    if let Some(rules) = kinds::rules(kind) {
+        (rules.prepare_create)(object);
+    }
+}
+
+/// Makes a changed object ready for validation: the main resource keeps the old status, a status
+/// update keeps everything else, immutable metadata is carried over, and the generation goes up
+/// when the desired state changed.
+pub fn prepare_update(kind: &Kind, sub: Option<&str>, new: &mut Value, old: &Value) {
+    strategy::update(kind, sub, new, old);
+    if let Some(rules) = kinds::rules(kind) {
+        (rules.prepare_update)(sub, new, old);
+    }
+    strategy::bump_generation(kind, sub, new, old);
+}
+
+/// Everything wrong with a new object; empty when it may be stored.
+pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldError> {
+    let mut checks = checks::Checks::default();
+    meta::validate(kind, object, &mut checks);
+    if let Some(rules) = kinds::rules(kind) {
+        (rules.validate_create)(&at::At::root(object), &mut checks);
+    }
+    checks.into_errors()
+}
+
+/// Everything wrong with a change; empty when it may be stored. `sub` is the subresource that the
+/// request is for.
+pub fn validate_update(kind: &Kind, sub: Option<&str>, new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut checks = checks::Checks::default();
+    meta::validate_update(kind, new, old, &mut checks);
+    if let Some(rules) = kinds::rules(kind) {
+        (rules.validate_update)(sub, &at::At::root(new), &at::At::root(old), &mut checks);
+    }
+    checks.into_errors()
+}
+
+/// Field selectors that lists and watches of a kind accept beside `metadata.name` and
+/// `metadata.namespace`, which are included.
+pub fn field_selectors(kind: &Kind) -> &'static [&'static str] {
+    kinds::field_selectors(kind)
+}
+
+/// Upstream's warnings about an object that may be stored all the same.
+pub fn warnings(kind: &Kind, object: &Value) -> Vec<String> {
+    kinds::rules(kind).map(|rules| (rules.warnings)(&at::At::root(object))).unwrap_or_default()
+}

@@ -1,0 +1,180 @@
+//! A cursor into an object: a value, or the lack of one, with the path that names it in messages.
+//!
+//! Rules walk objects with it instead of typed structs, because the same rule then serves a Pod, a
+//! Pod template five levels down, and the comparison of an old with a new object. `check_fields`
+//! has made sure of the types before any rule runs, so a getter may answer with the type's zero
+//! value when a field is absent, just as upstream's decoded structs do.
+
+use api_model::field::Path;
+use serde_json::Value;
+
+/// A place in an object.
+#[derive(Clone, Debug)]
+pub struct At<'a> {
+    value: Option<&'a Value>,
+    /// How messages name the place.
+    pub path: Path,
+}
+
+impl<'a> At<'a> {
+    /// The object itself.
+    pub fn root(object: &'a Value) -> Self {
+        Self { value: Some(object), path: Path::default() }
+    }
+
+    /// A value under a path of the caller's choice.
+    pub fn new(value: Option<&'a Value>, path: Path) -> Self {
+        Self { value: value.filter(|v| !v.is_null()), path }
+    }
+
+    /// A field of this object.
+    pub fn get(&self, name: &str) -> At<'a> {
+        At::new(self.value.and_then(|v| v.get(name)), self.path.child(name))
+    }
+
+    /// A field several levels down, dotted.
+    pub fn find(&self, dotted: &str) -> At<'a> {
+        dotted.split('.').fold(self.clone(), |at, name| at.get(name))
+    }
+
+    /// An entry of this map.
+    pub fn key(&self, key: &str) -> At<'a> {
+        At::new(self.value.and_then(|v| v.get(key)), self.path.key(key))
+    }
+
+    /// An element of this list.
+    pub fn index(&self, index: usize) -> At<'a> {
+        At::new(self.value.and_then(|v| v.get(index)), self.path.index(index))
+    }
+
+    /// Whether something stands here.
+    pub fn exists(&self) -> bool {
+        self.value.is_some()
+    }
+
+    /// Whether nothing stands here, or only the type's zero value.
+    pub fn is_zero(&self) -> bool {
+        self.value.is_none_or(is_zero)
+    }
+
+    /// The value.
+    pub fn value(&self) -> Option<&'a Value> {
+        self.value
+    }
+
+    /// The value as messages show it.
+    pub fn shown(&self) -> Value {
+        self.value.cloned().unwrap_or(Value::Null)
+    }
+
+    /// The text; empty when absent.
+    pub fn text(&self) -> &'a str {
+        self.value.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The number, if there is one.
+    pub fn number(&self) -> Option<i64> {
+        self.value.and_then(Value::as_i64)
+    }
+
+    /// The number; 0 when absent.
+    pub fn int(&self) -> i64 {
+        self.number().unwrap_or_default()
+    }
+
+    /// The boolean; false when absent.
+    pub fn flag(&self) -> bool {
+        self.value.and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    /// Elements of a list, or of a map (in key order); 0 when absent.
+    pub fn len(&self) -> usize {
+        match self.value {
+            Some(Value::Array(list)) => list.len(),
+            Some(Value::Object(map)) => map.len(),
+            _ => 0,
+        }
+    }
+
+    /// The elements of this list.
+    pub fn items(&self) -> impl Iterator<Item = At<'a>> + use<'a> {
+        let path = self.path.clone();
+        let list = self.value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        list.iter().enumerate().map(move |(at, value)| At { value: Some(value), path: path.index(at) })
+    }
+
+    /// The texts of this list.
+    pub fn texts(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    /// The entries of this map, in key order.
+    pub fn entries(&self) -> impl Iterator<Item = (&'a str, At<'a>)> + use<'a> {
+        let path = self.path.clone();
+        let map = self.value.and_then(Value::as_object);
+        map.into_iter().flatten().map(move |(key, value)| (key.as_str(), At { value: Some(value), path: path.key(key) }))
+    }
+
+    /// Names of the fields that are set.
+    pub fn fields(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let map = self.value.and_then(Value::as_object);
+        map.into_iter().flatten().filter(|(_, value)| !value.is_null()).map(|(key, _)| key.as_str())
+    }
+
+    /// Whether two places hold the same, a zero value being as good as none.
+    pub fn same(&self, other: &At<'_>) -> bool {
+        same(self.value, other.value)
+    }
+}
+
+/// Whether a value is what Go's `omitempty` would leave out.
+pub fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.values().all(is_zero),
+    }
+}
+
+/// Upstream's semantic equality: zero values and absent ones are the same, at every level.
+pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(one), None) | (None, Some(one)) => is_zero(one),
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
+            a.iter().all(|(key, value)| same(Some(value), b.get(key))) && b.iter().all(|(key, value)| a.contains_key(key) || is_zero(value))
+        }
+        (Some(Value::Array(a)), Some(Value::Array(b))) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(Some(a), Some(b))),
+        (Some(a), Some(b)) => a == b || (is_zero(a) && is_zero(b)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn zero_values_equal_absent_ones() {
+        for (a, b, equal) in [
+            (json!({"a": 0, "b": {"c": []}}), json!({}), true),
+            (json!({"a": 1}), json!({"a": 1, "b": ""}), true),
+            (json!({"a": 1}), json!({"a": 2}), false),
+            (json!({"a": [1, 2]}), json!({"a": [1]}), false),
+            (json!({"a": {"b": "x"}}), json!({}), false),
+        ] {
+            assert_eq!(same(Some(&a), Some(&b)), equal, "{a} {b}");
+            assert_eq!(same(Some(&b), Some(&a)), equal, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn paths_follow_the_walk() {
+        let object = json!({"spec": {"containers": [{"name": "a"}]}});
+        let at = At::root(&object).get("spec").get("containers").index(0).get("name");
+        assert_eq!((at.text(), at.path.to_string().as_str()), ("a", "spec.containers[0].name"));
+    }
+}

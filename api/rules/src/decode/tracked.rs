@@ -1,0 +1,192 @@
+//! A deserializer to JSON values that remembers where fields stood twice and counts what it makes.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// Duplicates remembered; upstream reports no more either.
+const DUPLICATES_MAX: usize = 100;
+
+/// What is carried along one decoding.
+pub struct Context {
+    path: String,
+    duplicates: Vec<String>,
+    spent: usize,
+    budget: usize,
+    merge_keys: bool,
+}
+
+impl Context {
+    /// `budget` bounds values and bytes of text made; `merge_keys` turns YAML's `<<` on.
+    pub fn new(budget: usize, merge_keys: bool) -> Self {
+        Self { path: String::new(), duplicates: Vec::new(), spent: 0, budget, merge_keys }
+    }
+
+    /// The paths of duplicate fields.
+    pub fn into_duplicates(self) -> Vec<String> {
+        self.duplicates
+    }
+
+    fn spend<E: Error>(&mut self, amount: usize) -> Result<(), E> {
+        self.spent = self.spent.saturating_add(amount);
+        if self.spent > self.budget {
+            return Err(E::custom("document contains excessive aliasing"));
+        }
+        Ok(())
+    }
+
+    fn enter_field(&mut self, name: &str) -> usize {
+        let len = self.path.len();
+        if !self.path.is_empty() {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        len
+    }
+}
+
+/// The seed: one value, tracked.
+pub struct Tracked<'c>(pub &'c mut Context);
+
+impl<'de> DeserializeSeed<'de> for Tracked<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.0.spend(1)?;
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Tracked<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("infinity and NaN are no JSON numbers"))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        self.0.spend(value.len())?;
+        Ok(value.into())
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
+        self.0.spend(value.len())?;
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        loop {
+            let len = self.0.path.len();
+            self.0.path.push_str(&format!("[{}]", list.len()));
+            let next = access.next_element_seed(Tracked(self.0));
+            self.0.path.truncate(len);
+            match next? {
+                Some(value) => list.push(value),
+                None => return Ok(Value::Array(list)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        let mut merged = Vec::new();
+        while let Some(key) = access.next_key_seed(Key)? {
+            self.0.spend(key.len())?;
+            let len = self.0.enter_field(&key);
+            if map.contains_key(&key) && self.0.duplicates.len() < DUPLICATES_MAX {
+                self.0.duplicates.push(self.0.path.clone());
+            }
+            let value = access.next_value_seed(Tracked(self.0));
+            self.0.path.truncate(len);
+            if self.0.merge_keys && key == "<<" {
+                merged.push(value?);
+            } else {
+                map.insert(key, value?);
+            }
+        }
+        for value in merged {
+            merge_into(&mut map, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+/// YAML's merge key: the fields of another map, or of several, where this one has none of that name.
+fn merge_into(map: &mut Map<String, Value>, value: Value) {
+    match value {
+        Value::Object(other) => other.into_iter().for_each(|(key, value)| {
+            map.entry(key).or_insert(value);
+        }),
+        Value::Array(list) => list.into_iter().for_each(|value| merge_into(map, value)),
+        _ => {}
+    }
+}
+
+/// A key: a string, or in YAML any scalar, spelled as JSON would.
+struct Key;
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for Key {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map key that is a string, a number or a boolean")
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<String, E> {
+        Ok(value.to_owned())
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<String, E> {
+        Ok(value)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+}

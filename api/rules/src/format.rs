@@ -1,0 +1,278 @@
+//! Formats of names, labels, ports and addresses, each a function from a text to upstream's list of
+//! complaints (`k8s.io/apimachinery/pkg/util/validation`); an empty list is a good text.
+
+use std::net::IpAddr;
+
+/// Longest DNS label.
+const LABEL_LEN_MAX: usize = 63;
+/// Longest DNS subdomain.
+const SUBDOMAIN_LEN_MAX: usize = 253;
+
+const LABEL_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const SUBDOMAIN_FORMAT: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
+const NAME_FORMAT: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
+
+/// Upstream's words for too long a text.
+pub fn max_len(max: usize) -> String {
+    format!("must be no more than {max} bytes")
+}
+
+/// Upstream's words for a text that does not match: what it should be, examples, the expression.
+pub fn mismatch(message: &str, expression: &str, examples: &[&str]) -> String {
+    if examples.is_empty() {
+        return format!("{message} (regex used for validation is '{expression}')");
+    }
+    let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
+    format!("{message} (e.g. {}regex used for validation is '{expression}')", examples.join(" or "))
+}
+
+fn lower_alphanumeric(b: u8) -> bool {
+    b.is_ascii_lowercase() || b.is_ascii_digit()
+}
+
+/// Whether a text is not empty, starts and ends with an `edge` byte, and consists of `inner` bytes.
+fn framed(text: &str, edge: fn(u8) -> bool, inner: fn(u8) -> bool) -> bool {
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(|&b| edge(b)) && bytes.last().is_some_and(|&b| edge(b)) && bytes.iter().all(|&b| inner(b))
+}
+
+fn label_shaped(text: &str) -> bool {
+    framed(text, lower_alphanumeric, |b| lower_alphanumeric(b) || b == b'-')
+}
+
+fn subdomain_shaped(text: &str) -> bool {
+    text.split('.').all(label_shaped)
+}
+
+fn name_shaped(text: &str) -> bool {
+    framed(text, |b| b.is_ascii_alphanumeric(), |b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+}
+
+/// Whether a text is a DNS label (RFC 1123): what a host name or a namespace must be.
+pub fn is_dns_label(text: &str) -> bool {
+    text.len() <= LABEL_LEN_MAX && label_shaped(text)
+}
+
+/// Whether a text is a DNS subdomain (RFC 1123): what most object names must be.
+pub fn is_dns_subdomain(text: &str) -> bool {
+    text.len() <= SUBDOMAIN_LEN_MAX && subdomain_shaped(text)
+}
+
+/// A DNS label (RFC 1123).
+pub fn dns_label(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > LABEL_LEN_MAX {
+        wrong.push(max_len(LABEL_LEN_MAX));
+    }
+    if !label_shaped(text) {
+        if subdomain_shaped(text) {
+            wrong.push("must not contain dots".to_owned());
+        } else {
+            let words = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character";
+            wrong.push(mismatch(words, LABEL_FORMAT, &["my-name", "123-abc"]));
+        }
+    }
+    wrong
+}
+
+/// A DNS subdomain (RFC 1123).
+pub fn dns_subdomain(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > SUBDOMAIN_LEN_MAX {
+        wrong.push(max_len(SUBDOMAIN_LEN_MAX));
+    }
+    if !subdomain_shaped(text) {
+        let words = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
+        wrong.push(mismatch(words, SUBDOMAIN_FORMAT, &["example.com"]));
+    }
+    wrong
+}
+
+/// A DNS subdomain whose labels may hold underscores: resolver search domains.
+pub fn dns_subdomain_with_underscore(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > SUBDOMAIN_LEN_MAX {
+        wrong.push(max_len(SUBDOMAIN_LEN_MAX));
+    }
+    let label = |part: &str| {
+        let part = part.strip_prefix('_').unwrap_or(part);
+        framed(part, lower_alphanumeric, |b| lower_alphanumeric(b) || b == b'-' || b == b'_')
+    };
+    if !text.split('.').all(label) {
+        let words = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character";
+        let expression = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
+        wrong.push(mismatch(words, expression, &["example.com"]));
+    }
+    wrong
+}
+
+/// A DNS subdomain that starts with `*.`.
+pub fn wildcard_subdomain(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > SUBDOMAIN_LEN_MAX {
+        wrong.push(max_len(SUBDOMAIN_LEN_MAX));
+    }
+    if !text.strip_prefix("*.").is_some_and(subdomain_shaped) {
+        let words = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character";
+        wrong.push(mismatch(words, &format!(r"\*\.{SUBDOMAIN_FORMAT}"), &["*.example.com"]));
+    }
+    wrong
+}
+
+/// A DNS label of RFC 1035, which starts with a letter: what a Service name must be.
+pub fn dns_1035_label(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > LABEL_LEN_MAX {
+        wrong.push(max_len(LABEL_LEN_MAX));
+    }
+    if !label_shaped(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()) {
+        let words = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character";
+        wrong.push(mismatch(words, "[a-z]([-a-z0-9]*[a-z0-9])?", &["my-name", "abc-123"]));
+    }
+    wrong
+}
+
+/// A qualified name: an optional DNS subdomain and `/`, then a name of at most 63 bytes.
+pub fn qualified_name(text: &str) -> Vec<String> {
+    const WORDS: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+    const EXAMPLES: [&str; 3] = ["MyName", "my.name", "123-abc"];
+    let mut wrong = Vec::new();
+    let name = match text.split('/').collect::<Vec<_>>().as_slice() {
+        [name] => *name,
+        [prefix, name] => {
+            if prefix.is_empty() {
+                wrong.push("prefix part must be non-empty".to_owned());
+            } else {
+                wrong.extend(dns_subdomain(prefix).into_iter().map(|message| format!("prefix part {message}")));
+            }
+            *name
+        }
+        _ => {
+            let message = mismatch(WORDS, NAME_FORMAT, &EXAMPLES);
+            return vec![format!("a qualified name {message} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")];
+        }
+    };
+    if name.is_empty() {
+        wrong.push("name part must be non-empty".to_owned());
+    } else if name.len() > LABEL_LEN_MAX {
+        wrong.push(format!("name part {}", max_len(LABEL_LEN_MAX)));
+    }
+    if !name_shaped(name) {
+        wrong.push(format!("name part {}", mismatch(WORDS, NAME_FORMAT, &EXAMPLES)));
+    }
+    wrong
+}
+
+/// A label's value.
+pub fn label_value(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > LABEL_LEN_MAX {
+        wrong.push(max_len(LABEL_LEN_MAX));
+    }
+    if !text.is_empty() && !name_shaped(text) {
+        let words = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+        wrong.push(mismatch(words, &format!("({NAME_FORMAT})?"), &["MyValue", "my_value", "12345"]));
+    }
+    wrong
+}
+
+/// A key of a ConfigMap or Secret.
+pub fn config_key(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > SUBDOMAIN_LEN_MAX {
+        wrong.push(max_len(SUBDOMAIN_LEN_MAX));
+    }
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)) {
+        let words = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
+        wrong.push(mismatch(words, "[-._a-zA-Z0-9]+", &["key.name", "KEY_NAME", "key-name"]));
+    }
+    wrong.extend(no_parent_directory(text));
+    wrong
+}
+
+fn no_parent_directory(text: &str) -> Option<String> {
+    match text {
+        "." => Some("must not be '.'".to_owned()),
+        ".." => Some("must not be '..'".to_owned()),
+        _ if text.starts_with("..") => Some("must not start with '..'".to_owned()),
+        _ => None,
+    }
+}
+
+/// An environment variable's name, by the rule that holds since Kubernetes 1.34.
+pub fn env_name(text: &str) -> Vec<String> {
+    if text.is_empty() {
+        return vec!["environment variable name must be non-empty".to_owned()];
+    }
+    if text.chars().all(|c| (' '..='~').contains(&c) && c != '=') {
+        return Vec::new();
+    }
+    vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".to_owned()]
+}
+
+/// A port's name.
+pub fn port_name(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > 15 {
+        wrong.push(max_len(15));
+    }
+    if text.is_empty() || !text.bytes().all(|b| lower_alphanumeric(b) || b == b'-') {
+        wrong.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
+    }
+    if !text.bytes().any(|b| b.is_ascii_lowercase()) {
+        wrong.push("must contain at least one letter (a-z)".to_owned());
+    }
+    if text.contains("--") {
+        wrong.push("must not contain consecutive hyphens".to_owned());
+    }
+    if text.starts_with('-') || text.ends_with('-') {
+        wrong.push("must not begin or end with a hyphen".to_owned());
+    }
+    wrong
+}
+
+/// The name of an HTTP header.
+pub fn header_name(text: &str) -> Vec<String> {
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+        return Vec::new();
+    }
+    vec![mismatch("a valid HTTP header must consist of alphanumeric characters or '-'", "[-A-Za-z0-9]+", &["X-Header-Name"])]
+}
+
+/// A percentage such as `25%`.
+pub fn percent(text: &str) -> Vec<String> {
+    if text.strip_suffix('%').is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())) {
+        return Vec::new();
+    }
+    vec![mismatch("a valid percent string must be a numeric string followed by an ending '%'", "[0-9]+%", &["1%", "93%"])]
+}
+
+/// A path segment: what names of RBAC objects and of nodes' leases must at least be.
+pub fn path_segment(text: &str) -> Vec<String> {
+    match text {
+        "." => return vec!["may not be '.'".to_owned()],
+        ".." => return vec!["may not be '..'".to_owned()],
+        _ => {}
+    }
+    ['/', '%'].iter().filter(|&&c| text.contains(c)).map(|c| format!("may not contain '{c}'")).collect()
+}
+
+/// An IP address in canonical writing.
+pub fn ip(text: &str) -> Vec<String> {
+    match text.parse::<IpAddr>() {
+        Ok(IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => vec!["must not be an IPv4-mapped IPv6 address".to_owned()],
+        Ok(_) => Vec::new(),
+        Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
+    }
+}
+
+/// An address range whose address has no bits beyond the mask.
+pub fn cidr(text: &str) -> Vec<String> {
+    match text.parse::<ipnet::IpNet>() {
+        Ok(net) if net.addr() != net.network() => {
+            vec!["must not have bits set beyond the prefix length".to_owned()]
+        }
+        Ok(_) => Vec::new(),
+        Err(_) => vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()],
+    }
+}

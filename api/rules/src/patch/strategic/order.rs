@@ -1,0 +1,62 @@
+//! The order of a merged list: elements that the patch speaks of stand in the patch's order, the
+//! others keep theirs, and where the two are interleaved the old list decides.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::{Keyed, PATCH};
+use crate::patch::PatchError;
+
+type Places = HashMap<String, usize>;
+
+fn places(list: &[Value], key: &Keyed) -> Places {
+    let mut places = Places::new();
+    for (at, item) in list.iter().enumerate() {
+        places.entry(key.id(item)).or_insert(at);
+    }
+    places
+}
+
+/// The patch's list must be in the order that `$setElementOrder` states.
+pub fn check(list: &[Value], wanted: &[Value], key: &Keyed, field: &str) -> Result<(), PatchError> {
+    let places = places(wanted, key);
+    let mut last = None;
+    for item in list.iter().filter(|item| item.get(PATCH).is_none()) {
+        let at = places.get(&key.id(item));
+        if at.is_none() || at < last {
+            let text = format!(
+                "The order in patch list:\n{}\n doesn't match {} list:\n{}\n",
+                Value::from(list),
+                format_args!("$setElementOrder/{field}"),
+                Value::from(wanted)
+            );
+            return Err(PatchError::Malformed(text));
+        }
+        last = at;
+    }
+    Ok(())
+}
+
+/// Sorts a merged list: `wanted` is the patch's order, `before` the old list.
+pub fn normalize(merged: Vec<Value>, wanted: &[Value], before: &[Value], key: &Keyed) -> Vec<Value> {
+    let (wanted, before) = (places(wanted, key), places(before, key));
+    let (mut named, mut others): (Vec<Value>, Vec<Value>) = merged.into_iter().partition(|item| wanted.contains_key(&key.id(item)));
+    named.sort_by_key(|item| wanted.get(&key.id(item)).copied());
+    // What the old list does not have stays last, in the order of its coming.
+    others.sort_by_key(|item| before.get(&key.id(item)).copied().unwrap_or(usize::MAX));
+    let mut sorted = Vec::with_capacity(named.len() + others.len());
+    let mut others = others.into_iter().peekable();
+    for item in named {
+        let at = before.get(&key.id(&item));
+        while let (Some(other), Some(at)) = (others.peek(), at) {
+            match before.get(&key.id(other)) {
+                Some(other_at) if other_at < at => sorted.extend(others.next()),
+                _ => break,
+            }
+        }
+        sorted.push(item);
+    }
+    sorted.extend(others);
+    sorted
+}

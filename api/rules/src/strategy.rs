@@ -1,0 +1,162 @@
+//! What the server owns in an object: upstream's registry strategies, as far as all kinds share them.
+
+use api_model::kind::Kind;
+use api_model::meta;
+use serde_json::{Map, Value, json};
+
+use crate::at::{At, same};
+
+/// Built-in kinds that count changes of their desired state.
+fn has_generation(kind: &Kind) -> bool {
+    match kind.group.as_str() {
+        "apps" => kind.kind != "ControllerRevision",
+        "batch" | "policy" | "discovery.k8s.io" | "networking.k8s.io" => true,
+        "scheduling.k8s.io" => kind.kind == "PriorityClass",
+        "storage.k8s.io" => kind.kind == "CSIDriver",
+        "" => matches!(kind.kind.as_str(), "Pod" | "ReplicationController"),
+        _ => is_custom(kind),
+    }
+}
+
+fn is_custom(kind: &Kind) -> bool {
+    api_model::kind::find(&kind.group, &kind.plural).is_none()
+}
+
+/// Whether an update may leave `resourceVersion` out and overwrite whatever is stored.
+pub fn allows_unconditional_update(kind: &Kind) -> bool {
+    let strict = match kind.group.as_str() {
+        "coordination.k8s.io" | "node.k8s.io" | "policy" => true,
+        "storage.k8s.io" => matches!(kind.kind.as_str(), "CSIDriver" | "CSINode"),
+        _ => is_custom(kind),
+    };
+    !strict
+}
+
+/// Whether an update of what does not exist creates it.
+pub fn allows_create_on_update(kind: &Kind) -> bool {
+    match kind.group.as_str() {
+        "rbac.authorization.k8s.io" | "coordination.k8s.io" | "events.k8s.io" => true,
+        "" => matches!(kind.kind.as_str(), "Service" | "Endpoints" | "Event" | "LimitRange"),
+        _ => false,
+    }
+}
+
+/// A new object: nothing of the server's own is taken from the user.
+pub fn create(kind: &Kind, object: &mut Value) {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+        meta::unset(object, field);
+    }
+    if has_generation(kind) {
+        meta::set(object, "generation", 1);
+    }
+    // A kubelet registers its Node with a status, which upstream keeps.
+    let is_node = kind.group.is_empty() && kind.kind == "Node";
+    if let Some(map) = object.as_object_mut()
+        && kind.has_status()
+    {
+        if is_custom(kind) {
+            map.remove("status");
+        } else if !is_node {
+            map.insert("status".to_owned(), json!({}));
+        }
+    }
+}
+
+/// A changed object: each door changes its own part.
+pub fn update(kind: &Kind, sub: Option<&str>, new: &mut Value, old: &Value) {
+    metadata(new, old);
+    if !kind.has_status() {
+        return;
+    }
+    match sub {
+        Some("status" | "approval") => keep_all_but(new, old, &["metadata", "status"]),
+        _ => keep(new, old, "status"),
+    }
+    if sub == Some("status") && is_custom(kind) {
+        let managed = new.get("metadata").and_then(|m| m.get("managedFields")).cloned();
+        let version = meta::resource_version(new).to_owned();
+        keep(new, old, "metadata");
+        meta::set(new, "resourceVersion", version);
+        if let Some(managed) = managed {
+            meta::set(new, "managedFields", managed);
+        }
+    }
+}
+
+/// Metadata that an update leaves out comes from the stored object; deletion cannot be undone.
+fn metadata(new: &mut Value, old: &Value) {
+    let Some(old) = old.get("metadata").and_then(Value::as_object) else {
+        return;
+    };
+    let Some(new) = meta::metadata_mut(new) else {
+        return;
+    };
+    new.remove("selfLink");
+    put(new, "generation", old.get("generation"));
+    for field in ["uid", "creationTimestamp", "deletionGracePeriodSeconds", "name", "namespace"] {
+        if new.get(field).is_none_or(crate::at::is_zero) && old.contains_key(field) {
+            put(new, field, old.get(field));
+        }
+    }
+    if old.contains_key("deletionTimestamp") {
+        put(new, "deletionTimestamp", old.get("deletionTimestamp"));
+    }
+}
+
+fn put(map: &mut Map<String, Value>, field: &str, value: Option<&Value>) {
+    match value {
+        Some(value) => map.insert(field.to_owned(), value.clone()),
+        None => map.remove(field),
+    };
+}
+
+/// Takes a top-level field from the old object.
+pub fn keep(new: &mut Value, old: &Value, field: &str) {
+    if let Some(map) = new.as_object_mut() {
+        put(map, field, old.get(field));
+    }
+}
+
+/// Takes every top-level field from the old object, but those named.
+fn keep_all_but(new: &mut Value, old: &Value, changed: &[&str]) {
+    let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) else {
+        return;
+    };
+    let fixed = |field: &str| !changed.contains(&field) && field != "apiVersion" && field != "kind";
+    new.retain(|field, _| !fixed(field));
+    new.extend(old.iter().filter(|(field, _)| fixed(field)).map(|(field, value)| (field.clone(), value.clone())));
+}
+
+/// Counts a change of the desired state.
+pub fn bump_generation(kind: &Kind, sub: Option<&str>, new: &mut Value, old: &Value) {
+    if !has_generation(kind) || matches!(sub, Some("status" | "approval")) || !desired_state_differs(kind, new, old) {
+        return;
+    }
+    let generation = At::root(old).find("metadata.generation").int();
+    meta::set(new, "generation", generation + 1);
+}
+
+fn desired_state_differs(kind: &Kind, new: &Value, old: &Value) -> bool {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("apps", "Deployment") => {
+            let annotations = |object| At::root(object).find("metadata.annotations").value();
+            !same(new.get("spec"), old.get("spec")) || !same(annotations(new), annotations(old))
+        }
+        ("scheduling.k8s.io", _) => false,
+        ("discovery.k8s.io", _) => rest_differs(new, old),
+        _ if is_custom(kind) => rest_differs(new, old),
+        _ => !same(new.get("spec"), old.get("spec")),
+    }
+}
+
+/// Whether anything but metadata and status differs.
+fn rest_differs(new: &Value, old: &Value) -> bool {
+    let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else {
+        return false;
+    };
+    let counts = |field: &&String| field.as_str() != "metadata" && field.as_str() != "status";
+    new.keys().chain(old.keys()).filter(counts).any(|field| !same(new.get(field), old.get(field)))
+}
+
+#[cfg(test)]
+mod tests;
