@@ -1,1 +1,21 @@
 //! The built-in admission plugins, each pure over a view of what is stored.
+//!
+//! After a request is authenticated and authorized and its object has its defaults, the chain
+//! first lets plugins change the object ([`Chain::admit`]), then, when it is final and validated,
+//! lets plugins refuse it ([`Chain::validate`]). The plugins, their names, their order and their
+//! words are upstream's. No plugin does I/O: what it must know of other objects comes from a
+//! [`View`], and quotas are checked by a function that the server calls again under its write lock.
+
+mod chain;
+mod denied;
+pub mod plugins;
+mod pods;
+mod request;
+
+#[cfg(test)]
+mod testing;
+
+pub use chain::{Allows, Chain, Plugin, UnknownPlugin};
+pub use denied::{Cause, Denied};
+pub use plugins::resource_quota;
+pub use request::{Operation, Request};

@@ -1,0 +1,77 @@
+//! The plugins in upstream's order, less those switched off.
+
+use std::sync::Arc;
+
+use api_model::request::{Attributes, UserInfo};
+use api_model::view::View;
+use thiserror::Error;
+
+use crate::denied::Denied;
+use crate::plugins;
+use crate::request::Request;
+
+/// Whether a user may do something: the authorizer, as admission sees it.
+pub type Allows = Arc<dyn Fn(&UserInfo, &Attributes, &dyn View) -> bool + Send + Sync>;
+
+/// One admission plugin. Both steps are pure; what they must know of other objects is in the view.
+pub trait Plugin: Send + Sync {
+    /// Upstream's name, as in `--disable-admission-plugins`.
+    fn name(&self) -> &'static str;
+
+    /// May change the object, refuse it, or add warnings for the client.
+    fn admit(&self, _request: &mut Request<'_>, _view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
+        Ok(())
+    }
+
+    /// May refuse the final object, or add warnings for the client.
+    fn validate(&self, _request: &Request<'_>, _view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
+        Ok(())
+    }
+}
+
+/// A name that is no plugin's was to be switched off.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("admission-control plugin {0:?} is unknown")]
+pub struct UnknownPlugin(pub String);
+
+/// The plugins that are on.
+pub struct Chain {
+    plugins: Vec<Box<dyn Plugin>>,
+}
+
+impl Chain {
+    /// All plugins that upstream has on by default and that are built here, less the disabled ones.
+    pub fn new(disabled: &[String], allows: Allows) -> Result<Self, UnknownPlugin> {
+        let mut plugins = plugins::all(allows);
+        for name in disabled {
+            if !plugins::NAMES.contains(&name.as_str()) {
+                return Err(UnknownPlugin(name.clone()));
+            }
+            plugins.retain(|plugin| plugin.name() != name);
+        }
+        Ok(Self { plugins })
+    }
+
+    /// The first step: plugins may change the object. Answers warnings for the client.
+    pub fn admit(&self, request: &mut Request<'_>, view: &dyn View) -> Result<Vec<String>, Denied> {
+        let mut warnings = Vec::new();
+        for plugin in &self.plugins {
+            plugin.admit(request, view, &mut warnings)?;
+        }
+        Ok(warnings)
+    }
+
+    /// The second step, on the final and validated object. Answers warnings for the client.
+    pub fn validate(&self, request: &Request<'_>, view: &dyn View) -> Result<Vec<String>, Denied> {
+        let mut warnings = Vec::new();
+        for plugin in &self.plugins {
+            plugin.validate(request, view, &mut warnings)?;
+        }
+        Ok(warnings)
+    }
+
+    /// Whether a plugin is on.
+    pub fn has(&self, name: &str) -> bool {
+        self.plugins.iter().any(|plugin| plugin.name() == name)
+    }
+}

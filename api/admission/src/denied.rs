@@ -1,0 +1,87 @@
+//! A refusal, with all that a `Status` needs and nothing of HTTP.
+
+use api_model::field::{FieldError, aggregate};
+use api_model::kind::GroupResource;
+use thiserror::Error;
+
+use crate::request::Request;
+
+/// One of `status.details.causes`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cause {
+    /// Machine-readable reason, for example `NamespaceTerminating`.
+    pub reason: String,
+    /// Text for people.
+    pub message: String,
+    /// The field at fault; may be empty.
+    pub field: String,
+}
+
+/// Why a request was not admitted. `Display` is the message of upstream's Status.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum Denied {
+    /// Reason `Forbidden`.
+    #[error("{}", forbidden(resource, name, message))]
+    Forbidden {
+        /// Of which resource the object is.
+        resource: GroupResource,
+        /// The object's name; empty when it has none yet.
+        name: String,
+        /// What follows `is forbidden: `.
+        message: String,
+        /// Causes for `details`.
+        causes: Vec<Cause>,
+    },
+    /// Reason `Invalid`.
+    #[error("{kind} \"{name}\" is invalid: {}", aggregate(errors))]
+    Invalid {
+        /// API group of the kind.
+        group: String,
+        /// Kind, with its group in the message where upstream has it.
+        kind: String,
+        /// The object's name.
+        name: String,
+        /// What is wrong.
+        errors: Vec<FieldError>,
+    },
+    /// Reason `NotFound`.
+    #[error("{resource} \"{name}\" not found")]
+    NotFound {
+        /// Of which resource.
+        resource: GroupResource,
+        /// Which one.
+        name: String,
+    },
+    /// Reason `BadRequest`.
+    #[error("{0}")]
+    BadRequest(String),
+    /// Reason `InternalError`: stored objects that contradict each other.
+    #[error("Internal error occurred: {0}")]
+    Internal(String),
+}
+
+impl Denied {
+    /// A Forbidden for the request's object.
+    pub fn forbidden(request: &Request<'_>, message: impl Into<String>) -> Self {
+        Self::Forbidden {
+            resource: request.kind.group_resource(),
+            name: request.object_name().to_owned(),
+            message: message.into(),
+            causes: Vec::new(),
+        }
+    }
+
+    /// An Invalid for the request's object.
+    pub fn invalid(request: &Request<'_>, errors: Vec<FieldError>) -> Self {
+        let kind = request.kind;
+        Self::Invalid { group: kind.group.clone(), kind: kind.kind.clone(), name: request.object_name().to_owned(), errors }
+    }
+}
+
+fn forbidden(resource: &GroupResource, name: &str, message: &str) -> String {
+    match (resource.resource.as_str(), name) {
+        ("", _) => format!("forbidden: {message}"),
+        (_, "") => format!("{resource} is forbidden: {message}"),
+        _ => format!("{resource} {name:?} is forbidden: {message}"),
+    }
+}
