@@ -1,2 +1,77 @@
 //! Cgroups on v1, v2 and hybrid machines, over cgroups-rs: shared by the agent (Pod and QoS groups)
 //! and by runtimes (container groups).
+//!
+//! A [`Group`] is a path such as `skiff/3f2a/burstable/pod1`, the same in every hierarchy. Where the
+//! controllers are decides which files are written: v1 mounts when the controllers are bound there
+//! (also on hybrid machines), else the unified hierarchy. Removal looks into every hierarchy that is
+//! mounted, because runc makes its groups in all of them.
+//!
+//! All calls block (attaching a process can take ten milliseconds); make them from a blocking thread.
+
+mod group;
+mod layout;
+mod limits;
+mod remove;
+
+use std::path::{Path, PathBuf};
+
+pub use group::Group;
+pub use layout::Mode;
+pub use limits::cpu_weight;
+
+use crate::error::RuntimeError;
+use layout::Layout;
+
+/// The machine's cgroup hierarchies.
+#[derive(Clone, Debug)]
+pub struct Cgroups {
+    layout: Layout,
+}
+
+impl Cgroups {
+    /// Looks at what is mounted. [`RuntimeError::Missing`] when memory, cpu or pids is bound nowhere.
+    pub fn detect() -> Result<Self, RuntimeError> {
+        let text = std::fs::read_to_string("/proc/self/mountinfo").map_err(RuntimeError::io("reading /proc/self/mountinfo"))?;
+        let layout = Layout::parse(&text, &|root| std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default())?;
+        Ok(Self { layout })
+    }
+
+    /// Works in one cgroup2 mount alone, whatever controllers it has.
+    pub fn unified_at(root: &Path) -> Self {
+        Self { layout: Layout::unified_at(root) }
+    }
+
+    /// Where the controllers are.
+    pub fn mode(&self) -> Mode {
+        self.layout.mode
+    }
+
+    /// Whether a limit on memory plus swap can be set (v1 needs swap accounting).
+    pub fn limits_swap(&self) -> bool {
+        match self.mode() {
+            Mode::V2 => true,
+            Mode::V1 | Mode::Hybrid => {
+                self.layout.v1_dir("memory").is_some_and(|memory| memory.join("memory.memsw.limit_in_bytes").exists())
+            }
+        }
+    }
+
+    /// A group by its path from the root, for example `skiff/3f2a/burstable/pod1`. It need not exist.
+    /// Paths that are empty, absolute, or climb with `..` are refused.
+    pub fn group(&self, path: &str) -> Result<Group, RuntimeError> {
+        let plain = !path.is_empty() && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
+        if plain {
+            Ok(Group::new(self.layout.clone(), path))
+        } else {
+            Err(RuntimeError::Unsupported(format!("{path:?} is not the path of a cgroup")))
+        }
+    }
+
+    /// Every mounted hierarchy's directory.
+    pub fn roots(&self) -> Vec<PathBuf> {
+        self.layout.roots()
+    }
+}
+
+#[cfg(test)]
+mod tests;

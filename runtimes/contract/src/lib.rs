@@ -1,10 +1,20 @@
 //! What a container runtime promises to the node agent: the trait [`Runtime`], plain value types,
 //! and (feature-free, for tests) the battery that every runtime passes. Nothing here knows of Pods,
 //! probes, restarts or the API; the agent translates.
+//!
+//! Beside the promise is what its keepers share: cgroups ([`cgroup`]), processes that are not our
+//! children ([`process`]), shims and what they leave on disk ([`launch`], [`state`], [`record`]) and
+//! the log format ([`cri`]).
 
+pub mod battery;
 pub mod cgroup;
+pub mod cri;
 mod error;
+pub mod launch;
+pub mod process;
+pub mod record;
 mod spec;
+pub mod state;
 
 use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -12,8 +22,8 @@ use tokio::sync::mpsc;
 
 pub use error::RuntimeError;
 pub use spec::{
-    ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSpec, Exit, Mount, Resources, Sandbox, Security, Stats,
-    TerminalSize, User,
+    ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSpec, Exit, Mount, Resources, Sandbox, Security,
+    Stats, TerminalSize, User,
 };
 
 /// Runs containers. One implementation a RuntimeClass handler.
@@ -92,4 +102,16 @@ pub mod futures_exit {
 
     /// Resolves to an exit code.
     pub type ExitFuture = Pin<Box<dyn Future<Output = Result<i32, RuntimeError>> + Send>>;
+}
+
+/// Runs a call that blocks on files, mounts or cgroups away from the async threads.
+pub async fn blocking<T, F>(call: F) -> Result<T, RuntimeError>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T, RuntimeError> + Send + 'static,
+{
+    match tokio::task::spawn_blocking(call).await {
+        Ok(result) => result,
+        Err(error) => Err(RuntimeError::io("running a blocking call")(error.into())),
+    }
 }

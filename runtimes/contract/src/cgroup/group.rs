@@ -1,0 +1,161 @@
+//! One cgroup, the same path in every hierarchy: made, limited, joined, read.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cgroups_rs::CgroupPid;
+use cgroups_rs::fs::cpu::CpuController;
+use cgroups_rs::fs::cpuacct::CpuAcctController;
+use cgroups_rs::fs::memory::MemController;
+use cgroups_rs::fs::pid::PidController;
+
+use super::layout::{Layout, Mode, V2_CONTROLLERS};
+use super::limits;
+use crate::error::RuntimeError;
+use crate::record::oom_kills;
+use crate::spec::{Resources, Stats};
+
+/// One cgroup; it need not exist.
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub(super) layout: Layout,
+    pub(super) path: String,
+}
+
+impl Group {
+    pub(super) fn new(layout: Layout, path: &str) -> Self {
+        Self { layout, path: path.to_owned() }
+    }
+
+    /// Its path from the root.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Makes the group and what is missing of its parents, and sets the limits that are given.
+    /// Idempotent; on v2 the controllers are switched on all the way down.
+    pub fn create(&self, resources: &Resources) -> Result<(), RuntimeError> {
+        let group = self.layout.load(&self.path);
+        group.create().map_err(failed(&self.path, "making"))?;
+        if let (Mode::V2, Some(root)) = (self.layout.mode, self.layout.unified()) {
+            enable_controllers(root, &self.path)?;
+        }
+        limits::apply(&group, resources, false, self.limits_swap())
+    }
+
+    /// Sets all limits of a group that exists; those not given go back to the kernel's defaults.
+    pub fn set(&self, resources: &Resources) -> Result<(), RuntimeError> {
+        limits::apply(&self.layout.load(&self.path), resources, true, self.limits_swap())
+    }
+
+    /// Puts a process (with all its threads) into the group.
+    pub fn add(&self, pid: i32) -> Result<(), RuntimeError> {
+        let process = CgroupPid::from(u64::from(pid.unsigned_abs()));
+        self.layout.load(&self.path).add_task_by_tgid(process).map_err(failed(&self.path, &format!("putting process {pid} into")))
+    }
+
+    /// Whether it exists in any hierarchy.
+    pub fn exists(&self) -> bool {
+        self.dirs().iter().any(|dir| dir.is_dir())
+    }
+
+    /// The processes of the group and of all groups below it.
+    pub fn pids(&self) -> Vec<i32> {
+        let mut pids = Vec::new();
+        for dir in self.dirs() {
+            collect_pids(&dir, &mut pids);
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+
+    /// What the group uses, groups below it included.
+    pub fn stats(&self) -> Result<Stats, RuntimeError> {
+        if !self.exists() {
+            return Err(RuntimeError::NotFound(format!("with cgroup {}", self.path)));
+        }
+        let group = self.layout.load(&self.path);
+        let memory = group.controller_of::<MemController>().map(MemController::memory_stat);
+        let (memory_bytes, inactive_bytes) = memory.map_or((0, 0), |memory| {
+            let inactive = if group.v2() { memory.stat.inactive_file } else { memory.stat.total_inactive_file };
+            (memory.usage_in_bytes, inactive)
+        });
+        let cpu_ns = if group.v2() {
+            group.controller_of::<CpuController>().map_or(0, |cpu| usage_ns(&cpu.cpu().stat))
+        } else {
+            group.controller_of::<CpuAcctController>().map_or(0, |cpu| cpu.cpuacct().usage)
+        };
+        let pids = group.controller_of::<PidController>().and_then(|pids| pids.get_pid_current().ok()).unwrap_or(0);
+        Ok(Stats { cpu_ns, memory_bytes, working_set_bytes: memory_bytes.saturating_sub(inactive_bytes), pids })
+    }
+
+    /// How many processes the memory limit has killed.
+    pub fn oom_kills(&self) -> u64 {
+        fs::read_to_string(self.oom_counter()).map_or(0, |text| oom_kills(&text))
+    }
+
+    /// The file that [`oom_kills`] reads, for shims.
+    pub fn oom_counter(&self) -> PathBuf {
+        match (self.layout.mode, self.layout.unified(), self.layout.v1_dir("memory")) {
+            (Mode::V2, Some(root), _) => root.join(&self.path).join("memory.events"),
+            (_, _, Some(memory)) => memory.join(&self.path).join("memory.oom_control"),
+            // `Layout` is only made when there is one of the two.
+            _ => PathBuf::new(),
+        }
+    }
+
+    /// Its directory in every mounted hierarchy.
+    pub(super) fn dirs(&self) -> Vec<PathBuf> {
+        self.layout.roots().into_iter().map(|root| root.join(&self.path)).collect()
+    }
+
+    fn limits_swap(&self) -> bool {
+        self.layout.v1_dir("memory").is_some_and(|memory| memory.join("memory.memsw.limit_in_bytes").exists())
+    }
+}
+
+/// For `map_err`: an error of cgroups-rs with what was being done to which group.
+pub(super) fn failed(path: &str, doing: &str) -> impl FnOnce(cgroups_rs::fs::error::Error) -> RuntimeError {
+    let doing = format!("{doing} cgroup {path}");
+    |error| RuntimeError::Io { doing, source: io::Error::other(error) }
+}
+
+/// cgroups-rs switches controllers on as it makes the directories, and says nothing when it cannot.
+fn enable_controllers(root: &Path, path: &str) -> Result<(), RuntimeError> {
+    let offered = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+    let mut dir = root.to_owned();
+    for part in path.split('/') {
+        let file = dir.join("cgroup.subtree_control");
+        let enabled = fs::read_to_string(&file).map_err(RuntimeError::io(format!("reading {}", file.display())))?;
+        for name in V2_CONTROLLERS {
+            let has = |text: &str| text.split_whitespace().any(|one| one == name);
+            if has(&offered) && !has(&enabled) {
+                fs::write(&file, format!("+{name}")).map_err(RuntimeError::io(format!("switching on {name} in {}", file.display())))?;
+            }
+        }
+        dir.push(part);
+    }
+    Ok(())
+}
+
+fn collect_pids(dir: &Path, pids: &mut Vec<i32>) {
+    // A group that is gone has no processes; one that appears now is seen by the next look.
+    let listed = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    pids.extend(listed.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|&pid| pid > 0));
+    for below in subdirs(dir) {
+        collect_pids(&below, pids);
+    }
+}
+
+/// The groups directly below a group.
+pub(super) fn subdirs(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
+}
+
+fn usage_ns(cpu_stat: &str) -> u64 {
+    let usage_us = cpu_stat.lines().find_map(|line| line.strip_prefix("usage_usec ")).and_then(|usage| usage.trim().parse::<u64>().ok());
+    usage_us.unwrap_or(0).saturating_mul(1000)
+}

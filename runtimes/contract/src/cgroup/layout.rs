@@ -1,0 +1,144 @@
+//! Which cgroup hierarchies are mounted, and where the controllers are that limits need.
+
+use std::path::{Path, PathBuf};
+
+use cgroups_rs::fs::hierarchies::V1;
+use cgroups_rs::fs::{Cgroup, Hierarchy, Subsystem};
+
+use crate::error::RuntimeError;
+
+/// The controllers that limits and statistics need.
+pub const V1_CONTROLLERS: [&str; 4] = ["memory", "cpu", "cpuacct", "pids"];
+/// The same in the unified hierarchy, where `cpu` accounts too.
+pub const V2_CONTROLLERS: [&str; 3] = ["memory", "cpu", "pids"];
+
+/// Where a machine's controllers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Each in a v1 hierarchy.
+    V1,
+    /// In the unified hierarchy.
+    V2,
+    /// In v1 hierarchies, with a unified hierarchy beside them that has none of ours.
+    Hybrid,
+}
+
+/// The mounted hierarchies.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    pub mode: Mode,
+    /// v1 mounts: their controllers (or `name=…`) and their directory.
+    v1: Vec<(Vec<String>, PathBuf)>,
+    unified: Option<PathBuf>,
+    /// cgroups-rs' view of the v1 mounts, read once.
+    v1_mounts: V1,
+}
+
+impl Layout {
+    /// From the text of mountinfo; `controllers` reads a unified root's `cgroup.controllers`.
+    pub fn parse(mountinfo: &str, controllers: &dyn Fn(&Path) -> String) -> Result<Self, RuntimeError> {
+        let mut v1: Vec<(Vec<String>, PathBuf)> = Vec::new();
+        let mut unified: Option<PathBuf> = None;
+        for (kind, dir, options) in mountinfo.lines().filter_map(parse_line) {
+            match kind {
+                // A second mount of one hierarchy is another window on the same groups.
+                "cgroup" if v1.iter().all(|(known, _)| *known != options) => v1.push((options, dir)),
+                "cgroup2" if unified.is_none() => unified = Some(dir),
+                _ => {}
+            }
+        }
+        let in_v1 = |name: &&str| v1.iter().any(|(names, _)| names.iter().any(|bound| bound == name));
+        let unified_has = unified.as_deref().map(controllers).unwrap_or_default();
+        let in_v2 = |name: &&str| unified_has.split_whitespace().any(|bound| bound == *name);
+        let mode = if V2_CONTROLLERS.iter().all(in_v2) {
+            Mode::V2
+        } else if V1_CONTROLLERS.iter().all(in_v1) {
+            if unified.is_some() { Mode::Hybrid } else { Mode::V1 }
+        } else {
+            let lacking: Vec<_> = V2_CONTROLLERS.into_iter().filter(|name| !in_v1(name) && !in_v2(name)).collect();
+            let lacking = if lacking.is_empty() { V2_CONTROLLERS.join(", ") } else { lacking.join(", ") };
+            return Err(RuntimeError::Missing(format!(
+                "cgroup controllers not available together: {lacking}; mount cgroup2 at /sys/fs/cgroup, and check the kernel command line for cgroup_disable"
+            )));
+        };
+        Ok(Self { mode, v1, unified, v1_mounts: V1::new() })
+    }
+
+    pub fn unified_at(root: &Path) -> Self {
+        Self { mode: Mode::V2, v1: Vec::new(), unified: Some(root.to_owned()), v1_mounts: V1::new() }
+    }
+
+    /// The directory of the v1 hierarchy that has a controller.
+    pub fn v1_dir(&self, controller: &str) -> Option<&Path> {
+        self.v1.iter().find(|(names, _)| names.iter().any(|name| name == controller)).map(|(_, dir)| dir.as_path())
+    }
+
+    pub fn unified(&self) -> Option<&Path> {
+        self.unified.as_deref()
+    }
+
+    /// Every mounted hierarchy.
+    pub fn roots(&self) -> Vec<PathBuf> {
+        self.v1.iter().map(|(_, dir)| dir.clone()).chain(self.unified.clone()).collect()
+    }
+
+    /// cgroups-rs' handle on the group of that path, with the controllers that we use.
+    pub fn load(&self, path: &str) -> Cgroup {
+        match (self.mode, &self.unified) {
+            (Mode::V2, Some(root)) => Cgroup::load(Box::new(UnifiedAt(root.clone())), path),
+            _ => {
+                let controllers = V1_CONTROLLERS.iter().map(|&name| name.to_owned()).collect();
+                Cgroup::load_with_specified_controllers(Box::new(self.v1_mounts.clone()), path, controllers)
+            }
+        }
+    }
+}
+
+/// A unified hierarchy anywhere; cgroups-rs' own knows only `/sys/fs/cgroup`.
+#[derive(Clone, Debug)]
+struct UnifiedAt(PathBuf);
+
+impl Hierarchy for UnifiedAt {
+    fn subsystems(&self) -> Vec<Subsystem> {
+        use cgroups_rs::fs::{cpu::CpuController, freezer::FreezerController, memory::MemController, pid::PidController};
+        let controllers = std::fs::read_to_string(self.0.join("cgroup.controllers")).unwrap_or_default();
+        // Freezing is no controller, but it is always there, and through it processes are attached.
+        let mut subsystems = vec![Subsystem::Freezer(FreezerController::new(self.0.clone(), PathBuf::new(), true))];
+        for name in controllers.split_whitespace() {
+            match name {
+                "cpu" => subsystems.push(Subsystem::Cpu(CpuController::new(self.0.clone(), PathBuf::new(), true))),
+                "memory" => subsystems.push(Subsystem::Mem(MemController::new(self.0.clone(), PathBuf::new(), true))),
+                "pids" => subsystems.push(Subsystem::Pid(PidController::new(self.0.clone(), PathBuf::new(), true))),
+                _ => {}
+            }
+        }
+        subsystems
+    }
+
+    fn root(&self) -> PathBuf {
+        self.0.clone()
+    }
+
+    fn root_control_group(&self) -> Cgroup {
+        Cgroup::load(Box::new(self.clone()), "")
+    }
+
+    fn parent_control_group(&self, path: &str) -> Cgroup {
+        let parent = Path::new(path).parent().unwrap_or(Path::new(""));
+        Cgroup::load(Box::new(self.clone()), parent)
+    }
+
+    fn v2(&self) -> bool {
+        true
+    }
+}
+
+/// `(file system type, mount point, super options)` of a mountinfo line.
+fn parse_line(line: &str) -> Option<(&str, PathBuf, Vec<String>)> {
+    let (mount, file_system) = line.split_once(" - ")?;
+    let dir = mount.split(' ').nth(4)?;
+    let mut fields = file_system.split(' ');
+    let (kind, options) = (fields.next()?, fields.nth(1)?);
+    let bound = options.split(',').filter(|option| !matches!(*option, "rw" | "ro")).map(str::to_owned).collect();
+    Some((kind, PathBuf::from(dir), bound))
+}

@@ -1,0 +1,117 @@
+//! Emptying and removing groups. A group goes only when it has no process and no group below it;
+//! what was killed leaves a moment later, so removal waits for it, with a bound.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::group::{Group, subdirs};
+use super::layout::Mode;
+use crate::error::RuntimeError;
+use crate::process::Pidfd;
+
+/// A group that is not empty so long after a kill is reported. Uninterruptible sleep is the usual
+/// reason.
+const EMPTY_WITHIN: Duration = Duration::from_secs(10);
+/// Time between two tries to remove a group that v1 still counts as busy.
+const RETRY_AFTER: Duration = Duration::from_millis(2);
+
+impl Group {
+    /// Kills every process of the group and of the groups below it, and waits until they are gone.
+    pub fn kill(&self) -> Result<(), RuntimeError> {
+        let deadline = Instant::now() + EMPTY_WITHIN;
+        loop {
+            let pids = self.pids();
+            if pids.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(RuntimeError::io(format!("killing processes {pids:?} of cgroup {}", self.path))(
+                    io::ErrorKind::TimedOut.into(),
+                ));
+            }
+            self.kill_once(&pids)?;
+        }
+    }
+
+    /// Removes the group in every hierarchy; waits a while for processes that are just ending. No
+    /// error when there is none.
+    pub fn remove(&self) -> Result<(), RuntimeError> {
+        let deadline = Instant::now() + EMPTY_WITHIN;
+        for dir in self.dirs() {
+            remove_dir(&dir, deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Kills what runs in the group and below, and removes all of it. Idempotent.
+    pub fn remove_tree(&self) -> Result<(), RuntimeError> {
+        self.kill()?;
+        let deadline = Instant::now() + EMPTY_WITHIN;
+        for dir in self.dirs() {
+            remove_dirs(&dir, deadline)?;
+        }
+        Ok(())
+    }
+
+    fn kill_once(&self, pids: &[i32]) -> Result<(), RuntimeError> {
+        if self.layout.mode == Mode::V2 {
+            // One write kills the whole tree, forks in flight included; kernels before 5.14 lack it.
+            let killed = self.layout.load(&self.path).kill();
+            if killed.is_ok() {
+                return self.wait_for(pids);
+            }
+        }
+        for &pid in pids {
+            // The handle is taken before membership is looked at again: a reused pid is never hit.
+            if let Ok(handle) = Pidfd::open(pid)
+                && self.has(pid)
+            {
+                handle.signal(libc::SIGKILL).map_err(RuntimeError::io(format!("killing process {pid} of cgroup {}", self.path)))?;
+            }
+        }
+        self.wait_for(pids)
+    }
+
+    fn wait_for(&self, pids: &[i32]) -> Result<(), RuntimeError> {
+        for &pid in pids {
+            if let Ok(handle) = Pidfd::open(pid)
+                && self.has(pid)
+            {
+                handle.ended_within(1000).map_err(RuntimeError::io(format!("waiting for process {pid} of cgroup {}", self.path)))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has(&self, pid: i32) -> bool {
+        let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let own = format!("/{}", self.path);
+        text.lines().filter_map(|line| line.splitn(3, ':').nth(2)).any(|path| {
+            // Within a cgroup namespace or a nested machine the path may have something in front.
+            path.find(&own).is_some_and(|at| path.get(at + own.len()..).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+        })
+    }
+}
+
+fn remove_dirs(dir: &Path, deadline: Instant) -> Result<(), RuntimeError> {
+    for below in subdirs(dir) {
+        remove_dirs(&below, deadline)?;
+    }
+    remove_dir(dir, deadline)
+}
+
+fn remove_dir(dir: &Path, deadline: Instant) -> Result<(), RuntimeError> {
+    loop {
+        match fs::remove_dir(dir) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {
+                #[expect(clippy::disallowed_methods, reason = "v1 has no event for a group that became empty")]
+                std::thread::sleep(RETRY_AFTER);
+            }
+            Err(error) => return Err(RuntimeError::io(format!("removing cgroup {}", dir.display()))(error)),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+use std::process::{Child, Command};
+
+use super::layout::Layout;
+use super::*;
+use crate::spec::Resources;
+
+const V1_LINES: &str = "\
+30 25 0:26 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+31 25 0:27 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:10 - cgroup cgroup rw,cpu,cpuacct
+32 25 0:28 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids
+33 25 0:28 / /elsewhere/pids rw,relatime - cgroup cgroup rw,pids
+";
+const V2_LINE: &str = "35 25 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
+
+#[test]
+fn the_mode_follows_where_the_controllers_are() {
+    let all = "cpuset cpu io memory pids";
+    let cases: &[(&str, &str, Result<Mode, &str>)] = &[
+        (V1_LINES, "", Ok(Mode::V1)),
+        (V2_LINE, all, Ok(Mode::V2)),
+        (&format!("{V1_LINES}{V2_LINE}"), "hugetlb", Ok(Mode::Hybrid)),
+        (V2_LINE, "cpu pids", Err("memory")),
+        ("", "", Err("memory, cpu, pids")),
+    ];
+    for (lines, controllers, wanted) in cases {
+        let layout = Layout::parse(lines, &|_| (*controllers).to_owned());
+        match (layout, wanted) {
+            (Ok(layout), Ok(mode)) => assert_eq!(layout.mode, *mode),
+            (Err(error), Err(lacking)) => assert!(error.to_string().contains(lacking), "{error}"),
+            (got, wanted) => panic!("{got:?} is not {wanted:?}"),
+        }
+    }
+    let layout = Layout::parse(V1_LINES, &|_| String::new()).unwrap();
+    assert_eq!(layout.roots().len(), 3, "a second mount of a hierarchy is not another one");
+    assert_eq!(layout.v1_dir("cpuacct"), Some(Path::new("/sys/fs/cgroup/cpu,cpuacct")));
+}
+
+#[test]
+fn shares_become_weights() {
+    for (shares, weight) in [
+        (0, 1),
+        (2, 1),
+        (3, 2),
+        (10, 4),
+        (102, 17),
+        (512, 59),
+        (1024, 100),
+        (2048, 174),
+        (262_143, 10_000),
+        (262_144, 10_000),
+        (u64::MAX, 10_000),
+    ] {
+        assert_eq!(cpu_weight(shares), weight, "{shares} shares");
+    }
+    assert!((2..262_144).step_by(97).zip((99..262_144).step_by(97)).all(|(less, more)| cpu_weight(less) <= cpu_weight(more)));
+}
+
+#[test]
+fn limits_in_the_kernels_words() {
+    assert_eq!([limits::memory_limit(None), limits::memory_limit(Some(4096)), limits::memory_limit(Some(u64::MAX))], [-1, 4096, i64::MAX]);
+    let pids: Vec<_> = [None, Some(0), Some(-1), Some(7)].into_iter().map(|max| limits::pids_limit(max).to_string()).collect();
+    assert_eq!(pids, ["max", "max", "max", "7"]);
+}
+
+#[test]
+fn only_plain_paths_are_groups() {
+    let cgroups = Cgroups::detect().unwrap();
+    for path in ["", "/", "/a", "a/", "a//b", "..", "a/../b", "."] {
+        assert!(cgroups.group(path).is_err(), "{path:?}");
+    }
+}
+
+/// A group of this test process; removed at the end, come what may.
+struct Scratch(Group);
+
+impl Scratch {
+    fn new(cgroups: &Cgroups, name: &str) -> Self {
+        Self(cgroups.group(&format!("skiff-test-{}-{name}", std::process::id())).unwrap())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.0.remove_tree().unwrap();
+        assert!(!self.0.exists());
+    }
+}
+
+/// A child that is reaped even if a test fails.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn new() -> Self {
+        Self(Command::new("sleep").arg("1000").spawn().unwrap())
+    }
+
+    fn pid(&self) -> i32 {
+        self.0.id().cast_signed()
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_group_is_limited_joined_read_killed_and_removed() {
+    let cgroups = Cgroups::detect().unwrap();
+    let pod = Scratch::new(&cgroups, "life");
+    let group = cgroups.group(&format!("{}/deep/container", pod.0.path())).unwrap();
+    let limits = Resources {
+        memory_limit_bytes: Some(64 << 20),
+        cpu_shares: Some(512),
+        cpu_quota_us: Some(50_000),
+        cpu_period_us: Some(100_000),
+        pids_max: Some(50),
+    };
+    group.create(&limits).unwrap();
+    group.create(&limits).unwrap();
+    let mut sleeper = Sleeper::new();
+    group.add(sleeper.pid()).unwrap();
+    assert_eq!(pod.0.pids(), [sleeper.pid()]);
+    let stats = group.stats().unwrap();
+    assert_eq!((stats.pids, group.oom_kills()), (1, 0));
+    assert!(stats.memory_bytes >= stats.working_set_bytes);
+    if let Some(memory) = cgroups.layout.v1_dir("memory") {
+        let read = |file: &str| std::fs::read_to_string(memory.join(group.path()).join(file)).unwrap().trim().to_owned();
+        assert_eq!(read("memory.limit_in_bytes"), (64 << 20).to_string());
+        group.set(&Resources { memory_limit_bytes: Some(128 << 20), ..limits.clone() }).unwrap();
+        assert_eq!(read("memory.limit_in_bytes"), (128 << 20).to_string());
+        group.set(&Resources::default()).unwrap();
+        assert_ne!(read("memory.limit_in_bytes"), (128 << 20).to_string());
+    }
+    assert!(group.oom_counter().exists());
+    pod.0.kill().unwrap();
+    assert!(!sleeper.0.wait().unwrap().success());
+    pod.0.remove_tree().unwrap();
+    assert!(matches!(group.stats(), Err(RuntimeError::NotFound(_))));
+    group.remove().unwrap();
+    pod.0.remove_tree().unwrap();
+}
+
+#[test]
+fn a_unified_hierarchy_alone_is_joined_killed_and_removed() {
+    let Some(root) =
+        ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new).into_iter().find(|root| root.join("cgroup.procs").exists())
+    else {
+        return;
+    };
+    let cgroups = Cgroups::unified_at(root);
+    assert_eq!(cgroups.mode(), Mode::V2);
+    let pod = Scratch::new(&cgroups, "unified");
+    let group = cgroups.group(&format!("{}/container", pod.0.path())).unwrap();
+    group.create(&Resources::default()).unwrap();
+    let mut sleepers = [Sleeper::new(), Sleeper::new()];
+    for sleeper in &sleepers {
+        group.add(sleeper.pid()).unwrap();
+    }
+    assert_eq!(pod.0.pids().len(), 2);
+    assert!(group.oom_counter().ends_with("container/memory.events"));
+    pod.0.kill().unwrap();
+    for sleeper in &mut sleepers {
+        assert!(!sleeper.0.wait().unwrap().success());
+    }
+}

@@ -1,0 +1,154 @@
+//! Starts a shim and hears from it whether the container runs. The shim's stdin is a socket to us:
+//! we put the process into its cgroup while it prepares, say `go`, and it answers `ready`, or
+//! `error <kind> <words>`. After that nobody needs the socket: the shim outlives us.
+//!
+//! The shim is spawned without a fork of our own code (posix_spawn), makes itself a session leader,
+//! and is reaped by whoever waits for it through its [`ProcessRef`].
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use crate::cgroup::Group;
+use crate::error::RuntimeError;
+use crate::process::{Pidfd, ProcessRef};
+
+/// A shim that says nothing for so long is killed.
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
+/// Most bytes of an answer.
+const ANSWER_LEN_MAX: u64 = 16 * 1024;
+
+/// What a shim answers; the words of the protocol are here for both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The content is at fault.
+    Content,
+    /// The command, working directory, port, … is at fault.
+    Start,
+    /// The machine lacks something.
+    Missing,
+    /// The system failed.
+    Io,
+}
+
+impl Refusal {
+    /// Its word on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Content => "content",
+            Self::Start => "start",
+            Self::Missing => "missing",
+            Self::Io => "io",
+        }
+    }
+}
+
+/// Starts `program` with `args` and waits until it says that the container runs. On an error the
+/// shim has ended and is reaped. `errors` receives its stderr.
+pub async fn launch(program: &Path, args: Vec<OsString>, errors: &Path, cgroup: Group) -> Result<(), RuntimeError> {
+    let program = program.to_owned();
+    let errors = errors.to_owned();
+    let errors_again = errors.clone();
+    let (shim, mut socket) = crate::blocking(move || spawn(&program, &args, &errors_again, &cgroup)).await?;
+    let mut answer = String::new();
+    let hear = async {
+        socket.write_all(b"go\n").await?;
+        (&mut socket).take(ANSWER_LEN_MAX).read_to_string(&mut answer).await
+    };
+    // A shim that died before it heard us is told apart below: it has said nothing.
+    let heard = tokio::time::timeout(READY_TIMEOUT, hear).await;
+    let failure = match (heard, answer.as_str()) {
+        (_, "ready\n") => return Ok(()),
+        (Err(_), _) => RuntimeError::Tool { tool: "the shim", message: format!("said nothing for {} s", READY_TIMEOUT.as_secs()) },
+        (Ok(_), words) => understand(words, &errors),
+    };
+    let doing = || format!("ending shim {}", shim.pid);
+    if let Some(handle) = shim.open().map_err(RuntimeError::io(doing()))? {
+        // One that answered is writing its exit record and ends by itself.
+        if answer.is_empty() {
+            handle.signal(libc::SIGKILL).map_err(RuntimeError::io(doing()))?;
+        }
+    }
+    shim.ended().await.map_err(RuntimeError::io(doing()))?;
+    Err(failure)
+}
+
+fn spawn(program: &Path, args: &[OsString], errors: &Path, cgroup: &Group) -> Result<(ProcessRef, UnixStream), RuntimeError> {
+    let doing = || format!("starting {}", program.display());
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(RuntimeError::io(doing()))?;
+    ours.set_nonblocking(true).map_err(RuntimeError::io(doing()))?;
+    let errors = File::create(errors).map_err(RuntimeError::io(format!("making {}", errors.display())))?;
+    let mut command = Command::new(program);
+    command.args(args).env_clear().stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(errors);
+    let spawned = command.spawn();
+    let child = match spawned {
+        Ok(child) => child,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(RuntimeError::Missing(format!("{} does not exist; it is built and installed beside skiff", program.display())));
+        }
+        Err(error) => return Err(RuntimeError::io(doing())(error)),
+    };
+    // It is our child, so its pid cannot be reused before it is reaped.
+    let pid = child.id().cast_signed();
+    let placed = cgroup.add(pid).and_then(|()| {
+        let shim = ProcessRef::of(pid).map_err(RuntimeError::io(doing()))?;
+        Ok((shim, UnixStream::from_std(ours).map_err(RuntimeError::io(doing()))?))
+    });
+    if placed.is_err() {
+        kill_and_reap(child, pid);
+    }
+    placed
+}
+
+fn kill_and_reap(mut child: std::process::Child, pid: i32) {
+    if let Ok(handle) = Pidfd::open(pid) {
+        // The error that brought us here is the one worth telling.
+        let _killed = handle.signal(libc::SIGKILL);
+    }
+    let _reaped = child.wait();
+}
+
+/// The error behind a shim's answer, or behind its silence.
+fn understand(answer: &str, errors: &Path) -> RuntimeError {
+    let words = answer.strip_prefix("error ").and_then(|rest| rest.split_once(' '));
+    match words.map(|(kind, message)| (kind, message.trim_end().to_owned())) {
+        Some(("content", message)) => RuntimeError::BadContent(message),
+        Some(("start", message)) => RuntimeError::Start(message),
+        Some(("missing", message)) => RuntimeError::Missing(message),
+        Some((_, message)) => RuntimeError::Tool { tool: "the shim", message },
+        None => {
+            let said = std::fs::read_to_string(errors).unwrap_or_default();
+            let last = said.trim_end().lines().next_back().unwrap_or("it ended without a word");
+            RuntimeError::Tool { tool: "the shim", message: last.to_owned() }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_become_errors() {
+        let nowhere = Path::new("/nonexistent");
+        let cases = [
+            ("error content imports what is not offered\n", "imports what is not offered"),
+            ("error start listen on port 80: address in use", "listen on port 80: address in use"),
+            ("error io disk", "the shim failed: disk"),
+            ("", "the shim failed: it ended without a word"),
+            ("err", "the shim failed: it ended without a word"),
+        ];
+        for (answer, wanted) in cases {
+            assert_eq!(understand(answer, nowhere).to_string(), wanted);
+        }
+        assert!(matches!(understand("error start x", nowhere), RuntimeError::Start(_)));
+        assert!(matches!(understand("error content x", nowhere), RuntimeError::BadContent(_)));
+    }
+}

@@ -1,0 +1,160 @@
+//! Processes that may not be our children, named so that a reused pid is never mistaken for them:
+//! pid, start time and boot id together. Waiting is by pidfd, so it works for adopted processes,
+//! and never polls.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// One process, for ever: no later process of any boot equals it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessRef {
+    /// Its pid in the node's pid namespace.
+    pub pid: i32,
+    /// When it started, in clock ticks since boot (`/proc/<pid>/stat`, field 22).
+    pub start_ticks: u64,
+    /// The boot it belongs to (`/proc/sys/kernel/random/boot_id`).
+    pub boot_id: String,
+}
+
+impl ProcessRef {
+    /// The process that has `pid` now.
+    pub fn of(pid: i32) -> io::Result<Self> {
+        let stat = read_stat(pid)?;
+        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
+        Ok(Self { pid, start_ticks: stat.start_ticks, boot_id })
+    }
+
+    /// Whether it still runs. A zombie does not.
+    pub fn is_alive(&self) -> bool {
+        let same_boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").is_ok_and(|boot| boot.trim() == self.boot_id);
+        same_boot && read_stat(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks && !matches!(stat.state, 'Z' | 'X' | 'x'))
+    }
+
+    /// A handle on it; `None` when it has ended.
+    pub fn open(&self) -> io::Result<Option<Pidfd>> {
+        match Pidfd::open(self.pid) {
+            // The handle pins the process; whether it is the right one is decided after that.
+            Ok(handle) => Ok(self.is_alive().then_some(handle)),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes the zombie away if the process has ended and became ours (as its parent, or as PID 1).
+    pub fn reap(&self) {
+        // Any answer is fine: not ended yet, not ours, or reaped by somebody else.
+        let _reaped = waitpid(Pid::from_raw(self.pid), Some(WaitPidFlag::WNOHANG));
+    }
+
+    /// Waits until it has ended, then reaps it if it is ours. Cancel-safe.
+    pub async fn ended(&self) -> io::Result<()> {
+        if let Some(handle) = self.open()? {
+            handle.ended().await?;
+        }
+        self.reap();
+        Ok(())
+    }
+}
+
+/// A pidfd: signals and waits reach this process or nobody.
+#[derive(Debug)]
+pub struct Pidfd(OwnedFd);
+
+impl Pidfd {
+    /// Opens the process that has `pid` now.
+    pub fn open(pid: i32) -> io::Result<Self> {
+        // SAFETY: pidfd_open takes two integers and returns a new descriptor or -1.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let fd = i32::try_from(Errno::result(fd)?).map_err(io::Error::other)?;
+        // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Sends a signal. To a process that has ended it is no error.
+    pub fn signal(&self, signal: i32) -> io::Result<()> {
+        // SAFETY: a valid descriptor, an integer, no siginfo, no flags.
+        let sent =
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal, std::ptr::null::<libc::siginfo_t>(), 0) };
+        match Errno::result(sent) {
+            Ok(_) | Err(Errno::ESRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits until the process has ended (also as a zombie). Cancel-safe.
+    pub async fn ended(&self) -> io::Result<()> {
+        // SAFETY: the descriptor is borrowed from `self`, which outlives the registration, and stays the same.
+        let registered = unsafe { AsyncFd::register_with_interest(self.0.as_fd(), Interest::READABLE) };
+        let readable = registered.map_err(|error| error.into_parts().1)?;
+        readable.readable().await?.retain_ready();
+        Ok(())
+    }
+
+    /// Blocks until the process has ended or the time is over; whether it has ended.
+    pub fn ended_within(&self, timeout_ms: u16) -> io::Result<bool> {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, PollTimeout::from(timeout_ms)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::EINTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+struct Stat {
+    state: char,
+    start_ticks: u64,
+}
+
+fn read_stat(pid: i32) -> io::Result<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    parse_stat(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat is not as expected")))
+}
+
+/// The command name may hold spaces and parentheses: fields are counted from the last `)`.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    // `state` is field 3, the start time is field 22.
+    let start_ticks = fields.nth(18)?.parse().ok()?;
+    Some(Stat { state, start_ticks })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_name_with_parentheses_does_not_confuse_the_fields() {
+        let line = "42 (a) b (c) S 1 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1000 1 2";
+        let stat = parse_stat(line).unwrap();
+        assert_eq!((stat.state, stat.start_ticks), ('S', 98765));
+    }
+
+    #[test]
+    fn another_process_with_the_same_pid_is_not_it() {
+        let us = ProcessRef::of(std::process::id().cast_signed()).unwrap();
+        assert!(us.is_alive());
+        assert!(!ProcessRef { start_ticks: us.start_ticks + 1, ..us.clone() }.is_alive());
+        assert!(!ProcessRef { boot_id: "earlier".into(), ..us }.is_alive());
+    }
+
+    #[tokio::test]
+    async fn waits_for_a_child_and_takes_its_zombie() {
+        let child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let child = ProcessRef::of(child.id().cast_signed()).unwrap();
+        child.open().unwrap().unwrap().signal(libc::SIGKILL).unwrap();
+        child.ended().await.unwrap();
+        assert!(!std::path::Path::new(&format!("/proc/{}", child.pid)).exists());
+        assert!(child.open().unwrap().is_none());
+    }
+}

@@ -1,0 +1,231 @@
+//! The state directory of a runtime whose containers are shims: one directory a container, holding
+//! `spec.json` (what was asked), `pid` and `exit` (the shim's records, see [`crate::record`]).
+//! Everything a runtime knows is here, so a new process over the same directory knows it too.
+//!
+//! Calls block on small files; runtimes make them from blocking threads.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::RuntimeError;
+use crate::process::ProcessRef;
+use crate::record::{self, PidRecord, now_ms};
+use crate::spec::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Exit};
+
+/// A record that is longer was not written by a shim.
+const RECORD_LEN_MAX: u64 = 32 * 1024;
+
+/// What was asked for when a container was made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Made {
+    /// The spec as given to `create`.
+    pub spec: ContainerSpec,
+    /// When, in ms since the epoch.
+    pub created_at_ms: u64,
+}
+
+/// A runtime's directory of containers.
+#[derive(Clone, Debug)]
+pub struct StateDir {
+    containers: PathBuf,
+}
+
+impl StateDir {
+    /// Opens or makes it, readable by root alone.
+    pub fn open(dir: &Path) -> Result<Self, RuntimeError> {
+        let containers = dir.join("containers");
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&containers)
+            .map_err(RuntimeError::io(format!("making {}", containers.display())))?;
+        Ok(Self { containers })
+    }
+
+    /// The directory of one container.
+    pub fn dir(&self, id: &ContainerId) -> PathBuf {
+        self.containers.join(&id.0)
+    }
+
+    /// Makes a container's directory and writes its spec. [`RuntimeError::Exists`] when it is there.
+    pub fn create(&self, spec: &ContainerSpec) -> Result<PathBuf, RuntimeError> {
+        check_id(&spec.id)?;
+        let dir = self.dir(&spec.id);
+        match DirBuilder::new().mode(0o700).create(&dir) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(RuntimeError::Exists(spec.id.0.clone())),
+            Err(error) => return Err(RuntimeError::io(format!("making {}", dir.display()))(error)),
+        }
+        let made = Made { spec: spec.clone(), created_at_ms: now_ms() };
+        let written = serde_json::to_vec(&made).map_err(io::Error::other).and_then(|bytes| write_whole(&dir.join("spec.json"), &bytes));
+        match written {
+            Ok(()) => Ok(dir),
+            Err(error) => {
+                self.forget(&spec.id)?;
+                Err(RuntimeError::io(format!("writing {}/spec.json", dir.display()))(error))
+            }
+        }
+    }
+
+    /// What was asked for. [`RuntimeError::NotFound`] when there is no such container or it is half
+    /// made.
+    pub fn made(&self, id: &ContainerId) -> Result<Made, RuntimeError> {
+        let path = self.dir(id).join("spec.json");
+        let missing = || RuntimeError::NotFound(id.0.clone());
+        check_id(id).map_err(|_| missing())?;
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing()),
+            Err(error) => return Err(RuntimeError::io(format!("reading {}", path.display()))(error)),
+        };
+        serde_json::from_slice(&bytes).map_err(|error| RuntimeError::io(format!("reading {}", path.display()))(error.into()))
+    }
+
+    /// The shim's pid record, once it has written one.
+    pub fn pid(&self, id: &ContainerId) -> Result<Option<PidRecord>, RuntimeError> {
+        Ok(read_record(&self.dir(id).join("pid"))?.as_deref().and_then(PidRecord::decode))
+    }
+
+    /// How the container ended, as far as recorded.
+    pub fn exit(&self, id: &ContainerId) -> Result<Option<Exit>, RuntimeError> {
+        Ok(read_record(&self.dir(id).join("exit"))?.as_deref().and_then(record::decode_exit))
+    }
+
+    /// Where the container is in its life. A shim that is gone without an exit record was killed:
+    /// code 137; `oom_killed` is asked whether the kernel did it. That verdict is written down, so
+    /// that it stays the same.
+    pub fn state(&self, id: &ContainerId, oom_killed: impl FnOnce() -> bool) -> Result<ContainerState, RuntimeError> {
+        if let Some(exit) = self.exit(id)? {
+            return Ok(ContainerState::Exited(exit));
+        }
+        let Some(pid) = self.pid(id)? else { return Ok(ContainerState::Created) };
+        if pid.shim.is_alive() {
+            return Ok(ContainerState::Running { pid: pid.init.pid });
+        }
+        pid.shim.reap();
+        // It may have written its record between the two looks.
+        if let Some(exit) = self.exit(id)? {
+            return Ok(ContainerState::Exited(exit));
+        }
+        let exit = killed(oom_killed());
+        let path = self.dir(id).join("exit");
+        write_whole(&path, record::encode_exit(&exit).as_bytes()).map_err(RuntimeError::io(format!("writing {}", path.display())))?;
+        Ok(ContainerState::Exited(exit))
+    }
+
+    /// One container as `list` tells it; a half-made one has no labels.
+    pub fn status(&self, id: &ContainerId, oom_killed: impl FnOnce(&ContainerSpec) -> bool) -> Result<ContainerStatus, RuntimeError> {
+        let made = match self.made(id) {
+            Ok(made) => made,
+            Err(RuntimeError::NotFound(_)) if self.dir(id).is_dir() => return Ok(half_made(id)),
+            Err(error) => return Err(error),
+        };
+        let state = self.state(id, || oom_killed(&made.spec))?;
+        let started_at_ms = self.pid(id)?.map(|pid| pid.started_at_ms);
+        let Made { spec, created_at_ms } = made;
+        Ok(ContainerStatus { id: spec.id, labels: spec.labels, state, created_at_ms, started_at_ms, log_path: spec.log_path })
+    }
+
+    /// The ids of all containers, half-made ones too.
+    pub fn ids(&self) -> Result<Vec<ContainerId>, RuntimeError> {
+        let doing = || format!("listing {}", self.containers.display());
+        let mut ids = Vec::new();
+        for entry in fs::read_dir(&self.containers).map_err(RuntimeError::io(doing()))? {
+            let entry = entry.map_err(RuntimeError::io(doing()))?;
+            ids.extend(entry.file_name().into_string().ok().map(ContainerId));
+        }
+        ids.sort();
+        Ok(ids)
+    }
+
+    /// The process to wait for; `None` when nothing was started.
+    pub fn shim(&self, id: &ContainerId) -> Result<Option<ProcessRef>, RuntimeError> {
+        Ok(self.pid(id)?.map(|pid| pid.shim))
+    }
+
+    /// Removes a container's directory; no error when there is none.
+    pub fn forget(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        check_id(id)?;
+        let dir = self.dir(id);
+        match fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(RuntimeError::io(format!("removing {}", dir.display()))(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Writes a file so that a reader sees all of it or nothing, readable by root alone.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let fresh = path.with_extension("new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    file.write_all(bytes)?;
+    fs::rename(&fresh, path)
+}
+
+/// Makes (or takes) the log file, owned by who writes to it, and lets that user through its
+/// directory (not the ones above: a shim opens it before it gives up root).
+pub fn open_log(path: &Path, owner: Option<(u32, u32)>) -> Result<File, RuntimeError> {
+    let doing = || format!("making the log file {}", path.display());
+    let file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o640)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)
+        .map_err(RuntimeError::io(doing()))?;
+    if let Some((uid, gid)) = owner {
+        std::os::unix::fs::fchown(&file, Some(uid), Some(gid)).map_err(RuntimeError::io(doing()))?;
+        if let Some(dir) = path.parent() {
+            let mode = fs::metadata(dir).map_err(RuntimeError::io(doing()))?.permissions().mode();
+            if mode & 0o001 == 0 {
+                fs::set_permissions(dir, PermissionsExt::from_mode(mode | 0o001)).map_err(RuntimeError::io(doing()))?;
+            }
+        }
+    }
+    Ok(file)
+}
+
+fn killed(oom_killed: bool) -> Exit {
+    let message = if oom_killed { String::new() } else { "the container's process was killed".into() };
+    Exit { code: 137, signal: Some(9), oom_killed, finished_at_ms: now_ms(), message }
+}
+
+fn half_made(id: &ContainerId) -> ContainerStatus {
+    ContainerStatus {
+        id: id.clone(),
+        labels: Default::default(),
+        state: ContainerState::Created,
+        created_at_ms: 0,
+        started_at_ms: None,
+        log_path: PathBuf::new(),
+    }
+}
+
+/// Ids become file and cgroup names.
+fn check_id(id: &ContainerId) -> Result<(), RuntimeError> {
+    let fits = !id.0.is_empty()
+        && id.0.len() <= 200
+        && !id.0.starts_with('.')
+        && id.0.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+    if fits { Ok(()) } else { Err(RuntimeError::Unsupported(format!("container id {:?} cannot be a file name", id.0))) }
+}
+
+/// A shim may be another user's: no link is followed and no endless file read.
+fn read_record(path: &Path) -> Result<Option<String>, RuntimeError> {
+    let doing = || format!("reading {}", path.display());
+    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(RuntimeError::io(doing())(error)),
+    };
+    let mut bytes = Vec::new();
+    file.take(RECORD_LEN_MAX).read_to_end(&mut bytes).map_err(RuntimeError::io(doing()))?;
+    Ok(String::from_utf8(bytes).ok())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+use std::os::unix::fs::symlink;
+
+use super::*;
+use crate::battery::plain_spec;
+
+fn open() -> (tempfile::TempDir, StateDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::open(dir.path()).unwrap();
+    (dir, state)
+}
+
+#[test]
+fn ids_that_are_no_file_names_are_refused() {
+    let (_dir, state) = open();
+    for id in ["", ".", "..", "a/b", ".hidden", "new\nline", &"x".repeat(201)] {
+        assert!(state.create(&plain_spec(id)).is_err(), "{id:?}");
+        assert!(matches!(state.made(&ContainerId(id.into())), Err(RuntimeError::NotFound(_))));
+        assert!(state.forget(&ContainerId(id.into())).is_err());
+    }
+}
+
+#[test]
+fn what_was_asked_is_found_again_and_twice_is_an_error() {
+    let (dir, state) = open();
+    state.create(&plain_spec("a")).unwrap();
+    assert!(matches!(state.create(&plain_spec("a")), Err(RuntimeError::Exists(_))));
+    let later = StateDir::open(dir.path()).unwrap();
+    assert_eq!(later.made(&ContainerId("a".into())).unwrap().spec, plain_spec("a"));
+    later.forget(&ContainerId("a".into())).unwrap();
+    later.forget(&ContainerId("a".into())).unwrap();
+    assert!(later.ids().unwrap().is_empty());
+}
+
+#[test]
+fn a_shim_gone_without_a_word_was_killed_and_stays_so() {
+    let (_dir, state) = open();
+    let id = ContainerId("a".into());
+    let dir = state.create(&plain_spec("a")).unwrap();
+    assert_eq!(state.state(&id, || false).unwrap(), ContainerState::Created);
+    let gone = ProcessRef { pid: 1, start_ticks: u64::MAX, boot_id: String::new() };
+    let record = PidRecord { shim: gone.clone(), init: gone, started_at_ms: 3 };
+    fs::write(dir.join("pid"), record.encode()).unwrap();
+    let first = state.state(&id, || true).unwrap();
+    let ContainerState::Exited(exit) = &first else { panic!("{first:?}") };
+    assert_eq!((exit.code, exit.signal, exit.oom_killed), (137, Some(9), true));
+    assert_eq!(state.state(&id, || false).unwrap(), first);
+}
+
+#[test]
+fn half_made_and_hostile_directories_are_listed_and_not_believed() {
+    let (dir, state) = open();
+    fs::create_dir(dir.path().join("containers/half")).unwrap();
+    let id = ContainerId("half".into());
+    assert_eq!(state.ids().unwrap(), [id.clone()]);
+    let status = state.status(&id, |_| false).unwrap();
+    assert_eq!((status.state, status.created_at_ms), (ContainerState::Created, 0));
+    state.create(&plain_spec("b")).unwrap();
+    symlink("/etc/passwd", dir.path().join("containers/b/exit")).unwrap();
+    assert!(state.exit(&ContainerId("b".into())).is_err());
+    state.forget(&id).unwrap();
+    assert_eq!(state.ids().unwrap().len(), 1);
+}
