@@ -1,1 +1,282 @@
-//! References, registry pull, content store, WASM artifacts, garbage collection.
+//! Images on a node: a content store of blobs by digest, filled from registries and from files, and
+//! what a runtime needs of an image: a WASM module's file, or a mounted root file system.
+//!
+//! The directory is the only state, so that the CLI may open it beside a running node: the list of
+//! images is one file replaced whole, blobs and layers are immutable and appear by rename, and a
+//! lock file orders those who change the list.
+
+mod assemble;
+mod blobs;
+mod collect;
+mod error;
+mod import;
+mod index;
+mod manifest;
+mod mount;
+mod pull;
+mod reference;
+mod unpack;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use runtimes_contract::{Content, ContentKind};
+use serde::{Deserialize, Serialize};
+
+pub use error::ImageError;
+pub use pull::RegistryAuth;
+
+use blobs::Blobs;
+use index::Index;
+
+/// When an image is fetched from its registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PullPolicy {
+    /// At each start of a container.
+    Always,
+    /// When it is not in the store.
+    IfNotPresent,
+    /// Never; it must be in the store.
+    Never,
+}
+
+/// What an image says of how to run it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageConfig {
+    /// `Entrypoint`; for WASM without one, the module's file name.
+    pub entrypoint: Vec<String>,
+    /// `Cmd`.
+    pub cmd: Vec<String>,
+    /// `Env`, in order.
+    pub env: Vec<(String, String)>,
+    /// `WorkingDir`; empty means `/`.
+    pub working_dir: String,
+    /// `User`: `uid[:gid]` or names of the image's `/etc/passwd`; empty means root.
+    pub user: String,
+    /// `StopSignal`; empty means `SIGTERM`.
+    pub stop_signal: String,
+}
+
+/// An image in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// Digest of its configuration (Linux), or of its module (WASM): `sha256:…`.
+    pub id: String,
+    /// Names that lead to it, fully spelled: `docker.io/library/web:latest`.
+    pub references: Vec<String>,
+    /// Names by manifest digest: `docker.io/library/web@sha256:…`.
+    pub digests: Vec<String>,
+    /// What it holds.
+    pub kind: ContentKind,
+    /// Bytes it was fetched as.
+    pub size_bytes: u64,
+    /// How to run it.
+    pub config: ImageConfig,
+    /// Layers to unpack and stack, the lowest first; empty for WASM.
+    layers: Vec<Layer>,
+    /// Blobs that it keeps alive.
+    blobs: Vec<String>,
+    /// When it was last put in the store or mounted, in s since the epoch.
+    used_at_s: u64,
+}
+
+/// One layer of a Linux image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Layer {
+    /// The blob that holds it, compressed or not.
+    blob: String,
+    /// Digest of the tar archive within: the name of the unpacked directory.
+    diff_id: String,
+}
+
+/// The images of a node.
+pub struct ImageStore {
+    dir: PathBuf,
+    blobs: Blobs,
+    index: Index,
+    /// One pull of a name at a time; a second one finds the first one's result.
+    pulling: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
+    insecure: Vec<String>,
+}
+
+impl ImageStore {
+    /// Opens or creates the store in a directory. Several processes may have it open.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or the list of images cannot be read.
+    pub fn open(dir: &Path) -> Result<Self, ImageError> {
+        for sub in ["blobs/sha256", "layers", "mounts", "tmp"] {
+            let path = dir.join(sub);
+            std::fs::create_dir_all(&path).map_err(ImageError::io(format!("creating {}", path.display())))?;
+        }
+        Ok(Self { dir: dir.to_owned(), blobs: Blobs::new(dir), index: Index::new(dir), pulling: Mutex::default(), insecure: Vec::new() })
+    }
+
+    /// Registries (`host:port`) that are spoken to without TLS, beside those on loopback.
+    #[must_use]
+    pub fn with_insecure_registries(mut self, hosts: Vec<String>) -> Self {
+        self.insecure = hosts;
+        self
+    }
+
+    /// The image of that name, fetched as the policy says.
+    ///
+    /// # Errors
+    /// See [`ImageError`]; a failed pull leaves the store as it was.
+    pub async fn pull(&self, reference: &str, policy: PullPolicy, auth: &[RegistryAuth]) -> Result<Image, ImageError> {
+        let name = reference::parse(reference)?;
+        if policy != PullPolicy::Always
+            && let Some(image) = self.index.find(&name.whole())?
+        {
+            return Ok(image);
+        }
+        if policy == PullPolicy::Never {
+            return Err(ImageError::NeverPull { image: reference.to_owned() });
+        }
+        let turn = self.turn(&name.whole());
+        let _turn = turn.lock().await;
+        if policy == PullPolicy::IfNotPresent
+            && let Some(image) = self.index.find(&name.whole())?
+        {
+            return Ok(image);
+        }
+        let _filling = self.index.filling()?;
+        let image = pull::pull(self, &name, auth).await?;
+        self.index.add(image)
+    }
+
+    /// Puts a file into the store under a name: a `.wasm` or `.wat` file, an OCI layout (directory or
+    /// tar archive) or a `docker save` archive.
+    ///
+    /// # Errors
+    /// [`ImageError::NotRunnable`] when the file is none of these.
+    pub async fn import(&self, name: &str, file: &Path) -> Result<Image, ImageError> {
+        let name = reference::parse(name)?;
+        let _filling = self.index.filling()?;
+        let image = import::import(self, &name, file).await?;
+        self.index.add(image)
+    }
+
+    /// All images, by name.
+    ///
+    /// # Errors
+    /// When the list cannot be read.
+    pub async fn list(&self) -> Result<Vec<Image>, ImageError> {
+        self.index.all()
+    }
+
+    /// The image of that name or id, if it is in the store.
+    ///
+    /// # Errors
+    /// When the name is malformed or the list cannot be read.
+    pub async fn get(&self, reference: &str) -> Result<Option<Image>, ImageError> {
+        if reference.starts_with("sha256:") {
+            return Ok(self.index.all()?.into_iter().find(|image| image.id == reference));
+        }
+        self.index.find(&reference::parse(reference)?.whole())
+    }
+
+    /// Takes a name away, and with an image's last name the image. Its layers go as soon as no
+    /// mount uses them.
+    ///
+    /// # Errors
+    /// [`ImageError::Unknown`] when no image has that name.
+    pub async fn remove(&self, reference: &str) -> Result<(), ImageError> {
+        let whole = if reference.starts_with("sha256:") { reference.to_owned() } else { reference::parse(reference)?.whole() };
+        if !self.index.remove(&whole)? {
+            return Err(ImageError::Unknown { image: reference.to_owned() });
+        }
+        self.sweep().await
+    }
+
+    /// What a runtime runs: the module's file, or a root file system mounted for `key` alone.
+    /// Called again with the same key it answers the same.
+    ///
+    /// # Errors
+    /// When a layer cannot be unpacked or the overlay cannot be mounted.
+    pub async fn mount(&self, image: &Image, key: &str) -> Result<Content, ImageError> {
+        mount::mount(self, image, key).await
+    }
+
+    /// Undoes [`ImageStore::mount`] and removes what was written there; idempotent.
+    ///
+    /// # Errors
+    /// When the mount is still in use.
+    pub async fn unmount(&self, key: &str) -> Result<(), ImageError> {
+        mount::unmount(self, key).await
+    }
+
+    /// Keys of the mounts that exist, also those of an earlier process.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub async fn mounts(&self) -> Result<Vec<String>, ImageError> {
+        mount::keys(self)
+    }
+
+    /// Removes the images unused the longest until the file system is no fuller than `low` per cent,
+    /// once it is fuller than `high`. `in_use` are ids of images that containers have.
+    ///
+    /// # Errors
+    /// When the file system cannot be asked or the list cannot be written.
+    pub async fn collect(&self, in_use: &[String], high: u8, low: u8) -> Result<Vec<Image>, ImageError> {
+        collect::collect(self, in_use, high, low).await
+    }
+
+    /// Removes blobs and layers that no image names.
+    async fn sweep(&self) -> Result<(), ImageError> {
+        collect::sweep(self).await
+    }
+
+    fn turn(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut pulling = self.pulling.lock();
+        pulling.retain(|_, turn| turn.strong_count() > 0);
+        if let Some(turn) = pulling.get(name).and_then(Weak::upgrade) {
+            return turn;
+        }
+        let turn = Arc::default();
+        pulling.insert(name.to_owned(), Arc::downgrade(&turn));
+        turn
+    }
+
+    fn temporary(&self) -> Result<tempdir::Temporary, ImageError> {
+        tempdir::Temporary::new(&self.dir.join("tmp"))
+    }
+}
+
+mod tempdir {
+    //! A directory of the store's own `tmp`, removed when dropped.
+
+    use std::path::{Path, PathBuf};
+
+    use crate::ImageError;
+
+    pub(crate) struct Temporary(PathBuf);
+
+    impl Temporary {
+        pub(crate) fn new(parent: &Path) -> Result<Self, ImageError> {
+            let path = parent.join(api_model::meta::new_uid());
+            std::fs::create_dir(&path).map_err(ImageError::io(format!("creating {}", path.display())))?;
+            Ok(Self(path))
+        }
+
+        pub(crate) fn path(&self) -> &Path {
+            &self.0
+        }
+    }
+
+    impl Drop for Temporary {
+        fn drop(&mut self) {
+            if let Err(error) = std::fs::remove_dir_all(&self.0)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(path = %self.0.display(), %error, "temporary directory left behind");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

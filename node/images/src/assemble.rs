@@ -1,0 +1,116 @@
+//! From blobs in the store to an image: its layers unpacked, or its module taken out and checked.
+
+use std::path::PathBuf;
+
+use futures::TryStreamExt;
+use futures::stream::{self, StreamExt};
+use runtimes_contract::ContentKind;
+
+use crate::blobs::{blocking, malformed};
+use crate::manifest::{self, Document, Shape};
+use crate::reference::Name;
+use crate::{Image, ImageConfig, ImageError, ImageStore, Layer, unpack};
+
+/// Layers unpacked at once.
+const UNPACKING_MAX: usize = 2;
+/// The first bytes of every WASM module and component.
+const WASM_MAGIC: &[u8] = b"\0asm";
+
+/// An image's documents, all in the store.
+pub(crate) struct Parts<'a> {
+    pub name: &'a Name,
+    pub manifest: Document,
+    /// Digest of the manifest, when there is one.
+    pub digest: Option<String>,
+    /// Digest and content of the configuration.
+    pub config: (String, Vec<u8>),
+}
+
+/// What of a manifest must be in the store before [`assemble`].
+pub(crate) fn needed(parts: &Parts<'_>) -> Result<Vec<String>, ImageError> {
+    let (shape, _) = read(parts)?;
+    Ok(match shape {
+        Shape::Module { layer } => vec![layer],
+        Shape::Layers { layers, .. } => layers.into_iter().map(|(blob, _)| blob).collect(),
+    })
+}
+
+pub(crate) async fn assemble(store: &ImageStore, parts: Parts<'_>) -> Result<Image, ImageError> {
+    let (shape, config) = read(&parts)?;
+    let size_bytes = parts.manifest.layers.iter().map(|layer| layer.size).sum();
+    let image = match shape {
+        Shape::Module { layer } => module(store, parts.name, layer, config).await?,
+        Shape::Layers { layers, wasm_file: Some(file) } => {
+            let layers = unpacked(store, parts.name, layers).await?;
+            let found =
+                find(store, &layers, &file).ok_or_else(|| not_runnable(parts.name, format!("its entrypoint /{file} is not in it")))?;
+            let (digest, _) = store.blobs.put_file(&found).await?;
+            module(store, parts.name, digest, config).await?
+        }
+        Shape::Layers { layers, wasm_file: None } => {
+            let blobs = layers.iter().map(|(blob, _)| blob.clone()).chain([parts.config.0.clone()]).collect();
+            let layers = unpacked(store, parts.name, layers).await?;
+            Image { layers, blobs, id: parts.config.0, kind: ContentKind::Linux, ..blank(config) }
+        }
+    };
+    let references = vec![parts.name.whole()];
+    let digests = parts.digest.iter().map(|digest| parts.name.at(digest)).collect();
+    Ok(Image { references, digests, size_bytes, ..image })
+}
+
+/// An image of one module, whatever it came in; `size_bytes` and names are the caller's.
+pub(crate) async fn module(store: &ImageStore, name: &Name, digest: String, config: ImageConfig) -> Result<Image, ImageError> {
+    let path = store.blobs.path(&digest).ok_or_else(|| malformed(&digest))?;
+    let doing = format!("reading {}", path.display());
+    let magic = blocking(move || {
+        let mut start = [0; WASM_MAGIC.len()];
+        std::io::Read::read_exact(&mut std::fs::File::open(path)?, &mut start).map(|()| start)
+    });
+    let magic = match magic.await {
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Vec::new(),
+        other => other.map_err(ImageError::io(doing))?.to_vec(),
+    };
+    if magic != WASM_MAGIC {
+        return Err(not_runnable(name, "its layer is not a WASM module: it does not begin with \\0asm".to_owned()));
+    }
+    Ok(Image { id: digest.clone(), blobs: vec![digest], kind: ContentKind::Wasm, ..blank(config) })
+}
+
+fn blank(config: ImageConfig) -> Image {
+    Image {
+        id: String::new(),
+        references: Vec::new(),
+        digests: Vec::new(),
+        kind: ContentKind::Linux,
+        size_bytes: 0,
+        config,
+        layers: Vec::new(),
+        blobs: Vec::new(),
+        used_at_s: 0,
+    }
+}
+
+fn read(parts: &Parts<'_>) -> Result<(Shape, ImageConfig), ImageError> {
+    manifest::shape(&parts.manifest, &parts.config.1).map_err(|reason| not_runnable(parts.name, reason))
+}
+
+pub(crate) fn not_runnable(name: &Name, reason: String) -> ImageError {
+    ImageError::NotRunnable { image: name.given.clone(), reason }
+}
+
+async fn unpacked(store: &ImageStore, name: &Name, layers: Vec<(String, String)>) -> Result<Vec<Layer>, ImageError> {
+    stream::iter(layers)
+        .map(|(blob, diff_id)| async move {
+            unpack::layer(store, name, &blob, &diff_id).await?;
+            Ok(Layer { blob, diff_id })
+        })
+        .buffered(UNPACKING_MAX)
+        .try_collect()
+        .await
+}
+
+/// A file of the stacked layers: the highest layer that has it wins.
+fn find(store: &ImageStore, layers: &[Layer], file: &str) -> Option<PathBuf> {
+    let dirs = layers.iter().rev().filter_map(|layer| unpack::dir(store, &layer.diff_id));
+    dirs.map(|dir| dir.join(file)).find(|path| path.symlink_metadata().is_ok_and(|m| m.is_file()))
+}

@@ -1,0 +1,67 @@
+//! Garbage: images that nobody used for the longest time when the disk fills up, and blobs and
+//! layers that no image names any more.
+
+use std::collections::HashSet;
+
+use nix::sys::statvfs::statvfs;
+
+use crate::blobs::blocking;
+use crate::{Image, ImageError, ImageStore, mount, unpack};
+
+pub(crate) async fn collect(store: &ImageStore, in_use: &[String], high: u8, low: u8) -> Result<Vec<Image>, ImageError> {
+    let mut removed = Vec::new();
+    if used_percent(store)? < u64::from(high) {
+        return Ok(removed);
+    }
+    let mut candidates: Vec<Image> = store.index.all()?.into_iter().filter(|image| !in_use.contains(&image.id)).collect();
+    candidates.sort_by_key(|image| image.used_at_s);
+    for image in candidates {
+        if used_percent(store)? <= u64::from(low) {
+            break;
+        }
+        for name in image.references.iter().chain([&image.id]) {
+            store.index.remove(name)?;
+        }
+        sweep(store).await?;
+        removed.push(image);
+    }
+    Ok(removed)
+}
+
+fn used_percent(store: &ImageStore) -> Result<u64, ImageError> {
+    let stat = statvfs(&store.dir)
+        .map_err(|error| ImageError::io(format!("asking for the free space of {}", store.dir.display()))(error.into()))?;
+    let (all, free) = (stat.blocks(), stat.blocks_available());
+    Ok(all.saturating_sub(free).saturating_mul(100).checked_div(all).unwrap_or(0))
+}
+
+/// Removes what no image in the list names. Layers stay for as long as there are mounts: which of
+/// them a mount uses only the kernel knows.
+pub(crate) async fn sweep(store: &ImageStore) -> Result<(), ImageError> {
+    let Some(_sweeping) = store.index.sweeping()? else {
+        tracing::debug!("images are arriving; unused blobs stay for the next sweep");
+        return Ok(());
+    };
+    let images = store.index.all()?;
+    let blobs: HashSet<&String> = images.iter().flat_map(|image| &image.blobs).collect();
+    for digest in store.blobs.all()? {
+        if !blobs.contains(&digest)
+            && let Some(path) = store.blobs.path(&digest)
+        {
+            tokio::fs::remove_file(&path).await.map_err(ImageError::io(format!("removing {}", path.display())))?;
+        }
+    }
+    if !mount::keys(store)?.is_empty() {
+        return Ok(());
+    }
+    let layers: HashSet<_> = images.iter().flat_map(|image| &image.layers).filter_map(|layer| unpack::dir(store, &layer.diff_id)).collect();
+    let all = store.dir.join("layers");
+    let doing = format!("removing unused layers of {}", all.display());
+    let unused = std::fs::read_dir(&all)
+        .and_then(|entries| entries.map(|entry| entry.map(|e| e.path())).collect::<Result<Vec<_>, _>>())
+        .map_err(ImageError::io(doing.clone()))?;
+    for path in unused.into_iter().filter(|path| !layers.contains(path)) {
+        blocking(move || std::fs::remove_dir_all(path)).await.map_err(ImageError::io(doing.clone()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Putting files into the store: WASM modules as text or binary, OCI layouts (a directory or its tar
+//! archive) and `docker save` archives.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::assemble::{Parts, assemble, module, needed, not_runnable};
+use crate::blobs::{DOCUMENT_BYTES_MAX, blocking};
+use crate::manifest::{self, Descriptor, Document};
+use crate::reference::Name;
+use crate::{Image, ImageConfig, ImageError, ImageStore};
+
+/// Largest text module.
+const WAT_BYTES_MAX: u64 = 64 << 20;
+
+pub(crate) async fn import(store: &ImageStore, name: &Name, file: &Path) -> Result<Image, ImageError> {
+    let kind = std::fs::metadata(file).map_err(ImageError::io(format!("reading {}", file.display())))?;
+    if kind.is_dir() {
+        return directory(store, name, file).await;
+    }
+    match file.extension().and_then(|e| e.to_str()) {
+        Some("wat") => text_module(store, name, file).await,
+        Some("wasm") => binary_module(store, name, file).await,
+        _ => archive(store, name, file).await,
+    }
+}
+
+async fn binary_module(store: &ImageStore, name: &Name, file: &Path) -> Result<Image, ImageError> {
+    let (digest, size) = store.blobs.put_file(file).await?;
+    named_module(store, name, file, digest, size).await
+}
+
+async fn text_module(store: &ImageStore, name: &Name, file: &Path) -> Result<Image, ImageError> {
+    let source = file.to_owned();
+    let text = blocking(move || {
+        let mut text = String::new();
+        File::open(source)?.take(WAT_BYTES_MAX).read_to_string(&mut text).map(|_| text)
+    });
+    let text = text.await.map_err(ImageError::io(format!("reading {}", file.display())))?;
+    let binary = wat::parse_str(&text).map_err(|error| not_runnable(name, format!("it is not WebAssembly text: {error}")))?;
+    let digest = store.blobs.put(&binary).await?;
+    named_module(store, name, file, digest, binary.len() as u64).await
+}
+
+async fn named_module(store: &ImageStore, name: &Name, file: &Path, digest: String, size_bytes: u64) -> Result<Image, ImageError> {
+    let argv0 = file.with_extension("wasm").file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let config = ImageConfig { entrypoint: vec![argv0], ..ImageConfig::default() };
+    let image = module(store, name, digest, config).await?;
+    Ok(Image { references: vec![name.whole()], size_bytes, ..image })
+}
+
+async fn archive(store: &ImageStore, name: &Name, file: &Path) -> Result<Image, ImageError> {
+    let temporary = store.temporary()?;
+    let (source, target) = (file.to_owned(), temporary.path().to_owned());
+    let unpacked = blocking(move || {
+        let mut archive = tar::Archive::new(File::open(source)?);
+        archive.set_preserve_permissions(false);
+        archive.unpack(target)
+    });
+    unpacked.await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::StorageFull => ImageError::DiskFull { doing: format!("unpacking {}", file.display()) },
+        _ => not_runnable(name, format!("{} is no .wasm or .wat file, OCI layout or docker-save archive: {error}", file.display())),
+    })?;
+    directory(store, name, temporary.path()).await
+}
+
+async fn directory(store: &ImageStore, name: &Name, dir: &Path) -> Result<Image, ImageError> {
+    let parts = if dir.join("oci-layout").exists() {
+        oci_layout(store, name, dir).await?
+    } else if dir.join("manifest.json").exists() {
+        docker_save(store, name, dir).await?
+    } else {
+        return Err(not_runnable(name, "it holds neither an oci-layout nor a manifest.json".to_owned()));
+    };
+    for layer in &parts.manifest.layers {
+        if needed(&parts)?.contains(&layer.digest) && !store.blobs.has(&layer.digest) {
+            put_checked(store, name, &blob_path(dir, &layer.digest), &layer.digest).await?;
+        }
+    }
+    assemble(store, parts).await
+}
+
+async fn oci_layout<'a>(store: &ImageStore, name: &'a Name, dir: &Path) -> Result<Parts<'a>, ImageError> {
+    let mut document = parsed(name, &read(&dir.join("index.json"))?)?;
+    let mut digest = None;
+    // An index may name indexes; three levels are more than any tool writes.
+    for _level in 0..3 {
+        let Some(entries) = document.manifests.take() else { break };
+        let entry: &Descriptor = match entries.as_slice() {
+            [one] => one,
+            several => manifest::choose(several).map_err(|reason| not_runnable(name, reason))?,
+        };
+        put_checked(store, name, &blob_path(dir, &entry.digest), &entry.digest).await?;
+        document = parsed(name, &store.blobs.document(&entry.digest)?)?;
+        digest = Some(entry.digest.clone());
+    }
+    let config = document.config.clone().ok_or_else(|| not_runnable(name, "its manifest has no configuration".to_owned()))?;
+    put_checked(store, name, &blob_path(dir, &config.digest), &config.digest).await?;
+    let bytes = store.blobs.document(&config.digest)?;
+    Ok(Parts { name, manifest: document, digest, config: (config.digest, bytes) })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Saved {
+    config: String,
+    layers: Vec<String>,
+}
+
+/// A `docker save` archive names its files freely: they are stored first and then described by a
+/// manifest of the usual form.
+async fn docker_save<'a>(store: &ImageStore, name: &'a Name, dir: &Path) -> Result<Parts<'a>, ImageError> {
+    let saved: Vec<Saved> = serde_json::from_slice(&read(&dir.join("manifest.json"))?)
+        .map_err(|error| not_runnable(name, format!("its manifest.json is malformed: {error}")))?;
+    let [saved] = saved.as_slice() else {
+        return Err(not_runnable(name, format!("the archive holds {} images; save one at a time", saved.len())));
+    };
+    let (config, _) = store.blobs.put_file(&inside(name, dir, &saved.config)?).await?;
+    let mut layers = Vec::new();
+    for layer in &saved.layers {
+        let (digest, size) = store.blobs.put_file(&inside(name, dir, layer)?).await?;
+        layers.push(Descriptor { media_type: "application/vnd.docker.image.rootfs.diff.tar".to_owned(), digest, size, platform: None });
+    }
+    let bytes = store.blobs.document(&config)?;
+    let descriptor = Descriptor {
+        media_type: "application/vnd.docker.container.image.v1+json".to_owned(),
+        digest: config.clone(),
+        size: bytes.len() as u64,
+        platform: None,
+    };
+    Ok(Parts { name, manifest: Document { manifests: None, config: Some(descriptor), layers }, digest: None, config: (config, bytes) })
+}
+
+/// A file of the archive by the path that its manifest gives, which must stay inside.
+fn inside(name: &Name, dir: &Path, path: &str) -> Result<PathBuf, ImageError> {
+    let outside = || not_runnable(name, format!("its manifest names {path:?}, which is not in the archive"));
+    let whole = dir.join(path).canonicalize().map_err(|_| outside())?;
+    let root = dir.canonicalize().map_err(|_| outside())?;
+    if whole.starts_with(root) { Ok(whole) } else { Err(outside()) }
+}
+
+async fn put_checked(store: &ImageStore, name: &Name, file: &Path, wanted: &str) -> Result<(), ImageError> {
+    if store.blobs.has(wanted) {
+        return Ok(());
+    }
+    let (found, _) = store.blobs.put_file(file).await?;
+    if found == wanted { Ok(()) } else { Err(not_runnable(name, format!("blob {wanted} has the content of {found}"))) }
+}
+
+fn blob_path(dir: &Path, digest: &str) -> PathBuf {
+    // A digest with a path in it leads to no file of the layout, and its content would not fit it.
+    dir.join("blobs/sha256").join(crate::blobs::hex(digest).unwrap_or("malformed"))
+}
+
+fn parsed(name: &Name, bytes: &[u8]) -> Result<Document, ImageError> {
+    manifest::parse(bytes).map_err(|reason| not_runnable(name, reason))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ImageError> {
+    let read = || {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(DOCUMENT_BYTES_MAX).read_to_end(&mut bytes).map(|_| bytes)
+    };
+    read().map_err(ImageError::io(format!("reading {}", path.display())))
+}

@@ -1,0 +1,137 @@
+//! The list of images: one JSON file, replaced whole by rename, under a lock while it changes.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::{Image, ImageError};
+
+pub(crate) struct Index {
+    path: PathBuf,
+    lock: PathBuf,
+    filling: PathBuf,
+}
+
+impl Index {
+    pub fn new(dir: &Path) -> Self {
+        Self { path: dir.join("images.json"), lock: dir.join("lock"), filling: dir.join("filling") }
+    }
+
+    pub fn all(&self) -> Result<Vec<Image>, ImageError> {
+        let doing = || format!("reading {}", self.path.display());
+        match std::fs::read(&self.path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| ImageError::io(doing())(error.into())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(ImageError::io(doing())(error)),
+        }
+    }
+
+    /// The image that a fully spelled name leads to.
+    pub fn find(&self, whole: &str) -> Result<Option<Image>, ImageError> {
+        Ok(self.all()?.into_iter().find(|image| image.references.iter().chain(&image.digests).any(|name| name == whole)))
+    }
+
+    /// Adds an image; its names no longer lead elsewhere. Answers it with all the names it has.
+    pub fn add(&self, image: Image) -> Result<Image, ImageError> {
+        self.change(|images| {
+            let mut image = image;
+            image.used_at_s = now_s();
+            for other in images.iter_mut() {
+                other.references.retain(|name| !image.references.contains(name));
+            }
+            if let Some(at) = images.iter().position(|other| other.id == image.id && other.kind == image.kind) {
+                let known = images.swap_remove(at);
+                merge(&mut image.references, known.references);
+                merge(&mut image.digests, known.digests);
+            }
+            images.retain(|other| !other.references.is_empty() || !other.digests.is_empty());
+            images.push(image.clone());
+            image
+        })
+    }
+
+    /// Takes a name away; whether it was there.
+    pub fn remove(&self, whole: &str) -> Result<bool, ImageError> {
+        self.change(|images| {
+            let before = images.clone();
+            for image in images.iter_mut() {
+                image.references.retain(|name| name != whole);
+            }
+            images.retain(|image| !image.references.is_empty() && image.id != whole);
+            *images != before
+        })
+    }
+
+    /// Notes that an image is used now.
+    pub fn touch(&self, id: &str) -> Result<(), ImageError> {
+        self.change(|images| {
+            for image in images.iter_mut().filter(|image| image.id == id) {
+                image.used_at_s = now_s();
+            }
+        })
+    }
+
+    /// Keeps other processes from changing the list for as long as the answer lives.
+    fn lock(&self) -> Result<File, ImageError> {
+        let file = open_lock(&self.lock)?;
+        file.lock().map_err(ImageError::io(format!("locking {}", self.lock.display())))?;
+        Ok(file)
+    }
+
+    /// Held while blobs arrive that no image names yet; many may hold it.
+    pub fn filling(&self) -> Result<File, ImageError> {
+        let file = open_lock(&self.filling)?;
+        file.lock_shared().map_err(ImageError::io(format!("locking {}", self.filling.display())))?;
+        Ok(file)
+    }
+
+    /// Held while unnamed blobs are removed; `None` while somebody fills the store.
+    pub fn sweeping(&self) -> Result<Option<File>, ImageError> {
+        let file = open_lock(&self.filling)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(ImageError::io(format!("locking {}", self.filling.display()))(error)),
+        }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Image>) -> T) -> Result<T, ImageError> {
+        let _locked = self.lock()?;
+        let mut images = self.all()?;
+        let before = images.clone();
+        let answer = change(&mut images);
+        if images != before {
+            images.sort_by(|a, b| a.references.cmp(&b.references).then_with(|| a.id.cmp(&b.id)));
+            self.write(&images)?;
+        }
+        Ok(answer)
+    }
+
+    fn write(&self, images: &[Image]) -> Result<(), ImageError> {
+        let temporary = self.path.with_extension("json.new");
+        let write = || {
+            let mut file = File::create(&temporary)?;
+            file.write_all(&serde_json::to_vec_pretty(images)?)?;
+            file.sync_all()?;
+            std::fs::rename(&temporary, &self.path)
+        };
+        write().map_err(ImageError::io(format!("writing {}", self.path.display())))
+    }
+}
+
+fn open_lock(path: &Path) -> Result<File, ImageError> {
+    OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(ImageError::io(format!("opening {}", path.display())))
+}
+
+fn merge(into: &mut Vec<String>, from: Vec<String>) {
+    for name in from {
+        if !into.contains(&name) {
+            into.push(name);
+        }
+    }
+}
+
+pub(crate) fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

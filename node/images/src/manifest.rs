@@ -1,0 +1,189 @@
+//! Reading manifests, pure: which entry of an index runs on this node, what an image's manifest and
+//! configuration say, and whether it is WASM or Linux.
+//!
+//! WASM comes in three forms: the CNCF artifact (`application/vnd.wasm.config.v0+json` with one
+//! `application/wasm` layer), older artifacts with vendors' layer types, and Linux-style images whose
+//! entrypoint is a `.wasm` file.
+
+use serde::Deserialize;
+
+use crate::ImageConfig;
+
+/// Media types asked of a registry.
+pub(crate) const ACCEPTED: &[&str] = &[
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+];
+
+/// Layer types that hold a module itself.
+/// <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact>, and what older tools wrote.
+const WASM_LAYERS: &[&str] = &[
+    "application/wasm",
+    "application/vnd.wasm.content.layer.v1+wasm",
+    "application/vnd.module.wasm.content.layer.v1+wasm",
+    "application/vnd.bytecodealliance.wasm.component.layer.v0+wasm",
+    "application/vnd.bytecodealliance.component.v1+wasm",
+];
+
+/// Layers in one image; more is refused.
+const LAYERS_MAX: usize = 128;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Descriptor {
+    #[serde(default)]
+    pub media_type: String,
+    pub digest: String,
+    #[serde(default)]
+    pub size: u64,
+    #[serde(default)]
+    pub platform: Option<Platform>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Platform {
+    #[serde(default)]
+    pub os: String,
+    #[serde(default)]
+    pub architecture: String,
+}
+
+/// A manifest or an index: told apart by what they contain.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Document {
+    #[serde(default)]
+    pub manifests: Option<Vec<Descriptor>>,
+    #[serde(default)]
+    pub config: Option<Descriptor>,
+    #[serde(default)]
+    pub layers: Vec<Descriptor>,
+}
+
+/// What a manifest with its configuration amounts to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// The layer of that digest is the module.
+    Module { layer: String },
+    /// Layers to unpack, with the digests of their tar archives.
+    Layers { layers: Vec<(String, String)>, wasm_file: Option<String> },
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct ConfigFile {
+    #[serde(default)]
+    os: String,
+    #[serde(default)]
+    architecture: String,
+    #[serde(default)]
+    config: Option<ConfigBody>,
+    #[serde(default)]
+    rootfs: Option<RootFs>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ConfigBody {
+    #[serde(default)]
+    entrypoint: Option<Vec<String>>,
+    #[serde(default)]
+    cmd: Option<Vec<String>>,
+    #[serde(default)]
+    env: Option<Vec<String>>,
+    #[serde(default)]
+    working_dir: Option<String>,
+    #[serde(default)]
+    user: Option<String>,
+    #[serde(default)]
+    stop_signal: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct RootFs {
+    #[serde(default)]
+    diff_ids: Vec<String>,
+}
+
+pub(crate) fn parse(bytes: &[u8]) -> Result<Document, String> {
+    serde_json::from_slice(bytes).map_err(|error| format!("its manifest is malformed: {error}"))
+}
+
+/// The entry of an index that runs here: this machine's Linux first, then WASM.
+pub(crate) fn choose(entries: &[Descriptor]) -> Result<&Descriptor, String> {
+    let platform = |entry: &Descriptor| entry.platform.clone().unwrap_or_default();
+    let here = go_architecture();
+    entries
+        .iter()
+        .find(|entry| platform(entry).os == "linux" && platform(entry).architecture == here)
+        .or_else(|| entries.iter().find(|entry| platform(entry).architecture == "wasm"))
+        .or_else(|| entries.iter().find(|entry| entry.platform.is_none() && entries.len() == 1))
+        .ok_or_else(|| format!("no matching manifest for linux/{here} or wasi/wasm in the manifest list entries"))
+}
+
+/// The architecture in Go's words, which images use.
+fn go_architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+/// What the manifest and its configuration say, or why the image cannot run.
+pub(crate) fn shape(manifest: &Document, config: &[u8]) -> Result<(Shape, ImageConfig), String> {
+    let config_type = manifest.config.as_ref().map_or("", |c| c.media_type.as_str());
+    if manifest.layers.len() > LAYERS_MAX {
+        return Err(format!("it has {} layers; at most {LAYERS_MAX} are supported", manifest.layers.len()));
+    }
+    let modules: Vec<&Descriptor> = manifest.layers.iter().filter(|layer| WASM_LAYERS.contains(&layer.media_type.as_str())).collect();
+    if let [module] = modules.as_slice() {
+        // Some artifact configurations are not JSON objects at all; what can be read is used.
+        let file: ConfigFile = serde_json::from_slice(config).unwrap_or_default();
+        return Ok((Shape::Module { layer: module.digest.clone() }, run_config(file.config.unwrap_or_default())));
+    }
+    if modules.len() > 1 {
+        return Err(format!("it holds {} WASM layers; a WASM artifact has exactly one", modules.len()));
+    }
+    if !matches!(config_type, "application/vnd.oci.image.config.v1+json" | "application/vnd.docker.container.image.v1+json") {
+        return Err(format!("it is neither a WASM artifact nor a Linux image (config media type {config_type:?})"));
+    }
+    let file: ConfigFile = serde_json::from_slice(config).map_err(|error| format!("its configuration is malformed: {error}"))?;
+    let diff_ids = file.rootfs.clone().unwrap_or_default().diff_ids;
+    if diff_ids.len() != manifest.layers.len() {
+        return Err(format!("its configuration names {} layers, its manifest {}", diff_ids.len(), manifest.layers.len()));
+    }
+    let wasm = file.architecture == "wasm" || matches!(file.os.as_str(), "wasi" | "wasip1" | "wasip2");
+    if !wasm && (file.os != "linux" || file.architecture != go_architecture()) {
+        return Err(format!("it is built for {}/{}, this node runs linux/{} and WASM", file.os, file.architecture, go_architecture()));
+    }
+    let config = run_config(file.config.unwrap_or_default());
+    let first = config.entrypoint.first().or(config.cmd.first()).map(String::as_str).unwrap_or_default();
+    let wasm_file = (wasm || first.ends_with(".wasm")).then(|| absolute(&config.working_dir, first));
+    let layers = manifest.layers.iter().map(|layer| layer.digest.clone()).zip(diff_ids).collect();
+    Ok((Shape::Layers { layers, wasm_file }, config))
+}
+
+fn run_config(body: ConfigBody) -> ImageConfig {
+    let pair = |entry: String| {
+        let (name, value) = entry.split_once('=').unwrap_or((&entry, ""));
+        (name.to_owned(), value.to_owned())
+    };
+    ImageConfig {
+        entrypoint: body.entrypoint.unwrap_or_default(),
+        cmd: body.cmd.unwrap_or_default(),
+        env: body.env.unwrap_or_default().into_iter().map(pair).collect(),
+        working_dir: body.working_dir.unwrap_or_default(),
+        user: body.user.unwrap_or_default(),
+        stop_signal: body.stop_signal.unwrap_or_default(),
+    }
+}
+
+/// A path in the image without its leading slash.
+fn absolute(working_dir: &str, path: &str) -> String {
+    let whole = if path.starts_with('/') { path.to_owned() } else { format!("{working_dir}/{path}") };
+    whole.split('/').filter(|part| !part.is_empty() && *part != ".").collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+mod tests;

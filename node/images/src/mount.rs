@@ -1,0 +1,96 @@
+//! A container's root file system: the image's layers stacked by overlayfs below a directory of the
+//! container's own. A mount is found again by its directory's name, the container's key.
+
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MntFlags, MsFlags, umount2};
+use runtimes_contract::{Content, ContentKind};
+
+use crate::blobs::{blocking, malformed};
+use crate::{Image, ImageError, ImageStore, unpack};
+
+/// The kernel takes mount options of at most a page.
+const OPTIONS_LEN_MAX: usize = 4_095;
+
+pub(crate) async fn mount(store: &ImageStore, image: &Image, key: &str) -> Result<Content, ImageError> {
+    store.index.touch(&image.id)?;
+    match image.kind {
+        ContentKind::Wasm => {
+            let module = store.blobs.path(&image.id).ok_or_else(|| malformed(&image.id))?;
+            Ok(Content::Wasm { module, digest: image.id.clone() })
+        }
+        ContentKind::Linux => {
+            let dir = dir(store, key);
+            let options = options(store, image, &dir)?;
+            let merged = dir.join("merged");
+            let doing = format!("mounting the root file system at {}", merged.display());
+            blocking(move || overlay(&dir, &options)).await.map_err(ImageError::io(doing))?;
+            Ok(Content::Linux { rootfs: merged })
+        }
+    }
+}
+
+pub(crate) async fn unmount(store: &ImageStore, key: &str) -> Result<(), ImageError> {
+    let dir = dir(store, key);
+    let doing = format!("unmounting {}", dir.display());
+    let undo = move || {
+        match umount2(&dir.join("merged"), MntFlags::empty()) {
+            // Not mounted, or nothing there: what was wanted.
+            Ok(()) | Err(nix::Error::EINVAL | nix::Error::ENOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match std::fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    };
+    blocking(undo).await.map_err(ImageError::io(doing))
+}
+
+pub(crate) fn keys(store: &ImageStore) -> Result<Vec<String>, ImageError> {
+    let mounts = store.dir.join("mounts");
+    let list = || -> std::io::Result<Vec<String>> {
+        std::fs::read_dir(&mounts)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    };
+    list().map_err(ImageError::io(format!("listing {}", mounts.display())))
+}
+
+fn dir(store: &ImageStore, key: &str) -> PathBuf {
+    // Keys are container ids, which are safe as file names; a slash could only come from a defect.
+    store.dir.join("mounts").join(key.replace('/', "_"))
+}
+
+fn options(store: &ImageStore, image: &Image, dir: &Path) -> Result<String, ImageError> {
+    let lower: Vec<String> = image
+        .layers
+        .iter()
+        .rev()
+        .map(|layer| unpack::dir(store, &layer.diff_id).map(|d| d.display().to_string()).ok_or_else(|| malformed(&layer.diff_id)))
+        .collect::<Result<_, _>>()?;
+    let options = format!("lowerdir={},upperdir={},workdir={}", lower.join(":"), dir.join("upper").display(), dir.join("work").display());
+    if options.len() > OPTIONS_LEN_MAX {
+        let reason =
+            format!("its {} layers need mount options of {} bytes, the kernel takes {OPTIONS_LEN_MAX}", lower.len(), options.len());
+        return Err(ImageError::NotRunnable { image: image.references.first().cloned().unwrap_or_default(), reason });
+    }
+    Ok(options)
+}
+
+fn overlay(dir: &Path, options: &str) -> std::io::Result<()> {
+    for sub in ["upper", "work", "merged"] {
+        std::fs::create_dir_all(dir.join(sub))?;
+    }
+    let merged = dir.join("merged");
+    if is_mounted(&merged)? {
+        return Ok(());
+    }
+    nix::mount::mount(Some("overlay"), &merged, Some("overlay"), MsFlags::empty(), Some(options))?;
+    Ok(())
+}
+
+/// Whether another file system is mounted there: its device differs from its parent's.
+fn is_mounted(path: &Path) -> std::io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let parent = path.parent().unwrap_or(path);
+    Ok(std::fs::metadata(path)?.dev() != std::fs::metadata(parent)?.dev())
+}

@@ -1,0 +1,165 @@
+//! The store on real files: what goes in, what comes out, what is refused and what is left behind.
+
+use std::io::Write as _;
+
+use serde_json::json;
+
+use super::*;
+use crate::blobs::digest_of;
+
+const EMPTY_MODULE: &[u8] = b"\0asm\x01\0\0\0";
+
+struct Bench {
+    dir: tempfile::TempDir,
+    store: ImageStore,
+}
+
+fn bench() -> Bench {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = ImageStore::open(&dir.path().join("store")).expect("opens");
+    Bench { dir, store }
+}
+
+impl Bench {
+    fn file(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.dir.path().join(name);
+        std::fs::File::create(&path).and_then(|mut file| file.write_all(content)).expect("writes");
+        path
+    }
+
+    fn leftovers(&self) -> usize {
+        std::fs::read_dir(self.dir.path().join("store/tmp")).expect("lists").count()
+    }
+}
+
+fn header() -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_uid(0);
+    header.set_gid(0);
+    header
+}
+
+/// A tar archive of files; a name that ends in a slash is a directory.
+fn tar_of(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (name, content) in files {
+        let mut header = header();
+        header.set_size(content.len() as u64);
+        header.set_mode(if name.ends_with('/') { 0o755 } else { 0o644 });
+        header.set_entry_type(if name.ends_with('/') { tar::EntryType::Directory } else { tar::EntryType::Regular });
+        builder.append_data(&mut header, name, *content).expect("appends");
+    }
+    builder.into_inner().expect("finishes")
+}
+
+/// A `docker save` archive of one image.
+fn saved(layers: &[Vec<u8>], entrypoint: &str) -> Vec<u8> {
+    let architecture = if std::env::consts::ARCH == "aarch64" { "arm64" } else { "amd64" };
+    let diff_ids: Vec<String> = layers.iter().map(|layer| digest_of(layer)).collect();
+    let config =
+        json!({"os": "linux", "architecture": architecture, "rootfs": {"diff_ids": diff_ids}, "config": {"Entrypoint": [entrypoint]}})
+            .to_string();
+    let names: Vec<String> = (0..layers.len()).map(|n| format!("{n}/layer.tar")).collect();
+    let manifest = json!([{"Config": "config.json", "RepoTags": ["x:y"], "Layers": names}]).to_string();
+    let mut files: Vec<(&str, &[u8])> = vec![("config.json", config.as_bytes()), ("manifest.json", manifest.as_bytes())];
+    files.extend(names.iter().map(String::as_str).zip(layers.iter().map(Vec::as_slice)));
+    tar_of(&files)
+}
+
+#[tokio::test]
+async fn modules_come_in_as_text_and_as_binary() {
+    let bench = bench();
+    let text = bench.store.import("text", &bench.file("a.wat", b"(module)")).await.expect("imports");
+    let binary = bench.store.import("binary:v2", &bench.file("b.wasm", EMPTY_MODULE)).await.expect("imports");
+    assert_eq!(text.id, binary.id, "the same module has one id");
+    assert_eq!(binary.kind, ContentKind::Wasm);
+    let found = bench.store.pull("text", PullPolicy::Never, &[]).await.expect("is there");
+    assert_eq!(found.references, ["docker.io/library/binary:v2", "docker.io/library/text:latest"]);
+    match bench.store.mount(&found, "k").await.expect("mounts") {
+        Content::Wasm { module, digest } => {
+            assert_eq!((std::fs::read(module).expect("reads"), digest), (EMPTY_MODULE.to_vec(), digest_of(EMPTY_MODULE)))
+        }
+        other @ Content::Linux { .. } => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_saved_linux_image_is_unpacked_with_its_whiteouts() {
+    let bench = bench();
+    let lower = tar_of(&[("etc/", b""), ("etc/gone", b"1"), ("etc/kept", b"2")]);
+    let upper = tar_of(&[("etc/", b""), ("etc/.wh.gone", b""), ("new", b"3")]);
+    let image = bench.store.import("linux", &bench.file("i.tar", &saved(&[lower, upper], "/bin/x"))).await.expect("imports");
+    assert_eq!((image.kind, image.layers.len(), image.config.entrypoint.as_slice()), (ContentKind::Linux, 2, &["/bin/x".to_owned()][..]));
+    let top = unpack::dir(&bench.store, &image.layers[1].diff_id).expect("a digest");
+    use std::os::unix::fs::FileTypeExt;
+    assert!(top.join("etc/gone").symlink_metadata().expect("is there").file_type().is_char_device());
+    assert_eq!(bench.leftovers(), 0);
+}
+
+#[tokio::test]
+async fn a_linux_style_image_with_a_wasm_entrypoint_is_wasm() {
+    let bench = bench();
+    let layer = tar_of(&[("app/", b""), ("app/run.wasm", EMPTY_MODULE)]);
+    let image = bench.store.import("compat", &bench.file("i.tar", &saved(&[layer], "/app/run.wasm"))).await.expect("imports");
+    assert_eq!((image.kind, image.id), (ContentKind::Wasm, digest_of(EMPTY_MODULE)));
+}
+
+#[tokio::test]
+async fn what_is_no_image_is_refused_and_leaves_nothing() {
+    let bench = bench();
+    let windows = tar_of(&[("manifest.json", b"[{\"Config\":\"../../etc/passwd\",\"Layers\":[]}]")]);
+    let broken = saved(&[b"this is no tar archive, however long it may be".repeat(40)], "/bin/x");
+    for (file, content, wanted) in [
+        ("a.wasm", &b"not wasm"[..], "does not begin with"),
+        ("b.wasm", &b""[..], "does not begin with"),
+        ("c.wat", &b"(modul)"[..], "not WebAssembly text"),
+        ("d.tar", &b"text"[..], "no .wasm or .wat file"),
+        ("e.tar", &tar_of(&[("readme", b"x")])[..], "neither an oci-layout"),
+        ("f.tar", &windows[..], "not in the archive"),
+        ("g.tar", &broken[..], "unpacking layer"),
+    ] {
+        let error = bench.store.import("x", &bench.file(file, content)).await.expect_err(file).to_string();
+        assert!(error.contains(wanted), "{file}: {error}");
+        assert!(bench.store.get("x").await.expect("reads").is_none(), "{file}");
+        assert_eq!(bench.leftovers(), 0, "{file}");
+    }
+}
+
+#[tokio::test]
+async fn a_layer_cannot_write_outside_itself() {
+    let bench = bench();
+    let outside = bench.dir.path().join("outside");
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut link = header();
+    link.set_entry_type(tar::EntryType::Symlink);
+    link.set_size(0);
+    builder.append_link(&mut link, "way", bench.dir.path()).expect("appends");
+    let mut file = header();
+    file.set_size(1);
+    file.set_mode(0o644);
+    builder.append_data(&mut file, "way/outside", &b"x"[..]).expect("appends");
+    let layer = builder.into_inner().expect("finishes");
+    assert!(bench.store.import("x", &bench.file("i.tar", &saved(&[layer], "/x"))).await.is_err());
+    assert!(!outside.exists());
+}
+
+#[tokio::test]
+async fn removing_the_last_name_removes_the_blobs() {
+    let bench = bench();
+    bench.store.import("a", &bench.file("a.wat", b"(module)")).await.expect("imports");
+    bench.store.import("b", &bench.file("a.wat", b"(module)")).await.expect("imports");
+    bench.store.remove("a").await.expect("removes");
+    assert!(bench.store.blobs.has(&digest_of(EMPTY_MODULE)));
+    bench.store.remove("b").await.expect("removes");
+    assert!(!bench.store.blobs.has(&digest_of(EMPTY_MODULE)));
+    assert!(matches!(bench.store.remove("b").await, Err(ImageError::Unknown { .. })));
+}
+
+#[tokio::test]
+async fn policies_and_names_are_kept() {
+    let bench = bench();
+    assert!(matches!(bench.store.pull("absent", PullPolicy::Never, &[]).await, Err(ImageError::NeverPull { .. })));
+    assert!(matches!(bench.store.pull("Bad Name", PullPolicy::Always, &[]).await, Err(ImageError::InvalidName { .. })));
+    let error = bench.store.pull("127.0.0.1:1/x", PullPolicy::IfNotPresent, &[]).await.expect_err("nobody listens").to_string();
+    assert!(error.contains("Connection refused"), "{error}");
+}
