@@ -1,5 +1,7 @@
 //! The types behind the kinds: which Rust type of k8s-openapi describes which group, version and kind.
 
+use std::borrow::Cow;
+
 use api_model::k8s_openapi as k8s;
 use k8s::api;
 use k8s::apimachinery::pkg::apis::meta::v1 as meta;
@@ -10,12 +12,19 @@ pub(crate) struct Type {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
     pub(crate) kind: &'static str,
+    /// Upstream's name of the type, for example `io.k8s.api.apps.v1.Deployment`.
+    pub(crate) name: fn() -> Cow<'static, str>,
     /// Makes the type's schema, a reference, and puts all it reaches in the generator's definitions.
     pub(crate) generate: fn(&mut SchemaGenerator) -> schemars::Schema,
 }
 
 const fn of<T: k8s::Resource + JsonSchema>() -> Type {
-    Type { group: T::GROUP, version: T::VERSION, kind: T::KIND, generate: SchemaGenerator::subschema_for::<T> }
+    Type { group: T::GROUP, version: T::VERSION, kind: T::KIND, name: T::schema_name, generate: SchemaGenerator::subschema_for::<T> }
+}
+
+/// The type that describes a kind.
+pub(crate) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Type> {
+    TYPES.iter().find(|t| t.group == group && t.version == version && t.kind == kind)
 }
 
 /// Every described kind: served objects, bodies of subresources, and what the server itself answers.

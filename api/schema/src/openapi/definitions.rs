@@ -1,0 +1,213 @@
+//! The schemas of a document: those of the types, completed with facts, list kinds and
+//! `x-kubernetes-group-version-kind`, under upstream's names and in version 3's syntax.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api_model::k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use api_model::k8s_openapi::apimachinery::pkg::runtime::RawExtension;
+use api_model::kind::{self, Kind};
+use serde_json::{Map, Value, json};
+
+use crate::builtin::{DEFINITIONS, generator};
+use crate::facts::{self, Fact, SELF};
+use crate::schema::{ListType, MapType};
+use crate::types;
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+
+/// The name of a kind's definition: the type's where there is one, else the group's domain reversed,
+/// with version and kind, as upstream names those of custom resources.
+pub(super) fn definition_name(group: &str, version: &str, kind: &str) -> String {
+    if let Some(found) = types::find(group, version, kind) {
+        return (found.name)().into_owned();
+    }
+    let labels: Vec<&str> = group.rsplit('.').filter(|label| !label.is_empty()).chain([version, kind]).collect();
+    labels.join(".")
+}
+
+/// The name of the definition of a list of these.
+pub(super) fn list_name(item: &str) -> String {
+    format!("{item}List")
+}
+
+/// All definitions that the operations on these kinds name, with what those refer to.
+pub(super) fn definitions(kinds: &[Arc<Kind>]) -> Map<String, Value> {
+    let mut generator = generator();
+    generator.subschema_for::<meta::APIResourceList>();
+    generator.subschema_for::<meta::DeleteOptions>();
+    generator.subschema_for::<meta::Patch>();
+    generator.subschema_for::<meta::Status>();
+    generator.subschema_for::<meta::WatchEvent<RawExtension>>();
+    generator.subschema_for::<meta::ObjectMeta>();
+    let bodies = bodies(kinds);
+    for (group, version, kind) in &bodies {
+        if let Some(found) = types::find(group, version, kind) {
+            (found.generate)(&mut generator);
+        }
+    }
+    let mut definitions: Map<String, Value> = generator.take_definitions(false).into_iter().collect();
+    definitions.iter_mut().for_each(|(name, schema)| complete(name, schema));
+    for kind in kinds.iter().filter(|kind| crate::of(kind).is_none()) {
+        definitions.insert(definition_name(&kind.group, &kind.version, &kind.kind), free_form());
+    }
+    for kind in kinds.iter().filter(|kind| kind.allows("list")) {
+        let (name, list) = list_of(kind, &definitions);
+        definitions.insert(name, list);
+    }
+    for (name, gvks) in names(kinds, &bodies) {
+        if let Some(schema) = definitions.get_mut(&name).and_then(Value::as_object_mut) {
+            let gvks: Vec<Value> = gvks.iter().map(|(g, v, k)| json!({"group": g, "version": v, "kind": k})).collect();
+            schema.insert("x-kubernetes-group-version-kind".to_owned(), gvks.into());
+        }
+    }
+    definitions
+}
+
+/// Group, version and kind of one definition.
+type Gvk<'a> = (Cow<'a, str>, Cow<'a, str>, Cow<'a, str>);
+
+/// The kinds themselves and the bodies of their subresources.
+fn bodies(kinds: &[Arc<Kind>]) -> BTreeSet<Gvk<'_>> {
+    let own = kinds.iter().map(|kind| (kind.group.as_str(), kind.version.as_str(), kind.kind.as_str()));
+    let subs = kinds
+        .iter()
+        .flat_map(|kind| &kind.subresources)
+        .filter_map(|sub| sub.kind.as_ref())
+        .map(|(g, v, k)| (g.as_str(), v.as_str(), k.as_str()));
+    own.chain(subs).map(|(g, v, k)| (g.into(), v.into(), k.into())).collect()
+}
+
+/// The group, version and kind that each definition stands for.
+fn names<'a>(kinds: &'a [Arc<Kind>], bodies: &BTreeSet<Gvk<'a>>) -> BTreeMap<String, Vec<Gvk<'a>>> {
+    let mut names: BTreeMap<String, Vec<Gvk<'a>>> = BTreeMap::new();
+    for (group, version, kind) in bodies {
+        names.entry(definition_name(group, version, kind)).or_default().push((group.clone(), version.clone(), kind.clone()));
+    }
+    for kind in kinds {
+        let name = list_name(&definition_name(&kind.group, &kind.version, &kind.kind));
+        names.entry(name).or_default().push((kind.group.as_str().into(), kind.version.as_str().into(), list_name(&kind.kind).into()));
+    }
+    // Options and events are known in every group and version; custom ones are left out, as upstream
+    // does, so that a document depends on its own kinds alone.
+    let versions: BTreeSet<(&str, &str)> = kind::builtin().iter().map(|kind| (kind.group.as_str(), kind.version.as_str())).collect();
+    for shared in ["DeleteOptions", "WatchEvent"] {
+        let all = versions.iter().map(|(group, version)| ((*group).into(), (*version).into(), shared.into()));
+        names.insert(format!("{META}.{shared}"), all.collect());
+    }
+    for own in ["Status", "APIResourceList"] {
+        names.insert(format!("{META}.{own}"), vec![("".into(), "v1".into(), own.into())]);
+    }
+    names
+}
+
+/// A kind without a type: anything with metadata.
+fn free_form() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"allOf": [{"$ref": format!("{DEFINITIONS}{META}.ObjectMeta")}]},
+        },
+        "x-kubernetes-preserve-unknown-fields": true,
+    })
+}
+
+/// The list kind of a kind. Its `apiVersion` and `kind` are described as every type describes its own.
+fn list_of(kind: &Kind, definitions: &Map<String, Value>) -> (String, Value) {
+    let item = definition_name(&kind.group, &kind.version, &kind.kind);
+    let status = definitions.get(&format!("{META}.Status"));
+    let own = |field: &str| status.and_then(|s| s.get("properties")?.get(field)).cloned().unwrap_or_else(|| json!({"type": "string"}));
+    let schema = json!({
+        "description": format!("{}List is a list of {}.", kind.kind, kind.plural),
+        "type": "object",
+        "properties": {
+            "apiVersion": own("apiVersion"),
+            "kind": own("kind"),
+            "items": {"type": "array", "description": format!("The {}.", kind.plural), "items": {"$ref": format!("{DEFINITIONS}{item}")}},
+            "metadata": {"description": "Standard list metadata.", "allOf": [{"$ref": format!("{DEFINITIONS}{META}.ListMeta")}]},
+        },
+        "required": ["items"],
+    });
+    (list_name(&item), schema)
+}
+
+/// Adds to a type's schema what the type does not say, and takes back what it says beyond upstream.
+fn complete(name: &str, schema: &mut Value) {
+    if let Some(body) = special(name, schema) {
+        *schema = body;
+        return;
+    }
+    let Some(fields) = schema.as_object_mut() else { return };
+    insert_facts(fields, facts::of_field(name, SELF));
+    if let Some(required) = fields.remove("required") {
+        let always = required.as_array().into_iter().flatten().filter_map(Value::as_str);
+        let required = facts::required(name, always);
+        if !required.is_empty() {
+            fields.insert("required".to_owned(), required.into());
+        }
+    }
+    for (field, property) in fields.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
+        let Some(property) = property.as_object_mut() else { continue };
+        insert_facts(property, facts::of_field(name, field));
+        let element = if property.contains_key("items") { "items" } else { "additionalProperties" };
+        if let Some(element) = property.get_mut(element).and_then(Value::as_object_mut) {
+            insert_facts(element, facts::of_field(name, &format!("{field}[]")));
+        }
+    }
+}
+
+/// Definitions of scalars with two forms, which the types mark rather than spell.
+fn special(name: &str, schema: &Value) -> Option<Value> {
+    let forms = match name {
+        "io.k8s.apimachinery.pkg.api.resource.Quantity" => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString" => {
+            json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]})
+        }
+        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON" => json!({}),
+        _ => return None,
+    };
+    let mut body = forms;
+    if let (Some(fields), Some(description)) = (body.as_object_mut(), schema.get("description")) {
+        fields.insert("description".to_owned(), description.clone());
+    }
+    Some(body)
+}
+
+fn insert_facts(fields: &mut Map<String, Value>, fact: &Fact) {
+    let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+    if let Some(list_type) = fact.list_type {
+        let name = match list_type {
+            ListType::Atomic => "atomic",
+            ListType::Set => "set",
+            ListType::Map => "map",
+        };
+        put("x-kubernetes-list-type", name.into());
+    }
+    if !fact.list_map_keys.is_empty() {
+        put("x-kubernetes-list-map-keys", fact.list_map_keys.into());
+    }
+    if let Some(map_type) = fact.map_type {
+        put("x-kubernetes-map-type", if map_type == MapType::Atomic { "atomic" } else { "granular" }.into());
+    }
+    if let Some(key) = fact.merge_key {
+        put("x-kubernetes-patch-merge-key", key.into());
+    }
+    if let Some(strategy) = fact.strategy {
+        let words = match (strategy.merge, strategy.retain_keys) {
+            (true, true) => "merge,retainKeys",
+            (true, false) => "merge",
+            (false, true) => "retainKeys",
+            (false, false) => "replace",
+        };
+        put("x-kubernetes-patch-strategy", words.into());
+    }
+    if let Some(default) = fact.default.and_then(|json| serde_json::from_str(json).ok()) {
+        put("default", default);
+    }
+    if !fact.enumeration.is_empty() {
+        put("enum", fact.enumeration.into());
+    }
+}

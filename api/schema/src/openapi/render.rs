@@ -1,0 +1,195 @@
+//! Paths and schemas in the syntax of each OpenAPI version.
+
+use serde_json::{Map, Value, json};
+
+use super::operations::{Answer, Body, Operation, PathItem};
+use super::parameters::Parameter;
+use crate::builtin::DEFINITIONS;
+
+const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
+const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
+/// Where references to definitions point in OpenAPI v2.
+const V2_DEFINITIONS: &str = "#/definitions/";
+
+/// A path item of OpenAPI v3.
+pub(super) fn v3_path(item: &PathItem) -> Value {
+    let mut fields: Map<String, Value> = item.operations.iter().map(|o| (o.method.to_owned(), v3_operation(o))).collect();
+    if !item.parameters.is_empty() {
+        fields.insert("parameters".to_owned(), item.parameters.iter().map(|p| v3_parameter(p)).collect());
+    }
+    fields.into()
+}
+
+fn v3_operation(operation: &Operation) -> Value {
+    let mut fields = common(operation);
+    if !operation.parameters.is_empty() {
+        fields.insert("parameters".to_owned(), operation.parameters.iter().map(v3_parameter).collect());
+    }
+    let schema = |name: &str| json!({"schema": {"$ref": format!("{DEFINITIONS}{name}")}});
+    let body = match &operation.body {
+        Body::Nothing => None,
+        Body::Required(name) => Some(json!({"content": {"*/*": schema(name)}, "required": true})),
+        Body::Options => Some(json!({"content": {"*/*": schema(DELETE_OPTIONS)}})),
+        Body::Patch { strategic } => {
+            let content: Map<String, Value> = patch_types(*strategic).iter().map(|t| ((*t).to_owned(), schema(PATCH))).collect();
+            Some(json!({"content": content, "required": true}))
+        }
+    };
+    if let Some(body) = body {
+        fields.insert("requestBody".to_owned(), body);
+    }
+    let content =
+        |types: &[&str], schema: Value| -> Value { types.iter().map(|t| ((*t).to_owned(), schema.clone())).collect::<Map<_, _>>().into() };
+    let content = match &operation.answer {
+        Answer::Text => content(&["text/plain"], json!({"schema": {"type": "string"}})),
+        Answer::Stream => content(&["*/*"], json!({"schema": {"type": "string"}})),
+        Answer::Object(name) | Answer::List(name) => content(answer_types(&operation.answer), schema(name)),
+    };
+    fields.insert("responses".to_owned(), responses(operation, |fields| fields.insert("content".to_owned(), content.clone())));
+    fields.into()
+}
+
+fn v3_parameter(parameter: &Parameter) -> Value {
+    let mut fields = parameter_common(parameter);
+    fields.insert("schema".to_owned(), json!({"type": parameter.kind, "uniqueItems": true}));
+    fields.into()
+}
+
+/// A path item of OpenAPI v2.
+pub(super) fn v2_path(item: &PathItem) -> Value {
+    let mut fields: Map<String, Value> = item.operations.iter().map(|o| (o.method.to_owned(), v2_operation(o))).collect();
+    if !item.parameters.is_empty() {
+        fields.insert("parameters".to_owned(), item.parameters.iter().map(|p| v2_parameter(p)).collect());
+    }
+    fields.into()
+}
+
+fn v2_operation(operation: &Operation) -> Value {
+    let mut fields = common(operation);
+    let schema = |name: &str| json!({"$ref": format!("{V2_DEFINITIONS}{name}")});
+    let body = |name: &str, required: bool| json!({"in": "body", "name": "body", "required": required, "schema": schema(name)});
+    let (consumes, body): (&[&str], _) = match &operation.body {
+        Body::Nothing => (&["*/*"], None),
+        Body::Required(name) => (&["*/*"], Some(body(name, true))),
+        Body::Options => (&["*/*"], Some(body(DELETE_OPTIONS, false))),
+        Body::Patch { strategic } => (patch_types(*strategic), Some(body(PATCH, true))),
+    };
+    let parameters: Vec<Value> = body.into_iter().chain(operation.parameters.iter().map(v2_parameter)).collect();
+    if !parameters.is_empty() {
+        fields.insert("parameters".to_owned(), parameters.into());
+    }
+    let answer = match &operation.answer {
+        Answer::Text | Answer::Stream => json!({"type": "string"}),
+        Answer::Object(name) | Answer::List(name) => schema(name),
+    };
+    fields.insert("consumes".to_owned(), consumes.into());
+    fields.insert("produces".to_owned(), answer_types(&operation.answer).into());
+    fields.insert("schemes".to_owned(), json!(["https"]));
+    fields.insert("responses".to_owned(), responses(operation, |fields| fields.insert("schema".to_owned(), answer.clone())));
+    fields.into()
+}
+
+fn v2_parameter(parameter: &Parameter) -> Value {
+    let mut fields = parameter_common(parameter);
+    fields.insert("type".to_owned(), parameter.kind.into());
+    fields.insert("uniqueItems".to_owned(), true.into());
+    fields.into()
+}
+
+/// A schema of OpenAPI v3 in the narrower words of v2: references take their description beside them,
+/// scalars of two forms become strings, defaults and enumerations are left out as upstream does.
+pub(super) fn v2_schema(schema: Value) -> Value {
+    let Value::Object(fields) = schema else { return schema };
+    let mut out = Map::new();
+    for (name, value) in fields {
+        match (name.as_str(), value) {
+            ("$ref", Value::String(target)) => {
+                out.insert(name, v2_reference(&target).into());
+            }
+            ("allOf", Value::Array(parts)) => parts.into_iter().map(v2_schema).for_each(|part| {
+                if let Value::Object(part) = part {
+                    out.extend(part);
+                }
+            }),
+            ("oneOf", _) => {
+                out.insert("type".to_owned(), "string".into());
+            }
+            ("default" | "enum", _) => {}
+            ("properties", Value::Object(properties)) => {
+                let properties: Map<String, Value> = properties.into_iter().map(|(name, schema)| (name, v2_schema(schema))).collect();
+                out.insert(name, properties.into());
+            }
+            ("items" | "additionalProperties", value) => {
+                out.insert(name, v2_schema(value));
+            }
+            (_, value) => {
+                out.insert(name, value);
+            }
+        }
+    }
+    out.into()
+}
+
+fn v2_reference(target: &str) -> String {
+    format!("{V2_DEFINITIONS}{}", target.strip_prefix(DEFINITIONS).unwrap_or(target))
+}
+
+/// What both versions write alike.
+fn common(operation: &Operation) -> Map<String, Value> {
+    let mut fields = Map::new();
+    fields.insert("description".to_owned(), operation.description.clone().into());
+    fields.insert("operationId".to_owned(), operation.id.clone().into());
+    fields.insert("tags".to_owned(), json!([operation.tag]));
+    if let Some((action, [group, version, kind])) = &operation.action {
+        fields.insert("x-kubernetes-action".to_owned(), (*action).into());
+        fields.insert("x-kubernetes-group-version-kind".to_owned(), json!({"group": group, "version": version, "kind": kind}));
+    }
+    fields
+}
+
+fn parameter_common(parameter: &Parameter) -> Map<String, Value> {
+    let mut fields = Map::new();
+    fields.insert("name".to_owned(), parameter.name.into());
+    fields.insert("description".to_owned(), parameter.description.into());
+    fields.insert("in".to_owned(), if parameter.in_path { "path" } else { "query" }.into());
+    if parameter.in_path {
+        fields.insert("required".to_owned(), true.into());
+    }
+    fields
+}
+
+fn responses(operation: &Operation, add: impl Fn(&mut Map<String, Value>) -> Option<Value>) -> Value {
+    let mut responses = Map::new();
+    for code in operation.codes {
+        let words = match code {
+            201 => "Created",
+            202 => "Accepted",
+            _ => "OK",
+        };
+        let mut fields = Map::new();
+        fields.insert("description".to_owned(), words.into());
+        add(&mut fields);
+        responses.insert(code.to_string(), fields.into());
+    }
+    responses.insert("401".to_owned(), json!({"description": "Unauthorized"}));
+    responses.into()
+}
+
+fn patch_types(strategic: bool) -> &'static [&'static str] {
+    let all = &[
+        "application/apply-patch+yaml",
+        "application/json-patch+json",
+        "application/merge-patch+json",
+        "application/strategic-merge-patch+json",
+    ];
+    if strategic { all } else { &["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"] }
+}
+
+fn answer_types(answer: &Answer) -> &'static [&'static str] {
+    match answer {
+        Answer::Object(_) => &["application/json"],
+        Answer::List(_) => &["application/json", "application/json;stream=watch"],
+        Answer::Text => &["text/plain"],
+        Answer::Stream => &["*/*"],
+    }
+}
