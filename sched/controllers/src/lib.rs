@@ -1,1 +1,79 @@
 //! Controllers: a pure plan and a thin apply each, in one shared loop.
+//!
+//! [`run`] starts those that [`Config::controllers`] selects. They share one watch a kind (see
+//! `work`), talk to the API server through one client, and write nothing but what their heads say.
+
+mod claim;
+mod config;
+mod failure;
+mod meta;
+mod parts;
+mod pods;
+mod replicaset;
+mod writes;
+
+pub mod work;
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub use config::{Config, NodeTiming, Signer, SigningError, SigningRequest, UnknownController};
+pub use failure::Failure;
+use parts::Parts;
+
+/// Why the controllers could not start.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// `--controllers` names one that does not exist.
+    #[error(transparent)]
+    UnknownController(#[from] UnknownController),
+}
+
+/// A controller's name and how it is set up.
+type Row = (&'static str, fn(&mut Parts));
+
+/// Every controller, by upstream's name.
+const CONTROLLERS: &[Row] = &[("replicaset-controller", replicaset::build)];
+
+/// The names that [`Config::controllers`] may mention.
+pub fn controller_names() -> Vec<&'static str> {
+    CONTROLLERS.iter().map(|(name, _)| *name).collect()
+}
+
+/// Runs the selected controllers until cancelled; while another server leads, waits.
+pub async fn run(client: kube::Client, config: Config, cancel: CancellationToken) -> Result<(), Error> {
+    config::check_names(&config.controllers, &controller_names())?;
+    let config = Arc::new(config);
+    match config.election.clone() {
+        None => run_now(client, config, cancel).await,
+        Some(election) => {
+            api_client::lease::lead(client.clone(), &election, cancel, |term| run_now(client.clone(), Arc::clone(&config), term)).await;
+        }
+    }
+    Ok(())
+}
+
+async fn run_now(client: kube::Client, config: Arc<Config>, cancel: CancellationToken) {
+    let mut tasks = JoinSet::new();
+    let mut parts = Parts::new(Arc::clone(&config), work::Hub::new(client, None), cancel.clone());
+    for (name, build) in CONTROLLERS {
+        if config::enabled(&config.controllers, name) {
+            build(&mut parts);
+        }
+    }
+    let (hub, runs) = parts.into_inner();
+    let synced = hub.start(&mut tasks, &cancel);
+    tokio::select! {
+        () = cancel.cancelled() => {}
+        () = synced => {
+            tracing::info!(controllers = runs.len(), "controllers started");
+            for run in runs {
+                tasks.spawn(run(cancel.clone()));
+            }
+        }
+    }
+    while tasks.join_next().await.is_some() {}
+}

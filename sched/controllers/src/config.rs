@@ -1,0 +1,185 @@
+//! What the binary tells the controllers: which of them run, the cluster's addresses, the signing
+//! authority and every duration, so that tests can shorten them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_client::lease::Election;
+use ipnet::Ipv4Net;
+use thiserror::Error;
+
+/// Settings of all controllers. [`Config::default`] has upstream's values.
+#[derive(Clone)]
+pub struct Config {
+    /// Upstream's `--controllers`: `*`, names, and names with a leading `-`, with or without the
+    /// suffix `-controller`. See [`crate::controller_names`].
+    pub controllers: Vec<String>,
+    /// Pod addresses of the whole cluster; each Node gets a part of it.
+    pub cluster_cidr: Ipv4Net,
+    /// Prefix length of a Node's part, upstream's 24.
+    pub node_cidr_mask_size: u8,
+    /// Service addresses: never given to a Node, should the two ranges overlap.
+    pub service_cidr: Option<Ipv4Net>,
+    /// PEM published in every namespace as ConfigMap `kube-root-ca.crt`; none, no such ConfigMap.
+    pub root_ca_pem: Option<String>,
+    /// Signs certificate signing requests; none, requests are approved but not signed.
+    pub signer: Option<Arc<dyn Signer>>,
+    /// Longest validity of a signed certificate, upstream's year.
+    pub certificate_duration: Duration,
+    /// Run only while holding a Lease: for several servers on one store.
+    pub election: Option<Election>,
+    /// Timing of node lifecycle and eviction.
+    pub nodes: NodeTiming,
+    /// How often the Pod garbage collector may look, upstream's 20 s. It sleeps when nothing changes.
+    pub pod_gc_period: Duration,
+    /// Pods on a Node that is gone are left alone so long, upstream's 40 s.
+    pub pod_gc_quarantine: Duration,
+    /// Terminated Pods above this number are deleted, oldest first; 0, never. Upstream's 12,500.
+    pub terminated_pod_gc_threshold: usize,
+    /// How often the garbage collector asks what kinds are served, upstream's 30 s.
+    pub discovery_period: Duration,
+}
+
+/// Timing of node lifecycle and taint eviction, upstream's flags.
+#[derive(Clone, Debug)]
+pub struct NodeTiming {
+    /// Without a heartbeat for so long a Node is lost: `--node-monitor-grace-period`.
+    pub grace_period: Duration,
+    /// The same for a Node that never reported: `--node-startup-grace-period`.
+    pub startup_grace_period: Duration,
+    /// Nodes a second that may begin to be evicted: `--node-eviction-rate`.
+    pub eviction_rate: f64,
+    /// The same in a large zone that is partly down: `--secondary-node-eviction-rate`.
+    pub secondary_eviction_rate: f64,
+    /// Zones of up to so many Nodes are not evicted while partly down: `--large-cluster-size-threshold`.
+    pub large_cluster_size_threshold: usize,
+    /// Share of lost Nodes that makes a zone partly down: `--unhealthy-zone-threshold`.
+    pub unhealthy_zone_threshold: f64,
+}
+
+impl Default for NodeTiming {
+    fn default() -> Self {
+        Self {
+            grace_period: Duration::from_secs(40),
+            startup_grace_period: Duration::from_secs(60),
+            eviction_rate: 0.1,
+            secondary_eviction_rate: 0.01,
+            large_cluster_size_threshold: 50,
+            unhealthy_zone_threshold: 0.55,
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            controllers: vec!["*".to_owned()],
+            cluster_cidr: Ipv4Net::new_assert(std::net::Ipv4Addr::new(10, 244, 0, 0), 16),
+            node_cidr_mask_size: 24,
+            service_cidr: None,
+            root_ca_pem: None,
+            signer: None,
+            certificate_duration: Duration::from_secs(365 * 24 * 3600),
+            election: None,
+            nodes: NodeTiming::default(),
+            pod_gc_period: Duration::from_secs(20),
+            pod_gc_quarantine: Duration::from_secs(40),
+            terminated_pod_gc_threshold: 12_500,
+            discovery_period: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What a certificate is to be signed for; the request was approved and checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SigningRequest {
+    /// The PKCS #10 request in PEM.
+    pub request_pem: String,
+    /// `spec.usages`, for example `client auth`.
+    pub usages: Vec<String>,
+    /// How long the certificate is to be valid.
+    pub duration: Duration,
+}
+
+/// The authority behind certificate signing requests. It signs subject, names and key as they are
+/// in the request; this crate checks before that the requester may have them.
+pub trait Signer: Send + Sync {
+    /// The certificate in PEM, leaf first.
+    fn sign(&self, request: &SigningRequest) -> Result<String, SigningError>;
+}
+
+impl<F> Signer for F
+where
+    F: Fn(&SigningRequest) -> Result<String, SigningError> + Send + Sync,
+{
+    fn sign(&self, request: &SigningRequest) -> Result<String, SigningError> {
+        self(request)
+    }
+}
+
+/// Why the authority did not sign.
+#[derive(Debug, Error)]
+#[error("signing a certificate")]
+pub struct SigningError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
+
+/// A name in `--controllers` that no controller has.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("\"{name}\" is not in the list of known controllers")]
+pub struct UnknownController {
+    /// The name as given.
+    pub name: String,
+}
+
+/// Whether upstream's `--controllers` list turns `name` on: an explicit mention decides, `-name`
+/// first, else `*` does.
+pub(crate) fn enabled(list: &[String], name: &str) -> bool {
+    let mentions = |item: &str| same_controller(item, name);
+    if list.iter().any(|item| item.strip_prefix('-').is_some_and(mentions)) {
+        return false;
+    }
+    list.iter().any(|item| item == "*" || mentions(item))
+}
+
+/// Checks that every mention names one of `known`.
+pub(crate) fn check_names(list: &[String], known: &[&str]) -> Result<(), UnknownController> {
+    for item in list.iter().filter(|item| *item != "*") {
+        let name = item.strip_prefix('-').unwrap_or(item);
+        if !known.iter().any(|k| same_controller(name, k)) {
+            return Err(UnknownController { name: name.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+fn same_controller(given: &str, name: &str) -> bool {
+    given == name || name.strip_suffix("-controller") == Some(given)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_the_star_select_controllers() {
+        let cases: &[(&[&str], &str, bool)] = &[
+            (&["*"], "deployment-controller", true),
+            (&["*", "-deployment-controller"], "deployment-controller", false),
+            (&["*", "-deployment"], "deployment-controller", false),
+            (&["*", "-deployment"], "replicaset-controller", true),
+            (&["deployment"], "deployment-controller", true),
+            (&["deployment"], "replicaset-controller", false),
+            (&[], "replicaset-controller", false),
+        ];
+        for (list, name, expected) in cases {
+            let list: Vec<String> = list.iter().map(|&s| s.to_owned()).collect();
+            assert_eq!(enabled(&list, name), *expected, "{list:?} {name}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused() {
+        let known = ["deployment-controller"];
+        assert_eq!(check_names(&["*".to_owned(), "-deployment".to_owned()], &known), Ok(()));
+        assert!(check_names(&["-deploymnt".to_owned()], &known).is_err());
+    }
+}

@@ -1,0 +1,76 @@
+//! What a controller is built from, and the list of those that were built.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use api_client::events::Recorder;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::work::{self, Cached, Controller, Hub, Queue, Store};
+
+type Run = Box<dyn FnOnce(CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+
+/// Hands out caches, queues and recorders while the controllers are set up.
+pub struct Parts {
+    /// Settings.
+    pub config: Arc<Config>,
+    hub: Hub,
+    cancel: CancellationToken,
+    runs: Vec<Run>,
+}
+
+impl Parts {
+    /// Nothing set up yet; recorders end with `cancel`.
+    pub fn new(config: Arc<Config>, hub: Hub, cancel: CancellationToken) -> Self {
+        Self { config, hub, cancel, runs: Vec::new() }
+    }
+
+    /// The client of all controllers.
+    pub fn client(&self) -> kube::Client {
+        self.hub.client().clone()
+    }
+
+    /// The shared cache of a kind.
+    pub fn store<K: Cached>(&mut self) -> Arc<Store<K>> {
+        self.hub.store()
+    }
+
+    /// Records events as `component`.
+    pub fn recorder(&self, component: &str) -> Recorder {
+        Recorder::new(self.client(), component, None, self.cancel.clone())
+    }
+
+    /// A queue with a cache that feeds it: `keys` names what a change of `K` makes worth a look.
+    pub fn feed<K: Cached, Q: work::Key>(&mut self, queue: &Arc<Queue<Q>>, keys: impl Fn(&work::Change<K>) -> Vec<Q> + Send + Sync + 'static) -> Arc<Store<K>> {
+        let store = self.store::<K>();
+        let queue = Arc::clone(queue);
+        store.on_change(move |change| {
+            for key in keys(change) {
+                queue.add(key);
+            }
+        });
+        store
+    }
+
+    /// Has `controller` work on `queue` once the caches are filled.
+    pub fn run<C: Controller>(&mut self, controller: Arc<C>, queue: Arc<Queue<C::Key>>) {
+        self.runs.push(Box::new(move |cancel| Box::pin(work::work(controller, queue, cancel))));
+    }
+
+    /// Has `task` run beside the loops, from the start.
+    pub fn run_beside<F: Future<Output = ()> + Send + 'static>(&mut self, task: impl FnOnce(CancellationToken) -> F + Send + 'static) {
+        self.runs.push(Box::new(move |cancel| Box::pin(task(cancel))));
+    }
+
+    /// The caches' hub, for what outlives the setting up.
+    pub fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    /// What was set up.
+    pub fn into_inner(self) -> (Hub, Vec<Run>) {
+        (self.hub, self.runs)
+    }
+}

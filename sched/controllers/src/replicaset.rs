@@ -1,0 +1,204 @@
+//! ReplicaSet: as many Pods of one template as asked for.
+//!
+//! Watches ReplicaSets and Pods. Creates, deletes, adopts and releases Pods and writes ReplicaSet
+//! status. Never touches a Pod that another controller owns, never counts Pods that are on their
+//! way out, and never counts again before it has seen what it did (see
+//! [`Expectations`](crate::work::Expectations)).
+
+mod plan;
+
+use std::sync::Arc;
+
+use api_client::events::{Recorder, reference};
+use futures::future::join_all;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::failure::Failure;
+use crate::parts::Parts;
+use crate::work::{Cached, Change, Controller, Expectations, Next, ObjectKey, Queue, Store};
+use crate::{claim, meta, pods, writes};
+use plan::{Counted, Manage};
+
+impl Cached for ReplicaSet {}
+
+/// The controller.
+pub struct ReplicaSets {
+    client: kube::Client,
+    recorder: Recorder,
+    sets: Arc<Store<ReplicaSet>>,
+    pods: Arc<Store<Pod>>,
+    expectations: Arc<Expectations>,
+}
+
+/// Sets the controller up.
+pub fn build(parts: &mut Parts) {
+    let queue = Arc::new(Queue::default());
+    let expectations = Arc::new(Expectations::default());
+    let sets = parts.feed(&queue, |change: &Change<ReplicaSet>| change.latest().map(|set| ObjectKey::of(&set.metadata)).into_iter().collect());
+    let forgetting = Arc::clone(&expectations);
+    sets.on_change(move |change| {
+        if let (Some(old), new) = (&change.old, &change.new)
+            && new.as_ref().is_none_or(|new| new.metadata.uid != old.metadata.uid)
+        {
+            forgetting.forget(&ObjectKey::of(&old.metadata));
+        }
+    });
+    let (known, seen) = (Arc::clone(&sets), Arc::clone(&expectations));
+    let pods = parts.feed(&queue, move |change: &Change<Pod>| {
+        observe(change, &known, &seen);
+        touched(change, &known)
+    });
+    let controller =
+        ReplicaSets { client: parts.client(), recorder: parts.recorder(ReplicaSets::NAME), sets, pods, expectations };
+    parts.run(Arc::new(controller), queue);
+}
+
+/// The ReplicaSet that a Pod names as its controller, if it is that very one.
+fn owner(pod: &Pod, sets: &Store<ReplicaSet>) -> Option<ObjectKey> {
+    let reference = meta::controller_of(&pod.metadata).filter(|owner| owner.kind == "ReplicaSet")?;
+    let key = ObjectKey::new(meta::namespace(&pod.metadata), &reference.name);
+    sets.get(&key).is_some_and(|set| set.metadata.uid.as_deref() == Some(&reference.uid)).then_some(key)
+}
+
+/// Tells the expectations what a change of a Pod fulfils.
+fn observe(change: &Change<Pod>, sets: &Store<ReplicaSet>, expectations: &Expectations) {
+    let deleting = |pod: Option<&Arc<Pod>>| pod.is_some_and(|pod| meta::is_deleting(&pod.metadata));
+    if let (None, Some(new)) = (&change.old, &change.new)
+        && let Some(key) = owner(new, sets)
+    {
+        expectations.created(&key);
+    }
+    let going = change.new.is_none() || (deleting(change.new.as_ref()) && !deleting(change.old.as_ref()));
+    if let Some(pod) = change.latest().filter(|_| going)
+        && let Some(key) = owner(pod, sets)
+    {
+        expectations.deleted(&key, meta::uid(&pod.metadata));
+    }
+}
+
+/// The ReplicaSets that a change of a Pod concerns: its owners before and now, or, when it has
+/// none, those that could adopt it.
+fn touched(change: &Change<Pod>, sets: &Store<ReplicaSet>) -> Vec<ObjectKey> {
+    let mut keys: Vec<ObjectKey> = change.both().filter_map(|pod| owner(pod, sets)).collect();
+    if let Some(orphan) = change.new.as_ref().filter(|pod| meta::controller_of(&pod.metadata).is_none()) {
+        let candidates = sets.in_namespace(meta::namespace(&orphan.metadata)).into_iter();
+        let adopters = candidates.filter(|set| meta::matches(&meta::selector(&set.spec.selector), orphan.metadata.labels.as_ref()));
+        keys.extend(adopters.map(|set| ObjectKey::of(&set.metadata)));
+    }
+    keys
+}
+
+impl Controller for ReplicaSets {
+    const NAME: &'static str = "replicaset-controller";
+    const WORKERS: usize = 5;
+    type Key = ObjectKey;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
+        let Some(set) = self.sets.get(key) else {
+            self.expectations.forget(key);
+            return Ok(Next::OnChange);
+        };
+        // Asked before the Pods are read: what is expected afterwards cannot be missing from them.
+        let settled = self.expectations.satisfied(key);
+        let selector = meta::selector(&set.spec.selector);
+        let active = claim::candidates(&self.pods, &set.metadata).into_iter().filter(|pod| pods::is_active(pod)).collect();
+        let owned = claim::claim(&self.client, active, set.as_ref(), &selector).await?;
+        let terminating = self.pods.controlled_by(meta::uid(&set.metadata)).iter().filter(|pod| pods::is_terminating(pod)).count();
+        let now = Timestamp::now();
+        let managed = if settled && !meta::is_deleting(&set.metadata) { self.manage(&set, &owned, now).await } else { Ok(()) };
+        let counted = Counted { active: &owned, terminating, failure: managed.as_ref().err().map(Failure::message) };
+        let status = plan::status(&set, &counted, now);
+        writes::set_status(&self.client, set.as_ref(), set.status.as_ref(), &status).await?;
+        managed?;
+        let min_ready = set.spec.min_ready_seconds.unwrap_or(0);
+        Ok(Next::OnChange.or_after(owned.iter().filter_map(|pod| pods::available_in(pod, min_ready, now)).min()))
+    }
+}
+
+impl ReplicaSets {
+    async fn manage(&self, set: &ReplicaSet, owned: &[Arc<Pod>], now: Timestamp) -> Result<(), Failure> {
+        match plan::manage(set, owned, || self.related(set), now) {
+            Manage::Nothing => Ok(()),
+            Manage::Create(count) => self.create(set, count).await,
+            Manage::Delete(surplus) => self.delete(set, surplus).await,
+        }
+    }
+
+    /// The Pods of all ReplicaSets of the same owner: crowding on a Node is counted over them.
+    fn related(&self, set: &ReplicaSet) -> Vec<Arc<Pod>> {
+        let siblings = match meta::controller_uid(&set.metadata) {
+            "" => vec![meta::uid(&set.metadata).to_owned()],
+            uid => self.sets.controlled_by(uid).iter().map(|sibling| meta::uid(&sibling.metadata).to_owned()).collect(),
+        };
+        siblings.iter().flat_map(|uid| self.pods.controlled_by(uid)).collect()
+    }
+
+    /// Creates Pods in batches of 1, 2, 4, …: when the first fails (a quota, a bad template), the
+    /// rest are not even tried. Upstream's slow start.
+    async fn create(&self, set: &ReplicaSet, count: usize) -> Result<(), Failure> {
+        let key = ObjectKey::of(&set.metadata);
+        self.expectations.expect_creations(&key, count);
+        let (mut left, mut batch) = (count, 1_usize);
+        while left > 0 {
+            let size = batch.min(left);
+            let created = join_all((0..size).map(|_| self.create_one(set))).await;
+            left -= size;
+            let failed: Vec<Failure> = created.into_iter().filter_map(Result::err).collect();
+            let skipped = if failed.is_empty() { 0 } else { left };
+            for _ in 0..failed.len() + skipped {
+                self.expectations.created(&key);
+            }
+            if let Some(failure) = failed.into_iter().next() {
+                return if failure.is_namespace_terminating() { Ok(()) } else { Err(failure) };
+            }
+            batch *= 2;
+        }
+        Ok(())
+    }
+
+    async fn create_one(&self, set: &ReplicaSet) -> Result<(), Failure> {
+        match writes::create(&self.client, &plan::pod(set)).await {
+            Ok(pod) => {
+                let message = format!("Created pod: {}", meta::name(&pod.metadata));
+                self.recorder.normal(&reference(set), "SuccessfulCreate", message);
+                Ok(())
+            }
+            Err(failure) => {
+                if !failure.is_namespace_terminating() {
+                    self.recorder.warning(&reference(set), "FailedCreate", format!("Error creating: {}", failure.message()));
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    async fn delete(&self, set: &ReplicaSet, surplus: Vec<Arc<Pod>>) -> Result<(), Failure> {
+        let key = ObjectKey::of(&set.metadata);
+        self.expectations.expect_deletions(&key, surplus.iter().map(|pod| meta::uid(&pod.metadata).to_owned()));
+        let deleted = join_all(surplus.iter().map(|pod| self.delete_one(set, &key, pod))).await;
+        deleted.into_iter().collect()
+    }
+
+    async fn delete_one(&self, set: &ReplicaSet, key: &ObjectKey, pod: &Pod) -> Result<(), Failure> {
+        let name = meta::name(&pod.metadata);
+        let api = writes::api::<Pod>(&self.client, meta::namespace(&pod.metadata));
+        let precondition = kube::api::Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
+        let result = api.delete(name, &kube::api::DeleteParams::default().preconditions(precondition)).await;
+        match crate::failure::During::during(result, "deleting", format!("Pod {}", ObjectKey::of(&pod.metadata))) {
+            Ok(_) => {
+                self.recorder.normal(&reference(set), "SuccessfulDelete", format!("Deleted pod: {name}"));
+                Ok(())
+            }
+            Err(failure) => {
+                self.expectations.deleted(key, meta::uid(&pod.metadata));
+                if failure.is_not_found() {
+                    return Ok(());
+                }
+                self.recorder.warning(&reference(set), "FailedDelete", format!("Error deleting: {}", failure.message()));
+                Err(failure)
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The one loop that every controller runs in: shared watches fill shared caches, changes put keys
+//! into a controller's queue, and workers reconcile one key at a time with back-off.
+//!
+//! A key is never worked on twice at once, and a key added while it is worked on is worked on once
+//! more (client-go's work queue promises). No content of an event goes through the queue.
+
+mod expectations;
+mod hub;
+mod queue;
+mod store;
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub use expectations::Expectations;
+pub use hub::{Hub, KindInfo, MetaObserver};
+pub use queue::Queue;
+pub use store::{Cached, Change, ObjectKey, Store};
+
+use crate::failure::Failure;
+
+/// What a queue can hold.
+pub trait Key: Clone + Debug + Eq + Hash + Ord + Send + Sync + 'static {}
+impl<T: Clone + Debug + Eq + Hash + Ord + Send + Sync + 'static> Key for T {}
+
+/// When a key wants to be looked at again although nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Only when something changes.
+    OnChange,
+    /// After so long at the latest.
+    After(Duration),
+}
+
+impl Next {
+    /// The earlier of the two.
+    #[must_use]
+    pub fn or_after(self, other: Option<Duration>) -> Self {
+        match (self, other) {
+            (Self::After(a), Some(b)) => Self::After(a.min(b)),
+            (Self::OnChange, Some(b)) => Self::After(b),
+            (next, None) => next,
+        }
+    }
+}
+
+/// One controller: brings the cluster nearer to what one key's object asks for.
+pub trait Controller: Send + Sync + 'static {
+    /// Upstream's name, for example `replicaset-controller`.
+    const NAME: &'static str;
+    /// Keys worked on at once.
+    const WORKERS: usize;
+    /// What identifies a piece of work.
+    type Key: Key;
+
+    /// One pass over the present state of `key`.
+    fn reconcile(&self, key: &Self::Key) -> impl Future<Output = Result<Next, Failure>> + Send;
+}
+
+/// Works the queue until cancelled, then waits for the passes that run.
+pub async fn work<C: Controller>(controller: Arc<C>, queue: Arc<Queue<C::Key>>, cancel: CancellationToken) {
+    let mut running = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => break,
+            Some(ended) = running.join_next(), if !running.is_empty() => log_panic(C::NAME, ended),
+            key = queue.next(), if running.len() < C::WORKERS => {
+                running.spawn(pass(Arc::clone(&controller), Arc::clone(&queue), key));
+            }
+        }
+    }
+    while let Some(ended) = running.join_next().await {
+        log_panic(C::NAME, ended);
+    }
+}
+
+fn log_panic(controller: &str, ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(controller, %error, "reconcile did not end");
+    }
+}
+
+async fn pass<C: Controller>(controller: Arc<C>, queue: Arc<Queue<C::Key>>, key: C::Key) {
+    // Frees the key also when the reconcile panics.
+    let held = Held { queue: &queue, key: &key };
+    match controller.reconcile(&key).await {
+        Ok(next) => {
+            queue.forget(&key);
+            if let Next::After(delay) = next {
+                queue.add_after(key.clone(), delay);
+            }
+        }
+        Err(failure) => {
+            if failure.is_conflict() {
+                tracing::debug!(controller = C::NAME, ?key, error = failure.chain(), "conflict, reading again");
+            } else {
+                tracing::warn!(controller = C::NAME, ?key, error = failure.chain(), "reconcile failed");
+            }
+            queue.add_rate_limited(key.clone());
+        }
+    }
+    drop(held);
+}
+
+struct Held<'a, K: Key> {
+    queue: &'a Queue<K>,
+    key: &'a K,
+}
+
+impl<K: Key> Drop for Held<'_, K> {
+    fn drop(&mut self) {
+        self.queue.done(self.key);
+    }
+}

@@ -1,0 +1,121 @@
+//! The few ways in which controllers write, each saying what was attempted. Changes are JSON merge
+//! patches that carry the resourceVersion read: a stale cache gets a conflict, never an overwrite.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::fmt::Debug;
+
+use crate::failure::{During, Failure, gone_is_fine};
+use crate::meta;
+use crate::work::ObjectKey;
+
+/// Who writes, as `managedFields` names it.
+const FIELD_MANAGER: &str = "kube-controller-manager";
+
+/// A typed kind that can be read and written.
+pub trait Object: kube::Resource<DynamicType = (), Scope: Scoped<Self>> + Clone + Debug + DeserializeOwned + Serialize {}
+impl<K> Object for K where K: kube::Resource<DynamicType = (), Scope: Scoped<K>> + Clone + Debug + DeserializeOwned + Serialize {}
+
+/// How the API of a scope is reached.
+pub trait Scoped<K> {
+    /// The API of that namespace, or of the cluster.
+    fn api(client: &kube::Client, namespace: &str) -> Api<K>;
+}
+
+impl<K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>> Scoped<K> for NamespaceResourceScope {
+    fn api(client: &kube::Client, namespace: &str) -> Api<K> {
+        Api::namespaced(client.clone(), namespace)
+    }
+}
+
+impl<K: kube::Resource<DynamicType = (), Scope = ClusterResourceScope>> Scoped<K> for ClusterResourceScope {
+    fn api(client: &kube::Client, _namespace: &str) -> Api<K> {
+        Api::all(client.clone())
+    }
+}
+
+/// The API of a kind in a namespace; of a cluster-scoped kind, the namespace is left aside.
+pub fn api<K: Object>(client: &kube::Client, namespace: &str) -> Api<K> {
+    K::Scope::api(client, namespace)
+}
+
+fn post() -> PostParams {
+    PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }
+}
+
+/// The parameters of every patch.
+pub fn patching() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+fn named<K: kube::Resource<DynamicType = ()>>(object: &K) -> String {
+    let name = object.meta().name.as_deref().or(object.meta().generate_name.as_deref()).unwrap_or_default();
+    format!("{} {}", K::kind(&()), ObjectKey::new(meta::namespace(object.meta()), name))
+}
+
+/// Reads the object as it is stored now.
+pub async fn get<K: Object>(client: &kube::Client, key: &ObjectKey) -> Result<Option<K>, Failure> {
+    api::<K>(client, &key.namespace).get_opt(&key.name).await.during("reading", format!("{} {key}", K::kind(&())))
+}
+
+/// Creates the object.
+pub async fn create<K: Object>(client: &kube::Client, object: &K) -> Result<K, Failure> {
+    api::<K>(client, meta::namespace(object.meta())).create(&post(), object).await.during("creating", named(object))
+}
+
+/// Deletes exactly this object, by UID; that it is gone already is fine.
+pub async fn delete<K: Object>(client: &kube::Client, object: &K, params: DeleteParams) -> Result<(), Failure> {
+    let preconditions = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
+    let params = params.preconditions(preconditions);
+    let name = meta::name(object.meta());
+    gone_is_fine(api::<K>(client, meta::namespace(object.meta())).delete(name, &params).await.during("deleting", named(object)))
+}
+
+/// Merges `patch` into the object, provided that it is still as it was read.
+pub async fn patch<K: Object>(client: &kube::Client, object: &K, patch: Value) -> Result<K, Failure> {
+    let patch = guarded(object, patch);
+    let name = meta::name(object.meta());
+    api::<K>(client, meta::namespace(object.meta())).patch(name, &patching(), &Patch::Merge(&patch)).await.during("patching", named(object))
+}
+
+/// Makes the status `new`, provided that the object is still as it was read. Writes nothing when
+/// it is so already, and says whether it wrote.
+pub async fn set_status<K: Object, S: Serialize>(client: &kube::Client, object: &K, old: Option<&S>, new: &S) -> Result<bool, Failure> {
+    let as_value = |status: &S| serde_json::to_value(status).unwrap_or_default();
+    let change = meta::merge_patch(&old.map_or_else(|| json!({}), as_value), &as_value(new));
+    if change.as_object().is_some_and(serde_json::Map::is_empty) {
+        return Ok(false);
+    }
+    patch_status(client, object, change).await?;
+    Ok(true)
+}
+
+/// Merges `status` into the status, provided that the object is still as it was read.
+pub async fn patch_status<K: Object>(client: &kube::Client, object: &K, status: Value) -> Result<K, Failure> {
+    let patch = guarded(object, json!({"status": status}));
+    let name = meta::name(object.meta());
+    api::<K>(client, meta::namespace(object.meta()))
+        .patch_status(name, &patching(), &Patch::Merge(&patch))
+        .await
+        .during("patching the status of", named(object))
+}
+
+/// Makes `owners` the object's owners, provided that the object is still as it was read.
+pub async fn set_owners<K: Object>(client: &kube::Client, object: &K, owners: &[OwnerReference]) -> Result<K, Failure> {
+    patch(client, object, json!({"metadata": {"ownerReferences": owners}})).await
+}
+
+fn guarded<K: Object>(object: &K, mut patch: Value) -> Value {
+    if let Some(version) = &object.meta().resource_version {
+        api_model::meta::set(&mut patch, "resourceVersion", version.clone());
+    }
+    if let Some(uid) = &object.meta().uid {
+        api_model::meta::set(&mut patch, "uid", uid.clone());
+    }
+    patch
+}
