@@ -1,0 +1,279 @@
+//! How a node that is only told a server's URL and a join token becomes a member: it fetches the
+//! cluster's CA and checks it against the hash in the token, asks for a client certificate with the
+//! bootstrap token, and then, as itself, for a serving certificate; as `kubeadm join` and the kubelet's
+//! TLS bootstrapping do. Keys are made here and never leave the machine. What it got is kept, and
+//! renewed before it expires, under a client that never has to be replaced.
+
+mod identity;
+mod request;
+mod token;
+
+use std::path::{Path, PathBuf};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::config::{AuthInfo, Kubeconfig};
+use parking_lot::RwLock;
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Serving;
+use identity::Identity;
+
+pub use token::{JoinToken, ca_hash};
+
+/// The signers of upstream's kubelet certificates.
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
+/// Wait after a failed renewal; the old certificate is good for long yet.
+const RENEW_RETRY: Duration = Duration::from_secs(60);
+
+/// What a node is told to join a cluster.
+#[derive(Clone, Debug)]
+pub struct Join {
+    /// The API server's URL.
+    pub server: String,
+    /// The join token; not needed any more once the node has its certificates.
+    pub token: Option<JoinToken>,
+    /// The node's name.
+    pub node_name: String,
+    /// The node's address, for its serving certificate.
+    pub node_ip: IpAddr,
+    /// Where CA, certificates and keys are kept: `<data_dir>/pki`.
+    pub data_dir: PathBuf,
+}
+
+/// What a member has.
+pub struct Joined {
+    /// Speaks to the server as the node; renewed certificates are taken up without a new client.
+    pub client: kube::Client,
+    /// The serving identity, for [`crate::Config::serving`].
+    pub serving: watch::Receiver<Serving>,
+    /// The cluster's CA.
+    pub ca_pem: String,
+    /// To be run for as long as the node runs.
+    pub renewal: Renewal,
+}
+
+/// Why a node could not join.
+#[derive(Debug, Error)]
+pub enum JoinError {
+    /// The token is not `<ca sha256 hex>.<token id>.<token secret>`.
+    #[error("the join token is malformed: it should read <sha256 of the CA>.<token id>.<token secret>")]
+    Token,
+    /// Neither certificates of an earlier join nor a token.
+    #[error("this node has not joined a cluster yet: a join token is needed")]
+    NoToken,
+    /// The server's CA is not the one that the token names.
+    #[error("the CA of {server} has the hash {found}, but the join token says {wanted}: this is another cluster, or someone in between")]
+    OtherCa {
+        /// Whom we asked.
+        server: String,
+        /// What it showed.
+        found: String,
+        /// What the token says.
+        wanted: String,
+    },
+    /// The server has no usable `cluster-info`.
+    #[error("{server} offers no usable kube-public/cluster-info: {reason}")]
+    ClusterInfo {
+        /// Whom we asked.
+        server: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A request failed.
+    #[error("{doing}")]
+    Api {
+        /// What was being done.
+        doing: &'static str,
+        /// What went wrong.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The request for a certificate was turned down.
+    #[error("the certificate request {name} was denied: {message}")]
+    Denied {
+        /// The CertificateSigningRequest.
+        name: String,
+        /// Its condition's message.
+        message: String,
+    },
+    /// A certificate, key or URL that cannot be used.
+    #[error("{doing}: {reason}")]
+    Bad {
+        /// What was being done.
+        doing: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A file of the node.
+    #[error("{doing} {}", .path.display())]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Joins, or takes up an earlier join; idempotent.
+pub async fn join(join: &Join) -> Result<Joined, JoinError> {
+    let dir = join.data_dir.join("pki");
+    let ca_pem = cluster_ca(join, &dir).await?;
+    let stored = Identity::load(&dir, "kubelet-client")?;
+    let client_identity = match stored.filter(Identity::is_good) {
+        Some(identity) => identity,
+        None => {
+            let token = join.token.as_ref().ok_or(JoinError::NoToken)?;
+            let client = connect(&join.server, &ca_pem, auth_by_token(token))?;
+            request::client(&client, join).await?.keep(&dir, "kubelet-client")?
+        }
+    };
+    let current = Arc::new(RwLock::new(connect(&join.server, &ca_pem, auth_by(&client_identity))?));
+    let client = following(current.clone());
+    let stored = Identity::load(&dir, "kubelet-serving")?;
+    let serving_identity = match stored.filter(|identity| identity.is_good() && identity.names(join.node_ip)) {
+        Some(identity) => identity,
+        None => request::serving(&client, join).await?.keep(&dir, "kubelet-serving")?,
+    };
+    let (serving_tx, serving) = watch::channel(serving_identity.serving(&ca_pem));
+    let renewal = Renewal { join: join.clone(), ca_pem: ca_pem.clone(), current, client: client.clone(), serving_tx, client_identity, serving_identity };
+    Ok(Joined { client, serving, ca_pem, renewal })
+}
+
+/// Renews certificates before they expire.
+pub struct Renewal {
+    join: Join,
+    ca_pem: String,
+    current: Arc<RwLock<kube::Client>>,
+    client: kube::Client,
+    serving_tx: watch::Sender<Serving>,
+    client_identity: Identity,
+    serving_identity: Identity,
+}
+
+impl Renewal {
+    /// Runs until cancelled.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        loop {
+            let due = self.client_identity.renew_at().min(self.serving_identity.renew_at());
+            let wait = Duration::try_from(due.duration_since(jiff::Timestamp::now())).unwrap_or(Duration::ZERO);
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = tokio::time::sleep(wait) => {}
+            }
+            if let Err(error) = self.renew().await {
+                tracing::warn!(error = crate::error::chain(&error), "certificate not renewed");
+                tokio::select! {
+                    () = cancel.cancelled() => return,
+                    () = tokio::time::sleep(RENEW_RETRY) => {}
+                }
+            }
+        }
+    }
+
+    async fn renew(&mut self) -> Result<(), JoinError> {
+        let dir = self.join.data_dir.join("pki");
+        let now = jiff::Timestamp::now();
+        if self.client_identity.renew_at() <= now {
+            self.client_identity = request::client(&self.client, &self.join).await?.keep(&dir, "kubelet-client")?;
+            let renewed = connect(&self.join.server, &self.ca_pem, auth_by(&self.client_identity))?;
+            *self.current.write() = renewed;
+            tracing::info!("client certificate renewed");
+        }
+        if self.serving_identity.renew_at() <= now {
+            self.serving_identity = request::serving(&self.client, &self.join).await?.keep(&dir, "kubelet-serving")?;
+            self.serving_tx.send_replace(self.serving_identity.serving(&self.ca_pem));
+            tracing::info!("serving certificate renewed");
+        }
+        Ok(())
+    }
+}
+
+/// The CA, from an earlier join or from the server, checked against the token.
+async fn cluster_ca(join: &Join, dir: &Path) -> Result<String, JoinError> {
+    let path = dir.join("ca.crt");
+    let stored = match std::fs::read_to_string(&path) {
+        Ok(pem) => Some(pem),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(source) => return Err(JoinError::Io { doing: "reading", path, source }),
+    };
+    if let Some(pem) = stored {
+        // A token of another cluster means another cluster: what is stored is of no use then.
+        if join.token.as_ref().is_none_or(|token| ca_hash(&pem).is_ok_and(|hash| hash == token.ca_hash)) {
+            return Ok(pem);
+        }
+        identity::forget(dir)?;
+    }
+    let token = join.token.as_ref().ok_or(JoinError::NoToken)?;
+    let pem = fetch_ca(&join.server).await?;
+    let found = ca_hash(&pem)?;
+    if found != token.ca_hash {
+        return Err(JoinError::OtherCa { server: join.server.clone(), found, wanted: token.ca_hash.clone() });
+    }
+    identity::write_private(&path, &pem)?;
+    Ok(pem)
+}
+
+/// Asks whoever answers for `cluster-info`: nothing is believed before the hash is checked, and
+/// nothing secret is sent.
+async fn fetch_ca(server: &str) -> Result<String, JoinError> {
+    let mut config = kube::Config::new(server.parse().map_err(|_| bad("reading the server's URL", server))?);
+    config.accept_invalid_certs = true;
+    let client = kube::Client::try_from(config).map_err(api("making a client"))?;
+    let maps: Api<ConfigMap> = Api::namespaced(client, "kube-public");
+    let info = maps.get("cluster-info").await.map_err(api("reading kube-public/cluster-info"))?;
+    let unusable = |reason: &str| JoinError::ClusterInfo { server: server.to_owned(), reason: reason.to_owned() };
+    let text = info.data.and_then(|data| data.get("kubeconfig").cloned()).ok_or_else(|| unusable("it has no kubeconfig"))?;
+    let kubeconfig = Kubeconfig::from_yaml(&text).map_err(|error| unusable(&error.to_string()))?;
+    let cluster = kubeconfig.clusters.into_iter().find_map(|named| named.cluster);
+    let encoded = cluster.and_then(|cluster| cluster.certificate_authority_data).ok_or_else(|| unusable("its kubeconfig has no CA"))?;
+    let pem = STANDARD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    pem.ok_or_else(|| unusable("its CA is not base64 of PEM"))
+}
+
+fn connect(server: &str, ca_pem: &str, auth: AuthInfo) -> Result<kube::Client, JoinError> {
+    let mut config = kube::Config::new(server.parse().map_err(|_| bad("reading the server's URL", server))?);
+    config.root_cert = Some(vec![token::der(ca_pem)?]);
+    config.auth_info = auth;
+    kube::Client::try_from(config).map_err(api("making a client"))
+}
+
+fn auth_by_token(token: &JoinToken) -> AuthInfo {
+    AuthInfo { token: Some(token.bearer().into()), ..AuthInfo::default() }
+}
+
+fn auth_by(identity: &Identity) -> AuthInfo {
+    AuthInfo {
+        client_certificate_data: Some(STANDARD.encode(&identity.certificate_pem)),
+        client_key_data: Some(STANDARD.encode(&identity.key_pem).into()),
+        ..AuthInfo::default()
+    }
+}
+
+/// A client that sends each request through whichever client is current.
+fn following(current: Arc<RwLock<kube::Client>>) -> kube::Client {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let client = current.read().clone();
+        async move { client.send(request).await }
+    });
+    kube::Client::new(service, "default")
+}
+
+fn api(doing: &'static str) -> impl FnOnce(kube::Error) -> JoinError {
+    move |source| JoinError::Api { doing, source: Box::new(source) }
+}
+
+fn bad(doing: &'static str, reason: impl std::fmt::Display) -> JoinError {
+    JoinError::Bad { doing, reason: reason.to_string() }
+}

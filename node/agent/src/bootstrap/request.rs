@@ -1,0 +1,81 @@
+//! Asking the cluster to sign: a CertificateSigningRequest is made and watched until it is issued or
+//! denied.
+
+use futures::StreamExt as _;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
+use kube::api::PostParams;
+use kube::runtime::watcher::{self, watcher};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
+
+use super::identity::Identity;
+use super::{CLIENT_SIGNER, Join, JoinError, SERVING_SIGNER, api, bad};
+
+/// How long a request is waited for: an operator may have to approve it.
+const WAIT: std::time::Duration = std::time::Duration::from_secs(15 * 60);
+
+/// The node's certificate as a client.
+pub(super) async fn client(client: &kube::Client, join: &Join) -> Result<Identity, JoinError> {
+    sign(client, join, CLIENT_SIGNER, &["digital signature", "client auth"], Vec::new()).await
+}
+
+/// The node's certificate as a server.
+pub(super) async fn serving(client: &kube::Client, join: &Join) -> Result<Identity, JoinError> {
+    let dns = join.node_name.clone().try_into().map_err(|error| bad("naming the node in a certificate", error))?;
+    let names = vec![SanType::DnsName(dns), SanType::IpAddress(join.node_ip)];
+    sign(client, join, SERVING_SIGNER, &["digital signature", "server auth"], names).await
+}
+
+async fn sign(client: &kube::Client, join: &Join, signer: &str, usages: &[&str], names: Vec<SanType>) -> Result<Identity, JoinError> {
+    let key = KeyPair::generate().map_err(|error| bad("making a key", error))?;
+    let mut params = CertificateParams::default();
+    let mut subject = DistinguishedName::new();
+    subject.push(DnType::OrganizationName, "system:nodes");
+    subject.push(DnType::CommonName, format!("system:node:{}", join.node_name));
+    params.distinguished_name = subject;
+    params.subject_alt_names = names;
+    let pem = params.serialize_request(&key).and_then(|request| request.pem()).map_err(|error| bad("making a certificate request", error))?;
+    let request = CertificateSigningRequest {
+        metadata: ObjectMeta { generate_name: Some("csr-".to_owned()), ..ObjectMeta::default() },
+        spec: CertificateSigningRequestSpec {
+            request: ByteString(pem.into_bytes()),
+            signer_name: signer.to_owned(),
+            usages: Some(usages.iter().map(|&usage| usage.to_owned()).collect()),
+            ..CertificateSigningRequestSpec::default()
+        },
+        ..CertificateSigningRequest::default()
+    };
+    let requests: Api<CertificateSigningRequest> = Api::all(client.clone());
+    let made = requests.create(&PostParams::default(), &request).await.map_err(api("asking for a certificate"))?;
+    let name = made.metadata.name.unwrap_or_default();
+    let issued = tokio::time::timeout(WAIT, issued(requests, &name));
+    let certificate = issued.await.map_err(|_| bad("waiting for a certificate", format!("request {name} was not signed in time")))??;
+    Identity::new(certificate, key.serialize_pem())
+}
+
+/// The certificate, as soon as the request has it.
+async fn issued(requests: Api<CertificateSigningRequest>, name: &str) -> Result<String, JoinError> {
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let mut events = std::pin::pin!(watcher(requests, config));
+    while let Some(event) = events.next().await {
+        let request = match event {
+            Ok(watcher::Event::Apply(request) | watcher::Event::InitApply(request)) => request,
+            Ok(_) => continue,
+            Err(error) => {
+                tracing::warn!(error = crate::error::chain(&error), "watching the certificate request failed");
+                continue;
+            }
+        };
+        let Some(status) = request.status else { continue };
+        let verdict = status.conditions.iter().flatten().find(|condition| matches!(condition.type_.as_str(), "Denied" | "Failed"));
+        if let Some(verdict) = verdict {
+            return Err(JoinError::Denied { name: name.to_owned(), message: verdict.message.clone().unwrap_or_default() });
+        }
+        if let Some(certificate) = status.certificate {
+            return String::from_utf8(certificate.0).map_err(|error| bad("reading the issued certificate", error));
+        }
+    }
+    Err(bad("waiting for a certificate", "the watch ended"))
+}

@@ -1,0 +1,125 @@
+//! What the binary tells the agent. Nothing here is read from the environment.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+use k8s_openapi::api::core::v1::Taint;
+
+/// The agent's settings. [`Config::new`] fills what has an upstream default.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The Node object's name.
+    pub node_name: String,
+    /// The node's address: `InternalIP`, and `status.hostIP` of its Pods.
+    pub node_ip: IpAddr,
+    /// Where everything of the node is kept.
+    pub data_dir: PathBuf,
+    /// Short name of this cluster on this machine: the cgroup tree is `skiff/<prefix>`.
+    pub prefix: String,
+    /// Version reported as `kubeletVersion`, for example `v1.37.0`.
+    pub kubelet_version: String,
+    /// Version reported as `containerRuntimeVersion`, after `skiff://`.
+    pub skiff_version: String,
+    /// Labels of the Node beside the well-known ones.
+    pub labels: BTreeMap<String, String>,
+    /// Taints that the Node registers with.
+    pub taints: Vec<Taint>,
+    /// Where the node's HTTPS server listens; its port is published on the Node. Port 0 takes a free
+    /// one.
+    pub listen: SocketAddr,
+    /// The server's identity, which may be renewed; without it there is no server, so no logs and no exec.
+    pub serving: Option<tokio::sync::watch::Receiver<Serving>>,
+    /// Nameservers for `ClusterFirst`.
+    pub cluster_dns: Vec<IpAddr>,
+    /// The cluster's domain.
+    pub cluster_domain: String,
+    /// The node's own resolver file, for `Default` and for the search paths of `ClusterFirst`.
+    pub host_resolv_conf: PathBuf,
+    /// Most Pods the node takes (upstream's `--max-pods`).
+    pub pods_max: u32,
+    /// The range of Pod addresses; `None` waits for `spec.podCIDR`.
+    pub pod_cidr: Option<Ipv4Net>,
+    /// CPU and memory kept from Pods: thousandths of a CPU, bytes.
+    pub reserved: (i64, i64),
+    /// How long a Lease holds.
+    pub lease_duration: Duration,
+    /// How often the Lease is renewed.
+    pub lease_renew: Duration,
+    /// How often the node looks at itself; changes are written at once.
+    pub status_check: Duration,
+    /// How often an unchanged status is written.
+    pub status_report: Duration,
+    /// How often ConfigMaps and Secrets of running Pods are looked at again.
+    pub volume_refresh: Duration,
+    /// Size at which a container's log is rotated, in bytes.
+    pub log_size_bytes_max: u64,
+    /// How many log files of one container instance are kept.
+    pub log_files_max: usize,
+    /// How often log sizes, disk use and leftovers are looked at.
+    pub housekeeping: Duration,
+    /// Fullness of the image file system, in percent, at which unused images go, and down to which.
+    pub image_gc_percent: (u8, u8),
+    /// Pulls at one time.
+    pub pulls_max: usize,
+}
+
+/// The node server's certificate and whom it trusts, as PEM.
+#[derive(Clone)]
+pub struct Serving {
+    /// Certificate chain.
+    pub certificate_pem: String,
+    /// Private key.
+    pub key_pem: String,
+    /// The CA that client certificates must come from.
+    pub client_ca_pem: String,
+}
+
+impl Serving {
+    /// For [`Config::serving`], when it never changes.
+    pub fn fixed(self) -> tokio::sync::watch::Receiver<Self> {
+        tokio::sync::watch::channel(self).1
+    }
+}
+
+impl std::fmt::Debug for Serving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Serving").finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// Upstream's defaults for all but the names.
+    pub fn new(node_name: impl Into<String>, node_ip: IpAddr, data_dir: impl Into<PathBuf>, prefix: impl Into<String>) -> Self {
+        Self {
+            node_name: node_name.into(),
+            node_ip,
+            data_dir: data_dir.into(),
+            prefix: prefix.into(),
+            kubelet_version: "v1.37.0".to_owned(),
+            skiff_version: env!("CARGO_PKG_VERSION").to_owned(),
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            listen: SocketAddr::new(node_ip, 10_250),
+            serving: None,
+            cluster_dns: vec![IpAddr::from([10, 96, 0, 10])],
+            cluster_domain: "cluster.local".to_owned(),
+            host_resolv_conf: PathBuf::from("/etc/resolv.conf"),
+            pods_max: 110,
+            pod_cidr: None,
+            reserved: (0, 0),
+            lease_duration: Duration::from_secs(40),
+            lease_renew: Duration::from_secs(10),
+            status_check: Duration::from_secs(10),
+            status_report: Duration::from_secs(300),
+            volume_refresh: Duration::from_secs(60),
+            log_size_bytes_max: 10 << 20,
+            log_files_max: 5,
+            housekeeping: Duration::from_secs(10),
+            image_gc_percent: (85, 80),
+            pulls_max: 8,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Why the agent cannot go on, and how errors become text for people.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// What ends the agent, or keeps it from starting.
+#[derive(Debug, Error)]
+pub enum AgentError {
+    /// A runtime lacks something of the machine; the text says what to install.
+    #[error("runtime {handler}: {message}")]
+    Runtime {
+        /// Its handler.
+        handler: &'static str,
+        /// What is missing.
+        message: String,
+    },
+    /// A file or directory of the node.
+    #[error("{doing} {}", .path.display())]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The server's port cannot be had.
+    #[error("listening on {address}")]
+    Listen {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The serving certificate or key cannot be used.
+    #[error("the node server's certificate cannot be used: {0}")]
+    Certificate(String),
+    /// A part of the node could not be cleaned.
+    #[error("removing what the node left: {0}")]
+    Remove(String),
+    /// Joining the cluster failed.
+    #[error(transparent)]
+    Join(#[from] crate::bootstrap::JoinError),
+}
+
+/// An error with all that lies under it, each said once.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        let more = source.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        next = source.source();
+    }
+    text
+}

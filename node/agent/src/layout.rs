@@ -1,0 +1,137 @@
+//! How things of a Pod are named on the node, so that any of them can be found again by anyone:
+//! container ids and labels, directories, log files, cgroups. Pure.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+use runtimes_contract::ContainerId;
+use sha2::{Digest, Sha256};
+
+/// Labels of a container, given back by the runtime after a restart of the agent. Upstream's names
+/// where upstream has them.
+pub(crate) mod label {
+    pub(crate) const POD_UID: &str = "io.kubernetes.pod.uid";
+    pub(crate) const POD_NAME: &str = "io.kubernetes.pod.name";
+    pub(crate) const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+    pub(crate) const CONTAINER: &str = "io.kubernetes.container.name";
+    pub(crate) const ATTEMPT: &str = "io.kubernetes.container.restartCount";
+    pub(crate) const HASH: &str = "io.kubernetes.container.hash";
+    pub(crate) const IMAGE_ID: &str = "dev.skiff.image.id";
+    pub(crate) const IMAGE: &str = "dev.skiff.image.name";
+    pub(crate) const GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
+}
+
+/// Bytes of a hash that name a container: 16 give 32 hex digits, short enough for a socket's path.
+const ID_LEN: usize = 16;
+
+/// Where the agent's files are.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    data_dir: PathBuf,
+    prefix: String,
+}
+
+impl Layout {
+    pub(crate) fn new(data_dir: &Path, prefix: &str) -> Self {
+        Self { data_dir: data_dir.to_owned(), prefix: prefix.to_owned() }
+    }
+
+    /// Directory of volumes and managed files, by Pod UID.
+    pub(crate) fn pods(&self) -> PathBuf {
+        self.data_dir.join("kubelet/pods")
+    }
+
+    /// A file that the agent writes for a Pod: `hosts`, `hostname`, `resolv.conf`.
+    pub(crate) fn pod_file(&self, uid: &str, name: &str) -> PathBuf {
+        self.pods().join(uid).join(name)
+    }
+
+    /// The file behind a container's termination message path.
+    pub(crate) fn termination_log(&self, uid: &str, container: &str, attempt: u32) -> PathBuf {
+        self.pods().join(uid).join("containers").join(container).join(attempt.to_string())
+    }
+
+    /// Directory of every Pod's logs.
+    pub(crate) fn logs(&self) -> PathBuf {
+        self.data_dir.join("pods")
+    }
+
+    /// Directory of a Pod's logs.
+    pub(crate) fn pod_logs(&self, namespace: &str, name: &str, uid: &str) -> PathBuf {
+        self.logs().join(format!("{namespace}_{name}_{uid}"))
+    }
+
+    /// The log of one instance of a container.
+    pub(crate) fn log(&self, pod: &PodName, container: &str, attempt: u32) -> PathBuf {
+        self.pod_logs(&pod.namespace, &pod.name, &pod.uid).join(container).join(format!("{attempt}.log"))
+    }
+
+    /// The cgroup that holds everything of this node.
+    pub(crate) fn cgroup_root(&self) -> String {
+        format!("skiff/{}", self.prefix)
+    }
+
+    /// The cgroup of a Pod in the tree of its quality of service.
+    pub(crate) fn pod_cgroup(&self, qos: &str, uid: &str) -> String {
+        format!("{}/{}/pod{uid}", self.cgroup_root(), qos.to_lowercase())
+    }
+}
+
+/// What names a Pod for ever.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PodName {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+impl PodName {
+    pub(crate) fn of(pod: &Pod) -> Self {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        Self { namespace: text(&pod.metadata.namespace), name: text(&pod.metadata.name), uid: text(&pod.metadata.uid) }
+    }
+
+    pub(crate) fn from_labels(labels: &BTreeMap<String, String>) -> Option<Self> {
+        let text = |name: &str| labels.get(name).cloned();
+        Some(Self { namespace: text(label::POD_NAMESPACE)?, name: text(label::POD_NAME)?, uid: text(label::POD_UID)? })
+    }
+}
+
+/// Upstream's `format.Pod`: `name_namespace(uid)`.
+impl std::fmt::Display for PodName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}_{}({})", self.name, self.namespace, self.uid)
+    }
+}
+
+/// The id of one instance of a container.
+pub(crate) fn container_id(uid: &str, container: &str, attempt: u32) -> ContainerId {
+    let digest = Sha256::digest(format!("{uid}/{container}/{attempt}"));
+    ContainerId(digest.iter().take(ID_LEN).map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// What a container was made from; a change means a new instance. As upstream: name and image only,
+/// for nothing else of a running container can change.
+pub(crate) fn spec_hash(container: &Container) -> String {
+    let digest = Sha256::digest(format!("{}\0{}", container.name, container.image.as_deref().unwrap_or_default()));
+    digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_stable_and_short() {
+        let id = container_id("u", "web", 3);
+        assert_eq!(id.0.len(), 32);
+        assert_eq!(id, container_id("u", "web", 3));
+        assert_ne!(id, container_id("u", "web", 4));
+        let layout = Layout::new(Path::new("/data"), "sk1");
+        let pod = PodName { namespace: "ns".to_owned(), name: "web".to_owned(), uid: "u".to_owned() };
+        assert_eq!(layout.log(&pod, "c", 2), PathBuf::from("/data/pods/ns_web_u/c/2.log"));
+        assert_eq!(layout.pod_cgroup("Burstable", "u"), "skiff/sk1/burstable/podu");
+        assert_eq!(pod.to_string(), "web_ns(u)");
+    }
+}

@@ -1,0 +1,128 @@
+//! The parts of the node that the agent drives, each behind an object-safe trait, so that a test or a
+//! thousand-node trial can put something small in a part's place.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ipnet::Ipv4Net;
+use node_images::{Image, ImageError, ImageStore, PullPolicy, RegistryAuth};
+use node_network::{HostPort, Network, NetworkError, Peer, PodNetwork};
+use runtimes_contract::{Content, ContentKind, Runtime};
+
+/// What the agent drives.
+#[derive(Clone)]
+pub struct Parts {
+    /// The runtimes, one a RuntimeClass handler. The first that runs a kind of content is the one for
+    /// Pods without a RuntimeClass.
+    pub runtimes: Vec<Arc<dyn Runtime>>,
+    /// The image store.
+    pub images: Arc<dyn Images>,
+    /// The Pod network.
+    pub network: Arc<dyn Networks>,
+}
+
+impl Parts {
+    /// The runtime of that handler.
+    pub(crate) fn by_handler(&self, handler: &str) -> Option<&Arc<dyn Runtime>> {
+        self.runtimes.iter().find(|runtime| runtime.handler() == handler)
+    }
+
+    /// The runtime for a kind of content.
+    pub(crate) fn by_kind(&self, kind: ContentKind) -> Option<&Arc<dyn Runtime>> {
+        self.runtimes.iter().find(|runtime| runtime.runs() == kind)
+    }
+}
+
+/// What the agent needs of an image store; see [`ImageStore`] for the promises.
+#[async_trait]
+pub trait Images: Send + Sync {
+    /// Fetches an image as the policy says.
+    async fn pull(&self, reference: &str, policy: PullPolicy, auth: &[RegistryAuth]) -> Result<Image, ImageError>;
+    /// The image of that name, if it is in the store.
+    async fn get(&self, reference: &str) -> Result<Option<Image>, ImageError>;
+    /// All images.
+    async fn list(&self) -> Result<Vec<Image>, ImageError>;
+    /// What a runtime runs, mounted for `key` alone.
+    async fn mount(&self, image: &Image, key: &str) -> Result<Content, ImageError>;
+    /// Undoes `mount`.
+    async fn unmount(&self, key: &str) -> Result<(), ImageError>;
+    /// Keys of the mounts that exist.
+    async fn mounts(&self) -> Result<Vec<String>, ImageError>;
+    /// Makes room on a full disk.
+    async fn collect(&self, in_use: &[String], high: u8, low: u8) -> Result<usize, ImageError>;
+}
+
+#[async_trait]
+impl Images for ImageStore {
+    async fn pull(&self, reference: &str, policy: PullPolicy, auth: &[RegistryAuth]) -> Result<Image, ImageError> {
+        Self::pull(self, reference, policy, auth).await
+    }
+
+    async fn get(&self, reference: &str) -> Result<Option<Image>, ImageError> {
+        Self::get(self, reference).await
+    }
+
+    async fn list(&self) -> Result<Vec<Image>, ImageError> {
+        Self::list(self).await
+    }
+
+    async fn mount(&self, image: &Image, key: &str) -> Result<Content, ImageError> {
+        Self::mount(self, image, key).await
+    }
+
+    async fn unmount(&self, key: &str) -> Result<(), ImageError> {
+        Self::unmount(self, key).await
+    }
+
+    async fn mounts(&self) -> Result<Vec<String>, ImageError> {
+        Self::mounts(self).await
+    }
+
+    async fn collect(&self, in_use: &[String], high: u8, low: u8) -> Result<usize, ImageError> {
+        Self::collect(self, in_use, high, low).await.map(|removed| removed.len())
+    }
+}
+
+/// What the agent needs of the Pod network; see [`Network`] for the promises.
+#[async_trait]
+pub trait Networks: Send + Sync {
+    /// Gives the node its range of Pod addresses.
+    async fn set_pod_cidr(&self, cidr: Ipv4Net) -> Result<(), NetworkError>;
+    /// Makes a Pod's namespaces and address, or finds them again.
+    async fn add_pod(&self, uid: &str, hostname: &str, host_ports: &[HostPort]) -> Result<PodNetwork, NetworkError>;
+    /// Frees everything of a Pod.
+    async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError>;
+    /// UIDs of the Pods that have anything here.
+    async fn pods(&self) -> Result<Vec<String>, NetworkError>;
+    /// Sets the routes to other nodes' Pods.
+    async fn set_routes(&self, peers: &[Peer]) -> Result<(), NetworkError>;
+    /// Removes every trace.
+    async fn remove_all(&self) -> Result<(), NetworkError>;
+}
+
+#[async_trait]
+impl Networks for Network {
+    async fn set_pod_cidr(&self, cidr: Ipv4Net) -> Result<(), NetworkError> {
+        Self::set_pod_cidr(self, cidr).await
+    }
+
+    async fn add_pod(&self, uid: &str, hostname: &str, host_ports: &[HostPort]) -> Result<PodNetwork, NetworkError> {
+        Self::add_pod(self, uid, hostname, host_ports).await
+    }
+
+    async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError> {
+        Self::remove_pod(self, uid).await
+    }
+
+    async fn pods(&self) -> Result<Vec<String>, NetworkError> {
+        Self::pods(self).await
+    }
+
+    async fn set_routes(&self, peers: &[Peer]) -> Result<(), NetworkError> {
+        Self::set_routes(self, peers).await
+    }
+
+    async fn remove_all(&self) -> Result<(), NetworkError> {
+        Self::remove_all(self).await
+    }
+}
