@@ -12,6 +12,9 @@ pub mod bootstrap;
 pub mod pki;
 pub mod tokens;
 
+#[cfg(test)]
+mod testing;
+
 pub use authenticate::{Authenticator, Credentials, StaticTokens, Unauthenticated};
 pub use authorize::{Authorizer, Decision, forbidden_message};
 pub use pki::{Identity, Pki, PkiConfig, PkiError};

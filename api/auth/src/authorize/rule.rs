@@ -104,6 +104,23 @@ impl Rule {
         out
     }
 
+    /// As a `PolicyRule` value, empty lists left out.
+    pub fn to_value(&self) -> Value {
+        let lists = [
+            ("apiGroups", &self.groups),
+            ("nonResourceURLs", &self.paths),
+            ("resourceNames", &self.names),
+            ("resources", &self.resources),
+            ("verbs", &self.verbs),
+        ];
+        lists
+            .into_iter()
+            .filter(|(_, list)| !list.is_empty())
+            .map(|(name, list)| (name.to_owned(), json!(list)))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    }
+
     /// A `ResourceRule` of a rules review.
     pub fn to_resource_rule(&self) -> Value {
         let mut value = json!({ "verbs": self.verbs, "apiGroups": self.groups, "resources": self.resources });

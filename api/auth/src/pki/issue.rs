@@ -327,7 +327,7 @@ fn pem_content(pem: &str, what: &'static str) -> Result<Vec<u8>, PkiError> {
 }
 
 /// RFC 7468.
-fn to_pem(label: &str, der: &[u8]) -> String {
+pub(super) fn to_pem(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     let mut out = format!("-----BEGIN {label}-----\n");
     let mut rest = text.as_str();

@@ -1,1 +1,218 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
+use x509_parser::prelude::{FromDer, X509Certificate, parse_x509_pem};
+
+use super::*;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn config() -> PkiConfig {
+    let mut config = PkiConfig::for_cluster("cluster.local");
+    config.addresses.insert([10, 96, 0, 1].into());
+    config.names.insert("host.example".to_owned());
+    config
+}
+
+fn now() -> Timestamp {
+    Timestamp::now()
+}
+
+/// Whether the authority signed the certificate.
+fn signed_by(leaf: &str, ca: &str) -> bool {
+    let (leaf, ca) = (parse_x509_pem(leaf.as_bytes()).expect("pem").1, parse_x509_pem(ca.as_bytes()).expect("pem").1);
+    let (_, leaf) = X509Certificate::from_der(&leaf.contents).expect("der");
+    let (_, ca) = X509Certificate::from_der(&ca.contents).expect("der");
+    leaf.issuer() == ca.subject() && leaf.verify_signature(Some(ca.public_key())).is_ok()
+}
+
+#[test]
+fn a_new_directory_has_kubeadms_files_and_keys_only_for_the_owner() {
+    let dir = tempfile::tempdir().expect("dir");
+    let pki = Pki::open(dir.path(), &config()).expect("opens");
+    let mut files: Vec<String> = fs::read_dir(dir.path())
+        .expect("dir")
+        .map(|entry| {
+            let entry = entry.expect("entry");
+            let mode = entry.metadata().expect("metadata").permissions().mode() & 0o777;
+            format!("{} {mode:o}", entry.file_name().to_string_lossy())
+        })
+        .collect();
+    files.sort();
+    let wanted = [
+        "apiserver-kubelet-client.crt 644",
+        "apiserver-kubelet-client.key 600",
+        "apiserver.crt 644",
+        "apiserver.key 600",
+        "ca.crt 644",
+        "ca.key 600",
+        "sa.key 600",
+        "sa.pub 644",
+    ];
+    assert_eq!(files, wanted);
+
+    let serving = read_certificate(&pki.serving().certificate_pem).expect("serving");
+    assert_eq!(serving.names, config().names.into_iter().collect::<Vec<_>>());
+    assert_eq!(serving.addresses, config().addresses.into_iter().collect::<Vec<_>>());
+    assert!(!serving.is_ca);
+    assert!(signed_by(&pki.serving().certificate_pem, pki.ca_pem()));
+    let client = read_certificate(&pki.kubelet_client().certificate_pem).expect("client");
+    assert_eq!((client.common_name.as_str(), client.organizations), ("kube-apiserver-kubelet-client", vec!["system:masters".to_owned()]));
+    let ca = read_certificate(pki.ca_pem()).expect("ca");
+    assert!(ca.is_ca && ca.common_name == "kubernetes");
+}
+
+#[test]
+fn opening_again_changes_nothing() {
+    let dir = tempfile::tempdir().expect("dir");
+    let first = Pki::open(dir.path(), &config()).expect("opens");
+    let second = Pki::open(dir.path(), &config()).expect("opens again");
+    assert_eq!(first.ca_pem(), second.ca_pem());
+    assert_eq!(first.serving(), second.serving());
+    assert_eq!(first.kubelet_client(), second.kubelet_client());
+    assert_eq!(first.service_account_key_pem(), second.service_account_key_pem());
+}
+
+#[test]
+fn the_serving_certificate_follows_the_names_and_the_time() {
+    let dir = tempfile::tempdir().expect("dir");
+    let first = Pki::open(dir.path(), &config()).expect("opens");
+    let mut more = config();
+    more.addresses.insert([192, 0, 2, 7].into());
+    let second = Pki::open(dir.path(), &more).expect("opens");
+    assert_ne!(first.serving().certificate_pem, second.serving().certificate_pem);
+    assert_eq!(first.serving().key_pem, second.serving().key_pem, "the key stays");
+    assert_eq!(first.kubelet_client(), second.kubelet_client());
+
+    let soon = now().saturating_add(DAY * 100).expect("in range");
+    let third = Pki::open_at(dir.path(), &more, soon).expect("opens");
+    assert_eq!(second.serving(), third.serving(), "plenty of time left");
+    let late = now().saturating_add(DAY * 300).expect("in range");
+    let fourth = Pki::open_at(dir.path(), &more, late).expect("opens");
+    assert_ne!(third.serving(), fourth.serving(), "renewed");
+    assert_ne!(third.kubelet_client(), fourth.kubelet_client(), "renewed");
+}
+
+/// A kill between any two steps leaves the files written so far, and perhaps a temporary one.
+#[test]
+fn any_prefix_of_the_steps_opens() {
+    let whole = tempfile::tempdir().expect("dir");
+    Pki::open(whole.path(), &config()).expect("opens");
+    let steps = [
+        "ca.key",
+        "ca.crt",
+        "apiserver.key",
+        "apiserver.crt",
+        "apiserver-kubelet-client.key",
+        "apiserver-kubelet-client.crt",
+        "sa.key",
+        "sa.pub",
+    ];
+    for done in 0..=steps.len() {
+        let dir = tempfile::tempdir().expect("dir");
+        for name in steps.iter().take(done) {
+            fs::copy(whole.path().join(name), dir.path().join(name)).expect("copy");
+        }
+        fs::write(dir.path().join("ca.tmp"), "half a k").expect("write");
+        let pki = Pki::open(dir.path(), &config()).unwrap_or_else(|e| panic!("after {done} steps: {e}"));
+        assert!(signed_by(&pki.serving().certificate_pem, pki.ca_pem()), "after {done} steps");
+        let again = Pki::open(dir.path(), &config()).expect("opens again");
+        assert_eq!(pki.serving(), again.serving());
+        if done >= 2 {
+            assert_eq!(pki.ca_pem(), fs::read_to_string(whole.path().join("ca.crt")).expect("ca"), "the authority is kept");
+        }
+    }
+}
+
+#[test]
+fn an_authority_without_its_key_is_not_replaced() {
+    let dir = tempfile::tempdir().expect("dir");
+    Pki::open(dir.path(), &config()).expect("opens");
+    fs::remove_file(dir.path().join("ca.key")).expect("remove");
+    assert!(matches!(Pki::open(dir.path(), &config()), Err(PkiError::CaKeyMissing { .. })));
+
+    let other = tempfile::tempdir().expect("dir");
+    Pki::open(other.path(), &config()).expect("opens");
+    fs::copy(other.path().join("ca.key"), dir.path().join("ca.key")).expect("copy");
+    let error = Pki::open(dir.path(), &config()).err().expect("foreign key").to_string();
+    assert!(error.ends_with("ca.crt is not usable: it does not belong to ca.key"), "{error}");
+}
+
+#[test]
+fn a_leaf_of_another_authority_is_issued_again() {
+    let (dir, other) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    Pki::open(dir.path(), &config()).expect("opens");
+    Pki::open(other.path(), &config()).expect("opens");
+    for name in ["apiserver.crt", "apiserver.key"] {
+        fs::copy(other.path().join(name), dir.path().join(name)).expect("copy");
+    }
+    let pki = Pki::open(dir.path(), &config()).expect("opens");
+    assert!(signed_by(&pki.serving().certificate_pem, pki.ca_pem()));
+}
+
+#[test]
+fn clients_carry_every_group() {
+    let dir = tempfile::tempdir().expect("dir");
+    let pki = Pki::open(dir.path(), &config()).expect("opens");
+    let identity = pki.issue_client("jane", &["a", "b", "c"], DAY).expect("issues");
+    let info = read_certificate(&identity.certificate_pem).expect("reads");
+    assert_eq!(info.organizations, ["a", "b", "c"]);
+    assert!(info.not_after <= now().saturating_add(DAY).expect("in range"));
+    assert!(!format!("{identity:?}").contains("PRIVATE"));
+    let forever = pki.issue_client("jane", &[], DAY * 36500).expect("issues");
+    let ca = read_certificate(pki.ca_pem()).expect("ca");
+    assert_eq!(read_certificate(&forever.certificate_pem).expect("reads").not_after, ca.not_after, "nothing outlives its issuer");
+}
+
+fn request(names: &[&str]) -> String {
+    let key = rcgen::KeyPair::generate().expect("key");
+    let mut params = rcgen::CertificateParams::new(names.iter().map(|&n| n.to_owned()).collect::<Vec<_>>()).expect("params");
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(rcgen::DnType::OrganizationName, "system:nodes");
+    params.distinguished_name.push(rcgen::DnType::CommonName, "system:node:n1");
+    params.serialize_request(&key).expect("request").pem().expect("pem")
+}
+
+#[test]
+fn requests_are_signed_with_the_callers_usages() {
+    let dir = tempfile::tempdir().expect("dir");
+    let pki = Pki::open(dir.path(), &config()).expect("opens");
+    let csr = request(&["n1.example", "192.0.2.1"]);
+    let asked = read_request(&csr).expect("reads");
+    assert_eq!((asked.common_name.as_str(), asked.names.as_slice()), ("system:node:n1", ["n1.example".to_owned()].as_slice()));
+
+    let usages = ["digital signature", "key encipherment", "client auth"].map(str::to_owned);
+    let pem = pki.sign_csr(&csr, &usages, DAY).expect("signs");
+    let info = read_certificate(&pem).expect("reads");
+    assert_eq!((info.common_name.as_str(), info.organizations.as_slice()), ("system:node:n1", ["system:nodes".to_owned()].as_slice()));
+    assert_eq!((info.names, info.addresses), (asked.names, asked.addresses));
+    assert_eq!(info.public_key_der, asked.public_key_der);
+    assert!(!info.is_ca && signed_by(&pem, pki.ca_pem()));
+    let block = parse_x509_pem(pem.as_bytes()).expect("pem").1;
+    let (_, certificate) = X509Certificate::from_der(&block.contents).expect("der");
+    let extended = certificate.extended_key_usage().expect("parses").expect("there").value;
+    assert!(extended.client_auth && !extended.server_auth);
+    let usage = certificate.key_usage().expect("parses").expect("there").value;
+    assert!(usage.digital_signature() && usage.key_encipherment() && !usage.key_cert_sign());
+}
+
+#[test]
+fn bad_requests_are_refused() {
+    let dir = tempfile::tempdir().expect("dir");
+    let pki = Pki::open(dir.path(), &config()).expect("opens");
+    let csr = request(&[]);
+    let error = |csr: &str, usages: &[&str]| {
+        let usages: Vec<String> = usages.iter().map(|&u| u.to_owned()).collect();
+        pki.sign_csr(csr, &usages, DAY).expect_err("refused").to_string()
+    };
+    assert_eq!(error(&csr, &["client auth", "juggling"]), "unrecognized usages: \"juggling\"");
+    assert_eq!(error("nonsense", &[]), "cannot parse certificate request: PEM block type must be CERTIFICATE REQUEST");
+    assert_eq!(error(pki.ca_pem(), &[]), "cannot parse certificate request: PEM block type must be CERTIFICATE REQUEST");
+
+    // One bit of the signature turned over.
+    let block = parse_x509_pem(csr.as_bytes()).expect("pem").1;
+    let mut der = block.contents;
+    *der.last_mut().expect("bytes") ^= 1;
+    let forged = super::issue::to_pem("CERTIFICATE REQUEST", &der);
+    assert!(error(&forged, &[]).starts_with("cannot parse certificate request: "), "a broken signature");
+}

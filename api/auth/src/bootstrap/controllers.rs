@@ -1,0 +1,193 @@
+//! The roles of controllers: each is bound to the ServiceAccount of the same name in kube-system.
+
+use super::Grant::{Named, On};
+use super::{ALL, CREATE, EVENTS, Grant, LIST_WATCH, READ, UPDATE};
+
+const CORE: &[&str] = &[""];
+const APPS: &[&str] = &["apps", "extensions"];
+const BATCH: &[&str] = &["batch"];
+const CERTIFICATES: &[&str] = &["certificates.k8s.io"];
+const READ_UPDATE: &[&str] = &["get", "list", "update", "watch"];
+const PATCH_UPDATE: &[&str] = &["patch", "update"];
+/// What a controller that makes Pods does with them.
+const MAKE: &[&str] = &["create", "delete", "list", "patch", "watch"];
+const MANAGE: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
+const KEEP: &[&str] = &["create", "delete", "get", "list", "update", "watch"];
+
+/// Name without `system:controller:`, and grants.
+pub const ROLES: &[(&str, &[Grant])] = &[
+    (
+        "clusterrole-aggregation-controller",
+        &[On(&["escalate", "get", "list", "patch", "update", "watch"], &["rbac.authorization.k8s.io"], &["clusterroles"])],
+    ),
+    (
+        "cronjob-controller",
+        &[
+            On(READ_UPDATE, BATCH, &["cronjobs"]),
+            On(MANAGE, BATCH, &["jobs"]),
+            On(UPDATE, BATCH, &["cronjobs/status"]),
+            On(UPDATE, BATCH, &["cronjobs/finalizers"]),
+            On(&["delete", "list", "watch"], CORE, &["pods"]),
+            EVENTS,
+        ],
+    ),
+    (
+        "daemon-set-controller",
+        &[
+            On(READ, APPS, &["daemonsets"]),
+            On(UPDATE, APPS, &["daemonsets/status"]),
+            On(UPDATE, APPS, &["daemonsets/finalizers"]),
+            On(LIST_WATCH, CORE, &["nodes"]),
+            On(MAKE, CORE, &["pods"]),
+            On(CREATE, CORE, &["pods/binding"]),
+            On(MANAGE, &["apps"], &["controllerrevisions"]),
+            EVENTS,
+        ],
+    ),
+    (
+        "deployment-controller",
+        &[
+            On(READ_UPDATE, APPS, &["deployments"]),
+            On(UPDATE, APPS, &["deployments/status"]),
+            On(UPDATE, APPS, &["deployments/finalizers"]),
+            On(MANAGE, APPS, &["replicasets"]),
+            On(READ_UPDATE, CORE, &["pods"]),
+            EVENTS,
+        ],
+    ),
+    (
+        "disruption-controller",
+        &[
+            On(READ, APPS, &["deployments"]),
+            On(READ, APPS, &["replicasets"]),
+            On(READ, CORE, &["replicationcontrollers"]),
+            On(READ, &["policy"], &["poddisruptionbudgets"]),
+            On(READ, &["apps"], &["statefulsets"]),
+            On(UPDATE, &["policy"], &["poddisruptionbudgets/status"]),
+            On(PATCH_UPDATE, CORE, &["pods/status"]),
+            On(&["get"], ALL, &["*/scale"]),
+            EVENTS,
+        ],
+    ),
+    (
+        "endpoint-controller",
+        &[On(READ, CORE, &["pods", "services"]), On(KEEP, CORE, &["endpoints"]), On(CREATE, CORE, &["endpoints/restricted"]), EVENTS],
+    ),
+    (
+        "endpointslice-controller",
+        &[
+            On(READ, CORE, &["nodes", "pods", "services"]),
+            On(UPDATE, CORE, &["services/finalizers"]),
+            On(KEEP, &["discovery.k8s.io"], &["endpointslices"]),
+            EVENTS,
+        ],
+    ),
+    ("generic-garbage-collector", &[On(&["delete", "get", "list", "patch", "update", "watch"], ALL, ALL), EVENTS]),
+    (
+        "job-controller",
+        &[
+            On(&["get", "list", "patch", "update", "watch"], BATCH, &["jobs"]),
+            On(UPDATE, BATCH, &["jobs/status"]),
+            On(UPDATE, BATCH, &["jobs/finalizers"]),
+            On(MAKE, CORE, &["pods"]),
+            EVENTS,
+        ],
+    ),
+    (
+        "namespace-controller",
+        &[
+            On(&["delete", "get", "list", "watch"], CORE, &["namespaces"]),
+            On(UPDATE, CORE, &["namespaces/finalize", "namespaces/status"]),
+            On(&["delete", "deletecollection", "get", "list", "watch"], ALL, ALL),
+        ],
+    ),
+    (
+        "node-controller",
+        &[
+            On(&["delete", "get", "list", "patch", "update", "watch"], CORE, &["nodes"]),
+            On(PATCH_UPDATE, CORE, &["nodes/status"]),
+            On(PATCH_UPDATE, CORE, &["pods/status"]),
+            On(&["delete", "get", "list", "watch"], CORE, &["pods"]),
+            EVENTS,
+        ],
+    ),
+    (
+        "pod-garbage-collector",
+        &[On(&["delete", "list", "watch"], CORE, &["pods"]), On(READ, CORE, &["nodes"]), On(&["patch"], CORE, &["pods/status"])],
+    ),
+    (
+        "replicaset-controller",
+        &[
+            On(READ_UPDATE, APPS, &["replicasets"]),
+            On(UPDATE, APPS, &["replicasets/status"]),
+            On(UPDATE, APPS, &["replicasets/finalizers"]),
+            On(MAKE, CORE, &["pods"]),
+            EVENTS,
+        ],
+    ),
+    (
+        "replication-controller",
+        &[
+            On(READ_UPDATE, CORE, &["replicationcontrollers"]),
+            On(UPDATE, CORE, &["replicationcontrollers/status"]),
+            On(UPDATE, CORE, &["replicationcontrollers/finalizers"]),
+            On(MAKE, CORE, &["pods"]),
+            EVENTS,
+        ],
+    ),
+    ("resourcequota-controller", &[On(LIST_WATCH, ALL, ALL), On(UPDATE, CORE, &["resourcequotas/status"]), EVENTS]),
+    ("service-account-controller", &[On(CREATE, CORE, &["serviceaccounts"]), EVENTS]),
+    (
+        "statefulset-controller",
+        &[
+            On(LIST_WATCH, CORE, &["pods"]),
+            On(READ, &["apps"], &["statefulsets"]),
+            On(UPDATE, &["apps"], &["statefulsets/status"]),
+            On(UPDATE, &["apps"], &["statefulsets/finalizers"]),
+            On(&["create", "delete", "get", "patch", "update"], CORE, &["pods"]),
+            On(MANAGE, &["apps"], &["controllerrevisions"]),
+            On(&["create", "get", "list", "watch"], CORE, &["persistentvolumeclaims"]),
+            On(&["delete", "update"], CORE, &["persistentvolumeclaims"]),
+            On(UPDATE, CORE, &["pods/finalizers"]),
+            EVENTS,
+        ],
+    ),
+    (
+        "certificate-controller",
+        &[
+            On(&["delete", "get", "list", "watch"], CERTIFICATES, &["certificatesigningrequests"]),
+            On(UPDATE, CERTIFICATES, &["certificatesigningrequests/approval", "certificatesigningrequests/status"]),
+            Named(&["approve"], CERTIFICATES, &["signers"], &["kubernetes.io/kube-apiserver-client-kubelet"]),
+            Named(
+                &["sign"],
+                CERTIFICATES,
+                &["signers"],
+                &[
+                    "kubernetes.io/kube-apiserver-client",
+                    "kubernetes.io/kube-apiserver-client-kubelet",
+                    "kubernetes.io/kubelet-serving",
+                    "kubernetes.io/legacy-unknown",
+                ],
+            ),
+            On(CREATE, &["authorization.k8s.io"], &["subjectaccessreviews"]),
+            EVENTS,
+        ],
+    ),
+    ("persistent-volume-binder", VOLUME_BINDER),
+    ("pvc-protection-controller", &[On(READ_UPDATE, CORE, &["persistentvolumeclaims"]), On(READ, CORE, &["pods"]), EVENTS]),
+    ("pv-protection-controller", &[On(READ_UPDATE, CORE, &["persistentvolumes"]), EVENTS]),
+    ("ttl-after-finished-controller", &[On(&["delete", "get", "list", "watch"], BATCH, &["jobs"]), EVENTS]),
+    ("root-ca-cert-publisher", &[On(&["create", "update"], CORE, &["configmaps"]), EVENTS]),
+];
+
+const VOLUME_BINDER: &[Grant] = &[
+    On(KEEP, CORE, &["persistentvolumes"]),
+    On(UPDATE, CORE, &["persistentvolumes/status"]),
+    On(READ_UPDATE, CORE, &["persistentvolumeclaims"]),
+    On(UPDATE, CORE, &["persistentvolumeclaims/status"]),
+    On(&["create", "delete", "get", "list", "watch"], CORE, &["pods"]),
+    On(READ, &["storage.k8s.io"], &["storageclasses"]),
+    On(LIST_WATCH, CORE, &["nodes"]),
+    EVENTS,
+    On(&["watch"], CORE, &["events"]),
+];

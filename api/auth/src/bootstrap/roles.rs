@@ -1,0 +1,357 @@
+//! The tables of roles and bindings that are not controllers'.
+
+use super::Grant::{Named, On, Paths};
+use super::{ALL, CREATE, EVENTS, GET, Grant, LIST_WATCH, READ, READ_WRITE, Role, To, UPDATE, WRITE};
+
+const CORE: &[&str] = &[""];
+const APPS: &[&str] = &["apps"];
+const AUTHENTICATION: &[&str] = &["authentication.k8s.io"];
+const AUTHORIZATION: &[&str] = &["authorization.k8s.io"];
+const CERTIFICATES: &[&str] = &["certificates.k8s.io"];
+const COORDINATION: &[&str] = &["coordination.k8s.io"];
+const STORAGE: &[&str] = &["storage.k8s.io"];
+
+/// What every node may do; the node authorizer narrows most of it to the node's own Pods.
+pub const NODE: &[Grant] = &[
+    On(CREATE, AUTHENTICATION, &["tokenreviews"]),
+    On(CREATE, AUTHORIZATION, &["subjectaccessreviews", "localsubjectaccessreviews"]),
+    On(READ, CORE, &["services"]),
+    On(&["create", "get", "list", "watch"], CORE, &["nodes"]),
+    On(&["patch", "update"], CORE, &["nodes/status"]),
+    On(&["patch", "update"], CORE, &["nodes"]),
+    EVENTS,
+    On(READ, CORE, &["pods"]),
+    On(&["create", "delete"], CORE, &["pods"]),
+    On(&["patch", "update"], CORE, &["pods/status"]),
+    On(CREATE, CORE, &["pods/eviction"]),
+    On(READ, CORE, &["configmaps", "secrets"]),
+    On(GET, CORE, &["persistentvolumeclaims", "persistentvolumes"]),
+    On(&["create", "get", "list", "watch"], CERTIFICATES, &["certificatesigningrequests"]),
+    On(&["create", "delete", "get", "patch", "update"], COORDINATION, &["leases"]),
+    On(GET, STORAGE, &["volumeattachments"]),
+    On(&["get", "patch", "update"], CORE, &["persistentvolumeclaims/status"]),
+    On(READ, STORAGE, &["csidrivers"]),
+    On(&["create", "delete", "get", "patch", "update"], STORAGE, &["csinodes"]),
+    On(CREATE, CORE, &["serviceaccounts/token"]),
+    On(READ, &["node.k8s.io"], &["runtimeclasses"]),
+];
+
+const fn role(name: &'static str, grants: &'static [Grant]) -> Role {
+    Role { name, part_of: None, grants }
+}
+
+const fn part(name: &'static str, of: &'static str, grants: &'static [Grant]) -> Role {
+    Role { name, part_of: Some(of), grants }
+}
+
+/// Roles that gather others by label, and which of them is itself gathered into which.
+pub const AGGREGATING: &[(&str, Option<&str>)] = &[("admin", None), ("edit", Some("admin")), ("view", Some("edit"))];
+
+/// The cluster's roles.
+pub const CLUSTER: &[Role] = &[
+    role("cluster-admin", &[On(ALL, ALL, ALL), Paths(ALL, ALL)]),
+    role(
+        "system:discovery",
+        &[Paths(
+            GET,
+            &["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/"],
+        )],
+    ),
+    role("system:public-info-viewer", &[Paths(GET, &["/healthz", "/livez", "/readyz", "/version", "/version/"])]),
+    role(
+        "system:monitoring",
+        &[Paths(GET, &["/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/metrics/slis", "/readyz", "/readyz/*"])],
+    ),
+    role(
+        "system:basic-user",
+        &[
+            On(CREATE, AUTHORIZATION, &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
+            On(CREATE, AUTHENTICATION, &["selfsubjectreviews"]),
+        ],
+    ),
+    part(
+        "system:aggregate-to-admin",
+        "admin",
+        &[
+            On(CREATE, AUTHORIZATION, &["localsubjectaccessreviews"]),
+            On(READ_WRITE, &["rbac.authorization.k8s.io"], &["rolebindings", "roles"]),
+        ],
+    ),
+    part("system:aggregate-to-edit", "edit", EDIT),
+    part("system:aggregate-to-view", "view", VIEW),
+    role("system:node", NODE),
+    role("system:node-problem-detector", &[On(GET, CORE, &["nodes"]), On(&["patch"], CORE, &["nodes/status"]), EVENTS]),
+    role(
+        "system:kubelet-api-admin",
+        &[
+            On(READ, CORE, &["nodes"]),
+            On(&["proxy"], CORE, &["nodes"]),
+            On(ALL, CORE, &["nodes/configz", "nodes/healthz", "nodes/log", "nodes/metrics", "nodes/pods", "nodes/proxy", "nodes/stats"]),
+        ],
+    ),
+    role("system:node-bootstrapper", &[On(&["create", "get", "list", "watch"], CERTIFICATES, &["certificatesigningrequests"])]),
+    role("system:auth-delegator", &[On(CREATE, AUTHENTICATION, &["tokenreviews"]), On(CREATE, AUTHORIZATION, &["subjectaccessreviews"])]),
+    role("system:kube-aggregator", &[On(READ, CORE, &["endpoints", "services"])]),
+    role("system:kube-controller-manager", CONTROLLER_MANAGER),
+    role("system:kube-dns", &[On(LIST_WATCH, CORE, &["endpoints", "services"])]),
+    role("system:kube-scheduler", SCHEDULER),
+    role(
+        "system:volume-scheduler",
+        &[
+            On(&["get", "list", "patch", "update", "watch"], CORE, &["persistentvolumes"]),
+            On(READ, STORAGE, &["storageclasses"]),
+            On(&["get", "list", "patch", "update", "watch"], CORE, &["persistentvolumeclaims"]),
+        ],
+    ),
+    role(
+        "system:persistent-volume-provisioner",
+        &[
+            On(&["create", "delete", "get", "list", "watch"], CORE, &["persistentvolumes"]),
+            On(&["get", "list", "update", "watch"], CORE, &["persistentvolumeclaims"]),
+            On(READ, STORAGE, &["storageclasses"]),
+            On(&["watch"], CORE, &["events"]),
+            EVENTS,
+        ],
+    ),
+    role(
+        "system:node-proxier",
+        &[
+            On(LIST_WATCH, CORE, &["endpoints", "services"]),
+            On(READ, CORE, &["nodes"]),
+            EVENTS,
+            On(LIST_WATCH, &["discovery.k8s.io"], &["endpointslices"]),
+            On(LIST_WATCH, &["networking.k8s.io"], &["servicecidrs"]),
+        ],
+    ),
+    role(
+        "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+        &[On(CREATE, CERTIFICATES, &["certificatesigningrequests/nodeclient"])],
+    ),
+    role(
+        "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+        &[On(CREATE, CERTIFICATES, &["certificatesigningrequests/selfnodeclient"])],
+    ),
+    role("system:certificates.k8s.io:legacy-unknown-approver", &[approve(&["kubernetes.io/legacy-unknown"])]),
+    role("system:certificates.k8s.io:kubelet-serving-approver", &[approve(&["kubernetes.io/kubelet-serving"])]),
+    role("system:certificates.k8s.io:kube-apiserver-client-approver", &[approve(&["kubernetes.io/kube-apiserver-client"])]),
+    role("system:certificates.k8s.io:kube-apiserver-client-kubelet-approver", &[approve(&["kubernetes.io/kube-apiserver-client-kubelet"])]),
+    role("system:service-account-issuer-discovery", &[Paths(GET, &["/.well-known/openid-configuration", "/openid/v1/jwks"])]),
+    role("skiff:node-dns", NODE_DNS),
+];
+
+const fn approve(signers: &'static [&'static str]) -> Grant {
+    Named(&["approve"], CERTIFICATES, &["signers"], signers)
+}
+
+/// Each node answers DNS itself, so nodes see what upstream lets CoreDNS see.
+const NODE_DNS: &[Grant] =
+    &[On(LIST_WATCH, CORE, &["endpoints", "namespaces", "pods", "services"]), On(LIST_WATCH, &["discovery.k8s.io"], &["endpointslices"])];
+
+const EDIT: &[Grant] = &[
+    On(READ, CORE, &["pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "secrets", "services/proxy"]),
+    On(&["impersonate"], CORE, &["serviceaccounts"]),
+    On(WRITE, CORE, &["pods", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy"]),
+    On(CREATE, CORE, &["pods/eviction"]),
+    On(
+        WRITE,
+        CORE,
+        &[
+            "configmaps",
+            "events",
+            "persistentvolumeclaims",
+            "replicationcontrollers",
+            "replicationcontrollers/scale",
+            "secrets",
+            "serviceaccounts",
+            "services",
+            "services/proxy",
+        ],
+    ),
+    On(CREATE, CORE, &["serviceaccounts/token"]),
+    On(
+        WRITE,
+        APPS,
+        &[
+            "daemonsets",
+            "deployments",
+            "deployments/rollback",
+            "deployments/scale",
+            "replicasets",
+            "replicasets/scale",
+            "statefulsets",
+            "statefulsets/scale",
+        ],
+    ),
+    On(WRITE, &["autoscaling"], &["horizontalpodautoscalers"]),
+    On(WRITE, &["batch"], &["cronjobs", "jobs"]),
+    On(WRITE, &["policy"], &["poddisruptionbudgets"]),
+    On(WRITE, &["networking.k8s.io"], &["ingresses", "networkpolicies"]),
+    On(READ_WRITE, COORDINATION, &["leases"]),
+];
+
+const VIEW: &[Grant] = &[
+    On(
+        READ,
+        CORE,
+        &[
+            "configmaps",
+            "endpoints",
+            "persistentvolumeclaims",
+            "persistentvolumeclaims/status",
+            "pods",
+            "replicationcontrollers",
+            "replicationcontrollers/scale",
+            "serviceaccounts",
+            "services",
+            "services/status",
+        ],
+    ),
+    On(
+        READ,
+        CORE,
+        &[
+            "bindings",
+            "events",
+            "limitranges",
+            "namespaces/status",
+            "pods/log",
+            "pods/status",
+            "replicationcontrollers/status",
+            "resourcequotas",
+            "resourcequotas/status",
+        ],
+    ),
+    On(READ, CORE, &["namespaces"]),
+    On(READ, &["discovery.k8s.io"], &["endpointslices"]),
+    On(
+        READ,
+        APPS,
+        &[
+            "controllerrevisions",
+            "daemonsets",
+            "daemonsets/status",
+            "deployments",
+            "deployments/scale",
+            "deployments/status",
+            "replicasets",
+            "replicasets/scale",
+            "replicasets/status",
+            "statefulsets",
+            "statefulsets/scale",
+            "statefulsets/status",
+        ],
+    ),
+    On(READ, &["autoscaling"], &["horizontalpodautoscalers", "horizontalpodautoscalers/status"]),
+    On(READ, &["batch"], &["cronjobs", "cronjobs/status", "jobs", "jobs/status"]),
+    On(READ, &["policy"], &["poddisruptionbudgets", "poddisruptionbudgets/status"]),
+    On(READ, &["networking.k8s.io"], &["ingresses", "ingresses/status", "networkpolicies"]),
+];
+
+const CONTROLLER_MANAGER: &[Grant] = &[
+    EVENTS,
+    On(CREATE, COORDINATION, &["leases"]),
+    Named(&["get", "update"], COORDINATION, &["leases"], &["kube-controller-manager"]),
+    On(CREATE, CORE, &["secrets", "serviceaccounts"]),
+    On(&["delete"], CORE, &["secrets"]),
+    On(GET, CORE, &["configmaps", "namespaces", "secrets", "serviceaccounts"]),
+    On(UPDATE, CORE, &["secrets", "serviceaccounts"]),
+    On(CREATE, AUTHENTICATION, &["tokenreviews"]),
+    On(CREATE, AUTHORIZATION, &["subjectaccessreviews"]),
+    On(LIST_WATCH, ALL, ALL),
+    On(CREATE, CORE, &["serviceaccounts/token"]),
+];
+
+const SCHEDULER: &[Grant] = &[
+    EVENTS,
+    On(CREATE, COORDINATION, &["leases"]),
+    Named(&["get", "list", "update", "watch"], COORDINATION, &["leases"], &["kube-scheduler"]),
+    On(READ, CORE, &["nodes"]),
+    On(&["delete", "get", "list", "watch"], CORE, &["pods"]),
+    On(CREATE, CORE, &["bindings", "pods/binding"]),
+    On(&["patch", "update"], CORE, &["pods/status"]),
+    On(READ, CORE, &["replicationcontrollers", "services"]),
+    On(READ, &["apps", "extensions"], &["replicasets"]),
+    On(READ, APPS, &["statefulsets"]),
+    On(READ, &["policy"], &["poddisruptionbudgets"]),
+    On(READ, CORE, &["persistentvolumeclaims", "persistentvolumes"]),
+    On(CREATE, AUTHENTICATION, &["tokenreviews"]),
+    On(CREATE, AUTHORIZATION, &["subjectaccessreviews"]),
+    On(READ, STORAGE, &["csinodes"]),
+    On(READ, CORE, &["namespaces"]),
+    On(READ, STORAGE, &["csidrivers"]),
+    On(READ, STORAGE, &["csistoragecapacities"]),
+    On(READ, STORAGE, &["volumeattachments"]),
+];
+
+/// Name, role, subjects. The bootstrappers' two are kubeadm's; the two of nodes stand for the
+/// ServiceAccounts that kube-proxy and CoreDNS have on every node of an upstream cluster.
+pub const CLUSTER_BINDINGS: &[(&str, &str, &[To])] = &[
+    ("cluster-admin", "cluster-admin", &[To::Group("system:masters")]),
+    ("system:monitoring", "system:monitoring", &[To::Group("system:monitoring")]),
+    ("system:discovery", "system:discovery", &[To::Group("system:authenticated")]),
+    ("system:basic-user", "system:basic-user", &[To::Group("system:authenticated")]),
+    ("system:public-info-viewer", "system:public-info-viewer", &[To::Group("system:authenticated"), To::Group("system:unauthenticated")]),
+    ("system:node-proxier", "system:node-proxier", &[To::User("system:kube-proxy")]),
+    ("system:kube-controller-manager", "system:kube-controller-manager", &[To::User("system:kube-controller-manager")]),
+    ("system:kube-dns", "system:kube-dns", &[To::Account("kube-dns")]),
+    ("system:kube-scheduler", "system:kube-scheduler", &[To::User("system:kube-scheduler")]),
+    ("system:volume-scheduler", "system:volume-scheduler", &[To::User("system:kube-scheduler")]),
+    ("system:node", "system:node", &[]),
+    ("system:service-account-issuer-discovery", "system:service-account-issuer-discovery", &[To::Group("system:serviceaccounts")]),
+    ("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", &[To::Group("system:bootstrappers")]),
+    (
+        "kubeadm:node-autoapprove-bootstrap",
+        "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+        &[To::Group("system:bootstrappers")],
+    ),
+    (
+        "kubeadm:node-autoapprove-certificate-rotation",
+        "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+        &[To::Group("system:nodes")],
+    ),
+    ("skiff:node-proxier", "system:node-proxier", &[To::Group("system:nodes")]),
+    ("skiff:node-dns", "skiff:node-dns", &[To::Group("system:nodes")]),
+];
+
+/// Namespace, name, grants.
+pub const NAMESPACED: &[(&str, &str, &[Grant])] = &[
+    (
+        "kube-system",
+        "extension-apiserver-authentication-reader",
+        &[Named(READ, CORE, &["configmaps"], &["extension-apiserver-authentication"])],
+    ),
+    ("kube-system", "system:controller:token-cleaner", &[On(&["delete", "get", "list", "watch"], CORE, &["secrets"]), EVENTS]),
+    (
+        "kube-system",
+        "system::leader-locking-kube-controller-manager",
+        &[On(&["watch"], CORE, &["configmaps"]), Named(&["get", "update"], CORE, &["configmaps"], &["kube-controller-manager"])],
+    ),
+    (
+        "kube-system",
+        "system::leader-locking-kube-scheduler",
+        &[On(&["watch"], CORE, &["configmaps"]), Named(&["get", "update"], CORE, &["configmaps"], &["kube-scheduler"])],
+    ),
+];
+
+/// Namespace, name, role, subjects.
+pub const NAMESPACED_BINDINGS: &[(&str, &str, &str, &[To])] = &[
+    (
+        "kube-system",
+        "system::extension-apiserver-authentication-reader",
+        "extension-apiserver-authentication-reader",
+        &[To::User("system:kube-controller-manager"), To::User("system:kube-scheduler")],
+    ),
+    ("kube-system", "system:controller:token-cleaner", "system:controller:token-cleaner", &[To::Account("token-cleaner")]),
+    (
+        "kube-system",
+        "system::leader-locking-kube-controller-manager",
+        "system::leader-locking-kube-controller-manager",
+        &[To::User("system:kube-controller-manager"), To::Account("kube-controller-manager")],
+    ),
+    (
+        "kube-system",
+        "system::leader-locking-kube-scheduler",
+        "system::leader-locking-kube-scheduler",
+        &[To::User("system:kube-scheduler"), To::Account("kube-scheduler")],
+    ),
+];
