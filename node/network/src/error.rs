@@ -15,16 +15,10 @@ pub enum NetworkError {
     /// A kernel feature or a tool is missing; the text says what to install.
     #[error("{0}")]
     Missing(String),
-    /// Another cluster, or the machine itself, already uses an address or a range here.
-    #[error("{range} is already used by {user} on this machine; choose another with {flag}")]
-    InUse {
-        /// The address or range.
-        range: String,
-        /// The interface or route that has it.
-        user: String,
-        /// The flag that changes it.
-        flag: &'static str,
-    },
+    /// Another cluster, or the machine itself, already uses a range here; the text names each range,
+    /// who has it, and the flag that changes it.
+    #[error("{0}")]
+    InUse(String),
     /// A Pod was to be added before the node was given its Pod range.
     #[error("the node has no Pod range yet")]
     NoPodCidr,

@@ -1,51 +1,254 @@
-//! Pod namespaces, addresses, bridge, host ports, routes between nodes.
+//! The node's network: a namespace, an address and a hostname for each Pod without any process to
+//! hold them, the bridge between them, host ports, and routes to the Pods of other nodes.
+//!
+//! What comes in: the cluster's ranges, the node's own Pod range, Pods to add and remove, the other
+//! nodes. What goes out: namespaces pinned as files (the runtimes join them), and a machine wired
+//! accordingly: interfaces `<prefix>-br`, `<prefix>-dns` and one veth a Pod, the nftables table
+//! `<prefix>-net`, routes marked with a protocol number and a metric of the cluster's own. Every
+//! operation finds out what is there and does what is missing, so each may be cut off anywhere and
+//! repeated. Left to others: Services (the proxy), names (dns), which Pod runs when (the agent).
+//!
+//! Pods' addresses have no range on their link: whatever a Pod sends goes through the node, so
+//! Services between Pods of one node are translated both ways whether or not bridged packets pass
+//! netfilter on this machine.
 
+mod check;
 mod config;
 mod error;
+mod host;
+mod ledger;
+mod netlink;
+mod nft;
+mod rules;
+mod sandbox;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ipnet::Ipv4Net;
+use parking_lot::Mutex;
 
 pub use config::{Config, HostPort, Peer, PodNetwork, Protocol};
 pub use error::NetworkError;
-use ipnet::Ipv4Net;
 
-/// The node's network.
+use ledger::{Ledger, Record};
+use rules::Inputs;
+use sandbox::{Plan, in_thread};
+
+/// Longest UID taken; they become file names.
+const UID_LEN_MAX: usize = 128;
+/// The kernel's limit for a hostname.
+const HOSTNAME_LEN_MAX: usize = 64;
+
+/// The network of one node.
 pub struct Network {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
     config: Config,
+    state: Mutex<State>,
+    /// Held while rules are decided and written, so that older ones never overwrite newer ones.
+    writing: Mutex<()>,
+}
+
+struct State {
+    ledger: Ledger,
+    pod_cidr: Option<Ipv4Net>,
+    nodes: Vec<Ipv4Addr>,
 }
 
 impl Network {
-    /// Checks what is needed of the machine; changes nothing yet.
+    /// Checks the configuration and what the machine offers, and reads what an earlier process
+    /// left. Changes nothing but its own directory.
     pub async fn new(config: Config) -> Result<Self, NetworkError> {
         config.validate()?;
-        Ok(Self { config })
+        let probe = config.clone();
+        in_thread(move || check::check(&probe)).await?;
+        in_thread(move || {
+            let ledger = Ledger::open(&config.state_dir.join("pods"))?;
+            sandbox::prepare_dir(&config.state_dir.join("ns"))?;
+            let state = Mutex::new(State { ledger, pod_cidr: None, nodes: Vec::new() });
+            Ok(Self { shared: Arc::new(Shared { config, state, writing: Mutex::new(()) }) })
+        })
+        .await
     }
 
-    /// Gives the node its range of Pod addresses: bridge, routes, rules. Idempotent.
-    pub async fn set_pod_cidr(&self, _pod_cidr: Ipv4Net) -> Result<(), NetworkError> {
-        Err(NetworkError::NoPodCidr)
+    /// Gives the node its range of Pod addresses: bridge, DNS address, routes, rules. Idempotent,
+    /// and repairs what somebody else removed.
+    pub async fn set_pod_cidr(&self, pod_cidr: Ipv4Net) -> Result<(), NetworkError> {
+        let shared = Arc::clone(&self.shared);
+        in_thread(move || {
+            let config = &shared.config;
+            let pod_cidr = pod_cidr.trunc();
+            let veths: Vec<_> = {
+                let state = shared.state.lock();
+                state.ledger.records().iter().map(|(uid, record)| (host::veth(&config.prefix, record.ip), uid.clone())).collect()
+            };
+            host::configure(config, pod_cidr, &veths)?;
+            shared.state.lock().pod_cidr = Some(pod_cidr);
+            shared.write_rules()
+        })
+        .await
     }
 
-    /// Makes, or finds again, a Pod's namespaces and address. Idempotent by `uid`.
-    pub async fn add_pod(&self, _uid: &str, _hostname: &str, _host_ports: &[HostPort]) -> Result<PodNetwork, NetworkError> {
-        Err(NetworkError::NoPodCidr)
+    /// Makes a Pod's namespaces and address, or finds them again. Idempotent by `uid`.
+    pub async fn add_pod(&self, uid: &str, hostname: &str, host_ports: &[HostPort]) -> Result<PodNetwork, NetworkError> {
+        check_names(uid, hostname)?;
+        let (shared, uid, hostname, host_ports) = (Arc::clone(&self.shared), uid.to_owned(), hostname.to_owned(), host_ports.to_vec());
+        let has_ports = !host_ports.is_empty();
+        let (plan, built) = in_thread(move || {
+            let plan = shared.reserve(&uid, &hostname, &host_ports)?;
+            let built = plan.is_built()?;
+            if has_ports {
+                shared.write_rules()?;
+            }
+            Ok((plan, built))
+        })
+        .await?;
+        if !built {
+            let plan = plan.clone();
+            // A thread of its own: it ends up in the Pod's namespaces.
+            in_thread(move || plan.build()).await?;
+        }
+        Ok(PodNetwork { ip: IpAddr::V4(plan.ip), sandbox: plan.sandbox() })
     }
 
     /// Frees everything of a Pod; of one that is not there, nothing.
-    pub async fn remove_pod(&self, _uid: &str) -> Result<(), NetworkError> {
-        Err(NetworkError::NoPodCidr)
+    pub async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError> {
+        check_names(uid, "")?;
+        let (shared, uid) = (Arc::clone(&self.shared), uid.to_owned());
+        in_thread(move || {
+            let record: Option<Record> = shared.state.lock().ledger.get(&uid).cloned();
+            // The kernel takes the veth away with its namespace, in its own time and many at once.
+            sandbox::remove(&shared.pins(&uid), None)?;
+            shared.state.lock().ledger.release(&uid)?;
+            match record {
+                Some(record) if !record.host_ports.is_empty() => shared.write_rules(),
+                _ => Ok(()),
+            }
+        })
+        .await
     }
 
     /// UIDs of all Pods that have anything here, half-made ones too.
     pub async fn pods(&self) -> Result<Vec<String>, NetworkError> {
-        Err(NetworkError::NoPodCidr)
+        let shared = Arc::clone(&self.shared);
+        in_thread(move || {
+            let mut uids = sandbox::pinned(&shared.config.state_dir.join("ns"))?;
+            uids.extend(shared.state.lock().ledger.records().keys().cloned());
+            uids.sort_unstable();
+            uids.dedup();
+            Ok(uids)
+        })
+        .await
     }
 
-    /// Replaces the whole set of routes to other nodes' Pods.
-    pub async fn set_routes(&self, _peers: &[Peer]) -> Result<(), NetworkError> {
-        Err(NetworkError::NoPodCidr)
+    /// Replaces the whole set of routes to other nodes' Pods, touching no route of anybody else.
+    /// Where the kernel refuses some, the others are set all the same.
+    pub async fn set_routes(&self, peers: &[Peer]) -> Result<(), NetworkError> {
+        let (shared, peers) = (Arc::clone(&self.shared), peers.to_vec());
+        in_thread(move || {
+            let (pod_cidr, changed) = {
+                let mut nodes: Vec<Ipv4Addr> = peers.iter().map(|peer| peer.via).collect();
+                nodes.sort_unstable();
+                nodes.dedup();
+                let mut state = shared.state.lock();
+                let changed = state.nodes != nodes;
+                state.nodes = nodes;
+                (state.pod_cidr, changed)
+            };
+            if changed {
+                shared.write_rules()?;
+            }
+            host::set_routes(&shared.config, pod_cidr, &peers)
+        })
+        .await
     }
 
-    /// Removes every trace: Pods, interfaces, routes, rules, state. Safe to repeat.
+    /// Removes every trace: Pods, interfaces, routes, rules, state. Safe to repeat. What stays is
+    /// the sysctl `net.ipv4.ip_forward`.
     pub async fn remove_all(&self) -> Result<(), NetworkError> {
-        Err(NetworkError::Invalid(self.config.bridge()))
+        remove(&self.shared.config.prefix, &self.shared.config.state_dir).await
     }
 }
+
+/// [`Network::remove_all`] without a [`Network`]: needs nothing of the machine, and works on what
+/// is left of a state directory.
+pub async fn remove(prefix: &str, state_dir: &Path) -> Result<(), NetworkError> {
+    let (prefix, state_dir) = (prefix.to_owned(), state_dir.to_owned());
+    in_thread(move || {
+        sandbox::remove_dir(&state_dir.join("ns"))?;
+        host::remove(&prefix)?;
+        match nft::apply(&rules::removal(&format!("{prefix}-net"))) {
+            // Without nft there have never been rules.
+            Err(NetworkError::Missing(_)) | Ok(()) => {}
+            Err(error) => return Err(error),
+        }
+        for dir in [state_dir.join("pods"), state_dir] {
+            match std::fs::remove_dir_all(&dir) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(NetworkError::io(format!("removing {}", dir.display()))(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    })
+    .await
+}
+
+impl Shared {
+    fn pins(&self, uid: &str) -> PathBuf {
+        self.config.state_dir.join("ns").join(uid)
+    }
+
+    fn reserve(&self, uid: &str, hostname: &str, host_ports: &[HostPort]) -> Result<Plan, NetworkError> {
+        let mut state = self.state.lock();
+        let pod_cidr = state.pod_cidr.ok_or(NetworkError::NoPodCidr)?;
+        let gateway = ledger::gateway(pod_cidr).ok_or(NetworkError::NoPodCidr)?;
+        let record = state.ledger.reserve(uid, hostname, host_ports, pod_cidr)?;
+        Ok(Plan {
+            dir: self.pins(uid),
+            uid: uid.to_owned(),
+            hostname: record.hostname,
+            ip: record.ip,
+            gateway,
+            veth: host::veth(&self.config.prefix, record.ip),
+            bridge: self.config.bridge(),
+        })
+    }
+
+    /// Decides and writes the whole table from the present state. Blocks; the calling thread is in
+    /// the node's namespaces.
+    fn write_rules(&self) -> Result<(), NetworkError> {
+        let _writing = self.writing.lock();
+        let inputs = {
+            let state = self.state.lock();
+            let records = state.ledger.records().values();
+            // A new process that has not been told the range yet leaves the last one's rules.
+            let Some(pod_cidr) = state.pod_cidr else { return Ok(()) };
+            Inputs {
+                pod_cidr,
+                nodes: state.nodes.clone(),
+                host_ports: records.flat_map(|record| record.host_ports.iter().map(|port| (port.clone(), record.ip))).collect(),
+            }
+        };
+        nft::apply(&rules::script(&self.config, &inputs))
+    }
+}
+
+fn check_names(uid: &str, hostname: &str) -> Result<(), NetworkError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if uid.is_empty() || uid.len() > UID_LEN_MAX || !uid.chars().all(fits) {
+        return Err(NetworkError::Invalid(format!("Pod UID {uid:?} cannot be a file name")));
+    }
+    if hostname.len() > HOSTNAME_LEN_MAX {
+        return Err(NetworkError::Invalid(format!("hostname {hostname:?} is longer than {HOSTNAME_LEN_MAX} bytes")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

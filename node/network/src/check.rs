@@ -1,0 +1,49 @@
+//! What the machine has to offer, tried rather than asked for: in a network namespace that goes
+//! away with its thread, the interfaces are made and the rules are loaded that a node needs. What
+//! fails names the kernel feature or tool, and what to install.
+
+use std::net::Ipv4Addr;
+
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::geteuid;
+
+use crate::netlink::Socket;
+use crate::netlink::message;
+use crate::rules::{self, Inputs};
+use crate::{Config, HostPort, NetworkError, Protocol, nft};
+
+/// Leaves the calling thread in a new network namespace: it must be one that ends.
+pub(crate) fn check(config: &Config) -> Result<(), NetworkError> {
+    let missing = |text: &str| NetworkError::Missing(text.to_owned());
+    if !geteuid().is_root() {
+        return Err(missing("a node needs root: start it with sudo, or run the API server alone with \"skiff server\""));
+    }
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS).map_err(|errno| {
+        missing(&format!(
+            "the kernel refuses new network, IPC and UTS namespaces ({errno}): it needs CONFIG_NET_NS, CONFIG_IPC_NS, CONFIG_UTS_NS"
+        ))
+    })?;
+    let own = std::fs::File::open("/proc/thread-self/ns/net").map_err(NetworkError::io("opening the namespace of a thread"))?;
+    let mut socket = Socket::open()?;
+    let bridge = message::add_bridge(&config.bridge(), config.dns_ip, 1_500);
+    socket.apply(vec![bridge]).map_err(|error| missing(&format!("{}: load the kernel module bridge (CONFIG_BRIDGE)", told(&error))))?;
+    let veth = message::add_veth("veth", "peer", std::os::fd::AsFd::as_fd(&own), Ipv4Addr::LOCALHOST, 1_500);
+    socket.apply(vec![veth]).map_err(|error| missing(&format!("{}: load the kernel module veth (CONFIG_VETH)", told(&error))))?;
+    let port = HostPort { host_ip: None, protocol: Protocol::Tcp, host_port: 1, container_port: 1 };
+    let inputs =
+        Inputs { pod_cidr: config.cluster_cidr, nodes: vec![config.dns_ip], host_ports: vec![(port, config.cluster_cidr.network())] };
+    nft::apply(&rules::script(config, &inputs)).map_err(|error| match error {
+        NetworkError::Rules(said) => missing(&format!(
+            "the kernel or nft does not take the node's rules ({said}): load the kernel modules nf_tables, nft_chain_nat, nft_ct, nft_fib, \
+             nft_masq, nft_nat and nft_reject, and install the package nftables (1.0 or later)"
+        )),
+        other => other,
+    })
+}
+
+fn told(error: &NetworkError) -> String {
+    match error {
+        NetworkError::Kernel { doing, source } => format!("{doing} failed ({source})"),
+        other => other.to_string(),
+    }
+}

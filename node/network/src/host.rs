@@ -1,0 +1,211 @@
+//! The node's own side: the bridge of its Pods, the interface with the cluster DNS address, and
+//! the routes. What addresses nobody programmed lead to is settled here: the Pod range is
+//! unreachable but for the routes to known nodes, and the Service range ends in an interface
+//! without a link (the node's own programs need *some* route there, or the kernel would refuse
+//! their connections before Services are translated), where the rules refuse it.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::Ipv4Net;
+use sha2::{Digest, Sha256};
+
+use crate::netlink::message::{self, ROUTE_PROTOCOL, Target};
+use crate::netlink::{Address, Link, Request, Route, Socket};
+use crate::sandbox::sysctl;
+use crate::{Config, NetworkError, Peer, ledger};
+
+/// The flags that change each range.
+const POD_FLAG: &str = "--cluster-cidr";
+const SERVICE_FLAG: &str = "--service-cluster-ip-range";
+/// Packet size where the node's own address is on no interface.
+const MTU_DEFAULT: u32 = 1_500;
+
+/// The metric of this cluster's routes: with the protocol number it tells them from those of other
+/// clusters on the machine.
+pub(crate) fn metric(prefix: &str) -> u32 {
+    let digest = Sha256::digest(prefix.as_bytes());
+    let bytes = digest.first_chunk::<3>().copied().unwrap_or_default();
+    // Above every metric that people and DHCP clients use, and never zero.
+    (1 << 24) | bytes.iter().fold(0, |sum, byte| (sum << 8) | u32::from(*byte))
+}
+
+/// The name of a Pod's interface on the node, made from its address: distinct within the cluster.
+pub(crate) fn veth(prefix: &str, ip: Ipv4Addr) -> String {
+    let [_, b, c, d] = ip.octets();
+    format!("{prefix}v{b:02x}{c:02x}{d:02x}")
+}
+
+/// Whether an interface is this cluster's.
+pub(crate) fn owns(prefix: &str, name: &str) -> bool {
+    let is_veth = |rest: &str| rest.strip_prefix('v').is_some_and(|hex| hex.len() == 6 && hex.bytes().all(|b| b.is_ascii_hexdigit()));
+    name.strip_prefix(prefix).is_some_and(|rest| rest == "-br" || rest == "-dns" || is_veth(rest))
+}
+
+/// The machine as it is.
+pub(crate) struct Present {
+    pub(crate) links: Vec<Link>,
+    pub(crate) addresses: Vec<Address>,
+    pub(crate) routes: Vec<Route>,
+}
+
+impl Present {
+    pub(crate) fn read(socket: &mut Socket) -> Result<Self, NetworkError> {
+        Ok(Self { links: socket.links()?, addresses: socket.addresses()?, routes: socket.routes()? })
+    }
+
+    fn name(&self, index: u32) -> &str {
+        self.links.iter().find(|link| link.index == index).map_or("?", |link| link.name.as_str())
+    }
+
+    /// Whether a route is this cluster's, by its mark or by its interface.
+    fn owns_route(&self, config: &Config, route: &Route) -> bool {
+        (route.protocol == ROUTE_PROTOCOL && route.metric == metric(&config.prefix))
+            || route.oif.is_some_and(|index| owns(&config.prefix, self.name(index)))
+    }
+
+    /// The packet size of the interface that other nodes are reached by.
+    fn mtu(&self, node_ip: IpAddr) -> u32 {
+        let holder = self.addresses.iter().find(|address| IpAddr::V4(address.ip) == node_ip);
+        let link = holder.and_then(|address| self.links.iter().find(|link| link.index == address.index));
+        // The loopback's is larger than a bridge takes.
+        link.map(|link| link.mtu).filter(|mtu| *mtu <= 9_216).unwrap_or(MTU_DEFAULT)
+    }
+}
+
+/// Refuses ranges that somebody else has: another cluster, or the machine's own network.
+pub(crate) fn check_free(config: &Config, present: &Present) -> Result<(), NetworkError> {
+    let ranges = [(config.cluster_cidr, POD_FLAG), (config.service_cidr, SERVICE_FLAG)];
+    let taken: Vec<String> = ranges
+        .iter()
+        .filter_map(|(range, flag)| {
+            let user = user_of(config, present, *range)?;
+            Some(format!("{range} is already used on this machine by {user}; choose another with {flag}"))
+        })
+        .collect();
+    if taken.is_empty() { Ok(()) } else { Err(NetworkError::InUse(taken.join(". "))) }
+}
+
+/// Who else has something in a range.
+fn user_of(config: &Config, present: &Present, range: Ipv4Net) -> Option<String> {
+    let others = |address: &&Address| !owns(&config.prefix, present.name(address.index));
+    if let Some(address) = present.addresses.iter().filter(others).find(|address| range.contains(&address.ip)) {
+        return Some(format!("interface {} ({})", present.name(address.index), address.ip));
+    }
+    // A wider route of the machine's own (a LAN of 10.0.0.0/8) only loses to ours; a narrower one
+    // would win, and another cluster's must not overlap at all.
+    let meets = |route: &&Route| {
+        let to = route.destination;
+        to.prefix_len() > 0
+            && !present.owns_route(config, route)
+            && (range.contains(&to) || (route.protocol == ROUTE_PROTOCOL && to.contains(&range)))
+    };
+    let route = present.routes.iter().find(meets)?;
+    let through = route.oif.map(|index| format!(" through {}", present.name(index))).unwrap_or_default();
+    Some(format!("the route to {}{through}", route.destination))
+}
+
+/// Makes interfaces, addresses, routes and sysctls as they have to be; `veths` are the Pods'
+/// interfaces with the Pods' UIDs. The one sysctl that stays after [`remove`] is
+/// `net.ipv4.ip_forward`: others may have come to need it.
+pub(crate) fn configure(config: &Config, pod_cidr: Ipv4Net, veths: &[(String, String)]) -> Result<(), NetworkError> {
+    let mut socket = Socket::open()?;
+    let present = Present::read(&mut socket)?;
+    check_free(config, &present)?;
+    let gateway = ledger::gateway(pod_cidr)
+        .filter(|_| config.cluster_cidr.contains(&pod_cidr) && pod_cidr.prefix_len() <= 30)
+        .ok_or_else(|| NetworkError::Invalid(format!("Pod range {pod_cidr} is too small or outside {POD_FLAG} {}", config.cluster_cidr)))?;
+    let (bridge, dns) = (config.bridge(), config.dns_interface());
+    let mtu = present.mtu(config.node_ip);
+    let interfaces = [(&bridge, gateway), (&dns, config.dns_ip)];
+    socket.apply(interfaces.iter().flat_map(|(name, ip)| interface(name, *ip, mtu)).collect())?;
+    sysctl("ipv4/ip_forward", "1")?;
+    // Lets the node reach host ports by its localhost; the rules keep Pods out of it.
+    sysctl(&format!("ipv4/conf/{bridge}/route_localnet"), "1")?;
+    sysctl(&format!("ipv4/conf/{bridge}/send_redirects"), "0")?;
+
+    let present = Present::read(&mut socket)?;
+    let index = |name: &str| {
+        let missing = || NetworkError::kernel(format!("finding interface {name}"))(std::io::ErrorKind::NotFound.into());
+        present.links.iter().find(|link| link.name == name).map(|link| link.index).ok_or_else(missing)
+    };
+    let (bridge, dns) = (index(&bridge)?, index(&dns)?);
+    let wanted = [
+        Address { index: bridge, ip: gateway, prefix_len: pod_cidr.prefix_len() },
+        Address { index: dns, ip: config.dns_ip, prefix_len: 32 },
+    ];
+    let mut requests: Vec<Request> = present
+        .addresses
+        .iter()
+        .filter(|address| (address.index == bridge || address.index == dns) && !wanted.contains(address))
+        .map(|address| message::delete_address(address.index, address.ip, address.prefix_len))
+        .collect();
+    requests.extend(wanted.iter().map(|address| message::add_address(address.index, address.ip, address.prefix_len)));
+    let source = match config.node_ip {
+        IpAddr::V4(ip) if present.addresses.iter().any(|address| address.ip == ip) => Some(ip),
+        _ => None,
+    };
+    requests.push(message::set_route(config.cluster_cidr, Target::Unreachable, metric(&config.prefix)));
+    requests.push(message::set_route(config.service_cidr, Target::Interface(dns, source), metric(&config.prefix)));
+    let stray = |name: &str| present.links.iter().any(|link| link.name == name && link.controller != Some(bridge));
+    requests.extend(veths.iter().filter(|(name, _)| stray(name)).flat_map(|(name, uid)| message::attach(name, bridge, uid)));
+    socket.apply(requests)
+}
+
+/// A bridge; the one for DNS never gets a port. (A dummy interface would do, but not every kernel
+/// has them, and bridges are needed anyway.)
+fn interface(name: &str, ip: Ipv4Addr, mtu: u32) -> [Request; 4] {
+    [message::add_bridge(name, ip, mtu), message::set_shape(name, ip, mtu), message::without_ipv6_addresses(name), message::up(name)]
+}
+
+/// The changes that turn the present routes to other nodes into the wanted ones.
+pub(crate) fn plan_routes(config: &Config, pod_cidr: Option<Ipv4Net>, present: &[Route], peers: &[Peer]) -> (Vec<Ipv4Net>, Vec<Peer>) {
+    let metric = metric(&config.prefix);
+    // A node may not take over this node's Pods, the whole range, or anything outside of it.
+    let wanted: Vec<Peer> = peers
+        .iter()
+        .filter(|peer| {
+            Some(peer.pod_cidr) != pod_cidr && peer.pod_cidr != config.cluster_cidr && config.cluster_cidr.contains(&peer.pod_cidr)
+        })
+        .cloned()
+        .collect();
+    let own = |route: &&Route| route.protocol == ROUTE_PROTOCOL && route.metric == metric && route.via.is_some();
+    let gone = present
+        .iter()
+        .filter(own)
+        .filter(|route| !wanted.iter().any(|peer| peer.pod_cidr.trunc() == route.destination.trunc()))
+        .map(|route| route.destination)
+        .collect();
+    let there = |peer: &Peer| present.iter().filter(own).any(|r| r.destination.trunc() == peer.pod_cidr.trunc() && r.via == Some(peer.via));
+    (gone, wanted.into_iter().filter(|peer| !there(peer)).collect())
+}
+
+/// Replaces the routes to other nodes' Pods; those that the kernel refuses are told together.
+pub(crate) fn set_routes(config: &Config, pod_cidr: Option<Ipv4Net>, peers: &[Peer]) -> Result<(), NetworkError> {
+    let mut socket = Socket::open()?;
+    let (gone, new) = plan_routes(config, pod_cidr, &socket.routes()?, peers);
+    let metric = metric(&config.prefix);
+    socket.apply(gone.into_iter().map(|range| message::delete_route(range, metric)).collect())?;
+    let outcomes = socket.apply_each(new.iter().map(|peer| message::set_route(peer.pod_cidr, Target::Via(peer.via), metric)).collect())?;
+    let refused: Vec<_> = new
+        .into_iter()
+        .zip(outcomes)
+        .filter_map(|(peer, outcome)| match outcome {
+            Err(NetworkError::Kernel { source, .. }) => Some((peer.pod_cidr, peer.via, source.to_string())),
+            _ => None,
+        })
+        .collect();
+    if refused.is_empty() { Ok(()) } else { Err(NetworkError::Routes(refused)) }
+}
+
+/// Removes this cluster's interfaces and routes.
+pub(crate) fn remove(prefix: &str) -> Result<(), NetworkError> {
+    let mut socket = Socket::open()?;
+    let metric = metric(prefix);
+    let own = |route: &&Route| route.protocol == ROUTE_PROTOCOL && route.metric == metric;
+    let mut requests: Vec<Request> = socket.routes()?.iter().filter(own).map(|r| message::delete_route(r.destination, metric)).collect();
+    requests.extend(socket.links()?.iter().filter(|link| owns(prefix, &link.name)).map(|link| message::delete_link(&link.name)));
+    socket.apply(requests)
+}
+
+#[cfg(test)]
+mod tests;

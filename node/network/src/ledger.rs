@@ -1,0 +1,146 @@
+//! Which Pod has which address and host ports: one small file a Pod under `<state_dir>/pods`,
+//! written whole or not at all, so that a new process knows what the last one gave out. An address
+//! is taken again as late as possible: senders that still remember its old owner find nobody.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+
+use crate::{HostPort, NetworkError, Protocol};
+
+/// The file beside the Pods' own that remembers where the search for an address goes on.
+const LAST: &str = "last-address";
+
+/// What a Pod has been given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Record {
+    pub(crate) ip: Ipv4Addr,
+    pub(crate) hostname: String,
+    pub(crate) host_ports: Vec<HostPort>,
+}
+
+/// All records of a state directory.
+pub(crate) struct Ledger {
+    dir: PathBuf,
+    records: BTreeMap<String, Record>,
+    last: Option<Ipv4Addr>,
+}
+
+impl Ledger {
+    /// Reads what is there. A file that cannot be read was cut off by a power failure, which no
+    /// namespace outlives either: it is removed, and its Pod is built anew when asked for.
+    pub(crate) fn open(dir: &Path) -> Result<Self, NetworkError> {
+        fs::create_dir_all(dir).map_err(NetworkError::io(format!("making {}", dir.display())))?;
+        let listing = || NetworkError::io(format!("listing {}", dir.display()));
+        let mut records = BTreeMap::new();
+        for entry in fs::read_dir(dir).map_err(listing())? {
+            let path = entry.map_err(listing())?.path();
+            let Some(uid) = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".json")) else { continue };
+            let text = fs::read(&path).map_err(NetworkError::io(format!("reading {}", path.display())))?;
+            match serde_json::from_slice::<Record>(&text) {
+                Ok(record) => {
+                    records.insert(uid.to_owned(), record);
+                }
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "damaged pod record removed");
+                    remove(&path)?;
+                }
+            }
+        }
+        let last = fs::read_to_string(dir.join(LAST)).ok().and_then(|text| text.trim().parse().ok());
+        Ok(Self { dir: dir.to_owned(), records, last })
+    }
+
+    pub(crate) fn records(&self) -> &BTreeMap<String, Record> {
+        &self.records
+    }
+
+    pub(crate) fn get(&self, uid: &str) -> Option<&Record> {
+        self.records.get(uid)
+    }
+
+    /// Gives a Pod its address and ports, the same ones again when it has them.
+    pub(crate) fn reserve(&mut self, uid: &str, hostname: &str, host_ports: &[HostPort], range: Ipv4Net) -> Result<Record, NetworkError> {
+        let others = || self.records.iter().filter(|(other, _)| *other != uid).map(|(_, record)| record);
+        if let Some(taken) = host_ports.iter().find(|port| others().any(|r| r.host_ports.iter().any(|p| collide(p, port)))) {
+            return Err(NetworkError::HostPortTaken { port: taken.host_port, protocol: Protocol::as_str(taken.protocol) });
+        }
+        let known = self.records.get(uid).map(|record| record.ip);
+        let ip = match known {
+            Some(ip) => ip,
+            None => {
+                let taken = others().map(|record| record.ip).collect();
+                pick(range, self.last, &taken).ok_or(NetworkError::Exhausted(range))?
+            }
+        };
+        let record = Record { ip, hostname: hostname.to_owned(), host_ports: host_ports.to_vec() };
+        if self.records.get(uid) != Some(&record) {
+            let text = serde_json::to_vec(&record).map_err(|e| damaged(&self.path(uid), &e))?;
+            write(&self.path(uid), &text)?;
+            self.records.insert(uid.to_owned(), record.clone());
+        }
+        if known.is_none() {
+            self.last = Some(ip);
+            write(&self.dir.join(LAST), ip.to_string().as_bytes())?;
+        }
+        Ok(record)
+    }
+
+    /// Forgets a Pod.
+    pub(crate) fn release(&mut self, uid: &str) -> Result<(), NetworkError> {
+        remove(&self.path(uid))?;
+        self.records.remove(uid);
+        Ok(())
+    }
+
+    fn path(&self, uid: &str) -> PathBuf {
+        self.dir.join(format!("{uid}.json"))
+    }
+}
+
+fn damaged(path: &Path, error: &serde_json::Error) -> NetworkError {
+    NetworkError::Damaged { path: path.display().to_string(), message: error.to_string() }
+}
+
+fn write(path: &Path, text: &[u8]) -> Result<(), NetworkError> {
+    let draft = path.with_extension("tmp");
+    let doing = || NetworkError::io(format!("writing {}", path.display()));
+    fs::write(&draft, text).map_err(doing())?;
+    fs::rename(&draft, path).map_err(doing())
+}
+
+fn remove(path: &Path) -> Result<(), NetworkError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(NetworkError::io(format!("removing {}", path.display()))(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether two host ports cannot both be served: one of all addresses meets every other.
+fn collide(one: &HostPort, other: &HostPort) -> bool {
+    let address = one.host_ip.is_none() || other.host_ip.is_none() || one.host_ip == other.host_ip;
+    address && one.protocol == other.protocol && one.host_port == other.host_port
+}
+
+/// The address of the bridge: the first of the range.
+pub(crate) fn gateway(range: Ipv4Net) -> Option<Ipv4Addr> {
+    range.hosts().next()
+}
+
+/// The first free address after the one given out last, from the start again at the end. The
+/// first of the range is the bridge's.
+fn pick(range: Ipv4Net, last: Option<Ipv4Addr>, taken: &HashSet<Ipv4Addr>) -> Option<Ipv4Addr> {
+    let free = |ip: &Ipv4Addr| !taken.contains(ip);
+    let usable = || range.hosts().skip(1);
+    let last = last.unwrap_or(Ipv4Addr::UNSPECIFIED);
+    usable().filter(|ip| *ip > last).find(free).or_else(|| usable().find(free))
+}
+
+#[cfg(test)]
+mod tests;

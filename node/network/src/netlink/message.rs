@@ -1,0 +1,167 @@
+//! The requests that this crate makes of the kernel, as values: interfaces, addresses, routes.
+
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use ipnet::Ipv4Net;
+use nix::libc;
+use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use rtnetlink::packet_route::address::AddressMessage;
+use rtnetlink::packet_route::link::{
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoBridgePort, InfoData, InfoKind, InfoPortData, InfoPortKind, InfoVeth, LinkAttribute,
+    LinkMessage,
+};
+use rtnetlink::packet_route::route::{RouteMessage, RouteProtocol, RouteScope, RouteType};
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+use rtnetlink::{AddressMessageBuilder, LinkMessageBuilder, LinkUnspec, RouteMessageBuilder};
+
+use super::Request;
+
+/// `RTPROT_…` of every route made here; the kernel's and the known daemons' numbers are others.
+pub(crate) const ROUTE_PROTOCOL: u8 = 83;
+
+/// A locally administered hardware address that follows from an IPv4 address, so that a neighbour
+/// that remembers one stays right when the address moves to another Pod.
+pub(crate) fn hardware_address(ip: Ipv4Addr) -> Vec<u8> {
+    [&[0x0a, 0x58], ip.octets().as_slice()].concat()
+}
+
+pub(crate) fn all_links() -> RouteNetlinkMessage {
+    RouteNetlinkMessage::GetLink(LinkMessage::default())
+}
+
+pub(crate) fn all_addresses() -> RouteNetlinkMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = AddressFamily::Inet;
+    RouteNetlinkMessage::GetAddress(message)
+}
+
+pub(crate) fn all_routes() -> RouteNetlinkMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = AddressFamily::Inet;
+    RouteNetlinkMessage::GetRoute(message)
+}
+
+fn link(name: &str) -> LinkMessageBuilder<LinkUnspec> {
+    LinkUnspec::new_with_name(name)
+}
+
+/// Makes a bridge, unless there is one.
+pub(crate) fn add_bridge(name: &str, hardware: Ipv4Addr, mtu: u32) -> Request {
+    let message = LinkMessageBuilder::<LinkUnspec>::new_with_info_kind(InfoKind::Bridge)
+        .name(name)
+        .address(hardware_address(hardware))
+        .mtu(mtu)
+        .build();
+    Request::new(format!("making bridge {name}"), RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
+        .ignoring(&[libc::EEXIST])
+}
+
+/// Gives an interface its hardware address and packet size, where it was made with others.
+pub(crate) fn set_shape(name: &str, hardware: Ipv4Addr, mtu: u32) -> Request {
+    let message = link(name).address(hardware_address(hardware)).mtu(mtu).build();
+    Request::new(format!("configuring interface {name}"), RouteNetlinkMessage::NewLink(message), 0)
+}
+
+/// Keeps an interface from giving itself IPv6 addresses and talking about them. A kernel without
+/// IPv6 has nothing to keep.
+pub(crate) fn without_ipv6_addresses(name: &str) -> Request {
+    let none = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
+    let message = link(name).append_extra_attribute(LinkAttribute::AfSpecUnspec(vec![none])).build();
+    Request::new(format!("configuring interface {name}"), RouteNetlinkMessage::NewLink(message), 0).ignoring(&[
+        libc::EAFNOSUPPORT,
+        libc::EOPNOTSUPP,
+        libc::EINVAL,
+    ])
+}
+
+pub(crate) fn up(name: &str) -> Request {
+    Request::new(format!("bringing up interface {name}"), RouteNetlinkMessage::NewLink(link(name).up().build()), 0)
+}
+
+/// Removes an interface, if it is there.
+pub(crate) fn delete_link(name: &str) -> Request {
+    Request::new(format!("removing interface {name}"), RouteNetlinkMessage::DelLink(link(name).build()), 0).ignoring(&[libc::ENODEV])
+}
+
+/// Makes a veth pair whose other end is born in another network namespace: `name` here, `inside`
+/// there, the latter with the hardware address of `ip`. Both are down.
+pub(crate) fn add_veth(name: &str, inside: &str, namespace: BorrowedFd<'_>, ip: Ipv4Addr, mtu: u32) -> Request {
+    let peer = link(inside).address(hardware_address(ip)).mtu(mtu).setns_by_fd(namespace.as_raw_fd()).build();
+    let message = LinkMessageBuilder::<LinkUnspec>::new_with_info_kind(InfoKind::Veth)
+        .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))
+        .name(name)
+        .mtu(mtu)
+        .build();
+    Request::new(format!("making interface {name}"), RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
+}
+
+/// Makes an interface a port of a bridge. Hairpin mode lets a Pod reach itself through a Service
+/// where bridged packets pass netfilter.
+pub(crate) fn attach(name: &str, bridge: u32, alias: &str) -> [Request; 2] {
+    let doing = || format!("attaching interface {name} to its bridge");
+    let join = link(name).controller(bridge).alias(alias).up().build();
+    let port = link(name)
+        .set_port_kind(InfoPortKind::Bridge)
+        .set_port_data(InfoPortData::BridgePort(vec![InfoBridgePort::HairpinMode(true)]))
+        .build();
+    [Request::new(doing(), RouteNetlinkMessage::NewLink(join), 0), Request::new(doing(), RouteNetlinkMessage::NewLink(port), 0)]
+}
+
+/// Gives an interface an address, unless it has it.
+pub(crate) fn add_address(index: u32, ip: Ipv4Addr, prefix_len: u8) -> Request {
+    let message = AddressMessageBuilder::<Ipv4Addr>::new().index(index).address(ip, prefix_len).build();
+    Request::new(format!("adding address {ip}/{prefix_len}"), RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+        .ignoring(&[libc::EEXIST])
+}
+
+pub(crate) fn delete_address(index: u32, ip: Ipv4Addr, prefix_len: u8) -> Request {
+    let message = AddressMessageBuilder::<Ipv4Addr>::new().index(index).address(ip, prefix_len).build();
+    Request::new(format!("removing address {ip}/{prefix_len}"), RouteNetlinkMessage::DelAddress(message), 0)
+        .ignoring(&[libc::EADDRNOTAVAIL])
+}
+
+/// What a route leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Nothing: senders are told that the destination is unreachable.
+    Unreachable,
+    /// An interface, with the source address for what the node itself sends.
+    Interface(u32, Option<Ipv4Addr>),
+    /// Another node on a shared link.
+    Via(Ipv4Addr),
+    /// A gateway that is reached through this interface, whatever the addresses say.
+    OnLink(Ipv4Addr, u32),
+}
+
+fn route(destination: Ipv4Net, target: Target, metric: u32) -> RouteMessage {
+    let builder = RouteMessageBuilder::<Ipv4Addr>::new()
+        .destination_prefix(destination.network(), destination.prefix_len())
+        .protocol(RouteProtocol::from(ROUTE_PROTOCOL));
+    let builder = if metric == 0 { builder } else { builder.priority(metric) };
+    match target {
+        Target::Unreachable => builder.kind(RouteType::Unreachable),
+        Target::Interface(index, source) => {
+            let builder = builder.output_interface(index).scope(RouteScope::Link);
+            if let Some(ip) = source { builder.pref_source(ip) } else { builder }
+        }
+        Target::Via(ip) => builder.gateway(ip),
+        Target::OnLink(ip, index) => builder.gateway(ip).output_interface(index).onlink(),
+    }
+    .build()
+}
+
+/// Sets a route, in place of the one with the same destination and metric.
+pub(crate) fn set_route(destination: Ipv4Net, target: Target, metric: u32) -> Request {
+    let message = RouteNetlinkMessage::NewRoute(route(destination, target, metric));
+    Request::new(format!("setting the route to {destination}"), message, NLM_F_CREATE | NLM_F_REPLACE)
+}
+
+/// Removes a route of ours, if it is there.
+pub(crate) fn delete_route(destination: Ipv4Net, metric: u32) -> Request {
+    let mut message = route(destination, Target::Unreachable, metric);
+    // Matches every kind and scope.
+    message.header.kind = RouteType::Unspec;
+    message.header.scope = RouteScope::NoWhere;
+    Request::new(format!("removing the route to {destination}"), RouteNetlinkMessage::DelRoute(message), 0).ignoring(&[libc::ESRCH])
+}

@@ -1,0 +1,224 @@
+//! A Pod's namespaces: network, IPC and UTS, made by a thread that ends at once and pinned as bind
+//! mounts of files, so that no process has to hold them and they outlive whoever made them. The
+//! files are `<state_dir>/ns/<uid>/{net,ipc,uts}`; `ns` is a private mount of its own, so that pins
+//! are not copied into the mount namespaces that follow the machine's. Building again after a
+//! death at any point starts from nothing: a half-built sandbox has never had a container in it.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use ipnet::Ipv4Net;
+use nix::errno::Errno;
+use nix::libc;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::statfs::{FsType, statfs};
+use runtimes_contract::Sandbox;
+
+use crate::NetworkError;
+use crate::netlink::message::{self, Target};
+use crate::netlink::{Request, Socket};
+
+/// `NSFS_MAGIC` of `<linux/magic.h>`.
+const NSFS: FsType = FsType(0x6e73_6673);
+/// The interface's name inside a Pod, as everywhere.
+const INSIDE: &str = "eth0";
+/// The namespaces of a Pod by the kernel's names for them.
+const KINDS: [&str; 3] = ["net", "ipc", "uts"];
+/// Sysctls of a Pod's network namespace, each with what it is for. Those that the kernel does not
+/// have (no IPv6) are passed over.
+const SYSCTLS: &[(&str, &str)] = &[
+    // Pods share a link but speak through the node, where Services are translated.
+    ("ipv4/conf/all/accept_redirects", "0"),
+    ("ipv4/conf/default/accept_redirects", "0"),
+    // As containerd: containers without root may listen on port 80 and send pings.
+    ("ipv4/ip_unprivileged_port_start", "0"),
+    ("ipv4/ping_group_range", "0 2147483647"),
+    // No addresses that nobody gave out.
+    ("ipv6/conf/default/addr_gen_mode", "1"),
+    ("ipv6/conf/default/accept_ra", "0"),
+];
+
+/// What a Pod's sandbox is built from.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Directory of its pins.
+    pub(crate) dir: PathBuf,
+    pub(crate) uid: String,
+    pub(crate) hostname: String,
+    pub(crate) ip: Ipv4Addr,
+    pub(crate) gateway: Ipv4Addr,
+    /// Its interface on the node, and the bridge that it joins.
+    pub(crate) veth: String,
+    pub(crate) bridge: String,
+}
+
+impl Plan {
+    /// The sandbox as runtimes are told of it.
+    pub(crate) fn sandbox(&self) -> Sandbox {
+        let pin = |kind: &str| Some(self.dir.join(kind));
+        Sandbox { network: pin("net"), ipc: pin("ipc"), uts: pin("uts"), hostname: self.hostname.clone() }
+    }
+
+    /// Whether everything is there.
+    pub(crate) fn is_built(&self) -> Result<bool, NetworkError> {
+        if !KINDS.iter().all(|kind| is_pinned(&self.dir.join(kind))) {
+            return Ok(false);
+        }
+        let links = Socket::open()?.links()?;
+        let bridge = links.iter().find(|link| link.name == self.bridge).map(|link| link.index);
+        Ok(bridge.is_some() && links.iter().any(|link| link.name == self.veth && link.controller == bridge))
+    }
+
+    /// Builds the sandbox. Leaves the calling thread in the new namespaces: it must be one that
+    /// ends. What an earlier try left is removed first.
+    pub(crate) fn build(&self) -> Result<(), NetworkError> {
+        let mut host = Socket::open()?;
+        remove(&self.dir, Some(&self.veth))?;
+        let links = host.links()?;
+        let bridge = links.iter().find(|link| link.name == self.bridge).ok_or(NetworkError::NoPodCidr)?;
+        fs::create_dir_all(&self.dir).map_err(NetworkError::io(format!("making {}", self.dir.display())))?;
+        let system = |doing: &str| {
+            let doing = format!("{doing} of pod {}", self.uid);
+            move |errno: Errno| NetworkError::Kernel { doing, source: errno.into() }
+        };
+        unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS).map_err(system("making the namespaces"))?;
+        nix::unistd::sethostname(&self.hostname).map_err(system("setting the hostname"))?;
+        for kind in KINDS {
+            pin(kind, &self.dir.join(kind))?;
+        }
+        for (name, value) in SYSCTLS {
+            sysctl(name, value)?;
+        }
+        let own = File::open(self.dir.join("net")).map_err(NetworkError::io(format!("opening the namespace of pod {}", self.uid)))?;
+        let mut requests =
+            vec![message::add_veth(&self.veth, INSIDE, own.as_fd(), self.ip, bridge.mtu), message::without_ipv6_addresses(&self.veth)];
+        requests.extend(message::attach(&self.veth, bridge.index, &self.uid));
+        host.apply(requests)?;
+        self.configure_inside()
+    }
+
+    /// Addresses and routes, from within. The address has no range on the link: every packet goes
+    /// to the node, which routes it and translates Services both ways.
+    fn configure_inside(&self) -> Result<(), NetworkError> {
+        let mut own = Socket::open()?;
+        let missing = || NetworkError::kernel(format!("finding {INSIDE} of pod {}", self.uid))(io::ErrorKind::NotFound.into());
+        let inside = own.index_of(INSIDE)?.ok_or_else(missing)?;
+        let requests: Vec<Request> = vec![
+            message::up("lo"),
+            message::up(INSIDE),
+            message::add_address(inside, self.ip, Ipv4Net::from(self.ip).prefix_len()),
+            message::set_route(Ipv4Net::default(), Target::OnLink(self.gateway, inside), 0),
+        ];
+        own.apply(requests)
+    }
+}
+
+/// Writes a sysctl of the calling thread's network namespace, if the kernel has it.
+pub(crate) fn sysctl(name: &str, value: &str) -> Result<(), NetworkError> {
+    let path = format!("/proc/sys/net/{name}");
+    match fs::write(&path, value) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(NetworkError::io(format!("writing {value} to {path}"))(error)),
+        _ => Ok(()),
+    }
+}
+
+fn is_pinned(path: &Path) -> bool {
+    statfs(path).is_ok_and(|stat| stat.filesystem_type() == NSFS)
+}
+
+/// Mounts a namespace of the calling thread on a file.
+fn pin(kind: &str, path: &Path) -> Result<(), NetworkError> {
+    File::create(path).map_err(NetworkError::io(format!("making {}", path.display())))?;
+    let own = format!("/proc/thread-self/ns/{kind}");
+    mount(Some(own.as_str()), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+        .map_err(|errno| NetworkError::io(format!("pinning a namespace as {}", path.display()))(errno.into()))
+}
+
+/// Removes the pins in `dir` and the Pod's interface on the node, whatever of them is there.
+pub(crate) fn remove(dir: &Path, veth: Option<&str>) -> Result<(), NetworkError> {
+    for kind in KINDS {
+        let path = dir.join(kind);
+        unmount(&path)?;
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(NetworkError::io(format!("removing {}", path.display()))(error));
+            }
+            _ => {}
+        }
+    }
+    match fs::remove_dir(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(NetworkError::io(format!("removing {}", dir.display()))(error));
+        }
+        _ => {}
+    }
+    match veth {
+        Some(veth) => Socket::open()?.apply(vec![message::delete_link(veth)]),
+        None => Ok(()),
+    }
+}
+
+/// Takes away every mount on a path.
+fn unmount(path: &Path) -> Result<(), NetworkError> {
+    loop {
+        match umount2(path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+            Ok(()) => {}
+            // Not a mount (any more), or not there.
+            Err(Errno::EINVAL | Errno::ENOENT) => return Ok(()),
+            Err(errno) => return Err(NetworkError::io(format!("unmounting {}", path.display()))(errno.into())),
+        }
+    }
+}
+
+/// Makes the directory of all pins, a private mount of its own.
+pub(crate) fn prepare_dir(dir: &Path) -> Result<(), NetworkError> {
+    fs::create_dir_all(dir).map_err(NetworkError::io(format!("making {}", dir.display())))?;
+    let failed = |errno: Errno| NetworkError::io(format!("making {} a private mount", dir.display()))(errno.into());
+    match mount(None::<&str>, dir, None::<&str>, MsFlags::MS_PRIVATE, None::<&str>) {
+        // Not a mount yet.
+        Err(Errno::EINVAL) => {
+            mount(Some(dir), dir, None::<&str>, MsFlags::MS_BIND, None::<&str>).map_err(failed)?;
+            mount(None::<&str>, dir, None::<&str>, MsFlags::MS_PRIVATE, None::<&str>).map_err(failed)
+        }
+        other => other.map_err(failed),
+    }
+}
+
+/// Undoes [`prepare_dir`], with all pins that are left.
+pub(crate) fn remove_dir(dir: &Path) -> Result<(), NetworkError> {
+    for uid in pinned(dir)? {
+        remove(&dir.join(uid), None)?;
+    }
+    unmount(dir)?;
+    match fs::remove_dir(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(NetworkError::io(format!("removing {}", dir.display()))(error)),
+        _ => Ok(()),
+    }
+}
+
+/// UIDs of all sandboxes, half-built ones too.
+pub(crate) fn pinned(dir: &Path) -> Result<Vec<String>, NetworkError> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(NetworkError::io(format!("listing {}", dir.display())))?,
+    };
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
+}
+
+/// Runs `work` on a thread of its own, for what changes the thread's namespaces.
+pub(crate) async fn in_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, NetworkError> + Send + 'static,
+) -> Result<T, NetworkError> {
+    let (send, receive) = tokio::sync::oneshot::channel();
+    let spawned = std::thread::Builder::new().name("sandbox".to_owned()).spawn(move || {
+        // The caller may have gone; the state on disk is what counts.
+        drop(send.send(work()));
+    });
+    spawned.map_err(NetworkError::io("starting a thread"))?;
+    let died = |_| NetworkError::kernel("working in a namespace")(io::Error::from_raw_os_error(libc::ECANCELED));
+    receive.await.map_err(died)?
+}
