@@ -68,8 +68,8 @@ fn ranges_that_others_have_are_refused_by_name() {
         ),
         (
             &[],
-            &[("10.0.0.0/8", 83, other, Some(5))],
-            "10.244.0.0/16 is already used on this machine by the route to 10.0.0.0/8 through sk2-dns; choose another with --cluster-cidr",
+            &[("10.244.0.0/15", 83, other, Some(5))],
+            "10.244.0.0/16 is already used on this machine by the route to 10.244.0.0/15 through sk2-dns; choose another with --cluster-cidr",
         ),
         (
             &[],

@@ -18,7 +18,7 @@ fn port(host_ip: Option<u8>, host_port: u16) -> HostPort {
 fn gives_addresses_out_in_turn_and_again_as_late_as_possible() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut ledger = Ledger::open(dir.path()).expect("opened");
-    let mut reserve = |ledger: &mut Ledger, uid: &str| ledger.reserve(uid, "h", &[], range("10.244.0.0/29")).map(|r| r.ip);
+    let reserve = |ledger: &mut Ledger, uid: &str| ledger.reserve(uid, "h", &[], range("10.244.0.0/29")).map(|r| r.ip);
     assert_eq!(reserve(&mut ledger, "a").ok(), Some(ip(2)));
     assert_eq!(reserve(&mut ledger, "b").ok(), Some(ip(3)));
     assert_eq!(reserve(&mut ledger, "a").ok(), Some(ip(2)), "the same Pod keeps its address");
