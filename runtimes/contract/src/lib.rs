@@ -13,6 +13,7 @@ mod error;
 pub mod launch;
 pub mod process;
 pub mod record;
+pub mod shims;
 mod spec;
 pub mod state;
 

@@ -1,1 +1,30 @@
-//! WASM containers: ahead-of-time compile and a small shim.
+//! WASM containers. The agent's half ([`WasmtimeRuntime`], feature `compile`) compiles a module once,
+//! ahead of time, into a cache on disk, and starts one shim a container. The shim's half (feature
+//! `shim`, binary `skiff-shim-wasmtime`) maps the compiled file and runs it: preview 1 modules,
+//! preview 2 commands, and `wasi:http/proxy` components served on a port. There is no compiler in it.
+//!
+//! Both halves share the engine settings and the offer of imports, so what compiles here runs there.
+
+#[cfg(feature = "host")]
+mod host;
+mod kind;
+#[cfg(feature = "host")]
+mod outgoing;
+#[cfg(feature = "host")]
+mod settings;
+
+#[cfg(feature = "compile")]
+mod cache;
+#[cfg(feature = "compile")]
+mod compile;
+#[cfg(feature = "compile")]
+mod runtime;
+#[cfg(feature = "shim")]
+pub mod shim;
+
+pub use kind::Kind;
+#[cfg(feature = "compile")]
+pub use runtime::{Config, WasmtimeRuntime};
+
+/// The user and group that a guest's shim runs as when its Pod names none: nobody.
+pub const NOBODY: u32 = 65_534;

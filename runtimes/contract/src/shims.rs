@@ -1,0 +1,189 @@
+//! What runtimes do alike when each container is a shim: list, wait, signal, reopen the log, read
+//! statistics, remove. Each answer comes from the state directory, the kernel and the cgroups, so it
+//! does not matter which process started the container.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::blocking;
+use crate::cgroup::{Cgroups, Group};
+use crate::error::RuntimeError;
+use crate::process::ProcessRef;
+use crate::spec::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Exit, Stats};
+use crate::state::{Made, StateDir, open_log};
+
+/// How long a shim has to end after its container was killed.
+const SHIM_ENDS_WITHIN_MS: u16 = 10_000;
+
+/// The containers of one state directory.
+#[derive(Clone, Debug)]
+pub struct Shims {
+    /// Where they are recorded.
+    pub state: StateDir,
+    /// The machine's cgroups.
+    pub cgroups: Arc<Cgroups>,
+}
+
+impl Shims {
+    /// Opens a state directory.
+    pub fn open(dir: &Path) -> Result<Self, RuntimeError> {
+        Ok(Self { state: StateDir::open(dir)?, cgroups: Arc::new(Cgroups::detect()?) })
+    }
+
+    /// The cgroup of a container.
+    pub fn group(&self, spec: &ContainerSpec) -> Result<Group, RuntimeError> {
+        self.cgroups.group(&spec.cgroup)
+    }
+
+    /// See [`crate::Runtime::list`].
+    pub async fn list(&self) -> Result<Vec<ContainerStatus>, RuntimeError> {
+        let shims = self.clone();
+        blocking(move || {
+            let ids = shims.state.ids()?;
+            // One that is removed while we look is not there.
+            let there = ids.iter().map(|id| shims.status(id)).filter(|status| !matches!(status, Err(RuntimeError::NotFound(_))));
+            there.collect()
+        })
+        .await
+    }
+
+    /// Where one container is. Blocks.
+    pub fn status(&self, id: &ContainerId) -> Result<ContainerStatus, RuntimeError> {
+        self.state.status(id, |spec| self.oom_killed(spec))
+    }
+
+    /// The spec and state of a container. Blocks.
+    pub fn look(&self, id: &ContainerId) -> Result<(Made, ContainerState), RuntimeError> {
+        let made = self.state.made(id)?;
+        let state = self.state.state(id, || self.oom_killed(&made.spec))?;
+        Ok((made, state))
+    }
+
+    /// The spec of a container that may be started now. Blocks.
+    pub fn startable(&self, id: &ContainerId) -> Result<Made, RuntimeError> {
+        match self.look(id)? {
+            (made, ContainerState::Created) => Ok(made),
+            (_, state) => Err(RuntimeError::Unsupported(format!("container {id} cannot be started: it is {}", name(&state)))),
+        }
+    }
+
+    /// See [`crate::Runtime::wait`]. A container that was not started is not waited for.
+    pub async fn wait(&self, id: &ContainerId) -> Result<Exit, RuntimeError> {
+        let shims = self.clone();
+        let owned = id.clone();
+        let shim = blocking(move || {
+            let (_, state) = shims.look(&owned)?;
+            match (state, shims.state.shim(&owned)?) {
+                (ContainerState::Created, _) | (_, None) => Err(not_started(&owned)),
+                (_, Some(shim)) => Ok(shim),
+            }
+        })
+        .await?;
+        // Also when it has exited by its record: only then is its process reaped for certain.
+        shim.ended().await.map_err(RuntimeError::io(format!("waiting for container {id}")))?;
+        let shims = self.clone();
+        let owned = id.clone();
+        match blocking(move || shims.look(&owned)).await? {
+            (_, ContainerState::Exited(exit)) => Ok(exit),
+            (_, state) => {
+                let odd = std::io::Error::other(format!("its shim ended and it is {}", name(&state)));
+                Err(RuntimeError::io(format!("waiting for container {id}"))(odd))
+            }
+        }
+    }
+
+    /// Signals the container's first process. See [`crate::Runtime::signal`].
+    pub async fn signal(&self, id: &ContainerId, signal: i32) -> Result<(), RuntimeError> {
+        let shims = self.clone();
+        let id = id.clone();
+        blocking(move || match shims.look(&id)?.1 {
+            ContainerState::Created => Err(not_started(&id)),
+            ContainerState::Exited(_) => Ok(()),
+            ContainerState::Running { .. } => {
+                let pid = shims.state.pid(&id)?.ok_or_else(|| not_started(&id))?;
+                send(&pid.init, signal)
+            }
+        })
+        .await
+    }
+
+    /// Makes the new log file and tells the shim (SIGUSR1). See [`crate::Runtime::reopen_log`].
+    pub async fn reopen_log(&self, id: &ContainerId, owner: Option<(u32, u32)>) -> Result<(), RuntimeError> {
+        let shims = self.clone();
+        let id = id.clone();
+        blocking(move || {
+            let (made, state) = shims.look(&id)?;
+            open_log(&made.spec.log_path, owner)?;
+            match (state, shims.state.shim(&id)?) {
+                (ContainerState::Running { .. }, Some(shim)) => send(&shim, libc::SIGUSR1),
+                // Nothing writes; the next start opens the new file.
+                _ => Ok(()),
+            }
+        })
+        .await
+    }
+
+    /// What the container's cgroup uses. See [`crate::Runtime::stats`].
+    pub async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
+        let shims = self.clone();
+        let id = id.clone();
+        blocking(move || {
+            let made = shims.state.made(&id)?;
+            match shims.group(&made.spec)?.stats() {
+                // The group of one that has ended may be gone.
+                Err(RuntimeError::NotFound(_)) => Ok(Stats::default()),
+                stats => stats,
+            }
+        })
+        .await
+    }
+
+    /// Kills what a container runs, shim last, and removes its cgroup. What else a runtime made it
+    /// removes next, the state directory at the very end. Blocks; idempotent.
+    pub fn kill_and_free(&self, id: &ContainerId, spec: &ContainerSpec) -> Result<(), RuntimeError> {
+        let group = self.group(spec)?;
+        group.kill()?;
+        if let Some(shim) = self.state.shim(id)? {
+            end(&shim)?;
+        }
+        group.remove_tree()
+    }
+
+    fn oom_killed(&self, spec: &ContainerSpec) -> bool {
+        self.group(spec).is_ok_and(|group| group.oom_kills() > 0)
+    }
+}
+
+/// A shim whose container is dead ends by itself, after it has written the exit record.
+fn end(shim: &ProcessRef) -> Result<(), RuntimeError> {
+    let doing = || format!("ending shim {}", shim.pid);
+    if let Some(handle) = shim.open().map_err(RuntimeError::io(doing()))? {
+        let ended = handle.ended_within(SHIM_ENDS_WITHIN_MS).map_err(RuntimeError::io(doing()))?;
+        if !ended {
+            handle.signal(libc::SIGKILL).map_err(RuntimeError::io(doing()))?;
+            handle.ended_within(SHIM_ENDS_WITHIN_MS).map_err(RuntimeError::io(doing()))?;
+        }
+    }
+    shim.reap();
+    Ok(())
+}
+
+fn send(process: &ProcessRef, signal: i32) -> Result<(), RuntimeError> {
+    let doing = || format!("sending signal {signal} to process {}", process.pid);
+    match process.open().map_err(RuntimeError::io(doing()))? {
+        Some(handle) => handle.signal(signal).map_err(RuntimeError::io(doing())),
+        None => Ok(()),
+    }
+}
+
+fn not_started(id: &ContainerId) -> RuntimeError {
+    RuntimeError::Unsupported(format!("container {id} has not been started"))
+}
+
+fn name(state: &ContainerState) -> &'static str {
+    match state {
+        ContainerState::Created => "created",
+        ContainerState::Running { .. } => "running",
+        ContainerState::Exited(_) => "exited",
+    }
+}

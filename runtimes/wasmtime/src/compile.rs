@@ -1,0 +1,129 @@
+//! From WASM bytes to machine code. Pure but for CPU time: bytes go in, an artifact or a complaint
+//! about the image comes out.
+
+use sha2::{Digest as _, Sha256};
+use wasmtime::{Engine, Module, component::Component};
+
+use crate::host::{component_linker, module_linker};
+use crate::kind::Kind;
+use crate::settings::config;
+
+/// Largest WASM file that is compiled.
+pub const MODULE_LEN_MAX: u64 = 256 << 20;
+
+/// Machine code of one module or component.
+pub struct Compiled {
+    /// What wasmtime maps.
+    pub code: Vec<u8>,
+    /// How it is run.
+    pub kind: Kind,
+}
+
+/// Why a file cannot be run; the image is at fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Complaint {
+    /// Not WASM at all.
+    #[error("not a WebAssembly binary: it starts with {0:02x?} instead of \\0asm")]
+    NotWasm(Vec<u8>),
+    /// Too large.
+    #[error("the WebAssembly file has {0} bytes; at most {MODULE_LEN_MAX} are compiled")]
+    TooLarge(u64),
+    /// Does not validate, or uses a proposal that is switched off.
+    #[error("invalid WebAssembly: {0}")]
+    Invalid(String),
+    /// Imports what is not offered.
+    #[error(
+        "{0}; offered are wasi_snapshot_preview1 for modules, WASI 0.2 (cli, clocks, filesystem, http, io, random, sockets) for components"
+    )]
+    Import(String),
+    /// Exports nothing that can be run.
+    #[error("{0}")]
+    NoEntry(&'static str),
+}
+
+/// The engine that compiles. Its settings are the shim's.
+pub fn engine() -> wasmtime::Result<Engine> {
+    Engine::new(&config())
+}
+
+/// Names everything that makes machine code fit: wasmtime's version, settings, target, CPU features.
+pub fn fingerprint(engine: &Engine) -> String {
+    /// Feeds what wasmtime hashes into a hash that is the same in every process.
+    struct Stable(Sha256);
+    impl std::hash::Hasher for Stable {
+        fn write(&mut self, bytes: &[u8]) {
+            self.0.update(bytes);
+        }
+        fn finish(&self) -> u64 {
+            0
+        }
+    }
+    let mut hasher = Stable(Sha256::new());
+    std::hash::Hash::hash(&engine.precompile_compatibility_hash(), &mut hasher);
+    hex(&hasher.0.finalize())
+}
+
+/// Bytes as lower-case hex.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Compiles, then checks that all imports are offered and that there is something to run. Takes
+/// seconds for large files; run it on a blocking thread.
+pub fn compile(engine: &Engine, bytes: &[u8]) -> Result<Compiled, Complaint> {
+    match bytes.first_chunk::<8>() {
+        Some(b"\0asm\x01\0\0\0") => module(engine, bytes),
+        Some([b'\0', b'a', b's', b'm', _, _, 1, 0]) => component(engine, bytes),
+        Some([b'\0', b'a', b's', b'm', ..]) => Err(Complaint::Invalid("unknown version of the binary format".into())),
+        _ => Err(Complaint::NotWasm(bytes.iter().copied().take(4).collect())),
+    }
+}
+
+fn module(engine: &Engine, bytes: &[u8]) -> Result<Compiled, Complaint> {
+    let code = engine.precompile_module(bytes).map_err(invalid)?;
+    // SAFETY: the code was made by this engine just now.
+    let module = unsafe { Module::deserialize(engine, &code) }.map_err(invalid)?;
+    module_linker(engine).and_then(|linker| linker.instantiate_pre(&module)).map_err(not_offered)?;
+    match module.get_export("_start") {
+        Some(wasmtime::ExternType::Func(start)) if start.params().len() == 0 && start.results().len() == 0 => {
+            Ok(Compiled { code, kind: Kind::Module })
+        }
+        Some(_) => Err(Complaint::NoEntry("the module's export _start is not a function without parameters and results")),
+        None => Err(Complaint::NoEntry("the module has nothing to run: it does not export _start")),
+    }
+}
+
+fn component(engine: &Engine, bytes: &[u8]) -> Result<Compiled, Complaint> {
+    let code = engine.precompile_component(bytes).map_err(invalid)?;
+    // SAFETY: the code was made by this engine just now.
+    let component = unsafe { Component::deserialize(engine, &code) }.map_err(invalid)?;
+    component_linker(engine).and_then(|linker| linker.instantiate_pre(&component)).map_err(not_offered)?;
+    let shape = component.component_type();
+    let exports: Vec<_> = shape.exports(engine).map(|(name, _)| name.to_owned()).collect();
+    match Kind::of_component(exports.iter().map(String::as_str)) {
+        Some(kind) => Ok(Compiled { code, kind }),
+        None => Err(Complaint::NoEntry("the component has nothing to run: it exports neither wasi:cli/run nor wasi:http/incoming-handler")),
+    }
+}
+
+fn invalid(error: wasmtime::Error) -> Complaint {
+    Complaint::Invalid(one_line(&error))
+}
+
+fn not_offered(error: wasmtime::Error) -> Complaint {
+    Complaint::Import(one_line(&error))
+}
+
+/// An error and its causes on one line, fit for an event.
+fn one_line(error: &wasmtime::Error) -> String {
+    let text = format!("{error:#}");
+    text.split('\n').map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! What guests are offered: the linkers, and the state behind one running guest. The agent links
+//! against the same offer when a module comes in, so an import that nobody serves is told then.
+
+use wasmtime::component::{self, ResourceTable};
+use wasmtime::{Engine, Linker, StoreLimits};
+use wasmtime_wasi::p1::WasiP1Ctx;
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
+
+use crate::outgoing::Outgoing;
+
+/// Behind a preview 1 module.
+pub struct ModuleHost {
+    /// Args, env, files, streams.
+    pub wasi: WasiP1Ctx,
+    /// How far its memory may grow.
+    pub limits: StoreLimits,
+}
+
+/// Behind a component.
+pub struct ComponentHost {
+    /// Args, env, files, streams, sockets.
+    pub wasi: WasiCtx,
+    /// Its handles.
+    pub table: ResourceTable,
+    /// `wasi:http`.
+    pub http: WasiHttpCtx,
+    /// Requests that it sends.
+    pub outgoing: Outgoing,
+    /// How far its memories may grow.
+    pub limits: StoreLimits,
+}
+
+impl WasiView for ComponentHost {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl WasiHttpView for ComponentHost {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView { ctx: &mut self.http, table: &mut self.table, hooks: &mut self.outgoing }
+    }
+}
+
+/// `wasi_snapshot_preview1`.
+pub fn module_linker(engine: &Engine) -> wasmtime::Result<Linker<ModuleHost>> {
+    let mut linker = Linker::new(engine);
+    wasmtime_wasi::p1::add_to_linker_async(&mut linker, |host: &mut ModuleHost| &mut host.wasi)?;
+    Ok(linker)
+}
+
+/// WASI 0.2 whole (cli, clocks, filesystem, io, random, sockets) and `wasi:http`.
+pub fn component_linker(engine: &Engine) -> wasmtime::Result<component::Linker<ComponentHost>> {
+    let mut linker = component::Linker::new(engine);
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    Ok(linker)
+}

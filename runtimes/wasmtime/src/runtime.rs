@@ -1,0 +1,184 @@
+//! The agent's half: what the contract asks, by way of the compile cache, the state directory and
+//! shims.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use runtimes_contract::launch::launch;
+use runtimes_contract::shims::Shims;
+use runtimes_contract::state::open_log;
+use runtimes_contract::{
+    ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Runtime, RuntimeError, Stats, User,
+    blocking,
+};
+
+use crate::NOBODY;
+use crate::cache::{Artifact, Cache};
+
+/// Where a [`WasmtimeRuntime`] keeps things.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its containers' records.
+    pub state_dir: PathBuf,
+    /// Compiled modules; may be shared by several runtimes of one machine.
+    pub cache_dir: PathBuf,
+    /// The binary `skiff-shim-wasmtime`.
+    pub shim: PathBuf,
+}
+
+/// Runs WASM modules and components, each in a shim of its own.
+pub struct WasmtimeRuntime {
+    shims: Shims,
+    cache: Cache,
+    shim: PathBuf,
+}
+
+impl WasmtimeRuntime {
+    /// Opens the directories; containers that are there are known at once.
+    pub fn new(config: Config) -> Result<Self, RuntimeError> {
+        Ok(Self { shims: Shims::open(&config.state_dir)?, cache: Cache::open(&config.cache_dir)?, shim: config.shim })
+    }
+
+    async fn artifact(&self, content: &Content) -> Result<Artifact, RuntimeError> {
+        match content {
+            Content::Wasm { module, digest } => self.cache.artifact(module, digest).await,
+            Content::Linux { .. } => Err(RuntimeError::BadContent(
+                "runtime handler wasmtime runs WebAssembly, but the image holds a Linux root file system".into(),
+            )),
+        }
+    }
+}
+
+#[async_trait]
+impl Runtime for WasmtimeRuntime {
+    fn handler(&self) -> &'static str {
+        "wasmtime"
+    }
+
+    fn runs(&self) -> ContentKind {
+        ContentKind::Wasm
+    }
+
+    async fn check(&self) -> Result<(), RuntimeError> {
+        let shim = self.shim.clone();
+        blocking(move || {
+            if nix::unistd::access(&shim, nix::unistd::AccessFlags::X_OK).is_err() {
+                return Err(RuntimeError::Missing(format!(
+                    "{} cannot be executed; it is built and installed beside skiff",
+                    shim.display()
+                )));
+            }
+            match runtimes_contract::process::Pidfd::open(std::process::id().cast_signed()) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(RuntimeError::Missing(format!("the kernel has no pidfd_open ({error}); Linux 5.4 or newer is needed"))),
+            }
+        })
+        .await
+    }
+
+    async fn prepare(&self, content: &Content) -> Result<(), RuntimeError> {
+        self.artifact(content).await.map(|_| ())
+    }
+
+    async fn create(&self, spec: &ContainerSpec) -> Result<(), RuntimeError> {
+        self.artifact(&spec.content).await?;
+        let shims = self.shims.clone();
+        let spec = spec.clone();
+        blocking(move || create(&shims, &spec)).await
+    }
+
+    async fn start(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        let shims = self.shims.clone();
+        let owned = id.clone();
+        let made = blocking(move || shims.startable(&owned)).await?;
+        // The cache may have been swept since `create`.
+        let artifact = self.artifact(&made.spec.content).await?;
+        let group = self.shims.group(&made.spec)?;
+        let dir = self.shims.state.dir(id);
+        let args: Vec<OsString> =
+            vec![dir.clone().into(), artifact.path.into(), artifact.kind.to_string().into(), group.oom_counter().into()];
+        launch(&self.shim, args, &dir.join("shim.log"), group).await
+    }
+
+    async fn signal(&self, id: &ContainerId, signal: i32) -> Result<(), RuntimeError> {
+        self.shims.signal(id, signal).await
+    }
+
+    async fn wait(&self, id: &ContainerId) -> Result<Exit, RuntimeError> {
+        self.shims.wait(id).await
+    }
+
+    async fn remove(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        let shims = self.shims.clone();
+        let id = id.clone();
+        blocking(move || remove(&shims, &id)).await
+    }
+
+    async fn list(&self) -> Result<Vec<ContainerStatus>, RuntimeError> {
+        self.shims.list().await
+    }
+
+    async fn reopen_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        let state = self.shims.state.clone();
+        let owned = id.clone();
+        let made = blocking(move || state.made(&owned)).await?;
+        self.shims.reopen_log(id, Some(owner(&made.spec.user))).await
+    }
+
+    async fn exec(&self, id: &ContainerId, _exec: ExecSpec) -> Result<ExecSession, RuntimeError> {
+        let state = self.shims.state.clone();
+        let owned = id.clone();
+        blocking(move || state.made(&owned)).await?;
+        Err(RuntimeError::Unsupported(
+            "exec is not supported in a WebAssembly container: it holds one guest and no other program that could be run".into(),
+        ))
+    }
+
+    async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
+        self.shims.stats(id).await
+    }
+}
+
+fn create(shims: &Shims, spec: &ContainerSpec) -> Result<(), RuntimeError> {
+    let group = shims.group(spec)?;
+    let dir = shims.state.create(spec)?;
+    let made = furnish(&dir, spec).and_then(|()| group.create(&spec.resources));
+    if made.is_err() {
+        // Nothing is left of a container that could not be made; the first error is the one to tell.
+        if let Err(error) = remove(shims, &spec.id) {
+            tracing::warn!(container = %spec.id, %error, "clearing away a half-made container");
+        }
+    }
+    made
+}
+
+fn furnish(dir: &Path, spec: &ContainerSpec) -> Result<(), RuntimeError> {
+    let making = || format!("making {}", dir.display());
+    // The shim mounts its own root there, in its own mount namespace.
+    fs::create_dir(dir.join("root")).map_err(RuntimeError::io(making()))?;
+    open_log(&spec.log_path, Some(owner(&spec.user)))?;
+    Ok(())
+}
+
+fn remove(shims: &Shims, id: &ContainerId) -> Result<(), RuntimeError> {
+    match shims.state.made(id) {
+        Ok(made) => shims.kill_and_free(id, &made.spec)?,
+        // Half made: it has no cgroup yet.
+        Err(RuntimeError::NotFound(_)) => {}
+        // What is written there cannot be read any more, so nobody knows its cgroup.
+        Err(RuntimeError::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidData => {}
+        Err(error) => return Err(error),
+    }
+    match shims.state.forget(id) {
+        // An id that cannot be a container's is not there.
+        Err(RuntimeError::Unsupported(_)) => Ok(()),
+        result => result,
+    }
+}
+
+fn owner(user: &User) -> (u32, u32) {
+    (user.uid.unwrap_or(NOBODY), user.gid.unwrap_or(NOBODY))
+}

@@ -1,0 +1,68 @@
+//! How wasmtime is set up. The compiler (in the agent) and the shim (which only runs what was
+//! compiled) must agree on every setting that shapes the machine code; both use [`config`].
+
+use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
+
+/// Most guest instances that an HTTP component has at once; further requests wait.
+pub const HTTP_INSTANCES_MAX: u32 = 64;
+/// Most bytes of one linear memory of an HTTP component.
+pub const HTTP_MEMORY_LEN_MAX: usize = 1 << 30;
+/// What a pooled slot keeps mapped for the next request: the pages that a small guest touches.
+const MEMORY_KEPT_LEN: usize = 128 << 10;
+
+/// The settings that machine code depends on.
+pub fn config() -> Config {
+    let mut config = Config::new();
+    // SIGTERM and fairness between requests reach a guest that never calls out.
+    config.epoch_interruption(true);
+    config.wasm_component_model(true);
+    // Snapshotted guests (JavaScript, Python) start twenty times faster so; small ones lose nothing.
+    config.memory_init_cow(true);
+    // Names in a trap's message are worth their bytes.
+    config.wasm_backtrace_max_frames(std::num::NonZeroUsize::new(16));
+    config
+}
+
+/// The same for a guest with an instance a request: slots are made once and used again.
+pub fn pooled_config() -> Config {
+    let instances = HTTP_INSTANCES_MAX;
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(instances)
+        .total_core_instances(instances * 8)
+        .total_memories(instances)
+        .total_tables(instances * 2)
+        .total_stacks(instances)
+        .max_core_instances_per_component(64)
+        .max_memories_per_component(4)
+        .max_tables_per_component(32)
+        .max_memory_size(HTTP_MEMORY_LEN_MAX)
+        .table_elements(20_000)
+        .max_component_instance_size(4 << 20)
+        .max_core_instance_size(4 << 20)
+        .linear_memory_keep_resident(MEMORY_KEPT_LEN)
+        .table_keep_resident(MEMORY_KEPT_LEN);
+    let mut config = config();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    config
+}
+
+/// The linear memory that a guest may have within its container's limit: what is left is for the
+/// shim itself, so that a guest that asks for too much is told so before the kernel kills it.
+pub fn memory_len_max(limit_bytes: Option<u64>) -> Option<usize> {
+    const SHIM_BYTES: u64 = 4 << 20;
+    let limit = limit_bytes?;
+    usize::try_from(limit.saturating_sub(SHIM_BYTES).max(limit / 2)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_has_its_limit_but_for_what_the_shim_needs() {
+        let mib = |count: u64| count << 20;
+        for (limit, wanted) in [(None, None), (Some(mib(64)), Some(mib(60))), (Some(mib(4)), Some(mib(2))), (Some(0), Some(0))] {
+            assert_eq!(memory_len_max(limit), wanted.map(|bytes| usize::try_from(bytes).unwrap()));
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! shim
+/// main
+pub fn main() {}
