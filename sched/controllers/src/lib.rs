@@ -5,6 +5,7 @@
 
 mod claim;
 mod config;
+mod deployment;
 mod failure;
 mod meta;
 mod parts;
@@ -36,7 +37,7 @@ pub enum Error {
 type Row = (&'static str, fn(&mut Parts));
 
 /// Every controller, by upstream's name.
-const CONTROLLERS: &[Row] = &[("replicaset-controller", replicaset::build)];
+const CONTROLLERS: &[Row] = &[("deployment-controller", deployment::build), ("replicaset-controller", replicaset::build)];
 
 /// The names that [`Config::controllers`] may mention.
 pub fn controller_names() -> Vec<&'static str> {

@@ -6,6 +6,9 @@ use api_model::selector::Selector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time};
 use serde_json::{Map, Value};
 
+/// A time as objects carry it.
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as Moment;
+
 /// `kubectl apply`'s own annotation: large, kept by the client, of no use to a controller.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 

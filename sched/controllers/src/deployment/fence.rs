@@ -1,0 +1,88 @@
+//! The fences of a rollout: how many Pods above and below the wanted number are allowed.
+
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, RollingUpdateDeployment};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+/// Replicas that a Deployment asks for.
+pub fn wanted(deployment: &Deployment) -> i32 {
+    deployment.spec.replicas.unwrap_or(1)
+}
+
+/// Replicas that a ReplicaSet asks for.
+pub fn size(set: &ReplicaSet) -> i32 {
+    set.spec.replicas.unwrap_or(1)
+}
+
+/// Available replicas of a ReplicaSet.
+pub fn available(set: &ReplicaSet) -> i32 {
+    set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
+}
+
+/// Whether all old Pods go before new ones come.
+pub fn recreates(deployment: &Deployment) -> bool {
+    deployment.spec.strategy.as_ref().and_then(|strategy| strategy.type_.as_deref()) == Some("Recreate")
+}
+
+/// Pods allowed above the wanted number.
+pub fn max_surge(deployment: &Deployment) -> i32 {
+    if recreates(deployment) { 0 } else { resolve(deployment).0 }
+}
+
+/// Pods allowed to be missing from the wanted number.
+pub fn max_unavailable(deployment: &Deployment) -> i32 {
+    let wanted = wanted(deployment);
+    if recreates(deployment) || wanted == 0 { 0 } else { resolve(deployment).1.min(wanted) }
+}
+
+/// Surge rounds up, unavailable rounds down; both zero would never move, so one may be missing.
+fn resolve(deployment: &Deployment) -> (i32, i32) {
+    let rolling = deployment.spec.strategy.as_ref().and_then(|strategy| strategy.rolling_update.clone());
+    let RollingUpdateDeployment { max_surge, max_unavailable } = rolling.unwrap_or_default();
+    let wanted = wanted(deployment);
+    let surge = scaled(max_surge.as_ref(), wanted, true);
+    let unavailable = scaled(max_unavailable.as_ref(), wanted, false);
+    if surge == 0 && unavailable == 0 { (0, 1) } else { (surge, unavailable) }
+}
+
+/// A number, or a percentage of `total`; 25 % when absent, 0 when unreadable.
+fn scaled(value: Option<&IntOrString>, total: i32, up: bool) -> i32 {
+    let percent = match value {
+        Some(IntOrString::Int(number)) => return (*number).max(0),
+        Some(IntOrString::String(text)) => text.strip_suffix('%').and_then(|p| p.parse::<i64>().ok()).unwrap_or(0),
+        None => 25,
+    };
+    let product = percent.max(0).saturating_mul(i64::from(total.max(0)));
+    let rounded = if up { product.saturating_add(99) / 100 } else { product / 100 };
+    i32::try_from(rounded).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn deployment(replicas: i32, surge: Value, unavailable: Value) -> Deployment {
+        serde_json::from_value(json!({"spec": {
+            "replicas": replicas, "selector": {}, "template": {},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}},
+        }}))
+        .expect("a Deployment")
+    }
+
+    #[test]
+    fn fences_round_surge_up_and_unavailable_down() {
+        let cases = [
+            (10, json!("25%"), json!("25%"), (3, 2)),
+            (1, json!("25%"), json!("25%"), (1, 0)),
+            (3, json!(1), json!(0), (1, 0)),
+            (3, json!(0), json!(0), (0, 1)),
+            (4, json!("0%"), json!("10%"), (0, 1)),
+            (2, json!(0), json!(5), (0, 2)),
+            (0, json!("25%"), json!("25%"), (0, 0)),
+        ];
+        for (replicas, surge, unavailable, expected) in cases {
+            let deployment = deployment(replicas, surge.clone(), unavailable.clone());
+            assert_eq!((max_surge(&deployment), max_unavailable(&deployment)), expected, "{replicas} {surge} {unavailable}");
+        }
+    }
+}

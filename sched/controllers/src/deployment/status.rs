@@ -1,0 +1,232 @@
+//! A Deployment's status: counts, and the conditions Available, Progressing and ReplicaFailure.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet, ReplicaSetCondition};
+
+use super::fence::{self, size, wanted};
+use super::plan::Sets;
+use crate::meta;
+
+/// Why a Deployment does not progress: its ReplicaSet could not be made.
+pub const REPLICA_SET_CREATE_ERROR: &str = "ReplicaSetCreateError";
+const PROGRESSING: &str = "Progressing";
+const AVAILABLE: &str = "Available";
+const REPLICA_FAILURE: &str = "ReplicaFailure";
+const NEW_REPLICA_SET_AVAILABLE: &str = "NewReplicaSetAvailable";
+const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
+
+/// A condition to be set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    kind: &'static str,
+    status: &'static str,
+    reason: String,
+    message: String,
+}
+
+impl Condition {
+    fn new(kind: &'static str, status: &'static str, reason: &str, message: impl Into<String>) -> Self {
+        Self { kind, status, reason: reason.to_owned(), message: message.into() }
+    }
+}
+
+fn find<'a>(status: &'a DeploymentStatus, kind: &str) -> Option<&'a DeploymentCondition> {
+    status.conditions.iter().flatten().find(|condition| condition.type_.as_deref() == Some(kind))
+}
+
+fn remove(status: &mut DeploymentStatus, kind: &str) {
+    if let Some(conditions) = &mut status.conditions {
+        conditions.retain(|condition| condition.type_.as_deref() != Some(kind));
+    }
+}
+
+/// Sets a condition. One with the same status and reason stays as it is, times and all; one with
+/// the same status keeps its transition time.
+pub fn set_condition(status: &mut DeploymentStatus, condition: Condition, now: Timestamp) {
+    let current = find(status, condition.kind).cloned();
+    let same_status = current.as_ref().filter(|current| current.status.as_deref() == Some(condition.status));
+    if same_status.is_some_and(|current| current.reason.as_deref() == Some(&condition.reason)) {
+        return;
+    }
+    let transition = same_status.and_then(|current| current.last_transition_time.clone());
+    push(status, condition, transition, now);
+}
+
+fn push(status: &mut DeploymentStatus, condition: Condition, transition: Option<meta::Moment>, now: Timestamp) {
+    remove(status, condition.kind);
+    let updated = meta::whole_seconds(now);
+    status.conditions.get_or_insert_default().push(DeploymentCondition {
+        type_: Some(condition.kind.to_owned()),
+        status: Some(condition.status.to_owned()),
+        reason: Some(condition.reason),
+        message: Some(condition.message),
+        last_transition_time: transition.or_else(|| Some(updated.clone())),
+        last_update_time: Some(updated),
+    });
+}
+
+fn has_deadline(deployment: &Deployment) -> bool {
+    deployment.spec.progress_deadline_seconds.is_some_and(|seconds| seconds != i32::MAX)
+}
+
+/// The counts and Available; other conditions as they were.
+pub fn counted(deployment: &Deployment, sets: &Sets, now: Timestamp) -> DeploymentStatus {
+    let before = deployment.status.clone().unwrap_or_default();
+    let sum = |count: &dyn Fn(&ReplicaSet) -> i32| -> i32 { sets.all().map(|set| count(set)).sum() };
+    let of_status = |set: &ReplicaSet| set.status.clone().unwrap_or_default();
+    let available = sum(&fence::available);
+    let some = |count: i32| (count != 0).then_some(count);
+    let mut status = DeploymentStatus {
+        observed_generation: deployment.metadata.generation,
+        replicas: some(sum(&|set| of_status(set).replicas)),
+        updated_replicas: some(sets.new.as_ref().map_or(0, |set| of_status(set).replicas)),
+        ready_replicas: some(sum(&|set| of_status(set).ready_replicas.unwrap_or(0))),
+        available_replicas: some(available),
+        unavailable_replicas: some((sum(&size) - available).max(0)),
+        terminating_replicas: Some(sum(&|set| of_status(set).terminating_replicas.unwrap_or(0))),
+        collision_count: before.collision_count,
+        conditions: before.conditions,
+    };
+    let condition = if available >= wanted(deployment) - fence::max_unavailable(deployment) {
+        Condition::new(AVAILABLE, "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    } else {
+        Condition::new(AVAILABLE, "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+    };
+    set_condition(&mut status, condition, now);
+    status
+}
+
+/// Whether everything that is wanted is there, new and available, and nothing else.
+pub fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
+    let wanted = Some(wanted(deployment)).filter(|count| *count != 0);
+    status.updated_replicas == wanted
+        && status.replicas == wanted
+        && status.available_replicas == wanted
+        && status.observed_generation >= deployment.metadata.generation
+}
+
+/// Whether the rollout came further since the status last written.
+fn is_progressing(deployment: &Deployment, status: &DeploymentStatus) -> bool {
+    let before = deployment.status.clone().unwrap_or_default();
+    let old = |status: &DeploymentStatus| status.replicas.unwrap_or(0) - status.updated_replicas.unwrap_or(0);
+    status.updated_replicas > before.updated_replicas
+        || old(status) < old(&before)
+        || status.ready_replicas > before.ready_replicas
+        || status.available_replicas > before.available_replicas
+}
+
+/// How long a rollout may still go without progress: none when it is not being timed.
+fn time_left(deployment: &Deployment, now: Timestamp) -> Option<Duration> {
+    let condition = find(deployment.status.as_ref()?, PROGRESSING)?;
+    let deadline = u64::try_from(deployment.spec.progress_deadline_seconds?).ok()?;
+    let since = meta::instant(condition.last_update_time.as_ref())?;
+    let been = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    Some(Duration::from_secs(deadline).saturating_sub(been))
+}
+
+fn reason_before(deployment: &Deployment) -> Option<&str> {
+    find(deployment.status.as_ref()?, PROGRESSING)?.reason.as_deref()
+}
+
+fn is_timed_out(deployment: &Deployment, now: Timestamp) -> bool {
+    match reason_before(deployment) {
+        None | Some(NEW_REPLICA_SET_AVAILABLE) => false,
+        Some(PROGRESS_DEADLINE_EXCEEDED) => true,
+        Some(_) => time_left(deployment, now).is_some_and(|left| left.is_zero()),
+    }
+}
+
+/// The status during a rollout, and when its deadline must be looked at. `creating` names the
+/// ReplicaSet that this pass makes.
+pub fn of_rollout(deployment: &Deployment, sets: &Sets, creating: Option<&str>, now: Timestamp) -> (DeploymentStatus, Option<Duration>) {
+    let mut status = counted(deployment, sets, now);
+    match replica_failure(sets) {
+        Some(failure) => {
+            let reason = failure.reason.clone().unwrap_or_default();
+            set_condition(&mut status, Condition::new(REPLICA_FAILURE, "True", &reason, failure.message.clone().unwrap_or_default()), now);
+        }
+        None => remove(&mut status, REPLICA_FAILURE),
+    }
+    if !has_deadline(deployment) {
+        remove(&mut status, PROGRESSING);
+        return (status, None);
+    }
+    judge(deployment, &mut status, sets, creating, now);
+    let reason = find(&status, PROGRESSING).and_then(|condition| condition.reason.as_deref());
+    let timed = !matches!(reason, None | Some(NEW_REPLICA_SET_AVAILABLE | PROGRESS_DEADLINE_EXCEEDED)) && !is_complete(deployment, &status);
+    // A second more than the deadline, as upstream: the clock must be past it then.
+    let look_again = timed.then(|| {
+        let whole = Duration::from_secs(deployment.spec.progress_deadline_seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or(0));
+        time_left(deployment, now).filter(|left| !left.is_zero()).unwrap_or(whole) + Duration::from_secs(1)
+    });
+    (status, look_again)
+}
+
+/// Sets Progressing.
+fn judge(deployment: &Deployment, status: &mut DeploymentStatus, sets: &Sets, creating: Option<&str>, now: Timestamp) {
+    let subject = match &sets.new {
+        Some(set) => format!("ReplicaSet \"{}\"", meta::name(&set.metadata)),
+        None => format!("Deployment \"{}\"", meta::name(&deployment.metadata)),
+    };
+    if let Some(name) = creating {
+        return set_condition(status, Condition::new(PROGRESSING, "True", "NewReplicaSetCreated", format!("Created new replica set \"{name}\"")), now);
+    }
+    if let (None, Some(new)) = (find(status, PROGRESSING), &sets.new) {
+        let message = format!("Found new replica set \"{}\"", meta::name(&new.metadata));
+        set_condition(status, Condition::new(PROGRESSING, "True", "FoundNewReplicaSet", message), now);
+    }
+    if let Some(resumed) = pause_change(deployment) {
+        // The time spent paused does not count: the deadline starts anew.
+        return set_condition(status, resumed, now);
+    }
+    let was_complete = reason_before(deployment) == Some(NEW_REPLICA_SET_AVAILABLE);
+    if was_complete && status.replicas == status.updated_replicas {
+        return;
+    }
+    if is_complete(deployment, status) {
+        let message = format!("{subject} has successfully progressed.");
+        set_condition(status, Condition::new(PROGRESSING, "True", NEW_REPLICA_SET_AVAILABLE, message), now);
+    } else if is_progressing(deployment, status) {
+        // The update time must move on even where status and reason stay: the deadline counts from it.
+        let transition = find(status, PROGRESSING).filter(|c| c.status.as_deref() == Some("True")).and_then(|c| c.last_transition_time.clone());
+        push(status, Condition::new(PROGRESSING, "True", "ReplicaSetUpdated", format!("{subject} is progressing.")), transition, now);
+    } else if is_timed_out(deployment, now) {
+        let message = format!("{subject} has timed out progressing.");
+        set_condition(status, Condition::new(PROGRESSING, "False", PROGRESS_DEADLINE_EXCEEDED, message), now);
+    }
+}
+
+fn replica_failure(sets: &Sets) -> Option<&ReplicaSetCondition> {
+    let failure = |set: &'_ std::sync::Arc<ReplicaSet>| -> Option<usize> {
+        set.status.as_ref()?.conditions.as_ref()?.iter().position(|c| c.type_.as_deref() == Some(REPLICA_FAILURE) && c.status.as_deref() == Some("True"))
+    };
+    let newest_first = sets.new.iter().chain(sets.old.iter());
+    newest_first.filter_map(|set| failure(set).and_then(|at| set.status.as_ref()?.conditions.as_ref()?.get(at))).next()
+}
+
+/// What pausing or resuming does to Progressing; a rollout that timed out stays so.
+pub fn pause_change(deployment: &Deployment) -> Option<Condition> {
+    if !has_deadline(deployment) {
+        return None;
+    }
+    let paused = deployment.spec.paused == Some(true);
+    match (reason_before(deployment), paused) {
+        (Some(PROGRESS_DEADLINE_EXCEEDED), _) => None,
+        (Some("DeploymentPaused"), false) => Some(Condition::new(PROGRESSING, "Unknown", "DeploymentResumed", "Deployment is resumed")),
+        (before, true) if before != Some("DeploymentPaused") => {
+            Some(Condition::new(PROGRESSING, "Unknown", "DeploymentPaused", "Deployment is paused"))
+        }
+        _ => None,
+    }
+}
+
+/// The present status with the reason why no ReplicaSet could be made.
+pub fn with_create_failure(deployment: &Deployment, message: String, now: Timestamp) -> DeploymentStatus {
+    let mut status = deployment.status.clone().unwrap_or_default();
+    if has_deadline(deployment) {
+        set_condition(&mut status, Condition::new(PROGRESSING, "False", REPLICA_SET_CREATE_ERROR, message), now);
+    }
+    status
+}
