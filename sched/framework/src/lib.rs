@@ -1,1 +1,15 @@
-//! The scheduler's extension points, node snapshot, cycle state and verdicts.
+//! What scheduling plugins see and answer: the Pod and the nodes reduced to what placement depends
+//! on, a snapshot of the cluster, verdicts, and the extension points as traits. No I/O: the same
+//! snapshot, Pod and seed give the same verdict.
+
+mod node;
+mod plugin;
+mod pod;
+mod resources;
+mod verdict;
+
+pub use node::{NodeInfo, PortUse, Snapshot};
+pub use plugin::{ClusterEvent, CycleState, FilterPlugin, Plugin, SCORE_MAX, ScorePlugin, normalize_default};
+pub use pod::PodInfo;
+pub use resources::ResourceList;
+pub use verdict::Verdict;

@@ -1,0 +1,84 @@
+//! What the scheduler writes: bindings, the `PodScheduled` condition, events.
+
+use api_client::events::Recorder;
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use sched_framework::PodInfo;
+use serde_json::json;
+
+/// How a binding ended.
+#[derive(Debug)]
+pub(crate) enum Bound {
+    /// The Pod is on its node.
+    Done,
+    /// The Pod is gone, or has a node already: the watch tells.
+    Moot,
+    /// Try again.
+    Failed(kube::Error),
+}
+
+#[derive(Clone)]
+pub(crate) struct Writer {
+    pub client: kube::Client,
+    pub events: Recorder,
+}
+
+impl Writer {
+    /// Binds the Pod to the node.
+    pub async fn bind(&self, pod: &PodInfo, node: &str) -> Bound {
+        let binding = json!({
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        });
+        let answer: Result<serde_json::Value, _> =
+            self.pods(pod).create_subresource("binding", &pod.name, &PostParams::default(), &binding).await;
+        match answer {
+            Ok(_) => {
+                self.events.normal(&reference(pod), "Scheduled", format!("Successfully assigned {} to {node}", pod.key()));
+                Bound::Done
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Bound::Moot,
+            Err(error) => Bound::Failed(error),
+        }
+    }
+
+    /// Says on the Pod and in an event why it has no node.
+    pub async fn unschedulable(&self, pod: &PodInfo, message: &str) {
+        self.events.warning(&reference(pod), "FailedScheduling", message);
+        if pod.unschedulable.as_ref().is_some_and(|(reason, known)| reason == "Unschedulable" && known == message) {
+            return;
+        }
+        let now = api_model::meta::time(jiff::Timestamp::now());
+        let mut condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
+        if pod.unschedulable.is_none()
+            && let Some(fields) = condition.as_object_mut()
+        {
+            fields.insert("lastTransitionTime".to_owned(), now.into());
+        }
+        let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+        match self.pods(pod).patch_status(&pod.name, &PatchParams::default(), &patch).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => tracing::warn!(pod = pod.key(), %error, "condition not written"),
+        }
+    }
+
+    fn pods(&self, pod: &PodInfo) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &pod.namespace)
+    }
+}
+
+fn reference(pod: &PodInfo) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        name: Some(pod.name.clone()),
+        namespace: Some(pod.namespace.clone()),
+        uid: Some(pod.uid.clone()),
+        resource_version: Some(pod.resource_version.clone()),
+        ..ObjectReference::default()
+    }
+}

@@ -1,0 +1,79 @@
+//! The default profile: one file a plugin.
+
+mod balanced_allocation;
+mod node_affinity;
+mod node_name;
+mod node_ports;
+mod node_resources_fit;
+mod node_unschedulable;
+mod taint_toleration;
+
+use sched_framework::{FilterPlugin, ScorePlugin};
+
+/// The plugins of a profile, in the order they are asked.
+pub(crate) struct Profile {
+    pub filters: Vec<Box<dyn FilterPlugin>>,
+    pub scores: Vec<Box<dyn ScorePlugin>>,
+}
+
+impl Default for Profile {
+    /// Upstream's order and weights.
+    fn default() -> Self {
+        Self {
+            filters: vec![
+                Box::new(node_unschedulable::NodeUnschedulable),
+                Box::new(node_name::NodeName),
+                Box::new(taint_toleration::TaintToleration),
+                Box::new(node_affinity::NodeAffinity),
+                Box::new(node_ports::NodePorts),
+                Box::new(node_resources_fit::NodeResourcesFit),
+            ],
+            scores: vec![
+                Box::new(taint_toleration::TaintToleration),
+                Box::new(node_affinity::NodeAffinity),
+                Box::new(node_resources_fit::NodeResourcesFit),
+                Box::new(balanced_allocation::BalancedAllocation),
+            ],
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod fixtures {
+    //! Short ways to make nodes and Pods for tables.
+
+    use k8s_openapi::api::core::v1::{Node, Pod};
+    use sched_framework::{NodeInfo, PodInfo};
+    use serde_json::{Value, json};
+
+    /// A node of 4 cores, 8 GiB and 110 Pods; `more` is merged over it.
+    pub(crate) fn node(name: &str, more: Value) -> NodeInfo {
+        let mut object = json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "spec": {},
+            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}});
+        merge(&mut object, more);
+        let mut info = NodeInfo::named(name);
+        info.set_node(&serde_json::from_value::<Node>(object).expect("a node"));
+        info
+    }
+
+    /// A Pod of one container with that `spec` merged over it.
+    pub(crate) fn pod(name: &str, spec: Value) -> PodInfo {
+        let mut object = json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"containers": [{"name": "c"}]}});
+        merge(&mut object, json!({"spec": spec}));
+        PodInfo::new(serde_json::from_value::<Pod>(object).expect("a pod"))
+    }
+
+    /// A Pod that asks for CPU and memory.
+    pub(crate) fn asking(name: &str, cpu: &str, memory: &str) -> PodInfo {
+        pod(name, json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}}]}))
+    }
+
+    fn merge(into: &mut Value, from: Value) {
+        match (into, from) {
+            (Value::Object(into), Value::Object(from)) => {
+                from.into_iter().for_each(|(k, v)| merge(into.entry(k).or_insert(Value::Null), v))
+            }
+            (into, from) => *into = from,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Node selector and node affinity: required terms rule nodes out, preferred ones add to the score.
+
+use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm};
+use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, ScorePlugin, Verdict, normalize_default};
+
+pub(crate) struct NodeAffinity;
+
+impl Plugin for NodeAffinity {
+    fn name(&self) -> &'static str {
+        "NodeAffinity"
+    }
+}
+
+impl FilterPlugin for NodeAffinity {
+    fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
+        let selected = pod.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value));
+        let required = affinity(pod).and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
+        let fits = selected && required.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| matches(term, node)));
+        Verdict::unless(fits, "node(s) didn't match Pod's node affinity/selector")
+    }
+
+    fn helped_by(&self) -> &'static [ClusterEvent] {
+        &[ClusterEvent::NodeAdded, ClusterEvent::NodeLabels]
+    }
+}
+
+impl ScorePlugin for NodeAffinity {
+    fn weight(&self) -> i64 {
+        2
+    }
+
+    fn applies(&self, pod: &PodInfo) -> bool {
+        affinity(pod).is_some_and(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref().is_some_and(|p| !p.is_empty()))
+    }
+
+    fn score(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> i64 {
+        let preferred = affinity(pod).and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref());
+        preferred.into_iter().flatten().filter(|term| matches(&term.preference, node)).map(|term| i64::from(term.weight)).sum()
+    }
+
+    fn normalize(&self, scores: &mut [i64]) {
+        normalize_default(scores, false);
+    }
+}
+
+fn affinity(pod: &PodInfo) -> Option<&k8s_openapi::api::core::v1::NodeAffinity> {
+    pod.affinity.as_ref()?.node_affinity.as_ref()
+}
+
+/// All of a term's requirements; a term without any matches nothing.
+fn matches(term: &NodeSelectorTerm, node: &NodeInfo) -> bool {
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
+    let fields = term.match_fields.as_deref().unwrap_or_default();
+    if expressions.is_empty() && fields.is_empty() {
+        return false;
+    }
+    expressions.iter().all(|r| holds(r, node.labels.get(&r.key).map(String::as_str)))
+        && fields.iter().all(|r| r.key == "metadata.name" && holds(r, Some(&node.name)))
+}
+
+fn holds(requirement: &NodeSelectorRequirement, found: Option<&str>) -> bool {
+    let values = requirement.values.as_deref().unwrap_or_default();
+    let listed = |value: &str| values.iter().any(|v| v == value);
+    let number = |text: &str| text.parse::<i64>().ok();
+    let bound = values.first().and_then(|v| number(v));
+    match requirement.operator.as_str() {
+        "In" => found.is_some_and(listed),
+        "NotIn" => found.is_none_or(|value| !listed(value)),
+        "Exists" => found.is_some(),
+        "DoesNotExist" => found.is_none(),
+        "Gt" => found.and_then(number).zip(bound).is_some_and(|(value, bound)| value > bound),
+        "Lt" => found.and_then(number).zip(bound).is_some_and(|(value, bound)| value < bound),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::plugins::fixtures::{node, pod};
+
+    fn required(terms: Value) -> Value {
+        json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
+    }
+
+    #[test]
+    fn selectors_and_terms_rule_nodes_out() {
+        let node = node("n1", json!({"metadata": {"labels": {"zone": "a", "gen": "5"}}}));
+        let expression = |key: &str, operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+        for (spec, wanted) in [
+            (json!({}), true),
+            (json!({"nodeSelector": {"zone": "a"}}), true),
+            (json!({"nodeSelector": {"zone": "b"}}), false),
+            (required(json!([expression("zone", "In", &["b", "a"])])), true),
+            (required(json!([expression("zone", "NotIn", &["a"])])), false),
+            (required(json!([expression("none", "NotIn", &["a"])])), true),
+            (required(json!([expression("gen", "Gt", &["4"])])), true),
+            (required(json!([expression("gen", "Lt", &["5"])])), false),
+            (required(json!([expression("zone", "In", &["b"]), expression("gen", "Exists", &[])])), true),
+            (required(json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}])), true),
+            (required(json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}])), false),
+            (required(json!([{}])), false),
+        ] {
+            let fits = NodeAffinity.filter(&CycleState::default(), &pod("p", spec.clone()), &node) == Verdict::Fits;
+            assert_eq!(fits, wanted, "{spec}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Keeps a node from more than it can hold, and prefers those with most to spare
+//! (`LeastAllocated`).
+
+use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, SCORE_MAX, ScorePlugin, Verdict};
+
+pub(crate) struct NodeResourcesFit;
+
+impl Plugin for NodeResourcesFit {
+    fn name(&self) -> &'static str {
+        "NodeResourcesFit"
+    }
+}
+
+impl FilterPlugin for NodeResourcesFit {
+    fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
+        let mut reasons = Vec::new();
+        if node.pods.len() >= node.pods_max {
+            reasons.push("Too many pods".to_owned());
+        }
+        let lacking = node.allocatable.lacking(&node.requested, &pod.requests);
+        reasons.extend(lacking.iter().map(|lack| format!("Insufficient {lack}")));
+        if reasons.is_empty() { Verdict::Fits } else { Verdict::Unschedulable(reasons) }
+    }
+
+    fn helped_by(&self) -> &'static [ClusterEvent] {
+        &[ClusterEvent::NodeAdded, ClusterEvent::NodeAllocatable, ClusterEvent::PodGone]
+    }
+}
+
+impl ScorePlugin for NodeResourcesFit {
+    fn score(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> i64 {
+        let free = |has: i64, used: i64| if has <= 0 || used > has { 0 } else { (has - used) * SCORE_MAX / has };
+        let (has, used, wants) = (&node.allocatable, &node.scored_requested, &pod.scored_requests);
+        let cpu = free(has.cpu_milli, used.cpu_milli.saturating_add(wants.cpu_milli));
+        let memory = free(has.memory_bytes / 1024, used.memory_bytes.saturating_add(wants.memory_bytes) / 1024);
+        (cpu + memory) / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::plugins::fixtures::{asking, node, pod};
+
+    fn verdict(pod: &PodInfo, node: &NodeInfo) -> Verdict {
+        NodeResourcesFit.filter(&CycleState::default(), pod, node)
+    }
+
+    #[test]
+    fn a_node_holds_what_it_has_and_no_more() {
+        let mut full = node("n", json!({"status": {"allocatable": {"pods": "3"}}}));
+        full.add_pod(Arc::new(asking("a", "3", "1Gi")));
+        for (pod, wanted) in [
+            (asking("p", "1", "1Gi"), Verdict::Fits),
+            (asking("p", "1001m", "1Gi"), Verdict::Unschedulable(vec!["Insufficient cpu".to_owned()])),
+            (asking("p", "2", "8Gi"), Verdict::Unschedulable(vec!["Insufficient cpu".to_owned(), "Insufficient memory".to_owned()])),
+        ] {
+            assert_eq!(verdict(&pod, &full), wanted, "{:?}", pod.requests);
+        }
+        full.add_pod(Arc::new(asking("b", "0", "0")));
+        full.add_pod(Arc::new(asking("c", "0", "0")));
+        assert_eq!(verdict(&asking("p", "0", "0"), &full), Verdict::Unschedulable(vec!["Too many pods".to_owned()]));
+    }
+
+    #[test]
+    fn overhead_sidecars_and_init_containers_count() {
+        let container = |cpu: &str| json!({"name": cpu, "resources": {"requests": {"cpu": cpu}}});
+        let sidecar = json!({"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "300m"}}});
+        for (spec, wanted) in [
+            (json!({"containers": [container("1"), container("500m")]}), 1500),
+            (json!({"containers": [container("1")], "overhead": {"cpu": "250m"}}), 1250),
+            (json!({"containers": [container("1")], "initContainers": [container("3")]}), 3000),
+            (json!({"containers": [container("1")], "initContainers": [sidecar, container("2")]}), 2300),
+            (json!({"containers": [container("3")], "initContainers": [sidecar, container("2")]}), 3300),
+        ] {
+            assert_eq!(pod("p", spec.clone()).requests.cpu_milli, wanted, "{spec}");
+        }
+    }
+
+    #[test]
+    fn the_emptier_node_scores_higher() {
+        let mut busy = node("busy", json!({}));
+        busy.add_pod(Arc::new(asking("a", "2", "4Gi")));
+        let score = |node: &NodeInfo| NodeResourcesFit.score(&CycleState::default(), &asking("p", "1", "1Gi"), node);
+        assert_eq!((score(&node("idle", json!({}))), score(&busy)), (81, 31));
+    }
+}

@@ -1,0 +1,97 @@
+//! Keeps Pods off nodes whose taints they do not tolerate, and prefers nodes with fewer
+//! `PreferNoSchedule` taints.
+
+use k8s_openapi::api::core::v1::{Taint, Toleration};
+use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, ScorePlugin, Verdict, normalize_default};
+
+pub(crate) struct TaintToleration;
+
+/// Whether any toleration covers the taint.
+pub(crate) fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
+    tolerations.iter().any(|toleration| covers(toleration, taint))
+}
+
+fn covers(toleration: &Toleration, taint: &Taint) -> bool {
+    let given = |field: &Option<String>| field.clone().unwrap_or_default();
+    let (key, effect) = (given(&toleration.key), given(&toleration.effect));
+    if !effect.is_empty() && effect != taint.effect {
+        return false;
+    }
+    if !key.is_empty() && key != taint.key {
+        return false;
+    }
+    match toleration.operator.as_deref().unwrap_or_default() {
+        "Exists" => true,
+        "" | "Equal" => !key.is_empty() && given(&toleration.value) == given(&taint.value),
+        _ => false,
+    }
+}
+
+impl Plugin for TaintToleration {
+    fn name(&self) -> &'static str {
+        "TaintToleration"
+    }
+}
+
+impl FilterPlugin for TaintToleration {
+    fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
+        let mut keeping_off = node.taints.iter().filter(|taint| taint.effect != "PreferNoSchedule");
+        Verdict::unless(keeping_off.all(|taint| tolerates(&pod.tolerations, taint)), "node(s) had untolerated taint(s)")
+    }
+
+    fn helped_by(&self) -> &'static [ClusterEvent] {
+        &[ClusterEvent::NodeAdded, ClusterEvent::NodeTaints]
+    }
+}
+
+impl ScorePlugin for TaintToleration {
+    fn weight(&self) -> i64 {
+        3
+    }
+
+    fn score(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> i64 {
+        let intolerable = node.taints.iter().filter(|taint| taint.effect == "PreferNoSchedule" && !tolerates(&pod.tolerations, taint));
+        i64::try_from(intolerable.count()).unwrap_or(i64::MAX)
+    }
+
+    fn normalize(&self, scores: &mut [i64]) {
+        normalize_default(scores, true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::plugins::fixtures::{node, pod};
+
+    #[test]
+    fn tolerations_cover_taints_as_upstream_documents() {
+        let taint = json!({"key": "dedicated", "value": "gpu", "effect": "NoSchedule"});
+        for (toleration, wanted) in [
+            (json!({"key": "dedicated", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}), true),
+            (json!({"key": "dedicated", "value": "gpu"}), true),
+            (json!({"key": "dedicated", "operator": "Exists"}), true),
+            (json!({"operator": "Exists"}), true),
+            (json!({"key": "dedicated", "value": "other"}), false),
+            (json!({"key": "dedicated", "operator": "Exists", "effect": "NoExecute"}), false),
+            (json!({"key": "other", "operator": "Exists"}), false),
+        ] {
+            let node = node("n", json!({"spec": {"taints": [taint]}}));
+            let pod = pod("p", json!({"tolerations": [toleration]}));
+            let fits = TaintToleration.filter(&CycleState::default(), &pod, &node) == Verdict::Fits;
+            assert_eq!(fits, wanted, "{toleration}");
+        }
+    }
+
+    #[test]
+    fn untolerated_preferences_only_cost_score() {
+        let soft = node("n", json!({"spec": {"taints": [{"key": "a", "effect": "PreferNoSchedule"}]}}));
+        let plain = pod("p", Value::Object(serde_json::Map::new()));
+        assert_eq!(TaintToleration.filter(&CycleState::default(), &plain, &soft), Verdict::Fits);
+        let mut scores = [TaintToleration.score(&CycleState::default(), &plain, &soft), 0];
+        TaintToleration.normalize(&mut scores);
+        assert_eq!(scores, [0, 100]);
+    }
+}

@@ -1,0 +1,228 @@
+//! The loop: one task takes in what the watches and the bindings tell, and runs one cycle after the
+//! other while Pods wait.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use api_client::events::Recorder;
+use api_client::lease::{Election, lead};
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use sched_framework::{ClusterEvent, PodInfo};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::bind::{Bound, Writer};
+use crate::cache::Cache;
+use crate::cycle;
+use crate::plugins::Profile;
+use crate::queue::Queue;
+
+/// Writes under way at once.
+const IN_FLIGHT_MAX: usize = 128;
+
+/// Settings.
+#[derive(Clone)]
+pub struct Config {
+    /// The `schedulerName` of the Pods to schedule, upstream's `default-scheduler`.
+    pub scheduler_name: String,
+    /// Run only while holding a Lease: for several servers on one store.
+    pub election: Option<Election>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { scheduler_name: "default-scheduler".to_owned(), election: None }
+    }
+}
+
+/// Schedules until cancelled.
+pub async fn run(client: kube::Client, config: Config, cancel: CancellationToken) {
+    match config.election.clone() {
+        None => schedule(client, config, cancel).await,
+        Some(election) => {
+            let leading = |term: CancellationToken| schedule(client.clone(), config.clone(), term);
+            // Cancelled or ended: either way there is nothing more to do.
+            let _ended = lead(client.clone(), &election, cancel, leading).await;
+        }
+    }
+}
+
+async fn schedule(client: kube::Client, config: Config, cancel: CancellationToken) {
+    let events = Recorder::new(client.clone(), &config.scheduler_name, None, cancel.clone());
+    let (finished, results) = mpsc::channel(IN_FLIGHT_MAX);
+    let scheduler = Scheduler {
+        config,
+        profile: Profile::default(),
+        cache: Cache::default(),
+        queue: Queue::default(),
+        start: 0,
+        writer: Writer { client: client.clone(), events },
+        writes: JoinSet::new(),
+        finished,
+        relisted: HashSet::new(),
+    };
+    let watching = watcher::Config::default().any_semantic();
+    let nodes = watcher(Api::<Node>::all(client.clone()), watching.clone()).default_backoff();
+    let pods = watcher(Api::<Pod>::all(client), watching).default_backoff();
+    scheduler.run(nodes, pods, results, cancel).await;
+}
+
+/// A binding that ended: the Pod, its node, how.
+type Finished = (Arc<PodInfo>, Bound);
+type Watched<K> = Result<Event<K>, watcher::Error>;
+
+struct Scheduler {
+    config: Config,
+    profile: Profile,
+    cache: Cache,
+    queue: Queue,
+    /// Where in the snapshot the next search begins.
+    start: usize,
+    writer: Writer,
+    writes: JoinSet<()>,
+    finished: mpsc::Sender<Finished>,
+    /// UIDs seen since a relist of Pods began: what was known and is not among them is gone.
+    relisted: HashSet<String>,
+}
+
+impl Scheduler {
+    async fn run(
+        mut self,
+        nodes: impl Stream<Item = Watched<Node>>,
+        pods: impl Stream<Item = Watched<Pod>>,
+        mut results: mpsc::Receiver<Finished>,
+        cancel: CancellationToken,
+    ) {
+        let (mut nodes, mut pods) = (std::pin::pin!(nodes), std::pin::pin!(pods));
+        let mut listed_nodes = HashSet::new();
+        loop {
+            let due = self.queue.next_due();
+            let may_schedule = self.queue.has_active() && self.writes.len() < IN_FLIGHT_MAX;
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => break,
+                Some(_ended) = self.writes.join_next() => {}
+                Some((pod, bound)) = results.recv() => self.bound(&pod, bound),
+                Some(event) = nodes.next() => self.node_event(event, &mut listed_nodes),
+                Some(event) = pods.next() => self.pod_event(event),
+                () = std::future::ready(()), if may_schedule => self.cycle(),
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.queue.tick(Instant::now()),
+            }
+        }
+        // What was decided is written; what was not is decided by the next one in charge.
+        while self.writes.join_next().await.is_some() {}
+    }
+
+    fn cycle(&mut self) {
+        let Some(pod) = self.queue.take() else { return };
+        match cycle::schedule(&self.profile, &pod, self.cache.snapshot(), &mut self.start) {
+            Ok(node) => {
+                tracing::debug!(pod = pod.key(), node = node.name, "node chosen");
+                self.cache.place(Arc::clone(&pod), &node.name);
+                let (writer, finished) = (self.writer.clone(), self.finished.clone());
+                self.writes.spawn(async move {
+                    let bound = writer.bind(&pod, &node.name).await;
+                    // The receiver is gone only at shutdown.
+                    let _gone = finished.send((pod, bound)).await;
+                });
+            }
+            Err(unfit) => {
+                tracing::debug!(pod = pod.key(), message = unfit.message, "no node fits");
+                self.queue.park(&pod.uid, unfit.helped_by, Instant::now());
+                let writer = self.writer.clone();
+                self.writes.spawn(async move { writer.unschedulable(&pod, &unfit.message).await });
+            }
+        }
+    }
+
+    fn bound(&mut self, pod: &PodInfo, bound: Bound) {
+        match bound {
+            // The queue keeps the Pod as taken until the watch shows where it is: a stale event of it
+            // without a node must not schedule it again.
+            Bound::Done | Bound::Moot => {}
+            Bound::Failed(error) => {
+                tracing::warn!(pod = pod.key(), %error, "binding failed");
+                self.cache.remove(&pod.uid);
+                self.queue.back_off(&pod.uid, Instant::now());
+                self.happened(&[ClusterEvent::PodGone]);
+            }
+        }
+    }
+
+    fn node_event(&mut self, event: Watched<Node>, listed: &mut HashSet<String>) {
+        match event {
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(node)) => {
+                listed.insert(node.metadata.name.clone().unwrap_or_default());
+                self.node_applied(&node);
+            }
+            Ok(Event::InitDone) => {
+                for name in self.cache.node_names().into_iter().filter(|name| !listed.contains(name)) {
+                    self.cache.remove_node(&name);
+                }
+                listed.clear();
+            }
+            Ok(Event::Apply(node)) => self.node_applied(&node),
+            Ok(Event::Delete(node)) => self.cache.remove_node(node.metadata.name.as_deref().unwrap_or_default()),
+            Err(error) => tracing::debug!(%error, "node watch interrupted"),
+        }
+    }
+
+    fn node_applied(&mut self, node: &Node) {
+        let events = self.cache.set_node(node);
+        self.happened(&events);
+    }
+
+    fn pod_event(&mut self, event: Watched<Pod>) {
+        match event {
+            Ok(Event::Init) => self.relisted.clear(),
+            Ok(Event::InitApply(pod)) => {
+                self.relisted.insert(pod.metadata.uid.clone().unwrap_or_default());
+                self.pod_applied(pod);
+            }
+            Ok(Event::InitDone) => {
+                let known = self.cache.placed().into_iter().chain(self.queue.uids());
+                let gone: Vec<String> = known.filter(|uid| !self.relisted.contains(uid)).collect();
+                gone.iter().for_each(|uid| self.pod_gone(uid));
+                self.relisted.clear();
+            }
+            Ok(Event::Apply(pod)) => self.pod_applied(pod),
+            Ok(Event::Delete(pod)) => self.pod_gone(pod.metadata.uid.as_deref().unwrap_or_default()),
+            Err(error) => tracing::debug!(%error, "pod watch interrupted"),
+        }
+    }
+
+    fn pod_applied(&mut self, pod: Pod) {
+        let pod = Arc::new(PodInfo::new(pod));
+        if pod.terminated {
+            self.pod_gone(&pod.uid);
+        } else if !pod.node_name.is_empty() {
+            self.queue.remove(&pod.uid);
+            let node = pod.node_name.clone();
+            self.cache.place(pod, &node);
+        } else if pod.deleting || pod.gated || pod.scheduler_name != self.config.scheduler_name {
+            self.pod_gone(&pod.uid);
+        } else {
+            self.queue.set(pod);
+        }
+    }
+
+    fn pod_gone(&mut self, uid: &str) {
+        self.queue.remove(uid);
+        if self.cache.remove(uid) {
+            self.happened(&[ClusterEvent::PodGone]);
+        }
+    }
+
+    fn happened(&mut self, events: &[ClusterEvent]) {
+        for event in events {
+            self.queue.happened(*event, Instant::now());
+        }
+    }
+}
