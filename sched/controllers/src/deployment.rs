@@ -44,13 +44,13 @@ pub struct Deployments {
 /// Sets the controller up.
 pub fn build(parts: &mut Parts) {
     let queue = Arc::new(Queue::default());
-    let deployments = parts.feed(&queue, |change: &Change<Deployment>| change.latest().map(|d| ObjectKey::of(&d.metadata)).into_iter().collect());
+    let deployments =
+        parts.feed(&queue, |change: &Change<Deployment>| change.latest().map(|d| ObjectKey::of(&d.metadata)).into_iter().collect());
     let known = Arc::clone(&deployments);
     let sets = parts.feed(&queue, move |change: &Change<ReplicaSet>| touched(change, &known));
     let (known, owners) = (Arc::clone(&deployments), Arc::clone(&sets));
     let pods = parts.feed(&queue, move |change: &Change<Pod>| waiting_for(change, &known, &owners));
-    let controller =
-        Deployments { client: parts.client(), recorder: parts.recorder(Deployments::NAME), deployments, sets, pods };
+    let controller = Deployments { client: parts.client(), recorder: parts.recorder(Deployments::NAME), deployments, sets, pods };
     parts.run(Arc::new(controller), queue);
 }
 

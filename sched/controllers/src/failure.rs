@@ -37,6 +37,8 @@ pub enum Failure {
         object: String,
         /// What is waited for.
         waiting_for: String,
+        /// Look again after so long at the latest; sooner at first.
+        at_most: std::time::Duration,
     },
 }
 

@@ -4,13 +4,23 @@
 //! `work`), talk to the API server through one client, and write nothing but what their heads say.
 
 mod claim;
+mod clusterrole;
 mod config;
 mod deployment;
+mod discovery;
+mod endpoints;
+mod endpointslice;
 mod failure;
 mod meta;
+mod namespace;
+mod node_ipam;
+mod nodes;
 mod parts;
 mod pods;
 mod replicaset;
+mod root_ca;
+mod service;
+mod serviceaccount;
 mod writes;
 
 pub mod work;
@@ -37,7 +47,17 @@ pub enum Error {
 type Row = (&'static str, fn(&mut Parts));
 
 /// Every controller, by upstream's name.
-const CONTROLLERS: &[Row] = &[("deployment-controller", deployment::build), ("replicaset-controller", replicaset::build)];
+const CONTROLLERS: &[Row] = &[
+    ("clusterrole-aggregation-controller", clusterrole::build),
+    ("deployment-controller", deployment::build),
+    ("endpoints-controller", endpoints::build),
+    ("endpointslice-controller", endpointslice::build),
+    ("namespace-controller", namespace::build),
+    ("node-ipam-controller", node_ipam::build),
+    ("replicaset-controller", replicaset::build),
+    ("root-ca-certificate-publisher-controller", root_ca::build),
+    ("serviceaccount-controller", serviceaccount::build),
+];
 
 /// The names that [`Config::controllers`] may mention.
 pub fn controller_names() -> Vec<&'static str> {

@@ -43,7 +43,11 @@ impl Parts {
     }
 
     /// A queue with a cache that feeds it: `keys` names what a change of `K` makes worth a look.
-    pub fn feed<K: Cached, Q: work::Key>(&mut self, queue: &Arc<Queue<Q>>, keys: impl Fn(&work::Change<K>) -> Vec<Q> + Send + Sync + 'static) -> Arc<Store<K>> {
+    pub fn feed<K: Cached, Q: work::Key>(
+        &mut self,
+        queue: &Arc<Queue<Q>>,
+        keys: impl Fn(&work::Change<K>) -> Vec<Q> + Send + Sync + 'static,
+    ) -> Arc<Store<K>> {
         let store = self.store::<K>();
         let queue = Arc::clone(queue);
         store.on_change(move |change| {

@@ -36,7 +36,8 @@ pub struct ReplicaSets {
 pub fn build(parts: &mut Parts) {
     let queue = Arc::new(Queue::default());
     let expectations = Arc::new(Expectations::default());
-    let sets = parts.feed(&queue, |change: &Change<ReplicaSet>| change.latest().map(|set| ObjectKey::of(&set.metadata)).into_iter().collect());
+    let sets =
+        parts.feed(&queue, |change: &Change<ReplicaSet>| change.latest().map(|set| ObjectKey::of(&set.metadata)).into_iter().collect());
     let forgetting = Arc::clone(&expectations);
     sets.on_change(move |change| {
         if let (Some(old), new) = (&change.old, &change.new)
@@ -50,8 +51,7 @@ pub fn build(parts: &mut Parts) {
         observe(change, &known, &seen);
         touched(change, &known)
     });
-    let controller =
-        ReplicaSets { client: parts.client(), recorder: parts.recorder(ReplicaSets::NAME), sets, pods, expectations };
+    let controller = ReplicaSets { client: parts.client(), recorder: parts.recorder(ReplicaSets::NAME), sets, pods, expectations };
     parts.run(Arc::new(controller), queue);
 }
 

@@ -97,13 +97,17 @@ async fn pass<C: Controller>(controller: Arc<C>, queue: Arc<Queue<C::Key>>, key:
                 queue.add_after(key.clone(), delay);
             }
         }
+        Err(Failure::Unfinished { object, waiting_for, at_most }) => {
+            tracing::debug!(controller = C::NAME, object, waiting_for, "not finished");
+            queue.add_rate_limited(key.clone(), at_most);
+        }
         Err(failure) => {
             if failure.is_conflict() {
                 tracing::debug!(controller = C::NAME, ?key, error = failure.chain(), "conflict, reading again");
             } else {
                 tracing::warn!(controller = C::NAME, ?key, error = failure.chain(), "reconcile failed");
             }
-            queue.add_rate_limited(key.clone());
+            queue.add_rate_limited(key.clone(), Duration::MAX);
         }
     }
     drop(held);

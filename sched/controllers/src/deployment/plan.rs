@@ -161,8 +161,7 @@ fn rolling(deployment: &Deployment, sets: &Sets) -> Vec<Action> {
 
 fn recreate(seen: &Seen<'_>, sets: &Sets) -> Vec<Action> {
     let deployment = seen.deployment;
-    let shrunk: Vec<Action> =
-        sets.old.iter().filter(|set| fence::size(set) > 0).filter_map(|set| resized(deployment, set, 0)).collect();
+    let shrunk: Vec<Action> = sets.old.iter().filter(|set| fence::size(set) > 0).filter_map(|set| resized(deployment, set, 0)).collect();
     if !shrunk.is_empty() {
         let mut actions = revised(deployment, sets).unwrap_or_default();
         actions.extend(shrunk);

@@ -23,7 +23,11 @@ fn number(set: &ReplicaSet, annotation: &str) -> Option<i32> {
 /// The changes that bring the scale to what is wanted.
 pub fn proportionally(deployment: &Deployment, sets: &Sets) -> Vec<Action> {
     if let Some(only) = active_or_latest(sets) {
-        return if size(only) == wanted(deployment) { Vec::new() } else { resized(deployment, only, wanted(deployment)).into_iter().collect() };
+        return if size(only) == wanted(deployment) {
+            Vec::new()
+        } else {
+            resized(deployment, only, wanted(deployment)).into_iter().collect()
+        };
     }
     if is_saturated(deployment, sets) {
         return sets.old.iter().filter(|set| size(set) > 0).filter_map(|set| resized(deployment, set, 0)).collect();

@@ -171,7 +171,11 @@ fn judge(deployment: &Deployment, status: &mut DeploymentStatus, sets: &Sets, cr
         None => format!("Deployment \"{}\"", meta::name(&deployment.metadata)),
     };
     if let Some(name) = creating {
-        return set_condition(status, Condition::new(PROGRESSING, "True", "NewReplicaSetCreated", format!("Created new replica set \"{name}\"")), now);
+        return set_condition(
+            status,
+            Condition::new(PROGRESSING, "True", "NewReplicaSetCreated", format!("Created new replica set \"{name}\"")),
+            now,
+        );
     }
     if let (None, Some(new)) = (find(status, PROGRESSING), &sets.new) {
         let message = format!("Found new replica set \"{}\"", meta::name(&new.metadata));
@@ -190,7 +194,8 @@ fn judge(deployment: &Deployment, status: &mut DeploymentStatus, sets: &Sets, cr
         set_condition(status, Condition::new(PROGRESSING, "True", NEW_REPLICA_SET_AVAILABLE, message), now);
     } else if is_progressing(deployment, status) {
         // The update time must move on even where status and reason stay: the deadline counts from it.
-        let transition = find(status, PROGRESSING).filter(|c| c.status.as_deref() == Some("True")).and_then(|c| c.last_transition_time.clone());
+        let transition =
+            find(status, PROGRESSING).filter(|c| c.status.as_deref() == Some("True")).and_then(|c| c.last_transition_time.clone());
         push(status, Condition::new(PROGRESSING, "True", "ReplicaSetUpdated", format!("{subject} is progressing.")), transition, now);
     } else if is_timed_out(deployment, now) {
         let message = format!("{subject} has timed out progressing.");
@@ -200,7 +205,12 @@ fn judge(deployment: &Deployment, status: &mut DeploymentStatus, sets: &Sets, cr
 
 fn replica_failure(sets: &Sets) -> Option<&ReplicaSetCondition> {
     let failure = |set: &'_ std::sync::Arc<ReplicaSet>| -> Option<usize> {
-        set.status.as_ref()?.conditions.as_ref()?.iter().position(|c| c.type_.as_deref() == Some(REPLICA_FAILURE) && c.status.as_deref() == Some("True"))
+        set.status
+            .as_ref()?
+            .conditions
+            .as_ref()?
+            .iter()
+            .position(|c| c.type_.as_deref() == Some(REPLICA_FAILURE) && c.status.as_deref() == Some("True"))
     };
     let newest_first = sets.new.iter().chain(sets.old.iter());
     newest_first.filter_map(|set| failure(set).and_then(|at| set.status.as_ref()?.conditions.as_ref()?.get(at))).next()

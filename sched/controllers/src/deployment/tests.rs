@@ -180,9 +180,13 @@ fn a_new_deployment_gets_its_replica_set_and_completes() {
 
 #[test]
 fn rolling_updates_stay_within_their_fences() {
-    for (replicas, surge, unavailable) in
-        [(3, json!("25%"), json!("25%")), (10, json!(3), json!(0)), (10, json!(0), json!(2)), (1, json!(0), json!(0)), (7, json!("50%"), json!("50%"))]
-    {
+    for (replicas, surge, unavailable) in [
+        (3, json!("25%"), json!("25%")),
+        (10, json!(3), json!(0)),
+        (10, json!(0), json!(2)),
+        (1, json!(0), json!(0)),
+        (7, json!("50%"), json!("50%")),
+    ] {
         for ready_a_round in [1, 3, 100] {
             let mut world = World::new(replicas, rolling(surge.clone(), unavailable.clone()));
             world.settle(100);

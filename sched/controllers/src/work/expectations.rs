@@ -32,9 +32,7 @@ impl Expectations {
     /// Whether all that was expected was seen, or the wait was too long.
     pub fn satisfied(&self, owner: &ObjectKey) -> bool {
         let owners = self.owners.lock();
-        owners
-            .get(owner)
-            .is_none_or(|e| (e.creations == 0 && e.deletions.is_empty()) || e.since.elapsed() >= EXPECTATION_TTL)
+        owners.get(owner).is_none_or(|e| (e.creations == 0 && e.deletions.is_empty()) || e.since.elapsed() >= EXPECTATION_TTL)
     }
 
     /// Expects so many creations; call before creating.

@@ -71,11 +71,11 @@ impl<K: Key> Queue<K> {
         self.wake.notify_one();
     }
 
-    /// Asks for another pass over a key whose pass failed, later each time.
-    pub fn add_rate_limited(&self, key: K) {
+    /// Asks for another pass over a key whose pass failed, later each time up to `at_most`.
+    pub fn add_rate_limited(&self, key: K, at_most: Duration) {
         let now = Instant::now();
         let mut state = self.state.lock();
-        let delay = state.backoff(&key, now);
+        let delay = state.backoff(&key, now).min(at_most);
         state.add_at(key, now + delay);
         drop(state);
         self.wake.notify_one();
@@ -84,11 +84,6 @@ impl<K: Key> Queue<K> {
     /// Ends the back-off of a key whose pass went well.
     pub fn forget(&self, key: &K) {
         self.state.lock().failures.remove(key);
-    }
-
-    /// Passes of this key that failed in a row.
-    pub fn failures(&self, key: &K) -> u32 {
-        self.state.lock().failures.get(key).copied().unwrap_or(0)
     }
 
     /// Ends the work on a key taken by [`Queue::next`].

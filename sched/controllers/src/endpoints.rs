@@ -1,0 +1,82 @@
+//! Endpoints: the older form of EndpointSlices, one object a Service, kept for those who read it.
+//!
+//! Watches Services, Pods and Endpoints. Creates and changes the Endpoints of Services with a
+//! selector and deletes those of Services that are gone. Never touches the Endpoints of a Service
+//! without a selector: somebody else keeps them.
+
+mod plan;
+
+use std::sync::Arc;
+
+use api_client::events::{Recorder, reference};
+use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
+use kube::api::DeleteParams;
+
+use crate::failure::Failure;
+use crate::parts::Parts;
+use crate::work::{Cached, Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::{meta, service, writes};
+use plan::Action;
+
+impl Cached for Endpoints {}
+
+/// The controller.
+pub struct EndpointsOfServices {
+    client: kube::Client,
+    recorder: Recorder,
+    services: Arc<Store<Service>>,
+    pods: Arc<Store<Pod>>,
+    endpoints: Arc<Store<Endpoints>>,
+}
+
+/// Sets the controller up.
+pub fn build(parts: &mut Parts) {
+    let queue = Arc::new(Queue::default());
+    let services = parts.feed(&queue, |change: &Change<Service>| change.latest().map(|s| ObjectKey::of(&s.metadata)).into_iter().collect());
+    let known = Arc::clone(&services);
+    let pods = parts.feed(&queue, move |change: &Change<Pod>| service::concerned(change, &known));
+    let endpoints =
+        parts.feed(&queue, |change: &Change<Endpoints>| change.latest().map(|e| ObjectKey::of(&e.metadata)).into_iter().collect());
+    let controller =
+        EndpointsOfServices { client: parts.client(), recorder: parts.recorder("endpoint-controller"), services, pods, endpoints };
+    parts.run(Arc::new(controller), queue);
+}
+
+impl Controller for EndpointsOfServices {
+    const NAME: &'static str = "endpoints-controller";
+    const WORKERS: usize = 5;
+    type Key = ObjectKey;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
+        let current = self.endpoints.get(key);
+        let Some(service) = self.services.get(key) else {
+            if let Some(left) = current.filter(|left| plan::may_delete(left)) {
+                writes::delete(&self.client, left.as_ref(), DeleteParams::default()).await?;
+            }
+            return Ok(Next::OnChange);
+        };
+        let Some(selector) = service::selector(&service) else { return Ok(Next::OnChange) };
+        let selected = |pod: &Arc<Pod>| meta::matches(&selector, pod.metadata.labels.as_ref());
+        let pods: Vec<_> = self.pods.in_namespace(&key.namespace).into_iter().filter(selected).collect();
+        let done = match plan::plan(&service, &pods, current.as_deref()) {
+            Action::Nothing => Ok(()),
+            Action::Create(endpoints) => match writes::create(&self.client, endpoints.as_ref()).await {
+                Err(failure) if failure.is_namespace_terminating() => Ok(()),
+                made => made.map(drop),
+            },
+            Action::Change(patch) => match &current {
+                Some(current) => writes::patch(&self.client, current.as_ref(), patch).await.map(drop),
+                None => Ok(()),
+            },
+        };
+        if let Err(failure) = &done
+            && !failure.is_conflict()
+        {
+            let (reason, verb) =
+                if current.is_some() { ("FailedToUpdateEndpoint", "update") } else { ("FailedToCreateEndpoint", "create") };
+            let message = format!("Failed to {verb} endpoint {key}: {}", failure.message());
+            self.recorder.warning(&reference(service.as_ref()), reason, message);
+        }
+        done.map(|()| Next::OnChange)
+    }
+}

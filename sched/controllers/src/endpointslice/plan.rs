@@ -1,0 +1,254 @@
+//! From a Service and its Pods to slices: which endpoints there are, and the fewest writes that
+//! bring the slices there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+use crate::work::ObjectKey;
+use crate::{meta, pods, service};
+
+/// Names the Service of a slice.
+pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// Names who keeps a slice.
+pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// This controller, as upstream names itself.
+pub const MANAGER: &str = "endpointslice-controller.k8s.io";
+/// Endpoints in one slice, upstream's `--max-endpoints-per-slice`.
+const ENDPOINTS_MAX: usize = 100;
+
+/// A write.
+#[derive(Debug, PartialEq)]
+pub enum Action {
+    /// Make a slice.
+    Create(Box<EndpointSlice>),
+    /// Change a slice by a JSON merge patch.
+    Change {
+        /// Which.
+        slice: Arc<EndpointSlice>,
+        /// How.
+        patch: Value,
+    },
+    /// Delete a slice that is needed no more.
+    Delete(Arc<EndpointSlice>),
+}
+
+/// The Service whose slice this is, if the slice is ours.
+pub fn service_of(slice: &EndpointSlice) -> Option<ObjectKey> {
+    let ours = meta::label(&slice.metadata, MANAGED_BY) == Some(MANAGER);
+    let name = meta::label(&slice.metadata, SERVICE_NAME).filter(|_| ours)?;
+    Some(ObjectKey::new(meta::namespace(&slice.metadata), name))
+}
+
+/// Ports as a key: endpoints with the same ones share slices.
+type Ports = Vec<(String, i32, String, Option<String>)>;
+
+/// The writes that bring a Service's slices up to date. `slices` are those it has; `zone` tells a
+/// Node's zone.
+pub fn plan(service: &Service, pods: &[Arc<Pod>], zone: &dyn Fn(&str) -> Option<String>, slices: Vec<Arc<EndpointSlice>>) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let families = families(service);
+    let (mut mine, strange): (Vec<_>, Vec<_>) = slices.into_iter().partition(|slice| families.contains(&slice.address_type));
+    actions.extend(strange.into_iter().map(Action::Delete));
+    for family in families {
+        let (own, rest): (Vec<_>, Vec<_>) = mine.into_iter().partition(|slice| slice.address_type == family);
+        mine = rest;
+        pack(service, &family, wanted(service, pods, &family, zone), own, &mut actions);
+    }
+    actions
+}
+
+fn families(service: &Service) -> Vec<String> {
+    let families = service.spec.as_ref().and_then(|spec| spec.ip_families.clone()).unwrap_or_default();
+    if families.is_empty() { vec!["IPv4".to_owned()] } else { families }
+}
+
+/// The endpoints there should be, by their ports.
+fn wanted(service: &Service, pods: &[Arc<Pod>], family: &str, zone: &dyn Fn(&str) -> Option<String>) -> BTreeMap<Ports, Vec<Endpoint>> {
+    let mut wanted: BTreeMap<Ports, Vec<Endpoint>> = BTreeMap::new();
+    for pod in pods.iter().filter(|pod| service::belongs(pod, true)) {
+        let Some(address) = service::address_of_family(pod, family) else { continue };
+        let ports = ports_of(service, pod);
+        if ports.is_empty() && !(service::is_headless(service) && service::ports(service).is_empty()) {
+            continue;
+        }
+        wanted.entry(ports).or_default().push(endpoint(service, pod, address, zone));
+    }
+    wanted
+}
+
+fn ports_of(service: &Service, pod: &Pod) -> Ports {
+    let ports = service::ports(service).iter().filter_map(|port| {
+        let number = service::target_port(port, pod)?;
+        Some((port.name.clone().unwrap_or_default(), number, service::protocol(port).to_owned(), port.app_protocol.clone()))
+    });
+    let mut ports: Ports = ports.collect();
+    ports.sort();
+    ports
+}
+
+fn endpoint(service: &Service, pod: &Pod, address: &str, zone: &dyn Fn(&str) -> Option<String>) -> Endpoint {
+    let serving = pods::is_ready(pod);
+    let terminating = meta::is_deleting(&pod.metadata);
+    let node = pods::node_name(pod);
+    Endpoint {
+        addresses: vec![address.to_owned()],
+        conditions: Some(EndpointConditions {
+            ready: Some(service::publishes_not_ready(service) || (serving && !terminating)),
+            serving: Some(serving),
+            terminating: Some(terminating),
+        }),
+        hostname: service::hostname(pod, service),
+        node_name: node.map(str::to_owned),
+        target_ref: Some(service::target(pod)),
+        zone: node.and_then(zone),
+        ..Endpoint::default()
+    }
+}
+
+fn ports_key(slice: &EndpointSlice) -> Ports {
+    let key = |port: &EndpointPort| {
+        let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
+        (port.name.clone().unwrap_or_default(), port.port.unwrap_or(0), protocol, port.app_protocol.clone())
+    };
+    let mut ports: Ports = slice.ports.iter().flatten().map(key).collect();
+    ports.sort();
+    ports
+}
+
+fn ports_value(ports: &Ports) -> Vec<EndpointPort> {
+    let port = |(name, number, protocol, app_protocol): &(String, i32, String, Option<String>)| EndpointPort {
+        name: Some(name.clone()),
+        port: Some(*number),
+        protocol: Some(protocol.clone()),
+        app_protocol: app_protocol.clone(),
+    };
+    ports.iter().map(port).collect()
+}
+
+fn identity(endpoint: &Endpoint) -> Option<(&str, &[String])> {
+    let uid = endpoint.target_ref.as_ref().and_then(|target| target.uid.as_deref())?;
+    Some((uid, endpoint.addresses.as_slice()))
+}
+
+/// Brings the slices of one address family to hold exactly `wanted`; a Service without endpoints
+/// keeps one empty slice, so that consumers know that it was looked at.
+fn pack(
+    service: &Service,
+    family: &str,
+    wanted: BTreeMap<Ports, Vec<Endpoint>>,
+    slices: Vec<Arc<EndpointSlice>>,
+    actions: &mut Vec<Action>,
+) {
+    let wanted = if wanted.is_empty() { BTreeMap::from([(Ports::new(), Vec::new())]) } else { wanted };
+    let mut by_ports: BTreeMap<Ports, Vec<Arc<EndpointSlice>>> = BTreeMap::new();
+    for slice in slices {
+        by_ports.entry(ports_key(&slice)).or_default().push(slice);
+    }
+    for (ports, endpoints) in wanted {
+        let own = by_ports.remove(&ports).unwrap_or_default();
+        pack_ports(service, family, &ports, endpoints, own, actions);
+    }
+    actions.extend(by_ports.into_values().flatten().map(Action::Delete));
+}
+
+/// A slice that exists and what it is to hold.
+struct Filled {
+    slice: Arc<EndpointSlice>,
+    endpoints: Vec<Endpoint>,
+    changed: bool,
+}
+
+fn pack_ports(
+    service: &Service,
+    family: &str,
+    ports: &Ports,
+    wanted: Vec<Endpoint>,
+    slices: Vec<Arc<EndpointSlice>>,
+    actions: &mut Vec<Action>,
+) {
+    let placeholder = wanted.is_empty();
+    let mut left = wanted;
+    let mut filled: Vec<Filled> = slices.into_iter().map(|slice| keep(slice, &mut left)).collect();
+    // What is written anyway is filled up first, then the fullest.
+    filled.sort_by_key(|f| (!f.changed, std::cmp::Reverse(f.endpoints.len()), f.slice.metadata.name.clone()));
+    let mut left = left.into_iter();
+    for slot in &mut filled {
+        let room = ENDPOINTS_MAX.saturating_sub(slot.endpoints.len());
+        let before = slot.endpoints.len();
+        slot.endpoints.extend(left.by_ref().take(room));
+        slot.changed |= slot.endpoints.len() != before;
+    }
+    let mut kept_empty = !placeholder;
+    for slot in filled {
+        if slot.endpoints.is_empty() && std::mem::replace(&mut kept_empty, true) {
+            actions.push(Action::Delete(slot.slice));
+        } else if let Some(patch) = difference(service, &slot) {
+            actions.push(Action::Change { slice: slot.slice, patch });
+        }
+    }
+    let rest: Vec<Endpoint> = left.collect();
+    let empty: &[Endpoint] = &[];
+    let more = rest.chunks(ENDPOINTS_MAX).chain((!kept_empty).then_some(empty));
+    actions.extend(more.map(|chunk| Action::Create(Box::new(slice(service, family, ports, chunk.to_vec())))));
+}
+
+/// Takes from `left` what the slice holds already, in its newest form.
+fn keep(slice: Arc<EndpointSlice>, left: &mut Vec<Endpoint>) -> Filled {
+    let mut endpoints = Vec::new();
+    let mut changed = false;
+    for held in slice.endpoints.iter().flatten() {
+        match left.iter().position(|wanted| identity(wanted) == identity(held)) {
+            Some(at) => {
+                let wanted = left.swap_remove(at);
+                changed |= !meta::semantically_equal(&wanted, held);
+                endpoints.push(wanted);
+            }
+            None => changed = true,
+        }
+    }
+    Filled { slice, endpoints, changed }
+}
+
+fn labels(service: &Service) -> BTreeMap<String, String> {
+    let mut labels = service.metadata.labels.clone().unwrap_or_default();
+    labels.insert(SERVICE_NAME.to_owned(), meta::name(&service.metadata).to_owned());
+    labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
+    labels.remove(service::HEADLESS_LABEL);
+    if service::is_headless(service) {
+        labels.insert(service::HEADLESS_LABEL.to_owned(), String::new());
+    }
+    labels
+}
+
+/// The merge patch for a slice whose endpoints or labels differ.
+fn difference(service: &Service, slot: &Filled) -> Option<Value> {
+    let mut patch =
+        meta::merge_patch(&json!({"metadata": {"labels": slot.slice.metadata.labels}}), &json!({"metadata": {"labels": labels(service)}}));
+    if slot.changed {
+        patch["endpoints"] = json!(slot.endpoints);
+    }
+    patch.as_object().is_some_and(|patch| !patch.is_empty()).then_some(patch)
+}
+
+fn slice(service: &Service, family: &str, ports: &Ports, endpoints: Vec<Endpoint>) -> EndpointSlice {
+    EndpointSlice {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{}-", meta::name(&service.metadata))),
+            namespace: service.metadata.namespace.clone(),
+            labels: Some(labels(service)),
+            owner_references: Some(vec![meta::controller_reference(service)]),
+            ..ObjectMeta::default()
+        },
+        address_type: family.to_owned(),
+        endpoints: Some(endpoints),
+        ports: Some(ports_value(ports)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Namespace: empties a namespace that is being deleted and then lets it go.
+//!
+//! Watches Namespaces, and Pods for when the last is gone. Deletes every object of every kind in
+//! the namespace, found by discovery: first Pods, and only when they are gone the rest (so that
+//! nothing a running Pod relies on goes before it). Writes `status.conditions` while something
+//! remains and removes the finalizer `kubernetes` when nothing does. Never touches a namespace
+//! that nobody asked to delete.
+
+mod content;
+mod plan;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::PostParams;
+
+use crate::discovery;
+use crate::failure::{During, Failure, gone_is_fine};
+use crate::parts::Parts;
+use crate::work::{Cached, Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::{meta, writes};
+use content::Outcome;
+
+/// The finalizer in `spec.finalizers` that this controller serves.
+const FINALIZER: &str = "kubernetes";
+
+impl Cached for Namespace {}
+
+/// Whether things may be created in the namespace.
+pub fn is_active(namespace: &Namespace) -> bool {
+    let phase = namespace.status.as_ref().and_then(|status| status.phase.as_deref());
+    !meta::is_deleting(&namespace.metadata) && phase != Some("Terminating")
+}
+
+/// The controller; its keys are namespaces' names.
+pub struct Namespaces {
+    client: kube::Client,
+    namespaces: Arc<Store<Namespace>>,
+}
+
+/// Sets the controller up.
+pub fn build(parts: &mut Parts) {
+    let queue = Arc::new(Queue::default());
+    let namespaces = parts.feed(&queue, |change: &Change<Namespace>| {
+        let deleting = change.new.iter().filter(|ns| meta::is_deleting(&ns.metadata));
+        deleting.map(|ns| meta::name(&ns.metadata).to_owned()).collect()
+    });
+    let known = Arc::clone(&namespaces);
+    parts.feed(&queue, move |change: &Change<Pod>| {
+        let removed = change.old.iter().filter(|_| change.new.is_none()).map(|pod| meta::namespace(&pod.metadata).to_owned());
+        let deleting = |name: &String| known.get(&ObjectKey::new("", name)).is_some_and(|ns| meta::is_deleting(&ns.metadata));
+        removed.filter(deleting).collect()
+    });
+    parts.run(Arc::new(Namespaces { client: parts.client(), namespaces }), queue);
+}
+
+impl Controller for Namespaces {
+    const NAME: &'static str = "namespace-controller";
+    const WORKERS: usize = 10;
+    type Key = String;
+
+    async fn reconcile(&self, key: &String) -> Result<Next, Failure> {
+        let Some(namespace) = self.namespaces.get(&ObjectKey::new("", key)) else { return Ok(Next::OnChange) };
+        let held = namespace.spec.iter().flat_map(|spec| spec.finalizers.iter().flatten()).any(|finalizer| finalizer == FINALIZER);
+        if !meta::is_deleting(&namespace.metadata) || !held {
+            return Ok(Next::OnChange);
+        }
+        let outcome = match discovery::discover(&self.client).await {
+            Ok(discovered) => content::delete_all(&self.client, key, &discovered).await,
+            Err(failure) => Outcome { discovery: Some(failure.chain()), ..Outcome::default() },
+        };
+        if outcome.is_clean() {
+            self.finalize(key, meta::uid(&namespace.metadata)).await?;
+            return Ok(Next::OnChange);
+        }
+        let status = plan::status(&namespace, &outcome, Timestamp::now());
+        gone_is_fine(writes::set_status(&self.client, namespace.as_ref(), namespace.status.as_ref(), &status).await)?;
+        Err(Failure::Unfinished { object: format!("Namespace {key}"), waiting_for: outcome.to_string(), at_most: outcome.estimate() })
+    }
+}
+
+impl Namespaces {
+    /// Takes our finalizer off, so that the server removes the namespace.
+    async fn finalize(&self, name: &str, uid: &str) -> Result<(), Failure> {
+        let Some(mut fresh) = writes::get::<Namespace>(&self.client, &ObjectKey::new("", name)).await? else { return Ok(()) };
+        if meta::uid(&fresh.metadata) != uid {
+            return Ok(());
+        }
+        if let Some(finalizers) = fresh.spec.as_mut().and_then(|spec| spec.finalizers.as_mut()) {
+            finalizers.retain(|finalizer| finalizer != FINALIZER);
+        }
+        let api = writes::api::<Namespace>(&self.client, "");
+        let written: Result<Namespace, Failure> = api
+            .replace_subresource("finalize", name, &PostParams::default(), &fresh)
+            .await
+            .during("finalizing", format!("Namespace {name}"));
+        gone_is_fine(written)
+    }
+}
