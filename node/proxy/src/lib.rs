@@ -1,1 +1,177 @@
-//! Services: a pure function to a rule set and a thin nftables writer.
+//! Services on a node: what is sent to a Service's address reaches one of its endpoints.
+//!
+//! What comes in: Services and EndpointSlices, watched. What goes out: one nftables table,
+//! `<prefix>-proxy`, changed in transactions that hold no more than what changed. The decision is
+//! a pure function from a Service and its slices to rules ([`rules`]); writing them is thin. What
+//! it leaves to others: addresses and routes (node-network), names (dns), which endpoints there
+//! are (the EndpointSlice controller). It stops without undoing anything: connections and rules
+//! outlive it, and the next start replaces the table in one transaction ([`remove`] removes it).
+//! Clients of a Service with session affinity are then spread anew.
+
+mod config;
+mod error;
+#[cfg(test)]
+mod fixtures;
+mod flows;
+mod rules;
+mod script;
+mod service;
+mod state;
+mod tool;
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::Api;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, watcher};
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+pub use config::Config;
+pub use error::ProxyError;
+
+use rules::RuleSet;
+use state::State;
+
+/// How long after a first change its companions are waited for.
+const QUIET: Duration = Duration::from_millis(4);
+/// How often it is looked whether somebody removed the table.
+const VERIFY_PERIOD: Duration = Duration::from_secs(30);
+/// Waits after failed writes: the first, and the longest.
+const RETRY_MIN: Duration = Duration::from_millis(200);
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// Programs Services until cancelled. The error is a missing tool at the start; what fails later is
+/// logged and tried again.
+pub async fn run(client: kube::Client, config: Config, cancel: CancellationToken) -> Result<(), ProxyError> {
+    tool::has_table(&config.table()).await?;
+    let services = watcher(Api::<Service>::all(client.clone()), watcher::Config::default()).default_backoff();
+    let slices = watcher(Api::<EndpointSlice>::all(client), watcher::Config::default()).default_backoff();
+    let (mut services, mut slices) = (std::pin::pin!(services), std::pin::pin!(slices));
+    let mut state = State::new(config.clone());
+    let mut writer = Writer::new(config);
+    let mut verify = tokio::time::interval(VERIFY_PERIOD);
+    verify.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        writer.schedule(&state);
+        tokio::select! {
+            () = cancel.cancelled() => return Ok(()),
+            Some(event) = services.next() => match event {
+                Ok(event) => state.service(event),
+                Err(error) => tracing::debug!(%error, "watching services failed"),
+            },
+            Some(event) = slices.next() => match event {
+                Ok(event) => state.slice(event),
+                Err(error) => tracing::debug!(%error, "watching endpointslices failed"),
+            },
+            () = until(writer.due) => writer.write(&mut state).await,
+            _ = verify.tick() => writer.verify().await,
+        }
+    }
+}
+
+/// Removes the table of the cluster with this prefix, if it is there.
+pub async fn remove(prefix: &str) -> Result<(), ProxyError> {
+    match tool::nft(&script::removal(&config::table(prefix))).await {
+        // Without nft there has never been a table.
+        Err(ProxyError::Missing(_)) => Ok(()),
+        other => other,
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Brings the kernel's table in line, not more often than asked, and tries again what failed.
+struct Writer {
+    config: Config,
+    /// What the table holds; `None` is unknown, and the whole is written next.
+    installed: Option<RuleSet>,
+    due: Option<Instant>,
+    written: Option<Instant>,
+    retry: Duration,
+    /// Whether it was said that `conntrack` is missing.
+    warned: bool,
+}
+
+impl Writer {
+    fn new(config: Config) -> Self {
+        Self { config, installed: None, due: None, written: None, retry: RETRY_MIN, warned: false }
+    }
+
+    /// Sets the time of the next write, if there is anything to write.
+    fn schedule(&mut self, state: &State) {
+        if self.due.is_some() || !state.is_complete() || !(state.is_dirty() || self.installed.is_none()) {
+            return;
+        }
+        let soon = Instant::now() + QUIET;
+        self.due = Some(self.written.map_or(soon, |written| soon.max(written + self.config.min_sync_period)));
+    }
+
+    async fn write(&mut self, state: &mut State) {
+        let wanted = state.rules();
+        let script = match &self.installed {
+            Some(installed) => script::change(&self.config, installed, &wanted),
+            None => script::whole(&self.config, &wanted),
+        };
+        let outcome = if script.is_empty() { Ok(()) } else { tool::nft(&script).await };
+        let now = Instant::now();
+        (self.due, self.written) = (None, Some(now));
+        match outcome {
+            Ok(()) => {
+                self.retry = RETRY_MIN;
+                // After a whole write it is unknown what was there before: every flow may be stale
+                // that has somewhere to go now.
+                let before = self.installed.take().unwrap_or_default();
+                self.forget(&before, &wanted).await;
+                self.installed = Some(wanted);
+            }
+            Err(error) => {
+                tracing::warn!(%error, retry_ms = self.retry.as_millis(), "service rules not written");
+                self.installed = None;
+                self.due = Some(now + self.retry);
+                self.retry = (self.retry * 2).min(RETRY_MAX);
+            }
+        }
+    }
+
+    async fn forget(&mut self, before: &RuleSet, after: &RuleSet) {
+        for stale in flows::stale(before, after) {
+            match tool::forget(&stale).await {
+                Err(error @ ProxyError::Missing(_)) => {
+                    if !std::mem::replace(&mut self.warned, true) {
+                        tracing::warn!(%error, "stale udp flows not forgotten");
+                    }
+                    return;
+                }
+                Err(error) => tracing::warn!(%error, "stale udp flow not forgotten"),
+                Ok(()) => {}
+            }
+        }
+    }
+
+    /// Finds out whether somebody removed the table.
+    async fn verify(&mut self) {
+        if self.installed.is_none() {
+            return;
+        }
+        match tool::has_table(&self.config.table()).await {
+            Ok(false) => {
+                tracing::warn!(table = self.config.table(), "somebody removed the service rules");
+                self.installed = None;
+            }
+            Ok(true) => {}
+            Err(error) => tracing::warn!(%error, "service rules not verified"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+//! What the proxy is told.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+
+/// How Services are programmed on one node of one cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Starts the table's name (`<prefix>-proxy`); distinct for each cluster on a machine.
+    pub prefix: String,
+    /// The node's name, to tell its own endpoints from others'.
+    pub node_name: String,
+    /// The node's own address.
+    pub node_ip: IpAddr,
+    /// Range of all Pods; what comes from elsewhere to a cluster address is masqueraded.
+    pub cluster_cidr: Ipv4Net,
+    /// Range of Service addresses; those that no Service has are refused.
+    pub service_cidr: Ipv4Net,
+    /// Service addresses that somebody else serves (the cluster DNS address).
+    pub exclude: Vec<Ipv4Addr>,
+    /// How long changes are gathered before they are written together.
+    pub min_sync_period: Duration,
+}
+
+impl Config {
+    /// The default of [`Config::min_sync_period`]: short enough for a Service to work within 50 ms
+    /// of its change, long enough for a rollout's endpoints to go in one transaction.
+    pub const MIN_SYNC_PERIOD: Duration = Duration::from_millis(20);
+
+    /// The nftables table (family `ip`).
+    pub fn table(&self) -> String {
+        table(&self.prefix)
+    }
+}
+
+/// The table of the cluster with this prefix.
+pub(crate) fn table(prefix: &str) -> String {
+    format!("{prefix}-proxy")
+}

@@ -1,0 +1,25 @@
+//! Why Services could not be programmed.
+
+use std::io;
+
+use thiserror::Error;
+
+/// A failed operation of the proxy.
+#[derive(Debug, Error)]
+pub enum ProxyError {
+    /// A tool is missing; the text says what to install.
+    #[error("{0}")]
+    Missing(&'static str),
+    /// The kernel or `nft` refused the rules.
+    #[error("writing nftables rules failed: {0}")]
+    Rules(String),
+    /// A tool could not be run.
+    #[error("running {tool}")]
+    Tool {
+        /// Which.
+        tool: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}

@@ -1,0 +1,58 @@
+//! UDP has no end of connection: a client that keeps sending from one port is led where its first
+//! datagram went, however the rules change. Which such flows to forget is decided here.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use crate::rules::{Front, RuleSet};
+
+/// Flows to forget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stale {
+    pub(crate) front: Front,
+    /// Only those led to this endpoint; `None` is all, translated or not.
+    pub(crate) endpoint: Option<Ipv4Addr>,
+}
+
+/// What a change of rules leaves behind: flows to endpoints that are gone, and, where there was no
+/// endpoint before, flows that were let pass untranslated.
+pub(crate) fn stale(old: &RuleSet, new: &RuleSet) -> Vec<Stale> {
+    let none = BTreeSet::new();
+    let mut stale = Vec::new();
+    for (front, before) in &old.flows {
+        let now = new.flows.get(front).unwrap_or(&none);
+        stale.extend(before.difference(now).map(|endpoint| Stale { front: *front, endpoint: Some(*endpoint) }));
+    }
+    for (front, now) in &new.flows {
+        if !now.is_empty() && old.flows.get(front).is_none_or(BTreeSet::is_empty) {
+            stale.push(Stale { front: *front, endpoint: None });
+        }
+    }
+    stale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(flows: &[(u16, &[u8])]) -> RuleSet {
+        let flows = flows.iter().map(|(port, ends)| {
+            let front = Front { ip: Some(Ipv4Addr::new(10, 96, 0, 5)), port: *port };
+            (front, ends.iter().map(|last| Ipv4Addr::new(10, 244, 0, *last)).collect())
+        });
+        RuleSet { flows: flows.collect(), ..RuleSet::default() }
+    }
+
+    #[test]
+    fn forgets_what_leads_to_endpoints_that_are_gone() {
+        let told = |old: &RuleSet, new: &RuleSet| -> Vec<String> {
+            let one = |s: Stale| format!("{} {}", s.front.port, s.endpoint.map_or("*".to_owned(), |ip| ip.to_string()));
+            stale(old, new).into_iter().map(one).collect()
+        };
+        assert_eq!(told(&rules(&[(53, &[2, 3])]), &rules(&[(53, &[3, 4])])), ["53 10.244.0.2"]);
+        assert_eq!(told(&rules(&[(53, &[2])]), &rules(&[])), ["53 10.244.0.2"]);
+        assert_eq!(told(&rules(&[(53, &[])]), &rules(&[(53, &[2])])), ["53 *"]);
+        assert_eq!(told(&rules(&[]), &rules(&[(53, &[2])])), ["53 *"]);
+        assert_eq!(told(&rules(&[(53, &[2])]), &rules(&[(53, &[2])])), [] as [String; 0]);
+    }
+}

@@ -1,0 +1,183 @@
+//! Services and EndpointSlices reduced to what rules are made of, checked where they come in:
+//! what is no IPv4, or names no port, is left out here and nowhere else.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::Ipv4Net;
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::discovery::v1 as discovery;
+
+use crate::Config;
+
+/// Services with this label are somebody else's to serve, as upstream.
+const FOREIGN_PROXY: &str = "service.kubernetes.io/service-proxy-name";
+/// Names the Service of an EndpointSlice.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// Upstream's default of `sessionAffinityConfig.clientIP.timeoutSeconds`.
+const AFFINITY_SECONDS_DEFAULT: u32 = 10_800;
+
+/// Namespace and name.
+pub(crate) type Key = (String, String);
+
+/// Transport of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Protocol {
+    Tcp,
+    Udp,
+    Sctp,
+}
+
+impl Protocol {
+    /// The API's spelling; absent is TCP.
+    fn parse(text: Option<&str>) -> Option<Self> {
+        match text {
+            None | Some("TCP") => Some(Self::Tcp),
+            Some("UDP") => Some(Self::Udp),
+            Some("SCTP") => Some(Self::Sctp),
+            Some(_) => None,
+        }
+    }
+
+    /// nft's spelling.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Sctp => "sctp",
+        }
+    }
+}
+
+/// A port of a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServicePort {
+    /// May be empty.
+    pub(crate) name: String,
+    pub(crate) protocol: Protocol,
+    pub(crate) port: u16,
+    pub(crate) node_port: Option<u16>,
+}
+
+/// A Service that has addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Service {
+    pub(crate) cluster_ips: Vec<Ipv4Addr>,
+    /// `spec.externalIPs`.
+    pub(crate) external_ips: Vec<Ipv4Addr>,
+    /// Ingress addresses of a load balancer that hands packets on as they are.
+    pub(crate) load_balancer_ips: Vec<Ipv4Addr>,
+    /// Who may use the load balancer's addresses; empty is everybody.
+    pub(crate) source_ranges: Vec<Ipv4Net>,
+    pub(crate) ports: Vec<ServicePort>,
+    /// How long a client stays with its endpoint, in seconds.
+    pub(crate) affinity_seconds: Option<u32>,
+    /// `internalTrafficPolicy: Local`.
+    pub(crate) internal_local: bool,
+    /// `externalTrafficPolicy: Local`.
+    pub(crate) external_local: bool,
+}
+
+/// An address behind a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub(crate) ip: Ipv4Addr,
+    /// On this node.
+    pub(crate) local: bool,
+    pub(crate) ready: bool,
+    pub(crate) serving: bool,
+    pub(crate) terminating: bool,
+}
+
+/// One EndpointSlice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Slice {
+    /// The Service it belongs to, in its own namespace.
+    pub(crate) service: String,
+    /// Name, transport and number of each port.
+    pub(crate) ports: Vec<(String, Protocol, u16)>,
+    pub(crate) endpoints: Vec<Endpoint>,
+}
+
+fn addresses<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<Ipv4Addr> {
+    texts.into_iter().filter_map(|text| text.parse().ok()).collect()
+}
+
+fn port(number: i32) -> Option<u16> {
+    u16::try_from(number).ok().filter(|port| *port > 0)
+}
+
+impl Service {
+    /// `None` for what has no address to program (headless, ExternalName), belongs to another
+    /// proxy, or is excluded.
+    pub(crate) fn parse(service: &core::Service, config: &Config) -> Option<Self> {
+        let spec = service.spec.as_ref()?;
+        let foreign = service.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(FOREIGN_PROXY));
+        if foreign || spec.type_.as_deref() == Some("ExternalName") {
+            return None;
+        }
+        let cluster_ips = match &spec.cluster_ips {
+            Some(ips) if !ips.is_empty() => addresses(ips),
+            _ => addresses(&spec.cluster_ip),
+        };
+        if cluster_ips.is_empty() || cluster_ips.iter().any(|ip| config.exclude.contains(ip)) {
+            return None;
+        }
+        let ingress = service.status.as_ref().and_then(|status| status.load_balancer.as_ref()?.ingress.as_ref());
+        let vips = ingress.into_iter().flatten().filter(|ingress| ingress.ip_mode.as_deref() != Some("Proxy"));
+        let affinity = || {
+            let config = spec.session_affinity_config.as_ref()?.client_ip.as_ref()?;
+            config.timeout_seconds.and_then(|seconds| u32::try_from(seconds).ok())
+        };
+        let is_local = |policy: &Option<String>| policy.as_deref() == Some("Local");
+        Some(Self {
+            cluster_ips,
+            external_ips: addresses(spec.external_ips.iter().flatten()),
+            load_balancer_ips: vips.filter_map(|ingress| ingress.ip.as_ref()?.parse().ok()).collect(),
+            source_ranges: spec.load_balancer_source_ranges.iter().flatten().filter_map(|range| range.trim().parse().ok()).collect(),
+            ports: spec.ports.iter().flatten().filter_map(service_port).collect(),
+            affinity_seconds: (spec.session_affinity.as_deref() == Some("ClientIP"))
+                .then(|| affinity().unwrap_or(AFFINITY_SECONDS_DEFAULT)),
+            internal_local: is_local(&spec.internal_traffic_policy),
+            external_local: is_local(&spec.external_traffic_policy),
+        })
+    }
+}
+
+fn service_port(from: &core::ServicePort) -> Option<ServicePort> {
+    Some(ServicePort {
+        name: from.name.clone().unwrap_or_default(),
+        protocol: Protocol::parse(from.protocol.as_deref())?,
+        port: port(from.port)?,
+        node_port: from.node_port.and_then(port),
+    })
+}
+
+impl Slice {
+    /// `None` for slices of no Service and of other address families.
+    pub(crate) fn parse(slice: &discovery::EndpointSlice, config: &Config) -> Option<Self> {
+        if slice.address_type != "IPv4" {
+            return None;
+        }
+        let service = slice.metadata.labels.as_ref()?.get(SERVICE_NAME)?.clone();
+        let ports = slice.ports.iter().flatten().filter_map(|from| {
+            Some((from.name.clone().unwrap_or_default(), Protocol::parse(from.protocol.as_deref())?, port(from.port?)?))
+        });
+        let endpoints = slice.endpoints.iter().flatten().filter_map(|from| endpoint(from, config));
+        Some(Self { service, ports: ports.collect(), endpoints: endpoints.collect() })
+    }
+}
+
+/// Absent conditions are read as upstream: ready and serving, not terminating.
+fn endpoint(from: &discovery::Endpoint, config: &Config) -> Option<Endpoint> {
+    // All addresses of an endpoint are the same one; only the first is used.
+    let ip: Ipv4Addr = from.addresses.first()?.parse().ok()?;
+    let conditions = from.conditions.clone().unwrap_or_default();
+    let ready = conditions.ready.unwrap_or(true);
+    Some(Endpoint {
+        ip,
+        local: from.node_name.as_ref() == Some(&config.node_name) || IpAddr::V4(ip) == config.node_ip,
+        ready,
+        serving: conditions.serving.unwrap_or(ready),
+        terminating: conditions.terminating.unwrap_or(false),
+    })
+}

@@ -1,0 +1,249 @@
+//! Real packets through real rules, each test in network and mount namespaces of its own that go
+//! away with its thread. Without root they say so and pass: there is nothing they could try.
+//!
+//! The world of each: a node with a bridge, two Pods `a` (10.244.1.2) and `b` (10.244.1.3) on it,
+//! and a machine `out` (192.0.2.9) beyond the node's uplink.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::future::Future;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::sync::mpsc;
+
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, setns, unshare};
+use serde_json::json;
+
+use super::*;
+use crate::fixtures::{config, http, rules_of, service, slice, web};
+
+fn isolated<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("needs root: passed over");
+        return;
+    }
+    let thread = std::thread::spawn(move || {
+        unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).expect("new namespaces");
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_PRIVATE | MsFlags::MS_REC, None::<&str>).expect("private mounts");
+        mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), None::<&str>).expect("an own directory");
+        world();
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(test());
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn sh(line: &str) -> String {
+    let output = Command::new("sh").args(["-ec", line]).output().expect("sh runs");
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn world() {
+    sh("ip link set lo up; ip link add br0 type bridge; ip address add 10.244.1.1/24 dev br0; ip link set br0 up
+        echo 1 > /proc/sys/net/ipv4/ip_forward
+        for pod in a:2 b:3; do
+          n=${pod%:*}; i=${pod#*:}
+          ip netns add $n; ip link add v$n type veth peer name eth0 netns $n; ip link set v$n master br0 up; bridge link set dev v$n hairpin on
+          ip netns exec $n sh -c \"ip link set lo up; ip link set eth0 up; ip address add 10.244.1.$i/32 dev eth0
+            ip route add default via 10.244.1.1 dev eth0 onlink; echo 0 > /proc/sys/net/ipv4/conf/all/accept_redirects\"
+        done
+        ip netns add out; ip link add up0 type veth peer name up0 netns out; ip link set up0 up; ip address add 192.0.2.1/24 dev up0
+        ip netns exec out sh -c 'ip link set lo up; ip link set up0 up; ip address add 192.0.2.9/24 dev up0; ip route add default via 192.0.2.1'
+        ip link add nowhere type bridge; ip link set nowhere up; ip route add 10.96.0.0/12 dev nowhere src 192.0.2.1");
+}
+
+/// Runs `work` on a thread in a network namespace; the empty name is the node's own.
+fn within<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let namespace = (!name.is_empty()).then(|| File::open(format!("/run/netns/{name}")).expect("opened"));
+    let thread = std::thread::spawn(move || {
+        if let Some(namespace) = namespace {
+            setns(namespace, CloneFlags::CLONE_NEWNET).expect("entered");
+        }
+        work()
+    });
+    thread.join().expect("no panic")
+}
+
+/// Answers on TCP and UDP port 8080 of a Pod: `<pod> <address of the caller>`.
+fn serve(pod: &'static str) {
+    let (ready, wait) = mpsc::channel();
+    let namespace = File::open(format!("/run/netns/{pod}")).expect("opened");
+    std::thread::spawn(move || {
+        setns(namespace, CloneFlags::CLONE_NEWNET).expect("entered");
+        let (tcp, udp) = (TcpListener::bind("0.0.0.0:8080").expect("bound"), UdpSocket::bind("0.0.0.0:8080").expect("bound"));
+        std::thread::spawn(move || {
+            let mut buffer = [0; 16];
+            while let Ok((_, from)) = udp.recv_from(&mut buffer) {
+                if udp.send_to(format!("{pod} {}", from.ip()).as_bytes(), from).is_err() {
+                    return;
+                }
+            }
+        });
+        ready.send(()).expect("awaited");
+        while let Ok((mut stream, from)) = tcp.accept() {
+            if stream.write_all(format!("{pod} {}", from.ip()).as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    wait.recv().expect("listening");
+}
+
+fn ask(from: &str, address: &str) -> Result<String, ErrorKind> {
+    let address: SocketAddr = address.parse().expect("an address");
+    within(from, move || {
+        let mut stream = TcpStream::connect_timeout(&address, Duration::from_millis(1_500)).map_err(|e| e.kind())?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).map_err(|e| e.kind())?;
+        Ok(text)
+    })
+}
+
+/// Everybody who answers, in a few tries.
+#[track_caller]
+fn answers(from: &str, address: &str) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for _ in 0..24 {
+        all.insert(ask(from, address).expect("an answer"));
+    }
+    all
+}
+
+fn set<const N: usize>(of: [&str; N]) -> BTreeSet<String> {
+    of.into_iter().map(str::to_owned).collect()
+}
+
+fn both(name: &str) -> EndpointSlice {
+    http(name, &[("10.244.1.2", "here", "ready"), ("10.244.1.3", "here", "ready")])
+}
+
+/// Writes rules over those before, as the running proxy does, and keeps to what it does.
+async fn write(installed: &mut RuleSet, rules: RuleSet) {
+    let script =
+        if *installed == RuleSet::default() { script::whole(&config(), &rules) } else { script::change(&config(), installed, &rules) };
+    tool::nft(&script).await.expect("nft takes the rules");
+    for stale in flows::stale(installed, &rules) {
+        tool::forget(&stale).await.expect("forgotten");
+    }
+    *installed = rules;
+}
+
+#[test]
+fn a_cluster_address_reaches_every_endpoint_from_everywhere() {
+    isolated(|| async {
+        serve("a");
+        serve("b");
+        let mut installed = RuleSet::default();
+        write(&mut installed, rules_of(&service("web", web("10.96.0.1")), &[both("web")])).await;
+        assert_eq!(answers("a", "10.96.0.1:80"), set(["a 10.244.1.1", "b 10.244.1.2"]), "itself by a detour");
+        assert_eq!(answers("", "10.96.0.1:80"), set(["a 10.244.1.1", "b 10.244.1.1"]));
+        assert_eq!(answers("out", "10.96.0.1:80"), set(["a 10.244.1.1", "b 10.244.1.1"]));
+        for from in ["a", "", "out"] {
+            assert_eq!(ask(from, "10.96.0.1:81"), Err(ErrorKind::ConnectionRefused), "another port, from {from:?}");
+            assert_eq!(ask(from, "10.96.0.2:80"), Err(ErrorKind::HostUnreachable), "nobody's address, from {from:?}");
+        }
+        // Every change at once: fewer endpoints, none, some again, gone.
+        let one = http("web", &[("10.244.1.3", "here", "ready")]);
+        write(&mut installed, rules_of(&service("web", web("10.96.0.1")), &[one])).await;
+        assert_eq!(answers("a", "10.96.0.1:80"), set(["b 10.244.1.2"]));
+        write(&mut installed, rules_of(&service("web", web("10.96.0.1")), &[])).await;
+        for from in ["a", "", "out"] {
+            assert_eq!(ask(from, "10.96.0.1:80"), Err(ErrorKind::ConnectionRefused), "from {from:?}");
+        }
+        write(&mut installed, rules_of(&service("web", web("10.96.0.3")), &[both("web")])).await;
+        assert_eq!(answers("b", "10.96.0.3:80"), set(["a 10.244.1.3", "b 10.244.1.1"]));
+        assert_eq!(ask("b", "10.96.0.1:80"), Err(ErrorKind::HostUnreachable));
+        // The last Service gone, the table still there, then the table gone, twice.
+        let gone = script::change(&config(), &installed, &RuleSet::default());
+        tool::nft(&gone).await.expect("nft takes the rules");
+        assert!(tool::has_table("sk1-proxy").await.expect("listed"));
+        remove("sk1").await.expect("removed");
+        remove("sk1").await.expect("removed twice");
+        assert!(!tool::has_table("sk1-proxy").await.expect("listed"));
+        assert_eq!(sh("nft list ruleset"), "");
+    });
+}
+
+#[test]
+fn node_ports_are_on_every_address_of_the_node() {
+    isolated(|| async {
+        serve("a");
+        serve("b");
+        let mut spec = web("10.96.0.1");
+        spec["ports"] = json!([{"name": "http", "port": 80, "nodePort": 30080}]);
+        spec["externalIPs"] = json!(["203.0.113.7"]);
+        let mut installed = RuleSet::default();
+        write(&mut installed, rules_of(&service("web", spec.clone()), &[both("web")])).await;
+        let masqueraded = set(["a 10.244.1.1", "b 10.244.1.1"]);
+        assert_eq!(answers("out", "192.0.2.1:30080"), masqueraded);
+        assert_eq!(answers("out", "203.0.113.7:80"), masqueraded);
+        assert_eq!(answers("", "192.0.2.1:30080"), masqueraded);
+        assert_eq!(answers("a", "192.0.2.1:30080"), masqueraded);
+        assert_eq!(ask("", "127.0.0.1:30080"), Err(ErrorKind::ConnectionRefused), "as upstream's nftables mode");
+
+        // With the Local policy the endpoint sees its client, and only endpoints here are used.
+        spec["externalTrafficPolicy"] = json!("Local");
+        let ends = [("10.244.1.2", "there", "ready"), ("10.244.1.3", "here", "ready")];
+        write(&mut installed, rules_of(&service("web", spec.clone()), &[http("web", &ends)])).await;
+        assert_eq!(answers("out", "192.0.2.1:30080"), set(["b 192.0.2.9"]));
+        assert_eq!(answers("", "192.0.2.1:30080"), masqueraded);
+        write(&mut installed, rules_of(&service("web", spec.clone()), &[http("web", &ends[..1])])).await;
+        assert_eq!(ask("out", "192.0.2.1:30080"), Err(ErrorKind::TimedOut), "dropped: other nodes may serve it");
+        write(&mut installed, rules_of(&service("web", spec), &[])).await;
+        assert_eq!(ask("out", "192.0.2.1:30080"), Err(ErrorKind::ConnectionRefused), "nobody serves it");
+    });
+}
+
+#[test]
+fn clients_stay_with_their_endpoint() {
+    isolated(|| async {
+        serve("a");
+        serve("b");
+        let mut spec = web("10.96.0.1");
+        spec["sessionAffinity"] = json!("ClientIP");
+        let mut installed = RuleSet::default();
+        write(&mut installed, rules_of(&service("web", spec.clone()), &[both("web")])).await;
+        let first = answers("out", "10.96.0.1:80");
+        assert_eq!(first.len(), 1, "{first:?}");
+        // It is remembered while another endpoint comes and goes, and forgotten with its own.
+        let (own, other) = if first.contains("a 10.244.1.1") { ("10.244.1.2", "10.244.1.3") } else { ("10.244.1.3", "10.244.1.2") };
+        write(&mut installed, rules_of(&service("web", spec.clone()), &[http("web", &[(own, "here", "ready")])])).await;
+        write(&mut installed, rules_of(&service("web", spec.clone()), &[both("web")])).await;
+        assert_eq!(answers("out", "10.96.0.1:80"), first);
+        write(&mut installed, rules_of(&service("web", spec), &[http("web", &[(other, "here", "ready")])])).await;
+        assert!(answers("out", "10.96.0.1:80").is_disjoint(&first));
+    });
+}
+
+#[test]
+fn udp_clients_are_led_away_from_endpoints_that_are_gone() {
+    isolated(|| async {
+        serve("a");
+        serve("b");
+        let spec = json!({"clusterIP": "10.96.0.53", "ports": [{"name": "dns", "port": 53, "protocol": "UDP"}]});
+        let port = json!({"name": "dns", "port": 8080, "protocol": "UDP"});
+        let to = |ip: &str| rules_of(&service("names", spec.clone()), &[slice("names", port.clone(), &[(ip, "here", "ready")])]);
+        let mut installed = RuleSet::default();
+        write(&mut installed, to("10.244.1.2")).await;
+        let socket = within("out", || {
+            let socket = UdpSocket::bind("0.0.0.0:0").expect("bound");
+            socket.connect("10.96.0.53:53").expect("connected");
+            socket.set_read_timeout(Some(Duration::from_secs(2))).expect("set");
+            socket
+        });
+        let ask = || {
+            let mut buffer = [0; 64];
+            socket.send(b"?").expect("sent");
+            let len = socket.recv(&mut buffer).expect("an answer");
+            String::from_utf8_lossy(&buffer[..len]).into_owned()
+        };
+        assert_eq!(ask(), "a 10.244.1.1");
+        write(&mut installed, to("10.244.1.3")).await;
+        assert_eq!(ask(), "b 10.244.1.1", "the same socket, so the same flow");
+    });
+}
