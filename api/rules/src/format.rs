@@ -149,7 +149,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
         }
         _ => {
             let message = mismatch(WORDS, NAME_FORMAT, &EXAMPLES);
-            return vec![format!("a qualified name {message} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")];
+            return vec![format!("a valid label key {message} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")];
         }
     };
     if name.is_empty() {

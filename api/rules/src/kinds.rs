@@ -1,10 +1,47 @@
 //! The table: which rules hold for which kind. A kind that is not in it has metadata rules alone.
 
+mod binding;
+mod certificate;
+mod config_map;
+mod controller_revision;
+mod cron_job;
+mod daemon_set;
+mod deployment;
+mod disruption_budget;
+mod endpoint_slice;
+mod endpoints;
+mod event;
+mod ingress;
+mod job;
+mod lease;
+mod limit_range;
+mod namespace;
+mod network_policy;
+mod node;
+mod persistent_volume;
+mod persistent_volume_claim;
+mod pod;
+mod pod_template;
+mod priority_class;
+mod rbac;
+mod replica_set;
+mod replication_controller;
+mod resource_quota;
+mod runtime_class;
+mod secret;
+mod service;
+mod stateful_set;
+mod storage;
+mod workload;
+
 use api_model::kind::Kind;
 use serde_json::Value;
 
 use crate::at::At;
 use crate::checks::Checks;
+
+pub use event::convert as convert_event;
+pub use persistent_volume_claim::validate_spec as claim_spec;
 
 /// What a kind's file offers, always in this order.
 pub struct Rules {
@@ -36,6 +73,45 @@ impl Rules {
 /// The rules of a kind.
 pub fn rules(kind: &Kind) -> Option<&'static Rules> {
     Some(match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Binding") => &binding::RULES,
+        ("", "ConfigMap") => &config_map::RULES,
+        ("", "Endpoints") => &endpoints::RULES,
+        ("", "Event") => &event::CORE,
+        ("", "LimitRange") => &limit_range::RULES,
+        ("", "Namespace") => &namespace::RULES,
+        ("", "Node") => &node::RULES,
+        ("", "PersistentVolume") => &persistent_volume::RULES,
+        ("", "PersistentVolumeClaim") => &persistent_volume_claim::RULES,
+        ("", "Pod") => &pod::RULES,
+        ("", "PodTemplate") => &pod_template::RULES,
+        ("", "ReplicationController") => &replication_controller::RULES,
+        ("", "ResourceQuota") => &resource_quota::RULES,
+        ("", "Secret") => &secret::RULES,
+        ("", "Service") => &service::RULES,
+        ("apps", "ControllerRevision") => &controller_revision::RULES,
+        ("apps", "DaemonSet") => &daemon_set::RULES,
+        ("apps", "Deployment") => &deployment::RULES,
+        ("apps", "ReplicaSet") => &replica_set::RULES,
+        ("apps", "StatefulSet") => &stateful_set::RULES,
+        ("batch", "CronJob") => &cron_job::RULES,
+        ("batch", "Job") => &job::RULES,
+        ("certificates.k8s.io", "CertificateSigningRequest") => &certificate::RULES,
+        ("coordination.k8s.io", "Lease") => &lease::RULES,
+        ("discovery.k8s.io", "EndpointSlice") => &endpoint_slice::RULES,
+        ("events.k8s.io", "Event") => &event::EVENTS,
+        ("networking.k8s.io", "Ingress") => &ingress::RULES,
+        ("networking.k8s.io", "IngressClass") => &ingress::CLASS,
+        ("networking.k8s.io", "NetworkPolicy") => &network_policy::RULES,
+        ("node.k8s.io", "RuntimeClass") => &runtime_class::RULES,
+        ("policy", "PodDisruptionBudget") => &disruption_budget::RULES,
+        ("rbac.authorization.k8s.io", "ClusterRole") => &rbac::CLUSTER_ROLE,
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding") => &rbac::CLUSTER_BINDING,
+        ("rbac.authorization.k8s.io", "Role") => &rbac::ROLE,
+        ("rbac.authorization.k8s.io", "RoleBinding") => &rbac::BINDING,
+        ("scheduling.k8s.io", "PriorityClass") => &priority_class::RULES,
+        ("storage.k8s.io", "CSIDriver") => &storage::DRIVER,
+        ("storage.k8s.io", "CSINode") => &storage::NODE,
+        ("storage.k8s.io", "StorageClass") => &storage::CLASS,
         _ => return None,
     })
 }

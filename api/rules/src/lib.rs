@@ -10,11 +10,14 @@
 mod at;
 mod checks;
 mod decode;
+mod difference;
+mod edit;
 mod fields;
 mod format;
 mod kinds;
 mod meta;
 pub mod patch;
+mod pod;
 mod quantity;
 pub mod scale;
 mod strategy;
@@ -26,6 +29,7 @@ use serde_json::Value;
 pub use decode::{DecodeError, Decoded, decode};
 pub use fields::{FieldValidation, check_body, check_fields};
 pub use format::{is_dns_label, is_dns_subdomain};
+pub use kinds::convert_event;
 pub use strategy::{allows_create_on_update, allows_unconditional_update};
 
 /// Fills in upstream's defaults. Idempotent: a defaulted object stays as it is.

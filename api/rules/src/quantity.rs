@@ -31,7 +31,7 @@ enum Writing {
 }
 
 /// A parsed quantity.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantity {
     nano: i128,
     writing: Writing,
@@ -106,9 +106,9 @@ impl Quantity {
         self.nano
     }
 
-    /// Whether the value is a whole number of thousandths.
-    pub fn is_milli(self) -> bool {
-        self.nano % 1_000_000 == 0
+    /// The sum, in this one's writing.
+    pub fn plus(self, other: Self) -> Self {
+        Self { nano: self.nano.saturating_add(other.nano).min(NANO_MAX), writing: self.writing }
     }
 
     /// Whether the value is a whole number.

@@ -1,0 +1,18 @@
+//! Binding: a scheduler's word on where a Pod goes.
+
+use super::Rules;
+use crate::at::At;
+use crate::checks::Checks;
+
+/// The rules of Bindings.
+pub const RULES: Rules = Rules::new(|_| {}, validate_create, |_, _, _, _| {});
+
+fn validate_create(object: &At<'_>, checks: &mut Checks) {
+    let (kind, name) = (object.find("target.kind"), object.find("target.name"));
+    if !kind.text().is_empty() && kind.text() != "Node" {
+        checks.not_supported(&kind, &["Node", "<empty>"]);
+    }
+    if name.text().is_empty() {
+        checks.required(&name, "");
+    }
+}

@@ -1,0 +1,116 @@
+//! Cron's five fields and its `@` words, as upstream's parser (robfig/cron) takes them.
+
+/// Names and bounds of the fields.
+const FIELDS: [Field; 5] = [
+    Field { min: 0, max: 59, names: &[] },
+    Field { min: 0, max: 23, names: &[] },
+    Field { min: 1, max: 31, names: &[] },
+    Field { min: 1, max: 12, names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"] },
+    Field { min: 0, max: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] },
+];
+const WORDS: [&str; 7] = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
+
+struct Field {
+    min: u32,
+    max: u32,
+    names: &'static [&'static str],
+}
+
+/// What is wrong with a schedule.
+pub fn check(text: &str) -> Result<(), String> {
+    if let Some(duration) = text.strip_prefix("@every ") {
+        return every(duration).ok_or_else(|| format!("failed to parse duration {text}: time: invalid duration {duration:?}"));
+    }
+    if text.starts_with('@') {
+        return if WORDS.contains(&text) { Ok(()) } else { Err(format!("unrecognized descriptor: {text}")) };
+    }
+    let parts: Vec<&str> = text.split_whitespace().collect();
+    if parts.len() != FIELDS.len() {
+        return Err(format!("expected exactly {} fields, found {}: [{}]", FIELDS.len(), parts.len(), parts.join(" ")));
+    }
+    FIELDS.iter().zip(parts).try_for_each(|(field, part)| part.split(',').try_for_each(|range| field.range(range)))
+}
+
+/// Go's durations: numbers with units, such as `1h30m`.
+fn every(text: &str) -> Option<()> {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
+        let (number, tail) = rest.split_at_checked(digits)?;
+        number.parse::<f64>().ok()?;
+        rest = ["ms", "us", "ns", "h", "m", "s"].iter().find_map(|unit| tail.strip_prefix(unit))?;
+    }
+    (!text.is_empty()).then_some(())
+}
+
+impl Field {
+    /// `*`, `?`, `n`, `n-m`, each with an optional `/step`.
+    fn range(&self, text: &str) -> Result<(), String> {
+        let (bounds, step) = match text.split('/').collect::<Vec<_>>().as_slice() {
+            [bounds] => (*bounds, None),
+            [bounds, step] => (*bounds, Some(*step)),
+            _ => return Err(format!("too many slashes: {text}")),
+        };
+        let (start, end) = match bounds.split('-').collect::<Vec<_>>().as_slice() {
+            ["*" | "?"] => (self.min, self.max),
+            [only] if step.is_some() => (self.number(only)?, self.max),
+            [only] => (self.number(only)?, self.number(only)?),
+            [start, end] => (self.number(start)?, self.number(end)?),
+            _ => return Err(format!("too many hyphens: {text}")),
+        };
+        if start < self.min {
+            return Err(format!("beginning of range ({start}) below minimum ({}): {text}", self.min));
+        }
+        if end > self.max {
+            return Err(format!("end of range ({end}) above maximum ({}): {text}", self.max));
+        }
+        if start > end {
+            return Err(format!("beginning of range ({start}) beyond end of range ({end}): {text}"));
+        }
+        match step.map(number).transpose()? {
+            Some(0) => Err(format!("step of range should be a positive number: {text}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn number(&self, text: &str) -> Result<u32, String> {
+        let place = self.names.iter().position(|name| name.eq_ignore_ascii_case(text));
+        match place.and_then(|place| u32::try_from(place).ok()) {
+            Some(place) => Ok(self.min + place),
+            None => number(text),
+        }
+    }
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_that_cron_takes() {
+        for text in ["* * * * *", "*/5 * * * *", "0 0 1,15 jan-MAR mon", "5-10/2 1 * * ?", "@hourly", "@every 1h30m", "0 3 * * SUN"] {
+            assert_eq!(check(text), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn schedules_that_it_does_not() {
+        for (text, wanted) in [
+            ("* * *", "expected exactly 5 fields, found 3: [* * *]"),
+            ("60 * * * *", "end of range (60) above maximum (59): 60"),
+            ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
+            ("10-5 * * * *", "beginning of range (10) beyond end of range (5): 10-5"),
+            ("*/0 * * * *", "step of range should be a positive number: */0"),
+            ("x * * * *", "failed to parse int from x: strconv.Atoi: parsing \"x\": invalid syntax"),
+            ("@often", "unrecognized descriptor: @often"),
+            ("1/2/3 * * * *", "too many slashes: 1/2/3"),
+        ] {
+            assert_eq!(check(text), Err(wanted.to_owned()), "{text}");
+        }
+        assert!(check("@every soon").is_err());
+    }
+}

@@ -1,0 +1,139 @@
+//! PersistentVolumeClaim.
+
+use std::cmp::Ordering;
+
+use serde_json::{Value, json};
+
+use super::Rules;
+use super::persistent_volume::{VOLUME_MODES, access_modes};
+use crate::at::{At, same};
+use crate::checks::Checks;
+use crate::edit::{self, Fields, fill, fill_absent, inner};
+use crate::pod::resources;
+use crate::{difference, format, quantity};
+
+/// The rules of PersistentVolumeClaims.
+pub const RULES: Rules = Rules { prepare_create, ..Rules::new(default, validate_create, validate_update) };
+
+fn default(object: &mut Value) {
+    if let Some(spec) = edit::spec(object) {
+        fill_absent(spec, "volumeMode", "Filesystem");
+        mirror_data_source(spec);
+    }
+    if let Some(status) = object.as_object_mut().and_then(|fields| edit::make(fields, "status")) {
+        fill(status, "phase", "Pending");
+    }
+}
+
+/// `dataSource` and `dataSourceRef` mean the same where both can.
+fn mirror_data_source(spec: &mut Fields) {
+    let (old, new) = (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned());
+    match (old, new) {
+        (Some(old), None) => spec.insert("dataSourceRef".to_owned(), old),
+        (None, Some(new)) if new.get("namespace").is_none() => spec.insert("dataSource".to_owned(), new),
+        _ => None,
+    };
+}
+
+fn prepare_create(object: &mut Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert("status".to_owned(), json!({"phase": "Pending"}));
+    }
+}
+
+fn validate_create(object: &At<'_>, checks: &mut Checks) {
+    validate_spec(&object.get("spec"), checks);
+}
+
+/// Checks a claim's spec, also in the template of an ephemeral volume.
+pub fn validate_spec(spec: &At<'_>, checks: &mut Checks) {
+    access_modes(&spec.get("accessModes"), "at least 1 access mode is required", checks);
+    checks.label_selector(&spec.get("selector"));
+    let asked = spec.find("resources.requests.storage");
+    // Upstream leaves `requests` out of this path.
+    let at = At::new(asked.value(), spec.get("resources").path.key("storage"));
+    if !at.exists() {
+        checks.required(&at, "");
+    } else if quantity::parse(at.text()).is_ok_and(|parsed| parsed.nano() <= 0) {
+        checks.invalid(&at, "must be greater than zero");
+    } else {
+        resources::validate_quantity("storage", &at, checks);
+    }
+    for class in ["storageClassName", "volumeAttributesClassName"] {
+        if !spec.get(class).text().is_empty() {
+            checks.dns_subdomain(&spec.get(class));
+        }
+    }
+    checks.one_of_if_set(&spec.get("volumeMode"), &VOLUME_MODES);
+    for source in ["dataSource", "dataSourceRef"] {
+        data_source(&spec.get(source), checks);
+    }
+}
+
+fn data_source(source: &At<'_>, checks: &mut Checks) {
+    if !source.exists() {
+        return;
+    }
+    for field in ["name", "kind"] {
+        if source.get(field).text().is_empty() {
+            checks.required(&source.get(field), "");
+        }
+    }
+    let group = source.get("apiGroup");
+    if group.text().is_empty() && source.get("kind").text() != "PersistentVolumeClaim" {
+        let shown = source.get("kind").text();
+        checks.invalid_value(&source.path, shown, "must be 'PersistentVolumeClaim' when referencing the default apiGroup");
+    }
+    if !group.text().is_empty() {
+        checks.format(&group, format::dns_subdomain(group.text()));
+    }
+}
+
+fn validate_update(sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
+    if sub == Some("status") {
+        let modes = At::new(new.find("spec.accessModes").value(), api_model::field::Path::new("Spec").child("accessModes"));
+        if modes.len() == 0 {
+            checks.required(&modes, "");
+        }
+        return;
+    }
+    validate_create(new, checks);
+    let (spec, before) = (new.get("spec"), old.get("spec"));
+    let mut munged = spec.value().and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut put = |name: &str, value: Option<&Value>| {
+        match value {
+            Some(value) => munged.insert(name.to_owned(), value.clone()),
+            None => munged.remove(name),
+        };
+    };
+    if before.get("volumeName").text().is_empty() {
+        put("volumeName", before.get("volumeName").value());
+    }
+    if !before.get("storageClassName").exists() {
+        put("storageClassName", None);
+    }
+    if new.find("status.phase").text() == "Bound" {
+        if spec.get("volumeAttributesClassName").exists() {
+            put("volumeAttributesClassName", before.get("volumeAttributesClassName").value());
+        }
+        if let (Some(requests), Some(storage)) = (
+            inner(&mut munged, "resources").and_then(|resources| inner(resources, "requests")),
+            before.find("resources.requests.storage").value(),
+        ) {
+            requests.insert("storage".to_owned(), storage.clone());
+        }
+    }
+    let munged = Value::Object(munged);
+    if !same(Some(&munged), before.value()) {
+        let changes = difference::describe(before.value(), Some(&munged));
+        let words = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        checks.forbidden(&spec, format!("{words}\n{changes}"));
+    }
+    let size = "resources.requests.storage";
+    let (now, was) = (spec.find(size), before.find(size));
+    if quantity::compare(now.text(), was.text()) == Ordering::Less
+        && quantity::compare(now.text(), old.find("status.capacity.storage").text()) != Ordering::Greater
+    {
+        checks.forbidden(&now, "field can not be less than status.capacity");
+    }
+}

@@ -1,0 +1,152 @@
+//! The quality-of-service class of a Pod, and what its containers ask for together.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::at::At;
+use crate::edit::{Fields, inner};
+use crate::quantity::{self, Quantity};
+
+/// Resources that decide the class.
+const COMPUTE: [&str; 2] = ["cpu", "memory"];
+
+/// Amounts by resource name.
+type Amounts = BTreeMap<String, Quantity>;
+
+/// Upstream's `ComputePodQOS`.
+pub fn class(spec: &At<'_>) -> &'static str {
+    let pod_level = spec.get("resources");
+    let sources: Vec<At<'_>> = if pod_level.get("requests").len() + pod_level.get("limits").len() > 0 {
+        vec![pod_level]
+    } else {
+        ["containers", "initContainers"].iter().flat_map(|list| spec.get(list).items()).map(|c| c.get("resources")).collect()
+    };
+    let (mut requests, mut limits) = (BTreeMap::new(), BTreeMap::new());
+    let mut guaranteed = true;
+    for resources in &sources {
+        add(&mut requests, &resources.get("requests"));
+        let found = add(&mut limits, &resources.get("limits"));
+        guaranteed &= found == COMPUTE.len();
+    }
+    if requests.is_empty() && limits.is_empty() {
+        return "BestEffort";
+    }
+    if guaranteed && requests == limits { "Guaranteed" } else { "Burstable" }
+}
+
+/// Adds compute resources above zero to a sum; answers how many there were.
+fn add(sum: &mut BTreeMap<&'static str, i128>, list: &At<'_>) -> usize {
+    let mut found = 0;
+    for name in COMPUTE {
+        let nano = quantity::parse(list.get(name).text()).map_or(0, Quantity::nano);
+        if nano > 0 {
+            *sum.entry(name).or_default() += nano;
+            found += 1;
+        }
+    }
+    found
+}
+
+/// Resources that may be set for a Pod as a whole.
+pub fn is_pod_level(name: &str) -> bool {
+    COMPUTE.contains(&name) || name.starts_with("hugepages-")
+}
+
+/// Upstream's `AggregateContainerRequests` without overhead: containers run together with the
+/// sidecars, each init container runs with the sidecars started before it.
+pub fn aggregate_requests(spec: &At<'_>) -> Amounts {
+    let mut total = Amounts::new();
+    for container in spec.get("containers").items() {
+        plus(&mut total, &requests(&container));
+    }
+    let (mut sidecars, mut peak) = (Amounts::new(), Amounts::new());
+    for container in spec.get("initContainers").items() {
+        let own = requests(&container);
+        if container.get("restartPolicy").text() == "Always" {
+            plus(&mut total, &own);
+            plus(&mut sidecars, &own);
+            most(&mut peak, &sidecars);
+        } else {
+            let mut now = sidecars.clone();
+            plus(&mut now, &own);
+            most(&mut peak, &now);
+        }
+    }
+    most(&mut total, &peak);
+    total
+}
+
+fn requests(container: &At<'_>) -> Amounts {
+    let list = container.find("resources.requests");
+    list.entries().filter_map(|(name, value)| Some((name.to_owned(), quantity::parse(value.text()).ok()?))).collect()
+}
+
+fn plus(sum: &mut Amounts, more: &Amounts) {
+    for (name, amount) in more {
+        let total = sum.get(name).map_or(*amount, |known| known.plus(*amount));
+        sum.insert(name.clone(), total);
+    }
+}
+
+fn most(high: &mut Amounts, other: &Amounts) {
+    for (name, amount) in other {
+        if high.get(name).is_none_or(|known| known.nano() < amount.nano()) {
+            high.insert(name.clone(), *amount);
+        }
+    }
+}
+
+/// Pod-level requests that are left out: what the containers ask for together, else the limit.
+pub fn default_pod_level(spec: &mut Fields) {
+    let limits: Map<String, Value> =
+        spec.get("resources").and_then(|r| r.get("limits")).and_then(Value::as_object).cloned().unwrap_or_default();
+    if limits.is_empty() {
+        return;
+    }
+    let object = Value::Object(spec.clone());
+    let asked = aggregate_requests(&At::root(&object));
+    let Some(requests) = inner(spec, "resources").and_then(|resources| crate::edit::make(resources, "requests")) else {
+        return;
+    };
+    for (name, amount) in asked.iter().filter(|(name, _)| COMPUTE.contains(&name.as_str())) {
+        requests.entry(name.clone()).or_insert_with(|| amount.canonical().into());
+    }
+    for (name, limit) in limits.into_iter().filter(|(name, _)| is_pod_level(name)) {
+        requests.entry(name).or_insert(limit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn classes_follow_requests_and_limits() {
+        let container = |requests: Value, limits: Value| json!({"resources": {"requests": requests, "limits": limits}});
+        let full = json!({"cpu": "1", "memory": "1Gi"});
+        for (containers, wanted) in [
+            (json!([{"name": "a"}]), "BestEffort"),
+            (json!([container(json!({"cpu": "0"}), json!({}))]), "BestEffort"),
+            (json!([container(full.clone(), full.clone())]), "Guaranteed"),
+            (json!([container(json!({"cpu": "1000m", "memory": "1024Mi"}), full.clone())]), "Guaranteed"),
+            (json!([container(full.clone(), full.clone()), {"name": "b"}]), "Burstable"),
+            (json!([container(json!({"cpu": "1"}), json!({}))]), "Burstable"),
+            (json!([container(json!({"cpu": "500m", "memory": "1Gi"}), full)]), "Burstable"),
+        ] {
+            let spec = json!({"containers": containers});
+            assert_eq!(class(&At::root(&spec)), wanted, "{spec}");
+        }
+    }
+
+    #[test]
+    fn pod_level_requests_default_to_what_containers_ask_for() {
+        let mut spec = json!({
+            "resources": {"limits": {"cpu": "2", "memory": "1Gi"}},
+            "containers": [{"resources": {"requests": {"cpu": "300m"}}}, {"resources": {"requests": {"cpu": "200m"}}}],
+        });
+        default_pod_level(spec.as_object_mut().expect("map"));
+        assert_eq!(spec.pointer("/resources/requests"), Some(&json!({"cpu": "500m", "memory": "1Gi"})));
+    }
+}
