@@ -1,1 +1,97 @@
-//! x
+//! Who may import whom: reads `cargo metadata` and fails on any edge that the architecture does not
+//! have. The tables here are the architecture's, word for word.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cargo_metadata::{DependencyKind, MetadataCommand, Package};
+
+/// Our crates with those of ours that each may import.
+const OURS: &[(&str, &[&str])] = &[
+    ("api-model", &[]),
+    ("api-store", &[]),
+    ("api-schema", &["api-model"]),
+    ("api-print", &["api-model"]),
+    ("api-rules", &["api-model", "api-schema"]),
+    ("api-auth", &["api-model"]),
+    ("api-admission", &["api-model"]),
+    ("api-client", &["api-model"]),
+    ("api-server", &["api-model", "api-schema", "api-print", "api-rules", "api-store", "api-auth", "api-admission"]),
+    ("sched-framework", &["api-model"]),
+    ("sched-scheduler", &["api-client", "api-model", "sched-framework"]),
+    ("sched-controllers", &["api-client", "api-model"]),
+    ("runtimes-contract", &[]),
+    ("runtimes-wasmtime", &["runtimes-contract"]),
+    ("runtimes-runc", &["runtimes-contract"]),
+    ("runtimes-fake", &["runtimes-contract"]),
+    ("node-images", &["api-model", "runtimes-contract"]),
+    ("node-volumes", &["api-model", "runtimes-contract"]),
+    ("node-network", &["api-model", "runtimes-contract"]),
+    ("node-agent", &["api-client", "api-model", "api-rules", "node-images", "node-volumes", "node-network", "runtimes-contract"]),
+    ("node-proxy", &["api-client", "api-model"]),
+    ("dns", &["api-client", "api-model"]),
+];
+
+/// Crates that see everything.
+const TOPS: &[&str] = &["skiff", "tests", "xtask"];
+
+/// Foreign crates with the doors through which they come in.
+const DOORS: &[(&str, &[&str])] = &[
+    ("sqlx", &["api-store"]),
+    ("etcd-client", &["api-store"]),
+    ("axum", &["api-server", "node-agent"]),
+    ("wasmtime", &["runtimes-wasmtime"]),
+    ("wasmtime-wasi", &["runtimes-wasmtime"]),
+    ("hickory-server", &["dns"]),
+    ("rtnetlink", &["node-network"]),
+    ("nftables", &["node-network", "node-proxy"]),
+    ("oci-client", &["node-images"]),
+    ("cgroups-rs", &["runtimes-contract", "node-agent"]),
+];
+
+fn packages() -> Vec<Package> {
+    MetadataCommand::new().no_deps().exec().expect("cargo metadata").packages
+}
+
+fn imports(package: &Package) -> BTreeSet<String> {
+    package.dependencies.iter().filter(|dependency| dependency.kind == DependencyKind::Normal).map(|dependency| dependency.name.clone()).collect()
+}
+
+#[test]
+fn crates_import_only_what_lies_below_them() {
+    let allowed: BTreeMap<&str, &[&str]> = OURS.iter().copied().collect();
+    let packages = packages();
+    let names: BTreeSet<&str> = packages.iter().map(|package| package.name.as_str()).collect();
+    for package in packages.iter().filter(|package| !TOPS.contains(&package.name.as_str())) {
+        let below = allowed.get(package.name.as_str()).unwrap_or_else(|| panic!("{} has no place in the layers", package.name));
+        for import in imports(package).iter().filter(|import| names.contains(import.as_str())) {
+            assert!(below.contains(&import.as_str()), "{} may not import {import}", package.name);
+        }
+    }
+    for (name, _) in OURS {
+        assert!(names.contains(name), "{name} is in the layers and does not exist");
+    }
+}
+
+#[test]
+fn foreign_crates_come_in_by_their_one_door() {
+    let doors: BTreeMap<&str, &[&str]> = DOORS.iter().copied().collect();
+    for package in packages().iter().filter(|package| !TOPS.contains(&package.name.as_str())) {
+        for import in imports(package) {
+            if let Some(doors) = doors.get(import.as_str()) {
+                assert!(doors.contains(&package.name.as_str()), "{} may not import {import}; {doors:?} may", package.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_crates_name_is_its_path_and_the_architecture_names_it() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the project's directory");
+    let architecture = std::fs::read_to_string(root.join("docs/ARCHITECTURE.md")).expect("docs/ARCHITECTURE.md");
+    for package in packages().iter().filter(|package| !TOPS.contains(&package.name.as_str())) {
+        let dir = package.manifest_path.parent().expect("a directory").as_std_path();
+        let path = dir.strip_prefix(root).expect("inside the project").display().to_string();
+        assert_eq!(package.name.as_str(), path.replace('/', "-"));
+        assert!(architecture.contains(&format!("`{path}`")), "docs/ARCHITECTURE.md does not name {path}");
+    }
+}

@@ -1,1 +1,5 @@
-//! x
+//! Whole clusters on the real kernel with real clients: a module a story.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+mod quickstart;

@@ -1,1 +1,17 @@
-//! x
+//! What the stories in `tests/it` stand on: network namespaces of their own, whole clusters in them,
+//! the real `kubectl`, and waiting on conditions with a deadline.
+//!
+//! A story's processes run in its namespaces and reach nothing else: the only way out of one leads to
+//! a dummy interface. What a story leaves behind is removed when its values are dropped, also after a
+//! failure, and by [`Cluster::leaves_nothing`] it is checked that nothing stays.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "test support: a failure is a failed test")]
+
+pub mod cluster;
+pub mod net;
+pub mod run;
+pub mod trace;
+
+pub use cluster::{Cluster, Kubectl};
+pub use net::Net;
+pub use run::{Ran, eventually, eventually_within};

@@ -1,0 +1,109 @@
+//! What chores need of the machine. On Debian and Ubuntu, as root, what is missing is installed and
+//! said; elsewhere the one line that installs it is printed.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::sh;
+
+/// A program and the Debian package that has it.
+pub type Need = (&'static str, &'static str);
+
+/// To run a node.
+pub const NODE: &[Need] = &[("runc", "runc"), ("nft", "nftables"), ("conntrack", "conntrack"), ("ip", "iproute2")];
+/// To talk to it.
+pub const CLIENT: &[Need] = &[("kubectl", "kubernetes-client")];
+/// To make the sample image of Linux.
+pub const SAMPLES: &[Need] = &[("busybox", "busybox-static")];
+/// To build skiff: SQLite and ring are C.
+pub const BUILD: &[Need] = &[("cc", "gcc"), ("make", "make")];
+/// To test it.
+pub const TEST: &[Need] = &[("dig", "bind9-dnsutils"), ("curl", "curl"), ("docker-registry", "docker-registry"), ("skopeo", "skopeo")];
+
+/// Versions of clang with a matching WASM runtime library in Debian or Ubuntu, the proven one first.
+const CLANGS: &[u32] = &[16, 19, 18, 17, 15, 14];
+
+/// Installs what of these is missing.
+pub fn ensure(needs: &[&[Need]]) -> Result<()> {
+    let missing: Vec<&str> =
+        needs.iter().copied().flatten().filter(|(program, _)| !sh::has(program)).map(|(_, package)| *package).collect();
+    install(&missing)
+}
+
+/// A clang that builds WASM: its version, installed when missing.
+pub fn clang() -> Result<u32> {
+    let whole =
+        |version: &&u32| sh::has(&format!("clang-{version}")) && sh::has(&format!("wasm-ld-{version}")) && builtins(**version).is_some();
+    let libc = std::path::Path::new("/usr/lib/wasm32-wasi/libc.a").exists();
+    if let (Some(version), true) = (CLANGS.iter().find(whole), libc) {
+        return Ok(*version);
+    }
+    refresh()?;
+    let offered = |version: &&u32| {
+        let package = format!("libclang-rt-{version}-dev-wasm32");
+        Command::new("apt-cache").args(["show", &package]).output().is_ok_and(|answer| answer.status.success())
+    };
+    let Some(version) = CLANGS.iter().find(offered) else {
+        bail!(
+            "no clang with a WASM runtime library is offered by this system's packages: install clang, lld, wasi-libc and libclang-rt-dev-wasm32 of one version"
+        );
+    };
+    let packages =
+        [format!("clang-{version}"), format!("lld-{version}"), format!("libclang-rt-{version}-dev-wasm32"), "wasi-libc".to_owned()];
+    install(&packages.iter().map(String::as_str).collect::<Vec<_>>())?;
+    Ok(*version)
+}
+
+/// The runtime library of that clang for WASM.
+pub fn builtins(version: u32) -> Option<std::path::PathBuf> {
+    let lib = format!("/usr/lib/llvm-{version}/lib/clang");
+    let found = std::fs::read_dir(lib).ok()?.flatten().map(|entry| entry.path().join("lib/wasi/libclang_rt.builtins-wasm32.a"));
+    found.into_iter().find(|path| path.exists())
+}
+
+/// cargo-nextest, which is no Debian package.
+pub fn nextest() -> Result<()> {
+    if sh::has("cargo-nextest") {
+        return Ok(());
+    }
+    sh::say("installing cargo-nextest");
+    sh::run(&mut sh::command("cargo", ["install", "--locked", "cargo-nextest"]))
+}
+
+/// Root is needed for namespaces, mounts and cgroups.
+pub fn root() -> Result<()> {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    if unsafe { libc::geteuid() } == 0 {
+        return Ok(());
+    }
+    bail!("this makes network namespaces, mounts and cgroups: run it as root (sudo -E cargo xtask …)")
+}
+
+fn install(packages: &[&str]) -> Result<()> {
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let list = packages.join(" ");
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    if unsafe { libc::geteuid() } != 0 || !sh::has("apt-get") {
+        bail!("missing: {list}. Install with: sudo apt-get install -y --no-install-recommends {list}");
+    }
+    sh::say(&format!("installing {list}"));
+    refresh()?;
+    let mut apt = sh::command("apt-get", ["install", "-y", "-qq", "--no-install-recommends"]);
+    apt.args(packages).env("DEBIAN_FRONTEND", "noninteractive").stdout(std::process::Stdio::null());
+    sh::run(&mut apt)
+}
+
+/// Package lists may be old or absent on a fresh machine; once a run is enough.
+fn refresh() -> Result<()> {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    let mut done = Ok(());
+    ONCE.call_once(|| {
+        if sh::has("apt-get") {
+            done = sh::run(sh::command("apt-get", ["update", "-qq"]).stdout(std::process::Stdio::null()));
+        }
+    });
+    done
+}

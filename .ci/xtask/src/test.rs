@@ -1,0 +1,21 @@
+//! All tests: lints, unit tests, and whole clusters on the real kernel.
+
+use anyhow::Result;
+
+use crate::{build, lint, needs, samples, sh};
+
+/// Runs them; with a filter only the tests whose name contains it, without lints.
+pub fn run(filter: Option<&str>) -> Result<()> {
+    needs::root()?;
+    needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES, needs::TEST])?;
+    needs::nextest()?;
+    if filter.is_none() {
+        lint::run()?;
+    }
+    let programs = build::debug()?;
+    let guests = samples::build()?;
+    sh::say("running the tests");
+    let mut nextest = sh::command("cargo", ["nextest", "run", "--workspace", "--no-fail-fast"]);
+    nextest.env("SKIFF_PROGRAMS", programs).env("SKIFF_SAMPLES", guests).args(filter);
+    sh::run(&mut nextest)
+}

@@ -1,0 +1,269 @@
+//! Clusters: skiff processes in a story's namespaces, and kubectl to talk to them.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::net::Net;
+use crate::run::{Ran, eventually, eventually_within, run};
+
+/// How long skiff may take to be ready in a debug build on a busy machine.
+const READY_LIMIT: Duration = Duration::from_secs(60);
+
+/// The directory of the programs that `cargo xtask test` built.
+pub fn programs() -> PathBuf {
+    std::env::var_os("SKIFF_PROGRAMS").map_or_else(|| project().join("target/debug"), PathBuf::from)
+}
+
+/// A guest or image that `cargo xtask samples` built.
+pub fn sample(file: &str) -> String {
+    let dir = std::env::var_os("SKIFF_SAMPLES").map_or_else(|| project().join("target/samples"), PathBuf::from);
+    let path = dir.join(file);
+    assert!(path.exists(), "{} is missing: run `cargo xtask samples`", path.display());
+    path.display().to_string()
+}
+
+/// The project's directory.
+pub fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the project's directory").to_owned()
+}
+
+/// One skiff process and its data directory.
+pub struct Cluster {
+    /// Where it runs.
+    pub net: Net,
+    dir: Option<tempfile::TempDir>,
+    args: Vec<String>,
+    child: Option<Child>,
+}
+
+impl Cluster {
+    /// `skiff up` in a namespace of its own, ready, with the sample images loaded.
+    pub fn up() -> Self {
+        Self::up_with(&[])
+    }
+
+    /// [`Cluster::up`] with further flags.
+    pub fn up_with(flags: &[&str]) -> Self {
+        let mut args = vec!["up"];
+        args.extend(flags);
+        let mut cluster = Self::prepared(Net::alone(), &args);
+        cluster.start();
+        cluster.load_samples();
+        cluster
+    }
+
+    /// A process that is not started yet.
+    pub fn prepared(net: Net, args: &[&str]) -> Self {
+        let dir = tempfile::Builder::new().prefix("skiff-it-").tempdir().expect("a directory");
+        Self { net, dir: Some(dir), args: args.iter().map(|&arg| arg.to_owned()).collect(), child: None }
+    }
+
+    /// Its data directory.
+    pub fn data_dir(&self) -> &Path {
+        self.dir.as_ref().expect("there until dropped").path()
+    }
+
+    /// Starts the process and waits for its ready line; answers how long that took.
+    #[track_caller]
+    pub fn start(&mut self) -> Duration {
+        let began = Instant::now();
+        self.spawn();
+        eventually_within(READY_LIMIT, "the ready line of skiff", || {
+            let out = self.out();
+            let ended = self.child.as_mut().and_then(|child| child.try_wait().expect("a child")).is_some();
+            assert!(!ended, "skiff ended:\n{out}\n{}", self.log());
+            if out.contains("ready") { Ok(()) } else { Err(self.log()) }
+        });
+        began.elapsed()
+    }
+
+    /// Starts the process and waits for nothing.
+    pub fn spawn(&mut self) {
+        assert!(self.child.is_none(), "it runs already");
+        let (out, log) = (self.file("out"), self.file("log"));
+        let mut command = self.skiff_command();
+        command.args(&self.args).arg("--data-dir").arg(self.data_dir()).arg("--log=info").env("RUST_BACKTRACE", "0");
+        command.stdin(Stdio::null()).stdout(out).stderr(log);
+        self.child = Some(command.spawn().expect("skiff starts"));
+    }
+
+    fn file(&self, name: &str) -> File {
+        File::options().create(true).append(true).open(self.data_dir().join(name)).expect("a file")
+    }
+
+    fn out(&self) -> String {
+        std::fs::read_to_string(self.data_dir().join("out")).unwrap_or_default()
+    }
+
+    /// What the process has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.data_dir().join("log")).unwrap_or_default()
+    }
+
+    /// Kills the process by `SIGKILL`, as a crash would.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("it runs");
+        child.kill().expect("it is ours");
+        child.wait().expect("it ends");
+        self.forget_ready_line();
+    }
+
+    /// Stops the process by `SIGTERM`; answers its exit code.
+    pub fn stop(&mut self) -> i32 {
+        let mut child = self.child.take().expect("it runs");
+        run(Command::new("kill").args(["-TERM", &child.id().to_string()]), None).ok();
+        let code = eventually("the end of skiff after SIGTERM", || {
+            child.try_wait().expect("a child").map(|status| status.code().unwrap_or(-1)).ok_or_else(|| self.log())
+        });
+        self.forget_ready_line();
+        code
+    }
+
+    fn forget_ready_line(&self) {
+        std::fs::write(self.data_dir().join("out"), "").expect("writes");
+    }
+
+    /// The process' id.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
+    fn skiff_command(&self) -> Command {
+        self.net.command(&programs().join("skiff").display().to_string())
+    }
+
+    /// Runs another skiff command on the same data directory.
+    #[track_caller]
+    pub fn skiff(&self, args: &[&str]) -> Ran {
+        run(self.skiff_command().args(args).arg("--data-dir").arg(self.data_dir()), None)
+    }
+
+    /// Loads every sample as `samples/NAME:latest`.
+    #[track_caller]
+    pub fn load_samples(&self) {
+        for file in ["hello.wasm", "job.wasm", "web.wasm", "lookup.wasm", "echo.wasm", "tools.tar"] {
+            let name = file.split('.').next().expect("a name");
+            self.skiff(&["image", "import", &format!("samples/{name}:latest"), &sample(file)]).ok();
+        }
+    }
+
+    /// kubectl as the administrator.
+    pub fn kubectl(&self) -> Kubectl<'_> {
+        Kubectl { net: &self.net, kubeconfig: self.data_dir().join("admin.kubeconfig") }
+    }
+
+    /// Removes everything by `skiff down`; the process must have ended.
+    #[track_caller]
+    pub fn down(&self) {
+        self.skiff(&["down"]).ok();
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log();
+            let tail: Vec<&str> = log.lines().rev().take(60).collect();
+            eprintln!("--- end of skiff's log ({})", self.args.join(" "));
+            tail.iter().rev().for_each(|line| eprintln!("{line}"));
+        }
+        if let Some(mut child) = self.child.take() {
+            // Ended already, or about to: either way it is waited for.
+            let _ended = child.kill();
+            let _status = child.wait();
+        }
+        let down = self.skiff(&["down"]);
+        if !down.succeeded() {
+            eprintln!("{down}");
+        }
+    }
+}
+
+/// The real kubectl with one kubeconfig.
+pub struct Kubectl<'a> {
+    net: &'a Net,
+    kubeconfig: PathBuf,
+}
+
+impl<'a> Kubectl<'a> {
+    /// One that runs in a namespace with a kubeconfig.
+    pub fn new(net: &'a Net, kubeconfig: PathBuf) -> Self {
+        Self { net, kubeconfig }
+    }
+
+    /// The command, to be run or spawned by the story.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.net.command("kubectl");
+        command.arg("--kubeconfig").arg(&self.kubeconfig).args(args).current_dir(project());
+        command
+    }
+
+    /// Runs kubectl.
+    #[track_caller]
+    pub fn run(&self, args: &[&str]) -> Ran {
+        run(&mut self.command(args), None)
+    }
+
+    /// Runs kubectl with words split at spaces, and answers its output; the test fails if it does.
+    #[track_caller]
+    pub fn ok(&self, words: &str) -> String {
+        self.run(&words.split_whitespace().collect::<Vec<_>>()).ok()
+    }
+
+    /// Runs kubectl with words split at spaces, and answers its complaint; the test fails if it
+    /// succeeds.
+    #[track_caller]
+    pub fn fails(&self, words: &str) -> String {
+        self.run(&words.split_whitespace().collect::<Vec<_>>()).fails()
+    }
+
+    /// Applies YAML.
+    #[track_caller]
+    pub fn apply(&self, yaml: &str) -> Ran {
+        run(&mut self.command(&["apply", "-f", "-"]), Some(yaml))
+    }
+
+    /// Runs kubectl with text as its input.
+    #[track_caller]
+    pub fn with_input(&self, words: &str, input: &str) -> Ran {
+        run(&mut self.command(&words.split_whitespace().collect::<Vec<_>>()), Some(input))
+    }
+
+    /// An object, or a list of them, as JSON.
+    #[track_caller]
+    pub fn json(&self, words: &str) -> Value {
+        let text = self.ok(&format!("{words} -o json"));
+        serde_json::from_str(&text).expect("kubectl prints JSON")
+    }
+
+    /// A field of an object by JSON pointer; null when object or field is absent.
+    pub fn field(&self, object: &str, pointer: &str) -> Value {
+        let ran = self.run(&["get", object, "-o", "json"]);
+        let value: Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
+        value.pointer(pointer).cloned().unwrap_or_default()
+    }
+
+    /// Waits until a field has a value.
+    #[track_caller]
+    pub fn until(&self, object: &str, pointer: &str, wanted: impl Into<Value>) {
+        let wanted = wanted.into();
+        eventually(&format!("{object}{pointer} = {wanted}"), || {
+            let found = self.field(object, pointer);
+            if found == wanted { Ok(()) } else { Err(format!("{found}\n{}", self.run(&["describe", object]))) }
+        });
+    }
+
+    /// Waits until a Pod is ready.
+    #[track_caller]
+    pub fn until_ready(&self, pod: &str) {
+        eventually(&format!("pod {pod} is ready"), || {
+            let conditions = self.field(&format!("pod/{pod}"), "/status/conditions");
+            let ready = conditions.as_array().is_some_and(|list| list.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"));
+            if ready { Ok(()) } else { Err(self.run(&["describe", "pod", pod]).to_string()) }
+        });
+    }
+}

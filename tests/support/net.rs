@@ -1,0 +1,92 @@
+//! Network namespaces made by a story, and links between them.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::run::{Ran, run};
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// A network namespace with loopback and one address; removed when dropped.
+pub struct Net {
+    /// Its name, for `ip netns`.
+    pub name: String,
+    /// Its address.
+    pub ip: String,
+}
+
+impl Net {
+    /// A namespace whose default route leads to a dummy interface: packets go nowhere.
+    pub fn alone() -> Self {
+        let net = Self::bare("192.168.77.2");
+        net.ip_ok(&["link", "add", "uplink", "type", "dummy"]);
+        net.ip_ok(&["addr", "add", "192.168.77.2/24", "dev", "uplink"]);
+        net.ip_ok(&["link", "set", "uplink", "up"]);
+        net.ip_ok(&["route", "add", "default", "via", "192.168.77.1"]);
+        net
+    }
+
+    /// Namespaces on one switch, `192.168.78.1` and up; the switch is in a namespace of its own, the
+    /// last of the answer.
+    pub fn joined(count: u8) -> Vec<Self> {
+        let switch = Self::bare("");
+        switch.ip_ok(&["link", "add", "switch", "type", "bridge"]);
+        switch.ip_ok(&["link", "set", "switch", "up"]);
+        let mut nets = Vec::new();
+        for n in 1..=count {
+            let net = Self::bare(&format!("192.168.78.{n}"));
+            let port = format!("port{n}");
+            net.ip_ok(&["link", "add", "uplink", "type", "veth", "peer", "name", &port, "netns", &switch.name]);
+            switch.ip_ok(&["link", "set", &port, "master", "switch", "up"]);
+            net.ip_ok(&["addr", "add", &format!("192.168.78.{n}/24"), "dev", "uplink"]);
+            net.ip_ok(&["link", "set", "uplink", "up"]);
+            net.ip_ok(&["route", "add", "default", "via", "192.168.78.254"]);
+            nets.push(net);
+        }
+        nets.push(switch);
+        nets
+    }
+
+    fn bare(ip: &str) -> Self {
+        let name = format!("skit-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        run(Command::new("ip").args(["netns", "add", &name]), None).ok();
+        let net = Self { name, ip: ip.to_owned() };
+        net.ip_ok(&["link", "set", "lo", "up"]);
+        net
+    }
+
+    /// A command that will run in the namespace, and in the mount namespace of the test: what a
+    /// cluster mounts is still there when it is started again.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}", self.name)).arg("--").arg(program);
+        command
+    }
+
+    /// Runs a program in the namespace.
+    #[track_caller]
+    pub fn run(&self, program: &str, args: &[&str]) -> Ran {
+        run(self.command(program).args(args), None)
+    }
+
+    /// Takes the namespace's link to the others down or up again.
+    pub fn set_uplink(&self, up: bool) {
+        self.ip_ok(&["link", "set", "uplink", if up { "up" } else { "down" }]);
+        if up {
+            self.ip_ok(&["route", "replace", "default", "via", "192.168.78.254"]);
+        }
+    }
+
+    fn ip_ok(&self, args: &[&str]) {
+        self.run("ip", args).ok();
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        let removed = run(Command::new("ip").args(["netns", "del", &self.name]), None);
+        if !removed.succeeded() {
+            eprintln!("{removed}");
+        }
+    }
+}

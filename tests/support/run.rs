@@ -1,0 +1,88 @@
+//! Running programs and waiting for conditions.
+
+use std::fmt;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a story waits for what must come.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Pause between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// What a program did.
+#[derive(Clone)]
+pub struct Ran {
+    /// Its command line.
+    pub line: String,
+    /// Its exit code; -1 when a signal ended it.
+    pub code: i32,
+    /// What it printed.
+    pub stdout: String,
+    /// What it complained.
+    pub stderr: String,
+}
+
+impl Ran {
+    /// Its output, if it succeeded; the test fails otherwise.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, 0, "{self}");
+        self.stdout
+    }
+
+    /// Its complaint, if it failed; the test fails otherwise.
+    #[track_caller]
+    pub fn fails(self) -> String {
+        assert_ne!(self.code, 0, "{self}");
+        self.stderr
+    }
+
+    /// Whether it succeeded.
+    pub fn succeeded(&self) -> bool {
+        self.code == 0
+    }
+}
+
+impl fmt::Display for Ran {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "$ {}\n{}{}(code {})", self.line, self.stdout, self.stderr, self.code)
+    }
+}
+
+/// Runs a program to its end, with that text as its input.
+#[track_caller]
+pub fn run(command: &mut Command, input: Option<&str>) -> Ran {
+    let line = format!("{command:?}");
+    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() }).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{line}: {error}"));
+    if let (Some(text), Some(mut stdin)) = (input, child.stdin.take()) {
+        // A program that ends before it has read everything is judged by its exit code.
+        let _unread = stdin.write_all(text.as_bytes());
+    }
+    let output = child.wait_with_output().expect("the program ends");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ran { line, code: output.status.code().unwrap_or(-1), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+}
+
+/// Looks until the condition answers something; fails with what it saw last after a minute.
+#[track_caller]
+pub fn eventually<T>(what: &str, look: impl FnMut() -> Result<T, String>) -> T {
+    eventually_within(DEADLINE, what, look)
+}
+
+/// [`eventually`] with a deadline of its own.
+#[track_caller]
+pub fn eventually_within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let deadline = Instant::now() + limit;
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(last) if Instant::now() > deadline => panic!("{what} did not happen within {limit:?}; last seen:\n{last}"),
+            Err(_) => {
+                #[expect(clippy::disallowed_methods, reason = "the one place where stories poll, always with a deadline")]
+                std::thread::sleep(LOOK_AGAIN);
+            }
+        }
+    }
+}
