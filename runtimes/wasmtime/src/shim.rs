@@ -1,3 +1,149 @@
-//! shim
-/// main
-pub fn main() {}
+//! The process that is a WASM container. In order: hear what to run, make the engine and map the
+//! compiled file, join the Pod's namespaces, build a root of its own, wait until the agent has put it
+//! into its cgroup, give up every privilege, say `ready`, run the guest, write the exit record.
+//!
+//! It outlives the agent: after `ready` it needs nobody, and what it leaves (log, pid and exit
+//! records) is found by whoever comes next. See [`runtimes_contract::launch`] for the other side.
+
+mod channel;
+mod command;
+mod confine;
+mod guest;
+mod http;
+mod log;
+mod records;
+mod root;
+mod serve;
+mod signals;
+mod ticker;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use runtimes_contract::ContainerSpec;
+use runtimes_contract::launch::Refusal;
+use runtimes_contract::state::Made;
+use wasmtime::Engine;
+
+use crate::kind::Kind;
+use crate::settings::{config, pooled_config};
+use channel::Channel;
+use guest::Guest;
+use log::Log;
+use records::Records;
+
+/// Why a container could not be started.
+#[derive(Debug)]
+struct Failure {
+    refusal: Refusal,
+    message: String,
+}
+
+impl Failure {
+    fn new(refusal: Refusal, message: impl Into<String>) -> Self {
+        Self { refusal, message: message.into() }
+    }
+
+    /// For `map_err`: a failed operation of the system.
+    fn io<E: std::fmt::Display>(doing: impl Into<String>) -> impl FnOnce(E) -> Self {
+        let doing = doing.into();
+        move |error| Self::new(Refusal::Io, format!("{doing}: {error}"))
+    }
+}
+
+/// What the agent passes: state directory, compiled file, kind, the cgroup's OOM counter.
+struct Args {
+    dir: PathBuf,
+    code: PathBuf,
+    kind: Kind,
+}
+
+/// Runs one container; the process ends with it.
+pub fn main() {
+    let mut channel = Channel::from_stdin();
+    let code = match prepare(&mut channel) {
+        Ok(container) => {
+            channel.ready();
+            container.run()
+        }
+        Err(failure) => {
+            channel.refuse(failure.refusal, &failure.message);
+            128
+        }
+    };
+    // SAFETY: ends the process without running destructors of guests that still hold memory.
+    unsafe { libc::_exit(code) }
+}
+
+/// Everything that a guest needs, made while there still were privileges.
+struct Container {
+    kind: Kind,
+    engine: Engine,
+    code: guest::Code,
+    guest: Arc<Guest>,
+    listener: Option<std::net::TcpListener>,
+    records: Records,
+}
+
+fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
+    nix::unistd::setsid().map_err(Failure::io("becoming a session leader"))?;
+    let args = parse_args()?;
+    let spec = read_spec(&args)?;
+    let records = Records::open(&args.dir)?;
+    let log = Arc::new(Log::open(&spec.log_path)?);
+
+    let settings = if args.kind == Kind::Http { pooled_config() } else { config() };
+    let engine = Engine::new(&settings).map_err(|error| Failure::new(Refusal::Missing, format!("making the engine: {error:#}")))?;
+    let code = guest::Code::map(&engine, &args.code, args.kind)?;
+    signals::install(&engine)?;
+
+    root::join_namespaces(&spec)?;
+    let listener = match args.kind {
+        Kind::Http => Some(serve::listen(spec.ports.first().copied().unwrap_or(serve::PORT_DEFAULT))?),
+        Kind::Module | Kind::Command => None,
+    };
+    let preopens = root::enter(&spec, &args.dir.join("root"))?;
+    channel.wait_for_go()?;
+    records.write_pid()?;
+    confine::drop_privileges(&spec.user)?;
+    let guest = Arc::new(Guest::new(spec, preopens, log));
+    Ok(Container { kind: args.kind, engine, code, guest, listener, records })
+}
+
+impl Container {
+    fn run(self) -> i32 {
+        let Self { kind, engine, code, guest, listener, records } = self;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(16).build();
+        let exit = match runtime {
+            Ok(runtime) => runtime.block_on(async {
+                match (kind, code, listener) {
+                    (_, guest::Code::Module(module), _) => command::module(&engine, &module, &guest).await,
+                    (Kind::Http, guest::Code::Component(component), Some(listener)) => {
+                        serve::component(&engine, &component, guest, listener).await
+                    }
+                    (_, guest::Code::Component(component), _) => command::component(&engine, &component, &guest).await,
+                }
+            }),
+            Err(error) => guest::failed(&guest, &format!("making the event loop: {error}")),
+        };
+        let code = exit.code;
+        records.write_exit(&exit);
+        code
+    }
+}
+
+fn parse_args() -> Result<Args, Failure> {
+    let mut args = std::env::args_os().skip(1);
+    let mut next = || args.next().ok_or_else(|| Failure::new(Refusal::Io, "usage: skiff-shim-wasmtime DIR CODE KIND; the node agent starts it"));
+    let (dir, code, kind) = (next()?, next()?, next()?);
+    let kind = kind.to_str().and_then(|kind| kind.parse().ok()).ok_or_else(|| Failure::new(Refusal::Io, "unknown kind of guest"))?;
+    Ok(Args { dir: dir.into(), code: code.into(), kind })
+}
+
+fn read_spec(args: &Args) -> Result<ContainerSpec, Failure> {
+    let path = args.dir.join("spec.json");
+    let reading = format!("reading {}", path.display());
+    let bytes = std::fs::read(&path).map_err(Failure::io(reading.clone()))?;
+    let made: Made = serde_json::from_slice(&bytes).map_err(Failure::io(reading))?;
+    Ok(made.spec)
+}

@@ -1,1 +1,13 @@
+//! The battery on wasmtime, and what is particular to WASM containers. Needs root and cgroups; run it
+//! with the shim built: `cargo nextest run -p runtimes-wasmtime --features shim`.
 
+#[path = "battery/guests.rs"]
+mod guests;
+#[path = "battery/harness.rs"]
+mod harness;
+#[path = "battery/http.rs"]
+mod http;
+#[path = "battery/wasm.rs"]
+mod wasm;
+
+runtimes_contract::battery!(harness::Wasmtime::new());

@@ -1,0 +1,81 @@
+//! Bad content, too much of everything, further processes.
+
+use tokio::io::AsyncReadExt as _;
+
+use super::*;
+use crate::spec::ExecSpec;
+
+/// The image or the command is at fault, and is named; nothing is left behind.
+pub async fn broken_content_is_refused_and_leaves_nothing(harness: &dyn Harness) {
+    let runtime = harness.runtime();
+    let spec = spec_of(harness, "broken", Program::Broken);
+    let made = within(runtime.create(&spec)).await;
+    let result = match made {
+        Ok(()) => within(runtime.start(&spec.id)).await,
+        failed => failed,
+    };
+    let error = result.expect_err("it cannot run");
+    assert!(matches!(error, RuntimeError::BadContent(_) | RuntimeError::Start(_)), "{error:?}");
+    assert!(error.to_string().len() > 20, "it says why: {error}");
+    within(runtime.remove(&spec.id)).await.expect("remove");
+    assert!(within(runtime.list()).await.expect("list").is_empty());
+    if harness.abilities().real {
+        let group = crate::cgroup::Cgroups::detect().and_then(|cgroups| cgroups.group(&spec.cgroup)).expect("cgroup");
+        assert!(!group.exists(), "no cgroup is left");
+    }
+}
+
+/// Memory is bounded, and it is told when the kernel had to do it.
+pub async fn a_memory_hog_is_stopped(harness: &dyn Harness) {
+    let mut spec = spec_of(harness, "hog", Program::Hog);
+    spec.resources.memory_limit_bytes = Some(48 << 20);
+    let hog = start_spec(harness, spec).await;
+    let exit = hog.end().await;
+    assert_eq!(exit.oom_killed, harness.abilities().hog_is_killed, "{exit:?}");
+    if exit.oom_killed {
+        assert_eq!(exit.code, 137, "{exit:?}");
+    }
+    hog.remove().await;
+}
+
+/// A rush.
+pub async fn many_start_at_once(harness: &dyn Harness) {
+    let mut starts = tokio::task::JoinSet::new();
+    for number in 0..12 {
+        let spec = spec_of(harness, &format!("many-{number}"), Program::ExitWith(number));
+        let runtime = harness.runtime();
+        starts.spawn(async move {
+            runtime.create(&spec).await?;
+            runtime.start(&spec.id).await?;
+            let exit = runtime.wait(&spec.id).await?;
+            runtime.remove(&spec.id).await?;
+            Ok::<_, RuntimeError>((i32::from(number), exit.code))
+        });
+    }
+    while let Some(ended) = within(starts.join_next()).await {
+        let (wanted, code) = ended.expect("no panic").expect("no error");
+        assert_eq!(code, wanted);
+    }
+    assert!(within(harness.runtime().list()).await.expect("list").is_empty());
+}
+
+/// A further process, or a sentence.
+pub async fn exec_runs_or_says_why_not(harness: &dyn Harness) {
+    let sleeper = start(harness, "entered", Program::Sleep).await;
+    let args = ["/bin/sh", "-c", "echo inside; exit 7"].map(str::to_owned).to_vec();
+    let session = within(sleeper.runtime.exec(sleeper.id(), ExecSpec { args, stdin: false, tty: false })).await;
+    match session {
+        Ok(mut session) => {
+            assert!(harness.abilities().exec);
+            let mut said = String::new();
+            within(session.stdout.read_to_string(&mut said)).await.expect("read");
+            assert_eq!(within(session.exit).await.expect("exit"), 7);
+            if harness.abilities().real {
+                assert_eq!(said, "inside\n");
+            }
+        }
+        Err(RuntimeError::Unsupported(why)) => assert!(!harness.abilities().exec && why.contains("exec"), "{why}"),
+        Err(error) => panic!("{error}"),
+    }
+    sleeper.remove().await;
+}

@@ -1,0 +1,70 @@
+//! Guests that run once, from start to end: preview 1 modules and preview 2 commands.
+
+use runtimes_contract::Exit;
+use wasmtime::component::{Component, ResourceTable};
+use wasmtime::{Engine, Module, Store, UpdateDeadline};
+use wasmtime_wasi::p2::bindings::Command;
+use wasmtime_wasi_http::WasiHttpCtx;
+
+use super::guest::{Guest, ended};
+use super::signals;
+use crate::host::{ComponentHost, ModuleHost, component_linker, module_linker};
+use crate::outgoing::Outgoing;
+
+/// Runs a module's `_start`.
+pub async fn module(engine: &Engine, module: &Module, guest: &Guest) -> Exit {
+    ended(guest, until_stopped(run_module(engine, module, guest)).await)
+}
+
+/// Runs a component's `wasi:cli/run`.
+pub async fn component(engine: &Engine, component: &Component, guest: &Guest) -> Exit {
+    ended(guest, until_stopped(run_component(engine, component, guest)).await)
+}
+
+async fn run_module(engine: &Engine, module: &Module, guest: &Guest) -> wasmtime::Result<i32> {
+    let linker = module_linker(engine)?;
+    let mut store = Store::new(engine, ModuleHost { wasi: guest.wasi(true)?.build_p1(), limits: guest.limits() });
+    store.limiter(|host| &mut host.limits);
+    stop_at_signal(&mut store);
+    let instance = linker.instantiate_async(&mut store, module).await?;
+    let start = instance.get_typed_func::<(), ()>(&mut store, "_start")?;
+    start.call_async(&mut store, ()).await?;
+    Ok(0)
+}
+
+async fn run_component(engine: &Engine, component: &Component, guest: &Guest) -> wasmtime::Result<i32> {
+    let linker = component_linker(engine)?;
+    let host = ComponentHost {
+        wasi: guest.wasi(true)?.build(),
+        table: ResourceTable::new(),
+        http: WasiHttpCtx::new(),
+        outgoing: Outgoing,
+        limits: guest.limits(),
+    };
+    let mut store = Store::new(engine, host);
+    store.limiter(|host| &mut host.limits);
+    stop_at_signal(&mut store);
+    let command = Command::instantiate_async(&mut store, component, &linker).await?;
+    match command.wasi_cli_run().call_run(&mut store).await? {
+        Ok(()) => Ok(0),
+        Err(()) => Ok(1),
+    }
+}
+
+/// A guest that waits in a call to us is left there; one that computes is stopped by the epoch.
+async fn until_stopped(run: impl Future<Output = wasmtime::Result<i32>>) -> wasmtime::Result<i32> {
+    tokio::select! {
+        biased;
+        result = run => result,
+        stopped = signals::stopped() => Ok(128 + stopped?),
+    }
+}
+
+/// The epoch advances only when a signal arrives; there is no ticking while a guest runs.
+fn stop_at_signal<T>(store: &mut Store<T>) {
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(|_| match signals::stopping() {
+        Some(signal) => Err(wasmtime::Error::msg(format!("stopped by signal {signal}"))),
+        None => Ok(UpdateDeadline::Continue(1)),
+    });
+}

@@ -1,0 +1,118 @@
+//! What every guest of this container is given: its args, environment, directories, streams and
+//! limits; and what its end means.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use runtimes_contract::cri::Stream;
+use runtimes_contract::launch::Refusal;
+use runtimes_contract::record::now_ms;
+use runtimes_contract::{ContainerSpec, Exit};
+use wasmtime::component::Component;
+use wasmtime::{Engine, Module, StoreLimits, StoreLimitsBuilder};
+use wasmtime_wasi::{I32Exit, WasiCtxBuilder};
+
+use super::log::{Log, LogStream};
+use super::root::Preopen;
+use super::{Failure, signals};
+use crate::kind::Kind;
+use crate::settings::memory_len_max;
+
+/// The exit code of a guest that trapped: what a process that aborts has.
+const TRAPPED: i32 = 134;
+
+/// Mapped machine code.
+pub enum Code {
+    /// Of a preview 1 module.
+    Module(Module),
+    /// Of a component.
+    Component(Component),
+}
+
+impl Code {
+    /// Maps a file of the compile cache.
+    pub fn map(engine: &Engine, path: &Path, kind: Kind) -> Result<Self, Failure> {
+        // SAFETY: the agent wrote the file, keeps it root's alone, and has checked its hash.
+        let code = unsafe {
+            match kind {
+                Kind::Module => Module::deserialize_file(engine, path).map(Self::Module),
+                Kind::Command | Kind::Http => Component::deserialize_file(engine, path).map(Self::Component),
+            }
+        };
+        code.map_err(|error| Failure::new(Refusal::Io, format!("mapping {}: {error:#}", path.display())))
+    }
+}
+
+/// The container as its guests see it.
+pub struct Guest {
+    spec: ContainerSpec,
+    preopens: Vec<Preopen>,
+    log: Arc<Log>,
+}
+
+impl Guest {
+    /// From the spec, the directories that are shown, and the log.
+    pub fn new(spec: ContainerSpec, preopens: Vec<Preopen>, log: Arc<Log>) -> Self {
+        Self { spec, preopens, log }
+    }
+
+    /// WASI for one instance. `alone` is a guest that has the thread for itself: its file access may
+    /// block it.
+    pub fn wasi(&self, alone: bool) -> wasmtime::Result<WasiCtxBuilder> {
+        let mut wasi = WasiCtxBuilder::new();
+        wasi.allow_blocking_current_thread(alone);
+        wasi.args(&self.spec.args);
+        wasi.envs(&self.spec.env);
+        wasi.stdout(self.log.stream(Stream::Stdout));
+        wasi.stderr(self.stderr());
+        wasi.inherit_network().allow_ip_name_lookup(true).allow_tcp(true).allow_udp(true);
+        for preopen in &self.preopens {
+            wasi.preopened_dir(&preopen.dir, &preopen.name, preopen.permissions)?;
+        }
+        if self.spec.working_dir.as_os_str() != "/"
+            && let Some(dir) = self.spec.working_dir.to_str()
+        {
+            wasi.initial_cwd(dir);
+        }
+        Ok(wasi)
+    }
+
+    /// How far one instance may grow.
+    pub fn limits(&self) -> StoreLimits {
+        let limits = StoreLimitsBuilder::new();
+        match memory_len_max(self.spec.resources.memory_limit_bytes) {
+            Some(len) => limits.memory_size(len).build(),
+            None => limits.build(),
+        }
+    }
+
+    /// A stream to say something about the guest, beside what it says itself.
+    pub fn stderr(&self) -> LogStream {
+        self.log.stream(Stream::Stderr)
+    }
+}
+
+/// The end of a guest that ran as a program. A trap is also said in the log.
+pub fn ended(guest: &Guest, result: wasmtime::Result<i32>) -> Exit {
+    if let Some(signal) = signals::stopping() {
+        return exit(128 + signal, Some(signal), String::new());
+    }
+    match result {
+        Ok(code) => exit(code & 0xff, None, String::new()),
+        Err(error) => match error.downcast_ref::<I32Exit>() {
+            Some(I32Exit(code)) => exit(code & 0xff, None, String::new()),
+            None => failed(guest, &format!("{error:?}")),
+        },
+    }
+}
+
+/// The end of a container whose guest could not go on.
+pub fn failed(guest: &Guest, message: &str) -> Exit {
+    guest.stderr().say(&format!("{}\n", message.trim_end()));
+    exit(TRAPPED, None, message.to_owned())
+}
+
+/// An end that the kernel had no part in.
+pub fn exit(code: i32, signal: Option<i32>, message: String) -> Exit {
+    Exit { code, signal, oom_killed: false, finished_at_ms: now_ms(), message }
+}

@@ -1,0 +1,201 @@
+//! The file system of a container: its Pod's namespaces, and an empty root of its own in which only
+//! the spec's mounts appear, at their places. The shim itself needs three files of it (resolv.conf,
+//! hosts, hostname: `getaddrinfo` then answers as in the Pod); the guest is shown the rest.
+//!
+//! Mounts are taken as descriptors before the old root is left and set down after, so neither a link
+//! in a volume nor a place in the spec can lead back to the node.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::unistd::{chdir, pivot_root};
+use runtimes_contract::launch::Refusal;
+use runtimes_contract::{ContainerSpec, Mount};
+use wasmtime_wasi::FsPerms;
+
+use super::Failure;
+
+/// Files that are for the shim's resolver alone.
+const RESOLVER_FILES: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
+/// Name services that are built into glibc; a distribution's choice would want its plug-ins.
+const NSSWITCH: &str = "hosts: files dns\n";
+
+/// A directory that the guest is shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preopen {
+    /// In our root.
+    pub dir: PathBuf,
+    /// As the guest names it.
+    pub name: String,
+    /// Whether the guest may write there.
+    pub permissions: FsPerms,
+}
+
+/// Joins the Pod's network, IPC and UTS namespaces.
+pub fn join_namespaces(spec: &ContainerSpec) -> Result<(), Failure> {
+    let sandbox = &spec.sandbox;
+    let namespaces =
+        [(&sandbox.network, CloneFlags::CLONE_NEWNET), (&sandbox.ipc, CloneFlags::CLONE_NEWIPC), (&sandbox.uts, CloneFlags::CLONE_NEWUTS)];
+    for (path, kind) in namespaces {
+        if let Some(path) = path {
+            let joining = || format!("joining the namespace {}", path.display());
+            let namespace = File::open(path).map_err(Failure::io(joining()))?;
+            setns(namespace.as_fd(), kind).map_err(Failure::io(joining()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Leaves the node's file system for one in which only the spec's mounts are. `root` is an empty
+/// directory to build it on.
+pub fn enter(spec: &ContainerSpec, root: &Path) -> Result<Vec<Preopen>, Failure> {
+    let building = "building the root file system";
+    unshare(CloneFlags::CLONE_NEWNS).map_err(Failure::io(building))?;
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).map_err(Failure::io(building))?;
+    let mut taken = Vec::new();
+    for wanted in &spec.mounts {
+        taken.push((wanted, take(wanted)?));
+    }
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("tmpfs"), root, Some("tmpfs"), flags, Some("mode=755,size=1m,nr_inodes=4k")).map_err(Failure::io(building))?;
+    chdir(root).map_err(Failure::io(building))?;
+    pivot_root(".", ".").map_err(Failure::io(building))?;
+    umount2(".", MntFlags::MNT_DETACH).map_err(Failure::io(building))?;
+    chdir("/").map_err(Failure::io(building))?;
+    fs::create_dir("/etc").map_err(Failure::io(building))?;
+    fs::write("/etc/nsswitch.conf", NSSWITCH).map_err(Failure::io(building))?;
+    for (wanted, source) in &taken {
+        set_down(wanted, source)?;
+    }
+    let are_dirs: Vec<bool> = taken.iter().map(|(_, source)| source.is_dir).collect();
+    preopens(&spec.mounts, &are_dirs, &spec.working_dir)
+}
+
+/// A mount that is not anywhere yet.
+struct Taken {
+    tree: OwnedFd,
+    is_dir: bool,
+}
+
+fn take(wanted: &Mount) -> Result<Taken, Failure> {
+    let taking = || format!("mounting {}", wanted.source.display());
+    let source = CString::new(wanted.source.as_os_str().as_bytes()).map_err(Failure::io(taking()))?;
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE.cast_unsigned();
+    // SAFETY: a path that lives through the call; the result is a new descriptor or -1.
+    let tree = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, source.as_ptr(), flags) };
+    let tree = i32::try_from(tree).ok().filter(|&fd| fd >= 0).ok_or_else(io::Error::last_os_error).map_err(Failure::io(taking()))?;
+    // SAFETY: the kernel just made it for us.
+    let tree = unsafe { OwnedFd::from_raw_fd(tree) };
+    let is_dir = fs::metadata(&wanted.source).map_err(Failure::io(taking()))?.is_dir();
+    Ok(Taken { tree, is_dir })
+}
+
+fn set_down(wanted: &Mount, source: &Taken) -> Result<(), Failure> {
+    let mounting = || format!("mounting {}", wanted.target.display());
+    let target = &wanted.target;
+    if !target.is_absolute() || target.components().any(|part| part == Component::ParentDir) {
+        return Err(Failure::new(Refusal::Start, format!("{}: not an absolute path", mounting())));
+    }
+    if source.is_dir {
+        fs::create_dir_all(target).map_err(Failure::io(mounting()))?;
+    } else {
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent).map_err(Failure::io(mounting()))?;
+        }
+        File::options().write(true).create(true).truncate(false).open(target).map_err(Failure::io(mounting()))?;
+    }
+    let path = CString::new(target.as_os_str().as_bytes()).map_err(Failure::io(mounting()))?;
+    // SAFETY: a descriptor and paths that live through the call.
+    let moved = unsafe {
+        let from = source.tree.as_raw_fd();
+        libc::syscall(libc::SYS_move_mount, from, c"".as_ptr(), libc::AT_FDCWD, path.as_ptr(), libc::MOVE_MOUNT_F_EMPTY_PATH)
+    };
+    if moved != 0 {
+        return Err(Failure::io(mounting())(io::Error::last_os_error()));
+    }
+    if wanted.read_only {
+        let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+        mount(None::<&str>, target, None::<&str>, flags, None::<&str>).map_err(Failure::io(mounting()))?;
+    }
+    Ok(())
+}
+
+/// What the guest is shown. A mounted directory is a preopen of the same name; a mounted file is
+/// found in its directory, since WASI shows directories only. The working directory is `.` too, for
+/// guests that open relative paths.
+fn preopens(mounts: &[Mount], are_dirs: &[bool], working_dir: &Path) -> Result<Vec<Preopen>, Failure> {
+    let mut shown: Vec<Preopen> = Vec::new();
+    for (mount, &is_dir) in mounts.iter().zip(are_dirs) {
+        if RESOLVER_FILES.iter().any(|file| Path::new(file) == mount.target) {
+            continue;
+        }
+        let dir = if is_dir { Some(mount.target.as_path()) } else { mount.target.parent() };
+        let Some(dir) = dir else { continue };
+        let name = dir.to_str().ok_or_else(|| Failure::new(Refusal::Start, format!("{}: not UTF-8", dir.display())))?;
+        match shown.iter_mut().find(|preopen| preopen.dir == dir) {
+            // Several files in one directory; the kernel keeps those that are read-only so.
+            Some(preopen) if !mount.read_only => preopen.permissions = FsPerms::ReadWrite,
+            Some(_) => {}
+            None => shown.push(Preopen { dir: dir.to_owned(), name: name.to_owned(), permissions: permissions(mount.read_only) }),
+        }
+    }
+    let here = shown.iter().filter(|preopen| working_dir.starts_with(&preopen.dir)).max_by_key(|preopen| preopen.dir.as_os_str().len());
+    if let Some(here) = here.filter(|_| working_dir != Path::new("/")) {
+        let here = Preopen { dir: working_dir.to_owned(), name: ".".into(), permissions: here.permissions };
+        shown.push(here);
+    }
+    Ok(shown)
+}
+
+fn permissions(read_only: bool) -> FsPerms {
+    if read_only { FsPerms::ReadOnly } else { FsPerms::ReadWrite }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(target: &str, read_only: bool) -> Mount {
+        Mount { source: "/srv".into(), target: target.into(), read_only }
+    }
+
+    fn shown(mounts: &[Mount], are_dirs: &[bool], working_dir: &str) -> Vec<String> {
+        let tell = |preopen: Preopen| {
+            let mode = if preopen.permissions == FsPerms::ReadOnly { "ro" } else { "rw" };
+            format!("{} = {} {mode}", preopen.name, preopen.dir.display())
+        };
+        preopens(mounts, are_dirs, Path::new(working_dir)).unwrap().into_iter().map(tell).collect()
+    }
+
+    #[test]
+    fn directories_are_shown_and_files_in_their_directory() {
+        let mounts = [mount("/etc/hosts", false), mount("/data", false), mount("/config/app.toml", true), mount("/dev/termination-log", false)];
+        let wanted = ["/data = /data rw", "/config = /config ro", "/dev = /dev rw"];
+        assert_eq!(shown(&mounts, &[false, true, false, false], "/"), wanted);
+    }
+
+    #[test]
+    fn nothing_is_shown_that_was_not_declared() {
+        assert_eq!(shown(&[], &[], "/"), [""; 0]);
+        assert_eq!(shown(&[], &[], "/data"), [""; 0]);
+    }
+
+    #[test]
+    fn the_working_directory_is_also_here() {
+        let mounts = [mount("/data", false), mount("/data/keep", true)];
+        assert_eq!(shown(&mounts, &[true, true], "/data/keep/x").last().unwrap(), ". = /data/keep/x ro");
+        assert_eq!(shown(&mounts, &[true, true], "/data").last().unwrap(), ". = /data rw");
+    }
+
+    #[test]
+    fn two_files_of_one_directory_are_one_preopen() {
+        let mounts = [mount("/c/a", true), mount("/c/b", false)];
+        assert_eq!(shown(&mounts, &[false, false], "/"), ["/c = /c rw"]);
+    }
+}

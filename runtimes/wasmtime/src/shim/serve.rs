@@ -1,0 +1,129 @@
+//! Serves a `wasi:http/proxy` component: HTTP/1.1 on one port, a fresh instance for each request.
+//! How many connections and instances there are at once is bounded; what comes beyond waits. SIGTERM
+//! closes the port, lets the requests in flight end, and then us.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdListener};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt};
+use runtimes_contract::Exit;
+use runtimes_contract::launch::Refusal;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use wasmtime::Engine;
+use wasmtime::component::Component;
+use wasmtime_wasi_http::io::TokioIo;
+use wasmtime_wasi_http::p2::bindings::ProxyPre;
+
+use super::guest::{Guest, exit, failed};
+use super::http::{Server, Timer};
+use super::{Failure, signals};
+use crate::host::component_linker;
+
+/// Served when the container declares no port.
+pub const PORT_DEFAULT: u16 = 8080;
+/// Open connections; further ones wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 1024;
+/// Connections that the kernel keeps for us.
+const BACKLOG: i32 = 1024;
+/// How long a client may take to send a request's head, or to send the next one.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Largest request head.
+const HEAD_LEN_MAX: usize = 64 << 10;
+/// Pause after an error of `accept` that would come again at once (no descriptors left).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Opens the port for IPv6 and IPv4, or for IPv4 alone where there is no IPv6.
+pub fn listen(port: u16) -> Result<StdListener, Failure> {
+    let both = listen_on(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
+    let socket = match both {
+        Err(nix::errno::Errno::EAFNOSUPPORT | nix::errno::Errno::EADDRNOTAVAIL) => listen_on(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))),
+        other => other,
+    };
+    socket.map(StdListener::from).map_err(|error| Failure::new(Refusal::Start, format!("listen tcp :{port}: bind: {}", error.desc().to_lowercase())))
+}
+
+fn listen_on(address: SocketAddr) -> nix::Result<OwnedFd> {
+    let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    let fd = socket(family, SockType::Stream, SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC, None)?;
+    setsockopt(&fd, sockopt::ReuseAddr, &true)?;
+    if address.is_ipv6() {
+        setsockopt(&fd, sockopt::Ipv6V6Only, &false)?;
+    }
+    bind(fd.as_fd().as_raw_fd(), &SockaddrStorage::from(address))?;
+    nix::sys::socket::listen(&fd, Backlog::new(BACKLOG)?)?;
+    Ok(fd)
+}
+
+/// Serves until a signal stops us.
+pub async fn component(engine: &Engine, component: &Component, guest: Arc<Guest>, listener: StdListener) -> Exit {
+    let proxy = component_linker(engine).and_then(|linker| linker.instantiate_pre(component)).and_then(ProxyPre::new);
+    let (proxy, listener) = match (proxy, TcpListener::from_std(listener)) {
+        (Ok(proxy), Ok(listener)) => (proxy, listener),
+        (Err(error), _) => return failed(&guest, &format!("{error:?}")),
+        (_, Err(error)) => return failed(&guest, &format!("listening: {error}")),
+    };
+    let server = Arc::new(Server::new(engine, proxy, guest.clone()));
+    let (stop, stopping) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    let signalled = tokio::select! {
+        signalled = signals::stopped() => signalled,
+        never = accept(&listener, &server, &stopping, &mut connections) => match never {},
+    };
+    drop(listener);
+    // Each connection ends after the request that it is in.
+    stop.send_replace(true);
+    while connections.join_next().await.is_some() {}
+    match signalled {
+        Ok(_) => exit(0, None, String::new()),
+        Err(error) => failed(&guest, &format!("waiting for signals: {error}")),
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    server: &Arc<Server>,
+    stopping: &watch::Receiver<bool>,
+    connections: &mut JoinSet<()>,
+) -> std::convert::Infallible {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        while connections.try_join_next().is_some() {}
+        // Never closed, so there always is one in the end.
+        let permit = room.clone().acquire_owned().await.ok();
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let serving = connection(stream, server.clone(), stopping.clone());
+                connections.spawn(async move {
+                    serving.await;
+                    drop(permit);
+                });
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, server: Arc<Server>, mut stopping: watch::Receiver<bool>) {
+    // Small answers must not wait for more; a socket that refuses this still works.
+    let _set = stream.set_nodelay(true);
+    let service = service_fn(move |request| {
+        let server = server.clone();
+        async move { server.answer(request).await }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(Timer).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_LEN_MAX).pipeline_flush(true);
+    let serving = http.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(serving);
+    // How a connection ends is its client's business.
+    tokio::select! {
+        _ended = serving.as_mut() => return,
+        _stop = stopping.wait_for(|stop| *stop) => serving.as_mut().graceful_shutdown(),
+    }
+    let _ended = serving.await;
+}

@@ -1,0 +1,88 @@
+//! wasmtime under the battery: scratch directories, guests, cgroups that go away afterwards.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use runtimes_contract::battery::{Abilities, Harness, Program};
+use runtimes_contract::cgroup::Cgroups;
+use runtimes_contract::{Content, Runtime};
+use runtimes_wasmtime::{Config, WasmtimeRuntime};
+
+use crate::guests;
+
+/// A runtime in scratch directories.
+pub struct Wasmtime {
+    dir: tempfile::TempDir,
+    cgroup: String,
+    runtime: Arc<dyn Runtime>,
+}
+
+impl Wasmtime {
+    /// With nothing in it.
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let unique = dir.path().file_name().unwrap().to_str().unwrap().trim_start_matches('.').to_owned();
+        let runtime = open(dir.path());
+        Self { dir, cgroup: format!("skiff-test-wasmtime-{unique}"), runtime }
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Content from bytes.
+    pub fn content(&self, bytes: &[u8]) -> Content {
+        let (module, digest) = guests::store(self.dir(), bytes);
+        Content::Wasm { module, digest }
+    }
+}
+
+fn open(dir: &Path) -> Arc<dyn Runtime> {
+    let shim = PathBuf::from(env!("CARGO_BIN_EXE_skiff-shim-wasmtime"));
+    Arc::new(WasmtimeRuntime::new(Config { state_dir: dir.join("state"), cache_dir: dir.join("cache"), shim }).unwrap())
+}
+
+impl Drop for Wasmtime {
+    fn drop(&mut self) {
+        // Also when a test has failed: nothing goes on running.
+        Cgroups::detect().and_then(|cgroups| cgroups.group(&self.cgroup)).and_then(|group| group.remove_tree()).unwrap();
+    }
+}
+
+impl Harness for Wasmtime {
+    fn runtime(&self) -> Arc<dyn Runtime> {
+        self.runtime.clone()
+    }
+
+    fn reopened(&self) -> Arc<dyn Runtime> {
+        open(self.dir())
+    }
+
+    fn scratch(&self) -> &Path {
+        self.dir()
+    }
+
+    fn cgroup(&self, id: &str) -> String {
+        format!("{}/{id}", self.cgroup)
+    }
+
+    fn program(&self, program: Program) -> (Content, Vec<String>) {
+        let bytes = match program {
+            Program::Hello => guests::module("hello"),
+            Program::Echo => guests::module("echo"),
+            Program::ExitWith(code) => guests::exit_with(code),
+            Program::Sleep => guests::module("sleep"),
+            Program::Spin => guests::module("spin"),
+            Program::Ticks => guests::module("ticks"),
+            Program::LongLine => guests::module("long-line"),
+            Program::Hog => guests::module("hog"),
+            Program::Broken => guests::module("bad-import"),
+        };
+        (self.content(&bytes), vec!["guest.wasm".into()])
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { exec: false, real: true, terminated_code: 143, hog_is_killed: false }
+    }
+}

@@ -1,0 +1,1 @@
+//! `wasi:http/proxy` components.

@@ -1,0 +1,4 @@
+(module
+  (import "env" "launch_missiles" (func))
+  (memory (export "memory") 1)
+  (func (export "_start")))

@@ -1,0 +1,5 @@
+;; Ends with CODE.
+(module
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (memory (export "memory") 1)
+  (func (export "_start") (call $exit (i32.const CODE))))

@@ -1,0 +1,10 @@
+(module
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "\10\00\00\00\06\00\00\00")
+  (data (i32.const 8) "\20\00\00\00\07\00\00\00")
+  (data (i32.const 16) "hello\n")
+  (data (i32.const 32) "warned\n")
+  (func (export "_start")
+    (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 100)))
+    (drop (call $write (i32.const 2) (i32.const 8) (i32.const 1) (i32.const 100)))))

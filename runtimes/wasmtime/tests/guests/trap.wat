@@ -1,0 +1,4 @@
+(module
+  (memory (export "memory") 1)
+  (func $deep unreachable)
+  (func (export "_start") (call $deep)))
