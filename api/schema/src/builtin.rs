@@ -40,6 +40,13 @@ pub(crate) fn generator() -> SchemaGenerator {
     SchemaSettings::openapi3().with(|s| s.definitions_path = "/components/schemas".into()).into_generator()
 }
 
+/// The definitions that the last generations added, as JSON. A bare `true` stays in their place, so that
+/// the generator knows them and does not make them again.
+pub(crate) fn take_new(generator: &mut SchemaGenerator) -> Vec<(String, Value)> {
+    let new = generator.definitions_mut().iter_mut().filter(|(_, body)| body.is_object());
+    new.map(|(name, body)| (name.clone(), std::mem::replace(body, Value::Bool(true)))).collect()
+}
+
 /// Makes definitions; behind one lock, which is taken only when a kind is first seen.
 struct Builder {
     generator: SchemaGenerator,
@@ -58,20 +65,13 @@ impl Builder {
     /// The schema of one type with everything it reaches.
     fn build(&mut self, generate: fn(&mut SchemaGenerator) -> schemars::Schema) -> Schema {
         let root = generate(&mut self.generator);
-        for (name, body) in self.take_new() {
+        for (name, body) in take_new(&mut self.generator) {
             let definition = self.definition(&name);
             let body = self.body(definition.name, &body);
             // Set at most once: a definition's JSON is taken from the generator only when it is new.
             let _ = definition.body.set(body);
         }
         Schema::plain(self.node("", root.as_value()))
-    }
-
-    /// The definitions that this generation added. A bare `true` stays in their place, so that the
-    /// generator knows them.
-    fn take_new(&mut self) -> Vec<(String, Value)> {
-        let new = self.generator.definitions_mut().iter_mut().filter(|(_, body)| body.is_object());
-        new.map(|(name, body)| (name.clone(), std::mem::replace(body, Value::Bool(true)))).collect()
     }
 
     fn name(&mut self, name: &str) -> &'static str {

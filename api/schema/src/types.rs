@@ -22,6 +22,17 @@ const fn of<T: k8s::Resource + JsonSchema>() -> Type {
     Type { group: T::GROUP, version: T::VERSION, kind: T::KIND, name: T::schema_name, generate: SchemaGenerator::subschema_for::<T> }
 }
 
+/// Types that every document names beside its kinds: what requests and answers carry.
+pub(crate) static SHARED: &[fn(&mut SchemaGenerator) -> schemars::Schema] = &[
+    SchemaGenerator::subschema_for::<meta::Status>,
+    SchemaGenerator::subschema_for::<meta::APIResourceList>,
+    SchemaGenerator::subschema_for::<meta::DeleteOptions>,
+    SchemaGenerator::subschema_for::<meta::ListMeta>,
+    SchemaGenerator::subschema_for::<meta::ObjectMeta>,
+    SchemaGenerator::subschema_for::<meta::Patch>,
+    SchemaGenerator::subschema_for::<meta::WatchEvent<k8s::apimachinery::pkg::runtime::RawExtension>>,
+];
+
 /// The type that describes a kind.
 pub(crate) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Type> {
     TYPES.iter().find(|t| t.group == group && t.version == version && t.kind == kind)

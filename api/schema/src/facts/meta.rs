@@ -3,6 +3,8 @@
 use super::{Table, field, map, of, set};
 
 pub(super) const TABLES: &[Table] = &[
+    of("io.k8s.apimachinery.pkg.apis.meta.v1.APIResource", &["categories", "shortNames"], &[]),
+    of("io.k8s.apimachinery.pkg.apis.meta.v1.APIResourceList", &["resources"], &[]),
     of("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", &["dryRun"], &[]),
     of("io.k8s.apimachinery.pkg.apis.meta.v1.FieldSelectorRequirement", &["values"], &[]),
     of("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector", &["matchExpressions"], &[field("").map_atomic()]),

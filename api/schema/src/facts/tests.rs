@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use super::*;
 use crate::builtin::{generator, reference};
-use crate::types::TYPES;
+use crate::types::{SHARED, TYPES};
 
 /// All definitions that the types reach, as the types generate them.
 fn definitions() -> BTreeMap<String, Value> {
     let mut generator = generator();
-    for found in TYPES {
-        (found.generate)(&mut generator);
+    for generate in TYPES.iter().map(|found| found.generate).chain(SHARED.iter().copied()) {
+        generate(&mut generator);
     }
     generator.take_definitions(false).into_iter().collect()
 }

@@ -5,17 +5,16 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api_model::k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
-use api_model::k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use api_model::kind::{self, Kind};
 use serde_json::{Map, Value, json};
 
-use crate::builtin::{DEFINITIONS, generator};
+use crate::builtin::{DEFINITIONS, generator, take_new};
 use crate::facts::{self, Fact, SELF};
 use crate::schema::{ListType, MapType};
 use crate::types;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+pub(super) const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 
 /// The name of a kind's definition: the type's where there is one, else the group's domain reversed,
 /// with version and kind, as upstream names those of custom resources.
@@ -32,37 +31,40 @@ pub(super) fn list_name(item: &str) -> String {
     format!("{item}List")
 }
 
-/// All definitions that the operations on these kinds name, with what those refer to.
-pub(super) fn definitions(kinds: &[Arc<Kind>]) -> Map<String, Value> {
-    let mut generator = generator();
-    generator.subschema_for::<meta::APIResourceList>();
-    generator.subschema_for::<meta::DeleteOptions>();
-    generator.subschema_for::<meta::Patch>();
-    generator.subschema_for::<meta::Status>();
-    generator.subschema_for::<meta::WatchEvent<RawExtension>>();
-    generator.subschema_for::<meta::ObjectMeta>();
+/// Visits every definition that the operations on these kinds name, with what those refer to. Definitions
+/// are made a kind at a time, so that no more than one kind's are in memory.
+pub(super) fn each(kinds: &[Arc<Kind>], visit: &mut dyn FnMut(&str, Value)) {
     let bodies = bodies(kinds);
-    for (group, version, kind) in &bodies {
-        if let Some(found) = types::find(group, version, kind) {
-            (found.generate)(&mut generator);
-        }
-    }
-    let mut definitions: Map<String, Value> = generator.take_definitions(false).into_iter().collect();
-    definitions.iter_mut().for_each(|(name, schema)| complete(name, schema));
-    for kind in kinds.iter().filter(|kind| crate::of(kind).is_none()) {
-        definitions.insert(definition_name(&kind.group, &kind.version, &kind.kind), free_form());
-    }
-    for kind in kinds.iter().filter(|kind| kind.allows("list")) {
-        let (name, list) = list_of(kind, &definitions);
-        definitions.insert(name, list);
-    }
-    for (name, gvks) in names(kinds, &bodies) {
-        if let Some(schema) = definitions.get_mut(&name).and_then(Value::as_object_mut) {
+    let names = names(kinds, &bodies);
+    let mut visit = |name: &str, mut schema: Value| {
+        if let (Some(gvks), Some(fields)) = (names.get(name), schema.as_object_mut()) {
             let gvks: Vec<Value> = gvks.iter().map(|(g, v, k)| json!({"group": g, "version": v, "kind": k})).collect();
-            schema.insert("x-kubernetes-group-version-kind".to_owned(), gvks.into());
+            fields.insert("x-kubernetes-group-version-kind".to_owned(), gvks.into());
+        }
+        visit(name, schema);
+    };
+    let mut generator = generator();
+    let types = bodies.iter().filter_map(|(group, version, kind)| types::find(group, version, kind)).map(|found| found.generate);
+    let mut type_meta = json!({});
+    for generate in types::SHARED.iter().copied().chain(types) {
+        generate(&mut generator);
+        for (name, mut schema) in take_new(&mut generator) {
+            complete(&name, &mut schema);
+            if name == STATUS {
+                type_meta = schema.get("properties").cloned().unwrap_or_default();
+            }
+            visit(&name, schema);
         }
     }
-    definitions
+    for kind in kinds {
+        let name = definition_name(&kind.group, &kind.version, &kind.kind);
+        if crate::of(kind).is_none() {
+            visit(&name, free_form());
+        }
+        if kind.allows("list") {
+            visit(&list_name(&name), list_of(kind, &name, &type_meta));
+        }
+    }
 }
 
 /// Group, version and kind of one definition.
@@ -115,23 +117,19 @@ fn free_form() -> Value {
     })
 }
 
-/// The list kind of a kind. Its `apiVersion` and `kind` are described as every type describes its own.
-fn list_of(kind: &Kind, definitions: &Map<String, Value>) -> (String, Value) {
-    let item = definition_name(&kind.group, &kind.version, &kind.kind);
-    let status = definitions.get(&format!("{META}.Status"));
-    let own = |field: &str| status.and_then(|s| s.get("properties")?.get(field)).cloned().unwrap_or_else(|| json!({"type": "string"}));
-    let schema = json!({
+/// The list kind of a kind. Its `apiVersion` and `kind` are described as other types describe theirs.
+fn list_of(kind: &Kind, item: &str, type_meta: &Value) -> Value {
+    json!({
         "description": format!("{}List is a list of {}.", kind.kind, kind.plural),
         "type": "object",
         "properties": {
-            "apiVersion": own("apiVersion"),
-            "kind": own("kind"),
+            "apiVersion": type_meta.get("apiVersion"),
+            "kind": type_meta.get("kind"),
             "items": {"type": "array", "description": format!("The {}.", kind.plural), "items": {"$ref": format!("{DEFINITIONS}{item}")}},
             "metadata": {"description": "Standard list metadata.", "allOf": [{"$ref": format!("{DEFINITIONS}{META}.ListMeta")}]},
         },
         "required": ["items"],
-    });
-    (list_name(&item), schema)
+    })
 }
 
 /// Adds to a type's schema what the type does not say, and takes back what it says beyond upstream.

@@ -6,42 +6,58 @@
 
 use serde_json::{Map, Value};
 
-/// `Document`.
-pub(super) fn document(document: &Value) -> Vec<u8> {
-    let mut out = Message::default();
-    out.text(1, document.get("swagger"));
-    if let Some(info) = document.get("info") {
-        let mut message = Message::default();
-        message.text(1, info.get("title"));
-        message.text(2, info.get("version"));
-        out.message(2, &message);
-    }
-    if let Some(paths) = object(document.get("paths")) {
-        let mut message = Message::default();
-        paths.iter().for_each(|(name, item)| message.named(2, name, &path_item(item)));
-        out.message(8, &message);
-    }
-    if let Some(definitions) = object(document.get("definitions")) {
-        let mut message = Message::default();
-        definitions.iter().for_each(|(name, body)| message.named(1, name, &schema(body)));
-        out.message(9, &message);
-    }
-    for requirement in array(document.get("security")) {
-        let mut message = Message::default();
-        for (name, scopes) in requirement.as_object().into_iter().flatten() {
-            let mut values = Message::default();
-            values.texts(1, Some(scopes));
-            message.named(1, name, &values);
+/// A `Document` that takes its paths and definitions one by one.
+pub(super) struct Encoder {
+    document: Message,
+    paths: Message,
+    definitions: Message,
+}
+
+impl Encoder {
+    /// Begins with all of a document but its paths and definitions.
+    pub(super) fn new(frame: &Value) -> Self {
+        let mut document = Message::default();
+        document.text(1, frame.get("swagger"));
+        if let Some(info) = frame.get("info") {
+            let mut message = Message::default();
+            message.text(1, info.get("title"));
+            message.text(2, info.get("version"));
+            document.message(2, &message);
         }
-        out.message(12, &message);
+        for requirement in array(frame.get("security")) {
+            let mut message = Message::default();
+            for (name, scopes) in requirement.as_object().into_iter().flatten() {
+                let mut values = Message::default();
+                values.texts(1, Some(scopes));
+                message.named(1, name, &values);
+            }
+            document.message(12, &message);
+        }
+        if let Some(definitions) = object(frame.get("securityDefinitions")) {
+            let mut message = Message::default();
+            definitions.iter().for_each(|(name, body)| message.named(1, name, &api_key(body)));
+            document.message(13, &message);
+        }
+        document.extensions(16, frame);
+        Self { document, paths: Message::default(), definitions: Message::default() }
     }
-    if let Some(definitions) = object(document.get("securityDefinitions")) {
-        let mut message = Message::default();
-        definitions.iter().for_each(|(name, body)| message.named(1, name, &api_key(body)));
-        out.message(13, &message);
+
+    /// Adds a path.
+    pub(super) fn path(&mut self, path: &str, item: &Value) {
+        self.paths.named(2, path, &path_item(item));
     }
-    out.extensions(16, document);
-    out.0
+
+    /// Adds a definition.
+    pub(super) fn definition(&mut self, name: &str, body: &Value) {
+        self.definitions.named(1, name, &schema(body));
+    }
+
+    /// The bytes.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        self.document.message(8, &self.paths);
+        self.document.message(9, &self.definitions);
+        self.document.0
+    }
 }
 
 /// `SecurityDefinitionsItem` holding an `ApiKeySecurity`.

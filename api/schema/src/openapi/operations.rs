@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api_model::kind::{Kind, Subresource};
 
-use super::definitions::{definition_name, list_name};
+use super::definitions::{STATUS, definition_name, list_name};
 use super::parameters::{self, Parameter};
 
 /// One path with what can be done there.
@@ -226,6 +226,7 @@ fn operation(naming: &Naming<'_>, verb: &str, sub: Option<&Subresource>) -> Opti
     let (answer, parameters): (_, &[Parameter]) = match (verb.name, sub) {
         ("get", "log") => (Answer::Text, &parameters::LOG),
         ("list", _) => (Answer::List(list_name(&body_name)), verb.parameters),
+        ("delete", _) if DELETE_ANSWERS_OBJECT.contains(&name.as_str()) => (Answer::Object(body_name), verb.parameters),
         ("delete" | "deletecollection", _) => (Answer::Object(STATUS.to_owned()), verb.parameters),
         _ => (Answer::Object(body_name), verb.parameters),
     };
@@ -243,18 +244,33 @@ fn operation(naming: &Naming<'_>, verb: &str, sub: Option<&Subresource>) -> Opti
     })
 }
 
-const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
+/// Kinds whose deletion answers with the object rather than with a `Status`.
+const DELETE_ANSWERS_OBJECT: [&str; 12] = [
+    "CSIDriver",
+    "CSINode",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Pod",
+    "PodTemplate",
+    "ResourceQuota",
+    "Service",
+    "ServiceAccount",
+    "StorageClass",
+    "VolumeAttachment",
+    "VolumeAttributesClass",
+];
 
 fn describe(verb: &str, kind: &str, sub: &str) -> String {
+    let article = if kind.starts_with(['A', 'E', 'I', 'O']) { "an" } else { "a" };
     let of = if sub.is_empty() { String::new() } else { format!("{sub} of ") };
     match verb {
         "get" => format!("read {of}the specified {kind}"),
         "list" => format!("list or watch objects of kind {kind}"),
-        "create" => format!("create {of}a {kind}"),
+        "create" => format!("create {of}{article} {kind}"),
         "update" => format!("replace {of}the specified {kind}"),
         "patch" => format!("partially update {of}the specified {kind}"),
         "deletecollection" => format!("delete collection of {kind}"),
-        _ => format!("delete a {kind}"),
+        _ => format!("delete {article} {kind}"),
     }
 }
 
