@@ -43,12 +43,11 @@ impl Chain {
     /// All plugins that upstream has on by default and that are built here, less the disabled ones.
     pub fn new(disabled: &[String], allows: Allows) -> Result<Self, UnknownPlugin> {
         let mut plugins = plugins::all(allows);
-        for name in disabled {
-            if !plugins::NAMES.contains(&name.as_str()) {
-                return Err(UnknownPlugin(name.clone()));
-            }
-            plugins.retain(|plugin| plugin.name() != name);
+        let known: Vec<&str> = plugins.iter().map(|plugin| plugin.name()).chain(plugins::ABSENT.iter().copied()).collect();
+        if let Some(unknown) = disabled.iter().find(|name| !known.contains(&name.as_str())) {
+            return Err(UnknownPlugin(unknown.clone()));
         }
+        plugins.retain(|plugin| !disabled.iter().any(|name| name == plugin.name()));
         Ok(Self { plugins })
     }
 
@@ -73,5 +72,28 @@ impl Chain {
     /// Whether a plugin is on.
     pub fn has(&self, name: &str) -> bool {
         self.plugins.iter().any(|plugin| plugin.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(disabled: &[&str]) -> Result<Vec<&'static str>, UnknownPlugin> {
+        let disabled: Vec<String> = disabled.iter().map(|&name| name.to_owned()).collect();
+        Chain::new(&disabled, Arc::new(|_, _, _| true)).map(|chain| chain.plugins.iter().map(|plugin| plugin.name()).collect())
+    }
+
+    #[test]
+    fn the_order_is_upstreams() {
+        let wanted = "NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds DefaultStorageClass StorageObjectInUseProtection PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning CertificateSubjectRestriction DefaultIngressClass ResourceQuota";
+        assert_eq!(names(&[]).expect("known").join(" "), wanted);
+    }
+
+    #[test]
+    fn plugins_can_be_switched_off_by_name() {
+        let left = names(&["Priority", "AlwaysPullImages", "Priority"]).expect("known");
+        assert!(!left.contains(&"Priority") && left.contains(&"PodSecurity"));
+        assert_eq!(names(&["Priorities"]).expect_err("unknown").to_string(), "admission-control plugin \"Priorities\" is unknown");
     }
 }

@@ -33,11 +33,11 @@ pub enum Denied {
         causes: Vec<Cause>,
     },
     /// Reason `Invalid`.
-    #[error("{kind} \"{name}\" is invalid: {}", aggregate(errors))]
+    #[error("{} \"{name}\" is invalid: {}", kind_and_group(kind, group), aggregate(errors))]
     Invalid {
         /// API group of the kind.
         group: String,
-        /// Kind, with its group in the message where upstream has it.
+        /// Kind.
         kind: String,
         /// The object's name.
         name: String,
@@ -76,6 +76,11 @@ impl Denied {
         let kind = request.kind;
         Self::Invalid { group: kind.group.clone(), kind: kind.kind.clone(), name: request.object_name().to_owned(), errors }
     }
+}
+
+/// Upstream's `GroupKind`: `Pod`, `Deployment.apps`.
+fn kind_and_group(kind: &str, group: &str) -> String {
+    if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
 }
 
 fn forbidden(resource: &GroupResource, name: &str, message: &str) -> String {

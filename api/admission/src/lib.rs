@@ -6,8 +6,10 @@
 //! words are upstream's. No plugin does I/O: what it must know of other objects comes from a
 //! [`View`], and quotas are checked by a function that the server calls again under its write lock.
 
+mod amount;
 mod chain;
 mod denied;
+mod json;
 pub mod plugins;
 mod pods;
 mod request;

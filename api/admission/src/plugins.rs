@@ -2,12 +2,65 @@
 
 use crate::chain::{Allows, Plugin};
 
+pub mod certificates;
+pub mod default_ingress_class;
+pub mod default_storage_class;
+pub mod default_toleration_seconds;
+pub mod limit_ranger;
+pub mod namespace_lifecycle;
+pub mod node_restriction;
+pub mod persistent_volume_claim_resize;
+pub mod pod_security;
+pub mod priority;
 pub mod resource_quota;
+pub mod runtime_class;
+pub mod service_account;
+pub mod storage_object_in_use_protection;
+pub mod taint_nodes_by_condition;
 
-/// Every name that may be switched off: upstream's plugins, also those that have nothing to do here.
-pub const NAMES: &[&str] = &["ResourceQuota"];
+/// Upstream's plugins that have nothing to do here, being off there by default or about kinds that
+/// are not served; they may be named, to no effect.
+pub const ABSENT: &[&str] = &[
+    "AlwaysAdmit",
+    "AlwaysDeny",
+    "AlwaysPullImages",
+    "ClusterTrustBundleAttest",
+    "DenyServiceExternalIPs",
+    "EventRateLimit",
+    "ExtendedResourceToleration",
+    "ImagePolicyWebhook",
+    "LimitPodHardAntiAffinityTopology",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionWebhook",
+    "NamespaceAutoProvision",
+    "NamespaceExists",
+    "OwnerReferencesPermissionEnforcement",
+    "PodNodeSelector",
+    "PodTolerationRestriction",
+    "PodTopologyLabels",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+];
 
-/// The plugins in the order in which they run.
-pub fn all(_allows: Allows) -> Vec<Box<dyn Plugin>> {
-    vec![Box::new(resource_quota::ResourceQuota)]
+/// The plugins in the order in which they run, which is upstream's.
+pub fn all(allows: Allows) -> Vec<Box<dyn Plugin>> {
+    vec![
+        Box::new(namespace_lifecycle::NamespaceLifecycle),
+        Box::new(limit_ranger::LimitRanger),
+        Box::new(service_account::ServiceAccount),
+        Box::new(node_restriction::NodeRestriction),
+        Box::new(taint_nodes_by_condition::TaintNodesByCondition),
+        Box::new(pod_security::PodSecurity),
+        Box::new(priority::Priority),
+        Box::new(default_toleration_seconds::DefaultTolerationSeconds),
+        Box::new(default_storage_class::DefaultStorageClass),
+        Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
+        Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize),
+        Box::new(runtime_class::RuntimeClass),
+        Box::new(certificates::CertificateApproval { allows: allows.clone() }),
+        Box::new(certificates::CertificateSigning { allows }),
+        Box::new(certificates::CertificateSubjectRestriction),
+        Box::new(default_ingress_class::DefaultIngressClass),
+        Box::new(resource_quota::ResourceQuota),
+    ]
 }

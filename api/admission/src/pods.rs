@@ -1,1 +1,155 @@
+//! What several plugins ask of a Pod.
 
+use api_model::kind::GroupResource;
+use serde_json::Value;
+
+use crate::amount::{self, Amounts};
+use crate::json;
+
+/// A Pod with this annotation mirrors a static Pod of a node.
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// `pods` of the core group.
+pub fn resource() -> GroupResource {
+    GroupResource::new("", "pods")
+}
+
+/// Whether a Pod mirrors a static one.
+pub fn is_mirror(pod: &Value) -> bool {
+    json::has_annotation(pod, MIRROR)
+}
+
+/// The spec; null where absent.
+pub fn spec(pod: &Value) -> &Value {
+    pod.get("spec").unwrap_or(&Value::Null)
+}
+
+/// Init containers, containers and ephemeral containers of a Pod's spec, in upstream's order.
+pub fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
+    ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(|field| json::list(spec, field))
+}
+
+/// What a Pod asks for: the containers' sum or the init containers' need at some moment,
+/// whichever is larger, and the overhead. Figures for the Pod as a whole win over sums.
+pub fn requests(spec: &Value) -> Amounts {
+    total(spec, "requests")
+}
+
+/// What a Pod is limited to; counted as [`requests`].
+pub fn limits(spec: &Value) -> Amounts {
+    total(spec, "limits")
+}
+
+/// One container's `requests` or `limits`.
+pub fn of_container(container: &Value, which: &str) -> Amounts {
+    amount::list(container.get("resources").and_then(|r| r.get(which)))
+}
+
+fn total(spec: &Value, which: &str) -> Amounts {
+    let mut sum = Amounts::new();
+    for container in json::list(spec, "containers") {
+        amount::add(&mut sum, &of_container(container, which));
+    }
+    // Sidecars run beside everything that starts after them.
+    let (mut sidecars, mut peak) = (Amounts::new(), Amounts::new());
+    for container in json::list(spec, "initContainers") {
+        let mut need = of_container(container, which);
+        if json::text(container, "restartPolicy") == "Always" {
+            amount::add(&mut sum, &need);
+            amount::add(&mut sidecars, &need);
+            amount::raise(&mut peak, &sidecars);
+        } else {
+            amount::add(&mut need, &sidecars);
+            amount::raise(&mut peak, &need);
+        }
+    }
+    amount::raise(&mut sum, &peak);
+    for (name, whole) in amount::list(spec.get("resources").and_then(|r| r.get(which))) {
+        sum.insert(name, whole);
+    }
+    for (name, overhead) in amount::list(spec.get("overhead")) {
+        // A limit that was not set stays so.
+        match sum.get_mut(&name) {
+            Some(amount) => *amount += overhead,
+            None if which == "requests" => {
+                sum.insert(name, overhead);
+            }
+            None => {}
+        }
+    }
+    sum
+}
+
+/// The Secrets that a Pod's spec names, whatever for.
+pub fn secrets(spec: &Value) -> Vec<&str> {
+    let mut names: Vec<&str> = json::list(spec, "imagePullSecrets").iter().map(|s| json::text(s, "name")).collect();
+    for volume in json::list(spec, "volumes") {
+        names.push(json::text_at(volume, "/secret/secretName"));
+        for source in volume.pointer("/projected/sources").and_then(Value::as_array).into_iter().flatten() {
+            names.push(json::text_at(source, "/secret/name"));
+        }
+        for (_, source) in volume.as_object().into_iter().flatten() {
+            names.push(json::text_at(source, "/secretRef/name"));
+        }
+        names.push(json::text_at(volume, "/azureFile/secretName"));
+        names.push(json::text_at(volume, "/csi/nodePublishSecretRef/name"));
+    }
+    names.extend(environment(spec, "secretRef", "secretKeyRef"));
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+/// The ConfigMaps that a Pod's spec names.
+pub fn config_maps(spec: &Value) -> Vec<&str> {
+    let mut names = Vec::new();
+    for volume in json::list(spec, "volumes") {
+        names.push(json::text_at(volume, "/configMap/name"));
+        for source in volume.pointer("/projected/sources").and_then(Value::as_array).into_iter().flatten() {
+            names.push(json::text_at(source, "/configMap/name"));
+        }
+    }
+    names.extend(environment(spec, "configMapRef", "configMapKeyRef"));
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+fn environment<'a>(spec: &'a Value, whole: &str, key: &str) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    for container in containers(spec) {
+        names.extend(json::list(container, "envFrom").iter().filter_map(|e| e.get(whole)).map(|r| json::text(r, "name")));
+        names.extend(json::list(container, "env").iter().filter_map(|e| e.get("valueFrom")?.get(key)).map(|r| json::text(r, "name")));
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn requests_are_the_larger_of_running_and_starting() {
+        let cpu = |n: &str| json!({ "requests": { "cpu": n } });
+        let cases = [
+            ("containers add up", json!({ "containers": [{ "resources": cpu("1") }, { "resources": cpu("500m") }] }), 1500),
+            (
+                "an init container's peak",
+                json!({ "initContainers": [{ "resources": cpu("2") }], "containers": [{ "resources": cpu("1") }] }),
+                2000,
+            ),
+            (
+                "a sidecar runs beside both",
+                json!({
+                    "initContainers": [{ "restartPolicy": "Always", "resources": cpu("1") }, { "resources": cpu("2") }],
+                    "containers": [{ "resources": cpu("1") }],
+                }),
+                3000,
+            ),
+            ("overhead", json!({ "containers": [{ "resources": cpu("1") }], "overhead": { "cpu": "250m" } }), 1250),
+            ("the whole Pod's figure", json!({ "resources": cpu("4"), "containers": [{ "resources": cpu("1") }] }), 4000),
+        ];
+        for (what, spec, wanted) in cases {
+            assert_eq!(requests(&spec).get("cpu"), Some(&wanted), "{what}");
+        }
+    }
+}

@@ -1,1 +1,155 @@
+//! A view over a handful of objects, and requests about them, for the tables of the plugins.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api_model::kind::{self, GroupResource, Kind};
+use api_model::meta;
+use api_model::request::UserInfo;
+use api_model::view::View;
+use serde_json::Value;
+
+use crate::chain::Plugin;
+use crate::denied::Denied;
+use crate::request::{Operation, Request};
+
+/// Objects by resource, then by namespace and name.
+#[derive(Default)]
+pub struct Objects(BTreeMap<GroupResource, BTreeMap<(String, String), Arc<Value>>>);
+
+impl Objects {
+    /// With these objects, each with its `apiVersion` and `kind`.
+    pub fn of(objects: impl IntoIterator<Item = Value>) -> Self {
+        let mut view = Self::default();
+        for object in objects {
+            let key = (meta::namespace(&object).to_owned(), meta::name(&object).to_owned());
+            view.0.entry(kind_of(&object).group_resource()).or_default().insert(key, Arc::new(object));
+        }
+        view
+    }
+}
+
+impl View for Objects {
+    fn get(&self, resource: &GroupResource, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
+        self.0.get(resource)?.get(&(namespace.unwrap_or_default().to_owned(), name.to_owned())).cloned()
+    }
+
+    fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>> {
+        let objects = self.0.get(resource).into_iter().flatten();
+        objects.filter(|((ns, _), _)| namespace.is_none_or(|wanted| ns == wanted)).map(|(_, object)| object.clone()).collect()
+    }
+
+    fn version(&self, _resource: &GroupResource) -> u64 {
+        0
+    }
+}
+
+/// The kind of an object.
+pub fn kind_of(object: &Value) -> &'static Kind {
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    kind::find_by_kind(text("apiVersion"), text("kind")).unwrap_or_else(|| panic!("{object} is of no served kind"))
+}
+
+/// What came of a request.
+#[derive(Debug, PartialEq)]
+pub struct Outcome {
+    /// The object as the plugin left it.
+    pub object: Value,
+    /// Warnings for the client.
+    pub warnings: Vec<String>,
+}
+
+/// A request in the making.
+pub struct Ask<'a> {
+    operation: Operation,
+    object: Value,
+    old: Option<&'a Value>,
+    user: UserInfo,
+    subresource: &'a str,
+    kind: &'a Kind,
+    name: String,
+    namespace: String,
+}
+
+impl<'a> Ask<'a> {
+    fn new(operation: Operation, object: Value, old: Option<&'a Value>) -> Self {
+        let named = old.unwrap_or(&object);
+        let (name, namespace, kind) = (meta::name(named).to_owned(), meta::namespace(named).to_owned(), kind_of(named));
+        Self { operation, object, old, user: UserInfo::new("jane", &["system:authenticated"]), subresource: "", kind, name, namespace }
+    }
+
+    /// The object is created.
+    pub fn create(object: Value) -> Self {
+        Self::new(Operation::Create, object, None)
+    }
+
+    /// The object is replaced.
+    pub fn update(old: &'a Value, object: Value) -> Self {
+        Self::new(Operation::Update, object, Some(old))
+    }
+
+    /// The object is deleted.
+    pub fn delete(old: &'a Value) -> Self {
+        Self::new(Operation::Delete, Value::Null, Some(old))
+    }
+
+    /// A body is sent to a subresource.
+    pub fn create_sub(parent: &'a Value, subresource: &'a str, body: Value) -> Self {
+        Self {
+            operation: Operation::Create,
+            object: body,
+            old: None,
+            subresource,
+            ..Self::new(Operation::Create, Value::Null, Some(parent))
+        }
+    }
+
+    /// By another user.
+    pub fn by(self, username: &str, groups: &[&str]) -> Self {
+        Self { user: UserInfo::new(username, groups), ..self }
+    }
+
+    /// Through a subresource.
+    pub fn sub(self, subresource: &'a str) -> Self {
+        Self { subresource, ..self }
+    }
+
+    fn run(
+        mut self,
+        view: &dyn View,
+        step: impl FnOnce(&mut Request<'_>, &dyn View, &mut Vec<String>) -> Result<(), Denied>,
+    ) -> Result<Outcome, Denied> {
+        let mut warnings = Vec::new();
+        let mut request = Request {
+            operation: self.operation,
+            kind: self.kind,
+            subresource: self.subresource,
+            namespace: &self.namespace,
+            name: &self.name,
+            user: &self.user,
+            object: Some(&mut self.object).filter(|o| !o.is_null()),
+            old: self.old,
+            dry_run: false,
+        };
+        step(&mut request, view, &mut warnings)?;
+        Ok(Outcome { object: self.object, warnings })
+    }
+
+    /// Through a plugin's first step.
+    pub fn admit(self, plugin: &dyn Plugin, view: &dyn View) -> Result<Outcome, Denied> {
+        self.run(view, |request, view, warnings| plugin.admit(request, view, warnings))
+    }
+
+    /// Through a plugin's second step.
+    pub fn validate(self, plugin: &dyn Plugin, view: &dyn View) -> Result<Outcome, Denied> {
+        self.run(view, |request, view, warnings| plugin.validate(request, view, warnings))
+    }
+}
+
+/// The message of a refusal, or `ok`.
+pub fn verdict(outcome: Result<Outcome, Denied>) -> String {
+    match outcome {
+        Ok(_) => "ok".to_owned(),
+        Err(denied) => denied.to_string(),
+    }
+}

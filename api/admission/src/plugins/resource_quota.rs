@@ -1,10 +1,29 @@
 //! ResourceQuota: what a namespace's objects may use together.
+//!
+//! What is used is counted from the stored objects each time, not kept: so nothing can drift, and
+//! a check is a pure function of a view. Two requests at once could both pass against the same
+//! view; the server therefore calls [`check`] again under the lock that orders its writes.
 
+mod scope;
+mod usage;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api_model::kind::GroupResource;
+use api_model::meta;
 use api_model::view::View;
+use serde_json::{Map, Value};
 
+use crate::amount::{self, Amounts};
 use crate::chain::Plugin;
 use crate::denied::Denied;
-use crate::request::Request;
+use crate::json;
+use crate::pods;
+use crate::request::{Operation, Request};
+
+/// A quota on one of these binds each container to say what it needs.
+const SAID_BY_CONTAINERS: [&str; 6] = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 
 /// The plugin.
 pub struct ResourceQuota;
@@ -21,6 +40,120 @@ impl Plugin for ResourceQuota {
 
 /// Whether the request would break a quota of its namespace, as of the view. Call it again under
 /// the lock that orders writes, with the state just before the write, to be safe from races.
-pub fn check(_request: &Request<'_>, _view: &dyn View) -> Result<(), Denied> {
+pub fn check(request: &Request<'_>, view: &dyn View) -> Result<(), Denied> {
+    let Some(object) = request.object().filter(|_| concerns(request)) else { return Ok(()) };
+    let resource = request.kind.group_resource();
+    let delta = growth(&resource, object, request.old);
+    for quota in view.list(&GroupResource::new("", "resourcequotas"), Some(request.namespace)) {
+        if !scope::matches(&quota, &resource, object) {
+            continue;
+        }
+        let hard = amount::list(quota.pointer("/spec/hard"));
+        if resource == pods::resource() {
+            check_said(&quota, &hard, pods::spec(object)).map_err(|message| Denied::forbidden(request, message))?;
+        }
+        check_one(&quota, &hard, &delta, view).map_err(|message| Denied::forbidden(request, message))?;
+    }
     Ok(())
 }
+
+/// What a quota's objects use now: the `used` of its status.
+pub fn used(quota: &Value, view: &dyn View) -> Map<String, Value> {
+    let hard = amount::list(quota.pointer("/spec/hard"));
+    let names: BTreeSet<&str> = hard.keys().map(String::as_str).collect();
+    let used = count(quota, &names, view);
+    hard.keys().map(|name| (name.clone(), amount::text(name, used.get(name).copied().unwrap_or_default(), None).into())).collect()
+}
+
+fn concerns(request: &Request<'_>) -> bool {
+    if request.namespace.is_empty() {
+        return false;
+    }
+    match request.operation {
+        Operation::Create => request.subresource.is_empty(),
+        Operation::Update => request.is("", "services") || request.is("", "persistentvolumeclaims") || request.is_sub("", "pods", "resize"),
+        Operation::Delete | Operation::Connect => false,
+    }
+}
+
+/// How much more is used; what shrinks is left out.
+fn growth(resource: &GroupResource, new: &Value, old: Option<&Value>) -> Amounts {
+    let before = old.map(|old| usage::of(resource, old)).unwrap_or_default();
+    let mut delta = usage::of(resource, new);
+    for (name, amount) in &mut delta {
+        *amount -= before.get(name).copied().unwrap_or_default();
+    }
+    delta.retain(|_, amount| *amount > 0);
+    delta
+}
+
+fn check_one(quota: &Arc<Value>, hard: &Amounts, delta: &Amounts, view: &dyn View) -> Result<(), String> {
+    let names: BTreeSet<&str> = hard.keys().map(String::as_str).filter(|name| delta.contains_key(*name)).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let used = count(quota, &names, view);
+    let now = |name: &str| used.get(name).copied().unwrap_or_default();
+    let exceeded: Vec<&str> = names.into_iter().filter(|name| now(name).saturating_add(at(delta, name)) > at(hard, name)).collect();
+    if exceeded.is_empty() {
+        return Ok(());
+    }
+    let list = |of: &dyn Fn(&str) -> String| exceeded.iter().map(|name| format!("{name}={}", of(name))).collect::<Vec<_>>().join(",");
+    let limited = |name: &str| {
+        let value = quota.pointer("/spec/hard").and_then(|h| h.get(name)).cloned().unwrap_or_default();
+        amount::canonical(name, &value)
+    };
+    Err(format!(
+        "exceeded quota: {}, requested: {}, used: {}, limited: {}",
+        meta::name(quota),
+        list(&|name| amount::text(name, at(delta, name), None)),
+        list(&|name| amount::text(name, now(name), None)),
+        list(&limited),
+    ))
+}
+
+fn at(amounts: &Amounts, name: &str) -> i128 {
+    amounts.get(name).copied().unwrap_or_default()
+}
+
+/// Counts the stored objects that a quota is about.
+fn count(quota: &Value, names: &BTreeSet<&str>, view: &dyn View) -> Amounts {
+    let sources: BTreeSet<GroupResource> = names.iter().filter_map(|name| usage::source(name)).collect();
+    let mut sum = Amounts::new();
+    for resource in sources {
+        for object in view.list(&resource, Some(meta::namespace(quota))) {
+            if scope::matches(quota, &resource, &object) {
+                amount::add(&mut sum, &usage::of(&resource, &object));
+            }
+        }
+    }
+    sum.retain(|name, _| names.contains(name.as_str()));
+    sum
+}
+
+/// Each container must say what it needs of a resource that is counted.
+fn check_said(quota: &Value, hard: &Amounts, spec: &Value) -> Result<(), String> {
+    let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let whole = usage::named(amount::list(spec.pointer("/resources/requests")), amount::list(spec.pointer("/resources/limits")));
+    for field in ["containers", "initContainers"] {
+        for container in json::list(spec, field) {
+            let said = usage::named(pods::of_container(container, "requests"), pods::of_container(container, "limits"));
+            for name in
+                SAID_BY_CONTAINERS.into_iter().filter(|n| hard.contains_key(*n) && !said.contains_key(*n) && !whole.contains_key(*n))
+            {
+                missing.entry(name).or_default().insert(json::text(container, "name"));
+            }
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let parts: Vec<String> = missing
+        .into_iter()
+        .map(|(name, containers)| format!("{name} for: {}", containers.into_iter().collect::<Vec<_>>().join(",")))
+        .collect();
+    Err(format!("failed quota: {}: must specify {}", meta::name(quota), parts.join("; ")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! Lists of quantities: sums, comparisons, and the text of a sum as upstream writes quantities.
+
+use std::collections::BTreeMap;
+
+use api_model::quantity::{self, QuantityError};
+use serde_json::Value;
+
+/// Thousandths by resource name.
+pub type Amounts = BTreeMap<String, i128>;
+
+const BINARY: [(&str, u32); 6] = [("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
+const DECIMAL: [(&str, u32); 6] = [("E", 18), ("P", 15), ("T", 12), ("G", 9), ("M", 6), ("k", 3)];
+
+/// Thousandths of one quantity, written as text or as a number.
+pub fn of(value: &Value) -> Result<i128, QuantityError> {
+    match value {
+        Value::String(text) => quantity::milli(text),
+        Value::Number(number) => quantity::milli(&number.to_string()),
+        _ => Err(QuantityError),
+    }
+}
+
+/// A list of quantities; one that does not parse was refused when its object was written and counts
+/// as nothing.
+pub fn list(value: Option<&Value>) -> Amounts {
+    let entries = value.and_then(Value::as_object).into_iter().flatten();
+    entries.filter_map(|(name, value)| of(value).ok().map(|amount| (name.clone(), amount))).collect()
+}
+
+/// Adds to a sum.
+pub fn add(sum: &mut Amounts, other: &Amounts) {
+    for (name, amount) in other {
+        *sum.entry(name.clone()).or_default() += amount;
+    }
+}
+
+/// Raises to the larger of each.
+pub fn raise(to: &mut Amounts, other: &Amounts) {
+    for (name, amount) in other {
+        let have = to.entry(name.clone()).or_default();
+        *have = (*have).max(*amount);
+    }
+}
+
+/// The text of an amount, in powers of 1024 where `like` is written so (or, with nothing to go by,
+/// where the resource counts bytes), else of 1000.
+pub fn text(name: &str, milli: i128, like: Option<&str>) -> String {
+    let binary = match like {
+        Some(like) => like.ends_with('i'),
+        None => name.contains("memory") || name.contains("storage") || name.contains("hugepages"),
+    };
+    if milli % 1000 != 0 {
+        return format!("{milli}m");
+    }
+    let whole = milli / 1000;
+    if whole == 0 {
+        return "0".to_owned();
+    }
+    let found = if binary {
+        BINARY.iter().map(|(suffix, power)| (*suffix, 1_i128 << power)).find(|(_, unit)| whole % unit == 0)
+    } else {
+        DECIMAL.iter().map(|(suffix, power)| (*suffix, 10_i128.pow(*power))).find(|(_, unit)| whole % unit == 0)
+    };
+    found.map_or_else(|| whole.to_string(), |(suffix, unit)| format!("{}{suffix}", whole / unit))
+}
+
+/// A quantity's text as upstream would write it again.
+pub fn canonical(name: &str, value: &Value) -> String {
+    let like = value.as_str();
+    of(value).map_or_else(|_| like.unwrap_or_default().to_owned(), |milli| text(name, milli, like))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn quantities_are_written_as_upstream_writes_them() {
+        for (value, wanted) in [
+            (json!("1000m"), "1"),
+            (json!("1500m"), "1500m"),
+            (json!("1024Mi"), "1Gi"),
+            (json!("1.5Gi"), "1536Mi"),
+            (json!("1000"), "1k"),
+            (json!(2), "2"),
+            (json!("0"), "0"),
+            (json!("1e3"), "1k"),
+            (json!("128974848"), "128974848"),
+        ] {
+            assert_eq!(canonical("x", &value), wanted, "{value}");
+        }
+        assert_eq!(text("requests.memory", 2_147_483_648_000, None), "2Gi");
+        assert_eq!(text("requests.cpu", 1_500, None), "1500m");
+    }
+}

@@ -1,0 +1,209 @@
+//! Three plugins about CertificateSigningRequests: who may approve for a signer
+//! (CertificateApproval), who may sign for it (CertificateSigning), and that nobody asks the
+//! client signer for `system:masters` (CertificateSubjectRestriction).
+
+use api_model::request::Attributes;
+use api_model::view::View;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::prelude::{FromDer, parse_x509_pem};
+
+use crate::chain::{Allows, Plugin};
+use crate::denied::Denied;
+use crate::json;
+use crate::request::{Operation, Request};
+
+const GROUP: &str = "certificates.k8s.io";
+const REQUESTS: &str = "certificatesigningrequests";
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+const MASTERS: &str = "system:masters";
+
+/// Who may approve.
+pub struct CertificateApproval {
+    /// The authorizer.
+    pub allows: Allows,
+}
+
+/// Who may sign.
+pub struct CertificateSigning {
+    /// The authorizer.
+    pub allows: Allows,
+}
+
+/// What may be asked for.
+pub struct CertificateSubjectRestriction;
+
+impl Plugin for CertificateApproval {
+    fn name(&self) -> &'static str {
+        "CertificateApproval"
+    }
+
+    fn validate(&self, request: &Request<'_>, view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
+        if request.operation != Operation::Update || !request.is_sub(GROUP, REQUESTS, "approval") {
+            return Ok(());
+        }
+        // The stored request counts: the signer's name cannot be changed on the way.
+        let signer = request.old.map(signer).unwrap_or_default();
+        if allowed(&self.allows, request, view, "approve", signer) {
+            return Ok(());
+        }
+        Err(Denied::forbidden(request, format!("user not permitted to approve requests with signerName {signer:?}")))
+    }
+}
+
+impl Plugin for CertificateSigning {
+    fn name(&self) -> &'static str {
+        "CertificateSigning"
+    }
+
+    fn validate(&self, request: &Request<'_>, view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
+        if request.operation != Operation::Update || !request.is_sub(GROUP, REQUESTS, "status") {
+            return Ok(());
+        }
+        let (Some(old), Some(new)) = (request.old, request.object()) else { return Ok(()) };
+        let certificate = |of: &Value| json::text_at(of, "/status/certificate").to_owned();
+        if certificate(old) == certificate(new) && failed(old) == failed(new) {
+            return Ok(());
+        }
+        let signer = signer(old);
+        if allowed(&self.allows, request, view, "sign", signer) {
+            return Ok(());
+        }
+        Err(Denied::forbidden(request, format!("user not permitted to sign requests with signerName {signer:?}")))
+    }
+}
+
+impl Plugin for CertificateSubjectRestriction {
+    fn name(&self) -> &'static str {
+        "CertificateSubjectRestriction"
+    }
+
+    fn validate(&self, request: &Request<'_>, _view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
+        let Some(object) = request.object().filter(|_| request.operation == Operation::Create && request.is(GROUP, REQUESTS)) else {
+            return Ok(());
+        };
+        if signer(object) != CLIENT_SIGNER {
+            return Ok(());
+        }
+        let organizations = organizations(json::text_at(object, "/spec/request"))
+            .map_err(|problem| Denied::forbidden(request, format!("failed to parse CSR: {problem}")))?;
+        if organizations.iter().any(|o| o == MASTERS) {
+            return Err(Denied::forbidden(request, format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed")));
+        }
+        Ok(())
+    }
+}
+
+fn signer(request: &Value) -> &str {
+    json::text_at(request, "/spec/signerName")
+}
+
+fn failed(request: &Value) -> Vec<&Value> {
+    let conditions = request.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    conditions.filter(|c| json::text(c, "type") == "Failed").collect()
+}
+
+/// Whether the user holds the verb for that signer, or for all signers of its domain.
+fn allowed(allows: &Allows, request: &Request<'_>, view: &dyn View, verb: &str, signer: &str) -> bool {
+    let domain = signer.split('/').next().unwrap_or_default();
+    [signer.to_owned(), format!("{domain}/*")].into_iter().any(|name| {
+        let attributes = Attributes {
+            verb: verb.to_owned(),
+            group: GROUP.to_owned(),
+            version: "*".to_owned(),
+            resource: "signers".to_owned(),
+            name,
+            ..Attributes::default()
+        };
+        allows(request.user, &attributes, view)
+    })
+}
+
+/// The organizations in a certificate request's subject, from the base64 PEM of `spec.request`.
+fn organizations(request: &str) -> Result<Vec<String>, String> {
+    let pem = STANDARD.decode(request).map_err(|e| e.to_string())?;
+    let (_, block) = parse_x509_pem(&pem).map_err(|_| "PEM block type must be CERTIFICATE REQUEST".to_owned())?;
+    if block.label != "CERTIFICATE REQUEST" {
+        return Err("PEM block type must be CERTIFICATE REQUEST".to_owned());
+    }
+    let (_, parsed) = X509CertificationRequest::from_der(&block.contents).map_err(|e| e.to_string())?;
+    let subject = &parsed.certification_request_info.subject;
+    Ok(subject.iter_organization().filter_map(|o| o.as_str().ok()).map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::testing::{Ask, Objects, verdict};
+    use serde_json::json;
+
+    /// A P-256 request for `CN=jane`, made by openssl, and one for `O=system:masters, CN=jane`.
+    const PLAIN: &str = include_str!("certificates/plain.csr");
+    const MASTER: &str = include_str!("certificates/master.csr");
+
+    fn allows(verb: &'static str, name: &'static str) -> Allows {
+        Arc::new(move |user, attributes, _| {
+            user.username == "jane" && attributes.verb == verb && attributes.resource == "signers" && attributes.name == name
+        })
+    }
+
+    fn csr(status: Value) -> Value {
+        json!({
+            "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": { "name": "r" },
+            "spec": { "signerName": "example.com/signer" }, "status": status,
+        })
+    }
+
+    #[test]
+    fn approving_needs_the_signers_verb() {
+        let refused = "certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: user not permitted to approve requests with signerName \"example.com/signer\"";
+        for (verb, name, wanted) in [
+            ("approve", "example.com/signer", "ok"),
+            ("approve", "example.com/*", "ok"),
+            ("approve", "other.com/*", refused),
+            ("sign", "example.com/signer", refused),
+        ] {
+            let old = csr(json!({}));
+            let plugin = CertificateApproval { allows: allows(verb, name) };
+            assert_eq!(
+                verdict(Ask::update(&old, old.clone()).sub("approval").validate(&plugin, &Objects::default())),
+                wanted,
+                "{verb} {name}"
+            );
+        }
+    }
+
+    #[test]
+    fn signing_needs_the_signers_verb_only_where_something_is_signed() {
+        let refused = "certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: user not permitted to sign requests with signerName \"example.com/signer\"";
+        let failed = json!({ "conditions": [{ "type": "Failed", "status": "True" }] });
+        for (verb, status, wanted) in [
+            ("sign", json!({ "certificate": "x" }), "ok"),
+            ("approve", json!({ "certificate": "x" }), refused),
+            ("approve", failed, refused),
+            ("approve", json!({ "conditions": [{ "type": "Approved" }] }), "ok"),
+        ] {
+            let plugin = CertificateSigning { allows: allows(verb, "example.com/*") };
+            let old = csr(json!({}));
+            assert_eq!(verdict(Ask::update(&old, csr(status)).sub("status").validate(&plugin, &Objects::default())), wanted, "{verb}");
+        }
+    }
+
+    #[test]
+    fn nobody_asks_to_be_a_master() {
+        let ask = |signer: &str, pem: &str| {
+            let mut object = csr(json!({}));
+            object["spec"] = json!({ "signerName": signer, "request": STANDARD.encode(pem) });
+            verdict(Ask::create(object).validate(&CertificateSubjectRestriction, &Objects::default()))
+        };
+        let refused = "certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
+        assert_eq!(ask(CLIENT_SIGNER, PLAIN), "ok");
+        assert_eq!(ask(CLIENT_SIGNER, MASTER), refused);
+        assert_eq!(ask("example.com/signer", MASTER), "ok");
+        assert!(ask(CLIENT_SIGNER, "nonsense").contains("failed to parse CSR"));
+    }
+}

@@ -1,0 +1,289 @@
+//! NodeRestriction: a node writes only its own Node, Lease and CSINode and its own Pods, and only
+//! what is a node's to write. The node authorizer decides which requests get here at all.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use api_model::kind::GroupResource;
+use api_model::meta;
+use api_model::view::View;
+use serde_json::Value;
+
+use crate::chain::Plugin;
+use crate::denied::Denied;
+use crate::json;
+use crate::pods;
+use crate::request::{Operation, Request};
+
+const USER_PREFIX: &str = "system:node:";
+const GROUP: &str = "system:nodes";
+const LEASE_NAMESPACE: &str = "kube-node-lease";
+/// Labels of the cluster's own domains that a node may set on itself.
+const OWN_LABELS: &[&str] = &[
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+];
+const OWN_LABEL_DOMAINS: &[&str] = &["kubelet.kubernetes.io", "node.kubernetes.io"];
+const RESTRICTED_DOMAIN: &str = "node-restriction.kubernetes.io";
+
+/// The plugin.
+pub struct NodeRestriction;
+
+impl Plugin for NodeRestriction {
+    fn name(&self) -> &'static str {
+        "NodeRestriction"
+    }
+
+    fn admit(&self, request: &mut Request<'_>, view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
+        let Some(node) = request.user.username.strip_prefix(USER_PREFIX).filter(|_| request.user.in_group(GROUP)) else { return Ok(()) };
+        if request.operation == Operation::Connect {
+            return Ok(());
+        }
+        if node.is_empty() {
+            let message = format!("could not determine node from user {:?}", request.user.username);
+            return Err(Denied::forbidden(request, message));
+        }
+        let node = node.to_owned();
+        let verdict = match (request.kind.group.as_str(), request.kind.plural.as_str()) {
+            ("", "pods") => pod(&node, request, view),
+            ("", "nodes") => own_node(&node, request),
+            ("", "persistentvolumeclaims") => claim(&node, request),
+            ("", "serviceaccounts") => token(&node, request, view),
+            ("coordination.k8s.io", "leases") => lease(&node, request),
+            ("storage.k8s.io", "csinodes") if request.object_name() != node => {
+                refuse("can only access CSINode with the same name as the requesting node")
+            }
+            _ => Ok(()),
+        };
+        verdict.map_err(|problem| match problem {
+            Problem::Refused(message) => Denied::forbidden(request, message),
+            Problem::NotFound(resource, name) => Denied::NotFound { resource, name },
+        })
+    }
+}
+
+enum Problem {
+    Refused(String),
+    NotFound(GroupResource, String),
+}
+
+fn refuse(message: impl Into<String>) -> Result<(), Problem> {
+    Err(Problem::Refused(message.into()))
+}
+
+/// Upstream prints the operation so.
+fn operation(request: &Request<'_>) -> &'static str {
+    match request.operation {
+        Operation::Create => "CREATE",
+        Operation::Update => "UPDATE",
+        Operation::Delete => "DELETE",
+        Operation::Connect => "CONNECT",
+    }
+}
+
+fn pod(node: &str, request: &Request<'_>, view: &dyn View) -> Result<(), Problem> {
+    match (request.subresource, request.operation) {
+        ("", Operation::Create) => mirror_pod(node, request.object().unwrap_or(&Value::Null), view),
+        ("", Operation::Delete) => {
+            let pod = stored_pod(request.namespace, request.name, view)?;
+            if bound_to(&pod, node) {
+                Ok(())
+            } else {
+                refuse(format!("node {node:?} can only delete pods with spec.nodeName set to itself"))
+            }
+        }
+        ("", _) => refuse(format!("unexpected operation {:?}, node {node:?} can only create and delete mirror pods", operation(request))),
+        ("status", Operation::Update) => pod_status(node, request),
+        ("eviction", Operation::Create) => {
+            let pod = stored_pod(request.namespace, request.object_name(), view)?;
+            if bound_to(&pod, node) { Ok(()) } else { refuse(format!("node {node} can only evict pods with spec.nodeName set to itself")) }
+        }
+        ("status" | "eviction", _) => refuse(format!("unexpected operation {:?}", operation(request))),
+        (other, _) => refuse(format!("unexpected pod subresource {other:?}, only 'status' and 'eviction' are allowed")),
+    }
+}
+
+fn stored_pod(namespace: &str, name: &str, view: &dyn View) -> Result<Arc<Value>, Problem> {
+    view.get(&pods::resource(), Some(namespace), name).ok_or_else(|| Problem::NotFound(pods::resource(), name.to_owned()))
+}
+
+fn bound_to(pod: &Value, node: &str) -> bool {
+    json::text_at(pod, "/spec/nodeName") == node
+}
+
+fn mirror_pod(node: &str, pod: &Value, view: &dyn View) -> Result<(), Problem> {
+    if !pods::is_mirror(pod) {
+        return refuse(format!("pod does not have {:?} annotation, node {node:?} can only create mirror pods", pods::MIRROR));
+    }
+    if !bound_to(pod, node) {
+        return refuse(format!("node {node:?} can only create pods with spec.nodeName set to itself"));
+    }
+    owned_by(node, pod, view)?;
+    let spec = pods::spec(pod);
+    let named = |what: &str| refuse(format!("node {node:?} can not create pods that reference {what}"));
+    if !json::text(spec, "serviceAccountName").is_empty() {
+        return named("a service account");
+    }
+    if !pods::secrets(spec).is_empty() {
+        return named("secrets");
+    }
+    if !pods::config_maps(spec).is_empty() {
+        return named("configmaps");
+    }
+    if json::list(spec, "volumes").iter().any(|v| json::has(v, "persistentVolumeClaim")) {
+        return named("persistentvolumeclaims");
+    }
+    Ok(())
+}
+
+/// The Pod's one owner is the node that makes it.
+fn owned_by(node: &str, pod: &Value, view: &dyn View) -> Result<(), Problem> {
+    let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let owner = match owners {
+        [owner] => owner,
+        [] => return refuse(format!("node {node:?} can only create pods with an owner reference set to itself")),
+        _ => return refuse(format!("node {node:?} can only create pods with a single owner reference set to itself")),
+    };
+    let flag = |name: &str| owner.get(name).and_then(Value::as_bool).unwrap_or_default();
+    if json::text(owner, "apiVersion") != "v1" || json::text(owner, "kind") != "Node" || json::text(owner, "name") != node {
+        return refuse(format!("node {node:?} can only create pods with an owner reference set to itself"));
+    }
+    if !flag("controller") {
+        return refuse(format!("node {node:?} can only create pods with a controller owner reference set to itself"));
+    }
+    if flag("blockOwnerDeletion") {
+        return refuse(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
+    }
+    let nodes = GroupResource::new("", "nodes");
+    let Some(stored) = view.get(&nodes, None, node) else { return Err(Problem::NotFound(nodes, node.to_owned())) };
+    let (wanted, given) = (json::text(owner, "uid"), meta::uid(&stored));
+    if wanted != given {
+        return refuse(format!("node {node} UID mismatch: expected {wanted} got {given}"));
+    }
+    Ok(())
+}
+
+fn pod_status(node: &str, request: &Request<'_>) -> Result<(), Problem> {
+    let (Some(old), Some(new)) = (request.old, request.object()) else { return Ok(()) };
+    if !bound_to(old, node) {
+        return refuse(format!("node {node:?} can only update pod status for pods with spec.nodeName set to itself"));
+    }
+    let labels = |pod| meta::labels(pod).cloned().unwrap_or_default();
+    if labels(old) != labels(new) {
+        return refuse(format!("node {node:?} cannot update labels through pod status"));
+    }
+    let claims = |pod: &Value| pod.pointer("/status/resourceClaimStatuses").cloned();
+    if claims(old) != claims(new) {
+        return refuse(format!("node {node:?} cannot update resource claim statues"));
+    }
+    Ok(())
+}
+
+fn own_node(node: &str, request: &Request<'_>) -> Result<(), Problem> {
+    let name = request.object_name();
+    if name != node {
+        return refuse(format!("node {node:?} is not allowed to modify node {name:?}"));
+    }
+    let Some(new) = request.object().filter(|_| matches!(request.operation, Operation::Create | Operation::Update)) else { return Ok(()) };
+    if let Some(old) = request.old {
+        let taints = |node: &Value| node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
+        if taints(old) != taints(new) {
+            return refuse(format!("node {node:?} is not allowed to modify taints"));
+        }
+    }
+    let forbidden: Vec<String> = changed_labels(request.old, new).into_iter().filter(|label| !own_label(label)).collect();
+    match (forbidden.is_empty(), request.operation) {
+        (true, _) => Ok(()),
+        (false, Operation::Create) => refuse(format!("node {node:?} is not allowed to set the following labels: {}", forbidden.join(", "))),
+        (false, _) => refuse(format!("is not allowed to modify labels: {}", forbidden.join(", "))),
+    }
+}
+
+fn changed_labels(old: Option<&Value>, new: &Value) -> BTreeSet<String> {
+    let (old, new) = (old.and_then(meta::labels).cloned().unwrap_or_default(), meta::labels(new).cloned().unwrap_or_default());
+    old.keys().chain(new.keys()).filter(|key| old.get(*key) != new.get(*key)).cloned().collect()
+}
+
+/// Whether a node may set that label on itself: none that steer restricted workloads, and of the
+/// cluster's own domains only the known ones.
+fn own_label(label: &str) -> bool {
+    let domain = label.split_once('/').map(|(domain, _)| domain).unwrap_or_default();
+    let under = |parent: &str| domain == parent || domain.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.'));
+    if under(RESTRICTED_DOMAIN) {
+        return false;
+    }
+    let clusters = under("kubernetes.io") || under("k8s.io");
+    !clusters || OWN_LABELS.contains(&label) || OWN_LABEL_DOMAINS.iter().any(|parent| under(parent))
+}
+
+fn claim(node: &str, request: &Request<'_>) -> Result<(), Problem> {
+    if request.subresource != "status" {
+        return refuse("may only update PVC status");
+    }
+    if request.operation != Operation::Update {
+        return refuse(format!("unexpected operation {:?}", operation(request)));
+    }
+    let rest = |claim: Option<&Value>| {
+        let mut claim = claim.cloned().unwrap_or_default();
+        for field in ["resourceVersion", "managedFields"] {
+            meta::unset(&mut claim, field);
+        }
+        if let Some(status) = claim.get_mut("status").and_then(Value::as_object_mut) {
+            for field in ["capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"] {
+                status.remove(field);
+            }
+        }
+        claim
+    };
+    if rest(request.old) != rest(request.object()) {
+        return refuse(format!("node {node:?} is not allowed to update fields other than status.capacity and status.conditions"));
+    }
+    Ok(())
+}
+
+/// A node asks for tokens only for Pods of its own.
+fn token(node: &str, request: &Request<'_>, view: &dyn View) -> Result<(), Problem> {
+    if request.operation != Operation::Create || request.subresource != "token" {
+        return Ok(());
+    }
+    let reference = request.object().and_then(|o| o.pointer("/spec/boundObjectRef")).unwrap_or(&Value::Null);
+    let (name, uid) = (json::text(reference, "name"), json::text(reference, "uid"));
+    if json::text(reference, "apiVersion") != "v1" || json::text(reference, "kind") != "Pod" || name.is_empty() {
+        return refuse("node requested token not bound to a pod");
+    }
+    if uid.is_empty() {
+        return refuse("node requested token with a pod binding without a uid");
+    }
+    let pod = stored_pod(request.namespace, name, view)?;
+    if uid != meta::uid(&pod) {
+        return refuse(format!(
+            "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
+        ));
+    }
+    if !bound_to(&pod, node) {
+        return refuse("node requested token bound to a pod scheduled on a different node");
+    }
+    Ok(())
+}
+
+fn lease(node: &str, request: &Request<'_>) -> Result<(), Problem> {
+    if request.namespace != LEASE_NAMESPACE {
+        return refuse(format!("can only access leases in the {LEASE_NAMESPACE:?} system namespace"));
+    }
+    if request.object_name() != node {
+        return refuse("can only access node lease with the same name as the requesting node");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

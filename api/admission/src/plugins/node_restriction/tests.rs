@@ -1,0 +1,185 @@
+use serde_json::json;
+
+use super::*;
+use crate::testing::{Ask, Objects, verdict};
+
+fn node(labels: Value, taints: Value) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n1", "uid": "node-1", "labels": labels }, "spec": { "taints": taints } })
+}
+
+fn pod(name: &str, on: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "ns", "uid": format!("{name}-uid") },
+        "spec": { "nodeName": on, "containers": [{ "name": "c" }] },
+    })
+}
+
+fn view() -> Objects {
+    Objects::of([node(json!({}), json!([])), pod("mine", "n1"), pod("other", "n2")])
+}
+
+fn by_node(ask: Ask<'_>) -> String {
+    verdict(ask.by("system:node:n1", &["system:nodes"]).admit(&NodeRestriction, &view()))
+}
+
+fn refused(what: &str, message: &str) -> String {
+    format!("{what} is forbidden: {message}")
+}
+
+#[test]
+fn only_nodes_are_restricted() {
+    let other = pod("other", "n2");
+    assert_eq!(verdict(Ask::delete(&other).admit(&NodeRestriction, &view())), "ok");
+    assert_eq!(verdict(Ask::delete(&other).by("system:node:n1", &["people"]).admit(&NodeRestriction, &view())), "ok");
+    let nameless = verdict(Ask::delete(&other).by("system:node:", &["system:nodes"]).admit(&NodeRestriction, &view()));
+    assert_eq!(nameless, refused("pods \"other\"", "could not determine node from user \"system:node:\""));
+}
+
+#[test]
+fn a_node_touches_only_its_own_pods() {
+    let (mine, other, gone) = (pod("mine", "n1"), pod("other", "n2"), pod("gone", "n1"));
+    let mut relabelled = mine.clone();
+    relabelled["metadata"]["labels"] = json!({ "a": "b" });
+    let eviction = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": "mine" } });
+    for (ask, wanted) in [
+        (Ask::delete(&mine), "ok".to_owned()),
+        (Ask::delete(&other), refused("pods \"other\"", "node \"n1\" can only delete pods with spec.nodeName set to itself")),
+        (Ask::delete(&gone), "pods \"gone\" not found".to_owned()),
+        (
+            Ask::update(&mine, mine.clone()),
+            refused("pods \"mine\"", "unexpected operation \"UPDATE\", node \"n1\" can only create and delete mirror pods"),
+        ),
+        (Ask::update(&mine, mine.clone()).sub("status"), "ok".to_owned()),
+        (
+            Ask::update(&other, other.clone()).sub("status"),
+            refused("pods \"other\"", "node \"n1\" can only update pod status for pods with spec.nodeName set to itself"),
+        ),
+        (Ask::update(&mine, relabelled).sub("status"), refused("pods \"mine\"", "node \"n1\" cannot update labels through pod status")),
+        (Ask::create_sub(&mine, "eviction", eviction.clone()), "ok".to_owned()),
+        (
+            Ask::create_sub(&other, "eviction", eviction.clone()),
+            refused("pods \"other\"", "node n1 can only evict pods with spec.nodeName set to itself"),
+        ),
+        (
+            Ask::create_sub(&mine, "binding", eviction),
+            refused("pods \"mine\"", "unexpected pod subresource \"binding\", only 'status' and 'eviction' are allowed"),
+        ),
+    ] {
+        assert_eq!(by_node(ask), wanted);
+    }
+}
+
+#[test]
+fn a_node_makes_only_mirror_pods_of_its_own() {
+    let owner = json!({ "apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "node-1", "controller": true });
+    let mirror = |change: &dyn Fn(&mut Value)| {
+        let mut pod = pod("m", "n1");
+        pod["metadata"]["annotations"] = json!({ pods::MIRROR: "x" });
+        pod["metadata"]["ownerReferences"] = json!([owner]);
+        change(&mut pod);
+        by_node(Ask::create(pod))
+    };
+    assert_eq!(mirror(&|_| {}), "ok");
+    type Change<'a> = &'a dyn Fn(&mut Value);
+    let cases: &[(Change<'_>, &str)] = &[
+        (
+            &|p| p["metadata"]["annotations"] = json!({}),
+            "pod does not have \"kubernetes.io/config.mirror\" annotation, node \"n1\" can only create mirror pods",
+        ),
+        (&|p| p["spec"]["nodeName"] = "n2".into(), "node \"n1\" can only create pods with spec.nodeName set to itself"),
+        (&|p| p["metadata"]["ownerReferences"] = json!([]), "node \"n1\" can only create pods with an owner reference set to itself"),
+        (
+            &|p| p["metadata"]["ownerReferences"][0]["controller"] = false.into(),
+            "node \"n1\" can only create pods with a controller owner reference set to itself",
+        ),
+        (&|p| p["metadata"]["ownerReferences"][0]["uid"] = "old".into(), "node n1 UID mismatch: expected old got node-1"),
+        (&|p| p["spec"]["serviceAccountName"] = "x".into(), "node \"n1\" can not create pods that reference a service account"),
+        (&|p| p["spec"]["imagePullSecrets"] = json!([{ "name": "s" }]), "node \"n1\" can not create pods that reference secrets"),
+        (
+            &|p| p["spec"]["containers"][0]["envFrom"] = json!([{ "configMapRef": { "name": "c" } }]),
+            "node \"n1\" can not create pods that reference configmaps",
+        ),
+        (
+            &|p| p["spec"]["volumes"] = json!([{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }]),
+            "node \"n1\" can not create pods that reference persistentvolumeclaims",
+        ),
+    ];
+    for (change, message) in cases {
+        assert_eq!(mirror(change), refused("pods \"m\"", message));
+    }
+}
+
+#[test]
+fn a_node_keeps_its_own_node_and_not_its_taints() {
+    let old = node(json!({ "kubernetes.io/hostname": "a" }), json!([]));
+    let update = |labels: Value, taints: Value| by_node(Ask::update(&old, node(labels, taints)));
+    assert_eq!(update(json!({ "kubernetes.io/hostname": "b", "mine/x": "y", "topology.kubernetes.io/zone": "z" }), json!([])), "ok");
+    assert_eq!(
+        update(json!({}), json!([{ "key": "a", "effect": "NoSchedule" }])),
+        refused("nodes \"n1\"", "node \"n1\" is not allowed to modify taints")
+    );
+    let hostname =
+        json!({ "kubernetes.io/hostname": "a", "node-role.kubernetes.io/control-plane": "", "x.node-restriction.kubernetes.io/y": "" });
+    assert_eq!(
+        update(hostname.clone(), json!([])),
+        refused(
+            "nodes \"n1\"",
+            "is not allowed to modify labels: node-role.kubernetes.io/control-plane, x.node-restriction.kubernetes.io/y"
+        )
+    );
+    assert_eq!(
+        by_node(Ask::create(node(hostname, json!([])))),
+        refused(
+            "nodes \"n1\"",
+            "node \"n1\" is not allowed to set the following labels: node-role.kubernetes.io/control-plane, x.node-restriction.kubernetes.io/y"
+        )
+    );
+    let tainted = node(json!({}), json!([{ "key": "a", "effect": "NoSchedule" }]));
+    assert_eq!(by_node(Ask::create(tainted)), "ok", "a node may register with taints");
+    let other = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n2" } });
+    assert_eq!(by_node(Ask::create(other)), refused("nodes \"n2\"", "node \"n1\" is not allowed to modify node \"n2\""));
+}
+
+#[test]
+fn a_node_asks_for_tokens_of_its_own_pods() {
+    let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default", "namespace": "ns" } });
+    let ask = |reference: Value| by_node(Ask::create_sub(&account, "token", json!({ "spec": { "boundObjectRef": reference } })));
+    let reference = |name: &str, uid: &str| json!({ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid });
+    let refused = |message: &str| refused("serviceaccounts \"default\"", message);
+    assert_eq!(ask(reference("mine", "mine-uid")), "ok");
+    assert_eq!(ask(Value::Null), refused("node requested token not bound to a pod"));
+    assert_eq!(ask(reference("mine", "")), refused("node requested token with a pod binding without a uid"));
+    assert_eq!(ask(reference("gone", "x")), "pods \"gone\" not found");
+    assert_eq!(ask(reference("other", "other-uid")), refused("node requested token bound to a pod scheduled on a different node"));
+    assert_eq!(
+        ask(reference("mine", "x")),
+        refused(
+            "the UID in the bound object reference (x) does not match the UID in record. The object might have been deleted and then recreated"
+        )
+    );
+}
+
+#[test]
+fn a_node_keeps_its_own_lease() {
+    let lease = |namespace: &str, name: &str| {
+        let lease =
+            json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name, "namespace": namespace } });
+        by_node(Ask::create(lease))
+    };
+    assert_eq!(lease("kube-node-lease", "n1"), "ok");
+    let head = |name: &str| format!("leases.coordination.k8s.io {name:?}");
+    let wanted = refused(&head("n2"), "can only access node lease with the same name as the requesting node");
+    assert_eq!(lease("kube-node-lease", "n2"), wanted);
+    assert_eq!(lease("default", "n1"), refused(&head("n1"), "can only access leases in the \"kube-node-lease\" system namespace"));
+}
+
+#[test]
+fn a_node_writes_only_some_of_a_claims_status() {
+    let claim = |status: Value| json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "c", "namespace": "ns" }, "status": status });
+    let old = claim(json!({ "phase": "Bound" }));
+    assert_eq!(by_node(Ask::update(&old, claim(json!({ "phase": "Bound", "capacity": { "storage": "2Gi" } }))).sub("status")), "ok");
+    let wanted = "node \"n1\" is not allowed to update fields other than status.capacity and status.conditions";
+    let lost = claim(json!({ "phase": "Lost" }));
+    assert_eq!(by_node(Ask::update(&old, lost.clone()).sub("status")), refused("persistentvolumeclaims \"c\"", wanted));
+    assert_eq!(by_node(Ask::update(&old, lost)), refused("persistentvolumeclaims \"c\"", "may only update PVC status"));
+}

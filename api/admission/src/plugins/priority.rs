@@ -1,0 +1,226 @@
+//! Priority: a Pod's PriorityClass is turned into the number that the scheduler and the nodes go by.
+
+use std::sync::Arc;
+
+use api_model::kind::GroupResource;
+use api_model::meta;
+use api_model::view::View;
+use serde_json::{Value, json};
+
+use crate::chain::Plugin;
+use crate::denied::Denied;
+use crate::json;
+use crate::pods;
+use crate::request::{Operation, Request};
+
+const PREEMPT: &str = "PreemptLowerPriority";
+/// The classes that every cluster has, with their values.
+const SYSTEM: [(&str, i64, &str); 2] = [
+    ("system-node-critical", 2_000_001_000, "Used for system critical pods that must not be moved from their current node."),
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+];
+
+/// The plugin.
+pub struct Priority;
+
+/// The PriorityClasses that every cluster has from its first moment.
+pub fn system_classes() -> Vec<Value> {
+    SYSTEM
+        .iter()
+        .map(|(name, value, description)| {
+            json!({
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": { "name": name },
+                "value": value,
+                "description": description,
+                "preemptionPolicy": PREEMPT,
+            })
+        })
+        .collect()
+}
+
+impl Plugin for Priority {
+    fn name(&self) -> &'static str {
+        "Priority"
+    }
+
+    fn admit(&self, request: &mut Request<'_>, view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
+        if !request.is("", "pods") {
+            return Ok(());
+        }
+        match request.operation {
+            Operation::Create => resolve(request, view),
+            Operation::Update => {
+                keep(request);
+                Ok(())
+            }
+            Operation::Delete | Operation::Connect => Ok(()),
+        }
+    }
+
+    fn validate(&self, request: &Request<'_>, view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
+        if !request.is("scheduling.k8s.io", "priorityclasses") || !matches!(request.operation, Operation::Create | Operation::Update) {
+            return Ok(());
+        }
+        let wants_default = request.object().and_then(|c| c.get("globalDefault")).and_then(Value::as_bool) == Some(true);
+        match default_class(view).filter(|_| wants_default) {
+            Some(other) if request.operation == Operation::Create || meta::name(&other) != request.object_name() => {
+                let message = format!("PriorityClass {} is already marked as default. Only one default can exist", meta::name(&other));
+                Err(Denied::forbidden(request, message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn classes() -> GroupResource {
+    GroupResource::new("scheduling.k8s.io", "priorityclasses")
+}
+
+/// Of several defaults, which a race can leave, the lowest.
+fn default_class(view: &dyn View) -> Option<Arc<Value>> {
+    let classes = view.list(&classes(), None).into_iter();
+    let defaults = classes.filter(|c| c.get("globalDefault").and_then(Value::as_bool) == Some(true));
+    defaults.min_by_key(|c| c.get("value").and_then(Value::as_i64))
+}
+
+/// Name, value and preemption policy.
+fn class_of(name: &str, view: &dyn View) -> Option<(String, i64, String)> {
+    let read = |class: &Value| {
+        let policy = json::text(class, "preemptionPolicy");
+        let policy = if policy.is_empty() { PREEMPT } else { policy };
+        (meta::name(class).to_owned(), class.get("value").and_then(Value::as_i64).unwrap_or_default(), policy.to_owned())
+    };
+    if name.is_empty() {
+        return Some(default_class(view).map_or_else(|| (String::new(), 0, PREEMPT.to_owned()), |class| read(&class)));
+    }
+    let stored = view.get(&classes(), None, name).map(|class| read(&class));
+    let system = || SYSTEM.iter().find(|(n, ..)| *n == name).map(|(n, value, _)| ((*n).to_owned(), *value, PREEMPT.to_owned()));
+    stored.or_else(system)
+}
+
+fn resolve(request: &mut Request<'_>, view: &dyn View) -> Result<(), Denied> {
+    let spec = request.object().map(pods::spec).cloned().unwrap_or_default();
+    let wanted = json::text(&spec, "priorityClassName");
+    let Some((name, value, policy)) = class_of(wanted, view) else {
+        return Err(Denied::forbidden(request, format!("no PriorityClass with name {wanted} was found")));
+    };
+    if let Some(given) = spec.get("priority").and_then(Value::as_i64).filter(|given| *given != value) {
+        return Err(Denied::forbidden(
+            request,
+            format!(
+                "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name"
+            ),
+        ));
+    }
+    let given = json::text(&spec, "preemptionPolicy");
+    if !given.is_empty() && given != policy {
+        return Err(Denied::forbidden(
+            request,
+            format!(
+                "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
+            ),
+        ));
+    }
+    if let Some(spec) = request.object.as_deref_mut().and_then(|pod| pod.get_mut("spec")) {
+        if !name.is_empty() {
+            json::set(spec, "priorityClassName", name);
+        }
+        json::set(spec, "priority", value);
+        json::set(spec, "preemptionPolicy", policy);
+    }
+    Ok(())
+}
+
+/// An old client that does not know the fields does not take them away.
+fn keep(request: &mut Request<'_>) {
+    let Some(old) = request.old.and_then(|old| old.get("spec")) else { return };
+    let Some(spec) = request.object.as_deref_mut().and_then(|pod| pod.get_mut("spec")) else { return };
+    for field in ["priority", "preemptionPolicy"] {
+        if let (false, Some(value)) = (json::has(spec, field), old.get(field)) {
+            json::set(spec, field, value.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Ask, Objects, verdict};
+
+    fn class(name: &str, value: i64, default: bool) -> Value {
+        json!({ "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": name }, "value": value, "globalDefault": default })
+    }
+
+    fn pod(spec: Value) -> Value {
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "ns" }, "spec": spec })
+    }
+
+    #[test]
+    fn classes_become_numbers() {
+        let none = Objects::default();
+        let mut gentle = class("gentle", 5, false);
+        gentle["preemptionPolicy"] = "Never".into();
+        let some = Objects::of([class("high", 1000, false), class("usual", 10, true), class("also-usual", 20, true), gentle]);
+        let spec = |name: &str, priority: i64, policy: &str| {
+            let mut spec = json!({ "priority": priority, "preemptionPolicy": policy });
+            if !name.is_empty() {
+                spec["priorityClassName"] = name.into();
+            }
+            spec
+        };
+        for (view, given, wanted) in [
+            (&none, json!({}), spec("", 0, PREEMPT)),
+            (&some, json!({}), spec("usual", 10, PREEMPT)),
+            (&some, json!({ "priorityClassName": "high" }), spec("high", 1000, PREEMPT)),
+            (&some, json!({ "priorityClassName": "high", "priority": 1000 }), spec("high", 1000, PREEMPT)),
+            (&some, json!({ "priorityClassName": "gentle" }), spec("gentle", 5, "Never")),
+            (&none, json!({ "priorityClassName": "system-node-critical" }), spec("system-node-critical", 2_000_001_000, PREEMPT)),
+        ] {
+            let outcome = Ask::create(pod(given)).admit(&Priority, view).expect("admitted");
+            assert_eq!(outcome.object["spec"], wanted);
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let view = Objects::of([class("high", 1000, false)]);
+        for (given, wanted) in [
+            (json!({ "priorityClassName": "nope" }), "no PriorityClass with name nope was found"),
+            (
+                json!({ "priorityClassName": "high", "priority": 1 }),
+                "the integer value of priority (1) must not be provided in pod spec; priority admission controller computed 1000 from the given PriorityClass name",
+            ),
+            (
+                json!({ "preemptionPolicy": "Never" }),
+                "the string value of PreemptionPolicy (Never) must not be provided in pod spec; priority admission controller computed PreemptLowerPriority from the given PriorityClass name",
+            ),
+        ] {
+            assert_eq!(verdict(Ask::create(pod(given)).admit(&Priority, &view)), format!("pods \"p\" is forbidden: {wanted}"));
+        }
+    }
+
+    #[test]
+    fn an_update_keeps_what_it_does_not_name() {
+        let old = pod(json!({ "priority": 7, "preemptionPolicy": "Never" }));
+        let outcome = Ask::update(&old, pod(json!({}))).admit(&Priority, &Objects::default()).expect("admitted");
+        assert_eq!(outcome.object["spec"], old["spec"]);
+    }
+
+    #[test]
+    fn there_is_one_default() {
+        let view = Objects::of([class("usual", 10, true)]);
+        let usual = class("usual", 10, true);
+        let message = "priorityclasses.scheduling.k8s.io \"second\" is forbidden: PriorityClass usual is already marked as default. Only one default can exist";
+        assert_eq!(verdict(Ask::create(class("second", 1, true)).validate(&Priority, &view)), message);
+        let second = class("second", 1, false);
+        assert_eq!(verdict(Ask::update(&second, class("second", 1, true)).validate(&Priority, &view)), message);
+        assert_eq!(verdict(Ask::update(&usual, usual.clone()).validate(&Priority, &view)), "ok");
+        assert_eq!(verdict(Ask::create(second.clone()).validate(&Priority, &view)), "ok");
+    }
+}

@@ -1,0 +1,103 @@
+//! What one object uses, under the names that quotas give it.
+
+use api_model::kind::GroupResource;
+use serde_json::Value;
+
+use crate::amount::{self, Amounts};
+use crate::json;
+use crate::pods;
+
+/// One object, in thousandths.
+const ONE: i128 = 1000;
+const CLASS_SUFFIX: &str = ".storageclass.storage.k8s.io/";
+/// Kinds that a quota may count by their bare name.
+const PLAIN: [&str; 7] =
+    ["configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets", "services"];
+
+/// Which objects must be counted to know what is used under a name.
+pub fn source(name: &str) -> Option<GroupResource> {
+    if let Some(counted) = name.strip_prefix("count/") {
+        let (resource, group) = counted.split_once('.').unwrap_or((counted, ""));
+        return Some(GroupResource::new(group, resource));
+    }
+    let resource = match name {
+        name if PLAIN.contains(&name) => name,
+        name if name.starts_with("services.") => "services",
+        "requests.storage" => "persistentvolumeclaims",
+        name if name.contains(CLASS_SUFFIX) => "persistentvolumeclaims",
+        "cpu" | "memory" | "ephemeral-storage" => "pods",
+        name if name.starts_with("requests.") || name.starts_with("limits.") || name.starts_with("hugepages-") => "pods",
+        _ => return None,
+    };
+    Some(GroupResource::new("", resource))
+}
+
+/// All that an object uses.
+pub fn of(resource: &GroupResource, object: &Value) -> Amounts {
+    let mut used = Amounts::from([(format!("count/{resource}"), ONE)]);
+    if !resource.group.is_empty() {
+        return used;
+    }
+    let name = resource.resource.as_str();
+    let gone = name == "pods" && matches!(json::text_at(object, "/status/phase"), "Succeeded" | "Failed");
+    if gone {
+        return used;
+    }
+    if PLAIN.contains(&name) {
+        used.insert(name.to_owned(), ONE);
+    }
+    match name {
+        "pods" => used.extend(named(pods::requests(pods::spec(object)), pods::limits(pods::spec(object)))),
+        "services" => used.extend(service(object)),
+        "persistentvolumeclaims" => used.extend(claim(object)),
+        _ => {}
+    }
+    used
+}
+
+/// Requests and limits under the names of quotas.
+pub fn named(requests: Amounts, limits: Amounts) -> Amounts {
+    let mut used = Amounts::new();
+    for (name, amount) in requests {
+        if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-") {
+            used.insert(name.clone(), amount);
+        }
+        used.insert(format!("requests.{name}"), amount);
+    }
+    used.extend(limits.into_iter().map(|(name, amount)| (format!("limits.{name}"), amount)));
+    used
+}
+
+fn service(object: &Value) -> Amounts {
+    let kind = json::text_at(object, "/spec/type");
+    let ports = object.pointer("/spec/ports").and_then(Value::as_array).map_or(0, Vec::len);
+    // A load balancer need not have node ports; those that it has count.
+    let with_node_port =
+        object.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten().filter(|p| json::has(p, "nodePort")).count();
+    let allocates = object.pointer("/spec/allocateLoadBalancerNodePorts").and_then(Value::as_bool) != Some(false);
+    let node_ports = match kind {
+        "NodePort" => ports,
+        "LoadBalancer" if allocates => ports,
+        "LoadBalancer" => with_node_port,
+        _ => 0,
+    };
+    let balancers = i128::from(kind == "LoadBalancer") * ONE;
+    let node_ports = i128::try_from(node_ports).unwrap_or(i128::MAX / ONE) * ONE;
+    Amounts::from([("services.loadbalancers".to_owned(), balancers), ("services.nodeports".to_owned(), node_ports)])
+}
+
+fn claim(object: &Value) -> Amounts {
+    let storage = amount::list(object.pointer("/spec/resources/requests")).get("storage").copied();
+    let mut used = Amounts::new();
+    if let Some(storage) = storage {
+        used.insert("requests.storage".to_owned(), storage);
+    }
+    let class = json::text_at(object, "/spec/storageClassName");
+    if !class.is_empty() {
+        used.insert(format!("{class}{CLASS_SUFFIX}persistentvolumeclaims"), ONE);
+        if let Some(storage) = storage {
+            used.insert(format!("{class}{CLASS_SUFFIX}requests.storage"), storage);
+        }
+    }
+    used
+}

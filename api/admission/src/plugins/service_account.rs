@@ -1,0 +1,378 @@
+//! ServiceAccount: every Pod runs as a ServiceAccount that exists, gets its image pull secrets and,
+//! unless it says otherwise, a volume with a token, the cluster's certificate authority and the
+//! namespace's name.
+
+use std::sync::Arc;
+
+use api_model::kind::GroupResource;
+use api_model::meta;
+use api_model::view::View;
+use serde_json::{Value, json};
+
+use crate::chain::Plugin;
+use crate::denied::Denied;
+use crate::json;
+use crate::pods;
+use crate::request::{Operation, Request};
+
+const DEFAULT: &str = "default";
+const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+const VOLUME_PREFIX: &str = "kube-api-access-";
+/// A kubelet that asks for exactly this gets a token that outlives clients which never read it again.
+const TOKEN_SECONDS: i64 = 3607;
+const ENFORCE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
+
+/// The plugin.
+pub struct ServiceAccount;
+
+impl Plugin for ServiceAccount {
+    fn name(&self) -> &'static str {
+        "ServiceAccount"
+    }
+
+    fn admit(&self, request: &mut Request<'_>, view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
+        if request.operation != Operation::Create || !request.is("", "pods") || request.object().is_none_or(pods::is_mirror) {
+            return self.check(request, view);
+        }
+        if let Some(spec) = spec_mut(request) {
+            set_name(spec);
+        }
+        let account = account(request, view)?;
+        if let Some(spec) = spec_mut(request) {
+            if automounts(&account, spec) {
+                mount_token(spec);
+            }
+            if json::list(spec, "imagePullSecrets").is_empty() && !json::list(&account, "imagePullSecrets").is_empty() {
+                json::set(spec, "imagePullSecrets", json::list(&account, "imagePullSecrets").to_vec());
+            }
+        }
+        self.check(request, view)
+    }
+
+    fn validate(&self, request: &Request<'_>, view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
+        self.check(request, view)
+    }
+}
+
+impl ServiceAccount {
+    fn check(&self, request: &Request<'_>, view: &dyn View) -> Result<(), Denied> {
+        if request.operation != Operation::Create || !request.is("", "pods") {
+            return Ok(());
+        }
+        let Some(pod) = request.object() else { return Ok(()) };
+        if pods::is_mirror(pod) {
+            return check_mirror(pods::spec(pod)).map_err(|message| Denied::forbidden(request, message));
+        }
+        let account = account(request, view)?;
+        if !matches!(json::annotation(&account, ENFORCE_SECRETS), "true" | "True" | "TRUE" | "t" | "T" | "1") {
+            return Ok(());
+        }
+        check_secrets(&account, pods::spec(pod)).map_err(|message| Denied::forbidden(request, message))
+    }
+}
+
+fn spec_mut<'r>(request: &'r mut Request<'_>) -> Option<&'r mut Value> {
+    request.object.as_deref_mut()?.get_mut("spec")
+}
+
+/// `serviceAccount` is the older name of the same field; stored Pods carry both.
+fn set_name(spec: &mut Value) {
+    let name = [json::text(spec, "serviceAccountName"), json::text(spec, "serviceAccount"), DEFAULT].into_iter().find(|n| !n.is_empty());
+    let name = name.unwrap_or(DEFAULT).to_owned();
+    json::set(spec, "serviceAccountName", name.clone());
+    json::set(spec, "serviceAccount", name);
+}
+
+fn account(request: &Request<'_>, view: &dyn View) -> Result<Arc<Value>, Denied> {
+    let name = request.object().map(|pod| json::text(pods::spec(pod), "serviceAccountName")).unwrap_or_default();
+    let namespace = request.namespace;
+    view.get(&GroupResource::new("", "serviceaccounts"), Some(namespace), name).ok_or_else(|| {
+        let message = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
+        Denied::forbidden(request, message)
+    })
+}
+
+/// The Pod's word, else the account's, else yes.
+fn automounts(account: &Value, spec: &Value) -> bool {
+    let says = |of: &Value| of.get("automountServiceAccountToken").and_then(Value::as_bool);
+    says(spec).or_else(|| says(account)).unwrap_or(true)
+}
+
+fn mount_token(spec: &mut Value) {
+    let existing =
+        json::list(spec, "volumes").iter().map(|v| json::text(v, "name")).find(|n| n.starts_with(VOLUME_PREFIX)).map(str::to_owned);
+    let name = existing.clone().unwrap_or_else(|| meta::generated_name(VOLUME_PREFIX));
+    let mount = json!({ "name": name, "readOnly": true, "mountPath": MOUNT_PATH });
+    let mut needed = false;
+    for field in ["initContainers", "containers"] {
+        let containers = spec.get_mut(field).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            if json::list(container, "volumeMounts").iter().any(|m| json::text(m, "mountPath") == MOUNT_PATH) {
+                continue;
+            }
+            if let Some(mounts) = json::list_mut(container, "volumeMounts") {
+                mounts.push(mount.clone());
+                needed = true;
+            }
+        }
+    }
+    if let (true, None, Some(volumes)) = (needed, existing, json::list_mut(spec, "volumes")) {
+        volumes.push(token_volume(&name));
+    }
+}
+
+fn token_volume(name: &str) -> Value {
+    json!({
+        "name": name,
+        "projected": {
+            "defaultMode": 0o644,
+            "sources": [
+                { "serviceAccountToken": { "expirationSeconds": TOKEN_SECONDS, "path": "token" } },
+                { "configMap": { "name": "kube-root-ca.crt", "items": [{ "key": "ca.crt", "path": "ca.crt" }] } },
+                { "downwardAPI": { "items": [{ "path": "namespace", "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.namespace" } }] } },
+            ],
+        },
+    })
+}
+
+fn check_mirror(spec: &Value) -> Result<(), &'static str> {
+    if !json::text(spec, "serviceAccountName").is_empty() {
+        return Err("a mirror pod may not reference service accounts");
+    }
+    if !pods::secrets(spec).is_empty() {
+        return Err("a mirror pod may not reference secrets");
+    }
+    if !pods::config_maps(spec).is_empty() {
+        return Err("a mirror pod may not reference configmaps");
+    }
+    let volumes = json::list(spec, "volumes");
+    if volumes.iter().any(|v| json::has(v, "persistentVolumeClaim")) {
+        return Err("a mirror pod may not reference persistentvolumeclaims");
+    }
+    let projected = volumes.iter().filter_map(|v| v.pointer("/projected/sources")?.as_array()).flatten();
+    if projected.into_iter().any(|s| json::has(s, "serviceAccountToken")) {
+        return Err("a mirror pod may not use ServiceAccountToken volume projections");
+    }
+    Ok(())
+}
+
+/// Only what the account lists may be used, where the account says so.
+fn check_secrets(account: &Value, spec: &Value) -> Result<(), String> {
+    let name = meta::name(account);
+    let listed = |field: &str, secret: &str| json::list(account, field).iter().any(|s| json::text(s, "name") == secret);
+    for volume in json::list(spec, "volumes") {
+        let secret = json::text_at(volume, "/secret/secretName");
+        if !secret.is_empty() && !listed("secrets", secret) {
+            return Err(format!(
+                "volume with secret.secretName={secret:?} is not allowed because service account {name} does not reference that secret"
+            ));
+        }
+    }
+    for (field, what) in [("initContainers", "init container"), ("containers", "container")] {
+        for container in json::list(spec, field) {
+            for variable in json::list(container, "env") {
+                let secret = json::text_at(variable, "/valueFrom/secretKeyRef/name");
+                if !secret.is_empty() && !listed("secrets", secret) {
+                    return Err(format!(
+                        "{what} {} with envVar {} referencing secret.secretName={secret:?} is not allowed because service account {name} does not reference that secret",
+                        json::text(container, "name"),
+                        json::text(variable, "name"),
+                    ));
+                }
+            }
+        }
+    }
+    for (at, secret) in json::list(spec, "imagePullSecrets").iter().map(|s| json::text(s, "name")).enumerate() {
+        if !listed("imagePullSecrets", secret) {
+            return Err(format!(
+                "imagePullSecrets[{at}].name={secret:?} is not allowed because service account {name} does not reference that imagePullSecret"
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Ask, Objects, verdict};
+
+    fn account(name: &str, extra: Value) -> Value {
+        let mut account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": "ns" } });
+        account.as_object_mut().expect("map").extend(extra.as_object().expect("map").clone());
+        account
+    }
+
+    fn view() -> Objects {
+        Objects::of([
+            account("default", json!({ "imagePullSecrets": [{ "name": "pull" }] })),
+            account("quiet", json!({ "automountServiceAccountToken": false })),
+            account(
+                "strict",
+                json!({ "secrets": [{ "name": "mine" }], "metadata": { "name": "strict", "namespace": "ns", "annotations": { ENFORCE_SECRETS: "true" } } }),
+            ),
+        ])
+    }
+
+    fn pod(spec: Value) -> Value {
+        let mut spec = spec;
+        if spec.get("containers").is_none() {
+            spec["containers"] = json!([{ "name": "c" }]);
+        }
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "ns" }, "spec": spec })
+    }
+
+    fn admitted(spec: Value) -> Value {
+        Ask::create(pod(spec)).admit(&ServiceAccount, &view()).expect("admitted").object["spec"].clone()
+    }
+
+    #[test]
+    fn a_pod_gets_an_account_a_token_and_pull_secrets() {
+        let mut spec = admitted(json!({ "initContainers": [{ "name": "i" }] }));
+        let name = spec["volumes"][0]["name"].as_str().expect("a volume").to_owned();
+        assert!(name.starts_with("kube-api-access-") && name.len() == "kube-api-access-".len() + 5, "{name}");
+        for path in ["/volumes/0/name", "/containers/0/volumeMounts/0/name", "/initContainers/0/volumeMounts/0/name"] {
+            assert_eq!(spec.pointer(path), Some(&json!(name)), "{path}");
+            *spec.pointer_mut(path).expect("there") = "NAME".into();
+        }
+        insta::assert_json_snapshot!(spec, @r#"
+        {
+          "containers": [
+            {
+              "name": "c",
+              "volumeMounts": [
+                {
+                  "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+                  "name": "NAME",
+                  "readOnly": true
+                }
+              ]
+            }
+          ],
+          "imagePullSecrets": [
+            {
+              "name": "pull"
+            }
+          ],
+          "initContainers": [
+            {
+              "name": "i",
+              "volumeMounts": [
+                {
+                  "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+                  "name": "NAME",
+                  "readOnly": true
+                }
+              ]
+            }
+          ],
+          "serviceAccount": "default",
+          "serviceAccountName": "default",
+          "volumes": [
+            {
+              "name": "NAME",
+              "projected": {
+                "defaultMode": 420,
+                "sources": [
+                  {
+                    "serviceAccountToken": {
+                      "expirationSeconds": 3607,
+                      "path": "token"
+                    }
+                  },
+                  {
+                    "configMap": {
+                      "items": [
+                        {
+                          "key": "ca.crt",
+                          "path": "ca.crt"
+                        }
+                      ],
+                      "name": "kube-root-ca.crt"
+                    }
+                  },
+                  {
+                    "downwardAPI": {
+                      "items": [
+                        {
+                          "fieldRef": {
+                            "apiVersion": "v1",
+                            "fieldPath": "metadata.namespace"
+                          },
+                          "path": "namespace"
+                        }
+                      ]
+                    }
+                  }
+                ]
+              }
+            }
+          ]
+        }
+        "#);
+    }
+
+    #[test]
+    fn who_wants_no_token_gets_none() {
+        let mount = json!([{ "name": "mine", "mountPath": MOUNT_PATH }]);
+        for (what, spec, wanted) in [
+            ("by default", json!({}), 1),
+            ("the Pod says no", json!({ "automountServiceAccountToken": false }), 0),
+            ("the account says no", json!({ "serviceAccountName": "quiet" }), 0),
+            ("the Pod's word wins", json!({ "serviceAccountName": "quiet", "automountServiceAccountToken": true }), 1),
+            ("something else is mounted there", json!({ "containers": [{ "name": "c", "volumeMounts": mount }] }), 0),
+        ] {
+            assert_eq!(json::list(&admitted(spec), "volumes").len(), wanted, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_second_pass_adds_nothing() {
+        let once = admitted(json!({}));
+        assert_eq!(admitted(once.clone()), once);
+    }
+
+    #[test]
+    fn the_older_field_is_heeded() {
+        assert_eq!(admitted(json!({ "serviceAccount": "quiet" }))["serviceAccountName"], "quiet");
+    }
+
+    #[test]
+    fn an_unknown_account_is_refused() {
+        let verdict = verdict(Ask::create(pod(json!({ "serviceAccountName": "foo" }))).admit(&ServiceAccount, &view()));
+        assert_eq!(verdict, "pods \"p\" is forbidden: error looking up service account ns/foo: serviceaccount \"foo\" not found");
+    }
+
+    #[test]
+    fn mirror_pods_refer_to_nothing() {
+        let mirror = |spec: Value| {
+            let mut pod = pod(spec);
+            pod["metadata"]["annotations"] = json!({ pods::MIRROR: "x" });
+            verdict(Ask::create(pod).admit(&ServiceAccount, &view()))
+        };
+        assert_eq!(mirror(json!({})), "ok");
+        let refused = |what: &str| format!("pods \"p\" is forbidden: a mirror pod may not {what}");
+        assert_eq!(mirror(json!({ "serviceAccountName": "default" })), refused("reference service accounts"));
+        assert_eq!(mirror(json!({ "volumes": [{ "name": "v", "secret": { "secretName": "s" } }] })), refused("reference secrets"));
+        assert_eq!(mirror(json!({ "volumes": [{ "name": "v", "configMap": { "name": "s" } }] })), refused("reference configmaps"));
+        let token = json!({ "volumes": [{ "name": "v", "projected": { "sources": [{ "serviceAccountToken": { "path": "t" } }] } }] });
+        assert_eq!(mirror(token), refused("use ServiceAccountToken volume projections"));
+    }
+
+    #[test]
+    fn a_strict_account_limits_secrets() {
+        let ask = |mut spec: Value| {
+            spec["serviceAccountName"] = "strict".into();
+            verdict(Ask::create(pod(spec)).admit(&ServiceAccount, &view()))
+        };
+        assert_eq!(ask(json!({ "volumes": [{ "name": "v", "secret": { "secretName": "mine" } }] })), "ok");
+        assert_eq!(
+            ask(json!({ "volumes": [{ "name": "v", "secret": { "secretName": "other" } }] })),
+            "pods \"p\" is forbidden: volume with secret.secretName=\"other\" is not allowed because service account strict does not reference that secret"
+        );
+        assert_eq!(
+            ask(json!({ "imagePullSecrets": [{ "name": "x" }] })),
+            "pods \"p\" is forbidden: imagePullSecrets[0].name=\"x\" is not allowed because service account strict does not reference that imagePullSecret"
+        );
+    }
+}
