@@ -78,6 +78,11 @@ pub fn labels(object: &Value) -> Option<&Map<String, Value>> {
     object.get("metadata")?.get("labels")?.as_object()
 }
 
+/// The annotation of that key.
+pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.get("metadata")?.get("annotations")?.get(key)?.as_str()
+}
+
 /// An RFC 3339 time in whole seconds and UTC, as `metav1.Time` is written.
 pub fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
