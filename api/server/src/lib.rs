@@ -1,1 +1,45 @@
-//! The HTTPS face: verbs, subresources, watch cache, discovery, OpenAPI, tables.
+//! The API server: everything that is known of the cluster, behind upstream's HTTP API.
+//!
+//! A request comes over TLS ([`Server::serve`]) or from a client in the same process
+//! ([`Server::client`]). It is authenticated, authorized, taken apart into verb, kind and name, and
+//! answered by one of the generic verbs over the table of kinds; what is particular about a kind is
+//! in `api-rules` (defaults, checks), `api-admission` (plugins) and `api-print` (columns). Reads come
+//! from a cache of final bytes that follows the store's log; writes go to the store and are answered
+//! when the cache has them. Nothing else may write to the store.
+
+mod app;
+mod authenticate;
+mod authorize;
+mod bootstrap;
+mod cache;
+mod config;
+mod connect;
+mod documents;
+mod handle;
+mod health;
+mod key;
+mod metrics;
+mod nonresource;
+mod registry;
+mod reviews;
+mod serve;
+mod server;
+mod services;
+mod status;
+mod subresource;
+#[cfg(test)]
+mod tests;
+mod tls;
+mod verbs;
+mod version;
+mod wire;
+
+pub use bootstrap::BootstrapError;
+pub use config::Config;
+pub use server::{InProcess, Server, StartError};
+pub use tls::TlsError;
+
+/// The version that `/version` states, `v1.37.0+skiff`: nodes report it too.
+pub fn version() -> String {
+    version::git_version()
+}

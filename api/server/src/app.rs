@@ -1,0 +1,154 @@
+//! What every request handler has at hand.
+
+use std::sync::Arc;
+
+use api_admission::Chain;
+use api_auth::{Authenticator, Authorizer};
+use api_model::request::UserInfo;
+use api_store::{Expect, Store, StoreError, Write};
+use bytes::Bytes;
+use http::HeaderMap;
+use serde_json::Value;
+use tokio_rustls::TlsConnector;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::cache::{self, Cache, Object};
+use crate::config::Config;
+use crate::key;
+use crate::metrics::Metrics;
+use crate::registry::{Registry, Served};
+use crate::services::Allocator;
+use crate::status::{ApiError, ApiResult};
+use crate::wire::query::Query;
+
+/// The parts of the server, shared by all requests.
+pub(crate) struct App {
+    pub(crate) config: Config,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) registry: Registry,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) authorizer: Arc<Authorizer>,
+    pub(crate) chain: Chain,
+    pub(crate) services: Arc<Allocator>,
+    pub(crate) metrics: Metrics,
+    pub(crate) documents: crate::documents::Documents,
+    pub(crate) node_tls: TlsConnector,
+    /// No new work after this.
+    pub(crate) shutdown: CancellationToken,
+    /// Everything that runs beside requests: connections, tunnels.
+    pub(crate) tasks: TaskTracker,
+}
+
+/// One request for a resource, taken apart.
+pub(crate) struct Call {
+    pub(crate) app: Arc<App>,
+    pub(crate) served: Arc<Served>,
+    /// Namespace in the path; empty when none.
+    pub(crate) namespace: String,
+    /// Name in the path; empty for collections.
+    pub(crate) name: String,
+    /// Subresource; empty when none.
+    pub(crate) subresource: String,
+    /// What follows the subresource.
+    pub(crate) rest: String,
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    pub(crate) user: Arc<UserInfo>,
+    /// Texts for `Warning` headers.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Why a write did not happen.
+#[derive(Debug)]
+pub(crate) enum WriteError {
+    /// The object is at another revision, or there, or gone.
+    Conflict,
+    Api(ApiError),
+}
+
+impl From<StoreError> for WriteError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Conflict { .. } => Self::Conflict,
+            error => Self::Api(error.into()),
+        }
+    }
+}
+
+impl App {
+    /// Stores an object (in its stored form) and waits until every read sees it.
+    pub(crate) async fn put(
+        &self,
+        served: &Served,
+        namespace: &str,
+        name: &str,
+        expect: Expect,
+        value: Value,
+    ) -> Result<Arc<Object>, WriteError> {
+        let bytes = cache::encode(&value);
+        self.put_encoded(served, (namespace, name), expect, value, bytes).await
+    }
+
+    /// [`App::put`] where the bytes are made already.
+    pub(crate) async fn put_encoded(
+        &self,
+        served: &Served,
+        (namespace, name): (&str, &str),
+        expect: Expect,
+        value: Value,
+        bytes: Bytes,
+    ) -> Result<Arc<Object>, WriteError> {
+        let announced = self.cache.announce(&bytes, value);
+        let key = key::of(&served.resource.name, namespace, name);
+        let revision = self.store.write(Write { key, value: Some(bytes.clone()), expect }).await?;
+        let event = self.cache.settled(&served.resource, revision).await.map_err(|closed| WriteError::Api(closed.into()))?;
+        drop(announced);
+        match event.and_then(|event| event.after.clone()) {
+            Some(object) => Ok(object),
+            // Already forgotten by the cache's history: what was written is known all the same.
+            None => Object::new(namespace.into(), name.into(), revision, &bytes, None)
+                .map(Arc::new)
+                .map_err(|error| WriteError::Api(ApiError::internal(error))),
+        }
+    }
+
+    /// Deletes an object and waits until every read sees it; answers its last state at the
+    /// revision of the deletion.
+    pub(crate) async fn remove(&self, served: &Served, object: &Arc<Object>) -> Result<Arc<Object>, WriteError> {
+        let key = key::of(&served.resource.name, &object.namespace, &object.name);
+        let revision = self.store.write(Write { key, value: None, expect: Expect::At(object.revision) }).await?;
+        let settled = self.cache.settled(&served.resource, revision).await;
+        let event = settled.map_err(|closed| WriteError::Api(closed.into()))?;
+        let gone = event.and_then(|event| event.object(cache::Change::Deleted).cloned());
+        Ok(gone.unwrap_or_else(|| Arc::new(object.at_revision(revision))))
+    }
+}
+
+impl Call {
+    /// The object that the path names.
+    pub(crate) fn object(&self) -> ApiResult<Arc<Object>> {
+        self.served.resource.get(self.namespace_key(), &self.name).ok_or_else(|| self.not_found())
+    }
+
+    pub(crate) fn not_found(&self) -> ApiError {
+        ApiError::not_found(&self.served.name, &self.name)
+    }
+
+    /// The namespace under which the object is stored: cluster-scoped objects, among them
+    /// namespaces (whose path carries their own name as namespace), have none.
+    pub(crate) fn namespace_key(&self) -> &str {
+        if self.served.kind.namespaced { &self.namespace } else { "" }
+    }
+
+    /// The subresource, where there is one.
+    pub(crate) fn sub(&self) -> Option<&str> {
+        (!self.subresource.is_empty()).then_some(self.subresource.as_str())
+    }
+
+    /// Adds texts for the client.
+    pub(crate) fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings.extend(warnings);
+    }
+}

@@ -1,0 +1,100 @@
+//! What every cluster has from its first moment: namespaces, roles, priority classes, runtime
+//! classes, the Services of the API server and of the DNS, and what a node needs to join.
+//!
+//! Everything goes through the same door as any client's objects, as a member of `system:masters`.
+//! What is there already stays as it is, but for what upstream keeps up to date too: roles and
+//! bindings regain what they lost, the `kubernetes` endpoints follow the server's address.
+
+mod join;
+mod network;
+mod objects;
+mod roles;
+
+use std::sync::Arc;
+
+use api_model::kind::find_by_kind;
+use api_model::meta;
+use api_model::request::UserInfo;
+use axum::body::Body;
+use futures::StreamExt;
+use http::{Method, Request, StatusCode, header};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::app::App;
+use crate::authenticate::Identity;
+use crate::handle::handle;
+
+/// Requests at once: the store commits them together.
+const AT_ONCE: usize = 64;
+
+/// An object that every cluster has could not be made.
+#[derive(Debug, Error)]
+#[error("making {kind} {name:?} at the start: {message}")]
+pub struct BootstrapError {
+    kind: String,
+    name: String,
+    message: String,
+}
+
+/// Makes what is missing, in an order in which later objects find what they refer to.
+pub(crate) async fn run(app: &Arc<App>) -> Result<(), BootstrapError> {
+    ensure(app, objects::namespaces()).await?;
+    let mut rest = objects::classes();
+    rest.extend(roles::outdated(app));
+    rest.extend(network::services(&app.config));
+    rest.extend(join::objects(&app.config));
+    ensure(app, rest).await?;
+    replace(app, network::endpoints(&app.config)).await
+}
+
+/// Creates objects; those that exist stay.
+async fn ensure(app: &Arc<App>, objects: Vec<Value>) -> Result<(), BootstrapError> {
+    let mut made = futures::stream::iter(objects).map(|object| send(app, object, Method::POST)).buffer_unordered(AT_ONCE);
+    while let Some(made) = made.next().await {
+        made?;
+    }
+    Ok(())
+}
+
+/// Creates objects or brings them up to date.
+async fn replace(app: &Arc<App>, objects: Vec<Value>) -> Result<(), BootstrapError> {
+    for object in objects {
+        send(app, object.clone(), Method::POST).await?;
+        send(app, object, Method::PUT).await?;
+    }
+    Ok(())
+}
+
+async fn send(app: &Arc<App>, object: Value, method: Method) -> Result<(), BootstrapError> {
+    let field = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (kind, name) = (field("kind"), meta::name(&object).to_owned());
+    let failed = |message: String| BootstrapError { kind: kind.clone(), name: name.clone(), message };
+    // A role that lost something is there: it is replaced.
+    let method = if meta::resource_version(&object).is_empty() { method } else { Method::PUT };
+    let mut path = collection(&field("apiVersion"), &kind, meta::namespace(&object)).ok_or_else(|| failed("no such kind".to_owned()))?;
+    if method == Method::PUT {
+        path.push('/');
+        path.push_str(&name);
+    }
+    let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
+    let mut request = request.body(Body::from(object.to_string())).map_err(|error| failed(error.to_string()))?;
+    let user = UserInfo::new("system:apiserver", &["system:masters"]);
+    request.extensions_mut().insert(Identity(Arc::new(user)));
+    let response = handle(Arc::clone(app), request).await;
+    if response.status().is_success() || response.status() == StatusCode::CONFLICT {
+        return Ok(());
+    }
+    let body = axum::body::to_bytes(response.into_body(), crate::wire::body::BODY_BYTES_MAX).await.unwrap_or_default();
+    let status: Value = serde_json::from_slice(&body).unwrap_or_default();
+    Err(failed(status.get("message").and_then(Value::as_str).unwrap_or("no answer").to_owned()))
+}
+
+fn collection(api_version: &str, kind: &str, namespace: &str) -> Option<String> {
+    let kind = find_by_kind(api_version, kind)?;
+    let root = if kind.group.is_empty() { "api" } else { "apis" };
+    Some(match kind.namespaced {
+        true => format!("/{root}/{api_version}/namespaces/{namespace}/{}", kind.plural),
+        false => format!("/{root}/{api_version}/{}", kind.plural),
+    })
+}

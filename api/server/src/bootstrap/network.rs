@@ -1,0 +1,65 @@
+//! The Services `kubernetes` and `kube-dns`, and where the former leads.
+
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use crate::services::nth_address;
+
+/// Number of the `kubernetes` Service's address in the range.
+const KUBERNETES: u32 = 1;
+/// Number of the cluster DNS' address in the range.
+const DNS: u32 = 10;
+
+/// Both Services.
+pub(super) fn services(config: &Config) -> Vec<Value> {
+    let address = |number| nth_address(config.service_cluster_ip_range, number).to_string();
+    vec![
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+            "spec": {
+                "type": "ClusterIP", "sessionAffinity": "None", "clusterIP": address(KUBERNETES),
+                "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": config.advertise_address.port()}],
+            },
+        }),
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {
+                "name": "kube-dns", "namespace": "kube-system",
+                "labels": {"k8s-app": "kube-dns", "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "CoreDNS"},
+            },
+            "spec": {
+                "type": "ClusterIP", "clusterIP": address(DNS), "selector": {"k8s-app": "kube-dns"},
+                "ports": [
+                    {"name": "dns", "protocol": "UDP", "port": 53, "targetPort": 53},
+                    {"name": "dns-tcp", "protocol": "TCP", "port": 53, "targetPort": 53},
+                ],
+            },
+        }),
+    ]
+}
+
+/// The endpoints of the `kubernetes` Service: this server. A loopback address leads nowhere from a
+/// Pod and is not a valid endpoint, so it is not published.
+pub(super) fn endpoints(config: &Config) -> Vec<Value> {
+    let (address, port) = (config.advertise_address.ip(), config.advertise_address.port());
+    if address.is_loopback() || address.is_unspecified() {
+        return Vec::new();
+    }
+    let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+    let port = json!({"name": "https", "port": port, "protocol": "TCP"});
+    vec![
+        json!({
+            "apiVersion": "v1", "kind": "Endpoints",
+            "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+            "subsets": [{"addresses": [{"ip": address.to_string()}], "ports": [port]}],
+        }),
+        json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+            "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+            "addressType": family,
+            "endpoints": [{"addresses": [address.to_string()], "conditions": {"ready": true}}],
+            "ports": [port],
+        }),
+    ]
+}

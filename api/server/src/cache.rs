@@ -1,0 +1,195 @@
+//! Every current object in memory, and what changed of late: all reads are answered from here.
+//!
+//! One feeder follows the store's log and is the only one to change anything. A write is answered
+//! when the feeder has applied it, so that whoever was answered sees the write in every later read.
+//! Each object's bytes are made once; gets, lists and watchers share them.
+
+mod event;
+mod feed;
+mod filter;
+mod object;
+mod resource;
+mod ring;
+mod view;
+mod watchers;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use api_model::kind::GroupResource;
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
+use tokio::sync::{oneshot, watch};
+
+pub(crate) use event::{Change, Event, frame};
+pub(crate) use feed::start;
+pub(crate) use filter::Filter;
+pub(crate) use object::{Object, encode};
+pub(crate) use resource::{Beginning, Page, Resource, Since, Subscription, TooOld};
+pub(crate) use ring::Place;
+pub(crate) use watchers::Delivery;
+
+/// How long a read waits for a revision that is not there yet: upstream's `blockTimeout`.
+const FUTURE_WAIT: Duration = Duration::from_secs(3);
+
+/// The cache.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    resources: RwLock<HashMap<GroupResource, Arc<Resource>>>,
+    /// Nothing is known of what happened up to this revision.
+    floor: AtomicU64,
+    /// Everything up to this revision has been applied and handed to the watchers.
+    applied: watch::Sender<u64>,
+    waiting: Mutex<Waiting>,
+    /// Values of writes under way, by the address of their bytes: the feeder need not parse them.
+    written: Mutex<HashMap<usize, (Bytes, Value)>>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    by_revision: HashMap<u64, oneshot::Sender<Option<Arc<Event>>>>,
+    closed: bool,
+}
+
+/// The feeder has ended: the server is stopping or the store failed for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Closed;
+
+/// The revision asked for did not come about in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotYet {
+    pub(crate) current: u64,
+}
+
+/// Takes a write's value back when the write failed.
+pub(crate) struct Announced<'a> {
+    cache: &'a Cache,
+    address: usize,
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        self.cache.written.lock().remove(&self.address);
+    }
+}
+
+impl Cache {
+    fn new(floor: u64) -> Self {
+        let (resources, waiting, written) = (RwLock::default(), Mutex::default(), Mutex::default());
+        Self { resources, floor: AtomicU64::new(floor), applied: watch::Sender::new(floor), waiting, written }
+    }
+
+    /// The resource of that name, made when first asked for.
+    pub(crate) fn resource(&self, name: &GroupResource) -> Arc<Resource> {
+        if let Some(resource) = self.resources.read().get(name) {
+            return Arc::clone(resource);
+        }
+        let floor = self.floor.load(Ordering::Acquire);
+        let mut resources = self.resources.write();
+        Arc::clone(resources.entry(name.clone()).or_insert_with(|| Arc::new(Resource::new(name.clone(), floor))))
+    }
+
+    /// All resources that have or had objects.
+    pub(crate) fn resources(&self) -> Vec<Arc<Resource>> {
+        self.resources.read().values().cloned().collect()
+    }
+
+    /// The revision up to which everything is applied.
+    pub(crate) fn applied(&self) -> u64 {
+        *self.applied.borrow()
+    }
+
+    /// Waits for a revision for as long as upstream does.
+    pub(crate) async fn wait_for(&self, revision: u64) -> Result<(), NotYet> {
+        if self.applied() >= revision {
+            return Ok(());
+        }
+        let mut applied = self.applied.subscribe();
+        let reached = applied.wait_for(|applied| *applied >= revision);
+        match tokio::time::timeout(FUTURE_WAIT, reached).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(NotYet { current: self.applied() }),
+        }
+    }
+
+    /// Announces what is about to be written, so that it need not be parsed again.
+    pub(crate) fn announce(&self, bytes: &Bytes, value: Value) -> Announced<'_> {
+        let address = bytes.as_ptr() as usize;
+        self.written.lock().insert(address, (bytes.clone(), value));
+        Announced { cache: self, address }
+    }
+
+    fn take_written(&self, bytes: &Bytes) -> Option<Value> {
+        let mut written = self.written.lock();
+        let address = bytes.as_ptr() as usize;
+        // The announced bytes are alive, so nothing else can stand at their address.
+        written
+            .get(&address)
+            .is_some_and(|(announced, _)| announced.len() == bytes.len())
+            .then(|| written.remove(&address).map(|(_, value)| value))
+            .flatten()
+    }
+
+    /// Waits until a write is applied and answers its event; `None` if that is forgotten already.
+    pub(crate) async fn settled(&self, resource: &Resource, revision: u64) -> Result<Option<Arc<Event>>, Closed> {
+        let settled = {
+            let mut waiting = self.waiting.lock();
+            if self.applied() >= revision {
+                drop(waiting);
+                return Ok(resource.event_at(revision));
+            }
+            if waiting.closed {
+                return Err(Closed);
+            }
+            let (sender, receiver) = oneshot::channel();
+            waiting.by_revision.insert(revision, sender);
+            receiver
+        };
+        settled.await.map_err(|_| Closed)
+    }
+
+    /// Everything up to `revision` is applied; `events` are the last of it.
+    fn advance(&self, revision: u64, events: Vec<Arc<Event>>) {
+        self.applied.send_replace(revision);
+        let mut waiting = self.waiting.lock();
+        if waiting.by_revision.is_empty() {
+            return;
+        }
+        for event in events {
+            if let Some(writer) = waiting.by_revision.remove(&event.revision) {
+                // A writer whose client went away does not wait any more.
+                let _ = writer.send(Some(event));
+            }
+        }
+    }
+
+    /// After starting over: what was written up to `revision` is in the cache, its events are not.
+    fn forget_waiting(&self, revision: u64) {
+        self.floor.store(revision, Ordering::Release);
+        self.applied.send_replace(revision);
+        let mut waiting = self.waiting.lock();
+        let done: Vec<u64> = waiting.by_revision.keys().copied().filter(|at| *at <= revision).collect();
+        for writer in done.iter().filter_map(|at| waiting.by_revision.remove(at)) {
+            let _ = writer.send(None);
+        }
+    }
+
+    /// Ends every watch, those that come later included; reads and writes go on.
+    pub(crate) fn end_watches(&self) {
+        for resource in self.resources() {
+            resource.close();
+        }
+    }
+
+    /// Nothing will come any more: ends watches and waiting writers.
+    fn close(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.closed = true;
+        waiting.by_revision.clear();
+        drop(waiting);
+        self.end_watches();
+    }
+}

@@ -1,0 +1,156 @@
+//! One change of one object, shared by everybody who watches it.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::filter::Filter;
+use super::object::Object;
+
+/// What a watcher is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Added,
+    Modified,
+    Deleted,
+}
+
+impl Change {
+    /// The word on the wire.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+/// What was there before a change.
+#[derive(Debug)]
+pub(crate) enum Before {
+    /// Nothing: the change created the object.
+    Nothing,
+    Object(Arc<Object>),
+    /// Something that is older than what we remember.
+    Forgotten,
+}
+
+/// One change.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) revision: u64,
+    pub(crate) before: Before,
+    /// The object after the change; `None` when it is gone.
+    pub(crate) after: Option<Arc<Object>>,
+    /// The last state, with this event's revision: what DELETED carries.
+    gone: OnceLock<Arc<Object>>,
+    frames: [OnceLock<Bytes>; 3],
+}
+
+impl Event {
+    pub(crate) fn new(revision: u64, before: Before, after: Option<Arc<Object>>) -> Self {
+        Self { revision, before, after, gone: OnceLock::new(), frames: Default::default() }
+    }
+
+    /// The object before the change, where it is known.
+    pub(crate) fn old(&self) -> Option<&Arc<Object>> {
+        match &self.before {
+            Before::Object(object) => Some(object),
+            Before::Nothing | Before::Forgotten => None,
+        }
+    }
+
+    /// What a watcher with this filter is told, if anything: an object that leaves the selection is
+    /// deleted for it, one that enters it is added.
+    pub(crate) fn change_for(&self, filter: &Filter) -> Option<Change> {
+        let now = self.after.as_ref().is_some_and(|object| filter.matches(object));
+        let was = match &self.before {
+            Before::Nothing => false,
+            Before::Object(object) => filter.matches(object),
+            // It may have been in the selection; a second DELETED does no harm, a missing one does.
+            Before::Forgotten => true,
+        };
+        match (was, now) {
+            (false, true) => Some(Change::Added),
+            (true, true) => Some(Change::Modified),
+            (true, false) => Some(Change::Deleted),
+            (false, false) => None,
+        }
+    }
+
+    /// The object that an event of that type carries.
+    pub(crate) fn object(&self, change: Change) -> Option<&Arc<Object>> {
+        match change {
+            Change::Added | Change::Modified => self.after.as_ref(),
+            Change::Deleted => match self.old() {
+                Some(old) => Some(self.gone.get_or_init(|| Arc::new(old.at_revision(self.revision)))),
+                None => self.after.as_ref(),
+            },
+        }
+    }
+
+    /// The line on the wire, made once for all watchers.
+    pub(crate) fn frame(&self, change: Change) -> Bytes {
+        let slot = match change {
+            Change::Added => 0,
+            Change::Modified => 1,
+            Change::Deleted => 2,
+        };
+        let make = || self.object(change).map(|object| frame(change.word(), object.bytes())).unwrap_or_default();
+        self.frames.get(slot).map(|slot| slot.get_or_init(make).clone()).unwrap_or_default()
+    }
+}
+
+/// `{"type":…,"object":…}` and a line feed.
+pub(crate) fn frame(word: &str, object: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(object.len() + word.len() + 24);
+    out.put_slice(b"{\"type\":\"");
+    out.put_slice(word.as_bytes());
+    out.put_slice(b"\",\"object\":");
+    out.put_slice(object);
+    out.put_slice(b"}\n");
+    out.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api_model::selector::Selector;
+    use serde_json::{Value, json};
+
+    fn labelled(label: &str, revision: u64) -> Arc<Object> {
+        let value = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "x", "labels": {"app": label}}});
+        Arc::new(Object::new("ns".into(), "x".into(), revision, &super::super::object::encode(&value), None).expect("JSON"))
+    }
+
+    #[test]
+    fn selector_transitions_are_additions_and_deletions() {
+        let filter = Filter { labels: Selector::parse("app=a").expect("parses"), ..Filter::default() };
+        let (a, b) = (labelled("a", 1), labelled("b", 1));
+        let cases = [
+            (Before::Nothing, Some(&a), Some(Change::Added)),
+            (Before::Nothing, Some(&b), None),
+            (Before::Object(Arc::clone(&a)), Some(&a), Some(Change::Modified)),
+            (Before::Object(Arc::clone(&a)), Some(&b), Some(Change::Deleted)),
+            (Before::Object(Arc::clone(&b)), Some(&a), Some(Change::Added)),
+            (Before::Object(Arc::clone(&b)), Some(&b), None),
+            (Before::Object(Arc::clone(&a)), None, Some(Change::Deleted)),
+            (Before::Object(Arc::clone(&b)), None, None),
+            (Before::Forgotten, Some(&b), Some(Change::Deleted)),
+        ];
+        for (before, after, expected) in cases {
+            let event = Event::new(2, before, after.cloned());
+            assert_eq!(event.change_for(&filter), expected, "{event:?}");
+        }
+    }
+
+    #[test]
+    fn a_deletion_carries_the_old_object_at_the_new_revision() {
+        let event = Event::new(9, Before::Object(labelled("a", 1)), Some(labelled("b", 9)));
+        let frame: Value = serde_json::from_slice(&event.frame(Change::Deleted)).expect("JSON");
+        assert_eq!(frame["type"], "DELETED");
+        assert_eq!(frame["object"]["metadata"]["resourceVersion"], "9");
+        assert_eq!(frame["object"]["metadata"]["labels"]["app"], "a");
+    }
+}

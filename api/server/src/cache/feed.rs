@@ -1,0 +1,196 @@
+//! Keeps the cache up with the store's log.
+//!
+//! At the start: a snapshot, then the history that led to it, so that watches may resume from
+//! before a restart. After that: events as they are committed. When the log was compacted past us,
+//! the cache starts over from a snapshot and every watch ends.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_model::kind::GroupResource;
+use api_store::{Entry, Event as Change, Events, Snapshot, Store, StoreError};
+use futures::StreamExt;
+use tokio_util::sync::CancellationToken;
+
+use super::event::{Before, Event};
+use super::object::Object;
+use super::{Cache, Resource};
+use crate::key;
+
+/// Pause before a store that failed is asked again.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Fills a cache and keeps feeding it until cancelled or until the store is closed.
+pub(crate) async fn start(
+    store: Arc<dyn Store>,
+    cancel: CancellationToken,
+) -> Result<(Arc<Cache>, impl Future<Output = ()> + use<>), StoreError> {
+    let compacted = store.compacted().await?;
+    let snapshot = store.snapshot().await?;
+    let head = snapshot.revision;
+    let cache = Arc::new(Cache::new(compacted));
+    let known = load(&cache, snapshot);
+    let events = match store.watch(compacted).await {
+        Ok(events) => replay(&cache, events, known, head).await?,
+        // Compacted between the two calls: go on without the past.
+        Err(StoreError::Compacted { .. }) => {
+            drop(known);
+            store.watch(head).await?
+        }
+        Err(error) => return Err(error),
+    };
+    cache.advance(head, Vec::new());
+    let feeder = Feeder { store, cache: Arc::clone(&cache) };
+    Ok((cache, async move {
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = feeder.run(events) => {}
+        }
+        feeder.cache.close();
+    }))
+}
+
+type Known = HashMap<Arc<str>, Arc<Object>>;
+
+fn load(cache: &Cache, snapshot: Snapshot) -> Known {
+    let mut known = Known::new();
+    for Entry { key, value, revision, .. } in snapshot.entries {
+        let Some((resource, object)) = read(cache, &key, revision, &value) else { continue };
+        let object = Arc::new(object);
+        known.insert(key, Arc::clone(&object));
+        resource.load(object);
+    }
+    known
+}
+
+fn read(cache: &Cache, key: &str, revision: u64, stored: &bytes::Bytes) -> Option<(Arc<Resource>, Object)> {
+    let Some(place) = key::parse(key) else {
+        tracing::error!(key, "ignored a stored key that is not ours");
+        return None;
+    };
+    let resource = cache.resource(&GroupResource::new(place.group, place.resource));
+    match Object::new(place.namespace.into(), place.name.into(), revision, stored, cache.take_written(stored)) {
+        Ok(object) => Some((resource, object)),
+        Err(error) => {
+            tracing::error!(key, revision, %error, "ignored a stored object that is not JSON");
+            None
+        }
+    }
+}
+
+/// Reads the history up to the snapshot's revision into the rings.
+async fn replay(cache: &Cache, mut events: Events, current: Known, head: u64) -> Result<Events, StoreError> {
+    let mut reached = cache.applied();
+    let mut seen = Known::new();
+    let mut beyond = Vec::new();
+    while reached < head {
+        let Some(batch) = events.next().await else { return Err(StoreError::Closed) };
+        for change in batch? {
+            reached = change.revision;
+            match change.revision <= head {
+                true => remember(cache, &mut seen, &current, change),
+                false => beyond.push(change),
+            }
+        }
+    }
+    // A batch may reach beyond the snapshot: what does is handed on first.
+    let beyond = futures::stream::iter((!beyond.is_empty()).then_some(Ok(beyond)));
+    Ok(beyond.chain(events).boxed())
+}
+
+fn remember(cache: &Cache, seen: &mut Known, current: &Known, change: Change) {
+    let Some(place) = key::parse(&change.key) else { return };
+    let resource = cache.resource(&GroupResource::new(place.group, place.resource));
+    let before = match change.previous {
+        None => Before::Nothing,
+        Some(previous) => match seen.remove(&change.key).filter(|object| object.revision == previous) {
+            Some(object) => Before::Object(object),
+            None => Before::Forgotten,
+        },
+    };
+    let after = change.value.as_ref().and_then(|stored| match current.get(&change.key) {
+        Some(object) if object.revision == change.revision => Some(Arc::clone(object)),
+        _ => read(cache, &change.key, change.revision, stored).map(|(_, object)| Arc::new(object)),
+    });
+    if let Some(object) = &after {
+        seen.insert(change.key, Arc::clone(object));
+    }
+    resource.remember(Event::new(change.revision, before, after));
+}
+
+struct Feeder {
+    store: Arc<dyn Store>,
+    cache: Arc<Cache>,
+}
+
+impl Feeder {
+    async fn run(&self, mut events: Events) {
+        loop {
+            let failure = loop {
+                match events.next().await {
+                    Some(Ok(batch)) => self.apply(batch),
+                    Some(Err(error)) => break error,
+                    None => break StoreError::Closed,
+                }
+            };
+            events = match self.resume(failure).await {
+                Some(events) => events,
+                None => return,
+            };
+        }
+    }
+
+    fn apply(&self, batch: Vec<Change>) {
+        let Some(last) = batch.last().map(|change| change.revision) else { return };
+        let mut applied = Vec::with_capacity(batch.len());
+        for change in batch {
+            let Some(place) = key::parse(&change.key) else { continue };
+            let (resource, after) = match &change.value {
+                None => (self.cache.resource(&GroupResource::new(place.group, place.resource)), None),
+                Some(stored) => match read(&self.cache, &change.key, change.revision, stored) {
+                    Some((resource, object)) => (resource, Some(object)),
+                    None => continue,
+                },
+            };
+            applied.push(resource.apply(place.namespace, place.name, change.revision, after));
+        }
+        self.cache.advance(last, applied);
+    }
+
+    /// After a failure: the events to go on with, or `None` when there will be none.
+    async fn resume(&self, mut failure: StoreError) -> Option<Events> {
+        loop {
+            failure = match failure {
+                StoreError::Closed => return None,
+                StoreError::Compacted { oldest } => {
+                    tracing::warn!(oldest, applied = self.cache.applied(), "starting over from a snapshot");
+                    match self.start_over().await {
+                        Ok(events) => return Some(events),
+                        Err(error) => error,
+                    }
+                }
+                error => {
+                    tracing::error!(%error, "following the store failed");
+                    tokio::time::sleep(RETRY).await;
+                    match self.store.watch(self.cache.applied()).await {
+                        Ok(events) => return Some(events),
+                        Err(error) => error,
+                    }
+                }
+            };
+        }
+    }
+
+    async fn start_over(&self) -> Result<Events, StoreError> {
+        let snapshot = self.store.snapshot().await?;
+        let head = snapshot.revision;
+        let events = self.store.watch(head).await?;
+        for resource in self.cache.resources() {
+            resource.reset(head);
+        }
+        load(&self.cache, snapshot);
+        self.cache.forget_waiting(head);
+        Ok(events)
+    }
+}

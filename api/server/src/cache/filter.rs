@@ -1,0 +1,91 @@
+//! Which objects a list or watch is about: namespace, name, label and field selectors.
+
+use api_model::selector::{FieldSelector, Selector, field_text};
+use serde_json::Value;
+
+use super::object::Object;
+
+/// The field that has an index of its own: every node watches the Pods bound to it.
+pub(crate) const NODE_FIELD: &str = "spec.nodeName";
+
+/// What a list or watch asks for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filter {
+    /// Only this namespace.
+    pub(crate) namespace: Option<String>,
+    pub(crate) labels: Selector,
+    pub(crate) fields: FieldSelector,
+}
+
+impl Filter {
+    /// Whether nothing but the namespace narrows the choice.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.labels.is_everything() && self.fields.terms.is_empty()
+    }
+
+    /// The one name that can match, if the selector says so.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.fields.exact("metadata.name")
+    }
+
+    /// The one node whose Pods can match.
+    pub(crate) fn node(&self) -> Option<&str> {
+        self.fields.exact(NODE_FIELD).filter(|node| !node.is_empty())
+    }
+
+    /// Whether an object is meant.
+    pub(crate) fn matches(&self, object: &Object) -> bool {
+        if self.namespace.as_deref().is_some_and(|namespace| *namespace != *object.namespace) {
+            return false;
+        }
+        self.is_plain() || {
+            let value = object.value();
+            self.labels.matches(&value) && self.fields_match(&value)
+        }
+    }
+
+    fn fields_match(&self, value: &Value) -> bool {
+        self.fields.terms.iter().all(|term| (selectable(value, &term.path) == term.value) != term.negated)
+    }
+}
+
+/// The text that a field selector compares with: upstream's selectable field sets are built from
+/// typed objects, in which an absent boolean is `false` and an absent count `0`.
+fn selectable(value: &Value, path: &str) -> String {
+    let text = match path {
+        "source" => field_text(value, "source.component"),
+        _ => field_text(value, path),
+    };
+    if !text.is_empty() {
+        return text;
+    }
+    match path {
+        "spec.unschedulable" | "spec.hostNetwork" => "false".to_owned(),
+        "status.successful" | "status.replicas" => "0".to_owned(),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(value: &Value) -> Object {
+        Object::new("ns".into(), "x".into(), 1, &super::super::object::encode(value), None).expect("JSON")
+    }
+
+    #[test]
+    fn absent_booleans_and_counts_compare_like_typed_ones() {
+        let node = object(&json!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "x"}}));
+        for (selector, expected) in [
+            ("spec.unschedulable=false", true),
+            ("spec.unschedulable=true", false),
+            ("spec.unschedulable!=true", true),
+            ("metadata.name=x", true),
+        ] {
+            let filter = Filter { fields: FieldSelector::parse(selector).expect("parses"), ..Filter::default() };
+            assert_eq!(filter.matches(&node), expected, "{selector}");
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The objects of one resource in memory, in name order, with their recent history and those who
+//! watch them. Only the feeder changes it; everybody else reads.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use api_model::kind::GroupResource;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::mpsc;
+
+use super::event::{Before, Event};
+use super::filter::Filter;
+use super::object::Object;
+use super::ring::{Place, Ring};
+use super::watchers::{Delivery, Key, Watchers};
+
+type ByName = BTreeMap<Arc<str>, Arc<Object>>;
+
+/// One resource.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    pub(crate) name: GroupResource,
+    node_indexed: bool,
+    objects: RwLock<Objects>,
+    watchers: Mutex<Watchers>,
+    /// The revision of the last change.
+    revision: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Objects {
+    by_namespace: BTreeMap<Arc<str>, ByName>,
+    by_node: HashMap<Arc<str>, BTreeMap<Place, Arc<Object>>>,
+    revision: u64,
+    ring: Ring,
+}
+
+/// Some objects in name order, as of a revision.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) items: Vec<Arc<Object>>,
+    pub(crate) revision: u64,
+    /// Where there is more: the last place that was looked at.
+    pub(crate) more: Option<Place>,
+    /// How many follow, where that is known.
+    pub(crate) remaining: Option<usize>,
+}
+
+/// Where a watch starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Since {
+    /// With what happens from now on.
+    Now,
+    /// With every current object.
+    Everything,
+    /// After a revision.
+    Revision(u64),
+}
+
+/// A revision is older than what is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooOld {
+    pub(crate) oldest: u64,
+}
+
+/// What a watch begins with.
+#[derive(Debug, Default)]
+pub(crate) struct Beginning {
+    pub(crate) state: Vec<Arc<Object>>,
+    pub(crate) events: Vec<Delivery>,
+    /// The revision that `state` and `events` lead up to.
+    pub(crate) revision: u64,
+}
+
+/// Events as they come; ends when the watcher was too slow. Unregisters when dropped.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    pub(crate) events: mpsc::Receiver<Delivery>,
+    resource: Arc<Resource>,
+    registered: (Key, u64),
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.resource.watchers.lock().remove(&self.registered);
+    }
+}
+
+impl Resource {
+    pub(crate) fn new(name: GroupResource, floor: u64) -> Self {
+        let node_indexed = name.group.is_empty() && name.resource == "pods";
+        let objects = Objects { by_namespace: BTreeMap::new(), by_node: HashMap::new(), revision: 0, ring: Ring::new(floor) };
+        Self { name, node_indexed, objects: RwLock::new(objects), watchers: Mutex::default(), revision: AtomicU64::new(0) }
+    }
+
+    /// The object of that name; the namespace is empty for cluster-scoped kinds.
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        self.objects.read().by_namespace.get(namespace)?.get(name).cloned()
+    }
+
+    /// The revision of the last change.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.objects.read().by_namespace.values().map(BTreeMap::len).sum()
+    }
+
+    pub(crate) fn watchers_len(&self) -> usize {
+        self.watchers.lock().len()
+    }
+
+    /// Every object that matches, as of at least revision `applied`.
+    pub(crate) fn list(&self, filter: &Filter, applied: u64) -> Page {
+        let (mut items, revision) = {
+            let objects = self.objects.read();
+            (objects.candidates(filter), objects.revision.max(applied))
+        };
+        if !filter.is_plain() {
+            items.retain(|object| filter.matches(object));
+        }
+        Page { items, revision, more: None, remaining: None }
+    }
+
+    /// At most `limit` objects that match, behind a place, as they were at a revision; `None` when
+    /// that is forgotten.
+    pub(crate) fn page(&self, filter: &Filter, revision: u64, behind: Option<&Place>, limit: Option<usize>) -> Option<Page> {
+        let limit = limit.unwrap_or(usize::MAX);
+        // Without selectors every candidate counts, so there is no need to look at all of them.
+        let (take, plain) = (if filter.is_plain() { limit.saturating_add(1) } else { usize::MAX }, filter.is_plain());
+        let (candidates, rest) = self.objects.read().past(filter, revision, behind, take)?;
+        let mut candidates = candidates.into_iter().filter(|object| plain || filter.matches(object));
+        let items: Vec<_> = candidates.by_ref().take(limit).collect();
+        let next = candidates.next();
+        let more = next.is_some().then(|| items.last().map(|last| (Arc::clone(&last.namespace), Arc::clone(&last.name)))).flatten();
+        let remaining = (plain && more.is_some()).then_some(rest + 1);
+        Some(Page { items, revision, more, remaining })
+    }
+
+    /// Starts a watch. What came before and what comes after meet without a gap.
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        filter: Filter,
+        since: Since,
+        namespaced: bool,
+        applied: u64,
+    ) -> Result<(Beginning, Subscription), TooOld> {
+        let filter = Arc::new(filter);
+        let mut beginning = Beginning::default();
+        let mut watchers = self.watchers.lock();
+        let past = {
+            let objects = self.objects.read();
+            beginning.revision = objects.revision.max(applied);
+            match since {
+                Since::Now => Vec::new(),
+                Since::Everything => {
+                    beginning.state = objects.candidates(&filter);
+                    Vec::new()
+                }
+                Since::Revision(revision) => {
+                    let oldest = objects.ring.floor();
+                    objects.ring.after(revision).ok_or(TooOld { oldest })?.cloned().collect::<Vec<_>>()
+                }
+            }
+        };
+        let (registered, events) = watchers.add(Arc::clone(&filter), namespaced);
+        drop(watchers);
+        beginning.state.retain(|object| filter.matches(object));
+        beginning.events = past.into_iter().filter_map(|event| event.change_for(&filter).map(|change| (change, event))).collect();
+        Ok((beginning, Subscription { events, resource: Arc::clone(self), registered }))
+    }
+
+    /// The event of that revision, if it is of this resource and remembered.
+    pub(crate) fn event_at(&self, revision: u64) -> Option<Arc<Event>> {
+        self.objects.read().ring.at(revision).cloned()
+    }
+
+    /// Feeder: an object that was there at the start.
+    pub(crate) fn load(&self, object: Arc<Object>) {
+        let mut objects = self.objects.write();
+        objects.revision = objects.revision.max(object.revision);
+        self.revision.store(objects.revision, Ordering::Release);
+        objects.insert(object, self.node_indexed);
+    }
+
+    /// Feeder: an event of before the start.
+    pub(crate) fn remember(&self, event: Event) {
+        self.objects.write().ring.push(Arc::new(event));
+    }
+
+    /// Feeder: a change, told to everybody whom it concerns.
+    pub(crate) fn apply(&self, namespace: &str, name: &str, revision: u64, after: Option<Object>) -> Arc<Event> {
+        let mut watchers = self.watchers.lock();
+        let event = {
+            let mut objects = self.objects.write();
+            let before = objects.remove(namespace, name).map_or(Before::Nothing, Before::Object);
+            let event = Arc::new(Event::new(revision, before, after.map(Arc::new)));
+            if let Some(object) = &event.after {
+                objects.insert(Arc::clone(object), self.node_indexed);
+            }
+            objects.revision = revision;
+            objects.ring.push(Arc::clone(&event));
+            self.revision.store(revision, Ordering::Release);
+            event
+        };
+        watchers.dispatch(&event, self.node_indexed);
+        drop(watchers);
+        if let Some(old) = event.old() {
+            old.forget_value();
+        }
+        event
+    }
+
+    /// Feeder: forgets everything up to a revision and ends every watch, since events were missed.
+    pub(crate) fn reset(&self, floor: u64) {
+        let mut watchers = self.watchers.lock();
+        let mut objects = self.objects.write();
+        *objects = Objects { by_namespace: BTreeMap::new(), by_node: HashMap::new(), revision: floor, ring: Ring::new(floor) };
+        self.revision.store(floor, Ordering::Release);
+        watchers.end_all();
+    }
+
+    /// Feeder: nothing will come any more.
+    pub(crate) fn close(&self) {
+        self.watchers.lock().close();
+    }
+}
+
+impl Objects {
+    fn insert(&mut self, object: Arc<Object>, node_indexed: bool) {
+        if node_indexed && let Some(node) = object.node() {
+            let place = (Arc::clone(&object.namespace), Arc::clone(&object.name));
+            self.by_node.entry(Arc::clone(node)).or_default().insert(place, Arc::clone(&object));
+        }
+        let names = match self.by_namespace.get_mut(&object.namespace) {
+            Some(names) => names,
+            None => self.by_namespace.entry(Arc::clone(&object.namespace)).or_default(),
+        };
+        names.insert(Arc::clone(&object.name), object);
+    }
+
+    fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        let names = self.by_namespace.get_mut(namespace)?;
+        let object = names.remove(name)?;
+        if names.is_empty() {
+            self.by_namespace.remove(namespace);
+        }
+        if !self.by_node.is_empty()
+            && let Some(node) = object.node()
+            && let Some(places) = self.by_node.get_mut(node)
+        {
+            places.remove(&(Arc::clone(&object.namespace), Arc::clone(&object.name)));
+            if places.is_empty() {
+                self.by_node.remove(node);
+            }
+        }
+        Some(object)
+    }
+
+    /// The objects among which those that match are found.
+    fn candidates(&self, filter: &Filter) -> Vec<Arc<Object>> {
+        if let (Some(namespace), Some(name)) = (&filter.namespace, filter.name()) {
+            return self.by_namespace.get(namespace.as_str()).and_then(|names| names.get(name)).cloned().into_iter().collect();
+        }
+        if let Some(node) = filter.node() {
+            return self.by_node.get(node).into_iter().flat_map(BTreeMap::values).cloned().collect();
+        }
+        match &filter.namespace {
+            Some(namespace) => self.by_namespace.get(namespace.as_str()).into_iter().flat_map(BTreeMap::values).cloned().collect(),
+            None => self.by_namespace.values().flat_map(BTreeMap::values).cloned().collect(),
+        }
+    }
+
+    /// Up to `take` objects behind a place as of a revision, and how many follow.
+    fn past(&self, filter: &Filter, revision: u64, behind: Option<&Place>, take: usize) -> Option<(Vec<Arc<Object>>, usize)> {
+        let undone = self.ring.undo_to(revision)?;
+        let is_behind = |place: &Place| behind.is_none_or(|behind| place > behind);
+        let in_namespace = |namespace: &str| filter.namespace.as_deref().is_none_or(|wanted| wanted == namespace);
+        let mut put_back = undone
+            .iter()
+            .filter(|(place, _)| in_namespace(&place.0) && is_behind(place))
+            .filter_map(|(_, object)| object.as_ref())
+            .peekable();
+        let mut present = self
+            .range(filter.namespace.as_deref(), behind)
+            .filter(|object| undone.is_empty() || !undone.contains_key(&(Arc::clone(&object.namespace), Arc::clone(&object.name))))
+            .peekable();
+        let mut items = Vec::new();
+        let mut rest = 0;
+        loop {
+            let next = match (present.peek(), put_back.peek()) {
+                (Some(a), Some(b)) if (&b.namespace, &b.name) < (&a.namespace, &a.name) => put_back.next(),
+                (Some(_), _) => present.next(),
+                (None, _) => put_back.next(),
+            };
+            match next {
+                Some(object) if items.len() < take => items.push(Arc::clone(object)),
+                Some(_) => rest += 1,
+                None => return Some((items, rest)),
+            }
+        }
+    }
+
+    fn range<'a>(&'a self, namespace: Option<&'a str>, behind: Option<&'a Place>) -> impl Iterator<Item = &'a Arc<Object>> {
+        let first = match (namespace, behind) {
+            (Some(namespace), _) => Bound::Included(namespace),
+            (None, Some((namespace, _))) => Bound::Included(&**namespace),
+            (None, None) => Bound::Unbounded,
+        };
+        self.by_namespace
+            .range::<str, _>((first, Bound::Unbounded))
+            .take_while(move |(at, _)| namespace.is_none_or(|wanted| wanted == &***at))
+            .flat_map(move |(at, names)| {
+                let from = match behind {
+                    Some((namespace, name)) if namespace == at => Bound::Excluded(&**name),
+                    _ => Bound::Unbounded,
+                };
+                names.range::<str, _>((from, Bound::Unbounded)).map(|(_, object)| object)
+            })
+    }
+}

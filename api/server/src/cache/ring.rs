@@ -1,0 +1,141 @@
+//! The recent events of one resource, for watches that start at a resource version and for lists
+//! of the past.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::event::{Before, Event};
+use super::object::Object;
+
+/// Events kept of one resource.
+const EVENTS_LEN_MAX: usize = 4_096;
+/// Bytes of objects kept by the events of one resource.
+const EVENTS_BYTES_MAX: usize = 16 << 20;
+
+/// Where an object is: namespace and name.
+pub(crate) type Place = (Arc<str>, Arc<str>);
+
+/// A bounded history.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    events: VecDeque<Arc<Event>>,
+    bytes: usize,
+    /// Watches may start after this revision.
+    floor: u64,
+    /// Lists may be as of this revision.
+    list_floor: u64,
+}
+
+impl Ring {
+    /// Knows nothing of what happened up to `floor`.
+    pub(crate) fn new(floor: u64) -> Self {
+        Self { events: VecDeque::new(), bytes: 0, floor, list_floor: floor }
+    }
+
+    /// The oldest revision after which a watch may start.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// The next event.
+    pub(crate) fn push(&mut self, event: Arc<Event>) {
+        if matches!(event.before, Before::Forgotten) {
+            self.list_floor = event.revision;
+            if event.after.is_none() {
+                // Nobody can be told what was deleted: history starts here.
+                *self = Self::new(event.revision);
+                return;
+            }
+        }
+        self.bytes += weight(&event);
+        self.events.push_back(event);
+        while self.events.len() > EVENTS_LEN_MAX || self.bytes > EVENTS_BYTES_MAX {
+            let Some(oldest) = self.events.pop_front() else { break };
+            self.bytes -= weight(&oldest);
+            self.floor = oldest.revision;
+            self.list_floor = self.list_floor.max(oldest.revision);
+        }
+    }
+
+    /// The events after a revision; `None` when some of them are forgotten.
+    pub(crate) fn after(&self, revision: u64) -> Option<impl Iterator<Item = &Arc<Event>>> {
+        let from = self.events.partition_point(|event| event.revision <= revision);
+        (revision >= self.floor).then(|| self.events.range(from..))
+    }
+
+    /// The event of exactly that revision.
+    pub(crate) fn at(&self, revision: u64) -> Option<&Arc<Event>> {
+        let at = self.events.binary_search_by_key(&revision, |event| event.revision).ok()?;
+        self.events.get(at)
+    }
+
+    /// What has to be put back (or, where `None`, taken away) to see the resource as it was at a
+    /// revision; `None` when that is forgotten.
+    pub(crate) fn undo_to(&self, revision: u64) -> Option<BTreeMap<Place, Option<Arc<Object>>>> {
+        if revision < self.list_floor {
+            return None;
+        }
+        let mut undone = BTreeMap::new();
+        for event in self.events.iter().rev().take_while(|event| event.revision > revision) {
+            let Some(object) = event.after.as_ref().or(event.old()) else { continue };
+            let place = (Arc::clone(&object.namespace), Arc::clone(&object.name));
+            undone.insert(place, event.old().cloned());
+        }
+        Some(undone)
+    }
+}
+
+/// An event keeps the old object alive; the new one mostly lives anyway.
+fn weight(event: &Event) -> usize {
+    event.old().map_or(0, |object| object.bytes().len()) + 256
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(name: &str, revision: u64) -> Arc<Object> {
+        let value = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}});
+        Arc::new(Object::new("ns".into(), name.into(), revision, &super::super::object::encode(&value), None).expect("JSON"))
+    }
+
+    #[test]
+    fn forgets_the_oldest_and_says_so() {
+        let mut ring = Ring::new(0);
+        let many = EVENTS_LEN_MAX as u64 + 10;
+        for revision in 1..=many {
+            ring.push(Arc::new(Event::new(revision, Before::Nothing, Some(object("x", revision)))));
+        }
+        assert_eq!(ring.floor(), 10);
+        assert!(ring.after(9).is_none());
+        assert_eq!(ring.after(10).expect("known").next().map(|e| e.revision), Some(11));
+        assert_eq!(ring.after(many).expect("known").count(), 0);
+    }
+
+    #[test]
+    fn the_past_can_be_put_back() {
+        let mut ring = Ring::new(0);
+        ring.push(Arc::new(Event::new(1, Before::Nothing, Some(object("a", 1)))));
+        ring.push(Arc::new(Event::new(2, Before::Object(object("a", 1)), Some(object("a", 2)))));
+        ring.push(Arc::new(Event::new(3, Before::Nothing, Some(object("b", 3)))));
+        ring.push(Arc::new(Event::new(4, Before::Object(object("a", 2)), None)));
+        let shape = |revision| -> Vec<(String, Option<u64>)> {
+            let undone = ring.undo_to(revision).expect("known");
+            undone.iter().map(|((_, name), object)| (name.to_string(), object.as_ref().map(|o| o.revision))).collect()
+        };
+        assert_eq!(shape(4), []);
+        assert_eq!(shape(3), [("a".to_owned(), Some(2))]);
+        assert_eq!(shape(1), [("a".to_owned(), Some(1)), ("b".to_owned(), None)]);
+        assert_eq!(shape(0), [("a".to_owned(), None), ("b".to_owned(), None)]);
+    }
+
+    #[test]
+    fn a_deletion_of_something_forgotten_starts_history_anew() {
+        let mut ring = Ring::new(0);
+        ring.push(Arc::new(Event::new(1, Before::Nothing, Some(object("a", 1)))));
+        ring.push(Arc::new(Event::new(2, Before::Forgotten, None)));
+        assert!(ring.after(1).is_none());
+        assert!(ring.after(2).is_some());
+    }
+}

@@ -1,0 +1,60 @@
+//! Connections through the server to a Pod's node: `log`, `exec`, `attach`, `portforward`.
+//!
+//! The server terminates nothing. For a log it passes the node's answer on as it comes; for the
+//! others it hands the client's upgrade request to the node, the node's answer to the client, and
+//! from then on bytes both ways, whatever protocol the two have agreed on.
+
+mod node;
+mod target;
+mod tunnel;
+
+use api_admission::Operation;
+use axum::body::Body;
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode, header};
+
+use self::target::Target;
+use crate::app::Call;
+use crate::handle::text;
+use crate::status::{ApiError, ApiResult};
+use crate::verbs::admit::{self, Step};
+
+/// Answers a request for such a subresource.
+pub(crate) async fn answer(mut call: Call, parts: Parts, _body: Body) -> ApiResult<Response<Body>> {
+    if call.subresource == "proxy" {
+        return Err(ApiError::no_such_resource());
+    }
+    let pod = call.object()?.value();
+    let name = call.name.clone();
+    let step = Step { operation: Operation::Connect, name: &name, old: None, dry_run: false };
+    if call.subresource != "log" {
+        admit::mutate(&mut call, step, None)?;
+        admit::validate(&mut call, step, None)?;
+    }
+    let Some(target) = Target::of(&call, &pod)? else {
+        // A Pod without a node has not logged anything yet.
+        return match call.subresource.as_str() {
+            "log" => Ok(text(StatusCode::OK, Body::empty())),
+            _ => Err(ApiError::bad_request(format!("pod {} does not have a host assigned", call.name))),
+        };
+    };
+    match call.subresource.as_str() {
+        "log" => log(&call, &target).await,
+        _ => tunnel::open(&call, &target, parts).await,
+    }
+}
+
+/// The node's answer, piece by piece as the node sends it.
+async fn log(call: &Call, target: &Target) -> ApiResult<Response<Body>> {
+    let request = Request::builder().method(Method::GET).uri(&target.path).header(header::HOST, target.authority()).body(Body::empty());
+    let request = request.map_err(ApiError::internal)?;
+    let mut sender = node::connect(&call.app, target).await?;
+    let answer = sender.send_request(request).await.map_err(|error| node::failed(target, &error))?;
+    let (parts, body) = answer.into_parts();
+    let body = Body::new(body);
+    if parts.status.is_success() {
+        return Ok(text(StatusCode::OK, body));
+    }
+    let bytes = crate::wire::body::read(body).await?;
+    Err(node::refused(parts.status, &bytes))
+}

@@ -1,0 +1,92 @@
+//! An upgraded connection from the client to the node and back.
+
+use axum::body::Body;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
+use hyper_util::rt::TokioIo;
+
+use super::node;
+use super::target::Target;
+use crate::app::Call;
+use crate::status::{ApiError, ApiResult};
+
+/// What of an upgrade is between the two ends rather than for one hop.
+const PASSED_ON: &[&str] = &[
+    "connection",
+    "upgrade",
+    "sec-websocket-accept",
+    "sec-websocket-extensions",
+    "sec-websocket-key",
+    "sec-websocket-protocol",
+    "sec-websocket-version",
+    "x-stream-protocol-version",
+];
+
+/// Hands the client's upgrade to the node and, when the node agrees, joins the two.
+pub(super) async fn open(call: &Call, target: &Target, mut parts: Parts) -> ApiResult<Response<Body>> {
+    if !is_upgrade(&parts.headers) {
+        return Err(ApiError::bad_request("Upgrade request required"));
+    }
+    let Some(client) = parts.extensions.remove::<hyper::upgrade::OnUpgrade>() else {
+        return Err(ApiError::bad_request("Upgrade request required: this connection cannot be upgraded"));
+    };
+    let mut request = Request::builder().method(parts.method.clone()).uri(&target.path).header(header::HOST, target.authority());
+    if let Some(headers) = request.headers_mut() {
+        pass_on(&parts.headers, headers);
+    }
+    let request = request.body(Body::empty()).map_err(ApiError::internal)?;
+    let mut sender = node::connect(&call.app, target).await?;
+    let mut answer = sender.send_request(request).await.map_err(|error| node::failed(target, &error))?;
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let status = answer.status();
+        let bytes = crate::wire::body::read(Body::new(answer.into_body())).await?;
+        return Err(node::refused(status, &bytes));
+    }
+    let node = hyper::upgrade::on(&mut answer);
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    pass_on(answer.headers(), response.headers_mut());
+    let shutdown = call.app.shutdown.clone();
+    call.app.tasks.spawn(async move {
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = join(client, node) => {}
+        }
+    });
+    Ok(response)
+}
+
+fn is_upgrade(headers: &HeaderMap) -> bool {
+    let connection = headers.get(header::CONNECTION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    headers.contains_key(header::UPGRADE) && connection.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade"))
+}
+
+/// Copies what concerns the other end. A bearer token among websocket protocols stays here.
+fn pass_on(from: &HeaderMap, to: &mut HeaderMap) {
+    for (name, value) in from {
+        if !PASSED_ON.contains(&name.as_str()) {
+            continue;
+        }
+        if name == header::SEC_WEBSOCKET_PROTOCOL {
+            let protocols = value.to_str().unwrap_or_default().split(',').map(str::trim);
+            let kept: Vec<&str> = protocols.filter(|protocol| !protocol.starts_with("base64url.bearer.")).collect();
+            if let (false, Ok(kept)) = (kept.is_empty(), kept.join(", ").parse()) {
+                to.append(header::SEC_WEBSOCKET_PROTOCOL, kept);
+            }
+            continue;
+        }
+        to.append(HeaderName::clone(name), value.clone());
+    }
+}
+
+/// Bytes both ways until either end is done.
+async fn join(client: hyper::upgrade::OnUpgrade, node: hyper::upgrade::OnUpgrade) {
+    let ends = tokio::try_join!(client, node);
+    let copied = match ends {
+        Ok((client, node)) => tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(node)).await,
+        Err(error) => Err(std::io::Error::other(error)),
+    };
+    if let Err(error) = copied {
+        tracing::debug!(%error, "a tunnel to a node ended");
+    }
+}

@@ -1,0 +1,161 @@
+//! Discovery and OpenAPI documents: made when first asked for, kept, and not sent again to clients
+//! that have them (`ETag`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use api_schema::{discovery, openapi};
+use axum::body::Body;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use parking_lot::Mutex;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::app::App;
+use crate::status::{ApiError, ApiResult};
+use crate::wire::gzip;
+
+const JSON: &str = "application/json";
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const AGGREGATED_BETA: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+const OPENAPI_V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+/// What was made so far.
+#[derive(Default)]
+pub(crate) struct Documents {
+    made: Mutex<HashMap<Name, Document>>,
+}
+
+/// Which document.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Name {
+    Api(Flavour),
+    Apis(Flavour),
+    Group(String),
+    Resources(String, String),
+    OpenApiV2 { protobuf: bool },
+    OpenApiV3Index,
+    OpenApiV3(String, String),
+}
+
+/// Which discovery document the client understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Flavour {
+    Legacy,
+    Aggregated,
+    AggregatedBeta,
+}
+
+#[derive(Clone)]
+struct Document {
+    bytes: Bytes,
+    etag: HeaderValue,
+}
+
+/// Answers a path of discovery or OpenAPI.
+pub(crate) fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<Body>> {
+    let name = name(parts.uri.path(), &parts.headers).ok_or_else(ApiError::no_such_resource)?;
+    let media = name.media();
+    let known = app.documents.made.lock().get(&name).cloned();
+    let document = match known {
+        Some(document) => document,
+        None => {
+            let document = Document::new(make(app, &name).ok_or_else(ApiError::no_such_resource)?);
+            app.documents.made.lock().insert(name, document.clone());
+            document
+        }
+    };
+    Ok(document.respond(&parts.headers, media))
+}
+
+fn name(path: &str, headers: &HeaderMap) -> Option<Name> {
+    let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+    Some(match segments.as_slice() {
+        ["api"] => Name::Api(flavour(headers)),
+        ["apis"] => Name::Apis(flavour(headers)),
+        ["api", version] => Name::Resources(String::new(), (*version).to_owned()),
+        ["apis", group] => Name::Group((*group).to_owned()),
+        ["apis", group, version] => Name::Resources((*group).to_owned(), (*version).to_owned()),
+        ["openapi", "v2"] => Name::OpenApiV2 { protobuf: accept(headers).contains("proto-openapi.spec.v2") },
+        ["openapi", "v3"] => Name::OpenApiV3Index,
+        ["openapi", "v3", "api", version] => Name::OpenApiV3(String::new(), (*version).to_owned()),
+        ["openapi", "v3", "apis", group, version] => Name::OpenApiV3((*group).to_owned(), (*version).to_owned()),
+        _ => return None,
+    })
+}
+
+fn accept(headers: &HeaderMap) -> &str {
+    headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// The first of the client's media ranges that is one of ours.
+fn flavour(headers: &HeaderMap) -> Flavour {
+    let ranges = accept(headers).split(',').map(|range| range.split(';').map(str::trim).collect::<Vec<_>>());
+    for range in ranges {
+        let has = |part: &str| range.contains(&part);
+        if has("g=apidiscovery.k8s.io") && has("as=APIGroupDiscoveryList") {
+            if has("v=v2") {
+                return Flavour::Aggregated;
+            }
+            if has("v=v2beta1") {
+                return Flavour::AggregatedBeta;
+            }
+        } else if range.first().is_some_and(|media| matches!(*media, JSON | "*/*" | "application/*")) {
+            return Flavour::Legacy;
+        }
+    }
+    Flavour::Legacy
+}
+
+fn make(app: &App, name: &Name) -> Option<Bytes> {
+    let kinds = app.registry.kinds();
+    let value: Value = match name {
+        Name::Api(Flavour::Legacy) => discovery::api_versions(&app.config.advertise_address.to_string()),
+        Name::Apis(Flavour::Legacy) => discovery::api_group_list(kinds),
+        Name::Api(flavour) => discovery::aggregated(kinds, true, *flavour == Flavour::AggregatedBeta),
+        Name::Apis(flavour) => discovery::aggregated(kinds, false, *flavour == Flavour::AggregatedBeta),
+        Name::Group(group) => discovery::api_group(group, kinds)?,
+        Name::Resources(group, version) => discovery::api_resource_list(group, version, kinds)?,
+        Name::OpenApiV2 { protobuf: false } => openapi::v2(kinds),
+        Name::OpenApiV2 { protobuf: true } => return Some(openapi::v2_protobuf(&openapi::v2(kinds)).into()),
+        Name::OpenApiV3Index => openapi::v3_index(kinds),
+        Name::OpenApiV3(group, version) => openapi::v3(group, version, kinds)?,
+    };
+    Some(value.to_string().into())
+}
+
+impl Name {
+    fn media(&self) -> &'static str {
+        match self {
+            Self::Api(Flavour::Aggregated) | Self::Apis(Flavour::Aggregated) => AGGREGATED,
+            Self::Api(Flavour::AggregatedBeta) | Self::Apis(Flavour::AggregatedBeta) => AGGREGATED_BETA,
+            Self::OpenApiV2 { protobuf: true } => OPENAPI_V2_PROTOBUF,
+            _ => JSON,
+        }
+    }
+}
+
+impl Document {
+    fn new(bytes: Bytes) -> Self {
+        let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02X}")).collect();
+        // Hexadecimal digits in quotes are a valid header.
+        let etag = HeaderValue::from_str(&format!("\"{hash}\"")).unwrap_or(HeaderValue::from_static("\"\""));
+        Self { bytes, etag }
+    }
+
+    fn respond(&self, headers: &HeaderMap, media: &'static str) -> Response<Body> {
+        let mut response = if headers.get(header::IF_NONE_MATCH) == Some(&self.etag) {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response
+        } else {
+            gzip::respond(self.bytes.clone(), gzip::accepted(headers))
+        };
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+        response.headers_mut().insert(header::ETAG, self.etag.clone());
+        response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
+        response
+    }
+}

@@ -1,0 +1,199 @@
+//! One request from its first byte to its answer: who, may they, what, and how it went.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use api_model::meta;
+use api_model::request::Attributes;
+use api_model::selector::FieldSelector;
+use axum::body::Body;
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+
+use crate::app::{App, Call};
+use crate::metrics::Observed;
+use crate::status::{ApiError, ApiResult};
+use crate::verbs;
+use crate::wire::options::ListOptions;
+use crate::wire::path::{self, ResourcePath};
+use crate::wire::query::Query;
+use crate::{authenticate, authorize, nonresource, reviews, subresource, wire};
+
+/// Longest text in one `Warning` header, and most headers: upstream truncates alike.
+const WARNING_LEN_MAX: usize = 256;
+const WARNINGS_MAX: usize = 32;
+const AUDIT_ID: &str = "audit-id";
+
+/// Answers a request.
+pub(crate) async fn handle(app: Arc<App>, request: Request<Body>) -> Response<Body> {
+    let started = Instant::now();
+    let (parts, body) = request.into_parts();
+    let audit_id = parts.headers.get(AUDIT_ID).cloned();
+    let (observed, answer) = answer(&app, parts, body).await;
+    let mut response = answer.unwrap_or_else(ApiError::into_response);
+    let headers = response.headers_mut();
+    let audit_id = audit_id.or_else(|| HeaderValue::from_str(&meta::new_uid()).ok());
+    headers.extend(audit_id.map(|id| (http::HeaderName::from_static(AUDIT_ID), id)));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+    app.metrics.observe(observed, response.status(), started.elapsed());
+    response
+}
+
+async fn answer(app: &Arc<App>, parts: Parts, body: Body) -> (Observed, ApiResult<Response<Body>>) {
+    let found = path::parse(parts.uri.path());
+    let Some(found) = found else {
+        let observed = Observed::path(&parts.method);
+        return (observed, at_path(app, &parts).await);
+    };
+    let query = Query::parse(parts.uri.query());
+    let verb = verb(&parts.method, &found, &query);
+    let served = app.registry.find(&found.group, &found.version, &found.plural);
+    let observed = Observed::resource(verb, served, &found);
+    (observed, at_resource(app, parts, body, Wanted { verb, found, query }).await)
+}
+
+/// A request for a path that is no resource.
+async fn at_path(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<Body>> {
+    let user = authenticate::user(app, parts)?;
+    let verb = parts.method.as_str().to_ascii_lowercase();
+    let attributes = Attributes { verb, path: parts.uri.path().to_owned(), ..Attributes::default() };
+    authorize::check(app, &user, &attributes)?;
+    nonresource::answer(app, parts).await
+}
+
+struct Wanted {
+    verb: &'static str,
+    found: ResourcePath,
+    query: Query,
+}
+
+async fn at_resource(app: &Arc<App>, parts: Parts, body: Body, wanted: Wanted) -> ApiResult<Response<Body>> {
+    let user = authenticate::user(app, &parts)?;
+    authorize::check(app, &user, &attributes(&wanted))?;
+    let Wanted { verb, found, query } = wanted;
+    let served = app.registry.find(&found.group, &found.version, &found.plural).ok_or_else(ApiError::no_such_resource)?;
+    check_place(&found, served.kind.namespaced, verb)?;
+    let call = Call {
+        app: Arc::clone(app),
+        served: Arc::clone(served),
+        namespace: found.namespace,
+        name: found.name,
+        subresource: found.subresource,
+        rest: found.rest,
+        query,
+        headers: parts.headers.clone(),
+        user,
+        warnings: Vec::new(),
+    };
+    if subresource::is_connection(&call.subresource) {
+        return subresource::connect(call, parts, body).await;
+    }
+    let limit = app.config.request_timeout;
+    tokio::time::timeout(limit, perform(call, verb, body)).await.unwrap_or_else(|_| Err(ApiError::timeout()))
+}
+
+async fn perform(mut call: Call, verb: &str, body: Body) -> ApiResult<Response<Body>> {
+    let bytes = wire::body::read(body).await?;
+    let answered = match call.subresource.as_str() {
+        "" => main_resource(&mut call, verb, &bytes).await,
+        _ => subresource::answer(&mut call, verb, &bytes).await,
+    };
+    let mut response = answered.unwrap_or_else(ApiError::into_response);
+    add_warnings(&mut response, &call.warnings);
+    Ok(response)
+}
+
+async fn main_resource(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<Response<Body>> {
+    if !call.served.kind.allows(verb) {
+        return Err(ApiError::method_not_allowed());
+    }
+    match verb {
+        "get" => verbs::get::get(call).await,
+        "list" => verbs::list::list(call).await,
+        "watch" => {
+            let options = ListOptions::parse(&call.query)?;
+            verbs::watch::watch(call, &options).await
+        }
+        "create" if reviews::is_review(&call.served) => reviews::create(call, bytes).await,
+        "create" => verbs::create::create(call, bytes).await,
+        "update" => verbs::update::update(call, bytes).await,
+        "patch" => verbs::patch::patch(call, bytes).await,
+        "delete" => verbs::delete::delete(call, bytes).await,
+        "deletecollection" => verbs::delete_collection::delete_collection(call, bytes).await,
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+/// The API verb of a request; for methods that mean nothing here, one that no kind allows.
+fn verb(method: &Method, found: &ResourcePath, query: &Query) -> &'static str {
+    let one = !found.name.is_empty();
+    match *method {
+        Method::GET | Method::HEAD if found.watch => "watch",
+        Method::GET | Method::HEAD if one => "get",
+        Method::GET | Method::HEAD if query.flag("watch") => "watch",
+        Method::GET | Method::HEAD => "list",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if one => "delete",
+        Method::DELETE => "deletecollection",
+        _ => "",
+    }
+}
+
+fn attributes(wanted: &Wanted) -> Attributes {
+    let Wanted { verb, found, query } = wanted;
+    let is_selection = matches!(*verb, "list" | "watch" | "deletecollection");
+    let field_selector = query.filled("fieldSelector").filter(|_| is_selection).and_then(|text| FieldSelector::parse(text).ok());
+    // As upstream: a selection of one name is a request for that name.
+    let selected = field_selector.as_ref().and_then(|fields| fields.exact("metadata.name"));
+    Attributes {
+        verb: (*verb).to_owned(),
+        group: found.group.clone(),
+        version: found.version.clone(),
+        resource: found.plural.clone(),
+        subresource: found.subresource.clone(),
+        namespace: found.namespace.clone(),
+        name: selected.unwrap_or(&found.name).to_owned(),
+        path: String::new(),
+        field_selector,
+    }
+}
+
+/// Objects in namespaces are found by namespace; only lists and watches may span all of them.
+fn check_place(found: &ResourcePath, namespaced: bool, verb: &str) -> ApiResult<()> {
+    let has_namespace = !found.namespace.is_empty();
+    let is_namespace = found.plural == "namespaces" && found.group.is_empty();
+    match (namespaced, has_namespace) {
+        (true, false) if !found.name.is_empty() => Err(ApiError::no_such_resource()),
+        (true, false) if !matches!(verb, "list" | "watch") => Err(ApiError::method_not_allowed()),
+        (false, true) if !is_namespace => Err(ApiError::no_such_resource()),
+        _ if found.name.is_empty() && matches!(verb, "update" | "patch") => Err(ApiError::method_not_allowed()),
+        _ if !found.name.is_empty() && found.subresource.is_empty() && verb == "create" => Err(ApiError::method_not_allowed()),
+        _ => Ok(()),
+    }
+}
+
+fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
+    let mut seen: Vec<&String> = Vec::new();
+    for warning in warnings {
+        if seen.len() == WARNINGS_MAX || seen.contains(&warning) {
+            continue;
+        }
+        seen.push(warning);
+        let text: String = warning.chars().filter(|c| !c.is_control()).take(WARNING_LEN_MAX).collect();
+        let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+}
+
+/// Turns a plain text into an answer.
+pub(crate) fn text(status: StatusCode, text: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(text.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}

@@ -1,0 +1,42 @@
+//! Where an object is in the store: `group/resource/namespace/name`, the core group spelled `core`
+//! and the namespace empty for cluster-scoped kinds. None of the parts can contain a slash.
+
+use std::sync::Arc;
+
+use api_model::kind::GroupResource;
+
+/// A key taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parts<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) resource: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+}
+
+/// The key of an object.
+pub(crate) fn of(resource: &GroupResource, namespace: &str, name: &str) -> Arc<str> {
+    let group = if resource.group.is_empty() { "core" } else { &resource.group };
+    format!("{group}/{}/{namespace}/{name}", resource.resource).into()
+}
+
+/// Takes a key apart.
+pub(crate) fn parse(key: &str) -> Option<Parts<'_>> {
+    let mut parts = key.splitn(4, '/');
+    let (group, resource, namespace, name) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    Some(Parts { group: if group == "core" { "" } else { group }, resource, namespace, name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_taken_apart_as_they_were_made() {
+        for (group, namespace) in [("", "default"), ("apps", "default"), ("", "")] {
+            let key = of(&GroupResource::new(group, "things"), namespace, "x");
+            assert_eq!(parse(&key), Some(Parts { group, resource: "things", namespace, name: "x" }), "{key}");
+        }
+        assert_eq!(parse("no/key"), None);
+    }
+}

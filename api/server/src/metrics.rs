@@ -1,0 +1,192 @@
+//! Counts and times of requests, and the text that Prometheus reads.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use parking_lot::Mutex;
+
+use crate::app::App;
+use crate::registry::Served;
+use crate::wire::path::ResourcePath;
+
+/// Upper bounds of the latency buckets, in seconds: some of upstream's.
+const BUCKETS: &[f64] = &[0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];
+
+/// What a request was, for counting.
+#[derive(Clone, Debug)]
+pub(crate) struct Observed {
+    verb: &'static str,
+    served: Option<Arc<Served>>,
+    subresource: &'static str,
+    scope: &'static str,
+}
+
+impl Observed {
+    /// A path that is no resource.
+    pub(crate) fn path(method: &Method) -> Self {
+        let verb = match *method {
+            Method::GET | Method::HEAD => "GET",
+            Method::POST => "POST",
+            _ => "OTHER",
+        };
+        Self { verb, served: None, subresource: "", scope: "" }
+    }
+
+    /// A request for a resource. Only names that are served are counted apart: clients must not be
+    /// able to make the number of series grow.
+    pub(crate) fn resource(verb: &'static str, served: Option<&Arc<Served>>, path: &ResourcePath) -> Self {
+        let verb = match verb {
+            "get" => "GET",
+            "list" => "LIST",
+            "watch" => "WATCH",
+            "create" => "POST",
+            "update" => "PUT",
+            "patch" => "PATCH",
+            "delete" => "DELETE",
+            "deletecollection" => "DELETECOLLECTION",
+            _ => "OTHER",
+        };
+        let scope = match (path.name.is_empty(), path.namespace.is_empty()) {
+            (false, _) => "resource",
+            (true, false) => "namespace",
+            (true, true) => "cluster",
+        };
+        let known = served.and_then(|served| served.kind.subresource(&path.subresource));
+        let subresource = known.and_then(|sub| SUBRESOURCES.iter().find(|name| **name == sub.name)).copied().unwrap_or_default();
+        Self { verb, served: served.cloned(), subresource, scope }
+    }
+}
+
+const SUBRESOURCES: &[&str] = &[
+    "approval",
+    "attach",
+    "binding",
+    "ephemeralcontainers",
+    "eviction",
+    "exec",
+    "finalize",
+    "log",
+    "portforward",
+    "proxy",
+    "resize",
+    "scale",
+    "status",
+    "token",
+];
+
+type Key = (&'static str, usize, &'static str, &'static str, u16);
+
+/// All counters.
+#[derive(Default)]
+pub(crate) struct Metrics {
+    requests: Mutex<HashMap<Key, Series>>,
+}
+
+struct Series {
+    served: Option<Arc<Served>>,
+    count: u64,
+    seconds: f64,
+    buckets: [u64; BUCKETS.len()],
+}
+
+impl Metrics {
+    /// Counts one request.
+    pub(crate) fn observe(&self, observed: Observed, status: StatusCode, took: Duration) {
+        let address = observed.served.as_ref().map_or(0, |served| Arc::as_ptr(served) as usize);
+        let key = (observed.verb, address, observed.subresource, observed.scope, status.as_u16());
+        let seconds = took.as_secs_f64();
+        let mut requests = self.requests.lock();
+        let series =
+            requests.entry(key).or_insert_with(|| Series { served: observed.served, count: 0, seconds: 0.0, buckets: [0; BUCKETS.len()] });
+        series.count += 1;
+        series.seconds += seconds;
+        for (bucket, bound) in series.buckets.iter_mut().zip(BUCKETS).rev() {
+            if seconds > *bound {
+                break;
+            }
+            *bucket += 1;
+        }
+    }
+
+    /// The text for Prometheus.
+    pub(crate) fn render(&self, app: &App, store_bytes: u64) -> String {
+        let mut out = String::with_capacity(16 * 1024);
+        self.render_requests(&mut out);
+        render_storage(&mut out, app, store_bytes);
+        render_process(&mut out);
+        out
+    }
+
+    fn render_requests(&self, out: &mut String) {
+        let requests = self.requests.lock();
+        header(
+            out,
+            "apiserver_request_total",
+            "counter",
+            "Counter of apiserver requests broken out for each verb, group, version, resource, scope and HTTP response code.",
+        );
+        for (key, series) in requests.iter() {
+            let _ = writeln!(out, "apiserver_request_total{{{},code=\"{}\"}} {}", labels(key, series), key.4, series.count);
+        }
+        header(out, "apiserver_request_duration_seconds", "histogram", "Response latency distribution in seconds.");
+        for (key, series) in requests.iter().filter(|(key, _)| key.0 != "WATCH") {
+            let labels = format!("{},code=\"{}\"", labels(key, series), key.4);
+            for (bucket, bound) in series.buckets.iter().zip(BUCKETS) {
+                let _ = writeln!(out, "apiserver_request_duration_seconds_bucket{{{labels},le=\"{bound}\"}} {bucket}");
+            }
+            let _ = writeln!(out, "apiserver_request_duration_seconds_bucket{{{labels},le=\"+Inf\"}} {}", series.count);
+            let _ = writeln!(out, "apiserver_request_duration_seconds_sum{{{labels}}} {}", series.seconds);
+            let _ = writeln!(out, "apiserver_request_duration_seconds_count{{{labels}}} {}", series.count);
+        }
+    }
+}
+
+fn labels(key: &Key, series: &Series) -> String {
+    let (group, version, resource) =
+        series.served.as_ref().map_or(("", "", ""), |served| (&served.kind.group, &served.kind.version, &served.kind.plural));
+    format!(
+        "verb=\"{}\",group=\"{group}\",version=\"{version}\",resource=\"{resource}\",subresource=\"{}\",scope=\"{}\"",
+        key.0, key.2, key.3
+    )
+}
+
+fn header(out: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn render_storage(out: &mut String, app: &App, store_bytes: u64) {
+    let resources = app.cache.resources();
+    header(out, "apiserver_storage_objects", "gauge", "Number of stored objects at the time of last check split by kind.");
+    for resource in &resources {
+        let _ = writeln!(out, "apiserver_storage_objects{{resource=\"{}\"}} {}", resource.name, resource.len());
+    }
+    header(out, "apiserver_longrunning_requests", "gauge", "Gauge of all active long-running apiserver requests.");
+    for resource in &resources {
+        let (group, name) = (&resource.name.group, &resource.name.resource);
+        let _ = writeln!(
+            out,
+            "apiserver_longrunning_requests{{verb=\"WATCH\",group=\"{group}\",resource=\"{name}\"}} {}",
+            resource.watchers_len()
+        );
+    }
+    header(out, "apiserver_storage_size_bytes", "gauge", "Size of the storage database file physically allocated in bytes.");
+    let _ = writeln!(out, "apiserver_storage_size_bytes {store_bytes}");
+    header(out, "apiserver_storage_resource_version", "gauge", "The newest revision that reads see.");
+    let _ = writeln!(out, "apiserver_storage_resource_version {}", app.cache.applied());
+}
+
+/// CPU time and memory of this process, as `/proc` has them.
+fn render_process(out: &mut String) {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field is the command in brackets, which may contain anything.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let field = |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok()).unwrap_or_default();
+    let (ticks, page) = (100.0, 4096.0);
+    header(out, "process_cpu_seconds_total", "counter", "Total user and system CPU time spent in seconds.");
+    let _ = writeln!(out, "process_cpu_seconds_total {}", (field(11) + field(12)) / ticks);
+    header(out, "process_resident_memory_bytes", "gauge", "Resident memory size in bytes.");
+    let _ = writeln!(out, "process_resident_memory_bytes {}", field(21) * page);
+}

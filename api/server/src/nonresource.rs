@@ -1,0 +1,84 @@
+//! Paths that are no resource: discovery, OpenAPI, health, version, metrics, keys.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::documents;
+use crate::handle::text;
+use crate::health;
+use crate::status::{ApiError, ApiResult};
+use crate::version;
+
+/// What `GET /` lists beside the groups.
+const PATHS: &[&str] = &[
+    "/.well-known/openid-configuration",
+    "/api",
+    "/api/v1",
+    "/apis",
+    "/apis/",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/",
+    "/openid/v1/jwks",
+    "/readyz",
+    "/version",
+];
+
+/// Answers such a path.
+pub(crate) async fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<Body>> {
+    let path = parts.uri.path();
+    if let Some(check) = health::Endpoint::of(path) {
+        return health::answer(app, check, parts).await;
+    }
+    if !matches!(parts.method, Method::GET | Method::HEAD) {
+        return Err(match is_known(app, path) {
+            true => ApiError::method_not_allowed(),
+            false => ApiError::no_such_resource(),
+        });
+    }
+    match path {
+        "/" => Ok(json_answer(&json!({"paths": all_paths(app)}))),
+        "/version" | "/version/" => Ok(json_answer(&version::version())),
+        "/metrics" => {
+            let size = app.store.size_bytes().await.unwrap_or_default();
+            Ok(text(StatusCode::OK, app.metrics.render(app, size)))
+        }
+        "/openid/v1/jwks" => Ok(typed(app.authenticator.tokens().jwks().to_string(), "application/jwk-set+json")),
+        "/.well-known/openid-configuration" => Ok(json_answer(&app.authenticator.tokens().discovery())),
+        _ => documents::answer(app, parts),
+    }
+}
+
+fn is_known(app: &App, path: &str) -> bool {
+    all_paths(app).iter().any(|known| known == path)
+}
+
+fn all_paths(app: &App) -> Vec<String> {
+    let mut paths: Vec<String> = PATHS.iter().map(|&path| path.to_owned()).collect();
+    for kind in app.registry.kinds().iter().filter(|kind| !kind.group.is_empty()) {
+        paths.push(format!("/apis/{}", kind.group));
+        paths.push(format!("/apis/{}", kind.api_version()));
+    }
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// A JSON answer.
+pub(crate) fn json_answer(value: &Value) -> Response<Body> {
+    typed(value.to_string(), "application/json")
+}
+
+fn typed(body: impl Into<Body>, media: &'static str) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    response
+}

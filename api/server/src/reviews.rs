@@ -1,0 +1,160 @@
+//! Kinds that are questions rather than objects: they are answered and not stored.
+
+use std::sync::Arc;
+
+use api_model::field::{FieldError, Path};
+use api_model::meta;
+use api_model::request::{Attributes, UserInfo};
+use api_model::selector::{FieldSelector, FieldTerm};
+use axum::body::Body;
+use http::{Response, StatusCode};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::app::Call;
+use crate::nonresource::json_answer;
+use crate::registry::Served;
+use crate::status::{ApiError, ApiResult};
+use crate::subresource::binding;
+use crate::verbs::body;
+use crate::wire::options::WriteOptions;
+
+/// Whether a kind is a question.
+pub(crate) fn is_review(served: &Served) -> bool {
+    served.kind.verbs == ["create"]
+}
+
+/// `POST` of a question.
+pub(crate) async fn create(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+    if call.served.is("", "bindings") {
+        return bind(call, bytes).await;
+    }
+    let options = WriteOptions::parse(&call.query, "CreateOptions")?;
+    let review = body::object(call, bytes, &options)?;
+    let answered = answer(call, review)?;
+    let mut response = json_answer(&answered);
+    *response.status_mut() = StatusCode::CREATED;
+    Ok(response)
+}
+
+/// A Binding posted beside the Pods rather than at its Pod.
+async fn bind(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+    let name = meta::name(&crate::wire::body::decode(&call.headers, bytes)?.value).to_owned();
+    let pods = call.app.registry.find("", "v1", "pods").ok_or_else(ApiError::no_such_resource)?;
+    let pods: Arc<Served> = Arc::clone(pods);
+    call.served = pods;
+    call.name = name;
+    call.subresource = "binding".to_owned();
+    binding::bind(call, bytes).await
+}
+
+fn answer(call: &Call, mut review: Value) -> ApiResult<Value> {
+    let (app, view) = (&call.app, &*call.app.cache);
+    match call.served.kind.plural.as_str() {
+        "tokenreviews" => return Ok(app.authenticator.token_review(&review, view, Timestamp::now())),
+        "selfsubjectreviews" => review["status"] = json!({"userInfo": *call.user}),
+        "selfsubjectrulesreviews" => {
+            let namespace = review.pointer("/spec/namespace").and_then(Value::as_str).unwrap_or_default();
+            if namespace.is_empty() {
+                return Err(ApiError::bad_request("no namespace on request"));
+            }
+            review["status"] = app.authorizer.rules_for(&call.user, namespace, view);
+        }
+        _ => {
+            let (user, attributes) = question(call, &review)?;
+            let decision = app.authorizer.authorize(&user, &attributes, view);
+            let mut status = json!({"allowed": decision.is_allowed()});
+            if !decision.reason().is_empty() {
+                status["reason"] = decision.reason().into();
+            }
+            review["status"] = status;
+        }
+    }
+    if review.get("metadata").is_none() {
+        review["metadata"] = json!({"creationTimestamp": null});
+    }
+    Ok(review)
+}
+
+/// Who, and what, an access review asks about.
+fn question(call: &Call, review: &Value) -> ApiResult<(UserInfo, Attributes)> {
+    let spec = review.get("spec").unwrap_or(&Value::Null);
+    let is_self = call.served.kind.plural == "selfsubjectaccessreviews";
+    let user = if is_self { (*call.user).clone() } else { user(spec) };
+    let invalid = |path: Path, value: Value, detail: &str| {
+        Err(ApiError::invalid(&call.served.kind, meta::name(review), &[FieldError::invalid(&path, value, detail)]))
+    };
+    if user.username.is_empty() && user.groups.is_empty() {
+        return invalid(Path::new("spec").child("user"), "".into(), "at least one of user or group must be specified");
+    }
+    let given = |field: &str| spec.get(field).filter(|value| !value.is_null());
+    let attributes = match (given("resourceAttributes"), given("nonResourceAttributes")) {
+        (Some(resource), None) => resource_attributes(resource),
+        (None, Some(path)) => path_attributes(path),
+        _ => {
+            let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+            return invalid(Path::new("spec").child("resourceAttributes"), Value::Null, detail);
+        }
+    };
+    if call.served.kind.plural == "localsubjectaccessreviews" && attributes.namespace != call.namespace {
+        let path = Path::new("spec").child("resourceAttributes").child("namespace");
+        return invalid(path, attributes.namespace.into(), "must match metadata.namespace");
+    }
+    Ok((user, attributes))
+}
+
+fn text(value: &Value, field: &str) -> String {
+    value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn user(spec: &Value) -> UserInfo {
+    let strings = |value: &Value| value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>();
+    UserInfo {
+        username: text(spec, "user"),
+        uid: text(spec, "uid"),
+        groups: spec.get("groups").map(strings).unwrap_or_default(),
+        extra: spec
+            .get("extra")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| (key.clone(), strings(value)))
+            .collect(),
+    }
+}
+
+fn resource_attributes(value: &Value) -> Attributes {
+    Attributes {
+        verb: text(value, "verb"),
+        group: text(value, "group"),
+        version: text(value, "version"),
+        resource: text(value, "resource"),
+        subresource: text(value, "subresource"),
+        namespace: text(value, "namespace"),
+        name: text(value, "name"),
+        path: String::new(),
+        field_selector: value.get("fieldSelector").and_then(field_selector),
+    }
+}
+
+fn field_selector(value: &Value) -> Option<FieldSelector> {
+    if let Some(raw) = value.get("rawSelector").and_then(Value::as_str) {
+        return FieldSelector::parse(raw).ok();
+    }
+    let requirements = value.get("requirements")?.as_array()?.iter();
+    let terms = requirements.filter_map(|requirement| {
+        let negated = match requirement.get("operator")?.as_str()? {
+            "In" => false,
+            "NotIn" => true,
+            _ => return None,
+        };
+        // Only a single value says the same as a term.
+        let [only] = requirement.get("values")?.as_array()?.as_slice() else { return None };
+        Some(FieldTerm { path: text(requirement, "key"), value: only.as_str()?.to_owned(), negated })
+    });
+    Some(FieldSelector { terms: terms.collect() })
+}
+
+fn path_attributes(value: &Value) -> Attributes {
+    Attributes { verb: text(value, "verb"), path: text(value, "path"), ..Attributes::default() }
+}

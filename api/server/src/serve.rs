@@ -1,0 +1,140 @@
+//! Connections from outside: TLS, then HTTP/1.1 or HTTP/2 until the client goes or the server stops.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_auth::authenticate::certificate_user;
+use axum::body::Body;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::app::App;
+use crate::authenticate::{Identity, UnknownCertificate};
+use crate::handle::handle;
+use crate::tls::Verifier;
+
+/// Connections at once; further ones wait to be accepted.
+const CONNECTIONS_MAX: usize = 20_000;
+/// A client that has not shaken hands by then is dropped.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A client that has not sent its request's head by then is dropped.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
+/// Upstream's limit of streams on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 250;
+/// What one HTTP/2 stream may send ahead, and one connection.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// Idle HTTP/2 connections are asked for a sign of life this often.
+const PING_EVERY: Duration = Duration::from_secs(30);
+/// Pause after the system could not accept, for example because files ran out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts connections until the server stops.
+pub(crate) async fn serve(app: Arc<App>, listener: TcpListener, acceptor: TlsAcceptor, verifier: Verifier) -> io::Result<()> {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let place = tokio::select! {
+            () = app.shutdown.cancelled() => return Ok(()),
+            place = Arc::clone(&places).acquire_owned() => place.map_err(io::Error::other)?,
+        };
+        let stream = tokio::select! {
+            () = app.shutdown.cancelled() => return Ok(()),
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "accepting a connection failed");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            },
+        };
+        let (task, acceptor, verifier) = (Arc::clone(&app), acceptor.clone(), verifier.clone());
+        app.tasks.spawn(async move {
+            connection(task, stream, acceptor, verifier).await;
+            drop(place);
+        });
+    }
+}
+
+async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, verifier: Verifier) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "setting TCP_NODELAY failed");
+    }
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
+    let stream = match handshake {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
+        Err(_) => return tracing::debug!("a TLS handshake took too long"),
+    };
+    let shown = Shown::of(&stream, &verifier);
+    let service = service_fn(|request: Request<Incoming>| {
+        let app = Arc::clone(&app);
+        let mut request = request.map(Body::new);
+        shown.mark(&mut request);
+        async move { Ok::<Response<Body>, std::convert::Infallible>(handle(app, request).await) }
+    });
+    let builder = builder();
+    let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    let mut serving = std::pin::pin!(serving);
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = app.shutdown.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error, "a connection ended");
+    }
+}
+
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .keep_alive_interval(PING_EVERY);
+    builder
+}
+
+/// What the client's certificate says of it: looked at once a connection.
+enum Shown {
+    Nothing,
+    User(Identity),
+    Unknown,
+}
+
+impl Shown {
+    fn of(stream: &TlsStream<TcpStream>, verifier: &Verifier) -> Self {
+        let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let Some(leaf) = chain.first() else { return Self::Nothing };
+        if !verifier.is_good(chain) {
+            return Self::Unknown;
+        }
+        certificate_user(leaf).map_or(Self::Unknown, |user| Self::User(Identity(Arc::new(user))))
+    }
+
+    fn mark(&self, request: &mut Request<Body>) {
+        match self {
+            Self::Nothing => {}
+            Self::User(identity) => {
+                request.extensions_mut().insert(identity.clone());
+            }
+            Self::Unknown => {
+                request.extensions_mut().insert(UnknownCertificate);
+            }
+        }
+    }
+}

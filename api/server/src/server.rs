@@ -1,0 +1,172 @@
+//! The server as a whole: started on a store, asked by clients in the same process, serving
+//! connections, stopped.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use api_admission::{Allows, Chain, UnknownPlugin};
+use api_auth::tokens::KeyError;
+use api_auth::{Authenticator, Authorizer, Tokens, TokensConfig};
+use api_model::request::UserInfo;
+use api_store::{Store, StoreError};
+use axum::Router;
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Request, Response};
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::app::App;
+use crate::authenticate::Identity;
+use crate::bootstrap::{self, BootstrapError};
+use crate::cache::{self, Cache};
+use crate::config::Config;
+use crate::documents::Documents;
+use crate::handle::handle;
+use crate::metrics::Metrics;
+use crate::registry::Registry;
+use crate::serve;
+use crate::services::Allocator;
+use crate::tls::{self, TlsError};
+
+/// How long open requests may take to end when the server stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why the server could not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The store could not be read.
+    #[error("reading the store")]
+    Store(#[from] StoreError),
+    /// An admission plugin to be switched off does not exist.
+    #[error(transparent)]
+    Admission(#[from] UnknownPlugin),
+    /// The cluster's keys cannot be used for TLS.
+    #[error("setting up TLS")]
+    Tls(#[from] TlsError),
+    /// The cluster's ServiceAccount key cannot be used.
+    #[error("setting up ServiceAccount tokens")]
+    Tokens(#[from] KeyError),
+    /// What every cluster has could not be made.
+    #[error(transparent)]
+    Bootstrap(#[from] BootstrapError),
+}
+
+/// A running API server.
+pub struct Server {
+    app: Arc<App>,
+    acceptor: tokio_rustls::TlsAcceptor,
+    verifier: tls::Verifier,
+    /// Stops what feeds the cache; last, since writes under way wait for it.
+    stop_feeding: CancellationToken,
+    feeding: TaskTracker,
+}
+
+impl Server {
+    /// Reads the store, makes what every cluster has, and is ready for clients.
+    pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<Self, StartError> {
+        let (acceptor, verifier) = tls::acceptor(&config.pki)?;
+        let stop_feeding = CancellationToken::new();
+        let (cache, feed) = cache::start(Arc::clone(&store), stop_feeding.clone()).await?;
+        let feeding = TaskTracker::new();
+        feeding.spawn(feed);
+        feeding.close();
+        let app = Arc::new(assemble(config, store, cache)?);
+        bootstrap::run(&app).await?;
+        Ok(Self { app, acceptor, verifier, stop_feeding, feeding })
+    }
+
+    /// A tower service for clients in the same process, such as `kube::Client::new`, that acts as
+    /// that user.
+    pub fn client(&self, user: UserInfo) -> InProcess {
+        InProcess { app: Arc::clone(&self.app), identity: Identity(Arc::new(user)) }
+    }
+
+    /// The same as a router, for whoever wants to put layers around it.
+    pub fn router(&self, user: UserInfo) -> Router {
+        Router::new().fallback_service(self.client(user))
+    }
+
+    /// Accepts HTTPS connections until [`Server::shutdown`].
+    ///
+    /// # Errors
+    /// When the listener cannot be used any more.
+    pub async fn serve(&self, listener: TcpListener) -> std::io::Result<()> {
+        serve::serve(Arc::clone(&self.app), listener, self.acceptor.clone(), self.verifier.clone()).await
+    }
+
+    /// A read-only view of what is stored.
+    pub fn view(&self) -> Arc<dyn api_model::view::View> {
+        Arc::clone(&self.app.cache) as Arc<dyn api_model::view::View>
+    }
+
+    /// Takes no new connections, ends watches and tunnels, lets requests under way finish, and
+    /// stops following the store. The store itself stays open.
+    pub async fn shutdown(&self) {
+        self.app.shutdown.cancel();
+        self.app.cache.end_watches();
+        self.app.tasks.close();
+        if tokio::time::timeout(DRAIN_TIMEOUT, self.app.tasks.wait()).await.is_err() {
+            tracing::warn!(connections = self.app.tasks.len(), "stopping with requests under way");
+        }
+        self.stop_feeding.cancel();
+        self.feeding.wait().await;
+    }
+}
+
+fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>) -> Result<App, StartError> {
+    let tokens = Arc::new(Tokens::new(config.pki.service_account_key_pem(), TokensConfig::for_cluster(&config.cluster_domain))?);
+    let authorizer = Arc::new(Authorizer::default());
+    let asked = Arc::clone(&authorizer);
+    let allows: Allows = Arc::new(move |user, attributes, view| asked.authorize(user, attributes, view).is_allowed());
+    Ok(App {
+        chain: Chain::new(&config.disable_admission_plugins, allows)?,
+        authenticator: Authenticator::new(std::mem::take(&mut config.token_auth_file), tokens, config.anonymous_auth),
+        registry: Registry::new(&cache),
+        services: Allocator::new(config.service_cluster_ip_range, config.service_node_port_range.clone()),
+        node_tls: tls::node_connector(&config.pki)?,
+        metrics: Metrics::default(),
+        documents: Documents::default(),
+        shutdown: CancellationToken::new(),
+        tasks: TaskTracker::new(),
+        authorizer,
+        cache,
+        store,
+        config,
+    })
+}
+
+/// A client's way to the server without a socket. The identity travels beside the request, never in
+/// its headers.
+#[derive(Clone)]
+pub struct InProcess {
+    app: Arc<App>,
+    identity: Identity,
+}
+
+impl<B> tower::Service<Request<B>> for InProcess
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let app = Arc::clone(&self.app);
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(self.identity.clone());
+        Box::pin(async move { Ok(handle(app, request).await) })
+    }
+}

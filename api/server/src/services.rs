@@ -1,0 +1,210 @@
+//! Addresses and ports of Services: a cluster address from the range of the cluster, a port from the
+//! range that every node offers.
+//!
+//! What is taken is what stored Services hold, plus what writes under way have reserved; so a Service
+//! that is gone frees its own by being gone. Two creates at once cannot get the same address: the
+//! second looks at the reservations under the same lock that made the first.
+
+mod claims;
+mod families;
+mod taken;
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use api_model::field::{FieldError, Path};
+use api_model::meta;
+use api_store::Expect;
+use ipnet::Ipv4Net;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+pub(crate) use self::claims::carry_over;
+use self::claims::{NodePort, wants_cluster_ip, wants_node_ports};
+use self::taken::{Claims, Pool, Taken};
+use crate::app::{App, WriteError};
+use crate::cache::{Cache, Object};
+use crate::registry::Served;
+use crate::status::{ApiError, ApiResult};
+
+/// Hands out addresses and ports.
+pub(crate) struct Allocator {
+    range: Ipv4Net,
+    ports: RangeInclusive<u16>,
+    taken: Mutex<Taken>,
+}
+
+/// Addresses and ports that are a write's own until it is done.
+pub(crate) struct Reservation {
+    allocator: Arc<Allocator>,
+    claims: Claims,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.allocator.taken.lock().release(&self.claims);
+    }
+}
+
+impl Reservation {
+    /// Writes the Service and keeps the reservation until the write is seen or has failed, whether
+    /// or not the client waits for that.
+    pub(crate) async fn put(
+        self,
+        app: &Arc<App>,
+        served: &Arc<Served>,
+        namespace: &str,
+        name: &str,
+        expect: Expect,
+        service: Value,
+    ) -> Result<Arc<Object>, WriteError> {
+        let (app, served) = (Arc::clone(app), Arc::clone(served));
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let writing = tokio::spawn(async move {
+            let written = app.put(&served, &namespace, &name, expect, service).await;
+            drop(self);
+            written
+        });
+        writing.await.unwrap_or_else(|error| Err(WriteError::Api(ApiError::internal(error))))
+    }
+}
+
+impl Allocator {
+    pub(crate) fn new(range: Ipv4Net, ports: RangeInclusive<u16>) -> Arc<Self> {
+        Arc::new(Self { range, ports, taken: Mutex::default() })
+    }
+
+    /// Gives a new or changed Service what it needs and lacks. Anything but a Service passes.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        served: &Served,
+        service: &mut Value,
+        old: Option<&Value>,
+        cache: &Cache,
+    ) -> ApiResult<Option<Reservation>> {
+        if !served.is("", "services") || old.is_some_and(meta::is_deleting) {
+            return Ok(None);
+        }
+        families::fill_in(service);
+        let mut claims = Claims::default();
+        let mut taken = self.taken.lock();
+        taken.refresh(served, cache);
+        let had = old.map(claims::of).unwrap_or_default();
+        let allocated = self.address(service, &had, &taken, &mut claims).and_then(|()| self.node_ports(service, &had, &taken, &mut claims));
+        allocated.map_err(|refusal| refusal.into_error(served, service))?;
+        if claims.is_empty() {
+            return Ok(None);
+        }
+        taken.reserve(&claims);
+        Ok(Some(Reservation { allocator: Arc::clone(self), claims }))
+    }
+
+    fn address(&self, service: &mut Value, had: &Claims, taken: &Taken, claims: &mut Claims) -> Result<(), Refusal> {
+        if !wants_cluster_ip(service) {
+            return Ok(());
+        }
+        let wanted = service["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned();
+        let address = match wanted.as_str() {
+            "" => Pool::addresses(self.range)
+                .free(|address| taken.has_address(Ipv4Addr::from(address)))
+                .map(Ipv4Addr::from)
+                .ok_or(Refusal::NoAddress)?,
+            text => {
+                // What is no address at all was refused by validation.
+                let Ok(address) = text.parse::<Ipv4Addr>() else { return Ok(()) };
+                if had.addresses.contains(&address) {
+                    return Ok(());
+                }
+                self.check_address(address, taken)?;
+                address
+            }
+        };
+        claims.addresses.insert(address);
+        service["spec"]["clusterIP"] = address.to_string().into();
+        service["spec"]["clusterIPs"] = json!([address.to_string()]);
+        Ok(())
+    }
+
+    fn check_address(&self, address: Ipv4Addr, taken: &Taken) -> Result<(), Refusal> {
+        let refuse = |why: String| Err(Refusal::Address(address, why));
+        if !Pool::addresses(self.range).contains(address.into()) {
+            return refuse(format!("the provided IP ({address}) is not in the valid range. The range of valid IPs is {}", self.range));
+        }
+        if taken.has_address(address) {
+            return refuse("provided IP is already allocated".to_owned());
+        }
+        Ok(())
+    }
+
+    fn node_ports(&self, service: &mut Value, had: &Claims, taken: &Taken, claims: &mut Claims) -> Result<(), Refusal> {
+        if !wants_node_ports(service) {
+            return Ok(());
+        }
+        let pool = Pool::ports(&self.ports);
+        for NodePort { path, wanted, slot } in claims::node_ports(service) {
+            let port = match wanted {
+                // One number may serve several protocols of one Service.
+                Some(port) if had.ports.contains(&port) || claims.ports.contains(&port) => continue,
+                Some(port) => {
+                    self.check_port(&path, port, taken)?;
+                    port
+                }
+                None => {
+                    let free = pool.free(|port| u16::try_from(port).is_ok_and(|port| taken.has_port(port) || claims.ports.contains(&port)));
+                    free.and_then(|port| u16::try_from(port).ok()).ok_or(Refusal::NoPort)?
+                }
+            };
+            claims.ports.insert(port);
+            *slot = port.into();
+        }
+        Ok(())
+    }
+
+    fn check_port(&self, path: &Path, port: u16, taken: &Taken) -> Result<(), Refusal> {
+        let refuse = |why: String| Err(Refusal::Port(path.clone(), port, why));
+        if !self.ports.contains(&port) {
+            let (from, to) = (self.ports.start(), self.ports.end());
+            return refuse(format!("provided port is not in the valid range. The range of valid ports is {from}-{to}"));
+        }
+        if taken.has_port(port) {
+            return refuse("provided port is already allocated".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Why a Service could not get what it needs.
+enum Refusal {
+    NoAddress,
+    NoPort,
+    Address(Ipv4Addr, String),
+    Port(Path, u16, String),
+}
+
+impl Refusal {
+    fn into_error(self, served: &Served, service: &Value) -> ApiError {
+        let error = match self {
+            Self::NoAddress => return ApiError::internal("failed to allocate a serviceIP: range is full"),
+            Self::NoPort => return ApiError::internal("failed to allocate a nodePort: range is full"),
+            Self::Address(address, why) => {
+                let path = Path::new("spec").child("clusterIPs");
+                FieldError::invalid(&path, json!([address.to_string()]), format!("failed to allocate IP {address}: {why}"))
+            }
+            Self::Port(path, port, why) => FieldError::invalid(&path, port, why),
+        };
+        ApiError::invalid(&served.kind, meta::name(service), &[error])
+    }
+}
+
+/// The address of that number in the range: 1 is the `kubernetes` Service's, 10 the cluster DNS'.
+pub(crate) fn nth_address(range: Ipv4Net, number: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(range.network()).saturating_add(number))
+}
+
+type Addresses = BTreeSet<Ipv4Addr>;
+type Ports = BTreeSet<u16>;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! Which addresses and ports a Service holds or wants, and what of them a changed Service keeps.
+
+use std::net::Ipv4Addr;
+
+use api_model::field::Path;
+use serde_json::{Map, Value, json};
+
+use super::taken::Claims;
+
+/// A place for a node port.
+pub(super) struct NodePort<'a> {
+    pub(super) path: Path,
+    /// The number asked for.
+    pub(super) wanted: Option<u16>,
+    pub(super) slot: &'a mut Value,
+}
+
+fn spec<'a>(service: &'a Value, field: &str) -> Option<&'a Value> {
+    service.get("spec")?.get(field)
+}
+
+fn text<'a>(service: &'a Value, field: &str) -> &'a str {
+    spec(service, field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_external_name(service: &Value) -> bool {
+    text(service, "type") == "ExternalName"
+}
+
+/// Whether the Service has, or should get, an address of the cluster.
+pub(super) fn wants_cluster_ip(service: &Value) -> bool {
+    !is_external_name(service) && text(service, "clusterIP") != "None"
+}
+
+/// Whether its ports have, or should get, ports on every node.
+pub(super) fn wants_node_ports(service: &Value) -> bool {
+    match text(service, "type") {
+        "NodePort" => true,
+        "LoadBalancer" => spec(service, "allocateLoadBalancerNodePorts").and_then(Value::as_bool).unwrap_or(true),
+        _ => false,
+    }
+}
+
+fn wants_health_check_port(service: &Value) -> bool {
+    text(service, "type") == "LoadBalancer" && text(service, "externalTrafficPolicy") == "Local"
+}
+
+fn number(value: Option<&Value>) -> Option<u16> {
+    value.and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0)
+}
+
+/// What a Service holds.
+pub(super) fn of(service: &Value) -> Claims {
+    let addresses = spec(service, "clusterIPs").and_then(Value::as_array).into_iter().flatten();
+    let ports = spec(service, "ports").and_then(Value::as_array).into_iter().flatten().filter_map(|port| number(port.get("nodePort")));
+    Claims {
+        addresses: addresses
+            .chain(spec(service, "clusterIP"))
+            .filter_map(Value::as_str)
+            .filter_map(|address| address.parse::<Ipv4Addr>().ok())
+            .collect(),
+        ports: ports.chain(number(spec(service, "healthCheckNodePort"))).collect(),
+    }
+}
+
+/// Every place for a node port, asked-for numbers first so that none is handed out before.
+pub(super) fn node_ports(service: &mut Value) -> Vec<NodePort<'_>> {
+    let health = wants_health_check_port(service);
+    let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else { return Vec::new() };
+    let path = Path::new("spec");
+    if health {
+        spec.entry("healthCheckNodePort").or_insert(Value::Null);
+    }
+    let mut places = Vec::new();
+    for (field, value) in spec.iter_mut() {
+        match field.as_str() {
+            "healthCheckNodePort" if health => places.push(place(path.child(field), value)),
+            "ports" => {
+                let ports = value.as_array_mut().into_iter().flatten().enumerate();
+                places.extend(ports.filter_map(|(at, port)| {
+                    let slot = port.as_object_mut()?.entry("nodePort").or_insert(Value::Null);
+                    Some(place(path.child("ports").index(at).child("nodePort"), slot))
+                }));
+            }
+            _ => {}
+        }
+    }
+    places.sort_by_key(|place| place.wanted.is_none());
+    places
+}
+
+fn place(path: Path, slot: &mut Value) -> NodePort<'_> {
+    NodePort { path, wanted: number(Some(slot)), slot }
+}
+
+/// Before a changed Service is checked: it keeps what it was given where the client left that out,
+/// and loses what its new type does not have (upstream's `patchAllocatedValues` and
+/// `dropTypeDependentFields`).
+pub(crate) fn carry_over(new: &mut Value, old: &Value) {
+    if wants_cluster_ip(old) && !is_external_name(new) && text(new, "clusterIP").is_empty() {
+        for field in ["clusterIP", "clusterIPs"] {
+            copy(new, old, field);
+        }
+    }
+    match (wants_node_ports(old), wants_node_ports(new)) {
+        (true, true) => keep_node_ports(new, old),
+        (true, false) => drop_node_ports(new, old),
+        (false, _) => {}
+    }
+    match (wants_health_check_port(old), wants_health_check_port(new)) {
+        (true, true) if number(spec(new, "healthCheckNodePort")).is_none() => copy(new, old, "healthCheckNodePort"),
+        (true, false) if spec(new, "healthCheckNodePort") == spec(old, "healthCheckNodePort") => remove(new, "healthCheckNodePort"),
+        _ => {}
+    }
+    if is_external_name(new) && !is_external_name(old) {
+        let same = ["", text(old, "clusterIP")].contains(&text(new, "clusterIP"));
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"].into_iter().filter(|_| same) {
+            remove(new, field);
+        }
+    }
+    sync_cluster_ips(new, old);
+}
+
+fn map(service: &mut Value) -> Option<&mut Map<String, Value>> {
+    service.get_mut("spec")?.as_object_mut()
+}
+
+fn copy(new: &mut Value, old: &Value, field: &str) {
+    if let (Some(value), Some(map)) = (spec(old, field).cloned(), map(new)) {
+        map.insert(field.to_owned(), value);
+    }
+}
+
+fn remove(new: &mut Value, field: &str) {
+    if let Some(map) = map(new) {
+        map.remove(field);
+    }
+}
+
+/// `clusterIPs` follows `clusterIP` where only the latter was changed (`NormalizeClusterIPs`).
+fn sync_cluster_ips(new: &mut Value, old: &Value) {
+    let cluster_ip = text(new, "clusterIP").to_owned();
+    let changed = cluster_ip != text(old, "clusterIP");
+    let untouched = spec(new, "clusterIPs").is_none_or(|ips| ips.is_null() || Some(ips) == spec(old, "clusterIPs"));
+    match (changed, untouched, cluster_ip.as_str()) {
+        (true, true, "") => remove(new, "clusterIPs"),
+        (true, true, _) => {
+            if let Some(map) = map(new) {
+                map.insert("clusterIPs".to_owned(), json!([cluster_ip]));
+            }
+        }
+        (false, _, "") | (true, false, _) | (false, false, _) => {}
+        (false, true, _) => copy(new, old, "clusterIPs"),
+    }
+}
+
+type PortKey = (String, Option<u64>);
+
+fn port_key(port: &Value) -> PortKey {
+    (port.get("protocol").and_then(Value::as_str).unwrap_or("TCP").to_owned(), port.get("port").and_then(Value::as_u64))
+}
+
+fn keep_node_ports(new: &mut Value, old: &Value) {
+    let had: Vec<(PortKey, u16)> = spec(old, "ports")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|port| Some((port_key(port), number(port.get("nodePort"))?)))
+        .collect();
+    let asked: Vec<u16> = of(new).ports.into_iter().collect();
+    for port in ports_mut(new).filter(|port| number(port.get("nodePort")).is_none()) {
+        let key = port_key(port);
+        if let Some((_, number)) = had.iter().find(|(had, number)| *had == key && !asked.contains(number)) {
+            port["nodePort"] = (*number).into();
+        }
+    }
+}
+
+fn drop_node_ports(new: &mut Value, old: &Value) {
+    let had = of(old).ports;
+    for port in ports_mut(new) {
+        if number(port.get("nodePort")).is_none_or(|number| had.contains(&number))
+            && let Some(port) = port.as_object_mut()
+        {
+            port.remove("nodePort");
+        }
+    }
+}
+
+fn ports_mut(service: &mut Value) -> impl Iterator<Item = &mut Value> {
+    map(service).and_then(|spec| spec.get_mut("ports")).and_then(Value::as_array_mut).into_iter().flatten()
+}

@@ -1,0 +1,63 @@
+//! The doors beside an object's main one. Those that show the whole object (`status`, `approval`,
+//! `finalize`, …) go through the same verbs as the object itself; the others have a file each.
+
+pub(crate) mod binding;
+mod eviction;
+mod scale;
+mod token;
+
+use axum::body::Body;
+use http::Response;
+use http::request::Parts;
+
+use crate::app::Call;
+use crate::connect;
+use crate::status::{ApiError, ApiResult};
+use crate::verbs;
+
+/// Subresources that are connections to somewhere else rather than data.
+const CONNECTIONS: &[&str] = &["attach", "exec", "log", "portforward", "proxy"];
+
+/// Whether requests for it stay open for as long as they like.
+pub(crate) fn is_connection(subresource: &str) -> bool {
+    CONNECTIONS.contains(&subresource)
+}
+
+fn check(call: &Call, verb: &str) -> ApiResult<()> {
+    let served = call.served.kind.subresource(&call.subresource).ok_or_else(ApiError::no_such_resource)?;
+    let is_bare = call.rest.is_empty() || call.subresource == "proxy";
+    match served.verbs.iter().any(|allowed| allowed == verb) {
+        _ if !is_bare => Err(ApiError::no_such_resource()),
+        true => Ok(()),
+        false => Err(ApiError::method_not_allowed()),
+    }
+}
+
+/// Answers a request for a subresource that is data.
+pub(crate) async fn answer(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<Response<Body>> {
+    check(call, verb)?;
+    match (call.subresource.as_str(), verb) {
+        ("scale", _) => scale::answer(call, verb, bytes).await,
+        ("binding", _) => binding::bind(call, bytes).await,
+        ("eviction", _) => eviction::evict(call, bytes).await,
+        ("token", _) => token::request(call, bytes).await,
+        (_, "get") => verbs::get::get(call).await,
+        (_, "update") => verbs::update::update(call, bytes).await,
+        (_, "patch") => verbs::patch::patch(call, bytes).await,
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+/// Answers a request for a subresource that is a connection.
+pub(crate) async fn connect(call: Call, parts: Parts, body: Body) -> ApiResult<Response<Body>> {
+    let verb = match parts.method.as_str() {
+        "GET" | "HEAD" => "get",
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        _ => "",
+    };
+    check(&call, verb)?;
+    connect::answer(call, parts, body).await
+}

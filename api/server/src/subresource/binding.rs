@@ -1,0 +1,103 @@
+//! `pods/binding`: the scheduler's verdict. Only here a Pod gets its node.
+
+use api_model::meta;
+use axum::body::Body;
+use http::{Response, StatusCode};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::app::Call;
+use crate::nonresource::json_answer;
+use crate::status::{ApiError, ApiResult};
+use crate::verbs::modify::modify;
+use crate::wire::body;
+use crate::wire::options::WriteOptions;
+
+/// `POST` of a Binding. The call is for the Pod.
+pub(crate) async fn bind(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+    let options = WriteOptions::parse(&call.query, "CreateOptions")?;
+    let decoded = body::decode(&call.headers, bytes)?;
+    let mut binding = decoded.value;
+    let warnings = api_rules::check_body("", "v1", "Binding", &mut binding, &decoded.duplicates, options.validation)
+        .map_err(|error| ApiError::bad_request(error.handled_as("Binding", "v1")))?;
+    call.warn(warnings);
+    let name = meta::name(&binding);
+    if name != call.name {
+        return Err(ApiError::bad_request(format!("name in URL does not match name in Binding object: {} != {name}", call.name)));
+    }
+    let node = target(&binding)?.to_owned();
+    modify(call, options.dry_run, |call, pod| {
+        check(call, pod, &binding)?;
+        Ok(bound(pod, &binding, &node))
+    })
+    .await?;
+    let mut response = json_answer(&json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}));
+    *response.status_mut() = StatusCode::CREATED;
+    Ok(response)
+}
+
+fn target(binding: &Value) -> ApiResult<&str> {
+    let text = |field: &str| binding.pointer(&format!("/target/{field}")).and_then(Value::as_str).unwrap_or_default();
+    match (text("kind"), text("name")) {
+        ("" | "Node", node) if !node.is_empty() => Ok(node),
+        ("" | "Node", _) => Err(invalid(binding, "name", None)),
+        (kind, _) => Err(invalid(binding, "kind", Some(kind))),
+    }
+}
+
+fn invalid(binding: &Value, field: &str, kind: Option<&str>) -> ApiError {
+    use api_model::field::{FieldError, Path};
+    let path = Path::new("target").child(field);
+    let error = match kind {
+        Some(kind) => FieldError::not_supported(&path, kind, &["Node", "<empty>"]),
+        None => FieldError::required(&path, ""),
+    };
+    ApiError::invalid_kind("", "Binding", meta::name(binding), &[error])
+}
+
+fn check(call: &Call, pod: &Value, binding: &Value) -> ApiResult<()> {
+    let name = &call.name;
+    let conflict = |why: String| {
+        let resource = api_model::kind::GroupResource::new("", "pods/binding");
+        Err(ApiError::conflict(&resource, name, &why))
+    };
+    let wanted = meta::uid(binding);
+    if !wanted.is_empty() && wanted != meta::uid(pod) {
+        return conflict(format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {}", meta::uid(pod)));
+    }
+    if meta::is_deleting(pod) {
+        return conflict(format!("pod {name} is being deleted, cannot be assigned to a host"));
+    }
+    let node = pod.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
+    if !node.is_empty() {
+        return conflict(format!("pod {name} is already assigned to node {node:?}"));
+    }
+    let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array).map_or(0, Vec::len);
+    if gates > 0 {
+        return conflict(format!("pod {name} has non-empty .spec.schedulingGates"));
+    }
+    Ok(())
+}
+
+/// The Pod on its node, with the Binding's annotations and labels and the condition that says so.
+fn bound(pod: &Value, binding: &Value, node: &str) -> Value {
+    let mut pod = pod.clone();
+    pod["spec"]["nodeName"] = node.into();
+    for field in ["annotations", "labels"] {
+        let Some(added) = binding.pointer(&format!("/metadata/{field}")).and_then(Value::as_object) else { continue };
+        for (key, value) in added {
+            pod["metadata"][field][key] = value.clone();
+        }
+    }
+    let now = meta::time(Timestamp::now());
+    let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
+    let conditions = pod["status"]["conditions"].take();
+    let mut conditions = match conditions {
+        Value::Array(list) => list,
+        _ => Vec::new(),
+    };
+    conditions.retain(|condition| condition.get("type").and_then(Value::as_str) != Some("PodScheduled"));
+    conditions.push(condition);
+    pod["status"]["conditions"] = conditions.into();
+    pod
+}

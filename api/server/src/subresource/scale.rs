@@ -1,0 +1,81 @@
+//! `scale`: how many replicas, as an `autoscaling/v1` Scale.
+
+use std::sync::Arc;
+
+use api_model::meta;
+use api_rules::scale;
+use axum::body::Body;
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use crate::app::Call;
+use crate::status::{ApiError, ApiResult};
+use crate::verbs::modify::modify;
+use crate::verbs::patch::Patch;
+use crate::wire::accept::Answer;
+use crate::wire::body;
+use crate::wire::options::WriteOptions;
+use crate::wire::present::Presentation;
+
+/// `GET`, `PUT` and `PATCH`.
+pub(super) async fn answer(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<Response<Body>> {
+    let mut presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
+    presentation.media.form = crate::wire::accept::Form::Object;
+    let object = match verb {
+        "get" => call.object()?.value(),
+        "update" => update(call, bytes).await?,
+        _ => patch(call, bytes).await?,
+    };
+    let scale = read(call, &object)?;
+    Ok(presentation.value(StatusCode::OK, &scale))
+}
+
+fn read(call: &Call, object: &Value) -> ApiResult<Value> {
+    scale::read(&call.served.kind, object).ok_or_else(ApiError::no_such_resource)
+}
+
+async fn update(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
+    let options = WriteOptions::parse(&call.query, "UpdateOptions")?;
+    let decoded = body::decode(&call.headers, bytes)?;
+    let scale = checked(call, decoded.value, &decoded.duplicates, &options)?;
+    write(call, &options, |_, _| Ok(scale.clone())).await
+}
+
+async fn patch(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
+    let options = WriteOptions::parse(&call.query, "PatchOptions")?;
+    let patch = Patch::decode(call, bytes)?;
+    let schema = api_schema::of_gvk("autoscaling", "v1", "Scale");
+    write(call, &options, |call, old| {
+        let patched = patch.apply(schema, &read(call, old)?)?;
+        checked(call, patched, &patch.decoded.duplicates, &options)
+    })
+    .await
+}
+
+async fn write(
+    call: &mut Call,
+    options: &WriteOptions,
+    mut scale: impl FnMut(&mut Call, &Value) -> ApiResult<Value>,
+) -> ApiResult<Arc<Value>> {
+    let outcome = modify(call, options.dry_run, |call, old| {
+        let scale = scale(call, old)?;
+        let mut new = old.clone();
+        scale::write(&call.served.kind, &mut new, &scale);
+        Ok(new)
+    })
+    .await?;
+    Ok(outcome.value())
+}
+
+fn checked(call: &mut Call, mut scale: Value, duplicates: &[String], options: &WriteOptions) -> ApiResult<Value> {
+    let warnings = api_rules::check_body("autoscaling", "v1", "Scale", &mut scale, duplicates, options.validation)
+        .map_err(|error| ApiError::bad_request(error.handled_as("Scale", "v1")))?;
+    call.warn(warnings);
+    let name = meta::name(&scale);
+    if name != call.name {
+        let message = format!("the name of the object ({name}) does not match the name on the URL ({})", call.name);
+        return Err(ApiError::bad_request(message));
+    }
+    let errors = scale::validate(&scale);
+    if errors.is_empty() { Ok(scale) } else { Err(ApiError::invalid_kind("autoscaling", "Scale", &call.name, &errors)) }
+}

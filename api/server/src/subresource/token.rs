@@ -1,0 +1,30 @@
+//! `serviceaccounts/token`: a token for a ServiceAccount.
+
+use axum::body::Body;
+use http::{Response, StatusCode};
+use jiff::Timestamp;
+
+use crate::app::Call;
+use crate::nonresource::json_answer;
+use crate::status::{ApiError, ApiResult};
+use crate::wire::body;
+use crate::wire::options::WriteOptions;
+
+/// `POST` of a TokenRequest.
+pub(super) async fn request(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+    let options = WriteOptions::parse(&call.query, "CreateOptions")?;
+    let decoded = body::decode(&call.headers, bytes)?;
+    let mut request = decoded.value;
+    let group = "authentication.k8s.io";
+    let warnings = api_rules::check_body(group, "v1", "TokenRequest", &mut request, &decoded.duplicates, options.validation)
+        .map_err(|error| ApiError::bad_request(error.handled_as("TokenRequest", "v1")))?;
+    call.warn(warnings);
+    request["kind"] = "TokenRequest".into();
+    request["apiVersion"] = "authentication.k8s.io/v1".into();
+    call.object()?;
+    let tokens = call.app.authenticator.tokens();
+    let answer = tokens.request(&call.namespace, &call.name, &request, &*call.app.cache, Timestamp::now())?;
+    let mut response = json_answer(&answer);
+    *response.status_mut() = StatusCode::CREATED;
+    Ok(response)
+}

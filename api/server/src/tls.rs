@@ -1,0 +1,141 @@
+//! TLS: what the server shows and whom it believes.
+//!
+//! A client may show a certificate or none. One that the cluster's authority did not sign does not
+//! end the handshake: as upstream, the request gets its 401, or goes by its token.
+
+use std::sync::Arc;
+
+use api_auth::{Identity, Pki};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::CryptoProvider;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use thiserror::Error;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+/// Why TLS could not be set up.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// A certificate or key of the cluster is no PEM.
+    #[error("cannot read {0}")]
+    Pem(&'static str, #[source] rustls_pki_types::pem::Error),
+    /// The library refuses a certificate or key.
+    #[error("cannot use {0}")]
+    Unusable(&'static str, #[source] rustls::Error),
+    /// The authority's certificate cannot verify others.
+    #[error("cannot verify client certificates")]
+    Verifier(#[from] rustls::server::VerifierBuilderError),
+}
+
+/// Whether a connection's client certificate was signed by the cluster's authority.
+#[derive(Clone)]
+pub(crate) struct Verifier(Arc<dyn ClientCertVerifier>);
+
+impl Verifier {
+    /// Whether a chain, leaf first, is good now.
+    pub(crate) fn is_good(&self, chain: &[CertificateDer<'_>]) -> bool {
+        chain.split_first().is_some_and(|(leaf, rest)| self.0.verify_client_cert(leaf, rest, UnixTime::now()).is_ok())
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn roots(pki: &Pki) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pki.ca_pem().as_bytes()) {
+        let certificate = certificate.map_err(|error| TlsError::Pem("the cluster's certificate authority", error))?;
+        roots.add(certificate).map_err(|error| TlsError::Unusable("the cluster's certificate authority", error))?;
+    }
+    Ok(roots)
+}
+
+type Chain = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn chain(identity: &Identity, what: &'static str) -> Result<Chain, TlsError> {
+    let failed = |error| TlsError::Pem(what, error);
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(identity.certificate_pem.as_bytes()).collect();
+    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).map_err(failed)?;
+    Ok((certificates.map_err(failed)?, key))
+}
+
+/// What the server accepts connections with, and what tells good client certificates from others.
+pub(crate) fn acceptor(pki: &Pki) -> Result<(TlsAcceptor, Verifier), TlsError> {
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(pki)?), provider()).allow_unauthenticated().build()?;
+    let what = "the server's certificate";
+    let (certificates, key) = chain(pki.serving(), what)?;
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError::Unusable(what, error))?
+        .with_client_cert_verifier(Arc::new(Lenient(Arc::clone(&verifier))))
+        .with_single_cert(certificates, key)
+        .map_err(|error| TlsError::Unusable(what, error))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok((TlsAcceptor::from(Arc::new(config)), Verifier(verifier)))
+}
+
+/// What the server connects to nodes with.
+pub(crate) fn node_connector(pki: &Pki) -> Result<TlsConnector, TlsError> {
+    let what = "the server's client certificate";
+    let (certificates, key) = chain(pki.kubelet_client(), what)?;
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError::Unusable(what, error))?
+        .with_root_certificates(roots(pki)?)
+        .with_client_auth_cert(certificates, key)
+        .map_err(|error| TlsError::Unusable(what, error))?;
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// Lets any certificate through whose key the client has. Whether it counts is asked later.
+#[derive(Debug)]
+struct Lenient(Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for Lenient {
+    fn offer_client_auth(&self) -> bool {
+        true
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}

@@ -1,0 +1,13 @@
+//! What can be done to objects of any kind: one file a verb.
+
+pub(crate) mod admit;
+pub(crate) mod body;
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod delete_collection;
+pub(crate) mod get;
+pub(crate) mod list;
+pub(crate) mod modify;
+pub(crate) mod patch;
+pub(crate) mod update;
+pub(crate) mod watch;

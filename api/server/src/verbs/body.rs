@@ -1,0 +1,112 @@
+//! An object from a request's body: decoded, its fields checked, in stored form, with the path's
+//! namespace and without what only the server writes.
+
+use api_model::{field, meta};
+use api_rules::{Decoded, check_fields};
+use serde_json::Value;
+
+use crate::app::Call;
+use crate::status::{ApiError, ApiResult};
+use crate::wire::body;
+use crate::wire::options::WriteOptions;
+
+/// Decodes and checks a body that must be an object of the call's kind.
+pub(crate) fn object(call: &mut Call, body: &[u8], options: &WriteOptions) -> ApiResult<Value> {
+    let Decoded { value, duplicates } = body::decode(&call.headers, body)?;
+    checked(call, value, &duplicates, options)
+}
+
+/// Checks a value that must be an object of the call's kind, and brings it into stored form.
+pub(crate) fn checked(call: &mut Call, mut value: Value, duplicates: &[String], options: &WriteOptions) -> ApiResult<Value> {
+    let kind = &call.served.kind;
+    if !value.is_object() {
+        let message = format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct",
+            type_name(&value)
+        );
+        return Err(ApiError::bad_request(message));
+    }
+    check_kind(kind, &mut value)?;
+    let warnings = check_fields(kind, &mut value, duplicates, options.validation)
+        .map_err(|error| ApiError::bad_request(error.handled_as(&kind.kind, &kind.version)))?;
+    call.warn(warnings);
+    let mut value = call.served.to_stored(value);
+    meta::unset(&mut value, "managedFields");
+    meta::unset(&mut value, "selfLink");
+    Ok(value)
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// `apiVersion` and `kind` must be the path's; where they are left out, they are filled in.
+fn check_kind(kind: &api_model::kind::Kind, value: &mut Value) -> ApiResult<()> {
+    let api_version = kind.api_version();
+    let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (found_version, found_kind) = (text("apiVersion"), text("kind"));
+    if !found_version.is_empty() && found_version != api_version {
+        let message = format!("the API version in the data ({found_version}) does not match the expected API version ({api_version})");
+        return Err(ApiError::bad_request(message));
+    }
+    if !found_kind.is_empty() && found_kind != kind.kind {
+        let version = &kind.version;
+        let (found, wanted) = (format!("{version}.{found_kind}"), format!("{version}.{}", kind.kind));
+        let message = format!(
+            "{found_kind} in version \"{version}\" cannot be handled as a {}: converting ({found}) to ({wanted}): unknown conversion",
+            kind.kind
+        );
+        return Err(ApiError::bad_request(message));
+    }
+    value["apiVersion"] = api_version.into();
+    value["kind"] = kind.kind.as_str().into();
+    Ok(())
+}
+
+/// A created object must be for the path's namespace; it gets it where it names none.
+pub(crate) fn set_namespace(call: &Call, value: &mut Value) -> ApiResult<()> {
+    let namespace = meta::namespace(value);
+    if !call.served.kind.namespaced {
+        if !namespace.is_empty() {
+            let path = field::Path::new("metadata").child("namespace");
+            let error = field::FieldError::forbidden(&path, "not allowed on this type");
+            return Err(ApiError::invalid(&call.served.kind, meta::name(value), &[error]));
+        }
+        meta::unset(value, "namespace");
+        return Ok(());
+    }
+    if !namespace.is_empty() && namespace != call.namespace {
+        return Err(ApiError::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
+    }
+    meta::set(value, "namespace", call.namespace.as_str());
+    Ok(())
+}
+
+/// A replaced object must bear the path's name and namespace.
+pub(crate) fn check_name(call: &Call, value: &mut Value) -> ApiResult<()> {
+    let (name, namespace) = (meta::name(value), meta::namespace(value));
+    if name.is_empty() {
+        let message = format!("the name of the object ({} based on URL) was undeterminable: name must be provided", call.name);
+        return Err(ApiError::bad_request(message));
+    }
+    if name != call.name {
+        let message = format!("the name of the object ({name}) does not match the name on the URL ({})", call.name);
+        return Err(ApiError::bad_request(message));
+    }
+    if !call.served.kind.namespaced {
+        return Ok(());
+    }
+    if !namespace.is_empty() && namespace != call.namespace {
+        let message = format!("the namespace of the object ({namespace}) does not match the namespace on the request ({})", call.namespace);
+        return Err(ApiError::bad_request(message));
+    }
+    meta::set(value, "namespace", call.namespace.as_str());
+    Ok(())
+}

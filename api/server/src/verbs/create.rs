@@ -1,0 +1,125 @@
+//! A new object.
+
+use std::sync::Arc;
+
+use api_admission::Operation;
+use api_model::meta;
+use api_store::Expect;
+use axum::body::Body;
+use http::{Response, StatusCode};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::admit::{self, Step};
+use super::body;
+use crate::app::{App, Call, WriteError};
+use crate::cache::Object;
+use crate::registry::Served;
+use crate::services::Reservation;
+use crate::status::{ApiError, ApiResult};
+use crate::wire::accept::Answer;
+use crate::wire::options::WriteOptions;
+use crate::wire::present::Presentation;
+
+/// Upstream's `maxNameGenerationCreateAttempts`.
+const NAME_ATTEMPTS_MAX: usize = 8;
+
+/// `POST` on a collection.
+pub(crate) async fn create(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+    let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
+    let options = WriteOptions::parse(&call.query, "CreateOptions")?;
+    let mut object = body::object(call, bytes, &options)?;
+    body::set_namespace(call, &mut object)?;
+    match create_object(call, object, &options).await? {
+        Created::Stored(object) => Ok(presentation.object(StatusCode::CREATED, &object)),
+        Created::DryRun(value) => Ok(presentation.unstored(StatusCode::CREATED, value)),
+    }
+}
+
+/// What came of it.
+pub(crate) enum Created {
+    Stored(Arc<Object>),
+    DryRun(Value),
+}
+
+/// From an object with the right namespace to a stored one.
+pub(crate) async fn create_object(call: &mut Call, mut object: Value, options: &WriteOptions) -> ApiResult<Created> {
+    if !meta::resource_version(&object).is_empty() {
+        return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    let served = Arc::clone(&call.served);
+    api_rules::default(&served.stored, &mut object);
+    let name = meta::name(&object).to_owned();
+    let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
+    admit::mutate(call, step, Some(&mut object))?;
+    api_rules::prepare_create(&served.stored, &mut object);
+    let generated = fill_in(&mut object);
+    let name = meta::name(&object).to_owned();
+    let errors = api_rules::validate_create(&served.stored, &object);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(&served.kind, &name, &errors));
+    }
+    let reservation = call.app.services.reserve(&served, &mut object, None, &call.app.cache)?;
+    admit::validate(call, Step { name: &name, ..step }, Some(&mut object))?;
+    call.warn(api_rules::warnings(&served.stored, &object));
+    let namespace = call.namespace_key();
+    if options.dry_run {
+        return match served.resource.get(namespace, &name) {
+            Some(_) => Err(ApiError::already_exists(&served.name, &name)),
+            None => Ok(Created::DryRun(object)),
+        };
+    }
+    let stored = match generated {
+        false => store(&call.app, &served, namespace, object, reservation).await,
+        true => store_under_free_name(call, &served, object).await,
+    };
+    stored.map(Created::Stored)
+}
+
+/// What only the server writes. Answers whether the name was generated.
+fn fill_in(object: &mut Value) -> bool {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        meta::unset(object, field);
+    }
+    meta::set(object, "uid", meta::new_uid());
+    meta::set(object, "creationTimestamp", meta::time(Timestamp::now()));
+    let generate = meta::text(object, "generateName");
+    if generate.is_empty() || !meta::name(object).is_empty() {
+        return false;
+    }
+    let name = meta::generated_name(generate);
+    meta::set(object, "name", name);
+    true
+}
+
+async fn store(
+    app: &Arc<App>,
+    served: &Arc<Served>,
+    namespace: &str,
+    object: Value,
+    reservation: Option<Reservation>,
+) -> ApiResult<Arc<Object>> {
+    let name = meta::name(&object).to_owned();
+    let written = match reservation {
+        None => app.put(served, namespace, &name, Expect::Absent, object).await,
+        Some(reservation) => reservation.put(app, served, namespace, &name, Expect::Absent, object).await,
+    };
+    written.map_err(|error| match error {
+        WriteError::Conflict => ApiError::already_exists(&served.name, &name),
+        WriteError::Api(error) => error,
+    })
+}
+
+async fn store_under_free_name(call: &Call, served: &Served, mut object: Value) -> ApiResult<Arc<Object>> {
+    let namespace = call.namespace_key();
+    let base = meta::text(&object, "generateName").to_owned();
+    for _ in 0..NAME_ATTEMPTS_MAX {
+        let name = meta::name(&object).to_owned();
+        match call.app.put(served, namespace, &name, Expect::Absent, object.clone()).await {
+            Ok(object) => return Ok(object),
+            Err(WriteError::Conflict) => meta::set(&mut object, "name", meta::generated_name(&base)),
+            Err(WriteError::Api(error)) => return Err(error),
+        }
+    }
+    Err(ApiError::generated_name_taken(&served.name, meta::name(&object)))
+}

@@ -1,0 +1,117 @@
+//! An object's end, at once or step by step: a Pod gets time to stop, and finalizers hold an object
+//! until they are gone.
+
+mod plan;
+
+use std::sync::Arc;
+
+use api_admission::Operation;
+use api_model::meta;
+use api_store::Expect;
+use axum::body::Body;
+use http::{Response, StatusCode};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use self::plan::{Plan, plan};
+use super::admit::{self, Step};
+use crate::app::{Call, WriteError};
+use crate::cache::Object;
+use crate::status::{ApiError, ApiResult};
+use crate::wire::accept::Answer;
+use crate::wire::body;
+use crate::wire::options::DeleteOptions;
+use crate::wire::present::Presentation;
+
+/// Others that may get in between before the client is told so.
+const ATTEMPTS_MAX: usize = 64;
+
+/// What came of a deletion.
+pub(crate) enum Outcome {
+    /// The object is gone; its last state.
+    Gone(Arc<Object>),
+    /// The object is on its way out.
+    Pending(Arc<Object>),
+    /// What would have been left.
+    DryRun(Value),
+}
+
+/// `DELETE` of a name.
+pub(crate) async fn delete(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+    let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
+    let options = options(call, bytes)?;
+    let name = call.name.clone();
+    Ok(match delete_object(call, &name, &options).await? {
+        Outcome::Pending(object) => presentation.object(StatusCode::OK, &object),
+        Outcome::Gone(object) if call.served.deletion_answers_object() => presentation.object(StatusCode::OK, &object),
+        Outcome::Gone(object) => presentation.value(StatusCode::OK, &success(call, &object.value())),
+        Outcome::DryRun(value) if meta::is_deleting(&value) || call.served.deletion_answers_object() => {
+            presentation.unstored(StatusCode::OK, value)
+        }
+        Outcome::DryRun(value) => presentation.value(StatusCode::OK, &success(call, &value)),
+    })
+}
+
+/// From the query and the body, which may be empty.
+pub(crate) fn options(call: &Call, bytes: &[u8]) -> ApiResult<DeleteOptions> {
+    let body = match bytes.is_empty() {
+        true => None,
+        false => Some(body::decode(&call.headers, bytes)?.value).filter(|value| !value.is_null()),
+    };
+    DeleteOptions::parse(&call.query, body.as_ref())
+}
+
+fn success(call: &Call, object: &Value) -> Value {
+    let mut details = json!({"name": meta::name(object), "kind": call.served.name.resource, "uid": meta::uid(object)});
+    if !call.served.name.group.is_empty() {
+        details["group"] = call.served.name.group.as_str().into();
+    }
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}
+
+/// Deletes an object of the call's kind and namespace.
+pub(crate) async fn delete_object(call: &mut Call, name: &str, options: &DeleteOptions) -> ApiResult<Outcome> {
+    for _ in 0..ATTEMPTS_MAX {
+        let found = call.served.resource.get(call.namespace_key(), name);
+        let object = found.ok_or_else(|| ApiError::not_found(&call.served.name, name))?;
+        let value = object.value();
+        check_preconditions(call, &value, options)?;
+        let step = Step { operation: Operation::Delete, name, old: Some(&value), dry_run: options.dry_run };
+        admit::mutate(call, step, None)?;
+        admit::validate(call, step, None)?;
+        match perform(call, &object, plan(&call.served, &value, options, Timestamp::now()), options.dry_run).await {
+            Ok(outcome) => return Ok(outcome),
+            Err(WriteError::Conflict) => {}
+            Err(WriteError::Api(error)) => return Err(error),
+        }
+    }
+    Err(ApiError::modified(&call.served.name, name))
+}
+
+fn check_preconditions(call: &Call, object: &Value, options: &DeleteOptions) -> ApiResult<()> {
+    let conditions = [
+        ("UID", options.uid.as_deref(), meta::uid(object)),
+        ("ResourceVersion", options.resource_version.as_deref(), meta::resource_version(object)),
+    ];
+    for (what, wanted, found) in conditions {
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
+            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+            return Err(ApiError::conflict(&call.served.name, meta::name(object), &why));
+        }
+    }
+    Ok(())
+}
+
+async fn perform(call: &Call, object: &Arc<Object>, plan: Plan, dry_run: bool) -> Result<Outcome, WriteError> {
+    let (app, served) = (&call.app, &call.served);
+    match plan {
+        Plan::Remove if dry_run => Ok(Outcome::DryRun((*object.value()).clone())),
+        Plan::Change(value) if dry_run => Ok(Outcome::DryRun(value)),
+        Plan::Keep => Ok(Outcome::Pending(Arc::clone(object))),
+        Plan::Remove => app.remove(served, object).await.map(Outcome::Gone),
+        Plan::Change(value) => {
+            let put = app.put(served, &object.namespace, &object.name, Expect::At(object.revision), value);
+            put.await.map(Outcome::Pending)
+        }
+    }
+}

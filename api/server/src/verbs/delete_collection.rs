@@ -1,0 +1,30 @@
+//! Every object of a selection deleted, one after the other.
+
+use axum::body::Body;
+use http::{Response, StatusCode};
+
+use super::delete::{delete_object, options};
+use super::list::page;
+use crate::app::Call;
+use crate::status::ApiResult;
+use crate::wire::accept::Answer;
+use crate::wire::list::respond;
+use crate::wire::options::ListOptions;
+use crate::wire::present::Presentation;
+
+/// `DELETE` of a collection; answers what was deleted.
+pub(crate) async fn delete_collection(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+    let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::List)?;
+    let options = options(call, bytes)?;
+    let page = page(call, &ListOptions::parse(&call.query)?).await?;
+    for object in &page.items {
+        match delete_object(call, &object.name, &options).await {
+            // Somebody else deleted it meanwhile.
+            Err(error) if error.code() == StatusCode::NOT_FOUND => {}
+            outcome => {
+                outcome?;
+            }
+        }
+    }
+    Ok(respond(&presentation, page))
+}

@@ -1,0 +1,21 @@
+//! One object.
+
+use axum::body::Body;
+use http::{Response, StatusCode};
+
+use crate::app::Call;
+use crate::status::{ApiError, ApiResult};
+use crate::wire::accept::Answer;
+use crate::wire::options::resource_version;
+use crate::wire::present::Presentation;
+
+/// `GET` of a name. Also answers the subresources that show the whole object, such as `status`.
+pub(crate) async fn get(call: &Call) -> ApiResult<Response<Body>> {
+    let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
+    if let Some(revision) = resource_version(&call.query)? {
+        let waited = call.app.cache.wait_for(revision).await;
+        waited.map_err(|at| ApiError::too_large_version(revision, at))?;
+    }
+    let object = call.object()?;
+    Ok(presentation.object(StatusCode::OK, &object))
+}

@@ -1,0 +1,137 @@
+//! Changing a stored object: read, change, check, write on condition that nobody was faster; if
+//! somebody was, the same again. PUT, the patches and the subresources that write differ only in
+//! the change they make.
+
+use std::sync::Arc;
+
+use api_admission::Operation;
+use api_model::field::{FieldError, Path};
+use api_model::meta;
+use api_store::Expect;
+use serde_json::Value;
+
+use super::admit::{self, Step};
+use crate::app::{Call, WriteError};
+use crate::cache::{Object, encode};
+use crate::services::carry_over;
+use crate::status::{ApiError, ApiResult};
+
+/// Others that may get in between before the client is told so.
+const ATTEMPTS_MAX: usize = 64;
+
+/// What came of a change.
+pub(crate) enum Outcome {
+    /// It is stored (or there was nothing to change).
+    Stored(Arc<Object>),
+    /// Nothing holds a deleted object back any more, so it is gone.
+    Gone(Arc<Object>),
+    /// What would have been stored.
+    DryRun(Value),
+}
+
+impl Outcome {
+    /// The object as it is after the change.
+    pub(crate) fn value(&self) -> Arc<Value> {
+        match self {
+            Self::Stored(object) | Self::Gone(object) => object.value(),
+            Self::DryRun(value) => Arc::new(value.clone()),
+        }
+    }
+}
+
+/// Changes the object that the call names. `change` makes the new object, in stored form, from the
+/// present one; it is asked again when somebody else was faster.
+pub(crate) async fn modify(
+    call: &mut Call,
+    dry_run: bool,
+    mut change: impl FnMut(&mut Call, &Value) -> ApiResult<Value>,
+) -> ApiResult<Outcome> {
+    let warnings = call.warnings.len();
+    for _ in 0..ATTEMPTS_MAX {
+        call.warnings.truncate(warnings);
+        let old = call.object()?;
+        let old_value = old.value();
+        let mut new = change(call, &old_value)?;
+        check_version(call, &new, &old_value)?;
+        let step = Step { operation: Operation::Update, name: &old.name, old: Some(&old_value), dry_run };
+        prepare(call, step, &mut new, &old_value)?;
+        match store(call, &old, new, dry_run).await {
+            Ok(outcome) => return Ok(outcome),
+            Err(WriteError::Conflict) => {}
+            Err(WriteError::Api(error)) => return Err(error),
+        }
+    }
+    Err(ApiError::modified(&call.served.name, &call.name))
+}
+
+/// A resource version or uid in the new object is a condition.
+fn check_version(call: &Call, new: &Value, old: &Value) -> ApiResult<()> {
+    let (version, uid) = (meta::resource_version(new), meta::uid(new));
+    if !uid.is_empty() && uid != meta::uid(old) {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", meta::uid(old));
+        return Err(ApiError::conflict(&call.served.name, &call.name, &why));
+    }
+    if version.is_empty() && !call.served.allows_unconditional_update() {
+        let path = Path::new("metadata").child("resourceVersion");
+        let error = FieldError::invalid(&path, 0, "must be specified for an update");
+        return Err(ApiError::invalid(&call.served.kind, &call.name, &[error]));
+    }
+    if !version.is_empty() && version != "0" && version != meta::resource_version(old) {
+        return Err(ApiError::modified(&call.served.name, &call.name));
+    }
+    Ok(())
+}
+
+/// Everything between the change and the write.
+fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value) -> ApiResult<()> {
+    let served = Arc::clone(&call.served);
+    let sub = call.sub().map(str::to_owned);
+    if served.is("", "services") && sub.is_none() {
+        carry_over(new, old);
+    }
+    api_rules::default(&served.stored, new);
+    admit::mutate(call, step, Some(new))?;
+    api_rules::prepare_update(&served.stored, sub.as_deref(), new, old);
+    let errors = api_rules::validate_update(&served.stored, sub.as_deref(), new, old);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(&served.kind, step.name, &errors));
+    }
+    admit::validate(call, step, Some(new))?;
+    call.warn(api_rules::warnings(&served.stored, new));
+    Ok(())
+}
+
+async fn store(call: &Call, old: &Arc<Object>, mut new: Value, dry_run: bool) -> Result<Outcome, WriteError> {
+    let (app, served) = (&call.app, &call.served);
+    let reservation = app.services.reserve(served, &mut new, Some(&old.value()), &app.cache).map_err(WriteError::Api)?;
+    if dry_run {
+        return Ok(Outcome::DryRun(new));
+    }
+    if is_released(&new) {
+        return app.remove(served, old).await.map(Outcome::Gone);
+    }
+    let bytes = encode(&new);
+    if old.is_stored_as(&bytes) {
+        return Ok(Outcome::Stored(Arc::clone(old)));
+    }
+    let expect = Expect::At(old.revision);
+    let stored = match reservation {
+        None => app.put_encoded(served, (&old.namespace, &old.name), expect, new, bytes).await,
+        Some(reservation) => reservation.put(app, served, &old.namespace, &old.name, expect, new).await,
+    };
+    stored.map(Outcome::Stored)
+}
+
+/// Whether an object is deleted and nothing holds it back: no grace and no finalizers, neither in
+/// its metadata nor, for a Namespace, in its spec.
+pub(crate) fn is_released(object: &Value) -> bool {
+    let grace = object.get("metadata").and_then(|m| m.get("deletionGracePeriodSeconds")).and_then(Value::as_i64);
+    meta::is_deleting(object) && meta::finalizers(object).is_empty() && grace.unwrap_or_default() == 0 && spec_finalizers(object) == 0
+}
+
+/// A Namespace's own finalizers.
+pub(crate) fn spec_finalizers(object: &Value) -> usize {
+    let is_namespace = object.get("kind").and_then(Value::as_str) == Some("Namespace");
+    let finalizers = object.get("spec").and_then(|spec| spec.get("finalizers")).and_then(Value::as_array);
+    finalizers.filter(|_| is_namespace).map_or(0, Vec::len)
+}

@@ -1,0 +1,43 @@
+//! An object replaced by another.
+
+use api_model::meta;
+use axum::body::Body;
+use http::{Response, StatusCode};
+
+use super::body;
+use super::create::{Created, create_object};
+use super::modify::{Outcome, modify};
+use crate::app::Call;
+use crate::authorize::may;
+use crate::status::ApiResult;
+use crate::wire::accept::Answer;
+use crate::wire::options::WriteOptions;
+use crate::wire::present::Presentation;
+
+/// `PUT` on a name, or on one of the subresources that show the whole object.
+pub(crate) async fn update(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+    let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
+    let options = WriteOptions::parse(&call.query, "UpdateOptions")?;
+    let mut object = body::object(call, bytes, &options)?;
+    body::check_name(call, &mut object)?;
+    if call.sub().is_none() && call.served.is_created_by_update() && call.object().is_err() {
+        if !meta::resource_version(&object).is_empty() || !meta::uid(&object).is_empty() {
+            return Err(call.not_found());
+        }
+        may(call, "create")?;
+        return Ok(match create_object(call, object, &options).await? {
+            Created::Stored(object) => presentation.object(StatusCode::CREATED, &object),
+            Created::DryRun(value) => presentation.unstored(StatusCode::CREATED, value),
+        });
+    }
+    let outcome = modify(call, options.dry_run, |_, _| Ok(object.clone())).await?;
+    Ok(answer(&presentation, outcome))
+}
+
+/// The changed object.
+pub(crate) fn answer(presentation: &Presentation, outcome: Outcome) -> Response<Body> {
+    match outcome {
+        Outcome::Stored(object) | Outcome::Gone(object) => presentation.object(StatusCode::OK, &object),
+        Outcome::DryRun(value) => presentation.unstored(StatusCode::OK, value),
+    }
+}

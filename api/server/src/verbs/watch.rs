@@ -1,0 +1,64 @@
+//! Changes as they happen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderValue, Response, header};
+use rand::Rng;
+
+use super::list::filter;
+use crate::app::Call;
+use crate::cache::{Since, frame};
+use crate::status::{ApiError, ApiResult};
+use crate::wire::accept::Answer;
+use crate::wire::options::ListOptions;
+use crate::wire::present::Presentation;
+use crate::wire::stream::{WatchBody, Wish};
+
+/// Upstream's `--min-request-timeout`: a watch without timeout lasts once to twice as long.
+const TIMEOUT_MIN: Duration = Duration::from_secs(1_800);
+
+/// `GET` with `watch=true`.
+pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Response<Body>> {
+    let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Watch)?;
+    options.check_watch()?;
+    let filter = filter(call, options)?;
+    let asked = options.resource_version.filter(|revision| *revision > 0);
+    let since = match (options.send_initial_events, asked) {
+        (Some(true), _) | (None, None) => Since::Everything,
+        (Some(false), None) => Since::Now,
+        (Some(false) | None, Some(revision)) => Since::Revision(revision),
+    };
+    if let Some(revision) = asked {
+        let waited = call.app.cache.wait_for(revision).await;
+        waited.map_err(|at| ApiError::too_large_version(revision, at))?;
+    }
+    let started = call.served.resource.watch(filter, since, call.served.kind.namespaced, call.app.cache.applied());
+    let (beginning, subscription) = match started {
+        Ok(started) => started,
+        // Clients take it from the stream, as upstream sends it.
+        Err(oldest) => return Ok(failed(&ApiError::too_old(asked.unwrap_or_default(), oldest))),
+    };
+    let wish = Wish {
+        bookmarks: options.bookmarks,
+        mark_initial_end: options.send_initial_events == Some(true),
+        timeout: options.timeout.unwrap_or_else(|| TIMEOUT_MIN.mul_f64(rand::rng().random_range(1.0..2.0))),
+    };
+    Ok(stream(Body::new(WatchBody::new(presentation, Arc::clone(&call.app.cache), beginning, subscription, &wish))))
+}
+
+/// A stream that consists of one ERROR event.
+fn failed(error: &ApiError) -> Response<Body> {
+    let line: Bytes = frame("ERROR", error.to_value().to_string().as_bytes());
+    stream(Body::from(line))
+}
+
+fn stream(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}

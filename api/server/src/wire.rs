@@ -1,0 +1,13 @@
+//! What stands on the wire: paths, queries, media types, bodies in, objects, lists, tables and
+//! watch frames out. Nothing here decides what happens to an object.
+
+pub(crate) mod accept;
+pub(crate) mod body;
+pub(crate) mod gzip;
+pub(crate) mod list;
+pub(crate) mod options;
+pub(crate) mod path;
+pub(crate) mod present;
+pub(crate) mod query;
+pub(crate) mod stream;
+pub(crate) mod table;

@@ -1,0 +1,41 @@
+//! Request bodies: read within a limit, decoded as JSON or YAML.
+
+use api_rules::Decoded;
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use crate::status::{ApiError, ApiResult};
+
+/// Upstream's `MaxRequestBodyBytes`.
+pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+const ACCEPTED: &str = "application/json, application/yaml";
+
+/// Reads a body to its end.
+pub(crate) async fn read(body: Body) -> ApiResult<Bytes> {
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(ApiError::too_large(BODY_BYTES_MAX)),
+        Err(error) => Err(ApiError::bad_request(format!("unable to read the request body: {error}"))),
+    }
+}
+
+/// The media type of a body, without parameters; JSON when none is given.
+pub(crate) fn content_type(headers: &HeaderMap) -> &str {
+    let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match text.split(';').next().unwrap_or_default().trim() {
+        "" => "application/json",
+        media => media,
+    }
+}
+
+/// Decodes an object that was posted or put.
+pub(crate) fn decode(headers: &HeaderMap, body: &[u8]) -> ApiResult<Decoded> {
+    let yaml = match content_type(headers) {
+        "application/json" | "*/*" => false,
+        "application/yaml" => true,
+        _ => return Err(ApiError::unsupported_media_type(ACCEPTED)),
+    };
+    api_rules::decode(body, yaml).map_err(Into::into)
+}

@@ -1,0 +1,197 @@
+//! Lists as a concatenation of the bytes that the cache holds, handed out in pieces so that a large
+//! list takes no memory of its own; and the tokens that pages go on with.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, Response, header};
+use http_body::{Frame, SizeHint};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::gzip::{self, Compressor};
+use super::present::Presentation;
+use crate::cache::{Object, Page, Place};
+use crate::status::{ApiError, ApiResult};
+
+/// Bytes in one piece of a list.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Answers a list.
+pub(crate) fn respond(presentation: &Presentation, page: Page) -> Response<Body> {
+    let metadata = metadata(&page);
+    if !presentation.is_verbatim() {
+        return presentation.value(http::StatusCode::OK, &presentation.list(&page, metadata));
+    }
+    let kind = &presentation.served.kind;
+    let head = format!("{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[", kind.kind, kind.api_version());
+    let body = ListBody::new(head.into(), page.items);
+    let compress = presentation.gzip && body.remaining >= gzip::THRESHOLD_BYTES;
+    let mut response = match compress {
+        false => Response::new(Body::new(body)),
+        true => Response::new(Body::new(ListBody { compressor: Some(Compressor::default()), ..body })),
+    };
+    if compress {
+        gzip::mark(response.headers_mut());
+    }
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn metadata(page: &Page) -> Value {
+    let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+    if let Some(place) = &page.more {
+        metadata["continue"] = Token::after(page.revision, place).encode().into();
+    }
+    if let Some(remaining) = page.remaining {
+        metadata["remainingItemCount"] = remaining.into();
+    }
+    metadata
+}
+
+/// The concatenation.
+struct ListBody {
+    head: Bytes,
+    items: std::vec::IntoIter<Arc<Object>>,
+    /// Bytes still to come, before compression.
+    remaining: usize,
+    first: bool,
+    done: bool,
+    compressor: Option<Compressor>,
+}
+
+const TAIL: &[u8] = b"]}";
+
+impl ListBody {
+    fn new(head: Bytes, items: Vec<Arc<Object>>) -> Self {
+        let commas = items.len().saturating_sub(1);
+        let remaining = head.len() + commas + TAIL.len() + items.iter().map(|object| object.bytes().len()).sum::<usize>();
+        Self { head, items: items.into_iter(), remaining, first: true, done: false, compressor: None }
+    }
+
+    fn piece(&mut self) -> Bytes {
+        let mut piece = BytesMut::with_capacity(PIECE_BYTES.min(self.remaining));
+        piece.extend_from_slice(&std::mem::take(&mut self.head));
+        while piece.len() < PIECE_BYTES {
+            let Some(object) = self.items.next() else {
+                piece.extend_from_slice(TAIL);
+                self.done = true;
+                break;
+            };
+            if !std::mem::take(&mut self.first) {
+                piece.extend_from_slice(b",");
+            }
+            piece.extend_from_slice(object.bytes());
+        }
+        self.remaining = self.remaining.saturating_sub(piece.len());
+        piece.freeze()
+    }
+}
+
+impl http_body::Body for ListBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        loop {
+            if self.done {
+                return Poll::Ready(None);
+            }
+            let piece = self.piece();
+            let piece = match (self.compressor.take(), self.done) {
+                (None, _) => piece,
+                (Some(compressor), true) => compressor.finish_with(&piece).into(),
+                (Some(mut compressor), false) => {
+                    let ready = compressor.push(&piece);
+                    self.compressor = Some(compressor);
+                    ready.into()
+                }
+            };
+            if !piece.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.done
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.compressor {
+            None if !self.done => SizeHint::with_exact(self.remaining as u64),
+            None => SizeHint::with_exact(0),
+            Some(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// What a continue token says, in upstream's encoding.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Token {
+    v: String,
+    /// -1 for "as it is now".
+    rv: i64,
+    start: String,
+}
+
+impl Token {
+    fn after(revision: u64, (namespace, name): &Place) -> Self {
+        Self { v: "meta.k8s.io/v1".to_owned(), rv: i64::try_from(revision).unwrap_or(-1), start: format!("{namespace}/{name}\0") }
+    }
+
+    /// The same place in whatever is there now.
+    pub(crate) fn inconsistent(&self) -> Self {
+        Self { v: self.v.clone(), rv: -1, start: self.start.clone() }
+    }
+
+    pub(crate) fn encode(&self) -> String {
+        URL_SAFE_NO_PAD.encode(json!(self).to_string())
+    }
+
+    pub(crate) fn decode(text: &str) -> ApiResult<Self> {
+        let invalid = |why: &str| ApiError::bad_request(format!("continue key is not valid: {why}"));
+        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|error| invalid(&error.to_string()))?;
+        let token: Self = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        match token.v.as_str() {
+            "meta.k8s.io/v1" if token.rv != 0 => Ok(token),
+            "meta.k8s.io/v1" => Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")),
+            _ => Err(invalid("server does not recognize this encoded version")),
+        }
+    }
+
+    /// The revision; `None` for "as it is now".
+    pub(crate) fn revision(&self) -> Option<u64> {
+        u64::try_from(self.rv).ok()
+    }
+
+    /// The last place that was sent.
+    pub(crate) fn place(&self) -> Place {
+        let start = self.start.trim_end_matches('\0');
+        let (namespace, name) = start.split_once('/').unwrap_or(("", start));
+        (namespace.into(), name.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_read_as_they_were_written() {
+        for (namespace, name) in [("default", "x"), ("", "node-1")] {
+            let token = Token::decode(&Token::after(7, &(namespace.into(), name.into())).encode()).expect("ours");
+            assert_eq!(token.revision(), Some(7));
+            assert_eq!(token.place(), (namespace.into(), name.into()));
+            assert_eq!(token.inconsistent().revision(), None);
+        }
+        for bad in ["", "!", "e30", &URL_SAFE_NO_PAD.encode(r#"{"v":"v9","rv":1,"start":"a"}"#)] {
+            assert!(Token::decode(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! `ListOptions`, the options of writes, and `DeleteOptions`, from queries and bodies, checked with
+//! upstream's words.
+
+use std::time::Duration;
+
+use api_model::field::{FieldError, Path};
+use api_model::selector::{FieldSelector, Selector};
+use api_rules::FieldValidation;
+use serde_json::Value;
+
+use super::query::Query;
+use crate::status::{ApiError, ApiResult};
+
+/// How a resource version in a list is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Match {
+    Exact,
+    NotOlderThan,
+}
+
+/// The options of get, list, watch and deletecollection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListOptions {
+    pub(crate) labels: Selector,
+    pub(crate) fields: FieldSelector,
+    /// `None` when unset; 0 is "any".
+    pub(crate) resource_version: Option<u64>,
+    pub(crate) version_match: Option<Match>,
+    pub(crate) limit: Option<usize>,
+    pub(crate) continue_token: Option<String>,
+    pub(crate) bookmarks: bool,
+    pub(crate) send_initial_events: Option<bool>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl ListOptions {
+    pub(crate) fn parse(query: &Query) -> ApiResult<Self> {
+        let options = Self {
+            labels: query.filled("labelSelector").map(Selector::parse).transpose()?.unwrap_or_default(),
+            fields: query.filled("fieldSelector").map(FieldSelector::parse).transpose()?.unwrap_or_default(),
+            resource_version: resource_version(query)?,
+            version_match: version_match(query)?,
+            limit: number(query, "limit")?.filter(|limit| *limit > 0).and_then(|limit| usize::try_from(limit).ok()),
+            continue_token: query.filled("continue").map(str::to_owned),
+            bookmarks: query.flag("allowWatchBookmarks"),
+            send_initial_events: query.filled("sendInitialEvents").map(|_| query.flag("sendInitialEvents")),
+            timeout: number(query, "timeoutSeconds")?
+                .and_then(|seconds| u64::try_from(seconds).ok())
+                .filter(|s| *s > 0)
+                .map(Duration::from_secs),
+        };
+        Ok(options)
+    }
+
+    /// Refuses what upstream refuses of a list.
+    pub(crate) fn check_list(&self) -> ApiResult<()> {
+        let mut errors = Vec::new();
+        if self.send_initial_events.is_some() {
+            errors.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+        }
+        if self.version_match.is_some() {
+            if self.resource_version.is_none() {
+                errors.push(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+            }
+            if self.continue_token.is_some() {
+                errors.push(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"));
+            }
+        }
+        if self.version_match == Some(Match::Exact) && self.resource_version == Some(0) {
+            errors.push(forbidden("resourceVersionMatch", "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+        }
+        refuse("ListOptions", &errors)
+    }
+
+    /// Refuses what upstream refuses of a watch.
+    pub(crate) fn check_watch(&self) -> ApiResult<()> {
+        let mut errors = Vec::new();
+        match (self.send_initial_events, self.version_match) {
+            (None, Some(_)) => {
+                let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+                errors.push(forbidden("resourceVersionMatch", detail));
+            }
+            (Some(_), version_match) => {
+                if version_match != Some(Match::NotOlderThan) {
+                    let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+                    errors.push(forbidden("resourceVersionMatch", detail));
+                }
+                if self.send_initial_events == Some(true) && !self.bookmarks {
+                    let detail = "sendInitialEvents requires setting allowWatchBookmarks to true";
+                    errors.push(forbidden("sendInitialEvents", detail));
+                }
+            }
+            (None, None) => {}
+        }
+        refuse("ListOptions", &errors)
+    }
+}
+
+fn forbidden(field: &str, detail: &str) -> FieldError {
+    FieldError::forbidden(&Path::new(field), detail)
+}
+
+fn refuse(kind: &str, errors: &[FieldError]) -> ApiResult<()> {
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid_kind("meta.k8s.io", kind, "", errors)) }
+}
+
+/// The resource version asked for.
+pub(crate) fn resource_version(query: &Query) -> ApiResult<Option<u64>> {
+    let Some(text) = query.filled("resourceVersion") else { return Ok(None) };
+    let number = text.parse::<u64>().map_err(|_| {
+        let error = FieldError::invalid(
+            &Path::new("resourceVersion"),
+            text,
+            "strconv.ParseUint: parsing \"".to_owned() + text + "\": invalid syntax",
+        );
+        ApiError::invalid_kind("meta.k8s.io", "ListOptions", "", &[error])
+    })?;
+    Ok(Some(number))
+}
+
+fn version_match(query: &Query) -> ApiResult<Option<Match>> {
+    match query.filled("resourceVersionMatch") {
+        None => Ok(None),
+        Some("Exact") => Ok(Some(Match::Exact)),
+        Some("NotOlderThan") => Ok(Some(Match::NotOlderThan)),
+        Some(other) => {
+            let error = FieldError::not_supported(&Path::new("resourceVersionMatch"), other, &["Exact", "NotOlderThan", ""]);
+            Err(ApiError::invalid_kind("meta.k8s.io", "ListOptions", "", &[error]))
+        }
+    }
+}
+
+fn number(query: &Query, name: &str) -> ApiResult<Option<i64>> {
+    let Some(text) = query.filled(name) else { return Ok(None) };
+    match text.parse() {
+        Ok(number) => Ok(Some(number)),
+        Err(_) => Err(ApiError::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", Value::from(text)))),
+    }
+}
+
+/// The options of create, update and patch.
+#[derive(Clone, Debug)]
+pub(crate) struct WriteOptions {
+    pub(crate) dry_run: bool,
+    pub(crate) validation: FieldValidation,
+}
+
+impl WriteOptions {
+    /// `kind` is the options' own kind, such as `CreateOptions`.
+    pub(crate) fn parse(query: &Query, kind: &str) -> ApiResult<Self> {
+        let mut errors = Vec::new();
+        let dry_run = check_dry_run(query.all("dryRun"), &mut errors);
+        let validation = match query.filled("fieldValidation") {
+            None => FieldValidation::Warn,
+            Some(text) => FieldValidation::parse(text).unwrap_or_else(|| {
+                errors.push(FieldError::not_supported(&Path::new("fieldValidation"), text, &["Ignore", "Warn", "Strict"]));
+                FieldValidation::Warn
+            }),
+        };
+        refuse(kind, &errors)?;
+        Ok(Self { dry_run, validation })
+    }
+}
+
+fn check_dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<FieldError>) -> bool {
+    let mut dry_run = false;
+    for value in values.filter(|value| !value.is_empty()) {
+        match value {
+            "All" => dry_run = true,
+            other => errors.push(FieldError::not_supported(&Path::new("dryRun"), other, &["All"])),
+        }
+    }
+    dry_run
+}
+
+/// What becomes of an object's dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    Orphan,
+    Background,
+    Foreground,
+}
+
+/// The options of delete and deletecollection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) dry_run: bool,
+    pub(crate) grace_period_seconds: Option<i64>,
+    pub(crate) propagation: Option<Propagation>,
+    /// Preconditions.
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+}
+
+impl DeleteOptions {
+    /// From the query and, where there is one, the body.
+    pub(crate) fn parse(query: &Query, body: Option<&Value>) -> ApiResult<Self> {
+        let mut errors = Vec::new();
+        let text = |field: &str| -> Option<String> {
+            let from_body = body.and_then(|body| body.get(field)).and_then(Value::as_str);
+            from_body.or(query.filled(field)).map(str::to_owned)
+        };
+        let from_body = body.and_then(|body| body.get("dryRun")).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let dry_run = check_dry_run(from_body.chain(query.all("dryRun")), &mut errors);
+        let grace_period_seconds = match body.and_then(|body| body.get("gracePeriodSeconds")).and_then(Value::as_i64) {
+            Some(seconds) => Some(seconds),
+            None => number(query, "gracePeriodSeconds")?,
+        };
+        let orphan = body
+            .and_then(|body| body.get("orphanDependents"))
+            .and_then(Value::as_bool)
+            .or(query.filled("orphanDependents").map(|_| query.flag("orphanDependents")));
+        let propagation = propagation(text("propagationPolicy").as_deref(), orphan, &mut errors);
+        refuse("DeleteOptions", &errors)?;
+        let precondition = |field: &str| body.and_then(|body| body.get("preconditions")?.get(field)?.as_str()).map(str::to_owned);
+        Ok(Self { dry_run, grace_period_seconds, propagation, uid: precondition("uid"), resource_version: precondition("resourceVersion") })
+    }
+}
+
+fn propagation(policy: Option<&str>, orphan: Option<bool>, errors: &mut Vec<FieldError>) -> Option<Propagation> {
+    let path = Path::new("propagationPolicy");
+    match (policy, orphan) {
+        (Some(policy), Some(_)) => {
+            let detail = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(FieldError::invalid(&path, policy, detail));
+            None
+        }
+        (Some("Orphan"), None) | (None, Some(true)) => Some(Propagation::Orphan),
+        (Some("Background"), None) | (None, Some(false)) => Some(Propagation::Background),
+        (Some("Foreground"), None) => Some(Propagation::Foreground),
+        (Some(other), None) => {
+            errors.push(FieldError::not_supported(&path, other, &["Foreground", "Background", "Orphan", "nil"]));
+            None
+        }
+        (None, None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn message(query: &str, watch: bool) -> String {
+        let options = ListOptions::parse(&Query::parse(Some(query)));
+        let checked = options.and_then(|options| if watch { options.check_watch() } else { options.check_list() });
+        checked.err().map(|error| error.message().to_owned()).unwrap_or_default()
+    }
+
+    #[test]
+    fn list_options_are_refused_in_upstreams_words() {
+        let cases = [
+            ("resourceVersionMatch=Exact", false, "resourceVersionMatch is forbidden unless resourceVersion is provided"),
+            (
+                "resourceVersionMatch=Exact&resourceVersion=0",
+                false,
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            ),
+            ("resourceVersionMatch=Some&resourceVersion=1", false, "supported values: \"Exact\", \"NotOlderThan\", \"\""),
+            (
+                "resourceVersionMatch=NotOlderThan&resourceVersion=1",
+                true,
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ),
+            ("sendInitialEvents=true", true, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
+            ("resourceVersion=x", false, "resourceVersion: Invalid value: \"x\""),
+        ];
+        for (query, watch, expected) in cases {
+            let message = message(query, watch);
+            assert!(message.contains(expected), "{query}: {message}");
+        }
+        assert_eq!(message("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1", true), "");
+    }
+
+    #[test]
+    fn delete_options_come_from_body_and_query() {
+        let body = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": "u"}});
+        let options = DeleteOptions::parse(&Query::parse(Some("propagationPolicy=Foreground&dryRun=All")), Some(&body)).expect("good");
+        assert_eq!(options.grace_period_seconds, Some(0));
+        assert_eq!(options.propagation, Some(Propagation::Foreground));
+        assert_eq!(options.uid.as_deref(), Some("u"));
+        assert!(options.dry_run);
+    }
+}

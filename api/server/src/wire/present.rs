@@ -1,0 +1,152 @@
+//! How objects are shown to one client: as they are (the shared bytes), as another kind's view, as
+//! a table, or as metadata alone.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::accept::{Answer, Encoding, Form, Media, negotiate};
+use super::gzip;
+use super::query::Query;
+use super::table::{IncludeObject, partial, row, table};
+use crate::cache::{Change, Event, Object, Page, frame};
+use crate::registry::Served;
+use crate::status::{ApiError, ApiResult};
+
+/// A client's wish for one kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Presentation {
+    pub(crate) served: Arc<Served>,
+    pub(crate) media: Media,
+    include: IncludeObject,
+    pub(crate) gzip: bool,
+}
+
+impl Presentation {
+    pub(crate) fn negotiate(served: &Arc<Served>, headers: &HeaderMap, query: &Query, answer: Answer) -> ApiResult<Self> {
+        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+        let media = negotiate(accept, answer)?;
+        let include = query.get("includeObject");
+        let include = IncludeObject::parse(include).ok_or_else(|| {
+            ApiError::bad_request(format!("unrecognized includeObject value: {}", Value::from(include.unwrap_or_default())))
+        })?;
+        Ok(Self { served: Arc::clone(served), media, include, gzip: gzip::accepted(headers) })
+    }
+
+    /// Whether clients get the very bytes that the cache holds.
+    pub(crate) fn is_verbatim(&self) -> bool {
+        self.media.form == Form::Object && self.media.encoding == Encoding::Json && self.served.conversion.is_none()
+    }
+
+    /// An object, as answer to a request for it.
+    pub(crate) fn object(&self, status: StatusCode, object: &Object) -> Response<Body> {
+        if self.is_verbatim() {
+            return self.respond(status, object.bytes().clone());
+        }
+        let value = self.shown(&object.value());
+        self.value(status, &value)
+    }
+
+    /// A value that is no stored object: dry runs, subresource bodies.
+    pub(crate) fn unstored(&self, status: StatusCode, value: Value) -> Response<Body> {
+        let value = self.shown(&value);
+        self.value(status, &value)
+    }
+
+    fn shown(&self, stored: &Value) -> Value {
+        let value = self.served.from_stored(stored.clone());
+        match self.media.form {
+            Form::Object => value,
+            Form::Metadata => partial(self.media.meta_version(), &value),
+            Form::Table => {
+                let metadata = json!({"resourceVersion": api_model::meta::resource_version(&value)});
+                let row = row(self.media.meta_version(), &self.served.kind, &value, self.include, Timestamp::now());
+                table(self.media.meta_version(), metadata, &self.served.kind, vec![row], true)
+            }
+        }
+    }
+
+    /// Any JSON, in the client's encoding.
+    pub(crate) fn value(&self, status: StatusCode, value: &Value) -> Response<Body> {
+        let bytes = match self.media.encoding {
+            Encoding::Json => value.to_string(),
+            // Every JSON value can be written as YAML.
+            Encoding::Yaml => serde_yaml::to_string(value).unwrap_or_default(),
+        };
+        self.respond(status, Bytes::from(bytes))
+    }
+
+    fn respond(&self, status: StatusCode, bytes: Bytes) -> Response<Body> {
+        let mut response = gzip::respond(bytes, self.gzip);
+        *response.status_mut() = status;
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(self.media.content_type()));
+        response
+    }
+
+    /// A list that is not sent verbatim.
+    pub(crate) fn list(&self, page: &Page, metadata: Value) -> Value {
+        let version = self.media.meta_version();
+        let values = page.items.iter().map(|object| self.served.from_stored((*object.value()).clone()));
+        let kind = &self.served.kind;
+        match self.media.form {
+            Form::Object => {
+                let items: Vec<Value> = values.collect();
+                json!({"kind": format!("{}List", kind.kind), "apiVersion": kind.api_version(), "metadata": metadata, "items": items})
+            }
+            Form::Metadata => {
+                let items: Vec<Value> = values.map(|value| partial(version, &value)).collect();
+                json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": metadata, "items": items})
+            }
+            Form::Table => {
+                let now = Timestamp::now();
+                table(version, metadata, kind, values.map(|value| row(version, kind, &value, self.include, now)).collect(), true)
+            }
+        }
+    }
+
+    /// A watch's line for an object. `first` is whether the client has seen no table columns yet.
+    pub(crate) fn frame(&self, change: Change, object: &Object, first: bool) -> Bytes {
+        if self.is_verbatim() {
+            return frame(change.word(), object.bytes());
+        }
+        frame(change.word(), self.shown_in_watch(&object.value(), first).to_string().as_bytes())
+    }
+
+    /// A watch's line for an event.
+    pub(crate) fn event_frame(&self, change: Change, event: &Event, first: bool) -> Bytes {
+        if self.is_verbatim() {
+            return event.frame(change);
+        }
+        event.object(change).map(|object| self.frame(change, object, first)).unwrap_or_default()
+    }
+
+    fn shown_in_watch(&self, stored: &Value, first: bool) -> Value {
+        let mut value = self.shown(stored);
+        if self.media.form == Form::Table && !first {
+            value["columnDefinitions"] = Value::Null;
+        }
+        value
+    }
+
+    /// A watch's bookmark: everything up to `revision` was sent.
+    pub(crate) fn bookmark(&self, revision: u64, initial_events_end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        if initial_events_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let kind = &self.served.kind;
+        let object = match self.media.form {
+            Form::Object => json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata}),
+            Form::Metadata => json!({"kind": "PartialObjectMetadata", "apiVersion": self.media.meta_version(), "metadata": metadata}),
+            Form::Table => {
+                let row = json!({"cells": [], "object": {"kind": "PartialObjectMetadata", "apiVersion": self.media.meta_version(), "metadata": metadata}});
+                table(self.media.meta_version(), json!({"resourceVersion": revision.to_string()}), kind, vec![row], false)
+            }
+        };
+        frame("BOOKMARK", object.to_string().as_bytes())
+    }
+}

@@ -1,0 +1,47 @@
+//! `meta.k8s.io` Tables (what `kubectl get` prints) and partial metadata.
+
+use api_model::kind::Kind;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// Which object stands beside a row's cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IncludeObject {
+    None,
+    Metadata,
+    Object,
+}
+
+impl IncludeObject {
+    /// From `includeObject=`; metadata unless said otherwise.
+    pub(crate) fn parse(text: Option<&str>) -> Option<Self> {
+        match text {
+            None | Some("" | "Metadata") => Some(Self::Metadata),
+            Some("None") => Some(Self::None),
+            Some("Object") => Some(Self::Object),
+            Some(_) => None,
+        }
+    }
+}
+
+/// A table of some objects; `columns` only where the client does not have them yet.
+pub(crate) fn table(version: &str, metadata: Value, kind: &Kind, rows: Vec<Value>, columns: bool) -> Value {
+    let definitions = if columns { json!(api_print::columns(kind)) } else { Value::Null };
+    json!({"kind": "Table", "apiVersion": version, "metadata": metadata, "columnDefinitions": definitions, "rows": rows})
+}
+
+/// One object's row.
+pub(crate) fn row(version: &str, kind: &Kind, object: &Value, include: IncludeObject, now: Timestamp) -> Value {
+    let cells = api_print::cells(kind, object, now);
+    match include {
+        IncludeObject::None => json!({"cells": cells}),
+        IncludeObject::Metadata => json!({"cells": cells, "object": partial(version, object)}),
+        IncludeObject::Object => json!({"cells": cells, "object": object}),
+    }
+}
+
+/// An object's metadata alone.
+pub(crate) fn partial(version: &str, object: &Value) -> Value {
+    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata})
+}
