@@ -19,9 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::spec::{
-    ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, Exit, Resources, Sandbox, Security, User,
-};
+use crate::spec::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, Exit, Resources, Sandbox, Security, User};
 use crate::{Runtime, RuntimeError};
 
 pub use life::*;

@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use crate::error::RuntimeError;
@@ -107,6 +108,8 @@ impl StateDir {
             return Ok(ContainerState::Running { pid: pid.init.pid });
         }
         pid.shim.reap();
+        // A shim holds this lock as long as it lives; of several observers one gives the verdict.
+        let _alone = self.lock(id)?;
         // It may have written its record between the two looks.
         if let Some(exit) = self.exit(id)? {
             return Ok(ContainerState::Exited(exit));
@@ -115,6 +118,14 @@ impl StateDir {
         let path = self.dir(id).join("exit");
         write_whole(&path, record::encode_exit(&exit).as_bytes()).map_err(RuntimeError::io(format!("writing {}", path.display())))?;
         Ok(ContainerState::Exited(exit))
+    }
+
+    fn lock(&self, id: &ContainerId) -> Result<Flock<File>, RuntimeError> {
+        let path = self.dir(id).join("lock");
+        let doing = || format!("locking {}", path.display());
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(RuntimeError::io(doing()))?;
+        Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| RuntimeError::io(doing())(error.into()))
     }
 
     /// One container as `list` tells it; a half-made one has no labels.

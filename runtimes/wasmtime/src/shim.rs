@@ -134,7 +134,8 @@ impl Container {
 
 fn parse_args() -> Result<Args, Failure> {
     let mut args = std::env::args_os().skip(1);
-    let mut next = || args.next().ok_or_else(|| Failure::new(Refusal::Io, "usage: skiff-shim-wasmtime DIR CODE KIND; the node agent starts it"));
+    let mut next =
+        || args.next().ok_or_else(|| Failure::new(Refusal::Io, "usage: skiff-shim-wasmtime DIR CODE KIND; the node agent starts it"));
     let (dir, code, kind) = (next()?, next()?, next()?);
     let kind = kind.to_str().and_then(|kind| kind.parse().ok()).ok_or_else(|| Failure::new(Refusal::Io, "unknown kind of guest"))?;
     Ok(Args { dir: dir.into(), code: code.into(), kind })

@@ -23,7 +23,7 @@ pub async fn component(engine: &Engine, component: &Component, guest: &Guest) ->
 
 async fn run_module(engine: &Engine, module: &Module, guest: &Guest) -> wasmtime::Result<i32> {
     let linker = module_linker(engine)?;
-    let mut store = Store::new(engine, ModuleHost { wasi: guest.wasi(true)?.build_p1(), limits: guest.limits() });
+    let mut store = Store::new(engine, ModuleHost { wasi: guest.wasi()?.build_p1(), limits: guest.limits() });
     store.limiter(|host| &mut host.limits);
     stop_at_signal(&mut store);
     let instance = linker.instantiate_async(&mut store, module).await?;
@@ -35,7 +35,7 @@ async fn run_module(engine: &Engine, module: &Module, guest: &Guest) -> wasmtime
 async fn run_component(engine: &Engine, component: &Component, guest: &Guest) -> wasmtime::Result<i32> {
     let linker = component_linker(engine)?;
     let host = ComponentHost {
-        wasi: guest.wasi(true)?.build(),
+        wasi: guest.wasi()?.build(),
         table: ResourceTable::new(),
         http: WasiHttpCtx::new(),
         outgoing: Outgoing,

@@ -56,11 +56,10 @@ impl Guest {
         Self { spec, preopens, log }
     }
 
-    /// WASI for one instance. `alone` is a guest that has the thread for itself: its file access may
-    /// block it.
-    pub fn wasi(&self, alone: bool) -> wasmtime::Result<WasiCtxBuilder> {
+    /// WASI for one instance. File access goes to helper threads, also for a guest that is alone: where
+    /// blocking is allowed, wasmtime-wasi sleeps in the kernel too, and no signal ends that.
+    pub fn wasi(&self) -> wasmtime::Result<WasiCtxBuilder> {
         let mut wasi = WasiCtxBuilder::new();
-        wasi.allow_blocking_current_thread(alone);
         wasi.args(&self.spec.args);
         wasi.envs(&self.spec.env);
         wasi.stdout(self.log.stream(Stream::Stdout));

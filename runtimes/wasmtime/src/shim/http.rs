@@ -76,7 +76,7 @@ impl Server {
         let _instance = self.instances.acquire().await?;
         let _ticking = self.ticker.run();
         let host = ComponentHost {
-            wasi: self.guest.wasi(false)?.build(),
+            wasi: self.guest.wasi()?.build(),
             table: ResourceTable::new(),
             http: WasiHttpCtx::new(),
             outgoing: Outgoing,

@@ -41,11 +41,8 @@ impl Log {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(Failure::new(Refusal::Io, format!("{}: not a file name", opening())));
         };
-        let dir = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_DIRECTORY | libc::O_PATH)
-            .open(parent)
-            .map_err(Failure::io(opening()))?;
+        let dir =
+            OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_PATH).open(parent).map_err(Failure::io(opening()))?;
         let dir = OwnedFd::from(dir);
         let file = open_in(&dir, name).map_err(Failure::io(opening()))?;
         Ok(Self { dir, name: name.to_owned(), file: Mutex::new(file) })

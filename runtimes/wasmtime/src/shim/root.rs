@@ -175,7 +175,8 @@ mod tests {
 
     #[test]
     fn directories_are_shown_and_files_in_their_directory() {
-        let mounts = [mount("/etc/hosts", false), mount("/data", false), mount("/config/app.toml", true), mount("/dev/termination-log", false)];
+        let mounts =
+            [mount("/etc/hosts", false), mount("/data", false), mount("/config/app.toml", true), mount("/dev/termination-log", false)];
         let wanted = ["/data = /data rw", "/config = /config ro", "/dev = /dev rw"];
         assert_eq!(shown(&mounts, &[false, true, false, false], "/"), wanted);
     }

@@ -42,10 +42,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub fn listen(port: u16) -> Result<StdListener, Failure> {
     let both = listen_on(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
     let socket = match both {
-        Err(nix::errno::Errno::EAFNOSUPPORT | nix::errno::Errno::EADDRNOTAVAIL) => listen_on(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))),
+        Err(nix::errno::Errno::EAFNOSUPPORT | nix::errno::Errno::EADDRNOTAVAIL) => {
+            listen_on(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))
+        }
         other => other,
     };
-    socket.map(StdListener::from).map_err(|error| Failure::new(Refusal::Start, format!("listen tcp :{port}: bind: {}", error.desc().to_lowercase())))
+    socket
+        .map(StdListener::from)
+        .map_err(|error| Failure::new(Refusal::Start, format!("listen tcp :{port}: bind: {}", error.desc().to_lowercase())))
 }
 
 fn listen_on(address: SocketAddr) -> nix::Result<OwnedFd> {
