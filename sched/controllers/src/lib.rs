@@ -11,16 +11,20 @@ mod discovery;
 mod endpoints;
 mod endpointslice;
 mod failure;
+mod garbage;
 mod meta;
 mod namespace;
 mod node_ipam;
+mod node_lifecycle;
 mod nodes;
 mod parts;
+mod pod_gc;
 mod pods;
 mod replicaset;
 mod root_ca;
 mod service;
 mod serviceaccount;
+mod taint_eviction;
 mod writes;
 
 pub mod work;
@@ -46,17 +50,24 @@ pub enum Error {
 /// A controller's name and how it is set up.
 type Row = (&'static str, fn(&mut Parts));
 
+/// Named because the shared caches feed it too.
+const GARBAGE_COLLECTOR: &str = "garbage-collector-controller";
+
 /// Every controller, by upstream's name.
 const CONTROLLERS: &[Row] = &[
     ("clusterrole-aggregation-controller", clusterrole::build),
     ("deployment-controller", deployment::build),
     ("endpoints-controller", endpoints::build),
     ("endpointslice-controller", endpointslice::build),
+    (GARBAGE_COLLECTOR, garbage::build),
     ("namespace-controller", namespace::build),
     ("node-ipam-controller", node_ipam::build),
+    ("node-lifecycle-controller", node_lifecycle::build),
+    ("pod-garbage-collector-controller", pod_gc::build),
     ("replicaset-controller", replicaset::build),
     ("root-ca-certificate-publisher-controller", root_ca::build),
     ("serviceaccount-controller", serviceaccount::build),
+    ("taint-eviction-controller", taint_eviction::build),
 ];
 
 /// The names that [`Config::controllers`] may mention.
@@ -79,7 +90,8 @@ pub async fn run(client: kube::Client, config: Config, cancel: CancellationToken
 
 async fn run_now(client: kube::Client, config: Arc<Config>, cancel: CancellationToken) {
     let mut tasks = JoinSet::new();
-    let mut parts = Parts::new(Arc::clone(&config), work::Hub::new(client, None), cancel.clone());
+    let graph = config::enabled(&config.controllers, GARBAGE_COLLECTOR).then(Arc::default);
+    let mut parts = Parts::new(client, Arc::clone(&config), graph, cancel.clone());
     for (name, build) in CONTROLLERS {
         if config::enabled(&config.controllers, name) {
             build(&mut parts);

@@ -5,10 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use api_client::events::Recorder;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::work::{self, Cached, Controller, Hub, Queue, Store};
+use crate::garbage::Graph;
+use crate::work::{self, Cached, Controller, Hub, KindInfo, MetaObserver, Queue, Store};
 
 type Run = Box<dyn FnOnce(CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
@@ -16,6 +18,8 @@ type Run = Box<dyn FnOnce(CancellationToken) -> Pin<Box<dyn Future<Output = ()> 
 pub struct Parts {
     /// Settings.
     pub config: Arc<Config>,
+    /// What the garbage collector knows, when it runs.
+    pub graph: Option<Arc<Graph>>,
     hub: Hub,
     cancel: CancellationToken,
     runs: Vec<Run>,
@@ -23,8 +27,9 @@ pub struct Parts {
 
 impl Parts {
     /// Nothing set up yet; recorders end with `cancel`.
-    pub fn new(config: Arc<Config>, hub: Hub, cancel: CancellationToken) -> Self {
-        Self { config, hub, cancel, runs: Vec::new() }
+    pub fn new(client: kube::Client, config: Arc<Config>, graph: Option<Arc<Graph>>, cancel: CancellationToken) -> Self {
+        let observer = graph.clone().map(|graph| graph as Arc<dyn MetaObserver>);
+        Self { config, graph, hub: Hub::new(client, observer), cancel, runs: Vec::new() }
     }
 
     /// The client of all controllers.
@@ -68,9 +73,9 @@ impl Parts {
         self.runs.push(Box::new(move |cancel| Box::pin(task(cancel))));
     }
 
-    /// The caches' hub, for what outlives the setting up.
-    pub fn hub(&self) -> &Hub {
-        &self.hub
+    /// The kinds that the graph hears of through shared caches.
+    pub fn observed(&self) -> Arc<Mutex<Vec<Arc<KindInfo>>>> {
+        self.hub.observed()
     }
 
     /// What was set up.

@@ -85,6 +85,14 @@ pub fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
     pod.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)
 }
 
+/// The Pod's conditions with this one in place of its own of the same type.
+pub fn with_condition(pod: &Pod, condition: PodCondition) -> Vec<PodCondition> {
+    let mut conditions = pod.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+    conditions.retain(|other| other.type_ != condition.type_);
+    conditions.push(condition);
+    conditions
+}
+
 /// Whether the Pod is ready.
 pub fn is_ready(pod: &Pod) -> bool {
     condition(pod, "Ready").is_some_and(|condition| condition.status == "True")

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::runtime::{WatchStreamExt, watcher};
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -65,7 +66,7 @@ pub struct Hub {
     observer: Option<Arc<dyn MetaObserver>>,
     stores: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     /// Kinds that the observer hears of wholly through the stores.
-    observed: Vec<Arc<KindInfo>>,
+    observed: Arc<Mutex<Vec<Arc<KindInfo>>>>,
     watches: Vec<Task>,
     syncs: Vec<Task>,
 }
@@ -73,7 +74,7 @@ pub struct Hub {
 impl Hub {
     /// No caches yet. `observer` hears of all objects in caches that hold all objects of a kind.
     pub fn new(client: kube::Client, observer: Option<Arc<dyn MetaObserver>>) -> Self {
-        Self { client, observer, stores: HashMap::new(), observed: Vec::new(), watches: Vec::new(), syncs: Vec::new() }
+        Self { client, observer, stores: HashMap::new(), observed: Arc::default(), watches: Vec::new(), syncs: Vec::new() }
     }
 
     /// The client that the caches are filled with.
@@ -106,15 +107,16 @@ impl Hub {
         let (group, plural) = (K::group(&()), K::plural(&()));
         let namespaced = api_model::kind::find(&group, &plural).is_none_or(|kind| kind.namespaced);
         let kind = Arc::new(KindInfo::of::<K>(namespaced));
-        self.observed.push(Arc::clone(&kind));
+        self.observed.lock().push(Arc::clone(&kind));
         store.on_change(move |change| {
             observer.changed(&kind, change.old.as_deref().map(K::meta), change.new.as_deref().map(K::meta));
         });
     }
 
     /// Kinds whose metadata the observer hears of without a watch of its own.
-    pub fn observed(&self) -> &[Arc<KindInfo>] {
-        &self.observed
+    /// Grows while stores are asked for.
+    pub fn observed(&self) -> Arc<Mutex<Vec<Arc<KindInfo>>>> {
+        Arc::clone(&self.observed)
     }
 
     /// Starts the watches as tasks of `tasks` and answers a future that ends when every cache is filled.

@@ -1,0 +1,179 @@
+//! Garbage collector: deletes what has lost all its owners, and sees deletions through that wait
+//! for dependents (`foregroundDeletion`) or let them go (`orphan`).
+//!
+//! Hears of the metadata of every object of every kind that can be listed, watched and deleted,
+//! custom kinds included (Events excepted, as upstream). Deletes objects, takes vanished owners
+//! off them and takes its two finalizers off. Never deletes an object before a live read of it,
+//! never on account of an owner that it could not prove absent.
+
+mod graph;
+mod monitor;
+mod plan;
+mod remote;
+
+use std::sync::Arc;
+
+use api_client::events::Recorder;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, PropagationPolicy};
+
+use crate::failure::Failure;
+use crate::parts::Parts;
+use crate::work::{self, Controller, Next, Queue};
+pub use graph::Graph;
+use graph::{Identity, Phase, Seen};
+use monitor::Monitor;
+use plan::{Action, Owner};
+use remote::Remote;
+
+/// Finalizer of a deletion that waits for dependents.
+const FOREGROUND: &str = "foregroundDeletion";
+/// Finalizer of a deletion that lets dependents go.
+const ORPHAN: &str = "orphan";
+
+/// The controller; its keys are UIDs.
+pub struct GarbageCollector {
+    graph: Arc<Graph>,
+    remote: Remote,
+    recorder: Recorder,
+}
+
+/// Sets the controller up.
+pub fn build(parts: &mut Parts) {
+    let Some(graph) = parts.graph.clone() else { return };
+    let remote = Remote::new(parts.client());
+    let monitor = Monitor::new(parts.client(), Arc::clone(&graph), remote.kinds(), parts.observed(), parts.config.discovery_period);
+    let controller = Arc::new(GarbageCollector { graph, remote, recorder: parts.recorder(GarbageCollector::NAME) });
+    parts.run_beside(move |cancel| async move {
+        let queue: Arc<Queue<String>> = controller.graph.queue();
+        let monitoring = monitor.start(cancel.clone()).await;
+        work::work(controller, queue, cancel).await;
+        monitoring.ended().await;
+    });
+}
+
+impl Controller for GarbageCollector {
+    const NAME: &'static str = "garbage-collector-controller";
+    const WORKERS: usize = 20;
+    type Key = String;
+
+    async fn reconcile(&self, uid: &String) -> Result<Next, Failure> {
+        let Some(seen) = self.graph.seen(uid) else { return Ok(Next::OnChange) };
+        match seen.phase {
+            Phase::Orphaning => self.orphan(uid, &seen).await?,
+            Phase::Deleting => {}
+            Phase::Foreground => self.wait_for_dependents(uid, &seen).await?,
+            Phase::Living => self.judge(uid, &seen).await?,
+        }
+        Ok(Next::OnChange)
+    }
+}
+
+impl GarbageCollector {
+    /// Takes this owner off its dependents, then lets it go.
+    async fn orphan(&self, uid: &str, seen: &Seen) -> Result<(), Failure> {
+        for (_, dependent) in &seen.dependents {
+            let Some(latest) = self.remote.read(&dependent.identity).await? else { continue };
+            if let Some(owners) = plan::without_owners(&latest, &[uid]) {
+                self.remote.set_owners(&dependent.identity, &latest, owners).await?;
+            }
+        }
+        self.remote.remove_finalizer(&seen.identity, uid, ORPHAN).await
+    }
+
+    /// Lets an owner go whose blocking dependents are gone; else has them looked at.
+    async fn wait_for_dependents(&self, uid: &str, seen: &Seen) -> Result<(), Failure> {
+        let blocking: Vec<&String> = seen.dependents.iter().filter(|(_, d)| d.blocks).map(|(uid, _)| uid).collect();
+        if blocking.is_empty() {
+            return self.remote.remove_finalizer(&seen.identity, uid, FOREGROUND).await;
+        }
+        for (dependent, _) in seen.dependents.iter().filter(|(_, d)| d.blocks && d.phase != Phase::Foreground) {
+            self.graph.look_at(dependent);
+        }
+        Ok(())
+    }
+
+    /// Whether the object may stay, and what of its owners is left.
+    async fn judge(&self, uid: &str, seen: &Seen) -> Result<(), Failure> {
+        if seen.owners.is_empty() {
+            return Ok(());
+        }
+        let latest = match self.remote.read(&seen.identity).await? {
+            Some(latest) if latest.uid.as_deref() == Some(uid) => latest,
+            _ => {
+                self.graph.forget(uid);
+                return Ok(());
+            }
+        };
+        let mut owners = Vec::new();
+        for reference in latest.owner_references.iter().flatten() {
+            owners.push((reference.uid.clone(), self.owner(&seen.identity, reference, &latest).await?));
+        }
+        let dependents: Vec<Phase> = seen.dependents.iter().map(|(_, dependent)| dependent.phase).collect();
+        self.perform(uid, seen, &latest, plan::plan(&latest, &owners, &dependents)).await
+    }
+
+    /// What became of one owner: as the graph knows it, else as the server says.
+    async fn owner(
+        &self,
+        item: &Identity,
+        reference: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference,
+        latest: &ObjectMeta,
+    ) -> Result<Owner, Failure> {
+        if let Some(known) = self.graph.owner(item, reference) {
+            return Ok(known);
+        }
+        let owner = self.remote.look_up(item, reference).await?;
+        if owner == Owner::Absent && self.graph.lives_elsewhere(item, &reference.uid) {
+            let message = format!(
+                "ownerRef [{}/{}, namespace: {}, name: {}, uid: {}] does not exist in namespace \"{}\"",
+                reference.api_version, reference.kind, item.namespace, reference.name, reference.uid, item.namespace
+            );
+            self.recorder.warning(&reference_of(item, latest), "OwnerRefInvalidNamespace", message);
+        }
+        Ok(owner)
+    }
+
+    async fn perform(&self, uid: &str, seen: &Seen, latest: &ObjectMeta, action: Action) -> Result<(), Failure> {
+        match action {
+            Action::Nothing => Ok(()),
+            Action::SetOwners(owners) => self.remote.set_owners(&seen.identity, latest, owners).await,
+            Action::Delete { policy, unblock } => {
+                let mut version = latest.resource_version.clone();
+                if let Some(owners) = unblock {
+                    self.remote.set_owners(&seen.identity, latest, owners).await?;
+                    version = None;
+                }
+                tracing::debug!(object = %seen.identity, ?policy, "deleting garbage");
+                let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
+                if !self.remote.delete(&seen.identity, uid, version, params).await? {
+                    self.graph.forget(uid);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn reference_of(item: &Identity, latest: &ObjectMeta) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(item.kind.api_version()),
+        kind: Some(item.kind.kind.clone()),
+        namespace: latest.namespace.clone(),
+        name: latest.name.clone(),
+        uid: latest.uid.clone(),
+        ..ObjectReference::default()
+    }
+}
+
+/// The policy that an object's own finalizers ask for.
+fn policy(latest: &ObjectMeta) -> PropagationPolicy {
+    if crate::meta::has_finalizer(latest, ORPHAN) {
+        PropagationPolicy::Orphan
+    } else if crate::meta::has_finalizer(latest, FOREGROUND) {
+        PropagationPolicy::Foreground
+    } else {
+        PropagationPolicy::Background
+    }
+}

@@ -1,0 +1,355 @@
+//! Who owns whom, by UID, as the watches tell it. Each change answers which objects are worth a look.
+//!
+//! Of an object only its identity, its owners and the phase of its deletion are kept.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use parking_lot::Mutex;
+
+use super::plan::Owner;
+use super::{FOREGROUND, ORPHAN};
+use crate::meta;
+use crate::work::{KindInfo, MetaObserver, Queue};
+
+/// Where an object is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its kind.
+    pub kind: Arc<KindInfo>,
+    /// Its namespace; empty for cluster-scoped kinds.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind.kind, self.namespace, self.name)
+    }
+}
+
+/// How far an object's deletion is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nobody asked for it.
+    Living,
+    /// It waits for something that is not ours.
+    Deleting,
+    /// It waits for its dependents to be gone.
+    Foreground,
+    /// It waits for its dependents to be let go.
+    Orphaning,
+}
+
+fn phase(meta: &ObjectMeta) -> Phase {
+    if !meta::is_deleting(meta) {
+        Phase::Living
+    } else if meta::has_finalizer(meta, ORPHAN) {
+        Phase::Orphaning
+    } else if meta::has_finalizer(meta, FOREGROUND) {
+        Phase::Foreground
+    } else {
+        Phase::Deleting
+    }
+}
+
+#[derive(Debug)]
+struct Node {
+    identity: Identity,
+    /// UID and whether the owner's foreground deletion waits for this object.
+    owners: Vec<(String, bool)>,
+    phase: Phase,
+}
+
+/// What the graph knows of one object.
+#[derive(Debug)]
+pub struct Seen {
+    /// Where it is.
+    pub identity: Identity,
+    /// UIDs of its owners.
+    pub owners: Vec<String>,
+    /// How far its deletion is.
+    pub phase: Phase,
+    /// Those that name it as an owner, by UID.
+    pub dependents: Vec<(String, Dependent)>,
+}
+
+/// What an owner needs to know of a dependent.
+#[derive(Debug)]
+pub struct Dependent {
+    /// Where it is.
+    pub identity: Identity,
+    /// Whether the owner's foreground deletion waits for it.
+    pub blocks: bool,
+    /// How far its deletion is.
+    pub phase: Phase,
+}
+
+#[derive(Debug, Default)]
+struct Nodes {
+    by_uid: HashMap<String, Node>,
+    /// Also of owners that are not, or not yet, known.
+    dependents: HashMap<String, BTreeSet<String>>,
+}
+
+/// The graph, and the queue of what is worth a look.
+pub struct Graph {
+    nodes: Mutex<Nodes>,
+    queue: Arc<Queue<String>>,
+    /// Told when a kind may have come or gone.
+    kinds_changed: tokio::sync::Notify,
+}
+
+impl Default for Graph {
+    fn default() -> Self {
+        Self { nodes: Mutex::new(Nodes::default()), queue: Arc::new(Queue::default()), kinds_changed: tokio::sync::Notify::new() }
+    }
+}
+
+impl MetaObserver for Graph {
+    fn changed(&self, kind: &Arc<KindInfo>, old: Option<&ObjectMeta>, new: Option<&ObjectMeta>) {
+        if let Some(old) = old.filter(|old| new.is_none_or(|new| new.uid != old.uid)) {
+            self.forget(meta::uid(old));
+        }
+        if let Some(new) = new {
+            self.upsert(kind, new);
+        }
+        if matches!(kind.plural.as_str(), "customresourcedefinitions" | "apiservices") {
+            self.kinds_changed.notify_one();
+        }
+    }
+}
+
+impl Graph {
+    /// What is worth a look.
+    pub fn queue(&self) -> Arc<Queue<String>> {
+        Arc::clone(&self.queue)
+    }
+
+    /// Waits until a kind may have come or gone.
+    pub async fn kinds_changed(&self) {
+        self.kinds_changed.notified().await;
+    }
+
+    /// Has an object looked at.
+    pub fn look_at(&self, uid: &str) {
+        self.queue.add(uid.to_owned());
+    }
+
+    /// An object was seen.
+    pub fn upsert(&self, kind: &Arc<KindInfo>, meta: &ObjectMeta) {
+        let worth = self.nodes.lock().upsert(kind, meta);
+        worth.into_iter().for_each(|uid| self.queue.add(uid));
+    }
+
+    /// An object is gone.
+    pub fn forget(&self, uid: &str) {
+        let worth = self.nodes.lock().forget(uid);
+        worth.into_iter().for_each(|uid| self.queue.add(uid));
+    }
+
+    /// After a list of a kind: what was not listed is gone.
+    pub fn keep_only(&self, kind: &KindInfo, listed: &BTreeSet<String>) {
+        let gone: Vec<String> = {
+            let nodes = self.nodes.lock();
+            let missing = nodes.by_uid.iter().filter(|(uid, node)| *node.identity.kind == *kind && !listed.contains(*uid));
+            missing.map(|(uid, _)| uid.clone()).collect()
+        };
+        gone.iter().for_each(|uid| self.forget(uid));
+    }
+
+    /// What is known of an object.
+    pub fn seen(&self, uid: &str) -> Option<Seen> {
+        let nodes = self.nodes.lock();
+        let node = nodes.by_uid.get(uid)?;
+        let dependent = |dependent: &String| {
+            let known = nodes.by_uid.get(dependent)?;
+            let blocks = known.owners.iter().any(|(owner, blocks)| owner == uid && *blocks);
+            Some((dependent.clone(), Dependent { identity: known.identity.clone(), blocks, phase: known.phase }))
+        };
+        Some(Seen {
+            identity: node.identity.clone(),
+            owners: node.owners.iter().map(|(owner, _)| owner.clone()).collect(),
+            phase: node.phase,
+            dependents: nodes.dependents.get(uid).into_iter().flatten().filter_map(dependent).collect(),
+        })
+    }
+
+    /// What is known of the owner that a reference names; nothing unless kind, name and namespace
+    /// are as the reference says.
+    pub fn owner(&self, item: &Identity, reference: &OwnerReference) -> Option<Owner> {
+        let nodes = self.nodes.lock();
+        let node = nodes.by_uid.get(&reference.uid)?;
+        let identity = &node.identity;
+        let group = reference.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+        let same = identity.kind.kind == reference.kind && identity.kind.group == group && identity.name == reference.name;
+        let reachable = !identity.kind.namespaced || identity.namespace == item.namespace;
+        (same && reachable).then_some(if node.phase == Phase::Foreground { Owner::WaitsForUs } else { Owner::Solid })
+    }
+
+    /// Whether an object of that UID is known in another namespace than the item's.
+    pub fn lives_elsewhere(&self, item: &Identity, uid: &str) -> bool {
+        let nodes = self.nodes.lock();
+        nodes.by_uid.get(uid).is_some_and(|node| node.identity.kind.namespaced && node.identity.namespace != item.namespace)
+    }
+}
+
+impl Nodes {
+    fn upsert(&mut self, kind: &Arc<KindInfo>, meta: &ObjectMeta) -> Vec<String> {
+        let uid = meta::uid(meta).to_owned();
+        let owners: Vec<(String, bool)> =
+            meta.owner_references.iter().flatten().map(|owner| (owner.uid.clone(), owner.block_owner_deletion == Some(true))).collect();
+        let phase = phase(meta);
+        let identity = Identity { kind: Arc::clone(kind), namespace: meta::namespace(meta).to_owned(), name: meta::name(meta).to_owned() };
+        let old = self.by_uid.insert(uid.clone(), Node { identity, owners: owners.clone(), phase });
+        let (old_owners, old_phase) = old.map_or((Vec::new(), Phase::Living), |old| (old.owners, old.phase));
+        let mut worth = Vec::new();
+        for (owner, _) in &old_owners {
+            self.unlink(owner, &uid);
+        }
+        for (owner, _) in &owners {
+            self.dependents.entry(owner.clone()).or_default().insert(uid.clone());
+        }
+        if old_owners != owners {
+            // Owners that waited for this object need perhaps wait no more, and new ones may not exist.
+            worth.extend(old_owners.iter().filter(|(owner, _)| self.is_foreground(owner)).map(|(owner, _)| owner.clone()));
+            if owners.iter().any(|(owner, _)| self.is_foreground(owner) || !self.by_uid.contains_key(owner)) {
+                worth.push(uid.clone());
+            }
+        }
+        if phase != old_phase && matches!(phase, Phase::Foreground | Phase::Orphaning) {
+            if phase == Phase::Foreground {
+                worth.extend(self.dependents.get(&uid).into_iter().flatten().cloned());
+            }
+            worth.push(uid);
+        }
+        worth
+    }
+
+    fn forget(&mut self, uid: &str) -> Vec<String> {
+        let Some(node) = self.by_uid.remove(uid) else { return Vec::new() };
+        let mut worth: Vec<String> = self.dependents.get(uid).into_iter().flatten().cloned().collect();
+        for (owner, _) in &node.owners {
+            self.unlink(owner, uid);
+            if self.is_foreground(owner) {
+                worth.push(owner.clone());
+            }
+        }
+        worth
+    }
+
+    fn unlink(&mut self, owner: &str, dependent: &str) {
+        if let Some(dependents) = self.dependents.get_mut(owner) {
+            dependents.remove(dependent);
+            if dependents.is_empty() {
+                self.dependents.remove(owner);
+            }
+        }
+    }
+
+    fn is_foreground(&self, uid: &str) -> bool {
+        self.by_uid.get(uid).is_some_and(|node| node.phase == Phase::Foreground)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn kind() -> Arc<KindInfo> {
+        let text = |t: &str| t.to_owned();
+        Arc::new(KindInfo { group: text("apps"), version: text("v1"), kind: text("Thing"), plural: text("things"), namespaced: true })
+    }
+
+    fn meta_of(uid: &str, owners: &[(&str, bool)], extra: Value) -> ObjectMeta {
+        let owners: Vec<Value> = owners
+            .iter()
+            .map(|(uid, blocks)| json!({"apiVersion": "apps/v1", "kind": "Thing", "name": uid, "uid": uid, "blockOwnerDeletion": blocks}))
+            .collect();
+        let mut value = json!({"name": uid, "uid": uid, "namespace": "ns", "ownerReferences": owners});
+        for (key, extra) in extra.as_object().expect("an object") {
+            value[key] = extra.clone();
+        }
+        serde_json::from_value(value).expect("metadata")
+    }
+
+    fn deleting(finalizer: &str) -> Value {
+        json!({"deletionTimestamp": "2024-01-01T00:00:00Z", "finalizers": [finalizer]})
+    }
+
+    fn sorted(mut worth: Vec<String>) -> Vec<String> {
+        worth.sort();
+        worth.dedup();
+        worth
+    }
+
+    #[test]
+    fn an_object_without_known_owner_is_looked_at() {
+        let mut nodes = Nodes::default();
+        assert_eq!(nodes.upsert(&kind(), &meta_of("pod", &[("set", true)], json!({}))), ["pod"]);
+        assert!(nodes.upsert(&kind(), &meta_of("set", &[], json!({}))).is_empty());
+        assert!(nodes.upsert(&kind(), &meta_of("other", &[("set", true)], json!({}))).is_empty());
+    }
+
+    #[test]
+    fn the_dependents_of_what_is_gone_are_looked_at() {
+        let mut nodes = Nodes::default();
+        nodes.upsert(&kind(), &meta_of("set", &[], json!({})));
+        nodes.upsert(&kind(), &meta_of("a", &[("set", true)], json!({})));
+        nodes.upsert(&kind(), &meta_of("b", &[("set", false)], json!({})));
+        assert_eq!(sorted(nodes.forget("set")), ["a", "b"]);
+        assert!(nodes.forget("set").is_empty());
+    }
+
+    #[test]
+    fn a_foreground_deletion_looks_at_itself_and_its_dependents_and_again_when_one_goes() {
+        let mut nodes = Nodes::default();
+        nodes.upsert(&kind(), &meta_of("set", &[], json!({})));
+        nodes.upsert(&kind(), &meta_of("a", &[("set", true)], json!({})));
+        let worth = nodes.upsert(&kind(), &meta_of("set", &[], deleting(FOREGROUND)));
+        assert_eq!(sorted(worth), ["a", "set"]);
+        assert_eq!(sorted(nodes.upsert(&kind(), &meta_of("late", &[("set", true)], json!({})))), ["late"]);
+        assert_eq!(nodes.forget("a"), ["set"]);
+        assert_eq!(sorted(nodes.upsert(&kind(), &meta_of("late", &[], json!({})))), ["set"], "a dependent that leaves unblocks too");
+    }
+
+    #[test]
+    fn orphaning_looks_at_the_owner_alone() {
+        let mut nodes = Nodes::default();
+        nodes.upsert(&kind(), &meta_of("set", &[], json!({})));
+        nodes.upsert(&kind(), &meta_of("a", &[("set", true)], json!({})));
+        assert_eq!(nodes.upsert(&kind(), &meta_of("set", &[], deleting(ORPHAN))), ["set"]);
+    }
+
+    #[test]
+    fn an_owner_is_known_only_where_the_reference_says() {
+        let graph = Graph::default();
+        graph.upsert(&kind(), &meta_of("set", &[], json!({})));
+        let item = |namespace: &str| Identity { kind: kind(), namespace: namespace.to_owned(), name: "x".to_owned() };
+        let reference = |name: &str, kind: &str| OwnerReference {
+            api_version: "apps/v1".to_owned(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            uid: "set".to_owned(),
+            ..OwnerReference::default()
+        };
+        assert_eq!(graph.owner(&item("ns"), &reference("set", "Thing")), Some(Owner::Solid));
+        assert_eq!(graph.owner(&item("elsewhere"), &reference("set", "Thing")), None);
+        assert_eq!(graph.owner(&item("ns"), &reference("other", "Thing")), None);
+        assert_eq!(graph.owner(&item("ns"), &reference("set", "Other")), None);
+        assert!(graph.lives_elsewhere(&item("elsewhere"), "set"));
+    }
+
+    #[test]
+    fn a_new_list_drops_what_is_gone() {
+        let graph = Graph::default();
+        graph.upsert(&kind(), &meta_of("a", &[], json!({})));
+        graph.upsert(&kind(), &meta_of("b", &[], json!({})));
+        graph.keep_only(&kind(), &BTreeSet::from(["a".to_owned()]));
+        assert!(graph.seen("a").is_some() && graph.seen("b").is_none());
+    }
+}

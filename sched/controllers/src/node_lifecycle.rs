@@ -1,0 +1,200 @@
+//! Node lifecycle: finds out that a Node is lost, says so on the Node and its Pods, and taints it.
+//!
+//! Watches Nodes, their Leases and Pods. A Node whose Lease and status stay unchanged for the grace
+//! period gets the conditions `Unknown`; its Pods are marked not ready; taints follow the
+//! conditions. `NoExecute` taints, which make Pods leave, are rationed by zone, and withheld when
+//! every Node is lost: then it is this process that is cut off. Never deletes Pods (taint eviction
+//! does) or Nodes. Times in heartbeats are only compared with each other, never with this clock.
+
+mod health;
+mod taints;
+mod zones;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_client::events::{Recorder, reference};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use crate::config::NodeTiming;
+use crate::failure::{Failure, gone_is_fine};
+use crate::parts::Parts;
+use crate::work::{Cached, Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::{meta, nodes, pods, writes};
+use health::Health;
+use zones::Ration;
+
+impl Cached for Lease {
+    const FIELDS: &'static str = "metadata.namespace=kube-node-lease";
+}
+
+/// The controller; its keys are Nodes' names.
+pub struct NodeLifecycle {
+    client: kube::Client,
+    recorder: Recorder,
+    timing: NodeTiming,
+    nodes: Arc<Store<Node>>,
+    leases: Arc<Store<Lease>>,
+    pods: Arc<Store<Pod>>,
+    health: Mutex<HashMap<String, Health>>,
+    rations: Mutex<HashMap<String, Ration>>,
+}
+
+/// Sets the controller up.
+pub fn build(parts: &mut Parts) {
+    let queue = Arc::new(Queue::default());
+    let nodes = parts.store::<Node>();
+    let known = Arc::clone(&nodes);
+    parts.feed(&queue, move |change: &Change<Node>| {
+        let mut keys: Vec<String> = change.latest().map(|node| meta::name(&node.metadata).to_owned()).into_iter().collect();
+        let ready = |node: Option<&Arc<Node>>| node.map(|node| health::is_ready(node));
+        if ready(change.old.as_ref()) != ready(change.new.as_ref()) {
+            // Whether lost Nodes are evicted depends on how the others fare.
+            let lost = known.list().into_iter().filter(|node| !health::is_ready(node));
+            keys.extend(lost.map(|node| meta::name(&node.metadata).to_owned()));
+        }
+        keys
+    });
+    let leases = parts
+        .feed(&queue, |change: &Change<Lease>| change.latest().map(|lease| meta::name(&lease.metadata).to_owned()).into_iter().collect());
+    let known = Arc::clone(&nodes);
+    let pods = parts.feed(&queue, move |change: &Change<Pod>| {
+        let node = change.new.as_ref().filter(|pod| pods::is_ready(pod)).and_then(|pod| pods::node_name(pod));
+        let lost = |node: &&str| known.get(&ObjectKey::new("", *node)).is_some_and(|node| !health::is_ready(&node));
+        node.filter(lost).map(str::to_owned).into_iter().collect()
+    });
+    let controller = NodeLifecycle {
+        client: parts.client(),
+        recorder: parts.recorder("node-controller"),
+        timing: parts.config.nodes.clone(),
+        nodes,
+        leases,
+        pods,
+        health: Mutex::default(),
+        rations: Mutex::default(),
+    };
+    parts.run(Arc::new(controller), queue);
+}
+
+impl Controller for NodeLifecycle {
+    const NAME: &'static str = "node-lifecycle-controller";
+    const WORKERS: usize = 8;
+    type Key = String;
+
+    async fn reconcile(&self, key: &String) -> Result<Next, Failure> {
+        let Some(node) = self.nodes.get(&ObjectKey::new("", key)) else {
+            self.removed(key);
+            return Ok(Next::OnChange);
+        };
+        let now = Timestamp::now();
+        let health = self.observe(key, &node, now);
+        if let Some(conditions) = health::conditions_of_lost(&node, &health, &self.timing, now) {
+            writes::patch_status(&self.client, node.as_ref(), json!({"conditions": conditions})).await?;
+            tracing::warn!(node = key, "node is lost");
+            if health::is_ready(&node) {
+                self.recorder.normal(&reference(node.as_ref()), "NodeNotReady", format!("Node {key} status is now: NodeNotReady"));
+            }
+            return Ok(Next::OnChange);
+        }
+        if self.pods_are_not_ready(key, &node) {
+            self.mark_pods(key).await?;
+        }
+        let wait_for_ration = self.taint(key, &node, now).await?;
+        Ok(Next::OnChange.or_after(health::lost_in(&node, &health, &self.timing, now)).or_after(wait_for_ration))
+    }
+}
+
+impl NodeLifecycle {
+    /// Notes what was heard of the Node.
+    fn observe(&self, key: &str, node: &Node, now: Timestamp) -> Health {
+        let lease = self.leases.get(&ObjectKey::new(api_client::lease::NODE_LEASE_NAMESPACE, key));
+        let mut all = self.health.lock();
+        let before = all.get(key).filter(|health| health.uid == meta::uid(&node.metadata)).cloned();
+        if before.is_none() {
+            let message = format!("Node {key} event: Registered Node {key} in Controller");
+            self.recorder.normal(&reference(node), "RegisteredNode", message);
+        }
+        let health = health::observe(before, node, lease.as_deref(), now);
+        all.insert(key.to_owned(), health.clone());
+        health
+    }
+
+    fn removed(&self, key: &str) {
+        if let Some(health) = self.health.lock().remove(key) {
+            let object = k8s_openapi::api::core::v1::ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Node".to_owned()),
+                name: Some(key.to_owned()),
+                uid: Some(health.uid),
+                ..Default::default()
+            };
+            self.recorder.normal(&object, "RemovingNode", format!("Node {key} event: Removing Node {key} from Controller"));
+        }
+    }
+
+    /// Whether the Pods must be marked: always on a Node that is lost, once on one that says itself
+    /// that it is not ready (its kubelet lives, and corrects what is wrong).
+    fn pods_are_not_ready(&self, key: &str, node: &Node) -> bool {
+        let Some(ready) = nodes::condition(node, "Ready") else { return false };
+        let mut all = self.health.lock();
+        let Some(health) = all.get_mut(key) else { return false };
+        let since = meta::instant(ready.last_transition_time.as_ref());
+        match ready.status.as_str() {
+            "True" => false,
+            "Unknown" => true,
+            _ => std::mem::replace(&mut health.marked_since, since) != since,
+        }
+    }
+
+    async fn mark_pods(&self, node: &str) -> Result<(), Failure> {
+        for pod in self.pods.at(node).into_iter().filter(|pod| pods::is_ready(pod)) {
+            let conditions = health::pod_conditions_not_ready(&pod, Timestamp::now());
+            gone_is_fine(writes::patch_status(&self.client, pod.as_ref(), json!({"conditions": conditions})).await)?;
+            self.recorder.warning(&reference(pod.as_ref()), "NodeNotReady", "Node is not ready");
+        }
+        Ok(())
+    }
+
+    /// Brings the taints in line with the conditions; answers how long a `NoExecute` taint must
+    /// still wait for its turn.
+    async fn taint(&self, key: &str, node: &Node, now: Timestamp) -> Result<Option<Duration>, Failure> {
+        let wanted = taints::no_execute(node);
+        let held = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+        let has_it = wanted.is_some_and(|wanted| held.clone().any(|taint| taint.key == wanted && taint.effect == "NoExecute"));
+        // Moving from one kind of loss to the other is no new eviction.
+        let has_any = held.clone().any(taints::is_ours_no_execute);
+        let (allowed, wait) = match wanted {
+            None => (None, None),
+            Some(_) if self.everything_is_lost() => (None, None),
+            Some(wanted) if has_it || has_any => (Some(wanted), None),
+            Some(wanted) => match self.ration(node) {
+                Ok(()) => (Some(wanted), None),
+                Err(wait) => (None, wait),
+            },
+        };
+        if let Some(taints) = taints::planned(node, allowed, now) {
+            writes::patch(&self.client, node, json!({"spec": {"taints": taints}})).await?;
+            tracing::info!(node = key, no_execute = allowed, "taints changed");
+        }
+        Ok(wait)
+    }
+
+    fn everything_is_lost(&self) -> bool {
+        self.nodes.list().iter().all(|node| !health::is_ready(node))
+    }
+
+    /// Takes the zone's permission to evict one more Node, or answers how long to wait for it;
+    /// `None` until something changes.
+    fn ration(&self, node: &Node) -> Result<(), Option<Duration>> {
+        let zone = zones::zone_of(node);
+        let zone_nodes: Vec<Arc<Node>> = self.nodes.list().into_iter().filter(|other| zones::zone_of(other) == zone).collect();
+        let lost = zone_nodes.iter().filter(|node| !health::is_ready(node)).count();
+        let rate = zones::rate(zone_nodes.len(), lost, &self.timing);
+        self.rations.lock().entry(zone).or_default().take(rate, tokio::time::Instant::now())
+    }
+}

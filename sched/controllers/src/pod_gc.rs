@@ -1,0 +1,106 @@
+//! Pod garbage collector: removes Pods that nobody else will.
+//!
+//! Watches Pods and Nodes. Removes Pods of Nodes that are gone, Pods being deleted that never had
+//! a Node or whose Node is out of service, and the oldest ended Pods above a threshold. Removal is
+//! at once, without grace: no kubelet is there to finish it. It looks at most every 20 s, and only
+//! after something changed that it might act on.
+
+mod plan;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::DeleteParams;
+use parking_lot::Mutex;
+
+use crate::failure::{Failure, gone_is_fine};
+use crate::parts::Parts;
+use crate::work::{Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::{meta, pods, writes};
+use plan::{Quarantine, Reason};
+
+/// The controller; it has one key.
+pub struct PodGc {
+    client: kube::Client,
+    nodes: Arc<Store<Node>>,
+    pods: Arc<Store<Pod>>,
+    threshold: usize,
+    quarantine_time: Duration,
+    quarantine: Mutex<Quarantine>,
+}
+
+/// Sets the controller up.
+pub fn build(parts: &mut Parts) {
+    let queue: Arc<Queue<()>> = Arc::new(Queue::default());
+    let (nodes, pods) = (parts.store::<Node>(), parts.store::<Pod>());
+    let period = parts.config.pod_gc_period;
+    let (known, woken) = (Arc::clone(&nodes), Arc::clone(&queue));
+    pods.on_change(move |change: &Change<Pod>| {
+        let has_node = |pod: &Pod| pods::node_name(pod).is_none_or(|node| known.get(&ObjectKey::new("", node)).is_some());
+        let interesting = |pod: &Arc<Pod>| pods::is_terminal(pod) || meta::is_deleting(&pod.metadata) || !has_node(pod);
+        if change.new.as_ref().is_some_and(interesting) {
+            woken.add_after((), period);
+        }
+    });
+    let woken = Arc::clone(&queue);
+    nodes.on_change(move |change: &Change<Node>| {
+        if change.new.as_ref().is_none_or(|node| plan::is_out_of_service(node)) {
+            woken.add_after((), period);
+        }
+    });
+    let controller = PodGc {
+        client: parts.client(),
+        nodes,
+        pods,
+        threshold: parts.config.terminated_pod_gc_threshold,
+        quarantine_time: parts.config.pod_gc_quarantine,
+        quarantine: Mutex::default(),
+    };
+    parts.run(Arc::new(controller), queue);
+}
+
+impl Controller for PodGc {
+    const NAME: &'static str = "pod-garbage-collector-controller";
+    const WORKERS: usize = 1;
+    type Key = ();
+
+    async fn reconcile(&self, (): &()) -> Result<Next, Failure> {
+        let now = Timestamp::now();
+        let (pods, nodes) = (self.pods.list(), self.nodes.list());
+        let plan = {
+            let mut quarantine = self.quarantine.lock();
+            plan::plan(&pods, &nodes, &mut quarantine, &plan::Limits { ended_max: self.threshold, quarantine: self.quarantine_time }, now)
+        };
+        let mut gone: HashMap<String, bool> = HashMap::new();
+        for (pod, reason) in plan.remove {
+            if reason == Reason::NodeGone && !self.is_gone(pods::node_name(&pod).unwrap_or_default(), &mut gone).await? {
+                continue;
+            }
+            self.remove(&pod, reason, now).await?;
+        }
+        Ok(Next::OnChange.or_after(plan.look_again))
+    }
+}
+
+impl PodGc {
+    /// Whether a Node is gone, asked of the server once a pass.
+    async fn is_gone(&self, node: &str, known: &mut HashMap<String, bool>) -> Result<bool, Failure> {
+        if let Some(gone) = known.get(node) {
+            return Ok(*gone);
+        }
+        let gone = writes::get::<Node>(&self.client, &ObjectKey::new("", node)).await?.is_none();
+        known.insert(node.to_owned(), gone);
+        Ok(gone)
+    }
+
+    async fn remove(&self, pod: &Pod, reason: Reason, now: Timestamp) -> Result<(), Failure> {
+        tracing::info!(pod = %ObjectKey::of(&pod.metadata), ?reason, "removing pod");
+        if let Some(status) = plan::last_status(pod, reason, now) {
+            gone_is_fine(writes::patch_status(&self.client, pod, status).await)?;
+        }
+        writes::delete(&self.client, pod, DeleteParams::default().grace_period(0)).await
+    }
+}

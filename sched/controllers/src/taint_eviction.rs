@@ -1,0 +1,105 @@
+//! Taint eviction: Pods leave a Node whose `NoExecute` taints they do not tolerate, or tolerate
+//! only for a time.
+//!
+//! Watches Nodes and Pods; deletes Pods, with the condition `DisruptionTarget` set before. The time
+//! counts from when the taint was added, so that a restart of this process gives no Pod more.
+
+mod plan;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_client::events::{Recorder, reference};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::DeleteParams;
+use parking_lot::Mutex;
+use serde_json::json;
+
+use crate::failure::{Failure, gone_is_fine};
+use crate::parts::Parts;
+use crate::work::{Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::{meta, pods, writes};
+use plan::Verdict;
+
+/// The controller; its keys are Pods'.
+pub struct TaintEviction {
+    client: kube::Client,
+    recorder: Recorder,
+    nodes: Arc<Store<Node>>,
+    pods: Arc<Store<Pod>>,
+    /// Pods that were told a time to leave: when the taint goes, an event says so.
+    leaving: Mutex<HashSet<ObjectKey>>,
+}
+
+/// Sets the controller up.
+pub fn build(parts: &mut Parts) {
+    let queue = Arc::new(Queue::default());
+    let nodes = parts.store::<Node>();
+    let known = Arc::clone(&nodes);
+    let pods = parts.feed(&queue, move |change: &Change<Pod>| {
+        let Some(pod) = change.latest() else { return Vec::new() };
+        let old = change.old.as_ref().and_then(|pod| pods::node_name(pod));
+        let Some(node) = pods::node_name(pod) else { return Vec::new() };
+        let tainted = known.get(&ObjectKey::new("", node)).is_some_and(|node| !plan::no_execute(&node).is_empty());
+        let moved = change.new.is_none() || old != Some(node) || tolerations_differ(change);
+        if tainted && moved { vec![ObjectKey::of(&pod.metadata)] } else { Vec::new() }
+    });
+    let there = Arc::clone(&pods);
+    parts.feed(&queue, move |change: &Change<Node>| {
+        let taints = |node: Option<&Arc<Node>>| node.map(|node| plan::no_execute(node)).unwrap_or_default();
+        let (Some(node), true) = (&change.new, taints(change.old.as_ref()) != taints(change.new.as_ref())) else { return Vec::new() };
+        there.at(meta::name(&node.metadata)).iter().map(|pod| ObjectKey::of(&pod.metadata)).collect()
+    });
+    let recorder = parts.recorder(TaintEviction::NAME);
+    parts.run(Arc::new(TaintEviction { client: parts.client(), recorder, nodes, pods, leaving: Mutex::default() }), queue);
+}
+
+fn tolerations_differ(change: &Change<Pod>) -> bool {
+    let tolerations = |pod: Option<&Arc<Pod>>| pod.and_then(|pod| pod.spec.as_ref()?.tolerations.clone());
+    tolerations(change.old.as_ref()) != tolerations(change.new.as_ref())
+}
+
+impl Controller for TaintEviction {
+    const NAME: &'static str = "taint-eviction-controller";
+    const WORKERS: usize = 8;
+    type Key = ObjectKey;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
+        let pod = self.pods.get(key).filter(|pod| !meta::is_deleting(&pod.metadata));
+        let Some(pod) = pod else {
+            self.leaving.lock().remove(key);
+            return Ok(Next::OnChange);
+        };
+        let node = pods::node_name(&pod).and_then(|node| self.nodes.get(&ObjectKey::new("", node)));
+        let taints = node.map(|node| plan::no_execute(&node)).unwrap_or_default();
+        let now = Timestamp::now();
+        match plan::verdict(&taints, &plan::tolerations(&pod), now) {
+            Verdict::Stays => {
+                if self.leaving.lock().remove(key) {
+                    self.recorder.normal(&reference(pod.as_ref()), "TaintManagerEviction", format!("Cancelling deletion of Pod {key}"));
+                }
+                Ok(Next::OnChange)
+            }
+            Verdict::LeavesAt(at) if at > now => {
+                self.leaving.lock().insert(key.clone());
+                Ok(Next::After(Duration::try_from(at.duration_since(now)).unwrap_or_default()))
+            }
+            Verdict::LeavesAt(_) => {
+                self.evict(key, &pod, now).await?;
+                self.leaving.lock().remove(key);
+                Ok(Next::OnChange)
+            }
+        }
+    }
+}
+
+impl TaintEviction {
+    async fn evict(&self, key: &ObjectKey, pod: &Pod, now: Timestamp) -> Result<(), Failure> {
+        let conditions = plan::disrupted(pod, now);
+        gone_is_fine(writes::patch_status(&self.client, pod, json!({"conditions": conditions})).await)?;
+        self.recorder.normal(&reference(pod), "TaintManagerEviction", format!("Marking for deletion Pod {key}"));
+        writes::delete(&self.client, pod, DeleteParams::default()).await
+    }
+}
