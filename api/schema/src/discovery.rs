@@ -70,22 +70,23 @@ fn resources(kind: &Kind) -> Vec<Value> {
 }
 
 fn subresource(kind: &Kind, sub: &Subresource) -> Value {
-    let (group, version, body) = body_kind(kind, sub);
+    let [group, version, body] = body_kind(kind, sub);
     let mut row = json!({
         "name": format!("{}/{}", kind.plural, sub.name), "singularName": "", "namespaced": kind.namespaced, "kind": body, "verbs": sub.verbs,
     });
-    if (group, version) != (kind.group.as_str(), kind.version.as_str()) {
+    if (&group, &version) != (&kind.group, &kind.version) {
         insert(&mut row, "group", group);
         insert(&mut row, "version", version);
     }
     row
 }
 
-/// Group, version and kind of a subresource's bodies.
-fn body_kind<'a>(kind: &'a Kind, sub: &'a Subresource) -> (&'a str, &'a str, &'a str) {
+/// Group, version and kind of a subresource's bodies: those it names, the options of a proxy, or the kind itself.
+pub(crate) fn body_kind(kind: &Kind, sub: &Subresource) -> [String; 3] {
     match &sub.kind {
-        Some((group, version, kind)) => (group, version, kind),
-        None => (&kind.group, &kind.version, &kind.kind),
+        Some((group, version, kind)) => [group.clone(), version.clone(), kind.clone()],
+        None if sub.name == "proxy" => [kind.group.clone(), kind.version.clone(), format!("{}ProxyOptions", kind.kind)],
+        None => [kind.group.clone(), kind.version.clone(), kind.kind.clone()],
     }
 }
 
@@ -106,14 +107,14 @@ fn group_discovery(group: &str, kinds: &[Arc<Kind>]) -> Value {
             json!({"version": version, "resources": resources, "freshness": "Current"})
         })
         .collect();
-    let metadata = if group.is_empty() { json!({"creationTimestamp": null}) } else { json!({"name": group, "creationTimestamp": null}) };
+    let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
     json!({"metadata": metadata, "versions": versions})
 }
 
 fn resource_discovery(kind: &Kind) -> Value {
     let mut row = json!({
         "resource": kind.plural,
-        "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "responseKind": response_kind(kind, [kind.group.clone(), kind.version.clone(), kind.kind.clone()]),
         "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": kind.singular,
         "verbs": kind.verbs,
@@ -124,18 +125,24 @@ fn resource_discovery(kind: &Kind) -> Value {
     if !kind.categories.is_empty() {
         insert(&mut row, "categories", kind.categories.clone());
     }
-    if !kind.subresources.is_empty() {
-        let subresources: Vec<Value> = kind
-            .subresources
-            .iter()
-            .map(|sub| {
-                let (group, version, body) = body_kind(kind, sub);
-                json!({"subresource": sub.name, "responseKind": {"group": group, "version": version, "kind": body}, "verbs": sub.verbs})
-            })
-            .collect();
+    let subresources: Vec<Value> = kind
+        .subresources
+        .iter()
+        .map(|sub| json!({"subresource": sub.name, "responseKind": response_kind(kind, body_kind(kind, sub)), "verbs": sub.verbs}))
+        .collect();
+    if !subresources.is_empty() {
         insert(&mut row, "subresources", subresources);
     }
     row
+}
+
+/// Group and version are left empty where they are those of the list, as upstream does.
+fn response_kind(kind: &Kind, [group, version, body]: [String; 3]) -> Value {
+    if group == kind.group && version == kind.version {
+        json!({"group": "", "version": "", "kind": body})
+    } else {
+        json!({"group": group, "version": version, "kind": body})
+    }
 }
 
 /// The groups in order of first appearance.

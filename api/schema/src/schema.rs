@@ -246,6 +246,3 @@ impl Schema {
 /// What a definition without a body is: cannot be seen from outside, since roots are handed out only
 /// after all they reach is built.
 static ANY: Schema = Schema::plain(Node::Any);
-
-#[cfg(test)]
-mod tests;

@@ -6,6 +6,7 @@ use api_model::kind::{Kind, Subresource};
 
 use super::definitions::{STATUS, definition_name, list_name};
 use super::parameters::{self, Parameter};
+use crate::discovery::body_kind;
 
 /// One path with what can be done there.
 pub(super) struct PathItem {
@@ -96,7 +97,7 @@ impl<'a> Naming<'a> {
 
     /// `readAppsV1NamespacedDeploymentScale`
     fn operation_id(&self, verb: &str, collection: &str, sub: &str) -> String {
-        format!("{verb}{}{collection}{}{}{}", self.id, self.scope(), self.kind.kind, sub_camel(sub))
+        format!("{verb}{}{collection}{}{}{}", self.id, self.scope(), self.kind.kind, capital(sub))
     }
 
     fn gvk(&self) -> [String; 3] {
@@ -119,11 +120,6 @@ impl<'a> Naming<'a> {
 fn capital(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
-}
-
-/// `Ephemeralcontainers`, as upstream writes a subresource in an operation id.
-fn sub_camel(sub: &str) -> String {
-    capital(sub)
 }
 
 fn resources_path(kind: &Kind, path: String) -> PathItem {
@@ -210,10 +206,7 @@ static VERBS: [Verb; 7] = [
 /// The operation of a verb on a kind or on one of its subresources; `None` for `watch`, which is a list.
 fn operation(naming: &Naming<'_>, verb: &str, sub: Option<&Subresource>) -> Option<Operation> {
     let verb = VERBS.iter().find(|known| known.name == verb)?;
-    let gvk = match sub.and_then(|sub| sub.kind.as_ref()) {
-        Some((group, version, kind)) => [group.clone(), version.clone(), kind.clone()],
-        None => naming.gvk(),
-    };
+    let gvk = sub.map_or_else(|| naming.gvk(), |sub| body_kind(naming.kind, sub));
     let [group, version, name] = &gvk;
     let body_name = definition_name(group, version, name);
     let body = match verb.name {
@@ -305,14 +298,11 @@ fn connect_parameters(sub: &str) -> Option<Vec<&'static Parameter>> {
 fn connect_paths(naming: &Naming<'_>, sub: &Subresource, path: String, more: &[&'static Parameter], items: &mut Vec<PathItem>) {
     let proxy = sub.name == "proxy";
     let methods: &[&'static str] = if proxy { &["get", "put", "post", "delete", "options", "head", "patch"] } else { &["get", "post"] };
-    let options = match &sub.kind {
-        Some((group, version, kind)) => [group.clone(), version.clone(), kind.clone()],
-        None => [naming.kind.group.clone(), naming.kind.version.clone(), format!("{}ProxyOptions", naming.kind.kind)],
-    };
+    let options = body_kind(naming.kind, sub);
     let operations = |suffix: &str| -> Vec<Operation> {
         let one = |method: &&'static str| Operation {
             method,
-            id: format!("connect{}{}{}{}{}{suffix}", naming.id, capital(method), naming.scope(), naming.kind.kind, sub_camel(&sub.name)),
+            id: format!("connect{}{}{}{}{}{suffix}", naming.id, capital(method), naming.scope(), naming.kind.kind, capital(&sub.name)),
             description: format!("connect {} requests to {} of {}", method.to_uppercase(), sub.name, naming.kind.kind),
             tag: naming.tag.clone(),
             action: Some(("connect", options.clone())),
