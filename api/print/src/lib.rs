@@ -2,7 +2,7 @@
 //! `pkg/printers/internalversion` fills them. Pure functions of a JSON value and a time; the namespace
 //! column, headers and alignment are the client's business.
 //!
-//! A kind is one [`Printer`] in the file of its family: its columns and a function that fills them.
+//! A kind is one `Printer` in the file of its family: its columns and a function that fills them.
 
 mod access;
 mod config;
