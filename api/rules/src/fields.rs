@@ -209,7 +209,7 @@ impl Walk {
         Ok(())
     }
 
-    fn list(&mut self, items: &Schema, list: &mut Vec<Value>, trail: &Trail<'_>) -> Result<(), DecodeError> {
+    fn list(&mut self, items: &Schema, list: &mut [Value], trail: &Trail<'_>) -> Result<(), DecodeError> {
         for (index, value) in list.iter_mut().enumerate() {
             if fill_null(items, value) {
                 let trail = trail.then(Step::Index(index), trail.owner);

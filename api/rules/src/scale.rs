@@ -95,7 +95,7 @@ mod tests {
             "spec": {"replicas": 3, "paused": true, "selector": {"matchLabels": {"b": "2", "a": "1"}, "matchExpressions": [{"key": "c", "operator": "In", "values": ["y", "x"]}]}},
             "status": {"replicas": 2},
         });
-        insta::assert_json_snapshot!(read(kind, &object), @"");
+        insta::assert_json_snapshot!(read(kind, &object));
         write(kind, &mut object, &json!({"metadata": {"resourceVersion": "6"}, "spec": {"replicas": 5}}));
         assert_eq!(object.pointer("/spec/replicas"), Some(&json!(5)));
         assert_eq!(object.pointer("/metadata/resourceVersion"), Some(&json!("6")));

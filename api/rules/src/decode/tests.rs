@@ -1,1 +1,107 @@
-//! Tests.
+//! Good bodies, bad bodies, hostile bodies.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+use serde_json::json;
+
+#[test]
+fn json_and_yaml_say_the_same() {
+    let json = br#"{"apiVersion":"v1","metadata":{"labels":{"a":"1"}},"data":[1,2.5,true,null,"x"]}"#;
+    let yaml = b"apiVersion: v1\nmetadata:\n  labels: {a: '1'}\ndata:\n- 1\n- 2.5\n- true\n- null\n- x\n";
+    let wanted = json!({"apiVersion": "v1", "metadata": {"labels": {"a": "1"}}, "data": [1, 2.5, true, null, "x"]});
+    for (body, yaml) in [(&json[..], false), (&json[..], true), (&yaml[..], true)] {
+        assert_eq!(decode(body, yaml), Ok(Decoded { value: wanted.clone(), duplicates: Vec::new() }));
+    }
+}
+
+#[test]
+fn duplicate_fields_are_told_with_their_paths_and_the_last_wins() {
+    let json = br#"{"spec":{"replicas":1,"replicas":2,"containers":[{"image":"a","image":"b"}]},"spec":{}}"#;
+    let decoded = decode(json, false).expect("decodes");
+    assert_eq!(decoded.duplicates, ["spec.replicas", "spec.containers[0].image", "spec"]);
+    let yaml = b"spec:\n  replicas: 1\n  replicas: 2\n";
+    let decoded = decode(yaml, true).expect("decodes");
+    assert_eq!(decoded.duplicates, ["spec.replicas"]);
+    assert_eq!(decoded.value, json!({"spec": {"replicas": 2}}));
+}
+
+#[test]
+fn broken_bodies_are_refused_in_words() {
+    let text = |body: &[u8], yaml| decode(body, yaml).expect_err("refused").to_string();
+    insta::assert_snapshot!(text(b"{\"a\":", false));
+    insta::assert_snapshot!(text(b"{} x", false));
+    insta::assert_snapshot!(text(b"", false));
+    insta::assert_snapshot!(text(b"{\"a\": \"\xff\"}", false));
+    insta::assert_snapshot!(text(b"a: [1", true));
+    insta::assert_snapshot!(text(b"a: 1\n---\nb: 2\n", true));
+    insta::assert_snapshot!(text(b"a: .inf\n", true));
+}
+
+#[test]
+fn one_document_may_have_an_empty_neighbour() {
+    for body in [&b"---\na: 1\n"[..], b"a: 1\n---\n", b"a: 1\n...\n", b"# only\n---\na: 1\n"] {
+        assert_eq!(decode(body, true).map(|d| d.value), Ok(json!({"a": 1})), "{body:?}");
+    }
+    assert_eq!(decode(b"", true).map(|d| d.value), Ok(Value::Null));
+}
+
+#[test]
+fn aliases_and_merge_keys_work_within_bounds() {
+    let body = b"base: &b {cpu: 1, memory: 2}\na: *b\nc:\n  <<: *b\n  cpu: 3\n";
+    let decoded = decode(body, true).expect("decodes");
+    assert_eq!(decoded.value.get("a"), Some(&json!({"cpu": 1, "memory": 2})));
+    assert_eq!(decoded.value.get("c"), Some(&json!({"cpu": 3, "memory": 2})));
+    assert!(decoded.duplicates.is_empty());
+}
+
+/// Time that any bounded input may take here, with room for a busy machine.
+fn quickly<T>(work: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = work();
+    assert!(start.elapsed() < Duration::from_secs(20), "took {:?}", start.elapsed());
+    result
+}
+
+#[test]
+fn bombs_cost_little() {
+    let mut laughs = String::from("a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n");
+    for level in 1..12 {
+        let before = format!("*a{}", level - 1);
+        laughs.push_str(&format!("a{level}: &a{level} [{}]\n", vec![before; 9].join(", ")));
+    }
+    assert!(quickly(|| decode(laughs.as_bytes(), true)).is_err());
+
+    let wide = format!("a: &a [{}]\nb: [{}]\n", "x, ".repeat(100_000), "*a, ".repeat(100_000));
+    assert!(quickly(|| decode(wide.as_bytes(), true)).is_err());
+
+    for (open, yaml) in [("[", false), ("[", true), ("{\"a\":", false), ("{a: ", true), ("- ", true), ("? ", true), ("&a ", true), ("!!x ", true)] {
+        let deep = open.repeat(3_000_000 / open.len());
+        assert!(quickly(|| decode(deep.as_bytes(), yaml)).is_err(), "{open}");
+    }
+    let stairs: String = (0..2000).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+    assert!(quickly(|| decode(stairs.as_bytes(), true)).is_err());
+    let rows = "- a\n".repeat(700_000);
+    assert!(quickly(|| decode(rows.as_bytes(), true)).is_ok());
+}
+
+#[test]
+fn errors_read_like_upstreams_in_the_sentence_around_them() {
+    let error = DecodeError::Strict(vec!["unknown field \"spec.foo\"".to_owned(), "duplicate field \"spec.replicas\"".to_owned()]);
+    assert_eq!(
+        error.handled_as("Deployment", "v1"),
+        "Deployment in version \"v1\" cannot be handled as a Deployment: strict decoding error: unknown field \"spec.foo\", duplicate field \"spec.replicas\""
+    );
+}
+
+proptest::proptest! {
+    #[test]
+    fn nothing_makes_it_panic(body in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200), yaml in proptest::prelude::any::<bool>()) {
+        let _any_answer = decode(&body, yaml);
+    }
+
+    #[test]
+    fn text_that_looks_like_yaml_does_not_either(body in "[-:{}\\[\\]&*!|>'\"%@`,? \n\ta-c0-9]{0,80}") {
+        let _any_answer = decode(body.as_bytes(), true);
+    }
+}

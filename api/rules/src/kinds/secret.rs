@@ -55,11 +55,9 @@ fn content(object: &At<'_>, data: &At<'_>, checks: &mut Checks) {
         }
         "kubernetes.io/dockercfg" => json_map(&data.key(".dockercfg"), checks),
         "kubernetes.io/dockerconfigjson" => json_map(&data.key(".dockerconfigjson"), checks),
-        "kubernetes.io/basic-auth" => {
-            if !data.key("username").exists() && !data.key("password").exists() {
-                checks.required(&data.key("username"), "");
-                checks.required(&data.key("password"), "");
-            }
+        "kubernetes.io/basic-auth" if !data.key("username").exists() && !data.key("password").exists() => {
+            checks.required(&data.key("username"), "");
+            checks.required(&data.key("password"), "");
         }
         "kubernetes.io/ssh-auth" if data.key("ssh-privatekey").text().is_empty() => checks.required(&data.key("ssh-privatekey"), ""),
         "kubernetes.io/tls" => {
