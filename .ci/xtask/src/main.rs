@@ -1,6 +1,7 @@
 //! Every chore of the project, as `cargo xtask NAME`. Each does its own set-up: what is missing is
 //! installed on Debian and Ubuntu when run as root, and named otherwise.
 
+mod bench;
 mod build;
 mod demo;
 mod lint;
@@ -37,6 +38,11 @@ enum Chore {
     },
     /// Check format and lints.
     Lint,
+    /// Measure, and print the figures.
+    Bench {
+        /// Which part: api, sched, pods, memory; all unless given.
+        part: Option<String>,
+    },
     /// Build the guests under samples/ into target/samples.
     Samples,
 }
@@ -48,6 +54,7 @@ fn main() -> ExitCode {
         Chore::Demo { down: true } => demo::down(),
         Chore::Test { filter } => test::run(filter.as_deref()),
         Chore::Lint => lint::run(),
+        Chore::Bench { part } => bench::run(part.as_deref()),
         Chore::Samples => samples::build().map(drop),
     };
     match done {

@@ -1,0 +1,16 @@
+//! Figures, from a release build: see `tests/bench`.
+
+use anyhow::Result;
+
+use crate::{build, needs, samples, sh};
+
+/// Measures one part, or all.
+pub fn run(part: Option<&str>) -> Result<()> {
+    needs::root()?;
+    needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES])?;
+    let programs = build::release()?;
+    let guests = samples::build()?;
+    sh::run(&mut sh::command("cargo", ["build", "--quiet", "--release", "--package", "tests", "--bin", "skiff-bench"]))?;
+    let mut bench = sh::command(&programs.join("skiff-bench").to_string_lossy(), part);
+    sh::run(bench.env("SKIFF_PROGRAMS", &programs).env("SKIFF_SAMPLES", guests))
+}

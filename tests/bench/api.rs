@@ -1,0 +1,98 @@
+//! What requests cost: 64 in flight, ConfigMaps of 1 KB, then watchers.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::Method;
+use tokio::sync::Semaphore;
+
+use crate::load::{Client, in_flight};
+use crate::process::{Meter, percentile, pss_kib};
+
+const OBJECTS: usize = 3_000;
+const AT_ONCE: usize = 64;
+const SINGLE: usize = 300;
+const LISTS: usize = 20;
+const WATCHERS: usize = 100;
+const EVENTS: usize = 300;
+const BASE: &str = "/api/v1/namespaces/default/configmaps";
+
+fn config_map(name: &str, round: usize) -> Bytes {
+    let filler = "x".repeat(900);
+    let object = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default", "labels": {"bench": "api"}}, "data": {"round": round.to_string(), "filler": filler}});
+    Bytes::from(object.to_string())
+}
+
+pub async fn run(kubeconfig: &str, pid: u32) {
+    let client = Client::connect(kubeconfig).await;
+    let each = |work: &'static str, method: Method, content_type: &'static str, path: fn(usize) -> String, body: fn(usize) -> Bytes| {
+        let client = client.clone();
+        async move {
+            let meter = Meter::start(pid);
+            in_flight(OBJECTS, AT_ONCE, |n| {
+                let (client, method) = (client.clone(), method.clone());
+                async move { drop(client.call(method, &path(n), content_type, body(n)).await) }
+            })
+            .await;
+            meter.print(work, OBJECTS);
+        }
+    };
+    let named = |n: usize| format!("{BASE}/cm-{n}");
+    each("create", Method::POST, "application/json", |_| BASE.to_owned(), |n| config_map(&format!("cm-{n}"), 0)).await;
+    each("get", Method::GET, "application/json", named, |_| Bytes::new()).await;
+    each("update", Method::PUT, "application/json", named, |n| config_map(&format!("cm-{n}"), 1)).await;
+    each("merge patch", Method::PATCH, "application/merge-patch+json", named, |_| Bytes::from_static(br#"{"data":{"round":"2"}}"#)).await;
+    lists(&client, pid).await;
+    watches(kubeconfig, &client, pid).await;
+    one_at_a_time(&client).await;
+    println!("{:44} {} KiB", "memory (PSS) after the run", pss_kib(pid));
+}
+
+async fn lists(client: &Client, pid: u32) {
+    let meter = Meter::start(pid);
+    for _ in 0..LISTS {
+        drop(client.get(BASE).await);
+    }
+    meter.print(&format!("list of all {OBJECTS}, consistent"), LISTS);
+}
+
+/// Events to many watchers, each of which reads every one.
+async fn watches(kubeconfig: &str, client: &Client, pid: u32) {
+    let list: serde_json::Value = serde_json::from_slice(&client.get(&format!("{BASE}?limit=1")).await).expect("a list");
+    let path = format!("{BASE}?watch=true&resourceVersion={}", list["metadata"]["resourceVersion"].as_str().expect("a revision"));
+    let watching = Client::connect(kubeconfig).await;
+    let seen = Arc::new(Semaphore::new(0));
+    for _ in 0..WATCHERS {
+        let mut body = watching.send(Method::GET, &path, "application/json", Bytes::new()).await.into_body();
+        let seen = Arc::clone(&seen);
+        tokio::spawn(async move {
+            while let Some(Ok(frame)) = body.frame().await {
+                let lines = frame.data_ref().map_or(0, |data| data.iter().filter(|&&byte| byte == b'\n').count());
+                seen.add_permits(lines);
+            }
+        });
+    }
+    let meter = Meter::start(pid);
+    let writer = client.clone();
+    in_flight(EVENTS, AT_ONCE, |n| {
+        let client = writer.clone();
+        async move { drop(client.call(Method::PUT, &format!("{BASE}/cm-{n}"), "application/json", config_map(&format!("cm-{n}"), 3)).await) }
+    })
+    .await;
+    let deliveries = u32::try_from(WATCHERS * EVENTS).expect("fits");
+    drop(seen.acquire_many(deliveries).await.expect("all arrive"));
+    meter.print(&format!("watch: {EVENTS} updates to {WATCHERS} watchers"), WATCHERS * EVENTS);
+}
+
+async fn one_at_a_time(client: &Client) {
+    let mut samples = Vec::with_capacity(SINGLE);
+    for n in 0..SINGLE {
+        let began = Instant::now();
+        drop(client.call(Method::POST, BASE, "application/json", config_map(&format!("single-{n}"), 0)).await);
+        samples.push(began.elapsed());
+    }
+    let (p50, p99) = (percentile(&mut samples, 0.5), percentile(&mut samples, 0.99));
+    println!("{:44} {SINGLE:6}  p50 {p50:?}  p99 {p99:?}", "create, one at a time, fsynced");
+}

@@ -1,0 +1,56 @@
+//! What an idle cluster weighs and uses, and one more idle WASM Pod.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{ListParams, PostParams};
+
+use crate::pods::{client, is_ready, pod};
+use crate::process::{cpu, pss_kib};
+
+const PODS: usize = 50;
+const IDLE: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub async fn run(kubeconfig: &str, pid: u32) {
+    let pods: Api<Pod> = Api::default_namespaced(client(kubeconfig).await);
+    settle().await;
+    let (before, used) = (pss_kib(pid), cpu(pid));
+    settle().await;
+    let idle = (cpu(pid).saturating_sub(used)).as_secs_f64() / IDLE.as_secs_f64() * 100.0;
+    println!("{:44} {before} KiB", "idle cluster, memory (PSS) of the one process");
+    println!("{:44} {idle:.2} % of a core", "idle cluster, CPU");
+    for n in 0..PODS {
+        pods.create(&PostParams::default(), &pod(&format!("idle-{n}"), "samples/web:latest", &[])).await.expect("creates");
+    }
+    let all_ready = async {
+        while pods.list(&ListParams::default()).await.expect("lists").items.iter().filter(|pod| is_ready(pod)).count() < PODS {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, all_ready).await.expect("all are ready in time");
+    settle().await;
+    let shims: Vec<u64> = shims().into_iter().map(pss_kib).collect();
+    let agent = pss_kib(pid).saturating_sub(before);
+    println!("{:44} {} KiB in {} shims", "idle WASM Pods, memory (PSS) of shims", shims.iter().sum::<u64>(), shims.len());
+    println!("{:44} {} KiB", "the one process for them", agent);
+    println!("{:44} {} KiB", "one more idle WASM Pod", (shims.iter().sum::<u64>() + agent) / PODS as u64);
+}
+
+/// Lets caches settle and dirty pages of new files be written: they count as private until then.
+async fn settle() {
+    nix::unistd::sync();
+    tokio::time::sleep(IDLE).await;
+}
+
+fn shims() -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    processes
+        .filter_map(|entry| {
+            let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
+            // The kernel keeps fifteen characters of a name.
+            if name.trim_end() == "skiff-shim-wasm" { entry.file_name().to_string_lossy().parse().ok() } else { None }
+        })
+        .collect()
+}

@@ -1,0 +1,79 @@
+//! How long a Pod takes from its creation to Ready, images cached, one at a time.
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, PostParams, WatchEvent, WatchParams};
+use kube::{Api, Client};
+
+use crate::process::{Meter, percentile};
+
+const ROUNDS: usize = 40;
+const LIMIT: Duration = Duration::from_secs(30);
+
+pub async fn run(kubeconfig: &str, pid: u32) {
+    let pods: Api<Pod> = Api::default_namespaced(client(kubeconfig).await);
+    for (kind, image, command) in [("WASM", "samples/web:latest", &[][..]), ("OCI", "samples/tools:latest", &["sleep", "1000"][..])] {
+        let meter = Meter::start(pid);
+        let mut samples = Vec::with_capacity(ROUNDS);
+        for round in 0..=ROUNDS {
+            let took = created_to_ready(&pods, &format!("{}-{round}", kind.to_lowercase()), image, command).await;
+            // The first one compiles and unpacks: the figure is for an image that is cached.
+            if round > 0 {
+                samples.push(took);
+            }
+        }
+        let (p50, p99) = (percentile(&mut samples, 0.5), percentile(&mut samples, 0.99));
+        println!("{:44} {ROUNDS:6}  p50 {p50:?}  p99 {p99:?}", format!("{kind} Pod, created to Ready"));
+        meter.print(&format!("{kind} Pods made and removed"), ROUNDS + 1);
+    }
+}
+
+/// A client of a kubeconfig.
+pub async fn client(path: &str) -> Client {
+    let _first = rustls::crypto::ring::default_provider().install_default();
+    let kubeconfig = kube::config::Kubeconfig::read_from(path).expect("a kubeconfig");
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default()).await.expect("a configuration");
+    Client::try_from(config).expect("a client")
+}
+
+/// A Pod of one container.
+pub fn pod(name: &str, image: &str, command: &[&str]) -> Pod {
+    let command = (!command.is_empty()).then_some(command);
+    serde_json::from_value(serde_json::json!({
+        "metadata": {"name": name},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": false,
+            "containers": [{"name": "c", "image": image, "imagePullPolicy": "IfNotPresent", "command": command}],
+        },
+    }))
+    .expect("a Pod")
+}
+
+async fn created_to_ready(pods: &Api<Pod>, name: &str, image: &str, command: &[&str]) -> Duration {
+    let watching = WatchParams::default().fields(&format!("metadata.name={name}"));
+    let mut events = pods.watch(&watching, "0").await.expect("watches").boxed();
+    let began = Instant::now();
+    pods.create(&PostParams::default(), &pod(name, image, command)).await.expect("creates");
+    let ready = async {
+        while let Some(event) = events.next().await {
+            if let WatchEvent::Added(pod) | WatchEvent::Modified(pod) = event.expect("an event")
+                && is_ready(&pod)
+            {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, ready).await.expect("ready in time");
+    let took = began.elapsed();
+    pods.delete(name, &DeleteParams::default().grace_period(0)).await.expect("deletes");
+    took
+}
+
+/// Whether a Pod is ready.
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
