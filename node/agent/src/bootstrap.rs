@@ -8,8 +8,8 @@ mod identity;
 mod request;
 mod token;
 
-use std::path::{Path, PathBuf};
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -147,7 +147,15 @@ pub async fn join(join: &Join) -> Result<Joined, JoinError> {
         None => request::serving(&client, join).await?.keep(&dir, "kubelet-serving")?,
     };
     let (serving_tx, serving) = watch::channel(serving_identity.serving(&ca_pem));
-    let renewal = Renewal { join: join.clone(), ca_pem: ca_pem.clone(), current, client: client.clone(), serving_tx, client_identity, serving_identity };
+    let renewal = Renewal {
+        join: join.clone(),
+        ca_pem: ca_pem.clone(),
+        current,
+        client: client.clone(),
+        serving_tx,
+        client_identity,
+        serving_identity,
+    };
     Ok(Joined { client, serving, ca_pem, renewal })
 }
 

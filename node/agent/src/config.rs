@@ -62,6 +62,8 @@ pub struct Config {
     pub housekeeping: Duration,
     /// Fullness of the image file system, in percent, at which unused images go, and down to which.
     pub image_gc_percent: (u8, u8),
+    /// Whether Pods get cgroups; off for trials with many nodes on one machine.
+    pub cgroups: bool,
     /// Pulls at one time.
     pub pulls_max: usize,
 }
@@ -119,6 +121,7 @@ impl Config {
             log_files_max: 5,
             housekeeping: Duration::from_secs(10),
             image_gc_percent: (85, 80),
+            cgroups: true,
             pulls_max: 8,
         }
     }

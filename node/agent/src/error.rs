@@ -15,6 +15,9 @@ pub enum AgentError {
         /// What is missing.
         message: String,
     },
+    /// The machine's cgroups cannot be used; the text says what is missing.
+    #[error("cgroups: {0}")]
+    Cgroups(String),
     /// A file or directory of the node.
     #[error("{doing} {}", .path.display())]
     Io {

@@ -7,18 +7,51 @@
 //! It never knows how a runtime works, never binds Pods, and keeps no state of its own but files that
 //! carry the Pod's UID.
 
+mod admit;
 mod backoff;
 pub mod bootstrap;
 mod config;
+mod container;
 mod error;
+mod hooks;
+mod housekeeping;
 mod layout;
+mod leftovers;
+mod logs;
+mod machine;
+mod node;
+mod objects;
 mod parts;
+mod pods;
+mod probe;
+mod register;
+mod remove;
+mod routes;
+mod server;
+mod status;
+mod worker;
+
+use std::sync::Arc;
+
+use api_client::events::Recorder;
+use node_volumes::Volumes;
+use runtimes_contract::cgroup::Cgroups;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 pub use config::{Config, Serving};
 pub use error::AgentError;
 pub use parts::{Images, Networks, Parts};
 
-use tokio_util::sync::CancellationToken;
+use crate::error::chain;
+use crate::layout::Layout;
+use crate::leftovers::Leftovers;
+use crate::machine::Machine;
+use crate::node::{Directory, Node};
+use crate::objects::Objects;
+use crate::pods::Manager;
+use crate::register::{Health, Registrar};
 
 /// The node agent.
 pub struct Agent;
@@ -26,14 +59,60 @@ pub struct Agent;
 impl Agent {
     /// Runs the node until cancelled; containers go on running then. Returns an error only when the
     /// node cannot begin.
-    pub async fn run(_client: kube::Client, _config: Config, _parts: Parts, cancel: CancellationToken) -> Result<(), AgentError> {
+    pub async fn run(client: kube::Client, config: Config, parts: Parts, cancel: CancellationToken) -> Result<(), AgentError> {
+        for runtime in &parts.runtimes {
+            let failed = |error| AgentError::Runtime { handler: runtime.handler(), message: chain(&error) };
+            runtime.check().await.map_err(failed)?;
+        }
+        let tasks = TaskTracker::new();
+        let node = Arc::new(make_node(client, config, parts, &tasks, &cancel)?);
+        let server = server::Server::bind(node.clone()).await?;
+        let port = server.as_ref().map_or(0, server::Server::port);
+        let health = Arc::new(Health::default());
+        let leftovers = Leftovers::find(&node).await?;
+        if let Some(server) = server {
+            tasks.spawn(server.run(cancel.clone()));
+        }
+        tasks.spawn(routes::run(node.clone(), health.clone(), cancel.clone()));
+        tasks.spawn(Registrar::new(node.clone(), health, port).run(cancel.clone()));
+        tasks.spawn(housekeeping::run(node.clone(), cancel.clone()));
+        tasks.spawn(Manager::new(node, leftovers, cancel.clone()).run());
+        tasks.close();
         cancel.cancelled().await;
+        tasks.wait().await;
         Ok(())
     }
 
     /// Removes every container, mount, volume, cgroup and namespace of the node; needs no API server
     /// and may be repeated.
-    pub async fn remove_all(_config: &Config, _parts: &Parts) -> Result<(), AgentError> {
-        Ok(())
+    pub async fn remove_all(config: &Config, parts: &Parts) -> Result<(), AgentError> {
+        remove::all(config, parts).await
     }
+}
+
+fn make_node(
+    client: kube::Client,
+    config: Config,
+    parts: Parts,
+    tasks: &TaskTracker,
+    cancel: &CancellationToken,
+) -> Result<Node, AgentError> {
+    let layout = Layout::new(&config.data_dir, &config.prefix);
+    for path in [layout.pods(), layout.logs()] {
+        std::fs::create_dir_all(&path).map_err(|source| AgentError::Io { doing: "making", path, source })?;
+    }
+    let cgroups = if config.cgroups { Some(Cgroups::detect().map_err(|error| AgentError::Cgroups(chain(&error)))?) } else { None };
+    Ok(Node {
+        objects: Objects::start(client.clone(), tasks, cancel),
+        recorder: Recorder::new(client.clone(), "kubelet", Some(&config.node_name), cancel.clone()),
+        volumes: Volumes::new(layout.pods()),
+        machine: Machine::read(&config.data_dir),
+        pulls: Semaphore::new(config.pulls_max.max(1)),
+        directory: Directory::default(),
+        cgroups,
+        layout,
+        client,
+        config,
+        parts,
+    })
 }

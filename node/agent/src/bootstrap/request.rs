@@ -36,7 +36,8 @@ async fn sign(client: &kube::Client, join: &Join, signer: &str, usages: &[&str],
     subject.push(DnType::CommonName, format!("system:node:{}", join.node_name));
     params.distinguished_name = subject;
     params.subject_alt_names = names;
-    let pem = params.serialize_request(&key).and_then(|request| request.pem()).map_err(|error| bad("making a certificate request", error))?;
+    let pem =
+        params.serialize_request(&key).and_then(|request| request.pem()).map_err(|error| bad("making a certificate request", error))?;
     let request = CertificateSigningRequest {
         metadata: ObjectMeta { generate_name: Some("csr-".to_owned()), ..ObjectMeta::default() },
         spec: CertificateSigningRequestSpec {

@@ -35,7 +35,8 @@ impl FromStr for JoinToken {
         let (Some(hash), Some(id), Some(secret), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
             return Err(JoinError::Token);
         };
-        let plain = |text: &str, len: usize| text.len() == len && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        let plain =
+            |text: &str, len: usize| text.len() == len && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
         if hash.len() != 64 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) || !plain(id, 6) || !plain(secret, 16) {
             return Err(JoinError::Token);
         }
@@ -66,7 +67,9 @@ pub fn ca_hash(ca_pem: &str) -> Result<String, JoinError> {
 
 /// The first certificate of a PEM file.
 pub(super) fn der(pem: &str) -> Result<Vec<u8>, JoinError> {
-    CertificateDer::from_pem_slice(pem.as_bytes()).map(|der| der.to_vec()).map_err(|error| bad("reading a certificate", format!("{error:?}")))
+    CertificateDer::from_pem_slice(pem.as_bytes())
+        .map(|der| der.to_vec())
+        .map_err(|error| bad("reading a certificate", format!("{error:?}")))
 }
 
 #[cfg(test)]
@@ -80,7 +83,13 @@ mod tests {
         let token: JoinToken = good.parse().expect("a token");
         assert_eq!((token.bearer().as_str(), token.to_string()), ("abcdef.0123456789abcdef", good));
         assert!(!format!("{token:?}").contains("0123456789abcdef"));
-        for bad in ["", "x.abcdef.0123456789abcdef", &format!("{hash}.abcdef"), &format!("{hash}.ABCDEF.0123456789abcdef"), &format!("{hash}.abcdef.0.1")] {
+        for bad in [
+            "",
+            "x.abcdef.0123456789abcdef",
+            &format!("{hash}.abcdef"),
+            &format!("{hash}.ABCDEF.0123456789abcdef"),
+            &format!("{hash}.abcdef.0.1"),
+        ] {
             assert!(bad.parse::<JoinToken>().is_err(), "{bad}");
         }
     }

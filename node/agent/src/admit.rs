@@ -1,0 +1,176 @@
+//! Whether the node takes a Pod that was bound to it: the last look, with upstream's reasons and
+//! words, for Pods that no scheduler weighed or that raced with others. Pure.
+
+use k8s_openapi::api::core::v1::{Container, Node, NodeSelectorRequirement, NodeSelectorTerm, Pod};
+use node_volumes::Allocatable;
+
+use crate::container;
+use crate::container::resources::{self, Amount};
+
+/// Why a Pod is turned away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rejection {
+    /// `status.reason`.
+    pub(crate) reason: String,
+    /// What the event says.
+    pub(crate) message: String,
+}
+
+/// Looks at a Pod beside those that the node has taken.
+pub(crate) fn admit(pod: &Pod, others: &[&Pod], node: Option<&Node>, allocatable: Allocatable, pods_max: u32) -> Result<(), Rejection> {
+    enough(pod, others, allocatable, pods_max)?;
+    if node.is_some_and(|node| !fits_node(pod, node)) {
+        return Err(predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
+    }
+    let taken: Vec<_> = others.iter().flat_map(|other| host_ports(other)).collect();
+    let clash = |(ip, protocol, port): &(String, String, i32)| {
+        taken.iter().any(|(other, protocol_taken, port_taken)| {
+            port == port_taken && protocol == protocol_taken && (ip == other || ip == "0.0.0.0" || other == "0.0.0.0")
+        })
+    };
+    if host_ports(pod).iter().any(clash) {
+        return Err(predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports"));
+    }
+    Ok(())
+}
+
+fn predicate(name: &str, message: &str) -> Rejection {
+    Rejection { reason: name.to_owned(), message: format!("Predicate {name} failed: {message}") }
+}
+
+fn enough(pod: &Pod, others: &[&Pod], node: Allocatable, pods_max: u32) -> Result<(), Rejection> {
+    let count = u32::try_from(others.len()).unwrap_or(u32::MAX);
+    if count >= pods_max {
+        return Err(out_of("pods", 1, i64::from(count), i64::from(pods_max)));
+    }
+    let asked = resources::requests(pod);
+    let used = others.iter().map(|other| resources::requests(other)).fold(Amount::default(), |sum, one| Amount {
+        cpu_milli: sum.cpu_milli.saturating_add(one.cpu_milli),
+        memory_bytes: sum.memory_bytes.saturating_add(one.memory_bytes),
+        storage_bytes: sum.storage_bytes.saturating_add(one.storage_bytes),
+    });
+    for (name, asked, used, capacity) in [
+        ("cpu", asked.cpu_milli, used.cpu_milli, node.cpu_milli),
+        ("memory", asked.memory_bytes, used.memory_bytes, node.memory_bytes),
+        ("ephemeral-storage", asked.storage_bytes, used.storage_bytes, node.ephemeral_storage_bytes),
+    ] {
+        if asked > 0 && asked > capacity.saturating_sub(used) {
+            return Err(out_of(name, asked, used, capacity));
+        }
+    }
+    Ok(())
+}
+
+fn out_of(resource: &str, asked: i64, used: i64, capacity: i64) -> Rejection {
+    let message = format!("Node didn't have enough resource: {resource}, requested: {asked}, used: {used}, capacity: {capacity}");
+    Rejection { reason: format!("OutOf{resource}"), message }
+}
+
+fn host_ports(pod: &Pod) -> Vec<(String, String, i32)> {
+    let ports = |container: &Container| container.ports.clone().unwrap_or_default();
+    let host_network = pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false);
+    pod.spec
+        .iter()
+        .flat_map(container::all)
+        .flat_map(|(_, container)| ports(container))
+        .filter_map(|port| {
+            let number = if host_network { Some(port.host_port.unwrap_or(port.container_port)) } else { port.host_port };
+            let number = number.filter(|number| *number > 0)?;
+            let ip = port.host_ip.filter(|ip| !ip.is_empty()).unwrap_or_else(|| "0.0.0.0".to_owned());
+            Some((ip, port.protocol.unwrap_or_else(|| "TCP".to_owned()), number))
+        })
+        .collect()
+}
+
+/// `nodeSelector` and the required half of `nodeAffinity`.
+fn fits_node(pod: &Pod, node: &Node) -> bool {
+    let Some(spec) = &pod.spec else { return true };
+    let labels = crate::objects::labels(node);
+    let selected = spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
+    let required = spec
+        .affinity
+        .as_ref()
+        .and_then(|affinity| affinity.node_affinity.as_ref()?.required_during_scheduling_ignored_during_execution.as_ref());
+    let term_fits = |term: &NodeSelectorTerm| {
+        let (expressions, fields) =
+            (term.match_expressions.as_deref().unwrap_or_default(), term.match_fields.as_deref().unwrap_or_default());
+        let name = node.metadata.name.as_deref();
+        let labelled = expressions.iter().all(|requirement| matches(requirement, labels.get(&requirement.key).map(String::as_str)));
+        let named = fields.iter().all(|requirement| requirement.key == "metadata.name" && matches(requirement, name));
+        !(expressions.is_empty() && fields.is_empty()) && labelled && named
+    };
+    selected && required.is_none_or(|required| required.node_selector_terms.iter().any(term_fits))
+}
+
+fn matches(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
+    let values = requirement.values.as_deref().unwrap_or_default();
+    let listed = value.is_some_and(|value| values.iter().any(|one| one == value));
+    let number = |text: Option<&str>| text.and_then(|text| text.parse::<i64>().ok());
+    let bound = number(values.first().map(String::as_str));
+    match requirement.operator.as_str() {
+        "In" => listed,
+        "NotIn" => !listed,
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => number(value).zip(bound).is_some_and(|(value, bound)| value > bound),
+        "Lt" => number(value).zip(bound).is_some_and(|(value, bound)| value < bound),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(spec: Value) -> Pod {
+        serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).expect("a pod")
+    }
+
+    fn asks(cpu: &str) -> Pod {
+        pod(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}))
+    }
+
+    #[test]
+    fn reasons_and_words_are_upstreams() {
+        let node: Node = serde_json::from_value(json!({"metadata": {"name": "n", "labels": {"disk": "ssd", "gen": "3"}}})).expect("a node");
+        let allocatable = Allocatable { cpu_milli: 2_000, memory_bytes: 1 << 30, ephemeral_storage_bytes: 1 << 30 };
+        let port = |ip: &str| pod(json!({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 8080, "hostIP": ip}]}]}));
+        let affinity = |key: &str, operator: &str, value: &str| {
+            let term = json!({"matchExpressions": [{"key": key, "operator": operator, "values": [value]}]});
+            pod(
+                json!({"containers": [], "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}}),
+            )
+        };
+        let say = |pod: &Pod, others: &[&Pod]| match admit(pod, others, Some(&node), allocatable, 3) {
+            Ok(()) => "ok".to_owned(),
+            Err(rejection) => format!("{}: {}", rejection.reason, rejection.message),
+        };
+        let one = asks("1");
+        let cases = [
+            (asks("1"), vec![&one]),
+            (asks("1001m"), vec![&one]),
+            (asks("0"), vec![&one, &one, &one]),
+            (pod(json!({"containers": [], "nodeSelector": {"disk": "ssd"}})), vec![]),
+            (pod(json!({"containers": [], "nodeSelector": {"disk": "hdd"}})), vec![]),
+            (affinity("gen", "Gt", "2"), vec![]),
+            (affinity("gen", "NotIn", "3"), vec![]),
+        ];
+        let mut lines: Vec<String> = cases.iter().map(|(pod, others)| say(pod, others)).collect();
+        let (any, own, other) = (port("0.0.0.0"), port("1.2.3.4"), port("5.6.7.8"));
+        lines.extend([say(&own, &[&other]), say(&own, &[&any]), say(&own, &[&own])]);
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        ok
+        OutOfcpu: Node didn't have enough resource: cpu, requested: 1001, used: 1000, capacity: 2000
+        OutOfpods: Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3
+        ok
+        NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector
+        ok
+        NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector
+        ok
+        NodePorts: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports
+        NodePorts: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports
+        ");
+    }
+}

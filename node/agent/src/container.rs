@@ -1,0 +1,55 @@
+//! From a container of a Pod to what a runtime is asked to run. All pure but for the files of
+//! `/etc` that are written for the Pod; `worker::effect` calls them in order.
+
+pub(crate) mod command;
+pub(crate) mod env;
+pub(crate) mod files;
+pub(crate) mod pull;
+pub(crate) mod resolv;
+pub(crate) mod resources;
+pub(crate) mod runtime_choice;
+pub(crate) mod security;
+pub(crate) mod service_env;
+pub(crate) mod spec;
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+
+/// What a container is to its Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Runs to its end before the next one begins.
+    Init,
+    /// An init container with `restartPolicy: Always`: started in order, ended last.
+    Sidecar,
+    /// One of `spec.containers`.
+    Main,
+}
+
+impl Role {
+    /// The path that events name, as upstream.
+    pub(crate) fn field_path(self, name: &str) -> String {
+        match self {
+            Self::Init | Self::Sidecar => format!("spec.initContainers{{{name}}}"),
+            Self::Main => format!("spec.containers{{{name}}}"),
+        }
+    }
+}
+
+/// Every container of a Pod with its role: init containers and sidecars in order, then the others.
+pub(crate) fn all(spec: &PodSpec) -> impl Iterator<Item = (Role, &Container)> {
+    let early = spec.init_containers.iter().flatten().map(|container| {
+        let sidecar = container.restart_policy.as_deref() == Some("Always");
+        (if sidecar { Role::Sidecar } else { Role::Init }, container)
+    });
+    early.chain(spec.containers.iter().map(|container| (Role::Main, container)))
+}
+
+/// A container of a Pod by name.
+pub(crate) fn find<'a>(pod: &'a Pod, name: &str) -> Option<(Role, &'a Container)> {
+    all(pod.spec.as_ref()?).find(|(_, container)| container.name == name)
+}
+
+/// A container that cannot be configured: `CreateContainerConfigError` with this message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct ConfigError(pub(crate) String);

@@ -1,0 +1,158 @@
+//! The files of `/etc` that the node writes for a Pod: `hosts`, `hostname`, `resolv.conf`. Texts are
+//! pure; [`write`] puts them where containers mount them from.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{HostAlias, Pod, PodSpec};
+use runtimes_contract::Mount;
+
+use super::resolv::{Cluster, Resolv};
+use crate::config::Config;
+use crate::layout::{Layout, PodName};
+
+/// First line of the hosts file, upstream's; tools look for it.
+const HEADER: &str = "# Kubernetes-managed hosts file.\n";
+const HEADER_HOST_NETWORK: &str = "# Kubernetes-managed hosts file (host network).\n";
+/// Longest host name that the kernel takes, less one for good measure, as upstream.
+const HOSTNAME_LEN_MAX: usize = 63;
+
+/// What a file is called on the node and where containers see it.
+const FILES: [(&str, &str); 3] = [("hosts", "/etc/hosts"), ("hostname", "/etc/hostname"), ("resolv.conf", "/etc/resolv.conf")];
+
+/// A Pod's hostname: `spec.hostname`, else its name, cut where it is too long. Its domain, when a
+/// `subdomain` gives it one.
+pub(crate) fn host_name(pod: &Pod, cluster_domain: &str) -> (String, Option<String>) {
+    let spec = pod.spec.as_ref();
+    let named = spec.and_then(|spec| spec.hostname_override.as_deref().or(spec.hostname.as_deref())).filter(|name| !name.is_empty());
+    let name = named.or(pod.metadata.name.as_deref()).unwrap_or_default();
+    let cut: String = name.chars().take(HOSTNAME_LEN_MAX).collect();
+    let name = cut.trim_end_matches(['-', '.']).to_owned();
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
+    let subdomain = spec.and_then(|spec| spec.subdomain.as_deref()).filter(|subdomain| !subdomain.is_empty());
+    (name, subdomain.map(|subdomain| format!("{subdomain}.{namespace}.svc.{cluster_domain}")))
+}
+
+/// The text of `/etc/hosts`.
+fn hosts(ip: IpAddr, name: &str, domain: Option<&str>, aliases: &[HostAlias]) -> String {
+    let mut text = HEADER.to_owned();
+    for line in [
+        "127.0.0.1\tlocalhost",
+        "::1\tlocalhost ip6-localhost ip6-loopback",
+        "fe00::0\tip6-localnet",
+        "fe00::0\tip6-mcastprefix",
+        "fe00::1\tip6-allnodes",
+        "fe00::2\tip6-allrouters",
+    ] {
+        text.push_str(line);
+        text.push('\n');
+    }
+    match domain {
+        Some(domain) => text.push_str(&format!("{ip}\t{name}.{domain}\t{name}\n")),
+        None => text.push_str(&format!("{ip}\t{name}\n")),
+    }
+    text.push_str(&alias_lines(aliases));
+    text
+}
+
+fn alias_lines(aliases: &[HostAlias]) -> String {
+    if aliases.is_empty() {
+        return String::new();
+    }
+    let mut text = "\n# Entries added by HostAliases.\n".to_owned();
+    for alias in aliases {
+        text.push_str(&format!("{}\t{}\n", alias.ip, alias.hostnames.iter().flatten().cloned().collect::<Vec<_>>().join("\t")));
+    }
+    text
+}
+
+/// Writes the Pod's files. Blocks.
+pub(crate) fn write(pod: &Pod, ip: IpAddr, config: &Config, layout: &Layout) -> Result<(), (PathBuf, io::Error)> {
+    let Some(spec) = pod.spec.as_ref() else { return Ok(()) };
+    let names = PodName::of(pod);
+    let (name, domain) = host_name(pod, &config.cluster_domain);
+    let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| (path.to_owned(), error));
+    let aliases = spec.host_aliases.as_deref().unwrap_or_default();
+    let host_network = spec.host_network.unwrap_or(false);
+    let hosts = if host_network {
+        format!("{HEADER_HOST_NETWORK}{}{}", read(Path::new("/etc/hosts"))?, alias_lines(aliases))
+    } else {
+        hosts(ip, &name, domain.as_deref(), aliases)
+    };
+    let host_resolv = match read(&config.host_resolv_conf) {
+        Err((_, error)) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        other => other?,
+    };
+    let cluster = Cluster { nameservers: &config.cluster_dns, domain: &config.cluster_domain };
+    let resolv = Resolv::for_pod(spec, &names.namespace, &cluster, &Resolv::parse(&host_resolv)).text();
+    let host = if host_network { config.node_name.clone() } else { name };
+    for (file, text) in [("hosts", hosts), ("hostname", format!("{host}\n")), ("resolv.conf", resolv)] {
+        put(&layout.pod_file(&names.uid, file), &text)?;
+    }
+    Ok(())
+}
+
+/// Written in place and only when it differs: containers have the file itself mounted.
+fn put(path: &Path, text: &str) -> Result<(), (PathBuf, io::Error)> {
+    let failed = |error| (path.to_owned(), error);
+    if std::fs::read_to_string(path).is_ok_and(|present| present == text) {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(failed)?;
+    }
+    std::fs::write(path, text).map_err(failed)
+}
+
+/// The mounts of these files, without those that the container mounts itself.
+pub(crate) fn mounts(uid: &str, layout: &Layout, own: &[Mount]) -> Vec<Mount> {
+    let taken = |target: &str| own.iter().any(|mount| mount.target == Path::new(target));
+    FILES
+        .iter()
+        .filter(|(_, target)| !taken(target))
+        .map(|(file, target)| Mount { source: layout.pod_file(uid, file), target: PathBuf::from(target), read_only: false })
+        .collect()
+}
+
+/// Whether a Pod is in the node's own network.
+pub(crate) fn on_host_network(spec: Option<&PodSpec>) -> bool {
+    spec.and_then(|spec| spec.host_network).unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn hosts_file_reads_like_upstreams() {
+        let aliases = [serde_json::from_value(json!({"ip": "1.2.3.4", "hostnames": ["a.local", "b.local"]})).expect("an alias")];
+        let text = hosts("10.244.0.5".parse().expect("an address"), "web-0", Some("web.ns.svc.cluster.local"), &aliases);
+        insta::assert_snapshot!(text, @r"
+        # Kubernetes-managed hosts file.
+        127.0.0.1	localhost
+        ::1	localhost ip6-localhost ip6-loopback
+        fe00::0	ip6-localnet
+        fe00::0	ip6-mcastprefix
+        fe00::1	ip6-allnodes
+        fe00::2	ip6-allrouters
+        10.244.0.5	web-0.web.ns.svc.cluster.local	web-0
+
+        # Entries added by HostAliases.
+        1.2.3.4	a.local	b.local
+        ");
+    }
+
+    #[test]
+    fn host_names_fit() {
+        let pod = |spec: serde_json::Value, name: &str| -> Pod {
+            serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ns"}, "spec": spec})).expect("a pod")
+        };
+        let long = format!("{}-x", "a".repeat(62));
+        assert_eq!(host_name(&pod(json!({"containers": []}), &long), "c.l"), ("a".repeat(62), None));
+        let named = pod(json!({"containers": [], "hostname": "h", "subdomain": "s"}), "web");
+        assert_eq!(host_name(&named, "c.l"), ("h".to_owned(), Some("s.ns.svc.c.l".to_owned())));
+    }
+}

@@ -1,0 +1,226 @@
+//! Requests and limits as numbers: what a Pod asks of the node, its quality of service, and what the
+//! kernel is told. Pure.
+
+use std::collections::BTreeMap;
+
+use api_model::quantity;
+use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use runtimes_contract::Resources;
+
+use super::Role;
+
+/// Upstream's CPU period, in µs.
+const CPU_PERIOD_US: u64 = 100_000;
+/// Least CPU quota, in µs.
+const CPU_QUOTA_US_MIN: i64 = 1_000;
+/// Bounds of CPU shares.
+const CPU_SHARES: (u64, u64) = (2, 262_144);
+
+/// CPU and memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Amount {
+    /// Thousandths of a CPU.
+    pub(crate) cpu_milli: i64,
+    /// Bytes.
+    pub(crate) memory_bytes: i64,
+    /// Bytes of local storage.
+    pub(crate) storage_bytes: i64,
+}
+
+impl Amount {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            cpu_milli: self.cpu_milli.saturating_add(other.cpu_milli),
+            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+            storage_bytes: self.storage_bytes.saturating_add(other.storage_bytes),
+        }
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self {
+            cpu_milli: self.cpu_milli.max(other.cpu_milli),
+            memory_bytes: self.memory_bytes.max(other.memory_bytes),
+            storage_bytes: self.storage_bytes.max(other.storage_bytes),
+        }
+    }
+
+    fn of(list: Option<&BTreeMap<String, Quantity>>) -> Self {
+        Self {
+            cpu_milli: cpu(list).unwrap_or(0),
+            memory_bytes: bytes(list, "memory").unwrap_or(0),
+            storage_bytes: bytes(list, "ephemeral-storage").unwrap_or(0),
+        }
+    }
+}
+
+fn cpu(list: Option<&BTreeMap<String, Quantity>>) -> Option<i64> {
+    let milli = quantity::milli(&list?.get("cpu")?.0).ok()?;
+    i64::try_from(milli).ok()
+}
+
+fn bytes(list: Option<&BTreeMap<String, Quantity>>, name: &str) -> Option<i64> {
+    quantity::value(&list?.get(name)?.0).ok()
+}
+
+/// What a Pod asks of the node: its containers together with its sidecars, or the greediest init
+/// container with the sidecars before it, and the RuntimeClass' overhead; `spec.resources` goes before
+/// all of it.
+pub(crate) fn requests(pod: &Pod) -> Amount {
+    let Some(spec) = &pod.spec else { return Amount::default() };
+    let (mut main, mut sidecars, mut init) = (Amount::default(), Amount::default(), Amount::default());
+    for (role, container) in super::all(spec) {
+        let own = Amount::of(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()));
+        match role {
+            Role::Main => main = main.plus(own),
+            Role::Sidecar => sidecars = sidecars.plus(own),
+            Role::Init => init = init.max(own.plus(sidecars)),
+        }
+    }
+    let mut sum = main.plus(sidecars).max(init);
+    if let Some(of_pod) = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()) {
+        sum.cpu_milli = cpu(Some(of_pod)).unwrap_or(sum.cpu_milli);
+        sum.memory_bytes = bytes(Some(of_pod), "memory").unwrap_or(sum.memory_bytes);
+    }
+    sum.plus(Amount::of(spec.overhead.as_ref()))
+}
+
+/// Upstream's quality of service class.
+pub(crate) fn qos(pod: &Pod) -> &'static str {
+    let Some(spec) = &pod.spec else { return "BestEffort" };
+    if let Some(of_pod) = spec.resources.as_ref().filter(|resources| resources.requests.is_some() || resources.limits.is_some()) {
+        return if guaranteed(Some(of_pod)) { "Guaranteed" } else { "Burstable" };
+    }
+    let resources = || super::all(spec).map(|(_, container)| container.resources.as_ref());
+    let asks = |resources: Option<&ResourceRequirements>| {
+        let lists = resources.map(|resources| [resources.requests.as_ref(), resources.limits.as_ref()]).unwrap_or_default();
+        lists.into_iter().any(|list| cpu(list).is_some_and(|n| n > 0) || bytes(list, "memory").is_some_and(|n| n > 0))
+    };
+    if !resources().any(asks) {
+        "BestEffort"
+    } else if resources().all(guaranteed) {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
+}
+
+/// Limits on CPU and memory, and requests, where there are any, equal to them.
+fn guaranteed(resources: Option<&ResourceRequirements>) -> bool {
+    let Some(resources) = resources else { return false };
+    let (requests, limits) = (resources.requests.as_ref(), resources.limits.as_ref());
+    let (cpu_limit, memory_limit) = (cpu(limits), bytes(limits, "memory"));
+    cpu_limit.is_some_and(|n| n > 0)
+        && memory_limit.is_some_and(|n| n > 0)
+        && cpu(requests).is_none_or(|n| Some(n) == cpu_limit)
+        && bytes(requests, "memory").is_none_or(|n| Some(n) == memory_limit)
+}
+
+/// What the kernel is told of one container.
+pub(crate) fn of_container(container: &Container) -> Resources {
+    let resources = container.resources.as_ref();
+    let (requests, limits) = (resources.and_then(|r| r.requests.as_ref()), resources.and_then(|r| r.limits.as_ref()));
+    let limit = cpu(limits).filter(|milli| *milli > 0);
+    Resources {
+        memory_limit_bytes: bytes(limits, "memory").filter(|bytes| *bytes > 0).and_then(|bytes| u64::try_from(bytes).ok()),
+        cpu_shares: Some(shares(cpu(requests).or(limit).unwrap_or(0))),
+        cpu_quota_us: limit.map(quota),
+        cpu_period_us: limit.map(|_| CPU_PERIOD_US),
+        pids_max: None,
+    }
+}
+
+/// What the kernel is told of a Pod: limits only where every container has one, as upstream.
+pub(crate) fn of_pod(pod: &Pod) -> Resources {
+    let Some(spec) = &pod.spec else { return Resources::default() };
+    let overhead = Amount::of(spec.overhead.as_ref());
+    let mut cpu_limit = Some(overhead.cpu_milli);
+    let mut memory_limit = Some(overhead.memory_bytes);
+    let (mut init_cpu, mut init_memory) = (0, 0);
+    for (role, container) in super::all(spec) {
+        let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+        let (cpu, memory) = (cpu(limits).filter(|n| *n > 0), bytes(limits, "memory").filter(|n| *n > 0));
+        if role == Role::Init {
+            init_cpu = init_cpu.max(cpu.unwrap_or(i64::MAX));
+            init_memory = init_memory.max(memory.unwrap_or(i64::MAX));
+        } else {
+            cpu_limit = cpu_limit.zip(cpu).map(|(sum, n)| sum.saturating_add(n));
+            memory_limit = memory_limit.zip(memory).map(|(sum, n)| sum.saturating_add(n));
+        }
+    }
+    let bounded = |sum: Option<i64>, init: i64| sum.map(|sum| sum.max(init)).filter(|n| *n > 0 && *n < i64::MAX);
+    let (cpu_limit, memory_limit) = (bounded(cpu_limit, init_cpu), bounded(memory_limit, init_memory));
+    Resources {
+        memory_limit_bytes: memory_limit.and_then(|bytes| u64::try_from(bytes).ok()),
+        cpu_shares: Some(shares(requests(pod).cpu_milli)),
+        cpu_quota_us: cpu_limit.map(quota),
+        cpu_period_us: cpu_limit.map(|_| CPU_PERIOD_US),
+        pids_max: None,
+    }
+}
+
+fn shares(milli: i64) -> u64 {
+    let shares = u64::try_from(milli).unwrap_or(0).saturating_mul(1_024) / 1_000;
+    shares.clamp(CPU_SHARES.0, CPU_SHARES.1)
+}
+
+fn quota(milli: i64) -> i64 {
+    milli.saturating_mul(100_000).checked_div(1_000).unwrap_or(0).max(CPU_QUOTA_US_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(containers: Value, init: Value) -> Pod {
+        serde_json::from_value(json!({"spec": {"containers": containers, "initContainers": init, "overhead": {"cpu": "100m"}}}))
+            .expect("a pod")
+    }
+
+    fn container(requests: Value, limits: Value) -> Value {
+        json!({"name": "c", "resources": {"requests": requests, "limits": limits}})
+    }
+
+    #[test]
+    fn quality_of_service_follows_upstream() {
+        let full = json!({"cpu": "1", "memory": "1Gi"});
+        for (containers, wanted) in [
+            (json!([{"name": "c"}]), "BestEffort"),
+            (json!([container(json!({"cpu": "0"}), json!({}))]), "BestEffort"),
+            (json!([container(full.clone(), full.clone())]), "Guaranteed"),
+            (json!([container(json!({}), full.clone())]), "Guaranteed"),
+            (json!([container(json!({"cpu": "500m"}), full.clone())]), "Burstable"),
+            (json!([container(full.clone(), full.clone()), {"name": "d"}]), "Burstable"),
+            (json!([container(json!({"memory": "1Mi"}), json!({}))]), "Burstable"),
+        ] {
+            assert_eq!(qos(&pod(containers.clone(), json!([]))), wanted, "{containers}");
+        }
+    }
+
+    #[test]
+    fn requests_count_sidecars_and_the_greediest_init_container() {
+        let one = |cpu: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+        let mut sidecar = one("200m");
+        sidecar["restartPolicy"] = json!("Always");
+        assert_eq!(requests(&pod(json!([one("300m"), one("100m")]), json!([]))).cpu_milli, 500);
+        assert_eq!(requests(&pod(json!([one("300m")]), json!([sidecar.clone(), one("1")]))).cpu_milli, 1_300);
+        assert_eq!(requests(&pod(json!([one("3")]), json!([sidecar, one("1")]))).cpu_milli, 3_300);
+    }
+
+    #[test]
+    fn the_kernels_numbers() {
+        let limited = pod(json!([container(json!({"cpu": "250m"}), json!({"cpu": "500m", "memory": "64Mi"}))]), json!([]));
+        let of = of_container(&limited.spec.as_ref().expect("a spec").containers[0]);
+        assert_eq!(
+            (of.cpu_shares, of.cpu_quota_us, of.cpu_period_us, of.memory_limit_bytes),
+            (Some(256), Some(50_000), Some(100_000), Some(64 << 20))
+        );
+        let all = of_pod(&limited);
+        assert_eq!((all.cpu_shares, all.cpu_quota_us, all.memory_limit_bytes), (Some(358), Some(60_000), Some(64 << 20)));
+        let open = pod(json!([container(json!({}), json!({"cpu": "1"})), {"name": "d"}]), json!([]));
+        assert_eq!((of_pod(&open).cpu_quota_us, of_pod(&open).memory_limit_bytes), (None, None));
+        assert_eq!(of_container(&open.spec.as_ref().expect("a spec").containers[1]).cpu_shares, Some(2));
+    }
+}

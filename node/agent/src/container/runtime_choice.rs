@@ -1,0 +1,65 @@
+//! Which runtime runs a container: what its image holds decides, and a RuntimeClass may fix it. A
+//! mismatch is said, not tried. Pure.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Probe};
+use runtimes_contract::{ContentKind, Runtime};
+
+use super::ConfigError;
+use crate::parts::Parts;
+
+/// The runtime for a container. `class` is the Pod's RuntimeClass with its handler, if it names one.
+pub(crate) fn choose(parts: &Parts, class: Option<(&str, &str)>, image: &str, kind: ContentKind) -> Result<Arc<dyn Runtime>, ConfigError> {
+    let Some((class, handler)) = class else {
+        let found = parts.by_kind(kind).cloned();
+        return found.ok_or_else(|| ConfigError(format!("image \"{image}\" holds {}, which no runtime of this node runs", words(kind))));
+    };
+    let runtime = parts.by_handler(handler).ok_or_else(|| ConfigError(format!("no runtime for \"{handler}\" is configured")))?;
+    if runtime.runs() != kind {
+        return Err(ConfigError(format!(
+            "image \"{image}\" holds {}, but RuntimeClass \"{class}\" (handler \"{handler}\") runs {}: use an image that fits or leave out runtimeClassName",
+            words(kind),
+            words(runtime.runs()),
+        )));
+    }
+    Ok(runtime.clone())
+}
+
+fn words(kind: ContentKind) -> &'static str {
+    match kind {
+        ContentKind::Wasm => "WebAssembly",
+        ContentKind::Linux => "a Linux file system",
+    }
+}
+
+/// Refuses what a WASM container cannot do: there is no second process in it, so no exec probes and
+/// no exec hooks.
+pub(crate) fn check_abilities(container: &Container, kind: ContentKind) -> Result<(), ConfigError> {
+    if kind != ContentKind::Wasm {
+        return Ok(());
+    }
+    let refused = |what: &str| {
+        Err(ConfigError(format!("{what} of container \"{}\" uses exec, which a WebAssembly container cannot run", container.name)))
+    };
+    let exec = |probe: &Option<Probe>| probe.as_ref().is_some_and(|probe| probe.exec.is_some());
+    let hook = |handler: Option<&LifecycleHandler>| handler.is_some_and(|handler| handler.exec.is_some());
+    for (name, probe) in [
+        ("livenessProbe", &container.liveness_probe),
+        ("readinessProbe", &container.readiness_probe),
+        ("startupProbe", &container.startup_probe),
+    ] {
+        if exec(probe) {
+            return refused(name);
+        }
+    }
+    let lifecycle = container.lifecycle.as_ref();
+    for (name, handler) in
+        [("postStart hook", lifecycle.and_then(|l| l.post_start.as_ref())), ("preStop hook", lifecycle.and_then(|l| l.pre_stop.as_ref()))]
+    {
+        if hook(handler) {
+            return refused(name);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! Whom a container runs as and what it may do. Pure, but for reading the image's own user names.
+
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
+use runtimes_contract::{Content, ContentKind, Security, User};
+
+use super::ConfigError;
+use crate::layout::PodName;
+
+/// Most bytes of an image's `/etc/passwd` or `/etc/group` that are read.
+const NAMES_LEN_MAX: u64 = 1 << 20;
+
+/// What the container may do beyond the default.
+pub(crate) fn privileges(container: &Container) -> Security {
+    let Some(context) = &container.security_context else { return Security::default() };
+    let capabilities = context.capabilities.as_ref();
+    let names = |list: Option<&Vec<String>>| list.into_iter().flatten().map(|name| name.trim_start_matches("CAP_").to_owned()).collect();
+    let privileged = context.privileged.unwrap_or(false);
+    Security {
+        privileged,
+        read_only_root: context.read_only_root_filesystem.unwrap_or(false),
+        no_new_privileges: !privileged && context.allow_privilege_escalation == Some(false),
+        capabilities_add: names(capabilities.and_then(|capabilities| capabilities.add.as_ref())),
+        capabilities_drop: names(capabilities.and_then(|capabilities| capabilities.drop.as_ref())),
+    }
+}
+
+/// Whom the container runs as: what the Pod says, else what the image says.
+pub(crate) fn user(pod: &Pod, container: &Container, image_user: &str, content: &Content) -> Result<User, ConfigError> {
+    let of_pod = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
+    let own = container.security_context.as_ref();
+    let wanted_uid = own.and_then(|own| own.run_as_user).or(of_pod.and_then(|of_pod| of_pod.run_as_user));
+    let wanted_gid = own.and_then(|own| own.run_as_group).or(of_pod.and_then(|of_pod| of_pod.run_as_group));
+    let image = image_ids(image_user, content)?;
+    check_not_root(pod, container, of_pod, own, wanted_uid, image_user, image.0, content.kind())?;
+    let number =
+        |id: Option<i64>| id.map(|id| u32::try_from(id).map_err(|_| ConfigError(format!("{id} is not a user or group id")))).transpose();
+    let uid = number(wanted_uid)?.or(image.0);
+    // A user that the Pod chose is in root's group unless it says otherwise, as CRI runtimes do it.
+    let gid = number(wanted_gid)?.or(image.1).or(wanted_uid.map(|_| 0));
+    let mut groups = Vec::new();
+    let supplemental = of_pod.and_then(|of_pod| of_pod.supplemental_groups.clone()).unwrap_or_default();
+    for group in supplemental.into_iter().chain(of_pod.and_then(|of_pod| of_pod.fs_group)) {
+        groups.extend(number(Some(group))?);
+    }
+    Ok(User { uid, gid, groups })
+}
+
+#[expect(clippy::too_many_arguments, reason = "the rule looks at all of these and nothing else needs them together")]
+fn check_not_root(
+    pod: &Pod,
+    container: &Container,
+    of_pod: Option<&PodSecurityContext>,
+    own: Option<&SecurityContext>,
+    wanted: Option<i64>,
+    image_user: &str,
+    image_uid: Option<u32>,
+    kind: ContentKind,
+) -> Result<(), ConfigError> {
+    let asked = own.and_then(|own| own.run_as_non_root).or(of_pod.and_then(|of_pod| of_pod.run_as_non_root));
+    if asked != Some(true) {
+        return Ok(());
+    }
+    let at = format!("(pod: \"{}\", container: {})", PodName::of(pod), container.name);
+    let named = image_user.split(':').next().unwrap_or_default();
+    match (wanted, image_uid) {
+        (Some(0), _) => Err(ConfigError(format!("container's runAsUser breaks non-root policy {at}"))),
+        (Some(_), _) => Ok(()),
+        (None, _) if !named.is_empty() && named.parse::<u32>().is_err() => Err(ConfigError(format!(
+            "container has runAsNonRoot and image has non-numeric user ({named}), cannot verify user is non-root {at}"
+        ))),
+        // A WASM container runs as nobody when no one says anything.
+        (None, None) if kind == ContentKind::Wasm => Ok(()),
+        (None, None | Some(0)) => Err(ConfigError(format!("container has runAsNonRoot and image will run as root {at}"))),
+        (None, Some(_)) => Ok(()),
+    }
+}
+
+/// The numbers behind an image's `User`: numbers as they are, names by the image's own files.
+fn image_ids(user: &str, content: &Content) -> Result<(Option<u32>, Option<u32>), ConfigError> {
+    if user.is_empty() {
+        return Ok((None, None));
+    }
+    let (name, group) = user.split_once(':').unwrap_or((user, ""));
+    let Content::Linux { rootfs } = content else {
+        return Ok((name.parse().ok(), group.parse().ok()));
+    };
+    let unknown = |what: &str, name: &str| ConfigError(format!("unable to find {what} {name}: no matching entries in the image"));
+    let entry = if name.parse::<u32>().is_ok() { None } else { Some(passwd_entry(rootfs, name).ok_or_else(|| unknown("user", name))?) };
+    let uid = entry.as_ref().map(|(uid, _)| *uid).or_else(|| name.parse().ok());
+    let gid = match group {
+        "" => entry.map(|(_, gid)| gid).or_else(|| name.parse().ok().and_then(|uid| gid_of(rootfs, uid))),
+        number if number.parse::<u32>().is_ok() => number.parse().ok(),
+        named => Some(group_id(rootfs, named).ok_or_else(|| unknown("group", named))?),
+    };
+    Ok((uid, gid))
+}
+
+fn passwd_entry(rootfs: &Path, name: &str) -> Option<(u32, u32)> {
+    lines(rootfs, "etc/passwd").iter().find(|fields| fields.first().is_some_and(|field| field == name)).and_then(|fields| ids(fields))
+}
+
+fn gid_of(rootfs: &Path, uid: u32) -> Option<u32> {
+    lines(rootfs, "etc/passwd").iter().filter_map(|fields| ids(fields)).find(|(found, _)| *found == uid).map(|(_, gid)| gid)
+}
+
+fn group_id(rootfs: &Path, name: &str) -> Option<u32> {
+    let lines = lines(rootfs, "etc/group");
+    lines.iter().find(|fields| fields.first().is_some_and(|field| field == name))?.get(2)?.parse().ok()
+}
+
+fn ids(fields: &[String]) -> Option<(u32, u32)> {
+    Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
+}
+
+/// Fields of each line. The file is the image's, so a symbolic link in its place is not followed: it
+/// would lead to the node's own files.
+fn lines(rootfs: &Path, file: &str) -> Vec<Vec<String>> {
+    use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+    use std::io::Read as _;
+    let Ok(root) = std::fs::File::open(rootfs) else { return Vec::new() };
+    let how =
+        OpenHow::new().flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    let Ok(found) = openat2(&root, file, how) else { return Vec::new() };
+    let mut text = String::new();
+    if std::fs::File::from(found).take(NAMES_LEN_MAX).read_to_string(&mut text).is_err() {
+        return Vec::new();
+    }
+    text.lines().map(|line| line.split(':').map(str::to_owned).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn run(pod_context: Value, context: Value, image_user: &str, content: &Content) -> Result<User, String> {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": "u"},
+            "spec": {"securityContext": pod_context, "containers": [{"name": "c", "securityContext": context}]},
+        }))
+        .expect("a pod");
+        user(&pod, &pod.spec.as_ref().expect("a spec").containers[0], image_user, content).map_err(|error| error.0)
+    }
+
+    #[test]
+    fn the_pod_goes_before_the_image() {
+        let root = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(root.path().join("etc")).expect("making");
+        std::fs::write(root.path().join("etc/passwd"), "root:x:0:0::/:\nweb:x:33:34::/:\n").expect("writing");
+        std::fs::write(root.path().join("etc/group"), "staff:x:50:\n").expect("writing");
+        let linux = Content::Linux { rootfs: root.path().to_owned() };
+        let user = |uid, gid, groups: &[u32]| Ok(User { uid, gid, groups: groups.to_vec() });
+        for (pod, own, image, wanted) in [
+            (json!({}), json!({}), "", user(None, None, &[])),
+            (json!({}), json!({}), "1000:2000", user(Some(1000), Some(2000), &[])),
+            (json!({}), json!({}), "web", user(Some(33), Some(34), &[])),
+            (json!({}), json!({}), "web:staff", user(Some(33), Some(50), &[])),
+            (
+                json!({"runAsUser": 5, "fsGroup": 7, "supplementalGroups": [6]}),
+                json!({"runAsUser": 9}),
+                "web",
+                user(Some(9), Some(34), &[6, 7]),
+            ),
+            (json!({"runAsUser": 5}), json!({}), "", user(Some(5), Some(0), &[])),
+            (json!({}), json!({}), "nobody", Err("unable to find user nobody: no matching entries in the image".to_owned())),
+        ] {
+            assert_eq!(run(pod.clone(), own, image, &linux), wanted, "{pod} {image}");
+        }
+    }
+
+    #[test]
+    fn non_root_is_checked() {
+        let linux = Content::Linux { rootfs: "/nowhere".into() };
+        let wasm = Content::Wasm { module: "/m".into(), digest: String::new() };
+        let non_root = json!({"runAsNonRoot": true});
+        let at = "(pod: \"p_n(u)\", container: c)";
+        assert_eq!(
+            run(non_root.clone(), json!({}), "", &linux),
+            Err(format!("container has runAsNonRoot and image will run as root {at}"))
+        );
+        assert_eq!(
+            run(non_root.clone(), json!({"runAsUser": 0}), "", &linux),
+            Err(format!("container's runAsUser breaks non-root policy {at}"))
+        );
+        assert!(run(non_root.clone(), json!({}), "12", &linux).is_ok());
+        assert!(run(non_root, json!({}), "", &wasm).is_ok());
+    }
+
+    #[test]
+    fn a_link_in_the_image_does_not_lead_out() {
+        let root = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(root.path().join("etc")).expect("making");
+        std::os::unix::fs::symlink("/etc/passwd", root.path().join("etc/passwd")).expect("linking");
+        assert_eq!(passwd_entry(root.path(), "root"), None);
+    }
+}

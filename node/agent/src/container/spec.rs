@@ -1,0 +1,90 @@
+//! The runtime's container spec from all that was worked out before. Pure.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+use node_images::Image;
+use runtimes_contract::{ContainerSpec, Content, Mount, Sandbox, User};
+
+use super::{command, env, files, resources, security};
+use crate::layout::{Layout, PodName, container_id, label, spec_hash};
+
+/// Where a container may leave a message when it ends, by default.
+const TERMINATION_PATH: &str = "/dev/termination-log";
+
+/// What the spec is made of, beside Pod and container.
+pub(crate) struct Ingredients<'a> {
+    pub(crate) attempt: u32,
+    pub(crate) image: &'a Image,
+    pub(crate) content: Content,
+    pub(crate) sandbox: &'a Sandbox,
+    pub(crate) variables: BTreeMap<String, String>,
+    pub(crate) volumes: Vec<Mount>,
+    pub(crate) user: User,
+    pub(crate) grace_seconds: i64,
+}
+
+/// The spec of one instance of a container.
+pub(crate) fn build(pod: &Pod, container: &Container, layout: &Layout, from: Ingredients<'_>) -> ContainerSpec {
+    let names = PodName::of(pod);
+    let id = container_id(&names.uid, &container.name, from.attempt);
+    let config = &from.image.config;
+    let list = |words: &Option<Vec<String>>| words.clone().unwrap_or_default();
+    let args = command::arguments(&list(&container.command), &list(&container.args), config, &from.variables);
+    let labels = labels(&names, container, &from);
+    let mut mounts = files::mounts(&names.uid, layout, &from.volumes);
+    mounts.extend(from.volumes);
+    let termination = termination_path(container);
+    if !mounts.iter().any(|mount| mount.target == termination) {
+        let source = layout.termination_log(&names.uid, &container.name, from.attempt);
+        mounts.push(Mount { source, target: termination, read_only: false });
+    }
+    mounts.sort_by_key(|mount| mount.target.components().count());
+    let directory = container.working_dir.as_deref().filter(|dir| !dir.is_empty());
+    let directory = directory.or(Some(config.working_dir.as_str()).filter(|dir| !dir.is_empty())).unwrap_or("/");
+    let ports = container.ports.iter().flatten().filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP");
+    ContainerSpec {
+        cgroup: format!("{}/{id}", layout.pod_cgroup(resources::qos(pod), &names.uid)),
+        labels,
+        sandbox: from.sandbox.clone(),
+        content: from.content,
+        args,
+        env: env::whole(&config.env, &from.sandbox.hostname, from.variables),
+        working_dir: PathBuf::from(directory),
+        mounts,
+        user: from.user,
+        resources: resources::of_container(container),
+        security: security::privileges(container),
+        log_path: layout.log(&names, &container.name, from.attempt),
+        ports: ports.filter_map(|port| u16::try_from(port.container_port).ok()).collect(),
+        stdin: container.stdin.unwrap_or(false),
+        tty: container.tty.unwrap_or(false),
+        id,
+    }
+}
+
+/// The path at which a container finds its termination log.
+pub(crate) fn termination_path(container: &Container) -> PathBuf {
+    PathBuf::from(container.termination_message_path.as_deref().filter(|path| !path.is_empty()).unwrap_or(TERMINATION_PATH))
+}
+
+fn labels(names: &PodName, container: &Container, from: &Ingredients<'_>) -> BTreeMap<String, String> {
+    let pairs = [
+        (label::POD_UID, names.uid.clone()),
+        (label::POD_NAME, names.name.clone()),
+        (label::POD_NAMESPACE, names.namespace.clone()),
+        (label::CONTAINER, container.name.clone()),
+        (label::ATTEMPT, from.attempt.to_string()),
+        (label::HASH, spec_hash(container)),
+        (label::IMAGE, container.image.clone().unwrap_or_default()),
+        (label::IMAGE_ID, image_id(from.image)),
+        (label::GRACE, from.grace_seconds.to_string()),
+    ];
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// `imageID` in a container's status: the name by digest where the image came from a registry.
+pub(crate) fn image_id(image: &Image) -> String {
+    image.digests.first().cloned().unwrap_or_else(|| image.id.clone())
+}

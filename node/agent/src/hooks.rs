@@ -1,0 +1,97 @@
+//! Lifecycle hooks, and running a command in a container to its end.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
+use runtimes_contract::ExecSpec;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+use crate::error::chain;
+use crate::layout::PodName;
+use crate::node::Node;
+use crate::probe::{Target, http};
+use crate::worker::facts::Alive;
+
+/// Bytes of a command's output that are kept for a message; upstream's.
+const OUTPUT_LEN_MAX: u64 = 10 * 1_024;
+
+/// Runs a hook; the error is what the event says.
+pub(crate) async fn run(node: &Node, pod: &Pod, container: &Container, handler: &LifecycleHandler, alive: &Alive) -> Result<(), String> {
+    if let Some(exec) = &handler.exec {
+        let (code, output) = self::exec(node, alive, exec.command.clone().unwrap_or_default()).await?;
+        return if code == 0 { Ok(()) } else { Err(format!("command ended with exit code {code}: {output}")) };
+    }
+    if let Some(action) = &handler.http_get {
+        let ip = address(node, pod)?;
+        let target = Target { node, container, alive, ip };
+        let status = http::get(&target, action, "kube-lifecycle/1.37").await?;
+        return if status < 400 { Ok(()) } else { Err(format!("http hook failed with statuscode: {status}")) };
+    }
+    if let Some(sleep) = &handler.sleep {
+        tokio::time::sleep(Duration::from_secs(u64::try_from(sleep.seconds).unwrap_or(0))).await;
+    }
+    Ok(())
+}
+
+fn address(node: &Node, pod: &Pod) -> Result<IpAddr, String> {
+    let names = PodName::of(pod);
+    let entry = node.directory.find(&names.namespace, &names.name);
+    entry.and_then(|entry| entry.ip).ok_or_else(|| "the Pod has no address".to_owned())
+}
+
+/// Runs a command in a container: its exit code and the beginning of its output.
+pub(crate) async fn exec(node: &Node, alive: &Alive, args: Vec<String>) -> Result<(i32, String), String> {
+    let runtime = node.parts.by_handler(&alive.handler).ok_or_else(|| format!("no runtime for \"{}\" is configured", alive.handler))?;
+    let session = runtime.exec(&alive.id, ExecSpec { args, stdin: false, tty: false }).await.map_err(|error| chain(&error))?;
+    let (out, err, code) = tokio::join!(output(Some(session.stdout)), output(session.stderr), session.exit);
+    let text = String::from_utf8_lossy(&[out, err].concat()).into_owned();
+    Ok((code.map_err(|error| chain(&error))?, text))
+}
+
+/// The beginning of a stream, which is read to its end.
+async fn output(stream: Option<Box<dyn AsyncRead + Send + Unpin>>) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let Some(mut stream) = stream else { return kept };
+    let mut head = (&mut stream).take(OUTPUT_LEN_MAX);
+    if head.read_to_end(&mut kept).await.is_ok()
+        && let Err(error) = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+    {
+        tracing::debug!(%error, "rest of a command's output not read");
+    }
+    kept
+}
+
+/// A signal by name (`SIGQUIT`, `QUIT`) or number, as an image's `StopSignal` gives it.
+pub(crate) fn signal_number(text: &str) -> Option<i32> {
+    if let Ok(number) = text.parse::<i32>() {
+        return (1..=64).contains(&number).then_some(number);
+    }
+    let name = if text.starts_with("SIG") { text.to_owned() } else { format!("SIG{text}") };
+    let realtime = |base: &str, from: i32, sign: i32| {
+        let rest = name.strip_prefix(base)?.trim_start_matches(['+', '-']);
+        if rest.is_empty() { Some(from) } else { rest.parse::<i32>().ok().map(|offset| from + sign * offset) }
+    };
+    let known = name.parse::<nix::sys::signal::Signal>().ok().map(|signal| signal as i32);
+    known.or_else(|| realtime("SIGRTMIN", 34, 1)).or_else(|| realtime("SIGRTMAX", 64, -1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_by_name_and_number() {
+        for (text, wanted) in [
+            ("SIGTERM", Some(15)),
+            ("QUIT", Some(3)),
+            ("9", Some(9)),
+            ("SIGRTMIN+3", Some(37)),
+            ("", None),
+            ("SIGNOPE", None),
+            ("99", None),
+        ] {
+            assert_eq!(signal_number(text), wanted, "{text}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What is looked at from time to time: the size of logs, the fullness of the disk, logs of Pods that
+//! are no more.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::error::chain;
+use crate::layout::PodName;
+use crate::logs::rotate;
+use crate::node::Node;
+
+/// Runs until cancelled.
+pub(crate) async fn run(node: Arc<Node>, cancel: CancellationToken) {
+    let mut ticks = tokio::time::interval(node.config.housekeeping);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        rotate_logs(&node).await;
+        collect_images(&node).await;
+    }
+}
+
+async fn rotate_logs(node: &Node) {
+    for entry in node.directory.all() {
+        let names = PodName::of(&entry.pod);
+        for (name, instance) in &entry.containers {
+            let Some((id, handler)) = &instance.running else { continue };
+            let Some(runtime) = node.parts.by_handler(handler) else { continue };
+            let log = node.layout.log(&names, name, instance.attempt);
+            let (size, files) = (node.config.log_size_bytes_max, node.config.log_files_max);
+            if let Err(error) = rotate::rotate(runtime.as_ref(), id, &log, size, files).await {
+                tracing::warn!(container = %id, error, "log not rotated");
+            }
+        }
+    }
+}
+
+async fn collect_images(node: &Node) {
+    let mut in_use = BTreeSet::new();
+    for entry in node.directory.all() {
+        for (_, container) in entry.pod.spec.iter().flat_map(crate::container::all) {
+            let reference = container.image.as_deref().unwrap_or_default();
+            if let Ok(Some(image)) = node.parts.images.get(reference).await {
+                in_use.insert(image.id);
+            }
+        }
+    }
+    let in_use: Vec<String> = in_use.into_iter().collect();
+    let (high, low) = node.config.image_gc_percent;
+    match node.parts.images.collect(&in_use, high, low).await {
+        Ok(0) => {}
+        Ok(removed) => tracing::info!(removed, "unused images removed"),
+        Err(error) => tracing::warn!(error = chain(&error), "images not collected"),
+    }
+}

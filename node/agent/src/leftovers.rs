@@ -1,0 +1,116 @@
+//! What an earlier agent left on the node, by Pod UID: containers, namespaces, volumes, image mounts.
+//! Part is taken up by the workers of Pods that still are; the rest is removed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use runtimes_contract::{ContainerState, RuntimeError};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{AgentError, chain};
+use crate::layout::{PodName, label};
+use crate::node::Node;
+use crate::parts::Parts;
+use crate::worker::adopt::Found;
+use crate::worker::effect;
+
+/// Wait after a removal that failed.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// Containers by Pod UID; a UID may have none and still have something else.
+#[derive(Debug, Default)]
+pub(crate) struct Leftovers {
+    pods: BTreeMap<String, Vec<Found>>,
+}
+
+impl Leftovers {
+    /// Looks at every part of the node. Image mounts that no container has are removed on the way.
+    pub(crate) async fn find(node: &Node) -> Result<Self, AgentError> {
+        let failed = |what: &'static str| move |error: String| AgentError::Remove(format!("listing {what}: {error}"));
+        let mut pods: BTreeMap<String, Vec<Found>> = BTreeMap::new();
+        let mut ids = BTreeSet::new();
+        for found in containers(&node.parts).await.map_err(failed("containers"))? {
+            ids.insert(found.status.id.0.clone());
+            let uid = found.status.labels.get(label::POD_UID).cloned().unwrap_or_default();
+            if uid.is_empty() {
+                // Half made, before its labels were written: nobody's.
+                effect::remove_container(node, &found.handler, &found.status.id).await;
+            } else {
+                pods.entry(uid).or_default().push(found);
+            }
+        }
+        let networks = node.parts.network.pods().await.map_err(|error| chain(&error)).map_err(failed("Pod networks"))?;
+        let volumes = node.volumes.pods().await.map_err(|error| chain(&error)).map_err(failed("volumes"))?;
+        for uid in networks.into_iter().chain(volumes) {
+            pods.entry(uid).or_default();
+        }
+        for key in node.parts.images.mounts().await.map_err(|error| chain(&error)).map_err(failed("image mounts"))? {
+            if !ids.contains(&key)
+                && let Err(error) = node.parts.images.unmount(&key).await
+            {
+                tracing::warn!(key, error = chain(&error), "image not unmounted");
+            }
+        }
+        Ok(Self { pods })
+    }
+
+    /// What there is of a Pod; its worker takes it up.
+    pub(crate) fn take(&mut self, uid: &str) -> Vec<Found> {
+        self.pods.remove(uid).unwrap_or_default()
+    }
+
+    /// All that nobody took.
+    pub(crate) fn drain(&mut self) -> BTreeMap<String, Vec<Found>> {
+        std::mem::take(&mut self.pods)
+    }
+}
+
+/// Every container of every runtime.
+pub(crate) async fn containers(parts: &Parts) -> Result<Vec<Found>, String> {
+    let mut all = Vec::new();
+    for runtime in &parts.runtimes {
+        let list = runtime.list().await.map_err(|error| format!("{}: {}", runtime.handler(), chain(&error)))?;
+        all.extend(list.into_iter().map(|status| Found { handler: runtime.handler().to_owned(), status }));
+    }
+    Ok(all)
+}
+
+/// Ends and removes what is left of a Pod that is no more; tries until it succeeds.
+pub(crate) async fn remove(node: Arc<Node>, uid: String, found: Vec<Found>, cancel: CancellationToken) {
+    let names = found.first().and_then(|one| PodName::from_labels(&one.status.labels));
+    let names = names.unwrap_or(PodName { uid, ..PodName::default() });
+    let work = async {
+        futures::future::join_all(found.iter().map(|one| stop(&node, one))).await;
+        loop {
+            for one in &found {
+                effect::remove_container(&node, &one.handler, &one.status.id).await;
+            }
+            match effect::free_pod(&node, &names, None, true).await {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(pod = %names, error, "leftover not removed"),
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    };
+    tokio::select! {
+        () = cancel.cancelled() => {}
+        () = work => {}
+    }
+}
+
+/// `SIGTERM`, and the grace that the Pod asked for.
+async fn stop(node: &Node, one: &Found) {
+    if !matches!(one.status.state, ContainerState::Running { .. }) {
+        return;
+    }
+    let Some(runtime) = node.parts.by_handler(&one.handler) else { return };
+    let grace = one.status.labels.get(label::GRACE).and_then(|seconds| seconds.parse().ok()).unwrap_or(30);
+    match runtime.signal(&one.status.id, nix::sys::signal::Signal::SIGTERM as i32).await {
+        Ok(()) | Err(RuntimeError::NotFound(_)) => {}
+        Err(error) => tracing::warn!(container = %one.status.id, error = chain(&error), "stop signal not sent"),
+    }
+    if tokio::time::timeout(Duration::from_secs(grace), runtime.wait(&one.status.id)).await.is_err() {
+        tracing::info!(container = %one.status.id, "leftover container did not end in time");
+    }
+}

@@ -1,0 +1,198 @@
+//! Reading a container's log the way `kubectl logs` asks: from where, how much, with times or
+//! without, and on as it grows.
+
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use tokio::fs::File;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncSeekExt as _, BufReader};
+use tokio::sync::mpsc;
+
+use super::Line;
+use super::changes::Changes;
+
+/// Bytes sent at one time.
+const CHUNK_LEN: usize = 32 * 1_024;
+/// Longest line that is read; containers write no longer ones.
+const LINE_LEN_MAX: u64 = 64 * 1_024;
+/// Bytes read at one time while looking for the last lines.
+const BLOCK_LEN: u64 = 16 * 1_024;
+
+/// What is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) follow: bool,
+    pub(crate) tail_lines: Option<u64>,
+    pub(crate) limit_bytes: Option<u64>,
+    pub(crate) since: Option<Timestamp>,
+    pub(crate) timestamps: bool,
+    /// `stdout` or `stderr` alone.
+    pub(crate) stream: Option<String>,
+}
+
+/// Sends a log to `out` until its end, until no one listens, or, following, until `ended` says that
+/// the container writes no more.
+pub(crate) async fn send(path: PathBuf, options: Options, ended: BoxFuture<'static, ()>, out: mpsc::Sender<io::Result<Bytes>>) {
+    let mut reader = Reader { options, sent: 0, skipping: true, buffer: BytesMut::new(), out };
+    if let Err(error) = reader.run(&path, ended).await
+        && reader.out.send(Err(error)).await.is_err()
+    {
+        tracing::debug!("the log's reader is gone");
+    }
+}
+
+struct Reader {
+    options: Options,
+    sent: u64,
+    /// Lines before `since` are still being passed over.
+    skipping: bool,
+    buffer: BytesMut,
+    out: mpsc::Sender<io::Result<Bytes>>,
+}
+
+/// What happened at the end of a file.
+enum End {
+    /// All is read.
+    Reached,
+    /// Enough was sent, or no one listens.
+    Enough,
+}
+
+impl Reader {
+    async fn run(&mut self, path: &Path, mut ended: BoxFuture<'static, ()>) -> io::Result<()> {
+        let dir = path.parent().unwrap_or(path);
+        // Watched before the first read: nothing can be missed in between.
+        let changes = if self.options.follow { Some(Changes::of(dir)?) } else { None };
+        let mut file = BufReader::new(open(path, self.options.tail_lines).await?);
+        let mut over = false;
+        loop {
+            if matches!(self.drain(&mut file).await?, End::Enough) {
+                return Ok(());
+            }
+            let Some(changes) = changes.as_ref().filter(|_| !over) else { return Ok(()) };
+            if let Some(next) = rotated(path, file.get_ref()).await? {
+                // What was written before the rename is read by now or comes with this last look.
+                if matches!(self.drain(&mut file).await?, End::Enough) {
+                    return Ok(());
+                }
+                file = BufReader::new(next);
+                continue;
+            }
+            tokio::select! {
+                changed = changes.next() => changed?,
+                () = &mut ended => over = true,
+                () = self.out.closed() => return Ok(()),
+            }
+        }
+    }
+
+    /// Sends every whole line that is there.
+    async fn drain(&mut self, file: &mut BufReader<File>) -> io::Result<End> {
+        loop {
+            let mut line = Vec::new();
+            let read = (&mut *file).take(LINE_LEN_MAX).read_until(b'\n', &mut line).await?;
+            if line.last() != Some(&b'\n') && u64::try_from(read).unwrap_or(0) < LINE_LEN_MAX {
+                // Half a line: it is read again when the rest is there.
+                let back = i64::try_from(read).unwrap_or(0);
+                file.seek(SeekFrom::Current(-back)).await?;
+                return Ok(if self.flush().await { End::Reached } else { End::Enough });
+            }
+            line.pop();
+            if !self.take(&line) {
+                self.flush().await;
+                return Ok(End::Enough);
+            }
+            if self.buffer.len() >= CHUNK_LEN && !self.flush().await {
+                return Ok(End::Enough);
+            }
+        }
+    }
+
+    /// Adds a line to what is sent next; false when the limit is reached.
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        let Some(line) = Line::parse(bytes) else { return true };
+        if self.skipping {
+            if let Some(since) = self.options.since
+                && line.at().is_some_and(|at| at < since)
+            {
+                return true;
+            }
+            self.skipping = false;
+        }
+        if self.options.stream.as_ref().is_some_and(|stream| stream.as_bytes() != line.stream) {
+            return true;
+        }
+        let before = self.buffer.len();
+        if self.options.timestamps {
+            self.buffer.put_slice(line.time);
+            self.buffer.put_u8(b' ');
+        }
+        self.buffer.put_slice(line.text);
+        if !line.partial {
+            self.buffer.put_u8(b'\n');
+        }
+        self.sent += u64::try_from(self.buffer.len() - before).unwrap_or(0);
+        let over = self.options.limit_bytes.map_or(0, |limit| self.sent.saturating_sub(limit));
+        if over > 0 {
+            let keep = self.buffer.len().saturating_sub(usize::try_from(over).unwrap_or(usize::MAX));
+            self.buffer.truncate(keep);
+        }
+        self.options.limit_bytes.is_none_or(|limit| self.sent < limit)
+    }
+
+    /// False when no one listens.
+    async fn flush(&mut self) -> bool {
+        let chunk = self.buffer.split().freeze();
+        chunk.is_empty() || self.out.send(Ok(chunk)).await.is_ok()
+    }
+}
+
+async fn open(path: &Path, tail_lines: Option<u64>) -> io::Result<File> {
+    let mut file = File::open(path).await?;
+    if let Some(lines) = tail_lines {
+        let path = path.to_owned();
+        let offset = tokio::task::spawn_blocking(move || tail_offset(&path, lines)).await.map_err(io::Error::other)??;
+        file.seek(SeekFrom::Start(offset)).await?;
+    }
+    Ok(file)
+}
+
+/// The new file, when the path leads to another one than that which is open.
+async fn rotated(path: &Path, open: &File) -> io::Result<Option<File>> {
+    match File::open(path).await {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+        Ok(now) => Ok((now.metadata().await?.ino() != open.metadata().await?.ino()).then_some(now)),
+    }
+}
+
+/// Where the last `lines` lines begin. Blocks.
+fn tail_offset(path: &Path, lines: u64) -> io::Result<u64> {
+    let mut file = std::fs::File::open(path)?;
+    let len = file.metadata()?.len();
+    if lines == 0 {
+        return Ok(len);
+    }
+    // The newline at the very end belongs to the last line.
+    let (mut end, mut left) = (len.saturating_sub(1), lines);
+    while end > 0 {
+        let start = end.saturating_sub(BLOCK_LEN);
+        let mut block = vec![0; usize::try_from(end - start).unwrap_or(0)];
+        file.seek(SeekFrom::Start(start))?;
+        file.read_exact(&mut block)?;
+        for (at, byte) in block.iter().enumerate().rev() {
+            if *byte == b'\n' {
+                left -= 1;
+                if left == 0 {
+                    return Ok(start + u64::try_from(at).unwrap_or(0) + 1);
+                }
+            }
+        }
+        end = start;
+    }
+    Ok(0)
+}

@@ -1,0 +1,60 @@
+//! Rotation of container logs, as upstream: the file is renamed to `<n>.log.<time>` and the container
+//! told to open a new one; the oldest files go.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use runtimes_contract::{ContainerId, Runtime};
+
+/// Rotates a log that has grown over the limit.
+pub(crate) async fn rotate(
+    runtime: &dyn Runtime,
+    id: &ContainerId,
+    log: &Path,
+    size_bytes_max: u64,
+    files_max: usize,
+) -> Result<(), String> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |error: io::Error| format!("{}: {error}", path.display())
+    };
+    let size = match tokio::fs::metadata(log).await {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(failed(log))?.len(),
+    };
+    if size < size_bytes_max {
+        return Ok(());
+    }
+    let stamp = Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
+    let mut rotated = log.as_os_str().to_owned();
+    rotated.push(format!(".{stamp}"));
+    let rotated = PathBuf::from(rotated);
+    tokio::fs::rename(log, &rotated).await.map_err(failed(&rotated))?;
+    if let Err(error) = runtime.reopen_log(id).await {
+        // The container still writes to the renamed file: give it its name back.
+        tokio::fs::rename(&rotated, log).await.map_err(failed(log))?;
+        return Err(crate::error::chain(&error));
+    }
+    // The one being written counts too.
+    let old = rotated_files(log).map_err(failed(log))?;
+    for path in old.iter().take(old.len().saturating_sub(files_max.saturating_sub(1))) {
+        tokio::fs::remove_file(path).await.map_err(failed(path))?;
+    }
+    Ok(())
+}
+
+/// Rotated files of a log, the oldest first.
+pub(crate) fn rotated_files(log: &Path) -> io::Result<Vec<PathBuf>> {
+    let (Some(dir), Some(name)) = (log.parent(), log.file_name().and_then(|name| name.to_str())) else { return Ok(Vec::new()) };
+    let prefix = format!("{name}.");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)) {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}

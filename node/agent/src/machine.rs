@@ -1,0 +1,122 @@
+//! What the machine is and how it fares, read from `/proc` and the file system.
+
+use std::fs;
+use std::path::Path;
+
+use node_volumes::Allocatable;
+
+/// Memory below which the node is under pressure; upstream's default threshold.
+const MEMORY_AVAILABLE_BYTES_MIN: u64 = 100 << 20;
+/// Free part of the disk below which it is under pressure, in percent; upstream's `nodefs.available`.
+const DISK_AVAILABLE_PERCENT_MIN: u64 = 10;
+/// Part of the process ids that may be in use, in percent.
+const PIDS_USED_PERCENT_MAX: u64 = 90;
+
+/// What does not change while the machine runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Machine {
+    pub(crate) cpus: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) disk_bytes: u64,
+    pub(crate) kernel: String,
+    pub(crate) os_image: String,
+    pub(crate) machine_id: String,
+    pub(crate) system_uuid: String,
+    pub(crate) boot_id: String,
+}
+
+/// How it fares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pressure {
+    pub(crate) memory: bool,
+    pub(crate) disk: bool,
+    pub(crate) pids: bool,
+}
+
+impl Machine {
+    /// Reads it; what cannot be read is empty. `data_dir` is on the disk that Pods use.
+    pub(crate) fn read(data_dir: &Path) -> Self {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let os_release = text("/etc/os-release");
+        let pretty = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+        Self {
+            cpus: count_cpus(&text("/sys/devices/system/cpu/online")),
+            memory_bytes: meminfo("MemTotal"),
+            disk_bytes: disk(data_dir).0,
+            kernel: text("/proc/sys/kernel/osrelease"),
+            os_image: pretty.unwrap_or("Linux").trim_matches('"').to_owned(),
+            machine_id: text("/etc/machine-id"),
+            system_uuid: text("/sys/class/dmi/id/product_uuid").to_lowercase(),
+            boot_id: text("/proc/sys/kernel/random/boot_id"),
+        }
+    }
+
+    /// What is left for Pods after what is kept back (thousandths of a CPU, bytes of memory).
+    pub(crate) fn allocatable(&self, reserved: (i64, i64)) -> Allocatable {
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        Allocatable {
+            cpu_milli: number(self.cpus).saturating_mul(1_000).saturating_sub(reserved.0).max(0),
+            memory_bytes: number(self.memory_bytes).saturating_sub(reserved.1).max(0),
+            // As upstream's default eviction threshold leaves it.
+            ephemeral_storage_bytes: number(self.disk_bytes / 100 * (100 - DISK_AVAILABLE_PERCENT_MIN)),
+        }
+    }
+}
+
+impl Pressure {
+    /// Reads it.
+    pub(crate) fn read(data_dir: &Path) -> Self {
+        let (disk_bytes, free_bytes) = disk(data_dir);
+        let number = |path: &str| fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
+        let loadavg = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let pids = loadavg.split_whitespace().nth(3).and_then(|field| field.split('/').nth(1)?.parse::<u64>().ok()).unwrap_or(0);
+        let pids_max = number("/proc/sys/kernel/pid_max");
+        Self {
+            memory: meminfo("MemAvailable") < MEMORY_AVAILABLE_BYTES_MIN,
+            disk: disk_bytes > 0 && free_bytes < disk_bytes / 100 * DISK_AVAILABLE_PERCENT_MIN,
+            pids: pids_max > 0 && pids > pids_max / 100 * PIDS_USED_PERCENT_MAX,
+        }
+    }
+}
+
+/// Bytes of a line of `/proc/meminfo`.
+pub(crate) fn meminfo(name: &str) -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.unwrap_or(0).saturating_mul(1_024)
+}
+
+/// Size and free space of the file system under a path.
+pub(crate) fn disk(path: &Path) -> (u64, u64) {
+    // The directory may not be there yet; one of its parents is.
+    let found = path.ancestors().find_map(|at| nix::sys::statvfs::statvfs(at).ok());
+    found.map_or((0, 0), |fs| (fs.blocks().saturating_mul(fs.fragment_size()), fs.blocks_available().saturating_mul(fs.fragment_size())))
+}
+
+/// CPUs in a list such as `0-3,8`.
+fn count_cpus(list: &str) -> u64 {
+    let parts = list.split(',').filter_map(|part| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        Some(to.trim().parse::<u64>().ok()?.checked_sub(from.trim().parse().ok()?)? + 1)
+    });
+    parts.sum::<u64>().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_counted() {
+        for (list, wanted) in [("0", 1), ("0-3", 4), ("0-1,4-7", 6), ("", 1)] {
+            assert_eq!(count_cpus(list), wanted, "{list}");
+        }
+    }
+
+    #[test]
+    fn this_machine_is_one() {
+        let machine = Machine::read(Path::new("/nowhere/at/all"));
+        assert!(machine.cpus > 0 && machine.memory_bytes > 0 && machine.disk_bytes > 0 && !machine.kernel.is_empty());
+    }
+}

@@ -1,0 +1,110 @@
+//! What every part of the agent shares, and the directory of what runs, which the node's server and
+//! the housekeeping read.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use api_client::events::Recorder;
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use node_volumes::{Allocatable, Volumes};
+use parking_lot::RwLock;
+use runtimes_contract::cgroup::Cgroups;
+use runtimes_contract::{ContainerId, Sandbox};
+use tokio::sync::Semaphore;
+
+use crate::config::Config;
+use crate::container;
+use crate::layout::{Layout, PodName};
+use crate::machine::Machine;
+use crate::objects::Objects;
+use crate::parts::Parts;
+
+/// Shared by all workers.
+pub(crate) struct Node {
+    pub(crate) config: Config,
+    pub(crate) client: kube::Client,
+    pub(crate) parts: Parts,
+    pub(crate) volumes: Volumes,
+    pub(crate) objects: Objects,
+    pub(crate) recorder: Recorder,
+    pub(crate) layout: Layout,
+    pub(crate) machine: Machine,
+    /// `None` when the node runs without cgroups (trials with many nodes on one machine).
+    pub(crate) cgroups: Option<Cgroups>,
+    /// Pulls at one time.
+    pub(crate) pulls: Semaphore,
+    pub(crate) directory: Directory,
+}
+
+impl Node {
+    /// What Pods may use together.
+    pub(crate) fn allocatable(&self) -> Allocatable {
+        self.machine.allocatable(self.config.reserved)
+    }
+
+    /// Records an event on a Pod, or on one of its containers.
+    pub(crate) fn note(&self, pod: &Pod, container: Option<&str>, warning: bool, reason: &str, message: impl Into<String>) {
+        let object = reference(pod, container);
+        if warning {
+            self.recorder.warning(&object, reason, message);
+        } else {
+            self.recorder.normal(&object, reason, message);
+        }
+    }
+}
+
+/// A Pod as events name it, with the field path of a container.
+fn reference(pod: &Pod, container: Option<&str>) -> ObjectReference {
+    let field = container.and_then(|name| container::find(pod, name).map(|(role, _)| role.field_path(name)));
+    ObjectReference { field_path: field, ..api_client::events::reference(pod) }
+}
+
+/// What a Pod has on this node now.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) sandbox: Option<Sandbox>,
+    pub(crate) ip: Option<IpAddr>,
+    pub(crate) containers: BTreeMap<String, Instance>,
+    /// The status as last computed.
+    pub(crate) status: Arc<k8s_openapi::api::core::v1::PodStatus>,
+}
+
+/// The newest instance of a container.
+#[derive(Clone, Debug)]
+pub(crate) struct Instance {
+    /// `None` once no runtime has it.
+    pub(crate) running: Option<(ContainerId, String)>,
+    pub(crate) attempt: u32,
+}
+
+/// What runs, by Pod UID. Workers publish; everyone else reads copies.
+#[derive(Default)]
+pub(crate) struct Directory {
+    entries: RwLock<HashMap<String, Entry>>,
+}
+
+impl Directory {
+    pub(crate) fn publish(&self, uid: &str, entry: Entry) {
+        self.entries.write().insert(uid.to_owned(), entry);
+    }
+
+    pub(crate) fn withdraw(&self, uid: &str) {
+        self.entries.write().remove(uid);
+    }
+
+    /// The Pod of that name; of several (one is on its way out) the one that is not being deleted.
+    pub(crate) fn find(&self, namespace: &str, name: &str) -> Option<Entry> {
+        let entries = self.entries.read();
+        let fits = |entry: &&Entry| {
+            let names = PodName::of(&entry.pod);
+            names.namespace == namespace && names.name == name
+        };
+        entries.values().filter(fits).min_by_key(|entry| entry.pod.metadata.deletion_timestamp.is_some()).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Entry> {
+        self.entries.read().values().cloned().collect()
+    }
+}

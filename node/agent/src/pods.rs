@@ -1,0 +1,155 @@
+//! The manager: it watches the Pods that are bound to this node, takes or turns away each new one, and
+//! gives each its worker. A wake-up carries the whole Pod; what the worker does with it is the
+//! worker's. Pods that left something here and that the API does not have are removed, but only after
+//! the API has said once what there is.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, watcher};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::admit;
+use crate::error::chain;
+use crate::layout::PodName;
+use crate::leftovers::{self, Leftovers};
+use crate::node::Node;
+use crate::worker::adopt::Found;
+use crate::worker::{Desired, Worker};
+
+/// One worker's handle.
+struct Handle {
+    desired: watch::Sender<Desired>,
+    /// Counts in admission: it was taken and is not over.
+    taken: bool,
+}
+
+/// The workers of a node.
+pub(crate) struct Manager {
+    node: Arc<Node>,
+    handles: HashMap<String, Handle>,
+    /// Each ends with the UID of its Pod.
+    workers: JoinSet<String>,
+    leftovers: Leftovers,
+    /// UIDs that the list under way has named.
+    listed: BTreeSet<String>,
+    removals: JoinSet<()>,
+    cancel: CancellationToken,
+}
+
+impl Manager {
+    pub(crate) fn new(node: Arc<Node>, leftovers: Leftovers, cancel: CancellationToken) -> Self {
+        let (workers, removals) = (JoinSet::new(), JoinSet::new());
+        Self { node, handles: HashMap::new(), workers, leftovers, listed: BTreeSet::new(), removals, cancel }
+    }
+
+    /// Runs until cancelled; what runs goes on then.
+    pub(crate) async fn run(mut self) {
+        let pods: Api<Pod> = Api::all(self.node.client.clone());
+        let config = watcher::Config::default().fields(&format!("spec.nodeName={}", self.node.config.node_name));
+        let mut events = std::pin::pin!(watcher(pods, config).default_backoff());
+        loop {
+            tokio::select! {
+                () = self.cancel.cancelled() => break,
+                event = events.next() => match event {
+                    Some(Ok(event)) => self.handle(event).await,
+                    Some(Err(error)) => tracing::warn!(error = chain(&error), "watching Pods failed"),
+                    None => break,
+                },
+                Some(ended) = self.workers.join_next() => match ended {
+                    Ok(uid) => { self.handles.remove(&uid); }
+                    Err(error) => tracing::error!(%error, "a Pod's worker died"),
+                },
+                Some(removed) = self.removals.join_next() => {
+                    if let Err(error) = removed {
+                        tracing::error!(%error, "removing a leftover died");
+                    }
+                }
+            }
+        }
+        while self.workers.join_next().await.is_some() {}
+    }
+
+    async fn handle(&mut self, event: watcher::Event<Pod>) {
+        match event {
+            watcher::Event::Init => self.listed.clear(),
+            watcher::Event::InitApply(pod) => {
+                self.listed.insert(PodName::of(&pod).uid);
+                self.apply(pod).await;
+            }
+            watcher::Event::InitDone => self.init_done(),
+            watcher::Event::Apply(pod) => self.apply(pod).await,
+            watcher::Event::Delete(pod) => self.gone(&PodName::of(&pod).uid),
+        }
+    }
+
+    async fn apply(&mut self, pod: Pod) {
+        let uid = PodName::of(&pod).uid;
+        let pod = Arc::new(pod);
+        if let Some(handle) = self.handles.get_mut(&uid) {
+            handle.taken &= !is_over(&pod);
+            handle.desired.send_modify(|desired| desired.pod = pod);
+            return;
+        }
+        let found = self.leftovers.take(&uid);
+        let (sender, desired) = watch::channel(Desired { pod: pod.clone(), gone: false });
+        let verdict = self.admission(&pod, &found);
+        let taken = verdict.is_ok() && !is_over(&pod);
+        let (node, cancel) = (self.node.clone(), self.cancel.child_token());
+        self.handles.insert(uid.clone(), Handle { desired: sender, taken });
+        tracing::debug!(pod = %PodName::of(&pod), adopted = found.len(), "pod seen");
+        self.workers.spawn(async move {
+            let worker = match verdict {
+                Ok(()) => Worker::adopting(node, desired, found, cancel).await,
+                Err(rejection) => Worker::rejected(node, desired, &rejection.reason, &rejection.message, cancel),
+            };
+            worker.run().await;
+            uid
+        });
+    }
+
+    /// A Pod that already runs here, or has ended, is not weighed again.
+    fn admission(&self, pod: &Pod, found: &[Found]) -> Result<(), admit::Rejection> {
+        let begun = pod.status.as_ref().is_some_and(|status| status.start_time.is_some());
+        if !found.is_empty() || begun || is_over(pod) || pod.metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        let others: Vec<Arc<Pod>> =
+            self.handles.values().filter(|handle| handle.taken).map(|handle| handle.desired.borrow().pod.clone()).collect();
+        let others: Vec<&Pod> = others.iter().map(Arc::as_ref).collect();
+        let this = self.node.objects.node(&self.node.config.node_name);
+        admit::admit(pod, &others, this.as_deref(), self.node.allocatable(), self.node.config.pods_max)
+    }
+
+    fn gone(&mut self, uid: &str) {
+        if let Some(handle) = self.handles.get_mut(uid) {
+            handle.taken = false;
+            handle.desired.send_modify(|desired| desired.gone = true);
+        }
+    }
+
+    /// The API has said what there is: who is not in it is gone, and so is what an earlier agent left of
+    /// it.
+    fn init_done(&mut self) {
+        let missing: Vec<String> = self.handles.keys().filter(|uid| !self.listed.contains(*uid)).cloned().collect();
+        for uid in missing {
+            self.gone(&uid);
+        }
+        for (uid, found) in self.leftovers.drain() {
+            tracing::info!(uid, containers = found.len(), "removing what a Pod left that is no more");
+            self.removals.spawn(leftovers::remove(self.node.clone(), uid, found, self.cancel.clone()));
+        }
+        self.listed.clear();
+    }
+}
+
+fn is_over(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}

@@ -1,0 +1,16 @@
+//! `tcpSocket` probes: a connection can be made.
+
+use k8s_openapi::api::core::v1::TCPSocketAction;
+use tokio::net::TcpStream;
+
+use super::{Target, port};
+
+pub(super) async fn look(target: &Target<'_>, action: &TCPSocketAction) -> Result<(), String> {
+    let port = port(target.container, &action.port)?;
+    let own = target.ip.to_string();
+    let host = action.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(&own);
+    match TcpStream::connect((host, port)).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("dial tcp {host}:{port}: {error}")),
+    }
+}

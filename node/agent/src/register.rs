@@ -1,0 +1,204 @@
+//! The node's own object: registered once, its status written when it changes and every five minutes,
+//! its Lease renewed so that the cluster knows the node lives. [`object`] holds the pure half.
+
+pub(crate) mod object;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::Node as ApiNode;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::chain;
+use crate::machine::Pressure;
+use crate::node::Node;
+use object::Facts;
+
+/// Where node Leases live.
+const LEASES: &str = "kube-node-lease";
+/// First and longest wait after a failed registration.
+const RETRY: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(7);
+
+/// Why the node cannot take Pods, as its Ready condition says; `None` when it can.
+#[derive(Default)]
+pub(crate) struct Health {
+    problems: Mutex<BTreeMap<&'static str, String>>,
+    changed: tokio::sync::Notify,
+}
+
+impl Health {
+    /// Names a problem of a part, or takes it back.
+    pub(crate) fn set(&self, part: &'static str, problem: Option<String>) {
+        let mut problems = self.problems.lock();
+        let before = problems.get(part).cloned();
+        if before == problem {
+            return;
+        }
+        match problem {
+            Some(problem) => problems.insert(part, problem),
+            None => problems.remove(part),
+        };
+        drop(problems);
+        self.changed.notify_one();
+    }
+
+    fn text(&self) -> Option<String> {
+        let problems = self.problems.lock();
+        let texts: Vec<String> = problems.values().cloned().collect();
+        Some(texts.join(", ")).filter(|text| !text.is_empty())
+    }
+}
+
+/// Keeps the Node object.
+pub(crate) struct Registrar {
+    node: Arc<Node>,
+    health: Arc<Health>,
+    port: u16,
+    nodes: Api<ApiNode>,
+    /// The status last written, without its heartbeat times, and when.
+    written: Option<(Value, Instant)>,
+}
+
+impl Registrar {
+    pub(crate) fn new(node: Arc<Node>, health: Arc<Health>, port: u16) -> Self {
+        let nodes = Api::all(node.client.clone());
+        Self { node, health, port, nodes, written: None }
+    }
+
+    /// Registers, then keeps the status and the Lease until cancelled.
+    pub(crate) async fn run(mut self, cancel: CancellationToken) {
+        let work = async {
+            let node = self.register().await;
+            let lease = renew(self.node.clone(), node.metadata.uid.unwrap_or_default());
+            tokio::join!(lease, self.keep());
+        };
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = work => {}
+        }
+    }
+
+    /// Creates the Node, or takes up the one there is. Tries until it succeeds.
+    async fn register(&mut self) -> ApiNode {
+        let mut retry = RETRY;
+        loop {
+            match self.try_register().await {
+                Ok(node) => {
+                    tracing::info!(node = self.node.config.node_name, "node registered");
+                    return node;
+                }
+                Err(error) => tracing::warn!(error = chain(&error), "node not registered yet"),
+            }
+            tokio::time::sleep(retry).await;
+            retry = (retry * 2).min(RETRY_MAX);
+        }
+    }
+
+    async fn try_register(&mut self) -> Result<ApiNode, kube::Error> {
+        let facts = self.facts();
+        let wanted = object::node(&self.node.config, &facts, None);
+        let name = &self.node.config.node_name;
+        let node = match self.nodes.create(&PostParams::default(), &wanted).await {
+            Ok(node) => node,
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                let patch = json!({"metadata": {"labels": wanted.metadata.labels, "annotations": wanted.metadata.annotations}});
+                self.nodes.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?
+            }
+            Err(error) => return Err(error),
+        };
+        self.write(Some(&node)).await?;
+        Ok(node)
+    }
+
+    /// Looks at the node from time to time, and at once when its health changes.
+    async fn keep(&mut self) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(self.node.config.status_check) => {}
+                () = self.health.changed.notified() => {}
+            }
+            let known = self.node.objects.node(&self.node.config.node_name);
+            if let Err(error) = self.write(known.as_deref()).await {
+                tracing::warn!(error = chain(&error), "node status not written");
+                if matches!(&error, kube::Error::Api(status) if status.code == 404) {
+                    self.written = None;
+                    self.register().await;
+                }
+            }
+        }
+    }
+
+    async fn write(&mut self, known: Option<&ApiNode>) -> Result<(), kube::Error> {
+        let wanted = object::node(&self.node.config, &self.facts(), known);
+        let status = serde_json::to_value(&wanted.status).unwrap_or_default();
+        let bare = object::without_heartbeats(&status);
+        let fresh = self.written.as_ref().is_some_and(|(last, at)| *last == bare && at.elapsed() < self.node.config.status_report);
+        if fresh {
+            return Ok(());
+        }
+        let patch = Patch::Strategic(json!({"status": status}));
+        self.nodes.patch_status(&self.node.config.node_name, &PatchParams::default(), &patch).await?;
+        self.written = Some((bare, Instant::now()));
+        Ok(())
+    }
+
+    fn facts(&self) -> Facts {
+        Facts {
+            machine: self.node.machine.clone(),
+            pressure: Pressure::read(&self.node.config.data_dir),
+            allocatable: self.node.allocatable(),
+            problem: self.health.text(),
+            port: self.port,
+            handlers: self.node.parts.runtimes.iter().map(|runtime| runtime.handler().to_owned()).collect(),
+            now: Timestamp::now(),
+        }
+    }
+}
+
+/// Renews the Lease for as long as the node lives.
+async fn renew(node: Arc<Node>, uid: String) {
+    let leases: Api<Lease> = Api::namespaced(node.client.clone(), LEASES);
+    let name = &node.config.node_name;
+    loop {
+        let now = MicroTime(Timestamp::now());
+        let patch = json!({"spec": {"holderIdentity": name, "renewTime": now}});
+        let renewed = leases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        let result = match renewed {
+            Err(kube::Error::Api(status)) if status.code == 404 => leases.create(&PostParams::default(), &lease(&node, &uid, now)).await,
+            other => other,
+        };
+        if let Err(error) = result {
+            tracing::warn!(error = chain(&error), "lease not renewed");
+        }
+        tokio::time::sleep(node.config.lease_renew).await;
+    }
+}
+
+fn lease(node: &Node, uid: &str, now: MicroTime) -> Lease {
+    let name = node.config.node_name.clone();
+    let owner = OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Node".to_owned(),
+        name: name.clone(),
+        uid: uid.to_owned(),
+        ..OwnerReference::default()
+    };
+    Lease {
+        metadata: ObjectMeta { name: Some(name.clone()), owner_references: Some(vec![owner]), ..ObjectMeta::default() },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(name),
+            lease_duration_seconds: i32::try_from(node.config.lease_duration.as_secs()).ok(),
+            renew_time: Some(now),
+            ..LeaseSpec::default()
+        }),
+    }
+}

@@ -1,0 +1,199 @@
+//! The Node object from what is known of the machine. Pure.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeRuntimeHandler, NodeSpec, NodeStatus, NodeSystemInfo,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use node_volumes::Allocatable;
+use serde_json::Value;
+
+use crate::config::Config;
+use crate::machine::{Machine, Pressure};
+use crate::status::time;
+
+/// What the node knows of itself now.
+pub(crate) struct Facts {
+    pub(crate) machine: Machine,
+    pub(crate) pressure: Pressure,
+    pub(crate) allocatable: Allocatable,
+    /// Why it takes no Pods.
+    pub(crate) problem: Option<String>,
+    /// Of its HTTPS server; 0 is none.
+    pub(crate) port: u16,
+    pub(crate) handlers: Vec<String>,
+    pub(crate) now: Timestamp,
+}
+
+/// Kubernetes' name of this machine's architecture.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+/// The whole object; `known` is the one in the API, whose transition times are kept.
+pub(crate) fn node(config: &Config, facts: &Facts, known: Option<&Node>) -> Node {
+    let mut labels: BTreeMap<String, String> = [
+        ("kubernetes.io/hostname", config.node_name.as_str()),
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", architecture()),
+        ("beta.kubernetes.io/os", "linux"),
+        ("beta.kubernetes.io/arch", architecture()),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .collect();
+    labels.extend(config.labels.clone());
+    Node {
+        metadata: ObjectMeta { name: Some(config.node_name.clone()), labels: Some(labels), ..ObjectMeta::default() },
+        spec: Some(NodeSpec { taints: Some(config.taints.clone()).filter(|taints| !taints.is_empty()), ..NodeSpec::default() }),
+        status: Some(status(config, facts, known)),
+    }
+}
+
+fn status(config: &Config, facts: &Facts, known: Option<&Node>) -> NodeStatus {
+    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let machine = &facts.machine;
+    let capacity = Allocatable {
+        cpu_milli: number(machine.cpus) * 1_000,
+        memory_bytes: number(machine.memory_bytes),
+        ephemeral_storage_bytes: number(machine.disk_bytes),
+    };
+    let handlers = std::iter::once(String::new()).chain(facts.handlers.iter().cloned());
+    NodeStatus {
+        capacity: Some(quantities(capacity, config.pods_max)),
+        allocatable: Some(quantities(facts.allocatable, config.pods_max)),
+        conditions: Some(conditions(facts, known)),
+        addresses: Some(vec![
+            NodeAddress { type_: "InternalIP".to_owned(), address: config.node_ip.to_string() },
+            NodeAddress { type_: "Hostname".to_owned(), address: config.node_name.clone() },
+        ]),
+        daemon_endpoints: (facts.port > 0)
+            .then(|| NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port: i32::from(facts.port) }) }),
+        node_info: Some(NodeSystemInfo {
+            architecture: architecture().to_owned(),
+            boot_id: machine.boot_id.clone(),
+            container_runtime_version: format!("skiff://{}", config.skiff_version),
+            kernel_version: machine.kernel.clone(),
+            kube_proxy_version: String::new(),
+            kubelet_version: config.kubelet_version.clone(),
+            machine_id: machine.machine_id.clone(),
+            operating_system: "linux".to_owned(),
+            os_image: machine.os_image.clone(),
+            system_uuid: machine.system_uuid.clone(),
+            ..NodeSystemInfo::default()
+        }),
+        runtime_handlers: Some(handlers.map(|name| NodeRuntimeHandler { name: Some(name), ..NodeRuntimeHandler::default() }).collect()),
+        ..NodeStatus::default()
+    }
+}
+
+fn quantities(amount: Allocatable, pods: u32) -> BTreeMap<String, Quantity> {
+    let cpu = if amount.cpu_milli % 1_000 == 0 { (amount.cpu_milli / 1_000).to_string() } else { format!("{}m", amount.cpu_milli) };
+    [
+        ("cpu", cpu),
+        ("memory", format!("{}Ki", amount.memory_bytes / 1_024)),
+        ("ephemeral-storage", format!("{}Ki", amount.ephemeral_storage_bytes / 1_024)),
+        ("pods", pods.to_string()),
+    ]
+    .into_iter()
+    .map(|(name, text)| (name.to_owned(), Quantity(text)))
+    .collect()
+}
+
+/// The four conditions, in upstream's order and words.
+fn conditions(facts: &Facts, known: Option<&Node>) -> Vec<NodeCondition> {
+    let pressure = facts.pressure;
+    let pick = |bad: bool, yes: (&'static str, &'static str), no: (&'static str, &'static str)| {
+        let (reason, message) = if bad { yes } else { no };
+        (bad, reason.to_owned(), message.to_owned())
+    };
+    let ready = match &facts.problem {
+        None => (true, "KubeletReady".to_owned(), "kubelet is posting ready status".to_owned()),
+        Some(problem) => (false, "KubeletNotReady".to_owned(), problem.clone()),
+    };
+    let all = [
+        (
+            "MemoryPressure",
+            pick(
+                pressure.memory,
+                ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+                ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+            ),
+        ),
+        (
+            "DiskPressure",
+            pick(
+                pressure.disk,
+                ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+                ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+            ),
+        ),
+        (
+            "PIDPressure",
+            pick(
+                pressure.pids,
+                ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+                ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+            ),
+        ),
+        ("Ready", ready),
+    ];
+    all.into_iter().map(|(name, verdict)| condition(name, verdict, facts.now, known)).collect()
+}
+
+fn condition(name: &str, (verdict, reason, message): (bool, String, String), now: Timestamp, known: Option<&Node>) -> NodeCondition {
+    let status = if verdict { "True" } else { "False" };
+    let before = known.and_then(|node| node.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == name));
+    let since = before.filter(|before| before.status == status).and_then(|before| before.last_transition_time.clone());
+    NodeCondition {
+        type_: name.to_owned(),
+        status: status.to_owned(),
+        reason: Some(reason),
+        message: Some(message),
+        last_heartbeat_time: Some(time(now)),
+        last_transition_time: since.or_else(|| Some(time(now))),
+    }
+}
+
+/// A status without what changes at each look.
+pub(crate) fn without_heartbeats(status: &Value) -> Value {
+    let mut bare = status.clone();
+    for condition in bare.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(condition) = condition.as_object_mut() {
+            condition.remove("lastHeartbeatTime");
+            condition.remove("lastTransitionTime");
+        }
+    }
+    bare
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_reads_like_a_kubelets() {
+        let mut config = Config::new("n1", "192.0.2.1".parse().expect("an address"), "/data", "sk1");
+        config.skiff_version = "0.1.0".to_owned();
+        let machine = Machine { cpus: 2, memory_bytes: 4 << 30, disk_bytes: 100 << 30, kernel: "6.18".to_owned(), ..Machine::default() };
+        let facts = Facts {
+            allocatable: machine.allocatable((500, 1 << 30)),
+            machine,
+            pressure: Pressure { disk: true, ..Pressure::default() },
+            problem: Some("no Pod range yet".to_owned()),
+            port: 10_250,
+            handlers: vec!["wasmtime".to_owned(), "runc".to_owned()],
+            now: Timestamp::from_second(1_700_000_000).expect("in range"),
+        };
+        let made = node(&config, &facts, None);
+        let text = serde_json::to_string_pretty(&made).expect("JSON").replace(architecture(), "ARCH");
+        insta::assert_snapshot!(text);
+    }
+}

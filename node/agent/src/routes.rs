@@ -1,0 +1,125 @@
+//! The node's place in the cluster's network: its own Pod range as soon as it has one, and routes to
+//! the other nodes' Pods. Level-triggered: each change of any Node leads to the whole set anew.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+use k8s_openapi::api::core::v1::Node as ApiNode;
+use node_network::Peer;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::chain;
+use crate::node::Node;
+use crate::register::Health;
+
+/// Wait after a failed attempt.
+const RETRY: Duration = Duration::from_secs(2);
+/// What the node says while it has no Pod range; upstream's words for a network that is not there.
+const NOT_READY: &str =
+    "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:the node has no Pod range yet";
+
+/// Follows Nodes until cancelled.
+pub(crate) async fn run(node: Arc<Node>, health: Arc<Health>, cancel: CancellationToken) {
+    let mut changed = node.objects.nodes_changed();
+    let (mut own, mut peers): (Option<Ipv4Net>, Option<Vec<Peer>>) = (None, None);
+    let work = async {
+        loop {
+            changed.mark_unchanged();
+            let mut settled = true;
+            if own.is_none() {
+                match program_own(&node).await {
+                    Ok(found) => {
+                        own = found;
+                        health.set("network", own.is_none().then(|| NOT_READY.to_owned()));
+                    }
+                    Err(message) => {
+                        tracing::warn!(message, "Pod range not programmed");
+                        health.set("network", Some(format!("container runtime network not ready: {message}")));
+                        settled = false;
+                    }
+                }
+            }
+            let wanted = wanted_peers(&node.objects.nodes(), &node.config.node_name);
+            if own.is_some() && peers.as_ref() != Some(&wanted) {
+                match node.parts.network.set_routes(&wanted).await {
+                    Ok(()) => peers = Some(wanted),
+                    Err(error) => {
+                        tracing::warn!(error = chain(&error), "routes to other nodes' Pods not set");
+                        settled = false;
+                    }
+                }
+            }
+            if settled {
+                if changed.changed().await.is_err() {
+                    return;
+                }
+            } else {
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    };
+    tokio::select! {
+        () = cancel.cancelled() => {}
+        () = work => {}
+    }
+}
+
+/// Gives the network the node's Pod range, when it has one.
+async fn program_own(node: &Node) -> Result<Option<Ipv4Net>, String> {
+    let assigned = node.objects.node(&node.config.node_name).and_then(|known| pod_cidr(&known));
+    let Some(cidr) = node.config.pod_cidr.or(assigned) else { return Ok(None) };
+    node.parts.network.set_pod_cidr(cidr).await.map_err(|error| chain(&error))?;
+    tracing::info!(%cidr, "Pod range programmed");
+    Ok(Some(cidr))
+}
+
+fn pod_cidr(node: &ApiNode) -> Option<Ipv4Net> {
+    let spec = node.spec.as_ref()?;
+    let ranges = spec.pod_cidr.iter().chain(spec.pod_cidrs.iter().flatten());
+    ranges.into_iter().find_map(|range| range.parse().ok())
+}
+
+/// Every other node that has a Pod range and an address, in order.
+fn wanted_peers(nodes: &[Arc<ApiNode>], own_name: &str) -> Vec<Peer> {
+    let mut peers: Vec<Peer> = nodes
+        .iter()
+        .filter(|node| node.metadata.name.as_deref() != Some(own_name))
+        .filter_map(|node| {
+            let addresses = node.status.as_ref()?.addresses.as_ref()?;
+            let internal = addresses.iter().find(|address| address.type_ == "InternalIP")?;
+            match internal.address.parse().ok()? {
+                IpAddr::V4(via) => Some(Peer { pod_cidr: pod_cidr(node)?, via }),
+                IpAddr::V6(_) => None,
+            }
+        })
+        .collect();
+    peers.sort();
+    peers
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn peers_are_the_others_that_can_be_reached() {
+        let node = |name: &str, cidr: Option<&str>, ip: Option<&str>| -> Arc<ApiNode> {
+            let addresses: Vec<_> = ip.iter().map(|ip| json!({"type": "InternalIP", "address": ip})).collect();
+            let object = json!({"metadata": {"name": name}, "spec": {"podCIDR": cidr}, "status": {"addresses": addresses}});
+            Arc::new(serde_json::from_value(object).expect("a node"))
+        };
+        let nodes = [
+            node("c", Some("10.244.2.0/24"), Some("192.0.2.3")),
+            node("me", Some("10.244.0.0/24"), Some("192.0.2.1")),
+            node("b", Some("10.244.1.0/24"), Some("192.0.2.2")),
+            node("young", None, Some("192.0.2.4")),
+            node("lost", Some("10.244.4.0/24"), None),
+        ];
+        let got: Vec<String> = wanted_peers(&nodes, "me").iter().map(|peer| format!("{} via {}", peer.pod_cidr, peer.via)).collect();
+        assert_eq!(got, ["10.244.1.0/24 via 192.0.2.2", "10.244.2.0/24 via 192.0.2.3"]);
+    }
+}

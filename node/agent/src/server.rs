@@ -1,0 +1,194 @@
+//! The node's own HTTPS server: logs, exec, port-forward, stats, for the API server and for whoever
+//! may. A client certificate of the cluster's CA is required; who is not the API server or an
+//! administrator is asked about at the API server (SubjectAccessReview).
+
+mod authorize;
+mod channel;
+mod exec;
+mod identity;
+mod log;
+mod port_forward;
+mod stats;
+mod tls;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router, middleware};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::error::AgentError;
+use crate::node::{Entry, Node};
+
+/// Connections at one time.
+const CONNECTIONS_MAX: usize = 1_024;
+/// How long a client may take to shake hands.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The server, bound and not yet serving.
+pub(crate) struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    tls: tls::Acceptors,
+    node: Arc<Node>,
+}
+
+impl Server {
+    /// Binds the port; `None` when the node has no serving certificate.
+    pub(crate) async fn bind(node: Arc<Node>) -> Result<Option<Self>, AgentError> {
+        let Some(serving) = node.config.serving.clone() else { return Ok(None) };
+        let tls = tls::Acceptors::new(serving)?;
+        let address = node.config.listen;
+        let failed = |source| AgentError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Some(Self { listener, address, tls, node }))
+    }
+
+    /// The port it has.
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Serves until cancelled; connections end then.
+    pub(crate) async fn run(mut self, cancel: CancellationToken) {
+        tracing::info!(address = %self.address, "node server listens");
+        let router = router(self.node.clone());
+        let (slots, tasks) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), TaskTracker::new());
+        loop {
+            let accepted = tokio::select! {
+                () = cancel.cancelled() => break,
+                accepted = self.listener.accept() => accepted,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "connection not accepted");
+                    // Out of file descriptors, as a rule: a moment lets some go.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let Ok(slot) = slots.clone().try_acquire_owned() else {
+                tracing::warn!("too many connections, one turned away");
+                continue;
+            };
+            let (acceptor, router, cancel) = (self.tls.current(), router.clone(), cancel.clone());
+            tasks.spawn(async move {
+                tokio::select! {
+                    () = cancel.cancelled() => {}
+                    () = serve(stream, acceptor, router) => {}
+                }
+                drop(slot);
+            });
+        }
+        tasks.close();
+        tasks.wait().await;
+    }
+}
+
+async fn serve(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, router: Router) {
+    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%error, "no TLS connection"),
+        Err(_) => return tracing::debug!("TLS handshake took too long"),
+    };
+    let Some(user) = identity::of(stream.get_ref().1) else { return };
+    let service = TowerToHyperService::new(router.layer(axum::Extension(user)));
+    let served = auto::Builder::new(TokioExecutor::new()).serve_connection_with_upgrades(TokioIo::new(stream), service).await;
+    if let Err(error) = served {
+        tracing::debug!(error, "connection ended");
+    }
+}
+
+/// All paths. Everything but `/healthz` is authorized first.
+fn router(node: Arc<Node>) -> Router {
+    Router::new()
+        .route("/pods", get(pods))
+        .route("/containerLogs/{namespace}/{pod}/{container}", get(log::logs))
+        .route("/exec/{namespace}/{pod}/{container}", get(exec::exec).post(exec::exec))
+        .route("/attach/{namespace}/{pod}/{container}", get(attach).post(attach))
+        .route("/portForward/{namespace}/{pod}", get(port_forward::port_forward).post(port_forward::port_forward))
+        .route("/stats/summary", get(stats::summary))
+        .route("/metrics", get(stats::metrics))
+        .route_layer(middleware::from_fn_with_state(node.clone(), authorize::check))
+        .route("/healthz", get(|| async { "ok" }))
+        .with_state(node)
+}
+
+/// Every Pod with its present status.
+async fn pods(State(node): State<Arc<Node>>) -> Response {
+    let items: Vec<_> = node
+        .directory
+        .all()
+        .into_iter()
+        .map(|entry| {
+            let mut pod = (*entry.pod).clone();
+            pod.status = Some((*entry.status).clone());
+            pod
+        })
+        .collect();
+    Json(json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})).into_response()
+}
+
+/// Containers here have no terminal that a second client could join.
+async fn attach(Path((_, pod, container)): Path<(String, String, String)>) -> Response {
+    let message = format!("attach is not supported: container {container} of pod {pod} keeps no stdin or terminal; use logs or exec");
+    (StatusCode::NOT_IMPLEMENTED, message).into_response()
+}
+
+/// The names and values of a query, decoded.
+fn query_pairs(query: &str) -> Vec<(String, String)> {
+    query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(name), decode(value))
+        })
+        .collect()
+}
+
+/// Undoes form encoding: `+` is a space, `%XX` a byte.
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let code = (*first == b'%').then(|| tail.get(..2)).flatten().and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = tail.get(2..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(if *first == b'+' { b' ' } else { *first });
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A refusal as text, as the kubelet gives it.
+fn refuse(status: StatusCode, message: impl Into<String>) -> Response {
+    (status, message.into()).into_response()
+}
+
+/// The Pod of that name, or the refusal.
+#[expect(clippy::result_large_err, reason = "the error is the response, made once a request")]
+fn find(node: &Node, namespace: &str, pod: &str) -> Result<Entry, Response> {
+    let missing = || refuse(StatusCode::NOT_FOUND, format!("pod \"{namespace}/{pod}\" not found"));
+    node.directory.find(namespace, pod).ok_or_else(missing)
+}

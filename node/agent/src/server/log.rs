@@ -1,0 +1,123 @@
+//! `GET /containerLogs/{namespace}/{pod}/{container}`.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::{find, refuse};
+use crate::layout::PodName;
+use crate::logs::read::{Options, send};
+use crate::node::{Entry, Instance, Node};
+
+/// Chunks that may wait for a slow reader.
+const CHUNKS_MAX: usize = 16;
+
+/// The query, as the API server passes `PodLogOptions` on.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Asked {
+    follow: Option<bool>,
+    previous: Option<bool>,
+    tail_lines: Option<u64>,
+    limit_bytes: Option<u64>,
+    since_seconds: Option<i64>,
+    since_time: Option<String>,
+    timestamps: Option<bool>,
+    stream: Option<String>,
+}
+
+pub(super) async fn logs(
+    State(node): State<Arc<Node>>,
+    Path((namespace, pod, container)): Path<(String, String, String)>,
+    Query(asked): Query<Asked>,
+) -> Response {
+    match open(&node, &namespace, &pod, &container, &asked).await {
+        Ok(body) => ([(header::CONTENT_TYPE, "text/plain")], body).into_response(),
+        Err(refusal) => refusal,
+    }
+}
+
+async fn open(node: &Node, namespace: &str, pod: &str, container: &str, asked: &Asked) -> Result<Body, Response> {
+    let options = options(asked).map_err(|message| refuse(StatusCode::UNPROCESSABLE_ENTITY, message))?;
+    let entry = find(node, namespace, pod)?;
+    let bad = |message: String| refuse(StatusCode::BAD_REQUEST, message);
+    let known = entry.containers.get(container);
+    let instance = known.ok_or_else(|| bad(format!("container \"{container}\" in pod \"{pod}\" not found")))?;
+    let names = PodName::of(&entry.pod);
+    let attempt = match (asked.previous.unwrap_or(false), instance.attempt) {
+        (false, attempt) => attempt,
+        (true, 0) => return Err(bad(format!("previous terminated container \"{container}\" in pod \"{pod}\" not found"))),
+        (true, attempt) => attempt - 1,
+    };
+    let path = node.layout.log(&names, container, attempt);
+    if !tokio::fs::try_exists(&path).await.unwrap_or(false) {
+        return Err(bad(waiting(&entry, container, pod)));
+    }
+    let previous = attempt != instance.attempt;
+    let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
+    tokio::spawn(send(path, options, ended(node, instance, previous), sender));
+    Ok(Body::from_stream(ReceiverStream::new(chunks)))
+}
+
+fn options(asked: &Asked) -> Result<Options, String> {
+    let since = match (&asked.since_time, asked.since_seconds) {
+        (Some(time), _) => Some(time.parse::<Timestamp>().map_err(|error| format!("invalid sinceTime: {error}"))?),
+        (None, Some(seconds)) => Timestamp::now().checked_sub(SignedDuration::from_secs(seconds)).ok(),
+        (None, None) => None,
+    };
+    let stream = match asked.stream.as_deref() {
+        None | Some("" | "All") => None,
+        Some("Stdout") => Some("stdout".to_owned()),
+        Some("Stderr") => Some("stderr".to_owned()),
+        Some(other) => return Err(format!("invalid stream: {other}")),
+    };
+    Ok(Options {
+        follow: asked.follow.unwrap_or(false),
+        tail_lines: asked.tail_lines,
+        limit_bytes: asked.limit_bytes,
+        timestamps: asked.timestamps.unwrap_or(false),
+        since,
+        stream,
+    })
+}
+
+/// Resolves when the instance writes no more.
+fn ended(node: &Node, instance: &Instance, previous: bool) -> BoxFuture<'static, ()> {
+    let running = instance.running.clone().filter(|_| !previous);
+    let found = running.and_then(|(id, handler)| Some((id, node.parts.by_handler(&handler)?.clone())));
+    let Some((id, runtime)) = found else { return async {}.boxed() };
+    async move {
+        if let Err(error) = runtime.wait(&id).await {
+            tracing::debug!(container = %id, %error, "end of a followed container not seen");
+        }
+    }
+    .boxed()
+}
+
+/// Upstream's word for a container that has no log yet.
+fn waiting(entry: &Entry, container: &str, pod: &str) -> String {
+    let lists = entry.status.container_statuses.iter().flatten().chain(entry.status.init_container_statuses.iter().flatten());
+    let state = lists.into_iter().find(|status| status.name == container).and_then(|status| status.state.clone());
+    match state.and_then(|state| state.waiting) {
+        Some(waiting) => {
+            let reason = waiting.reason.unwrap_or_default();
+            let why = match reason.as_str() {
+                "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "InvalidImageName" => {
+                    "trying and failing to pull image".to_owned()
+                }
+                _ => reason,
+            };
+            format!("container \"{container}\" in pod \"{pod}\" is waiting to start: {why}")
+        }
+        None => format!("container \"{container}\" in pod \"{pod}\" is not available"),
+    }
+}

@@ -1,0 +1,133 @@
+//! The conditions that the node owns, in upstream's words: `PodReadyToStartContainers`, `Initialized`,
+//! `ContainersReady`, `Ready`; `PodScheduled` for Pods that came without the scheduler. Pure.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
+
+use super::time;
+use crate::container::{self, Role};
+use crate::worker::facts::Facts;
+
+/// A condition's verdict: true, or not and why.
+type Verdict = Result<Option<&'static str>, (&'static str, String)>;
+
+pub(super) fn conditions(
+    pod: &Pod,
+    facts: &Facts,
+    phase: &str,
+    init: &[ContainerStatus],
+    main: &[ContainerStatus],
+    now: Timestamp,
+) -> Vec<PodCondition> {
+    let rejected = facts.failure.as_ref().is_some_and(|failure| failure.rejected);
+    let initialized = initialized(pod, phase, init, main, rejected);
+    let containers_ready = containers_ready(pod, phase, init, main);
+    let ready = containers_ready.clone().and_then(|_| gates(pod));
+    let grounded = if facts.ground().is_some() { Ok(None) } else { Err(("", String::new())) };
+    let mut all = vec![
+        condition(pod, "PodReadyToStartContainers", grounded, now),
+        condition(pod, "Initialized", initialized, now),
+        condition(pod, "Ready", ready, now),
+        condition(pod, "ContainersReady", containers_ready, now),
+    ];
+    if present(pod, "PodScheduled").is_none() {
+        all.push(condition(pod, "PodScheduled", Ok(None), now));
+    }
+    all
+}
+
+fn condition(pod: &Pod, name: &str, verdict: Verdict, now: Timestamp) -> PodCondition {
+    let (status, reason, message) = match verdict {
+        Ok(reason) => ("True", reason.unwrap_or_default(), String::new()),
+        Err((reason, message)) => ("False", reason, message),
+    };
+    let same = present(pod, name).filter(|old| old.status == status).and_then(|old| old.last_transition_time.clone());
+    PodCondition {
+        type_: name.to_owned(),
+        status: status.to_owned(),
+        reason: Some(reason.to_owned()).filter(|reason| !reason.is_empty()),
+        message: Some(message).filter(|message| !message.is_empty()),
+        last_transition_time: same.or_else(|| Some(time(now))),
+        observed_generation: pod.metadata.generation,
+        ..PodCondition::default()
+    }
+}
+
+fn present<'a>(pod: &'a Pod, name: &str) -> Option<&'a PodCondition> {
+    pod.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == name)
+}
+
+fn initialized(pod: &Pod, phase: &str, init: &[ContainerStatus], main: &[ContainerStatus], rejected: bool) -> Verdict {
+    let early: Vec<_> = pod.spec.iter().flat_map(container::all).filter(|(role, _)| *role != Role::Main).collect();
+    if rejected {
+        return Err(("PodFailed", String::new())).or_else(|why| if early.is_empty() { Ok(None) } else { Err(why) });
+    }
+    let begun = main.iter().any(|status| {
+        let state = status.state.as_ref();
+        state.is_some_and(|state| state.running.is_some() || state.terminated.is_some()) || status.last_state.is_some()
+    });
+    let (mut unknown, mut incomplete) = (Vec::new(), Vec::new());
+    for (role, container) in early {
+        let Some(status) = init.iter().find(|status| status.name == container.name) else {
+            unknown.push(container.name.as_str());
+            continue;
+        };
+        let done = if role == Role::Sidecar { begun || status.started == Some(true) } else { begun || status.ready };
+        if !done {
+            incomplete.push(container.name.as_str());
+        }
+    }
+    if phase == "Succeeded" && unknown.is_empty() {
+        return Ok(Some("PodCompleted"));
+    }
+    lists(&unknown, &incomplete, "incomplete").map_or(Ok(None), |message| Err(("ContainersNotInitialized", message)))
+}
+
+fn containers_ready(pod: &Pod, phase: &str, init: &[ContainerStatus], main: &[ContainerStatus]) -> Verdict {
+    match phase {
+        "Succeeded" => return Err(("PodCompleted", String::new())),
+        "Failed" => return Err(("PodFailed", String::new())),
+        _ => {}
+    }
+    let (mut unknown, mut unready) = (Vec::new(), Vec::new());
+    for (role, container) in pod.spec.iter().flat_map(container::all) {
+        let list = match role {
+            Role::Init => continue,
+            Role::Sidecar => init,
+            Role::Main => main,
+        };
+        match list.iter().find(|status| status.name == container.name) {
+            None => unknown.push(container.name.as_str()),
+            Some(status) if !status.ready => unready.push(container.name.as_str()),
+            Some(_) => {}
+        }
+    }
+    lists(&unknown, &unready, "unready").map_or(Ok(None), |message| Err(("ContainersNotReady", message)))
+}
+
+/// Upstream's sentence of names; Go prints a list in brackets.
+fn lists(unknown: &[&str], lacking: &[&str], what: &str) -> Option<String> {
+    let mut parts = Vec::new();
+    if !unknown.is_empty() {
+        parts.push(format!("containers with unknown status: [{}]", unknown.join(" ")));
+    }
+    if !lacking.is_empty() {
+        parts.push(format!("containers with {what} status: [{}]", lacking.join(" ")));
+    }
+    Some(parts.join(", ")).filter(|text| !text.is_empty())
+}
+
+fn gates(pod: &Pod) -> Verdict {
+    let mut missing = Vec::new();
+    for gate in pod.spec.iter().flat_map(|spec| spec.readiness_gates.iter().flatten()) {
+        let name = &gate.condition_type;
+        match present(pod, name) {
+            None => missing.push(format!("corresponding condition of pod readiness gate \"{name}\" does not exist.")),
+            Some(condition) if condition.status != "True" => {
+                missing.push(format!("the status of pod readiness gate \"{name}\" is not \"True\", but {}", condition.status));
+            }
+            Some(_) => {}
+        }
+    }
+    if missing.is_empty() { Ok(None) } else { Err(("ReadinessGatesNotReady", missing.join(", "))) }
+}

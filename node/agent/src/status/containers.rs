@@ -1,0 +1,102 @@
+//! `containerStatuses` and `initContainerStatuses`. Pure.
+
+use k8s_openapi::api::core::v1::{
+    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod,
+    VolumeMountStatus,
+};
+
+use super::time;
+use crate::container::{self, Role};
+use crate::worker::facts::{Ended, Facts, Known, Run};
+
+/// Statuses of init containers (sidecars among them) and of the others, in the order of the spec.
+pub(super) fn statuses(pod: &Pod, facts: &Facts) -> (Vec<ContainerStatus>, Vec<ContainerStatus>) {
+    let has_init = pod.spec.as_ref().is_some_and(|spec| spec.init_containers.as_ref().is_some_and(|list| !list.is_empty()));
+    let (mut early, mut main) = (Vec::new(), Vec::new());
+    for (role, container) in pod.spec.iter().flat_map(container::all) {
+        let Some(known) = facts.containers.get(&container.name) else { continue };
+        let status = status(pod, container, known, has_init);
+        if role == Role::Main { main.push(status) } else { early.push(status) }
+    }
+    (early, main)
+}
+
+fn status(pod: &Pod, container: &Container, known: &Known, has_init: bool) -> ContainerStatus {
+    let (state, last) = states(pod, known, has_init);
+    let latest = match &known.run {
+        Run::Running(alive) => Some((alive.id.0.clone(), alive.image_id.clone())),
+        Run::Ended(ended) | Run::Starting { before: Some(ended) } => Some((ended.id.clone().unwrap_or_default(), ended.image_id.clone())),
+        Run::Idle | Run::Starting { before: None } => None,
+    };
+    let alive = known.alive();
+    let completed = known.role == Role::Init && known.ended().is_some_and(|ended| ended.exit_code == 0);
+    let (id, image_id) = latest.unwrap_or_default();
+    let mounts: Vec<VolumeMountStatus> = container
+        .volume_mounts
+        .iter()
+        .flatten()
+        .map(|mount| VolumeMountStatus {
+            name: mount.name.clone(),
+            mount_path: mount.mount_path.clone(),
+            read_only: mount.read_only.filter(|read_only| *read_only),
+            recursive_read_only: mount.read_only.filter(|read_only| *read_only).map(|_| "Disabled".to_owned()),
+            ..VolumeMountStatus::default()
+        })
+        .collect();
+    ContainerStatus {
+        name: container.name.clone(),
+        image: container.image.clone().unwrap_or_default(),
+        image_id,
+        container_id: Some(id).filter(|id| !id.is_empty()).map(|id| format!("skiff://{id}")),
+        ready: completed || alive.is_some_and(|alive| alive.ready()),
+        started: Some(alive.is_some_and(|alive| alive.started())),
+        restart_count: i32::try_from(known.restarts()).unwrap_or(i32::MAX),
+        state: Some(state),
+        last_state: last.map(|ended| ContainerState { terminated: Some(terminated(ended)), ..ContainerState::default() }),
+        resources: alive.and(container.resources.clone()),
+        allocated_resources: alive.and(container.resources.as_ref()).and_then(|resources| resources.requests.clone()),
+        volume_mounts: Some(mounts).filter(|mounts| !mounts.is_empty()),
+        ..ContainerStatus::default()
+    }
+}
+
+fn states<'a>(pod: &Pod, known: &'a Known, has_init: bool) -> (ContainerState, Option<&'a Ended>) {
+    match &known.run {
+        Run::Running(alive) => {
+            let running = ContainerStateRunning { started_at: Some(time(alive.started_at)) };
+            (ContainerState { running: Some(running), ..ContainerState::default() }, known.last.as_ref())
+        }
+        Run::Ended(ended) => match &known.hold {
+            Some(hold) if crate::worker::learn::will_restart(pod, known) => (waiting(&hold.reason, &hold.message), Some(ended)),
+            _ => (ContainerState { terminated: Some(terminated(ended)), ..ContainerState::default() }, known.last.as_ref()),
+        },
+        Run::Starting { before: Some(ended) } => {
+            (ContainerState { terminated: Some(terminated(ended)), ..ContainerState::default() }, known.last.as_ref())
+        }
+        Run::Idle | Run::Starting { before: None } => {
+            let state = match &known.hold {
+                Some(hold) => waiting(&hold.reason, &hold.message),
+                None => waiting(if has_init { "PodInitializing" } else { "ContainerCreating" }, ""),
+            };
+            (state, known.last.as_ref())
+        }
+    }
+}
+
+fn waiting(reason: &str, message: &str) -> ContainerState {
+    let message = Some(message.to_owned()).filter(|message| !message.is_empty());
+    ContainerState { waiting: Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message }), ..ContainerState::default() }
+}
+
+fn terminated(ended: &Ended) -> ContainerStateTerminated {
+    ContainerStateTerminated {
+        container_id: ended.id.as_ref().map(|id| format!("skiff://{id}")),
+        exit_code: ended.exit_code,
+        // Upstream's CRI has no signal here, so clients look at the code alone.
+        signal: None,
+        reason: Some(ended.reason.clone()),
+        message: Some(ended.message.clone()).filter(|message| !message.is_empty()),
+        started_at: ended.started_at.map(time),
+        finished_at: Some(time(ended.finished_at)),
+    }
+}

@@ -1,0 +1,113 @@
+//! `status.phase` by upstream's rules (`getPhase` of the kubelet). Pure.
+
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+
+use crate::container::{self, Role};
+
+/// What the containers add up to.
+#[derive(Default)]
+struct Count {
+    pending_init: usize,
+    pending_sidecars: usize,
+    failed_init: usize,
+    unknown: usize,
+    running: usize,
+    waiting: usize,
+    stopped: usize,
+    succeeded: usize,
+    main_begun: bool,
+}
+
+/// The phase. `over` says that nothing of the Pod will run again.
+pub(super) fn phase(pod: &Pod, init: &[ContainerStatus], main: &[ContainerStatus], over: bool) -> &'static str {
+    let Some(spec) = &pod.spec else { return "Pending" };
+    let policy = spec.restart_policy.as_deref().unwrap_or("Always");
+    let mut count = Count::default();
+    for (role, container) in container::all(spec) {
+        let list = if role == Role::Main { main } else { init };
+        let status = list.iter().find(|status| status.name == container.name);
+        match role {
+            Role::Init => count.init(status),
+            Role::Sidecar => count.sidecar(status),
+            Role::Main => count.main(status),
+        }
+    }
+    if count.failed_init > 0 && policy == "Never" {
+        return "Failed";
+    }
+    let begun = count.main_begun;
+    if !over && (count.pending_init > 0 || (count.pending_sidecars > 0 && !begun) || count.waiting > 0) {
+        return "Pending";
+    }
+    if count.running > 0 && count.unknown == 0 {
+        return "Running";
+    }
+    if count.running == 0 && count.stopped > 0 && count.unknown == 0 {
+        let succeeded = count.stopped == count.succeeded;
+        return match policy {
+            _ if over => {
+                if succeeded {
+                    "Succeeded"
+                } else {
+                    "Failed"
+                }
+            }
+            "Always" => "Running",
+            _ if succeeded => "Succeeded",
+            "Never" => "Failed",
+            _ => "Running",
+        };
+    }
+    "Pending"
+}
+
+impl Count {
+    fn init(&mut self, status: Option<&ContainerStatus>) {
+        let (state, last) = states(status);
+        let ended = state.terminated.or(last.terminated.filter(|_| state.waiting.is_some()));
+        match ended {
+            Some(ended) if ended.exit_code != 0 => self.failed_init += 1,
+            Some(_) => {}
+            None => self.pending_init += 1,
+        }
+    }
+
+    fn sidecar(&mut self, status: Option<&ContainerStatus>) {
+        let (state, last) = states(status);
+        if state.running.is_some() {
+            if status.and_then(|status| status.started) != Some(true) {
+                self.pending_sidecars += 1;
+            }
+            self.running += 1;
+        } else if state.terminated.is_none() && last.terminated.is_none() {
+            self.pending_sidecars += 1;
+        }
+    }
+
+    fn main(&mut self, status: Option<&ContainerStatus>) {
+        let (state, last) = states(status);
+        if state.running.is_some() {
+            self.running += 1;
+            self.main_begun = true;
+        } else if let Some(ended) = state.terminated {
+            self.main_begun = true;
+            self.stopped += 1;
+            self.succeeded += usize::from(ended.exit_code == 0);
+        } else if state.waiting.is_some() {
+            match last.terminated {
+                Some(_) => {
+                    self.main_begun = true;
+                    self.stopped += 1;
+                }
+                None => self.waiting += 1,
+            }
+        } else {
+            self.unknown += 1;
+        }
+    }
+}
+
+fn states(status: Option<&ContainerStatus>) -> (ContainerState, ContainerState) {
+    let of = |state: Option<&ContainerState>| state.cloned().unwrap_or_default();
+    (of(status.and_then(|status| status.state.as_ref())), of(status.and_then(|status| status.last_state.as_ref())))
+}

@@ -1,0 +1,365 @@
+//! The worker of one Pod: one loop that asks [`plan`] for the next step, begins exactly that step, and
+//! takes in what is reported. Effects run as tasks of their own, so the worker can always be told that
+//! the Pod is to end; what it knows changes in this loop alone.
+
+pub(crate) mod adopt;
+pub(crate) mod effect;
+pub(crate) mod facts;
+pub(crate) mod learn;
+pub(crate) mod plan;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::container;
+use crate::layout::PodName;
+use crate::node::{Entry, Instance, Node};
+use crate::probe::{self, ProbeKind};
+use crate::status;
+use crate::status::writer::Writer;
+use adopt::Found;
+use effect::Effects;
+use facts::{Base, Clean, Facts, ImageKnown, Run};
+use learn::{Note, Report};
+use plan::{Step, plan};
+
+/// Reports that may wait for the worker.
+const REPORTS_MAX: usize = 64;
+/// Longest rest between two looks at the volumes and the facts.
+const REST_MAX: Duration = Duration::from_secs(3_600);
+
+/// What the manager tells a worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Desired {
+    /// The Pod as last seen.
+    pub(crate) pod: Arc<Pod>,
+    /// The API has it no more.
+    pub(crate) gone: bool,
+}
+
+/// One Pod's worker.
+pub(crate) struct Worker {
+    node: Arc<Node>,
+    name: PodName,
+    desired: watch::Receiver<Desired>,
+    pod: Arc<Pod>,
+    facts: Facts,
+    effects: Effects,
+    reports: mpsc::Receiver<Report>,
+    tasks: JoinSet<()>,
+    writer: Writer,
+    /// Until when an instance that is being ended has to be gone.
+    kill_by: watch::Sender<Timestamp>,
+    /// Running probes by container, attempt and kind.
+    probes: BTreeMap<(String, u32, ProbeKind), CancellationToken>,
+    volumes_at: tokio::time::Instant,
+    cancel: CancellationToken,
+}
+
+impl Worker {
+    /// A worker for a Pod that was turned away.
+    pub(crate) fn rejected(
+        node: Arc<Node>,
+        desired: watch::Receiver<Desired>,
+        reason: &str,
+        message: &str,
+        cancel: CancellationToken,
+    ) -> Self {
+        let pod = desired.borrow().pod.clone();
+        node.note(&pod, None, true, reason, message);
+        let facts = adopt::rejected(&pod, reason, message, Timestamp::now());
+        Self::with(node, desired, facts, cancel)
+    }
+
+    /// A worker that begins with what runtimes have of the Pod. Containers of no use are removed on the
+    /// way.
+    pub(crate) async fn adopting(node: Arc<Node>, desired: watch::Receiver<Desired>, found: Vec<Found>, cancel: CancellationToken) -> Self {
+        let pod = desired.borrow().pod.clone();
+        let (facts, useless) = adopt::adopt(&pod, found, Timestamp::now());
+        for one in useless {
+            effect::remove_container(&node, &one.handler, &one.status.id).await;
+        }
+        let mut worker = Self::with(node, desired, facts, cancel);
+        let alive: Vec<_> =
+            worker.facts.containers.iter().filter_map(|(name, known)| Some((name.clone(), known.alive()?.clone()))).collect();
+        for (name, alive) in alive {
+            tracing::info!(pod = %worker.name, container = name, id = %alive.id, "container adopted");
+            worker.tasks.spawn(worker.effects.clone().wait(name, alive));
+        }
+        worker
+    }
+
+    fn with(node: Arc<Node>, desired: watch::Receiver<Desired>, facts: Facts, cancel: CancellationToken) -> Self {
+        let pod = desired.borrow().pod.clone();
+        let name = PodName::of(&pod);
+        let (sender, reports) = mpsc::channel(REPORTS_MAX);
+        let writer = Writer::start(node.client.clone(), name.clone(), cancel.clone());
+        let (kill_by, _) = watch::channel(Timestamp::now());
+        let effects = Effects { node: node.clone(), pod: pod.clone(), reports: sender };
+        let volumes_at = tokio::time::Instant::now() + node.config.volume_refresh;
+        Self {
+            node,
+            name,
+            desired,
+            pod,
+            facts,
+            effects,
+            reports,
+            tasks: JoinSet::new(),
+            writer,
+            kill_by,
+            probes: BTreeMap::new(),
+            volumes_at,
+            cancel,
+        }
+    }
+
+    /// Runs until the Pod is gone from node and API, or until cancelled: then what runs goes on.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let now = Timestamp::now();
+            self.note_ending(now);
+            match plan(&self.pod, &self.facts, now) {
+                Step::Stop => break,
+                Step::Wait(until) => {
+                    self.tend_probes();
+                    self.show(now);
+                    if !self.rest(until).await {
+                        break;
+                    }
+                }
+                step => self.step(step, now),
+            }
+        }
+        self.node.directory.withdraw(&self.name.uid);
+    }
+
+    /// Begins one step: notes in the facts that it is under way and starts the task that does it.
+    fn step(&mut self, step: Step, now: Timestamp) {
+        tracing::debug!(pod = %self.name, ?step, "step");
+        match step {
+            Step::Prepare => {
+                self.facts.base = Base::Making;
+                self.tasks.spawn(self.effects.clone().prepare());
+            }
+            Step::Pull(name) => {
+                if let Some(known) = self.facts.containers.get_mut(&name) {
+                    known.image = ImageKnown::Pulling;
+                    self.tasks.spawn(self.effects.clone().pull(name));
+                }
+            }
+            Step::Start(name) => self.start(name),
+            Step::Kill { name, message } => self.kill(&name, message, now),
+            Step::Turn(name) => {
+                let notes = self.facts.turn(&self.pod, &name);
+                self.announce(notes);
+            }
+            Step::Expire => {
+                let notes = self.facts.expire();
+                self.announce(notes);
+            }
+            Step::Clean => {
+                self.facts.clean = Clean::Busy;
+                let forget_logs = self.facts.gone || self.pod.metadata.deletion_timestamp.is_some();
+                let ids = self.facts.containers.values().flat_map(|known| [known.ended(), known.last.as_ref()]).flatten();
+                let ids = ids.filter_map(|ended| ended.id.clone()).collect();
+                self.tasks.spawn(self.effects.clone().clean(ids, forget_logs));
+            }
+            Step::Delete => {
+                self.facts.delete_sent = true;
+                self.writer.finish(status::compute(&self.pod, &self.facts, self.node.config.node_ip, now));
+            }
+            Step::Wait(_) | Step::Stop => {}
+        }
+    }
+
+    fn start(&mut self, name: String) {
+        let Some(ground) = self.facts.ground().cloned() else { return };
+        let Some(known) = self.facts.containers.get_mut(&name) else { return };
+        let ImageKnown::Ready(image) = known.image.clone() else { return };
+        let before = match std::mem::replace(&mut known.run, Run::Idle) {
+            Run::Ended(ended) => Some(ended),
+            _ => None,
+        };
+        let attempt = known.attempts;
+        let leftover = before.as_ref().and_then(|ended| ended.id.clone());
+        known.run = Run::Starting { before };
+        self.tasks.spawn(self.effects.clone().start(name, attempt, image, ground, leftover));
+    }
+
+    fn kill(&mut self, name: &str, message: String, now: Timestamp) {
+        let by = match self.facts.ending_since {
+            Some(_) => plan::kill_deadline(&self.pod, &self.facts, now),
+            None => self.restart_deadline(name, now),
+        };
+        let Some(known) = self.facts.containers.get_mut(name) else { return };
+        let Run::Running(alive) = &mut known.run else { return };
+        alive.stopping = true;
+        let alive = alive.clone();
+        self.node.note(&self.pod, Some(name), false, "Killing", message);
+        // While the Pod lives the deadline is this instance's own; afterwards it may still get shorter.
+        let shared = if self.facts.ending_since.is_some() {
+            self.kill_by.send_replace(by);
+            self.kill_by.subscribe()
+        } else {
+            watch::channel(by).1
+        };
+        self.tasks.spawn(self.effects.clone().stop(name.to_owned(), alive, shared));
+    }
+
+    /// A probe may have a grace period of its own.
+    fn restart_deadline(&self, name: &str, now: Timestamp) -> Timestamp {
+        let container = container::find(&self.pod, name).map(|(_, container)| container);
+        let of = |probe: Option<&k8s_openapi::api::core::v1::Probe>| probe.and_then(|probe| probe.termination_grace_period_seconds);
+        let started = self.facts.containers.get(name).and_then(|known| known.alive()).is_some_and(|alive| alive.startup_ok);
+        let own = container.and_then(|c| of(if started { c.liveness_probe.as_ref() } else { c.startup_probe.as_ref() }));
+        let of_pod = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+        let seconds = own.or(of_pod).unwrap_or(plan::GRACE_SECONDS).max(1);
+        now.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(now)
+    }
+
+    /// The first sight of an end starts the clock of the grace period; a shorter one later counts too.
+    fn note_ending(&mut self, now: Timestamp) {
+        if !self.facts.ends(&self.pod) {
+            return;
+        }
+        if self.facts.ending_since.is_none() {
+            self.facts.ending_since = Some(now);
+            for known in self.facts.containers.values_mut() {
+                // Nothing that ends goes into back-off, and what was waiting need not.
+                if matches!(known.run, Run::Ended(_)) {
+                    known.hold = None;
+                }
+            }
+        }
+        self.kill_by.send_replace(plan::kill_deadline(&self.pod, &self.facts, now));
+    }
+
+    /// Waits for a report, a change of the Pod, or the time. False when the worker is to stop.
+    async fn rest(&mut self, until: Option<Timestamp>) -> bool {
+        while self.tasks.try_join_next().is_some() {}
+        let wait = until.map_or(REST_MAX, |until| Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO));
+        let grounded = self.facts.ground().is_some() && !self.facts.ends(&self.pod);
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return false,
+            report = self.reports.recv() => {
+                let Some(report) = report else { return false };
+                self.take(report);
+                while let Ok(more) = self.reports.try_recv() {
+                    self.take(more);
+                }
+            }
+            changed = self.desired.changed() => {
+                if changed.is_err() {
+                    return false;
+                }
+                self.look();
+            }
+            () = tokio::time::sleep_until(self.volumes_at), if grounded => {
+                self.volumes_at = tokio::time::Instant::now() + self.node.config.volume_refresh;
+                self.tasks.spawn(self.effects.clone().refresh());
+            }
+            () = tokio::time::sleep(wait.min(REST_MAX)) => {}
+        }
+        true
+    }
+
+    fn look(&mut self) {
+        let desired = self.desired.borrow_and_update().clone();
+        self.facts.gone |= desired.gone;
+        self.pod = desired.pod;
+        self.effects.pod = self.pod.clone();
+    }
+
+    fn take(&mut self, report: Report) {
+        let volumes_due = match &report {
+            Report::Refreshed(due) => *due,
+            Report::Prepared(Ok(ground)) => ground.volumes_due,
+            _ => None,
+        };
+        if let Some(due) = volumes_due {
+            let wait = Duration::try_from(due.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO);
+            self.volumes_at = self.volumes_at.min(tokio::time::Instant::now() + wait);
+        }
+        let begun = match &report {
+            Report::Started(name, Ok(alive)) => Some((name.clone(), alive.clone())),
+            _ => None,
+        };
+        let now = Timestamp::now();
+        let notes = self.facts.learn(&self.pod, report, now);
+        self.announce(notes);
+        if let Some((name, alive)) = begun {
+            if !alive.hooked {
+                self.tasks.spawn(self.effects.clone().post_start(name.clone(), alive.clone()));
+            }
+            self.tasks.spawn(self.effects.clone().wait(name, alive));
+        }
+    }
+
+    fn announce(&self, notes: Vec<Note>) {
+        for note in notes {
+            self.node.note(&self.pod, note.container.as_deref(), note.warning, note.reason, note.message);
+        }
+    }
+
+    /// Starts the probes that are due and ends those whose instance is over.
+    fn tend_probes(&mut self) {
+        let mut wanted = Vec::new();
+        for (name, known) in &self.facts.containers {
+            let Some(alive) = known.alive().filter(|alive| !alive.stopping) else { continue };
+            let Some((_, container)) = container::find(&self.pod, name) else { continue };
+            for (kind, probe) in probe::of(container) {
+                let due = if kind == ProbeKind::Startup { !alive.startup_ok } else { alive.startup_ok };
+                if due {
+                    wanted.push(((name.clone(), alive.attempt, kind), probe.clone(), alive.clone()));
+                }
+            }
+        }
+        self.probes.retain(|key, token| {
+            let keep = wanted.iter().any(|(wanted, ..)| wanted == key);
+            if !keep {
+                token.cancel();
+            }
+            keep
+        });
+        let Some(ip) = self.facts.ground().map(|ground| ground.ip) else { return };
+        for (key, probe, alive) in wanted {
+            if !self.probes.contains_key(&key) {
+                let token = self.cancel.child_token();
+                self.tasks.spawn(self.effects.clone().probe(key.0.clone(), key.2, probe, alive, ip, token.clone()));
+                self.probes.insert(key, token);
+            }
+        }
+    }
+
+    /// Publishes what runs and hands the status to its writer.
+    fn show(&mut self, now: Timestamp) {
+        let status = status::compute(&self.pod, &self.facts, self.node.config.node_ip, now);
+        let containers = self.facts.containers.iter().map(|(name, known)| {
+            let running = known.alive().map(|alive| (alive.id.clone(), alive.handler.clone()));
+            (name.clone(), Instance { running, attempt: known.restarts() })
+        });
+        let ground = self.facts.ground();
+        let entry = Entry {
+            pod: self.pod.clone(),
+            sandbox: ground.map(|ground| ground.sandbox.clone()),
+            ip: ground.map(|ground| ground.ip),
+            containers: containers.collect(),
+            status: Arc::new(status.clone()),
+        };
+        self.node.directory.publish(&self.name.uid, entry);
+        let base_unknown = matches!(self.facts.base, Base::Making) && self.facts.containers.values().any(|known| known.alive().is_some());
+        // An adopted Pod's status is whole only when its base has been found again.
+        if !self.facts.delete_sent && !self.facts.gone && !self.facts.ended_before && !base_unknown {
+            self.writer.set(status);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What a worker knows when it begins: from what the runtimes say runs, and from the status that the
+//! Pod has in the API for what no runtime can tell any more. Pure.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerState as ApiState, ContainerStateTerminated, ContainerStatus as ApiStatus, Pod};
+use runtimes_contract::{ContainerState, ContainerStatus};
+
+use super::facts::{Alive, Ended, Facts, Failure, Known, Run};
+use crate::backoff::Backoff;
+use crate::container;
+use crate::layout::label;
+
+/// One container that a runtime has, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) handler: String,
+    pub(crate) status: ContainerStatus,
+}
+
+impl Found {
+    fn label(&self, name: &str) -> &str {
+        self.status.labels.get(name).map(String::as_str).unwrap_or_default()
+    }
+
+    /// Which instance it is.
+    pub(crate) fn attempt(&self) -> u32 {
+        self.label(label::ATTEMPT).parse().unwrap_or(0)
+    }
+}
+
+/// The facts to begin with, and the containers that are of no use: half made, or followed by another.
+pub(crate) fn adopt(pod: &Pod, found: Vec<Found>, now: Timestamp) -> (Facts, Vec<Found>) {
+    let mut facts = Facts::new(pod, now);
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+    if matches!(phase, "Succeeded" | "Failed") {
+        facts.ended_before = true;
+    }
+    let (mut newest, mut useless): (BTreeMap<String, Found>, Vec<Found>) = (BTreeMap::new(), Vec::new());
+    for one in found {
+        let name = one.label(label::CONTAINER).to_owned();
+        if one.status.state == ContainerState::Created || !facts.containers.contains_key(&name) {
+            useless.push(one);
+            continue;
+        }
+        match newest.remove(&name) {
+            Some(other) if other.attempt() > one.attempt() => {
+                newest.insert(name, other);
+                useless.push(one);
+            }
+            other => {
+                useless.extend(other);
+                newest.insert(name, one);
+            }
+        }
+    }
+    for (name, known) in &mut facts.containers {
+        let seen = api_status(pod, name);
+        match newest.remove(name) {
+            Some(one) => take_up(pod, name, known, one, seen),
+            None => remember(known, seen, now),
+        }
+    }
+    (facts, useless)
+}
+
+/// A container that a runtime has: it goes on where it is.
+fn take_up(pod: &Pod, name: &str, known: &mut Known, one: Found, seen: Option<&ApiStatus>) {
+    let attempt = one.attempt();
+    let time = |ms: u64| i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    let started_at = one.status.started_at_ms.and_then(time);
+    known.attempts = attempt + 1;
+    known.last = seen.and_then(|seen| last_of(seen, &one.status.id.0));
+    if let Some(last) = known.last.as_ref().filter(|_| attempt > 0) {
+        known.crash = Backoff::after(attempt, last.finished_at);
+    }
+    let image_id = one.label(label::IMAGE_ID).to_owned();
+    known.run = match &one.status.state {
+        ContainerState::Running { .. } => {
+            let container = container::find(pod, name).map(|(_, container)| container);
+            let probed = |probe: bool, seen: Option<bool>| !probe || seen.unwrap_or(false);
+            Run::Running(Alive {
+                id: one.status.id.clone(),
+                attempt,
+                started_at: started_at.unwrap_or_else(Timestamp::now),
+                hash: one.label(label::HASH).to_owned(),
+                startup_ok: probed(container.is_some_and(|c| c.startup_probe.is_some()), seen.and_then(|seen| seen.started)),
+                readiness_ok: probed(container.is_some_and(|c| c.readiness_probe.is_some()), seen.map(|seen| seen.ready)),
+                hooked: true,
+                condemned: None,
+                stopping: false,
+                handler: one.handler,
+                image_id,
+            })
+        }
+        ContainerState::Exited(exit) => Run::Ended(Ended::from_exit(&one.status.id, &image_id, started_at, exit, String::new())),
+        ContainerState::Created => Run::Idle,
+    };
+}
+
+/// A container that no runtime has: what the API was told last is all there is.
+fn remember(known: &mut Known, seen: Option<&ApiStatus>, now: Timestamp) {
+    let Some(seen) = seen else { return };
+    let state = seen.state.clone().unwrap_or_default();
+    let restarts = u32::try_from(seen.restart_count).unwrap_or(0);
+    let last = seen.last_state.as_ref().and_then(|state| terminated(state, &seen.image_id));
+    match (terminated(&state, &seen.image_id), state.running) {
+        (Some(ended), _) => {
+            known.attempts = restarts + 1;
+            known.last = last;
+            known.run = Run::Ended(ended);
+        }
+        (None, Some(running)) => {
+            known.attempts = restarts + 1;
+            known.last = last;
+            let id = seen.container_id.as_deref().map(bare_id);
+            known.run = Run::Ended(Ended::lost(id, seen.image_id.clone(), running.started_at.map(|time| time.0), now));
+        }
+        // It waits for its next instance.
+        (None, None) => {
+            if let Some(last) = last {
+                known.attempts = restarts + 1;
+                known.crash = Backoff::after(known.attempts, last.finished_at);
+                known.run = Run::Ended(last);
+            }
+        }
+    }
+}
+
+/// How the instance before this one ended.
+fn last_of(seen: &ApiStatus, id: &str) -> Option<Ended> {
+    let of = |state: Option<&ApiState>| state.and_then(|state| terminated(state, &seen.image_id));
+    let newest = of(seen.state.as_ref()).filter(|ended| ended.id.as_deref() != Some(id));
+    newest.or_else(|| of(seen.last_state.as_ref()))
+}
+
+fn terminated(state: &ApiState, image_id: &str) -> Option<Ended> {
+    let ContainerStateTerminated { container_id, exit_code, finished_at, message, reason, signal, started_at } =
+        state.terminated.clone()?;
+    Some(Ended {
+        id: container_id.as_deref().map(bare_id),
+        image_id: image_id.to_owned(),
+        exit_code,
+        signal,
+        reason: reason.unwrap_or_default(),
+        message: message.unwrap_or_default(),
+        started_at: started_at.map(|time| time.0),
+        finished_at: finished_at.map(|time| time.0).unwrap_or_else(Timestamp::now),
+    })
+}
+
+fn bare_id(id: &str) -> String {
+    id.split_once("://").map_or(id, |(_, bare)| bare).to_owned()
+}
+
+fn api_status<'a>(pod: &'a Pod, name: &str) -> Option<&'a ApiStatus> {
+    let status = pod.status.as_ref()?;
+    let lists = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
+    lists.into_iter().find(|status| status.name == name)
+}
+
+/// A Pod that is turned away at the door.
+pub(crate) fn rejected(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Facts {
+    let failure = Failure { reason: reason.to_owned(), message: format!("Pod was rejected: {message}"), rejected: true };
+    Facts { failure: Some(failure), ..Facts::new(pod, now) }
+}

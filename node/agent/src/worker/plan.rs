@@ -1,0 +1,187 @@
+//! The next step of a Pod. Pure: the same Pod, facts and clock give the same step.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+
+use super::facts::{Base, Clean, Facts, ImageKnown, Known, Run, restarts};
+use crate::container::{self, Role};
+use crate::layout::spec_hash;
+
+/// Upstream's default of `terminationGracePeriodSeconds`.
+pub(crate) const GRACE_SECONDS: i64 = 30;
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Make namespaces, volumes, files and cgroup.
+    Prepare,
+    /// See to it that the image of a container is there.
+    Pull(String),
+    /// Make and start the next instance of a container.
+    Start(String),
+    /// End the running instance of a container.
+    Kill {
+        /// Which.
+        name: String,
+        /// What the event says.
+        message: String,
+    },
+    /// Turn a container's `ErrImagePull` into `ImagePullBackOff`.
+    Turn(String),
+    /// The Pod has been active for too long.
+    Expire,
+    /// Free everything of the Pod.
+    Clean,
+    /// Write the final status and delete the Pod from the API.
+    Delete,
+    /// Nothing until something is reported, or until then.
+    Wait(Option<Timestamp>),
+    /// The worker is done.
+    Stop,
+}
+
+/// What to do next.
+pub(crate) fn plan(pod: &Pod, facts: &Facts, now: Timestamp) -> Step {
+    let Some(spec) = &pod.spec else { return if facts.gone { Step::Stop } else { Step::Wait(None) } };
+    if facts.ends(pod) {
+        return end(pod, facts, now);
+    }
+    let expires = deadline(spec, facts);
+    if expires.is_some_and(|at| at <= now) {
+        return Step::Expire;
+    }
+    match run(spec, facts, now) {
+        Step::Wait(until) => Step::Wait(earliest(until, expires)),
+        step => step,
+    }
+}
+
+/// The Pod is to run.
+fn run(spec: &PodSpec, facts: &Facts, now: Timestamp) -> Step {
+    let mut until = match facts.base {
+        Base::Absent => return Step::Prepare,
+        Base::Failed { until } if until <= now => return Step::Prepare,
+        Base::Failed { until } => Some(until),
+        Base::Making | Base::Ready(_) => None,
+    };
+    let begun = facts.main_begun();
+    for (role, container) in container::all(spec) {
+        let Some(known) = facts.containers.get(&container.name) else { continue };
+        if role == Role::Init && begun {
+            continue;
+        }
+        match drive(spec, role, container, known, facts, now) {
+            Step::Wait(more) => until = earliest(until, more),
+            step => return step,
+        }
+        // The next one in line waits for this one.
+        let passed = match role {
+            Role::Init => known.ended().is_some_and(|ended| ended.exit_code == 0),
+            Role::Sidecar => begun || known.alive().is_some_and(|alive| alive.started()),
+            Role::Main => true,
+        };
+        if !passed {
+            break;
+        }
+    }
+    Step::Wait(until)
+}
+
+/// What one container needs.
+fn drive(spec: &PodSpec, role: Role, container: &Container, known: &Known, facts: &Facts, now: Timestamp) -> Step {
+    match &known.run {
+        Run::Starting { .. } => return Step::Wait(None),
+        Run::Running(alive) => {
+            let name = container.name.clone();
+            return match &alive.condemned {
+                _ if alive.stopping => Step::Wait(None),
+                Some(message) => Step::Kill { name, message: message.clone() },
+                None if alive.hash != spec_hash(container) => {
+                    Step::Kill { message: format!("Container {name} definition changed, will be restarted"), name }
+                }
+                None => Step::Wait(None),
+            };
+        }
+        Run::Ended(ended) if !restarts(spec, role, ended) => return Step::Wait(None),
+        Run::Ended(_) | Run::Idle => {}
+    }
+    if let Some(hold) = known.hold.as_ref().filter(|hold| hold.until > now) {
+        return match hold.turns {
+            Some(turns) if turns <= now => Step::Turn(container.name.clone()),
+            turns => Step::Wait(earliest(turns, Some(hold.until))),
+        };
+    }
+    match &known.image {
+        ImageKnown::Unknown => Step::Pull(container.name.clone()),
+        ImageKnown::Ready(_) if facts.ground().is_some() => Step::Start(container.name.clone()),
+        ImageKnown::Pulling | ImageKnown::Ready(_) => Step::Wait(None),
+    }
+}
+
+/// The Pod is to end: first its containers, then, in reverse, its sidecars, then what it stands on.
+fn end(pod: &Pod, facts: &Facts, now: Timestamp) -> Step {
+    let mut sidecars_wait = false;
+    for (name, known) in &facts.containers {
+        if known.role == Role::Sidecar {
+            continue;
+        }
+        match &known.run {
+            Run::Running(alive) if !alive.stopping => return stop(name),
+            Run::Running(_) | Run::Starting { .. } => sidecars_wait = true,
+            Run::Idle | Run::Ended(_) => {}
+        }
+    }
+    if sidecars_wait {
+        return Step::Wait(None);
+    }
+    let sidecars = pod.spec.iter().flat_map(container::all).filter(|(role, _)| *role == Role::Sidecar);
+    for (_, container) in sidecars.collect::<Vec<_>>().into_iter().rev() {
+        match facts.containers.get(&container.name).map(|known| &known.run) {
+            Some(Run::Running(alive)) if !alive.stopping => return stop(&container.name),
+            Some(Run::Running(_) | Run::Starting { .. }) => return Step::Wait(None),
+            _ => {}
+        }
+    }
+    if facts.base == Base::Making {
+        return Step::Wait(None);
+    }
+    match facts.clean {
+        Clean::Not => Step::Clean,
+        Clean::Busy => Step::Wait(None),
+        Clean::Failed { until } if until > now => Step::Wait(Some(until)),
+        Clean::Failed { .. } => Step::Clean,
+        Clean::Done if facts.gone => Step::Stop,
+        Clean::Done if pod.metadata.deletion_timestamp.is_some() && !facts.delete_sent => Step::Delete,
+        Clean::Done => Step::Wait(None),
+    }
+}
+
+fn stop(name: &str) -> Step {
+    Step::Kill { name: name.to_owned(), message: format!("Stopping container {name}") }
+}
+
+/// When `activeDeadlineSeconds` is over.
+fn deadline(spec: &PodSpec, facts: &Facts) -> Option<Timestamp> {
+    let seconds = spec.active_deadline_seconds?;
+    facts.started_at.checked_add(SignedDuration::from_secs(seconds)).ok()
+}
+
+/// Until when an instance has to be gone that is told to end now (`ending_since` is when the Pod began
+/// to end).
+pub(crate) fn kill_deadline(pod: &Pod, facts: &Facts, now: Timestamp) -> Timestamp {
+    let of_spec = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(GRACE_SECONDS);
+    let seconds = match pod.metadata.deletion_grace_period_seconds {
+        Some(seconds) if pod.metadata.deletion_timestamp.is_some() => seconds,
+        _ => of_spec,
+    };
+    // One second at least, as upstream: the process gets to see the signal.
+    let grace = SignedDuration::from_secs(seconds.max(1));
+    facts.ending_since.unwrap_or(now).checked_add(grace).unwrap_or(now)
+}
+
+fn earliest(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
