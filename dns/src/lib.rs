@@ -1,1 +1,86 @@
-//! Names: a pure record set and hickory as its server.
+//! Names of the cluster, on every node: A, AAAA, SRV and PTR of Services, headless Services and
+//! Pods, aliases for ExternalName, and everything else forwarded to the node's own resolvers.
+//!
+//! What comes in: Namespaces, Services and EndpointSlices, watched; questions on UDP and TCP. What
+//! goes out: answers. The names are a pure value ([`zone`]) that is asked under a read lock;
+//! hickory speaks the protocol. Until the first lists are complete, names of the cluster are
+//! answered with SERVFAIL: "not yet" must not be remembered as "no such name". Left to others: the
+//! address it listens on (node-network), and who is pointed at it (the agent's `resolv.conf`s).
+
+mod bind;
+mod config;
+mod error;
+#[cfg(test)]
+mod fixtures;
+mod follow;
+mod forward;
+mod handler;
+mod objects;
+mod zone;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hickory_server::Server;
+use parking_lot::RwLock;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+pub use config::{Config, upstreams};
+pub use error::DnsError;
+
+use forward::Upstream;
+use handler::Handler;
+use zone::Zone;
+
+/// Time without a request after which a TCP connection is closed.
+const TCP_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an address that is in use is tried for.
+const BIND_PATIENCE: Duration = Duration::from_secs(10);
+/// Answers that wait for a slow TCP client.
+const TCP_QUEUE_LEN_MAX: usize = 32;
+
+/// Serves names until cancelled.
+pub async fn run(client: kube::Client, config: Config, cancel: CancellationToken) -> Result<(), DnsError> {
+    run_with_ready(client, config, watch::Sender::new(false), cancel).await
+}
+
+/// As [`run`]; `ready` becomes true when names of the cluster are answered.
+pub async fn run_with_ready(
+    client: kube::Client,
+    config: Config,
+    ready: watch::Sender<bool>,
+    cancel: CancellationToken,
+) -> Result<(), DnsError> {
+    let own: Vec<IpAddr> = config.listen.iter().map(|address| address.ip()).filter(|ip| !ip.is_unspecified()).collect();
+    let zone = Zone::new(&config.domain, config.ranges.clone(), own).ok_or_else(|| DnsError::Domain(config.domain.clone()))?;
+    let zone = Arc::new(RwLock::new(zone));
+    let serving = serve(Arc::clone(&zone), &config, cancel.clone());
+    tokio::select! {
+        served = serving => served,
+        () = follow::follow(client, zone, ready) => Err(DnsError::Ended("its watches ended".to_owned())),
+    }
+}
+
+/// Answers from a zone until cancelled.
+async fn serve(zone: Arc<RwLock<Zone>>, config: &Config, cancel: CancellationToken) -> Result<(), DnsError> {
+    let upstream = Upstream::new(&config.upstream).map_err(|error| DnsError::Upstream(error.to_string()))?;
+    let mut server = Server::new(Handler::new(zone, upstream));
+    for address in &config.listen {
+        let opened = tokio::select! {
+            opened = bind::open(*address, BIND_PATIENCE) => opened?,
+            () = cancel.cancelled() => return Ok(()),
+        };
+        server.register_socket(opened.0);
+        server.register_listener(opened.1, TCP_IDLE_TIMEOUT, TCP_QUEUE_LEN_MAX);
+    }
+    let ended = tokio::select! {
+        ended = server.block_until_done() => ended.err().map_or_else(|| "its sockets closed".to_owned(), |error| error.to_string()),
+        () = cancel.cancelled() => return server.shutdown_gracefully().await.map_err(|error| DnsError::Ended(error.to_string())),
+    };
+    Err(DnsError::Ended(ended))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,316 @@
+//! The cluster's names as a value: fed with objects, asked with names, no I/O. Nothing is kept
+//! twice: records are made when they are asked for. The names are those of Kubernetes' DNS
+//! specification (<https://github.com/kubernetes/dns/blob/master/docs/specification.md>), schema
+//! 1.1.0, with CoreDNS' readings where it is silent: the `pods insecure` form of Pod names (an
+//! address in a namespace that exists), names of endpoints under Services with addresses too, and
+//! every port under a plain SRV question.
+
+mod question;
+mod record;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+
+use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::{Name, Record, RecordType};
+use ipnet::IpNet;
+
+use crate::objects::{Endpoint, Port, Service, Slice, Target, undashed};
+use question::{Asked, Of};
+use record::Maker;
+
+/// Namespace and name.
+pub(crate) type Key = (String, String);
+
+/// How many names inside the cluster an ExternalName may lead through.
+const CHAIN_LEN_MAX: usize = 8;
+
+/// What is known about a name.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Answer {
+    /// Nothing: it is not the cluster's.
+    Foreign,
+    /// Not yet known: the first lists are not complete.
+    Unready,
+    /// All that there is.
+    Known(Known),
+}
+
+/// An answer out of the zone.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Known {
+    pub(crate) code: ResponseCode,
+    pub(crate) answers: Vec<Record>,
+    pub(crate) additionals: Vec<Record>,
+    /// Tells how long a missing answer may be remembered.
+    pub(crate) soa: Option<Record>,
+    /// A name outside of the cluster at the end of the answers, to be resolved further.
+    pub(crate) further: Option<Name>,
+}
+
+/// All names of a cluster.
+pub(crate) struct Zone {
+    maker: Maker,
+    /// Ranges whose reverse names are this zone's alone.
+    ranges: Vec<IpNet>,
+    /// The server's own addresses, under `ns.dns.<domain>`.
+    own: Vec<IpAddr>,
+    namespaces: HashSet<String>,
+    services: HashMap<Key, Service>,
+    slices: HashMap<Key, Slice>,
+    /// Names of a Service's slices.
+    of_service: HashMap<Key, BTreeSet<String>>,
+    /// What has an address: Services by their own, slices by their endpoints'.
+    by_service_ip: HashMap<IpAddr, Key>,
+    by_endpoint_ip: HashMap<IpAddr, BTreeSet<Key>>,
+    /// Whether all first lists are complete.
+    pub(crate) complete: bool,
+}
+
+impl Zone {
+    /// An empty zone; `None` when the domain is no name.
+    pub(crate) fn new(domain: &str, ranges: Vec<IpNet>, own: Vec<IpAddr>) -> Option<Self> {
+        Some(Self {
+            maker: Maker::new(domain)?,
+            ranges,
+            own,
+            namespaces: HashSet::new(),
+            services: HashMap::new(),
+            slices: HashMap::new(),
+            of_service: HashMap::new(),
+            by_service_ip: HashMap::new(),
+            by_endpoint_ip: HashMap::new(),
+            complete: false,
+        })
+    }
+
+    pub(crate) fn set_namespace(&mut self, name: &str, exists: bool) {
+        if exists {
+            self.namespaces.insert(name.to_owned());
+        } else {
+            self.namespaces.remove(name);
+        }
+    }
+
+    pub(crate) fn set_service(&mut self, key: &Key, service: Option<Service>) {
+        if let Some(Service { target: Target::Addresses(ips), .. }) = self.services.remove(key) {
+            for ip in ips {
+                if self.by_service_ip.get(&ip) == Some(key) {
+                    self.by_service_ip.remove(&ip);
+                }
+            }
+        }
+        let Some(service) = service else { return };
+        if let Target::Addresses(ips) = &service.target {
+            self.by_service_ip.extend(ips.iter().map(|ip| (*ip, key.clone())));
+        }
+        self.services.insert(key.clone(), service);
+    }
+
+    pub(crate) fn set_slice(&mut self, key: &Key, slice: Option<Slice>) {
+        fn drop_from<K: std::hash::Hash + Eq, V: Ord>(index: &mut HashMap<K, BTreeSet<V>>, at: &K, value: &V) {
+            if let Some(values) = index.get_mut(at) {
+                values.remove(value);
+                if values.is_empty() {
+                    index.remove(at);
+                }
+            }
+        }
+        if let Some(was) = self.slices.remove(key) {
+            drop_from(&mut self.of_service, &(key.0.clone(), was.service), &key.1);
+            for endpoint in &was.endpoints {
+                drop_from(&mut self.by_endpoint_ip, &endpoint.ip, key);
+            }
+        }
+        let Some(slice) = slice else { return };
+        self.of_service.entry((key.0.clone(), slice.service.clone())).or_default().insert(key.1.clone());
+        for endpoint in &slice.endpoints {
+            self.by_endpoint_ip.entry(endpoint.ip).or_default().insert(key.clone());
+        }
+        self.slices.insert(key.clone(), slice);
+    }
+
+    /// Answers a question of class IN.
+    pub(crate) fn answer(&self, name: &Name, kind: RecordType) -> Answer {
+        let asked = question::read(name, self.maker.domain());
+        let asked = match asked {
+            Asked::Foreign => return Answer::Foreign,
+            Asked::Reverse(ip) if !self.is_own_address(ip) => return Answer::Foreign,
+            asked => asked,
+        };
+        if !self.complete {
+            return Answer::Unready;
+        }
+        let mut found = self.find(name, &asked, kind, 0);
+        if found.answers.is_empty() {
+            let reverse = matches!(asked, Asked::Reverse(_));
+            found.soa = Some(if reverse { self.maker.reverse_soa() } else { self.maker.soa() });
+        }
+        Answer::Known(found)
+    }
+
+    fn is_own_address(&self, ip: IpAddr) -> bool {
+        self.ranges.iter().any(|range| range.contains(&ip)) || self.by_service_ip.contains_key(&ip) || self.by_endpoint_ip.contains_key(&ip)
+    }
+
+    fn find(&self, name: &Name, asked: &Asked, kind: RecordType, depth: usize) -> Known {
+        let maker = &self.maker;
+        match asked {
+            Asked::Apex => Known::of(match kind {
+                RecordType::SOA => vec![maker.soa()],
+                RecordType::NS => vec![maker.ns()],
+                _ => Vec::new(),
+            }),
+            Asked::Version => Known::of(if kind == RecordType::TXT { vec![maker.version(name)] } else { Vec::new() }),
+            Asked::NameServer => Known::of(maker.addresses(name, &self.own, kind)),
+            // Names between others exist, and have no records.
+            Asked::Between => Known::of(Vec::new()),
+            Asked::Namespace(namespace) => self.if_namespace(namespace, || Vec::new()),
+            Asked::Pod { label, namespace } => match undashed(label) {
+                Some(ip) => self.if_namespace(namespace, || maker.addresses(name, &[ip], kind)),
+                None => Known::missing(),
+            },
+            Asked::Reverse(ip) => self.reverse(name, *ip, kind),
+            Asked::Service { service, of } => self.service(name, service, of, kind, depth),
+            Asked::Nothing | Asked::Foreign => Known::missing(),
+        }
+    }
+
+    fn if_namespace(&self, namespace: &str, records: impl FnOnce() -> Vec<Record>) -> Known {
+        if self.namespaces.contains(namespace) { Known::of(records()) } else { Known::missing() }
+    }
+
+    fn service(&self, name: &Name, key: &Key, of: &Of, kind: RecordType, depth: usize) -> Known {
+        let Some(service) = self.services.get(key) else { return Known::missing() };
+        match (of, &service.target) {
+            (Of::Itself, Target::Name(target)) => self.external(name, target, kind, depth),
+            (Of::Itself, Target::Addresses(ips)) if kind != RecordType::SRV => Known::of(self.maker.addresses(name, ips, kind)),
+            (Of::Itself, Target::Headless) if kind != RecordType::SRV => {
+                let mut ips: Vec<IpAddr> = self.endpoints(key, service).map(|(_, endpoint)| endpoint.ip).collect();
+                ips.sort_unstable();
+                ips.dedup();
+                // Without endpoints there is no such name, as CoreDNS has it.
+                if ips.is_empty() { Known::missing() } else { Known::of(self.maker.addresses(name, &ips, kind)) }
+            }
+            (Of::Itself, _) => self.ports(name, key, service, &|_| true),
+            (Of::Endpoint(label), _) => {
+                let mut ips: Vec<IpAddr> = self.endpoints(key, service).filter(|(_, e)| e.name == *label).map(|(_, e)| e.ip).collect();
+                ips.sort_unstable();
+                ips.dedup();
+                if ips.is_empty() { Known::missing() } else { Known::of(self.maker.addresses(name, &ips, kind)) }
+            }
+            (Of::Protocol(protocol), _) => {
+                if self.has_port(key, service, &|port| port.protocol == *protocol) {
+                    Known::of(Vec::new())
+                } else {
+                    Known::missing()
+                }
+            }
+            (Of::Port { port: wanted, protocol }, _) => {
+                let fits = |port: &Port| port.name == *wanted && port.protocol == *protocol;
+                let found = self.ports(name, key, service, &fits);
+                if found.answers.is_empty() || kind == RecordType::SRV { found } else { Known::of(Vec::new()) }
+            }
+        }
+    }
+
+    /// Endpoints that may be named, with their slices.
+    fn endpoints<'a>(&'a self, key: &'a Key, service: &'a Service) -> impl Iterator<Item = (&'a Slice, &'a Endpoint)> {
+        let names = self.of_service.get(key).into_iter().flatten();
+        let slices = names.filter_map(|name| self.slices.get(&(key.0.clone(), name.clone())));
+        slices
+            .flat_map(|slice| slice.endpoints.iter().map(move |endpoint| (slice, endpoint)))
+            .filter(|(_, endpoint)| endpoint.ready || service.publish_not_ready)
+    }
+
+    fn has_port(&self, key: &Key, service: &Service, fits: &dyn Fn(&Port) -> bool) -> bool {
+        match &service.target {
+            Target::Headless => self.endpoints(key, service).any(|(slice, _)| slice.ports.iter().any(fits)),
+            _ => service.ports.iter().any(fits),
+        }
+    }
+
+    /// SRV records of the ports that fit, with the addresses of their targets.
+    fn ports(&self, name: &Name, key: &Key, service: &Service, fits: &dyn Fn(&Port) -> bool) -> Known {
+        let mut known = Known::of(Vec::new());
+        let maker = &self.maker;
+        match &service.target {
+            Target::Name(_) => {}
+            Target::Addresses(ips) => {
+                let Some(target) = maker.service(key) else { return Known::missing() };
+                known.answers.extend(service.ports.iter().filter(|port| fits(port)).map(|port| maker.srv(name, port.number, &target)));
+                known.additionals = maker.all_addresses(&target, ips);
+            }
+            Target::Headless => {
+                let mut named = BTreeSet::new();
+                for (slice, endpoint) in self.endpoints(key, service) {
+                    let Some(target) = maker.endpoint(key, &endpoint.name) else { continue };
+                    for port in slice.ports.iter().filter(|port| fits(port)) {
+                        if named.insert((endpoint.name.clone(), endpoint.ip, port.number)) {
+                            known.answers.push(maker.srv(name, port.number, &target));
+                            known.additionals.extend(maker.all_addresses(&target, &[endpoint.ip]));
+                        }
+                    }
+                }
+                known.answers.dedup();
+                known.additionals.dedup();
+            }
+        }
+        if known.answers.is_empty() { Known::missing() } else { known }
+    }
+
+    /// An ExternalName: the alias, then what it leads to as far as that is the cluster's.
+    fn external(&self, name: &Name, target: &str, kind: RecordType, depth: usize) -> Known {
+        // What is written as an address is no name: nothing to lead to.
+        let target = match (target.parse::<IpAddr>(), record::fully_qualified(target)) {
+            (Err(_), Some(target)) => target,
+            _ => return Known::of(Vec::new()),
+        };
+        let mut known = Known::of(vec![self.maker.cname(name, &target)]);
+        if kind == RecordType::CNAME {
+            return known;
+        }
+        match question::read(&target, self.maker.domain()) {
+            Asked::Foreign => known.further = Some(target),
+            _ if depth >= CHAIN_LEN_MAX => {}
+            asked => {
+                let next = self.find(&target, &asked, kind, depth + 1);
+                known.answers.extend(next.answers);
+                known.additionals = next.additionals;
+                known.further = next.further;
+            }
+        }
+        known
+    }
+
+    fn reverse(&self, name: &Name, ip: IpAddr, kind: RecordType) -> Known {
+        let mut targets = BTreeSet::new();
+        if let Some(key) = self.by_service_ip.get(&ip) {
+            targets.extend(self.maker.service(key));
+        } else {
+            for key in self.by_endpoint_ip.get(&ip).into_iter().flatten() {
+                let Some(slice) = self.slices.get(key) else { continue };
+                let service = (key.0.clone(), slice.service.clone());
+                let named = slice.endpoints.iter().filter(|endpoint| endpoint.ip == ip);
+                targets.extend(named.filter_map(|endpoint| self.maker.endpoint(&service, &endpoint.name)));
+            }
+        }
+        if targets.is_empty() {
+            return Known::missing();
+        }
+        Known::of(if kind == RecordType::PTR { targets.iter().map(|target| self.maker.ptr(name, target)).collect() } else { Vec::new() })
+    }
+}
+
+impl Known {
+    fn of(answers: Vec<Record>) -> Self {
+        Self { code: ResponseCode::NoError, answers, additionals: Vec::new(), soa: None, further: None }
+    }
+
+    fn missing() -> Self {
+        Self { code: ResponseCode::NXDomain, ..Self::of(Vec::new()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! What a name asks for, by its form alone.
+
+use std::net::IpAddr;
+
+use hickory_proto::rr::Name;
+
+use super::Key;
+
+/// The forms of names; labels are in lower case.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Not under the domain, and no reverse name.
+    Foreign,
+    /// Under the domain, of no known form.
+    Nothing,
+    /// The domain itself.
+    Apex,
+    /// `dns-version.<domain>`.
+    Version,
+    /// `ns.dns.<domain>`.
+    NameServer,
+    /// `svc.<domain>` and the like: parts of other names.
+    Between,
+    /// `<namespace>.svc.<domain>` and `<namespace>.pod.<domain>`.
+    Namespace(String),
+    /// `<label>.<namespace>.pod.<domain>`.
+    Pod { label: String, namespace: String },
+    /// Names under a Service's.
+    Service { service: Key, of: Of },
+    /// A reverse name of one address.
+    Reverse(IpAddr),
+}
+
+/// Which name under a Service's.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    Itself,
+    /// `<label>.<service>…`.
+    Endpoint(String),
+    /// `_tcp.<service>…`: a part of other names.
+    Protocol(String),
+    /// `_<port>._<protocol>.<service>…`.
+    Port {
+        port: String,
+        protocol: String,
+    },
+}
+
+/// Reads a name; case does not matter.
+pub(super) fn read(name: &Name, domain: &Name) -> Asked {
+    if !domain.zone_of(name) {
+        return reverse(name).map_or(Asked::Foreign, Asked::Reverse);
+    }
+    let depth = name.iter().count().saturating_sub(domain.iter().count());
+    let labels: Option<Vec<String>> =
+        name.iter().take(depth).map(|label| std::str::from_utf8(label).ok().map(str::to_ascii_lowercase)).collect();
+    let Some(labels) = labels else { return Asked::Nothing };
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    match labels.as_slice() {
+        [] => Asked::Apex,
+        ["dns-version"] => Asked::Version,
+        ["ns", "dns"] => Asked::NameServer,
+        ["svc" | "pod" | "dns"] => Asked::Between,
+        [namespace, "svc" | "pod"] => Asked::Namespace((*namespace).to_owned()),
+        [label, namespace, "pod"] => Asked::Pod { label: (*label).to_owned(), namespace: (*namespace).to_owned() },
+        [rest @ .., service, namespace, "svc"] => match under(rest) {
+            Some(of) => Asked::Service { service: ((*namespace).to_owned(), (*service).to_owned()), of },
+            None => Asked::Nothing,
+        },
+        _ => Asked::Nothing,
+    }
+}
+
+fn under(labels: &[&str]) -> Option<Of> {
+    match labels {
+        [] => Some(Of::Itself),
+        [one] => Some(match one.strip_prefix('_') {
+            Some(protocol) => Of::Protocol(protocol.to_owned()),
+            None => Of::Endpoint((*one).to_owned()),
+        }),
+        [port, protocol] => Some(Of::Port { port: port.strip_prefix('_')?.to_owned(), protocol: protocol.strip_prefix('_')?.to_owned() }),
+        _ => None,
+    }
+}
+
+/// The address of a whole reverse name; names of parts of addresses are nobody's.
+fn reverse(name: &Name) -> Option<IpAddr> {
+    let range = name.parse_arpa_name().ok()?;
+    (range.prefix_len() == range.max_prefix_len()).then(|| range.addr())
+}
