@@ -57,17 +57,12 @@ pub async fn launch(program: &Path, args: Vec<OsString>, errors: &Path, cgroup: 
     let errors = errors.to_owned();
     let errors_again = errors.clone();
     let (shim, mut socket) = crate::blocking(move || spawn(&program, &args, &errors_again, &cgroup)).await?;
-    let mut answer = String::new();
-    let hear = async {
-        socket.write_all(b"go\n").await?;
-        (&mut socket).take(ANSWER_LEN_MAX).read_to_string(&mut answer).await
-    };
-    // A shim that died before it heard us is told apart below: it has said nothing.
-    let heard = tokio::time::timeout(READY_TIMEOUT, hear).await;
-    let failure = match (heard, answer.as_str()) {
-        (_, "ready\n") => return Ok(()),
-        (Err(_), _) => RuntimeError::Tool { tool: "the shim", message: format!("said nothing for {} s", READY_TIMEOUT.as_secs()) },
-        (Ok(_), words) => understand(words, &errors),
+    let heard = tokio::time::timeout(READY_TIMEOUT, hear(&mut socket)).await;
+    let answer = heard.as_deref().unwrap_or_default().to_owned();
+    let failure = match heard {
+        Ok(answer) if answer == "ready\n" => return Ok(()),
+        Ok(answer) => understand(&answer, &errors),
+        Err(_) => RuntimeError::Tool { tool: "the shim", message: format!("said nothing for {} s", READY_TIMEOUT.as_secs()) },
     };
     let doing = || format!("ending shim {}", shim.pid);
     if let Some(handle) = shim.open().map_err(RuntimeError::io(doing()))? {
@@ -78,6 +73,16 @@ pub async fn launch(program: &Path, args: Vec<OsString>, errors: &Path, cgroup: 
     }
     shim.ended().await.map_err(RuntimeError::io(doing()))?;
     Err(failure)
+}
+
+/// Says `go` and reads the answer to its end. A shim may refuse before it hears us, and then hang up:
+/// what it said counts, not that our word did not reach it.
+async fn hear(socket: &mut UnixStream) -> String {
+    let _heard = socket.write_all(b"go\n").await;
+    let mut answer = Vec::new();
+    let mut rest = socket.take(ANSWER_LEN_MAX);
+    while let Ok(1..) = rest.read_buf(&mut answer).await {}
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 fn spawn(program: &Path, args: &[OsString], errors: &Path, cgroup: &Group) -> Result<(ProcessRef, UnixStream), RuntimeError> {

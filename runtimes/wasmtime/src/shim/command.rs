@@ -25,7 +25,7 @@ async fn run_module(engine: &Engine, module: &Module, guest: &Guest) -> wasmtime
     let linker = module_linker(engine)?;
     let mut store = Store::new(engine, ModuleHost { wasi: guest.wasi()?.build_p1(), limits: guest.limits() });
     store.limiter(|host| &mut host.limits);
-    stop_at_signal(&mut store);
+    stop_at_signal(&mut store)?;
     let instance = linker.instantiate_async(&mut store, module).await?;
     let start = instance.get_typed_func::<(), ()>(&mut store, "_start")?;
     start.call_async(&mut store, ()).await?;
@@ -43,7 +43,7 @@ async fn run_component(engine: &Engine, component: &Component, guest: &Guest) ->
     };
     let mut store = Store::new(engine, host);
     store.limiter(|host| &mut host.limits);
-    stop_at_signal(&mut store);
+    stop_at_signal(&mut store)?;
     let command = Command::instantiate_async(&mut store, component, &linker).await?;
     match command.wasi_cli_run().call_run(&mut store).await? {
         Ok(()) => Ok(0),
@@ -61,10 +61,13 @@ async fn until_stopped(run: impl Future<Output = wasmtime::Result<i32>>) -> wasm
 }
 
 /// The epoch advances only when a signal arrives; there is no ticking while a guest runs.
-fn stop_at_signal<T>(store: &mut Store<T>) {
-    store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(|_| match signals::stopping() {
+fn stop_at_signal<T>(store: &mut Store<T>) -> wasmtime::Result<()> {
+    let stop = || match signals::stopping() {
         Some(signal) => Err(wasmtime::Error::msg(format!("stopped by signal {signal}"))),
-        None => Ok(UpdateDeadline::Continue(1)),
-    });
+        None => Ok(()),
+    };
+    store.epoch_deadline_callback(move |_| stop().map(|()| UpdateDeadline::Continue(1)));
+    store.set_epoch_deadline(1);
+    // One that came before the deadline was set has advanced the epoch already.
+    stop()
 }

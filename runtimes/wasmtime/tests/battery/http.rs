@@ -1,1 +1,212 @@
-//! `wasi:http/proxy` components.
+//! `wasi:http/proxy` components, each test in a network namespace of its own.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sched::{CloneFlags, setns};
+use runtimes_contract::battery::{Harness, plain_spec};
+use runtimes_contract::{ContainerSpec, ContainerState, Runtime, RuntimeError};
+
+use crate::guests;
+use crate::harness::Wasmtime;
+
+/// A network namespace with a loopback interface; deleted at the end.
+struct Network(String);
+
+impl Network {
+    fn new(name: &str) -> Self {
+        let name = format!("skt-{}-{name}", std::process::id());
+        run("ip", &["netns", "add", &name]);
+        run("ip", &["-n", &name, "link", "set", "lo", "up"]);
+        Self(name)
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from("/run/netns").join(&self.0)
+    }
+
+    /// Does something inside, on a thread of its own.
+    async fn inside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let path = self.path();
+        let inside = move || {
+            let namespace = std::fs::File::open(path).unwrap();
+            setns(namespace.as_fd(), CloneFlags::CLONE_NEWNET).unwrap();
+            work()
+        };
+        tokio::task::spawn_blocking(|| std::thread::spawn(inside).join().unwrap()).await.unwrap()
+    }
+
+    async fn get(&self, address: &str, path: &str) -> std::io::Result<String> {
+        let (address, path): (SocketAddr, _) = (address.parse().unwrap(), path.to_owned());
+        self.inside(move || get(address, &path)).await
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        run("ip", &["netns", "delete", &self.0]);
+    }
+}
+
+fn run(program: &str, args: &[&str]) {
+    let status = Command::new(program).args(args).status().unwrap();
+    assert!(status.success(), "{program} {args:?}");
+}
+
+fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+fn web(harness: &Wasmtime, network: &Network, id: &str) -> ContainerSpec {
+    let mut spec = plain_spec(id);
+    spec.content = harness.content(&guests::http());
+    spec.cgroup = harness.cgroup(id);
+    spec.log_path = harness.scratch().join(format!("{id}.log"));
+    spec.sandbox.network = Some(network.path());
+    spec
+}
+
+async fn serve(runtime: &dyn Runtime, spec: &ContainerSpec) {
+    runtime.create(spec).await.unwrap();
+    runtime.start(&spec.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_component_answers_on_its_port_as_soon_as_it_is_started() {
+    let (harness, network) = (Wasmtime::new(), Network::new("port"));
+    let mut spec = web(&harness, &network, "web");
+    spec.ports = vec![80, 9090];
+    let runtime = harness.runtime();
+    serve(&*runtime, &spec).await;
+    for address in ["127.0.0.1:80", "[::1]:80"] {
+        let answer = network.get(address, "/").await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("hello from wat\n"), "{answer}");
+    }
+    assert!(network.get("127.0.0.1:9090", "/").await.is_err(), "one port is served");
+    assert!(get("127.0.0.1:80".parse().unwrap(), "/").is_err(), "and not outside the namespace");
+    runtime.signal(&spec.id, 15).await.unwrap();
+    let exit = runtime.wait(&spec.id).await.unwrap();
+    assert_eq!((exit.code, exit.signal), (0, None), "{exit:?}");
+    runtime.remove(&spec.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn without_a_declared_port_it_is_8080_and_a_taken_port_is_named() {
+    let (harness, network) = (Wasmtime::new(), Network::new("taken"));
+    let runtime = harness.runtime();
+    let first = web(&harness, &network, "first");
+    serve(&*runtime, &first).await;
+    assert!(network.get("127.0.0.1:8080", "/").await.unwrap().contains("hello"));
+    let second = web(&harness, &network, "second");
+    runtime.create(&second).await.unwrap();
+    let error = runtime.start(&second.id).await.unwrap_err();
+    assert!(matches!(&error, RuntimeError::Start(_)), "{error:?}");
+    assert_eq!(error.to_string(), "listen tcp :8080: bind: address already in use");
+    for spec in [&first, &second] {
+        runtime.remove(&spec.id).await.unwrap();
+    }
+    // The port is free again.
+    serve(&*runtime, &second).await;
+    runtime.remove(&second.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_trap_is_a_500_and_a_line_in_the_log_and_others_go_on() {
+    let (harness, network) = (Wasmtime::new(), Network::new("trap"));
+    let spec = web(&harness, &network, "web");
+    let runtime = harness.runtime();
+    serve(&*runtime, &spec).await;
+    let answer = network.get("127.0.0.1:8080", "/trap").await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
+    let log = std::fs::read_to_string(&spec.log_path).unwrap();
+    assert!(log.contains("stderr F request failed: ") && log.contains("unreachable"), "{log}");
+    assert!(network.get("127.0.0.1:8080", "/").await.unwrap().contains("hello"));
+    runtime.remove(&spec.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn spinning_requests_do_not_stop_others() {
+    let (harness, network) = (Wasmtime::new(), Network::new("spin"));
+    let spec = web(&harness, &network, "web");
+    let runtime = harness.runtime();
+    serve(&*runtime, &spec).await;
+    let spinning = network
+        .inside(|| {
+            let mut streams: Vec<_> = (0..3).map(|_| TcpStream::connect("127.0.0.1:8080").unwrap()).collect();
+            for stream in &mut streams {
+                write!(stream, "GET /spin HTTP/1.1\r\nHost: web\r\n\r\n").unwrap();
+            }
+            streams
+        })
+        .await;
+    for _ in 0..5 {
+        assert!(network.get("127.0.0.1:8080", "/").await.unwrap().contains("hello"));
+    }
+    // Their clients hang up: the guests go too, and SIGTERM finds nothing to wait for.
+    drop(spinning);
+    runtime.signal(&spec.id, 15).await.unwrap();
+    let exit = tokio::time::timeout(Duration::from_secs(20), runtime.wait(&spec.id)).await.unwrap().unwrap();
+    assert_eq!(exit.code, 0, "{exit:?}");
+    runtime.remove(&spec.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn more_connections_than_instances_wait_their_turn() {
+    let (harness, network) = (Wasmtime::new(), Network::new("many"));
+    let spec = web(&harness, &network, "web");
+    let runtime = harness.runtime();
+    serve(&*runtime, &spec).await;
+    let served = network
+        .inside(|| {
+            let mut streams: Vec<_> = (0..200).map(|_| TcpStream::connect("127.0.0.1:8080").unwrap()).collect();
+            for stream in &mut streams {
+                write!(stream, "GET / HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n").unwrap();
+            }
+            let answers = streams.into_iter().map(|mut stream| {
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).unwrap();
+                answer.starts_with("HTTP/1.1 200 OK")
+            });
+            answers.filter(|&fine| fine).count()
+        })
+        .await;
+    assert_eq!(served, 200);
+    runtime.remove(&spec.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn nonsense_and_endless_heads_are_refused() {
+    let (harness, network) = (Wasmtime::new(), Network::new("nonsense"));
+    let spec = web(&harness, &network, "web");
+    let runtime = harness.runtime();
+    serve(&*runtime, &spec).await;
+    let statuses = network
+        .inside(|| {
+            let endless = format!("GET / HTTP/1.1\r\nHost: web\r\nX: {}\r\n\r\n", "x".repeat(400_000));
+            let huge = "POST / HTTP/1.1\r\nHost: web\r\nContent-Length: 99999999999\r\n\r\n".to_owned();
+            ["GET / HTTP/1.1\r\nno header\r\n\r\n".to_owned(), "GET / HTTP/1.1\r\n\r\n".to_owned(), endless, huge].map(|request| {
+                let mut stream = TcpStream::connect("127.0.0.1:8080").unwrap();
+                // The server may hang up while we still talk.
+                let _ = stream.write_all(request.as_bytes());
+                let mut answer = [0; 12];
+                let _ = stream.read_exact(&mut answer);
+                String::from_utf8_lossy(&answer).into_owned()
+            })
+        })
+        .await;
+    assert_eq!([&statuses[0], &statuses[1], &statuses[3]], ["HTTP/1.1 400", "HTTP/1.1 500", "HTTP/1.1 413"]);
+    // The 431 is lost when the rest of the head is thrown away with the connection.
+    assert!(["HTTP/1.1 431", &"\0".repeat(12)].contains(&statuses[2].as_str()), "{statuses:?}");
+    assert!(network.get("127.0.0.1:8080", "/").await.unwrap().contains("hello"));
+    assert!(matches!(runtime.list().await.unwrap()[0].state, ContainerState::Running { .. }));
+    runtime.remove(&spec.id).await.unwrap();
+}

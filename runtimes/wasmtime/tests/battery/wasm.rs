@@ -1,1 +1,133 @@
-//! What is particular to WASM: traps, complaints about modules, confinement, the compile cache.
+//! What is particular to WASM: traps, complaints about modules, confinement.
+
+use runtimes_contract::battery::{Harness, Program, plain_spec, spec_of};
+use runtimes_contract::{ContainerSpec, ContainerState, Exit, Mount, RuntimeError};
+
+use crate::guests;
+use crate::harness::Wasmtime;
+
+fn spec(harness: &Wasmtime, bytes: &[u8]) -> ContainerSpec {
+    let log_path = harness.scratch().join("guest.log");
+    ContainerSpec { content: harness.content(bytes), cgroup: harness.cgroup("guest"), log_path, ..plain_spec("guest") }
+}
+
+/// Runs a guest to its end; its exit and its log.
+async fn run(harness: &Wasmtime, spec: &ContainerSpec) -> (Exit, String) {
+    let runtime = harness.runtime();
+    runtime.create(spec).await.unwrap();
+    runtime.start(&spec.id).await.unwrap();
+    let exit = runtime.wait(&spec.id).await.unwrap();
+    runtime.remove(&spec.id).await.unwrap();
+    (exit, std::fs::read_to_string(&spec.log_path).unwrap())
+}
+
+#[tokio::test]
+async fn a_trap_ends_with_134_and_says_where() {
+    let harness = Wasmtime::new();
+    let (exit, log) = run(&harness, &spec(&harness, &guests::module("trap"))).await;
+    assert_eq!((exit.code, exit.signal), (134, None));
+    for text in [&exit.message, &log] {
+        assert!(text.contains("wasm `unreachable` instruction executed") && text.contains("deep"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_spinning_guest_stops_at_sigterm() {
+    let harness = Wasmtime::new();
+    let spec = spec_of(&harness, "spin", Program::Spin);
+    let runtime = harness.runtime();
+    runtime.create(&spec).await.unwrap();
+    runtime.start(&spec.id).await.unwrap();
+    runtime.signal(&spec.id, 15).await.unwrap();
+    let exit = runtime.wait(&spec.id).await.unwrap();
+    assert_eq!((exit.code, exit.signal), (143, Some(15)), "{exit:?}");
+    runtime.remove(&spec.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_guest_that_wants_too_much_is_told_and_ends_by_itself() {
+    let harness = Wasmtime::new();
+    let mut spec = spec(&harness, &guests::module("hog"));
+    spec.resources.memory_limit_bytes = Some(32 << 20);
+    let (exit, log) = run(&harness, &spec).await;
+    assert_eq!((exit.code, exit.oom_killed), (3, false), "{exit:?} {log}");
+}
+
+#[tokio::test]
+async fn what_cannot_run_is_named_at_create() {
+    let harness = Wasmtime::new();
+    let linux = plain_spec("guest");
+    let cases: &[(&[u8], &str)] = &[
+        (b"#!/bin/sh\n", "not a WebAssembly binary"),
+        (b"", "not a WebAssembly binary"),
+        (b"\0asm\x02\0\0\0", "unknown version"),
+        (&wat::parse_str("(module)").unwrap(), "does not export _start"),
+        (&wat::parse_str("(component)").unwrap(), "neither wasi:cli/run nor wasi:http/incoming-handler"),
+        (&guests::module("bad-import"), "`env::launch_missiles`"),
+        (
+            &wat::parse_str(r#"(module (import "wasi_snapshot_preview1" "fd_write" (func)) (func (export "_start")))"#).unwrap(),
+            "`wasi_snapshot_preview1::fd_write`",
+        ),
+        (
+            &wat::parse_str(r#"(component (import "acme:rocket/launch@1.0.0" (instance (export "go" (func)))))"#).unwrap(),
+            "`acme:rocket/launch@1.0.0`",
+        ),
+        (&guests::module("hello")[..60], "invalid WebAssembly"),
+    ];
+    let runtime = harness.runtime();
+    for (bytes, wanted) in cases {
+        for _ in 0..2 {
+            let error = runtime.create(&spec(&harness, bytes)).await.unwrap_err();
+            assert!(matches!(&error, RuntimeError::BadContent(_)), "{error:?}");
+            let text = error.to_string();
+            assert!(text.contains(wanted) && !text.contains('\n'), "{wanted}: {text}");
+        }
+    }
+    let error = runtime.create(&linux).await.unwrap_err();
+    assert!(error.to_string().contains("the image holds a Linux root file system"), "{error}");
+    assert!(runtime.list().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_shim_is_nobody_without_capabilities_in_an_empty_root() {
+    let harness = Wasmtime::new();
+    let spec = spec_of(&harness, "confined", Program::Sleep);
+    let runtime = harness.runtime();
+    runtime.create(&spec).await.unwrap();
+    runtime.start(&spec.id).await.unwrap();
+    let ContainerState::Running { pid } = runtime.list().await.unwrap()[0].state else { panic!("not running") };
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+    assert_eq!([field("Uid:"), field("Gid:")], ["65534\t65534\t65534\t65534"; 2]);
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+        assert_eq!(field(set), "0000000000000000", "{set}");
+    }
+    assert_eq!((field("NoNewPrivs:"), field("Seccomp:"), field("Groups:")), ("1".into(), "2".into(), String::new()));
+    let root: Vec<_> = std::fs::read_dir(format!("/proc/{pid}/root")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(root, ["etc"]);
+    assert_eq!(std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap().lines().count(), 1);
+    runtime.remove(&spec.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn mounts_are_shown_where_they_belong_and_read_only_ones_stay_so() {
+    let harness = Wasmtime::new();
+    let volume = |name: &str, mode| {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = harness.dir().join(name);
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::set_permissions(&dir, PermissionsExt::from_mode(mode)).unwrap();
+        dir
+    };
+    let (data, config) = (volume("data", 0o777), volume("config", 0o777));
+    let mount = |source: &std::path::Path, target: &str, read_only| Mount { source: source.into(), target: target.into(), read_only };
+    for (target, read_only, wanted) in [("/data", false, 0), ("/data", true, 69), ("/elsewhere", false, 44)] {
+        let mut spec = spec(&harness, &guests::module("create-file"));
+        spec.mounts = vec![mount(&config, "/config", true), mount(&data, target, read_only)];
+        let (exit, log) = run(&harness, &spec).await;
+        // 69 is WASI's EROFS or, by the preopen's rights, 63 (EPERM).
+        assert!(exit.code == wanted || (wanted == 69 && exit.code == 63), "{target} {read_only}: {exit:?} {log}");
+        assert_eq!(data.join("made").exists(), wanted == 0, "{target} {read_only}");
+        let _ = std::fs::remove_file(data.join("made"));
+    }
+}
