@@ -64,7 +64,7 @@ impl Handler {
         let answer = self.zone.read().answer(name, kind);
         match answer {
             Answer::Unready => Reply::failed(ResponseCode::ServFail),
-            Answer::Known(known) => self.complete(known, kind, request.metadata.id).await,
+            Answer::Known(known) => self.complete(*known, kind, request.metadata.id).await,
             Answer::Foreign => self.forward(name, kind).await,
         }
     }

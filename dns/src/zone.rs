@@ -33,7 +33,7 @@ pub(crate) enum Answer {
     /// Not yet known: the first lists are not complete.
     Unready,
     /// All that there is.
-    Known(Known),
+    Known(Box<Known>),
 }
 
 /// An answer out of the zone.
@@ -146,7 +146,7 @@ impl Zone {
             let reverse = matches!(asked, Asked::Reverse(_));
             found.soa = Some(if reverse { self.maker.reverse_soa() } else { self.maker.soa() });
         }
-        Answer::Known(found)
+        Answer::Known(Box::new(found))
     }
 
     fn is_own_address(&self, ip: IpAddr) -> bool {
@@ -165,7 +165,7 @@ impl Zone {
             Asked::NameServer => Known::of(maker.addresses(name, &self.own, kind)),
             // Names between others exist, and have no records.
             Asked::Between => Known::of(Vec::new()),
-            Asked::Namespace(namespace) => self.if_namespace(namespace, || Vec::new()),
+            Asked::Namespace(namespace) => self.if_namespace(namespace, Vec::new),
             Asked::Pod { label, namespace } => match undashed(label) {
                 Some(ip) => self.if_namespace(namespace, || maker.addresses(name, &[ip], kind)),
                 None => Known::missing(),
