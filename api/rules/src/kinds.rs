@@ -170,3 +170,30 @@ pub fn field_selectors(kind: &Kind) -> &'static [&'static str] {
         _ => &["metadata.name", "metadata.namespace"],
     }
 }
+
+/// The value behind a field selector's path. Absent booleans and numbers read as upstream's zero values.
+pub fn field_value(kind: &Kind, object: &Value, path: &str) -> String {
+    let at = At::root(object);
+    let or_zero = |path: &str, zero: &str| {
+        let text = api_model::selector::field_text(object, path);
+        if text.is_empty() { zero.to_owned() } else { text }
+    };
+    match (kind.group.as_str(), kind.kind.as_str(), path) {
+        ("", "Pod", "spec.hostNetwork") | ("", "Node", "spec.unschedulable") => or_zero(path, "false"),
+        ("", "Pod", "status.podIP") => match at.find("status.podIPs").index(0).get("ip").text() {
+            "" => at.find(path).text().to_owned(),
+            ip => ip.to_owned(),
+        },
+        ("", "Namespace", "name") => at.find("metadata.name").text().to_owned(),
+        ("", "ReplicationController", "status.replicas") | ("apps", "ReplicaSet", "status.replicas") => or_zero(path, "0"),
+        ("batch", "Job", "status.successful") => or_zero("status.succeeded", "0"),
+        ("", "Event", "source") => match at.find("source.component").text() {
+            "" => at.get("reportingComponent").text().to_owned(),
+            component => component.to_owned(),
+        },
+        _ => api_model::selector::field_text(object, path),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,8 @@ mod pod;
 mod quantity;
 pub mod scale;
 mod strategy;
+#[cfg(test)]
+mod testing;
 
 use api_model::field::FieldError;
 use api_model::kind::Kind;
@@ -41,7 +43,9 @@ pub fn default(kind: &Kind, object: &mut Value) {
 }
 
 /// Makes a new object ready for validation: drops status where a status subresource owns it, sets
-/// first phases and generation 1. Name, namespace, uid and creation time are left to the server.
+/// first phases and generation 1. Name, namespace, uid and creation time are the server's to set, and
+/// must be set by now: a Job selects its Pods by its uid. A Service's addresses and node ports are
+/// allocated after this and before validation.
 pub fn prepare_create(kind: &Kind, object: &mut Value) {
     strategy::create(kind, object);
     if let Some(rules) = kinds::rules(kind) {
@@ -85,6 +89,11 @@ pub fn validate_update(kind: &Kind, sub: Option<&str>, new: &Value, old: &Value)
 /// `metadata.namespace`, which are included.
 pub fn field_selectors(kind: &Kind) -> &'static [&'static str] {
     kinds::field_selectors(kind)
+}
+
+/// The value that a field selector compares with: upstream's names are not always paths.
+pub fn field_value(kind: &Kind, object: &Value, path: &str) -> String {
+    kinds::field_value(kind, object, path)
 }
 
 /// Upstream's warnings about an object that may be stored all the same.

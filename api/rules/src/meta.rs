@@ -74,7 +74,7 @@ pub fn validate(kind: &Kind, object: &Value, checks: &mut Checks) {
         (false, _) => checks.forbidden(&namespace, "not allowed on this type"),
     }
     checks.not_negative(&metadata.get("generation"));
-    common(&metadata, checks);
+    common(kind, &metadata, checks);
 }
 
 /// Checks the metadata of a changed object.
@@ -94,14 +94,17 @@ pub fn validate_update(kind: &Kind, new: &Value, old: &Value, checks: &mut Check
     for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         checks.immutable(&new.get(field), &old.get(field));
     }
-    common(&new, checks);
+    common(kind, &new, checks);
 }
 
-fn common(metadata: &At<'_>, checks: &mut Checks) {
+fn common(kind: &Kind, metadata: &At<'_>, checks: &mut Checks) {
     checks.labels(&metadata.get("labels"));
     annotations(&metadata.get("annotations"), checks);
     owners(&metadata.get("ownerReferences"), checks);
     finalizers(&metadata.get("finalizers"), checks);
+    if !crate::strategy::is_custom(kind) {
+        metadata.get("finalizers").items().for_each(|finalizer| kube_finalizer(&finalizer, checks));
+    }
 }
 
 /// Checks annotations: their keys, and their size together.
@@ -158,9 +161,6 @@ fn finalizers(at: &At<'_>, checks: &mut Checks) {
     let has = |name: &str| at.texts().any(|finalizer| finalizer == name);
     if has("orphan") && has("foregroundDeletion") {
         checks.invalid(at, "finalizer orphan and foregroundDeletion cannot be both set");
-    }
-    for finalizer in at.items() {
-        kube_finalizer(&finalizer, checks);
     }
 }
 

@@ -18,7 +18,8 @@ fn has_generation(kind: &Kind) -> bool {
     }
 }
 
-fn is_custom(kind: &Kind) -> bool {
+/// Whether a kind is not built in.
+pub fn is_custom(kind: &Kind) -> bool {
     api_model::kind::find(&kind.group, &kind.plural).is_none()
 }
 
@@ -57,8 +58,21 @@ pub fn create(kind: &Kind, object: &mut Value) {
         if is_custom(kind) {
             map.remove("status");
         } else if !is_node {
-            map.insert("status".to_owned(), json!({}));
+            map.insert("status".to_owned(), initial_status(kind));
         }
+    }
+}
+
+/// The status of a new object: the counts that upstream always writes.
+fn initial_status(kind: &Kind) -> Value {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "ReplicationController") | ("apps", "ReplicaSet") => json!({"replicas": 0}),
+        ("apps", "StatefulSet") => json!({"availableReplicas": 0, "replicas": 0}),
+        ("apps", "DaemonSet") => {
+            json!({"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0})
+        }
+        ("policy", "PodDisruptionBudget") => json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0}),
+        _ => json!({}),
     }
 }
 

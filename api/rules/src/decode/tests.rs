@@ -75,7 +75,9 @@ fn bombs_cost_little() {
     let wide = format!("a: &a [{}]\nb: [{}]\n", "x, ".repeat(100_000), "*a, ".repeat(100_000));
     assert!(quickly(|| decode(wide.as_bytes(), true)).is_err());
 
-    for (open, yaml) in [("[", false), ("[", true), ("{\"a\":", false), ("{a: ", true), ("- ", true), ("? ", true), ("&a ", true), ("!!x ", true)] {
+    for (open, yaml) in
+        [("[", false), ("[", true), ("{\"a\":", false), ("{a: ", true), ("- ", true), ("? ", true), ("&a ", true), ("!!x ", true)]
+    {
         let deep = open.repeat(3_000_000 / open.len());
         assert!(quickly(|| decode(deep.as_bytes(), yaml)).is_err(), "{open}");
     }

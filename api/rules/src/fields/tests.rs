@@ -114,9 +114,12 @@ fn custom_resources_are_free_but_for_their_metadata() {
 
 #[test]
 fn the_query_parameter_is_upstreams() {
-    for (text, wanted) in
-        [("", Some(FieldValidation::Warn)), ("Strict", Some(FieldValidation::Strict)), ("Ignore", Some(FieldValidation::Ignore)), ("strict", None)]
-    {
+    for (text, wanted) in [
+        ("", Some(FieldValidation::Warn)),
+        ("Strict", Some(FieldValidation::Strict)),
+        ("Ignore", Some(FieldValidation::Ignore)),
+        ("strict", None),
+    ] {
         assert_eq!(FieldValidation::parse(text), wanted, "{text}");
     }
 }

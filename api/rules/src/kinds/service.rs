@@ -1,6 +1,8 @@
 //! Service: its addresses are allocated by the server between defaulting and validation; here is what
 //! the user may ask for and what may change.
 
+mod allocated;
+
 use std::collections::HashSet;
 use std::net::IpAddr;
 
@@ -9,8 +11,10 @@ use serde_json::{Value, json};
 use super::Rules;
 use crate::at::At;
 use crate::checks::Checks;
-use crate::edit::{self, Fields, each, fill, fill_absent, is_list_empty, text};
-use crate::{format, pod, strategy};
+use crate::edit::{self, each, fill, fill_absent, is_list_empty, text};
+use crate::{format, pod};
+
+use allocated::{families, mirror_cluster_ips, prepare_update};
 
 /// The rules of Services.
 pub const RULES: Rules = Rules { prepare_create, prepare_update, warnings, ..Rules::new(default, validate_create, validate_update) };
@@ -72,114 +76,6 @@ fn prepare_create(object: &mut Value) {
     if let Some(spec) = edit::spec(object) {
         mirror_cluster_ips(spec);
         families(spec);
-    }
-}
-
-/// `clusterIP` and the first of `clusterIPs` are one field under two names.
-fn mirror_cluster_ips(spec: &mut Fields) {
-    let single = text(spec, "clusterIP").to_owned();
-    if !single.is_empty() && is_list_empty(spec, "clusterIPs") {
-        spec.insert("clusterIPs".to_owned(), json!([single]));
-    }
-}
-
-/// Upstream's IP families on a cluster with IPv4 alone.
-fn families(spec: &mut Fields) {
-    if text(spec, "type") == "ExternalName" {
-        return;
-    }
-    let headless = text(spec, "clusterIP") == "None";
-    let selects = spec.get("selector").and_then(Value::as_object).is_some_and(|selector| !selector.is_empty());
-    if headless && !selects {
-        fill_absent(spec, "ipFamilyPolicy", "RequireDualStack");
-        if is_list_empty(spec, "ipFamilies") {
-            spec.insert("ipFamilies".to_owned(), json!(["IPv4", "IPv6"]));
-        }
-        return;
-    }
-    fill_absent(spec, "ipFamilyPolicy", "SingleStack");
-    if is_list_empty(spec, "ipFamilies") {
-        let is_v6 = matches!(text(spec, "clusterIP").parse(), Ok(IpAddr::V6(_)));
-        spec.insert("ipFamilies".to_owned(), json!([if is_v6 { "IPv6" } else { "IPv4" }]));
-    }
-}
-
-/// An update keeps what was allocated unless it says otherwise, so that a manifest without addresses
-/// and node ports can be applied again and again.
-fn prepare_update(sub: Option<&str>, new: &mut Value, old: &Value) {
-    if sub == Some("status") {
-        return;
-    }
-    strategy::keep(new, old, "status");
-    let before = old.get("spec").and_then(Value::as_object).cloned().unwrap_or_default();
-    let Some(spec) = edit::spec(new) else {
-        return;
-    };
-    let (kind, old_kind) = (text(spec, "type").to_owned(), text(&before, "type").to_owned());
-    if kind == "ExternalName" {
-        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"] {
-            if spec.get(field) == before.get(field) {
-                spec.remove(field);
-            }
-        }
-        return;
-    }
-    if old_kind != "ExternalName" {
-        carry_cluster_ips(spec, &before);
-        for field in ["ipFamilies", "ipFamilyPolicy"] {
-            if let (None, Some(value)) = (spec.get(field), before.get(field)) {
-                spec.insert(field.to_owned(), value.clone());
-            }
-        }
-        carry_node_ports(spec, &before, &kind, &old_kind);
-    }
-    mirror_cluster_ips(spec);
-    families(spec);
-}
-
-fn carry_cluster_ips(spec: &mut Fields, before: &Fields) {
-    let (single, list) = (text(spec, "clusterIP").to_owned(), is_list_empty(spec, "clusterIPs"));
-    if single.is_empty() && list {
-        for field in ["clusterIP", "clusterIPs"] {
-            if let Some(value) = before.get(field) {
-                spec.insert(field.to_owned(), value.clone());
-            }
-        }
-    } else if single != text(before, "clusterIP") && spec.get("clusterIPs") == before.get("clusterIPs") {
-        // Only the old field was changed: the new one follows.
-        spec.insert("clusterIPs".to_owned(), if single.is_empty() { json!([]) } else { json!([single]) });
-    } else if single.is_empty()
-        && let Some(first) = spec.get("clusterIPs").and_then(|list| list.get(0)).cloned()
-    {
-        spec.insert("clusterIP".to_owned(), first);
-    }
-}
-
-fn carry_node_ports(spec: &mut Fields, before: &Fields, kind: &str, old_kind: &str) {
-    let needs = |kind: &str| kind == "NodePort" || kind == "LoadBalancer";
-    if !needs(old_kind) {
-        return;
-    }
-    let key = |port: &Fields| (text(port, "protocol").to_owned(), port.get("port").and_then(Value::as_i64));
-    let old: Vec<Fields> =
-        before.get("ports").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object).cloned().collect();
-    let taken: HashSet<i64> = spec
-        .get("ports")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(|port| port.get("nodePort").and_then(Value::as_i64))
-        .collect();
-    for port in each(spec, "ports") {
-        let known = old.iter().find(|old| key(old) == key(port)).and_then(|old| old.get("nodePort").cloned());
-        match known {
-            // Turning back to ClusterIP gives up what was allocated.
-            Some(known) if !needs(kind) && port.get("nodePort") == Some(&known) => {
-                port.remove("nodePort");
-            }
-            Some(known) if needs(kind) && !known.as_i64().is_some_and(|known| taken.contains(&known)) => fill(port, "nodePort", known),
-            _ => {}
-        }
     }
 }
 

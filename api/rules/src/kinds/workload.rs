@@ -31,8 +31,7 @@ pub fn selector_matches(selector: &At<'_>, template: &At<'_>, checks: &mut Check
 pub fn matches(selector: &Selector, template: &At<'_>, checks: &mut Checks) {
     let labels = template.get("metadata").get("labels");
     if !selector.is_everything() && !selector.matches_by(&|key| labels.get(key).value().and_then(Value::as_str)) {
-        let shown = if labels.exists() { labels.shown() } else { Value::Object(serde_json::Map::new()) };
-        checks.invalid_value(&labels.path, shown, "`selector` does not match template `labels`");
+        checks.invalid(&labels, "`selector` does not match template `labels`");
     }
 }
 

@@ -11,7 +11,10 @@ fn json_patches_follow_the_rfc() {
         (json!([]), object.clone()),
         (json!([{"op": "add", "path": "/a/b/-", "value": 3}]), json!({"a": {"b": [1, 2, 3]}, "c": "x"})),
         (json!([{"op": "remove", "path": "/c"}]), json!({"a": {"b": [1, 2]}})),
-        (json!([{"op": "test", "path": "/c", "value": "x"}, {"op": "replace", "path": "/c", "value": 1}]), json!({"a": {"b": [1, 2]}, "c": 1})),
+        (
+            json!([{"op": "test", "path": "/c", "value": "x"}, {"op": "replace", "path": "/c", "value": 1}]),
+            json!({"a": {"b": [1, 2]}, "c": 1}),
+        ),
         (json!([{"op": "move", "from": "/c", "path": "/a/d"}]), json!({"a": {"b": [1, 2], "d": "x"}})),
         (json!([{"op": "copy", "from": "/a/b/0", "path": "/e"}]), json!({"a": {"b": [1, 2]}, "c": "x", "e": 1})),
         (json!([{"op": "add", "path": "/x~1y~0z", "value": 1}]), json!({"a": {"b": [1, 2]}, "c": "x", "x/y~z": 1})),
@@ -33,7 +36,14 @@ fn json_patches_fail_in_two_ways() {
     ] {
         assert!(matches!(json(&object, &patch), Err(PatchError::NotApplicable(_))), "{patch}");
     }
-    for patch in [json!({}), json!("x"), json!([{"op": "frob", "path": "/a"}]), json!([{"op": "add", "path": "a", "value": 1}]), json!([{"op": "add", "value": 1}]), json!([1])] {
+    for patch in [
+        json!({}),
+        json!("x"),
+        json!([{"op": "frob", "path": "/a"}]),
+        json!([{"op": "add", "path": "a", "value": 1}]),
+        json!([{"op": "add", "value": 1}]),
+        json!([1]),
+    ] {
         assert!(matches!(json(&object, &patch), Err(PatchError::Malformed(_))), "{patch}");
     }
 }
@@ -83,7 +93,9 @@ fn lists_of_maps_merge_by_their_key() {
         ),
         (
             with(json!([{"name": "c", "image": "1"}])),
-            with(json!([{"name": "c", "image": "1"}, {"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b", "image": "1"}])),
+            with(
+                json!([{"name": "c", "image": "1"}, {"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b", "image": "1"}]),
+            ),
         ),
         (
             with(json!([{"name": "a", "env": [{"name": "Y", "value": "2"}, {"name": "X", "value": null}]}])),
@@ -100,11 +112,27 @@ fn lists_of_maps_merge_by_their_key() {
 #[test]
 fn maps_obey_their_directives() {
     for (before, patch, wanted) in [
-        (json!({"metadata": {"labels": {"a": "1"}}}), json!({"metadata": {"labels": {"$patch": "replace", "b": "2"}}}), json!({"metadata": {"labels": {"b": "2"}}})),
-        (json!({"metadata": {"labels": {"a": "1"}}}), json!({"metadata": {"labels": {"$patch": "delete"}}}), json!({"metadata": {"labels": {}}})),
-        (json!({"metadata": {"labels": {"a": "1"}}}), json!({"metadata": {"labels": {"$patch": "merge", "b": "2"}}}), json!({"metadata": {"labels": {"a": "1", "b": "2"}}})),
+        (
+            json!({"metadata": {"labels": {"a": "1"}}}),
+            json!({"metadata": {"labels": {"$patch": "replace", "b": "2"}}}),
+            json!({"metadata": {"labels": {"b": "2"}}}),
+        ),
+        (
+            json!({"metadata": {"labels": {"a": "1"}}}),
+            json!({"metadata": {"labels": {"$patch": "delete"}}}),
+            json!({"metadata": {"labels": {}}}),
+        ),
+        (
+            json!({"metadata": {"labels": {"a": "1"}}}),
+            json!({"metadata": {"labels": {"$patch": "merge", "b": "2"}}}),
+            json!({"metadata": {"labels": {"a": "1", "b": "2"}}}),
+        ),
         (json!({"metadata": {"labels": {"a": "1"}}}), json!({"metadata": {"labels": {"a": null}}}), json!({"metadata": {"labels": {}}})),
-        (json!({"metadata": {}}), json!({"metadata": {"labels": {"$patch": "merge", "a": "1", "b": null}}}), json!({"metadata": {"labels": {"a": "1"}}})),
+        (
+            json!({"metadata": {}}),
+            json!({"metadata": {"labels": {"$patch": "merge", "a": "1", "b": null}}}),
+            json!({"metadata": {"labels": {"a": "1"}}}),
+        ),
         (
             json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}),
             json!({"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/x"}}]}}),
@@ -152,7 +180,8 @@ fn element_order_is_the_patchs_and_strangers_keep_their_places() {
         let result = strategic(pod(), &with(names(before)), &json!({"spec": spec}));
         assert_eq!(result, Ok(with(names(wanted))), "{before:?} {patch:?} {order:?}");
     }
-    let contradiction = json!({"spec": {"$setElementOrder/containers": [{"name": "a"}, {"name": "b"}], "containers": [{"name": "b"}, {"name": "a"}]}});
+    let contradiction =
+        json!({"spec": {"$setElementOrder/containers": [{"name": "a"}, {"name": "b"}], "containers": [{"name": "b"}, {"name": "a"}]}});
     assert!(matches!(strategic(pod(), &with(json!([])), &contradiction), Err(PatchError::Malformed(_))));
 }
 
@@ -187,7 +216,12 @@ fn long_lists_cost_little() {
 
 /// Any JSON value of modest size.
 fn any_json() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), (-5..5_i64).prop_map(Value::from), "[a-c]{0,2}".prop_map(Value::from)];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-5..5_i64).prop_map(Value::from),
+        "[a-c]{0,2}".prop_map(Value::from)
+    ];
     leaf.prop_recursive(4, 30, 4, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array),

@@ -1,1 +1,317 @@
-//! Tests.
+//! Pods: what becomes of a minimal one, and what is refused.
+
+use crate::testing::{create_problems, kind, new, read, table, update_problems};
+use serde_json::{Value, json};
+
+/// A Pod around some fields of its spec, with one good container unless the fields hold containers.
+fn pod(fields: &str) -> String {
+    let container = if fields.contains("containers:") && !fields.contains("initContainers:") || fields.contains("\ncontainers:") {
+        ""
+    } else {
+        "\ncontainers: [{name: c, image: i}]"
+    };
+    let indented: String = format!("{fields}{container}").lines().map(|line| format!("  {line}\n")).collect();
+    format!("spec:\n{indented}")
+}
+
+/// A Pod with one container around some of its fields.
+fn container(fields: &str) -> String {
+    let (name, image) = (
+        if fields.contains("name: ") && fields.starts_with("name") { "" } else { "name: c, " },
+        if fields.contains("image") { "" } else { "image: i, " },
+    );
+    format!(
+        "spec: {{volumes: [{{name: v, emptyDir: {{}}}}, {{name: claim, persistentVolumeClaim: {{claimName: x}}}}], containers: [{{{name}{image}{fields}}}]}}"
+    )
+}
+
+#[test]
+fn a_minimal_pod_is_defaulted_as_upstream_does() {
+    let pods = kind("", "pods");
+    insta::assert_json_snapshot!("minimal", new(pods, "metadata: {name: web}\nspec: {containers: [{name: a, image: nginx}]}"));
+    insta::assert_json_snapshot!(
+        "full",
+        new(
+            pods,
+            r"
+metadata: {name: web}
+spec:
+  serviceAccountName: builder
+  hostNetwork: true
+  schedulingGates: [{name: example.com/wait}]
+  containers:
+  - name: a
+    image: nginx:1.27
+    ports: [{containerPort: 80}]
+    env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]
+    resources: {limits: {cpu: '1', memory: 1Gi}}
+    livenessProbe: {httpGet: {port: 80}}
+    readinessProbe: {exec: {command: [x]}, periodSeconds: 5}
+    lifecycle: {preStop: {httpGet: {port: 80}}}
+  initContainers: [{name: b, image: x@sha256:00}]
+  volumes:
+  - {name: a}
+  - {name: b, secret: {secretName: s}}
+  - {name: c, configMap: {name: c}}
+  - {name: d, projected: {sources: [{serviceAccountToken: {path: t}}, {downwardAPI: {items: [{path: l, fieldRef: {fieldPath: metadata.labels}}]}}]}}
+  - {name: e, hostPath: {path: /x}}
+  - {name: f, image: {reference: 'r:latest'}}
+"
+        )
+    );
+}
+
+#[test]
+fn defaulting_twice_changes_nothing() {
+    let pods = kind("", "pods");
+    let once = read(pods, &container("resources: {limits: {cpu: 1}}, ports: [{containerPort: 1}]"));
+    let mut twice = once.clone();
+    crate::default(pods, &mut twice);
+    assert_eq!(once, twice);
+}
+
+#[test]
+fn containers_are_checked() {
+    let cases = [
+        "containers: []",
+        "containers: [{name: A_b, image: i}]",
+        "containers: [{image: i}]",
+        "containers: [{name: a}]",
+        "containers: [{name: a, image: ' i'}]",
+        "containers: [{name: a, image: i}, {name: a, image: i}]",
+        "initContainers: [{name: c, image: i}]",
+        "initContainers: [{name: d, image: i, lifecycle: {}, livenessProbe: {exec: {command: [x]}}}]",
+        "initContainers: [{name: d, image: i, restartPolicy: Always, livenessProbe: {exec: {command: [x]}}}]",
+        "initContainers: [{name: d, image: i, restartPolicy: Sometimes}]",
+        "ephemeralContainers: [{name: d, image: i, targetContainerName: x, ports: [{containerPort: 1}]}]",
+    ];
+    insta::assert_snapshot!(table(&cases, |case| create_problems(kind("", "pods"), &pod(case))));
+}
+
+#[test]
+fn parts_of_containers_are_checked() {
+    let cases = [
+        "imagePullPolicy: Maybe",
+        "terminationMessagePolicy: Maybe",
+        "ports: [{containerPort: 0}, {containerPort: 70000}, {containerPort: 1, protocol: ICMP}]",
+        "ports: [{containerPort: 1, name: UP}, {containerPort: 2, name: a}, {containerPort: 3, name: a}, {containerPort: 3, name: much-too-long-name}, {containerPort: 3, name: '-a--'}]",
+        "ports: [{containerPort: 1, hostPort: 80}, {containerPort: 2, hostPort: 80}, {containerPort: 2, hostPort: 70000}]",
+        "env: [{name: ''}, {name: 'a=b'}, {name: 'fine to have blanks'}, {name: 'ü'}]",
+        "env: [{name: A, valueFrom: {}}, {name: B, value: x, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]",
+        "env: [{name: A, valueFrom: {fieldRef: {fieldPath: metadata.foo}}}, {name: B, valueFrom: {fieldRef: {fieldPath: ''}}}]",
+        "env: [{name: A, valueFrom: {fieldRef: {fieldPath: \"metadata.labels['x y']\"}}}, {name: B, valueFrom: {fieldRef: {fieldPath: \"metadata.labels['x']\"}}}, {name: C, valueFrom: {fieldRef: {fieldPath: metadata.labels}}}]",
+        "env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.gpu}}}, {name: B, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 2}}}]",
+        "env: [{name: A, valueFrom: {configMapKeyRef: {name: X, key: ''}}}, {name: B, valueFrom: {secretKeyRef: {name: s, key: 'a b'}}}]",
+        "envFrom: [{}, {configMapRef: {name: ''}}, {secretRef: {name: s}, configMapRef: {name: c}}, {prefix: 'a=', secretRef: {name: s}}]",
+        "volumeMounts: [{name: x, mountPath: /x}, {name: v}, {name: v, mountPath: /a}, {name: v, mountPath: /a}]",
+        "volumeMounts: [{name: v, mountPath: /a, subPath: /abs}, {name: v, mountPath: /b, subPath: ../up}, {name: v, mountPath: /c, subPath: a, subPathExpr: b}]",
+        "volumeMounts: [{name: v, mountPath: /a, mountPropagation: Bidirectional}, {name: v, mountPath: /b, mountPropagation: x}, {name: v, mountPath: /c, recursiveReadOnly: Enabled}]",
+        "volumeDevices: [{name: v, devicePath: /dev/a}, {name: claim, devicePath: /dev/b}, {name: claim, devicePath: ../c}, {name: x, devicePath: ''}]",
+        "resources: {requests: {cpu: 2}, limits: {cpu: 1}}",
+        "resources: {requests: {cpu: -1, foo: 1, example.com/gpu: 1}, limits: {memory: -1, example.com/gpu: 1500m}}",
+        "resources: {limits: {hugepages-2Mi: 3Mi}}",
+        "resources: {claims: [{name: x}]}",
+        "livenessProbe: {}",
+        "livenessProbe: {exec: {}, httpGet: {port: x}, successThreshold: 2, periodSeconds: -1}",
+        "readinessProbe: {httpGet: {port: 0, scheme: FTP, httpHeaders: [{name: 'a b'}]}, terminationGracePeriodSeconds: 1}",
+        "startupProbe: {grpc: {port: 70000}, terminationGracePeriodSeconds: 0}",
+        "lifecycle: {preStop: {sleep: {seconds: 31}}, postStart: {}}",
+        "securityContext: {runAsUser: -1, procMount: x, privileged: true, allowPrivilegeEscalation: false, seccompProfile: {type: Localhost}}",
+        "securityContext: {appArmorProfile: {type: x}, capabilities: {add: [CAP_SYS_ADMIN]}, allowPrivilegeEscalation: false}",
+        "resizePolicy: [{resourceName: cpu, restartPolicy: x}, {resourceName: cpu, restartPolicy: NotRequired}]",
+        "restartPolicy: x",
+    ];
+    insta::assert_snapshot!(table(&cases, |case| create_problems(kind("", "pods"), &container(case))));
+}
+
+#[test]
+fn the_pods_own_fields_are_checked() {
+    let cases = [
+        "restartPolicy: x",
+        "dnsPolicy: x",
+        "dnsPolicy: None",
+        "dnsPolicy: None\ndnsConfig: {searches: [a]}",
+        "dnsConfig: {nameservers: [1.1.1.1, 1.1.1.2, 1.1.1.3, x], searches: ['a b', _dmarc.x, '.'], options: [{value: x}]}",
+        "nodeSelector: {'a b': 'c d'}",
+        "nodeName: A\nserviceAccountName: A\nhostname: a.b\nsubdomain: A",
+        "activeDeadlineSeconds: 0",
+        "runtimeClassName: A_b\npriorityClassName: A_b\npreemptionPolicy: x",
+        "runtimeClassName: ''",
+        "hostAliases: [{ip: x, hostnames: [A]}]",
+        "hostNetwork: true\ncontainers: [{name: c, image: i, ports: [{containerPort: 1, hostPort: 2}]}]",
+        "tolerations: [{operator: Equal}, {key: a, operator: Exists, value: x}, {key: a, operator: x}, {key: a, effect: x}, {key: a, tolerationSeconds: 1}]",
+        "tolerations: [{operator: Exists}, {key: a, value: b, effect: NoExecute, tolerationSeconds: 5}]",
+        "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}",
+        "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In}, {key: a, operator: Exists, values: [b]}, {key: a, operator: Gt, values: []}, {key: 'a b', operator: x}], matchFields: [{key: metadata.uid, operator: In, values: [a]}]}]}}}",
+        "affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 0, preference: {}}]}}",
+        "affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: '', namespaces: [A], labelSelector: {matchLabels: {'a b': c}}}], preferredDuringSchedulingIgnoredDuringExecution: [{weight: 101, podAffinityTerm: {topologyKey: zone}}]}}",
+        "topologySpreadConstraints: [{maxSkew: 0, whenUnsatisfiable: x, topologyKey: ''}, {maxSkew: 1, whenUnsatisfiable: ScheduleAnyway, topologyKey: z, minDomains: 2, labelSelector: {}}]",
+        "securityContext: {runAsUser: -1, fsGroup: 4294967296, supplementalGroups: [-1], sysctls: [{name: 'a b', value: x}, {name: kernel.shm_rmid_forced, value: '0'}], fsGroupChangePolicy: x, seccompProfile: {type: ''}}",
+        "hostPID: true\nshareProcessNamespace: true",
+        "hostUsers: false\nhostNetwork: true",
+        "readinessGates: [{conditionType: 'a b'}]\nschedulingGates: [{name: a/b}, {name: a/b}]",
+        "schedulingGates: [{name: a/b}]\nnodeName: n",
+        "overhead: {cpu: -1}",
+        "os: {name: plan9}",
+        "resourceClaims: [{name: a}, {name: a, resourceClaimName: x}]",
+        "resources: {requests: {cpu: 100m}, limits: {cpu: 50m, foo: 1}}",
+        "terminationGracePeriodSeconds: -1",
+    ];
+    insta::assert_snapshot!(table(&cases, |case| create_problems(kind("", "pods"), &pod(case))));
+}
+
+#[test]
+fn volumes_are_checked() {
+    let cases = [
+        "volumes: [{name: A}, {name: a}, {name: a}]",
+        "volumes: [{name: a, emptyDir: {}, hostPath: {path: /x}}]",
+        "volumes: [{name: a, hostPath: {path: ../x, type: Door}}, {name: b, hostPath: {path: ''}}]",
+        "volumes: [{name: a, secret: {secretName: '', defaultMode: 1000, items: [{key: a, path: ..x}, {key: '', path: /abs, mode: 512}]}}]",
+        "volumes: [{name: a, configMap: {items: [{key: a, path: a/../b}]}}]",
+        "volumes: [{name: a, emptyDir: {sizeLimit: -1}}]",
+        "volumes: [{name: a, downwardAPI: {items: [{path: x}, {path: '', fieldRef: {fieldPath: status.podIP}}, {path: y, resourceFieldRef: {resource: limits.cpu}}]}}]",
+        "volumes: [{name: a, projected: {sources: [{serviceAccountToken: {path: '', expirationSeconds: 5}}, {secret: {name: s, items: [{key: a, path: p}]}, configMap: {name: c, items: [{key: a, path: p}]}}]}}]",
+        "volumes: [{name: a, persistentVolumeClaim: {claimName: ''}}, {name: b, nfs: {server: '', path: x}}]",
+        "volumes: [{name: a, ephemeral: {}}, {name: b, ephemeral: {volumeClaimTemplate: {spec: {}}}}]",
+        "volumes: [{name: a, image: {reference: '', pullPolicy: x}}]",
+        "volumes: [{name: a, csi: {driver: 'A b'}}]",
+    ];
+    insta::assert_snapshot!(table(&cases, |case| create_problems(kind("", "pods"), &pod(case))));
+}
+
+const BASE: &str = "metadata: {annotations: {kept: 'yes'}}\nspec: {nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}], containers: [{name: c, image: i}]}";
+
+#[test]
+fn a_pod_changes_in_its_images_and_little_else() {
+    let cases = [
+        "spec: {nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}], containers: [{name: c, image: other}]}",
+        "spec: {nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists, effect: NoExecute}, {key: b, operator: Exists}], containers: [{name: c, image: i}]}",
+        "spec: {nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}, {key: b, operator: Exists}], activeDeadlineSeconds: 5, containers: [{name: c, image: i}]}",
+        "spec: {nodeSelector: {a: c}, tolerations: [{key: a, operator: Exists}], containers: [{name: c, image: i}]}",
+        "spec: {nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}], hostname: x, containers: [{name: c, image: i, command: [x]}]}",
+        "spec: {nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}], containers: [{name: c, image: i}, {name: d, image: i}]}",
+        "spec: {nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}], containers: [{name: c, image: ''}]}",
+        "spec: {nodeSelector: {a: b}, schedulingGates: [{name: a/b}], tolerations: [{key: a, operator: Exists}], containers: [{name: c, image: i}]}",
+        "metadata: {annotations: {kubernetes.io/config.mirror: x}}\nspec: {nodeSelector: {a: b}, nodeName: n, tolerations: [{key: a, operator: Exists}], containers: [{name: c, image: i}]}",
+    ];
+    insta::assert_snapshot!(table(&cases, |case| update_problems(kind("", "pods"), None, BASE, case)));
+}
+
+#[test]
+fn a_gated_pod_may_still_be_narrowed() {
+    let gated = "spec: {schedulingGates: [{name: a/b}], nodeSelector: {a: b}, containers: [{name: c, image: i}]}";
+    let cases = [
+        "spec: {nodeSelector: {a: b, c: d}, containers: [{name: c, image: i}]}",
+        "spec: {nodeSelector: {c: d}, containers: [{name: c, image: i}]}",
+        "spec: {nodeSelector: {a: b}, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}, containers: [{name: c, image: i}]}",
+        "spec: {schedulingGates: [{name: c/d}], nodeSelector: {a: b}, containers: [{name: c, image: i}]}",
+    ];
+    insta::assert_snapshot!(table(&cases, |case| update_problems(kind("", "pods"), None, gated, case)));
+}
+
+#[test]
+fn status_comes_through_its_own_door() {
+    let pods = kind("", "pods");
+    let old = new(pods, BASE);
+    let mut changed = old.clone();
+    changed["status"] = json!({"phase": "Running", "podIP": "10.0.0.1"});
+    changed["spec"]["nodeName"] = json!("n");
+    crate::default(pods, &mut changed);
+
+    let mut main = changed.clone();
+    crate::prepare_update(pods, None, &mut main, &old);
+    assert_eq!(main.get("status"), old.get("status"));
+    assert_eq!(main.pointer("/metadata/generation"), Some(&json!(2)));
+
+    let mut status = changed;
+    crate::prepare_update(pods, Some("status"), &mut status, &old);
+    assert_eq!(status.get("spec"), old.get("spec"));
+    assert_eq!(status.pointer("/metadata/generation"), Some(&json!(1)));
+    assert_eq!(
+        status.get("status"),
+        Some(&json!({"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}], "qosClass": "BestEffort"}))
+    );
+}
+
+#[test]
+fn status_updates_are_checked() {
+    let cases = [
+        "status: {phase: Running, podIP: 10.0.0.1}",
+        "status: {qosClass: Guaranteed}",
+        "status: {conditions: [{type: 'a b', status: 'True'}], nominatedNodeName: A}",
+        "status: {podIPs: [{ip: x}, {ip: 10.0.0.1}, {ip: 10.0.0.2}]}",
+        "status: {hostIP: 10.0.0.1, hostIPs: [{ip: 10.0.0.2}]}",
+    ];
+    insta::assert_snapshot!(table(&cases, |case| update_problems(kind("", "pods"), Some("status"), BASE, case)));
+}
+
+#[test]
+fn containers_that_ended_stay_ended() {
+    let pods = kind("", "pods");
+    let mut old = new(pods, "spec: {restartPolicy: Never, containers: [{name: c, image: i}]}");
+    api_model::meta::set(&mut old, "resourceVersion", "1");
+    old["status"]["containerStatuses"] = json!([{"name": "c", "state": {"terminated": {"exitCode": 1}}}]);
+    let mut changed = old.clone();
+    changed["status"]["containerStatuses"] = json!([{"name": "c", "state": {"running": {}}}]);
+    let errors = crate::validate_update(pods, Some("status"), &changed, &old);
+    assert_eq!(
+        api_model::field::aggregate(&errors),
+        "status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"
+    );
+    old["spec"]["restartPolicy"] = json!("OnFailure");
+    assert!(crate::validate_update(pods, Some("status"), &changed, &old).is_empty());
+}
+
+#[test]
+fn ephemeral_containers_and_resources_have_their_own_doors() {
+    let pods = kind("", "pods");
+    let mut old = new(pods, "spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 100m}}}]}");
+    api_model::meta::set(&mut old, "resourceVersion", "1");
+    let mut changed = read(
+        pods,
+        "spec: {hostname: ignored, ephemeralContainers: [{name: debug, image: d}], containers: [{name: c, image: other, resources: {requests: {cpu: 200m}}}]}",
+    );
+    let mut ephemeral = changed.clone();
+    crate::prepare_update(pods, Some("ephemeralcontainers"), &mut ephemeral, &old);
+    assert_eq!(ephemeral.pointer("/spec/ephemeralContainers/0/name"), Some(&json!("debug")));
+    assert_eq!(ephemeral.pointer("/spec/containers"), old.pointer("/spec/containers"));
+    assert!(crate::validate_update(pods, Some("ephemeralcontainers"), &ephemeral, &old).is_empty());
+    let errors = crate::validate_update(pods, Some("ephemeralcontainers"), &old, &ephemeral);
+    let forbidden: Vec<String> = errors.iter().map(ToString::to_string).filter(|error| error.contains("ephemeral")).collect();
+    assert_eq!(forbidden, ["spec.ephemeralContainers: Forbidden: existing ephemeral containers \"debug\" may not be removed\n"]);
+
+    crate::prepare_update(pods, Some("resize"), &mut changed, &old);
+    assert_eq!(changed.pointer("/spec/containers/0/resources/requests/cpu"), Some(&json!("200m")));
+    assert_eq!(changed.pointer("/spec/containers/0/image"), Some(&json!("i")));
+    assert_eq!(crate::validate_update(pods, Some("resize"), &changed, &old), []);
+    if let Some(Value::Object(resources)) = changed.pointer_mut("/spec/containers/0/resources") {
+        resources.clear();
+    }
+    assert!(!crate::validate_update(pods, Some("resize"), &changed, &old).is_empty());
+}
+
+#[test]
+fn warnings_are_upstreams() {
+    let pods = kind("", "pods");
+    let object = new(
+        pods,
+        r"
+metadata: {name: a.b}
+spec:
+  nodeSelector: {beta.kubernetes.io/os: linux}
+  terminationGracePeriodSeconds: -1
+  imagePullSecrets: [{name: x}, {name: x}, {}]
+  hostAliases: [{ip: 1.1.1.1}, {ip: 1.1.1.1}]
+  topologySpreadConstraints: [{maxSkew: 1, topologyKey: failure-domain.beta.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule}]
+  volumes: [{name: a, gitRepo: {repository: x}}]
+  containers:
+  - name: a
+    image: i
+    resources: {limits: {memory: 100m}}
+    ports: [{containerPort: 80}, {containerPort: 80}]
+    env: [{name: A, value: x}, {name: A, value: y}, {name: B, value: x}, {name: B, value: $(B)y}]
+",
+    );
+    insta::assert_snapshot!(crate::warnings(pods, &object).join("\n"));
+    assert!(crate::warnings(pods, &new(pods, BASE)).is_empty());
+}

@@ -1,14 +1,18 @@
-//! Volumes, and how containers mount them.
+//! Volumes of a Pod, and the sources of PersistentVolumes.
+
+mod mounts;
 
 use std::collections::{HashMap, HashSet};
 
 use api_model::field::{FieldError, Path};
 
-use super::{Context, env, resources};
+use super::{env, resources};
 use crate::at::At;
 use crate::checks::Checks;
 use crate::format;
 use crate::quantity;
+
+pub use mounts::{validate_devices, validate_mounts};
 
 /// Volume kinds in the order in which upstream looks at them.
 const KINDS: [&str; 31] = [
@@ -357,101 +361,5 @@ fn not_reserved_path(path: &Path, target: &str, checks: &mut Checks) {
     descending_path(path, target, checks);
     if target.starts_with("..") && !target.starts_with("../") {
         checks.invalid_value(path, target, "must not start with '..'");
-    }
-}
-
-/// Checks `volumeMounts` of a container.
-pub fn validate_mounts(container: &At<'_>, context: &Context<'_>, checks: &mut Checks) {
-    let (mounts, devices) = (container.get("volumeMounts"), container.get("volumeDevices"));
-    let mut places = HashSet::new();
-    for mount in mounts.items() {
-        let (name, place) = (mount.get("name"), mount.get("mountPath"));
-        required(&mount, &["name"], checks);
-        let volume = context.volumes.get(name.text());
-        if volume.is_none() {
-            checks.push(FieldError::not_found(&name.path, name.text()));
-        }
-        required(&mount, &["mountPath"], checks);
-        if !places.insert(place.text()) {
-            checks.invalid(&place, "must be unique");
-        }
-        if devices.items().any(|device| device.get("name").text() == name.text()) {
-            checks.invalid(&name, "must not already exist in volumeDevices");
-        }
-        if devices.items().any(|device| device.get("devicePath").text() == place.text()) {
-            checks.invalid(&place, "must not already exist as a path in volumeDevices");
-        }
-        sub_path(&mounts, &mount, volume.is_some_and(|volume| volume.get("image").exists()), checks);
-        propagation(container, &mounts, &mount, checks);
-    }
-}
-
-fn sub_path(mounts: &At<'_>, mount: &At<'_>, is_image: bool, checks: &mut Checks) {
-    let (plain, expression) = (mount.get("subPath"), mount.get("subPathExpr"));
-    for path in [&plain, &expression] {
-        if is_image && !path.text().is_empty() {
-            checks.invalid(path, "not allowed in image volume sources");
-        }
-    }
-    if !plain.text().is_empty() {
-        descending_path(&mounts.path.child("subPath"), plain.text(), checks);
-    }
-    if !expression.text().is_empty() {
-        if !plain.text().is_empty() {
-            checks.invalid(&expression, "subPathExpr and subPath are mutually exclusive");
-        }
-        descending_path(&mounts.path.child("subPathExpr"), expression.text(), checks);
-    }
-}
-
-fn propagation(container: &At<'_>, mounts: &At<'_>, mount: &At<'_>, checks: &mut Checks) {
-    let own = mount.get("mountPropagation");
-    let at = At::new(own.value(), mounts.path.child("mountPropagation"));
-    checks.one_of_if_set(&at, &["Bidirectional", "HostToContainer", "None"]);
-    if own.text() == "Bidirectional" && !container.find("securityContext.privileged").flag() {
-        checks.forbidden(&at, "Bidirectional mount propagation is available only to privileged containers");
-    }
-    let recursive = At::new(mount.get("recursiveReadOnly").value(), mounts.path.child("recursiveReadOnly"));
-    match recursive.text() {
-        "Enabled" | "IfPossible" => {
-            if !mount.get("readOnly").flag() {
-                checks.forbidden(&recursive, "may only be specified when readOnly is true");
-            }
-            if own.exists() && own.text() != "None" {
-                checks.forbidden(&recursive, "may only be specified when mountPropagation is None or not specified");
-            }
-        }
-        _ => checks.one_of_if_set(&recursive, &["Disabled", "Enabled", "IfPossible"]),
-    }
-}
-
-/// Checks `volumeDevices` of a container.
-pub fn validate_devices(container: &At<'_>, context: &Context<'_>, checks: &mut Checks) {
-    let mounts = container.get("volumeMounts");
-    let (mut names, mut places) = (HashSet::new(), HashSet::new());
-    for device in container.get("volumeDevices").items() {
-        let (name, place) = (device.get("name"), device.get("devicePath"));
-        required(&device, &["name"], checks);
-        if !names.insert(name.text()) {
-            checks.invalid(&name, "must be unique");
-        }
-        match context.volumes.get(name.text()) {
-            None => checks.push(FieldError::not_found(&name.path, name.text())),
-            Some(volume) if volume.get("persistentVolumeClaim").exists() || volume.get("ephemeral").exists() => {}
-            Some(_) => checks.invalid(&name, "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"),
-        }
-        required(&device, &["devicePath"], checks);
-        if !places.insert(place.text()) {
-            checks.invalid(&place, "must be unique");
-        }
-        if place.text().split('/').any(|part| part == "..") {
-            checks.invalid(&place, "can not contain backsteps ('..')");
-        }
-        if mounts.items().any(|mount| mount.get("name").text() == name.text()) {
-            checks.invalid(&name, "must not already exist in volumeMounts");
-        }
-        if mounts.items().any(|mount| mount.get("mountPath").text() == place.text()) {
-            checks.invalid(&place, "must not already exist as a path in volumeMounts");
-        }
     }
 }

@@ -1,0 +1,66 @@
+//! For tests: an object's way through this crate, as the server would lead it.
+
+use api_model::kind::Kind;
+use serde_json::Value;
+
+use crate::{FieldValidation, check_fields, decode, default, prepare_create, prepare_update, validate_create, validate_update};
+
+/// A served kind.
+pub fn kind(group: &str, plural: &str) -> &'static Kind {
+    api_model::kind::find(group, plural).expect("served")
+}
+
+/// A body, checked against its schema and defaulted.
+pub fn read(kind: &Kind, yaml: &str) -> Value {
+    let mut object = decode(yaml.as_bytes(), true).expect("yaml").value;
+    if object.is_null() {
+        object = Value::Object(serde_json::Map::new());
+    }
+    check_fields(kind, &mut object, &[], FieldValidation::Strict).unwrap_or_else(|error| panic!("{error}\n{yaml}"));
+    default(kind, &mut object);
+    object
+}
+
+/// A new object just before validation: named `a`, in `default`, with a uid, unless it says otherwise.
+pub fn new(kind: &Kind, yaml: &str) -> Value {
+    let mut object = read(kind, yaml);
+    let namespace = if kind.namespaced { "default" } else { "" };
+    for (field, value) in [("name", "a"), ("namespace", namespace), ("uid", "b0d3c8a7-0000-4000-8000-000000000001")] {
+        if api_model::meta::text(&object, field).is_empty() && !value.is_empty() {
+            api_model::meta::set(&mut object, field, value);
+        }
+    }
+    default(kind, &mut object);
+    prepare_create(kind, &mut object);
+    object
+}
+
+/// What is wrong with a new object, one line each.
+pub fn create_problems(kind: &Kind, yaml: &str) -> String {
+    lines(&validate_create(kind, &new(kind, yaml)))
+}
+
+/// What is wrong with changing an object to another, one line each.
+pub fn update_problems(kind: &Kind, sub: Option<&str>, old: &str, new_yaml: &str) -> String {
+    let mut old = new(kind, old);
+    api_model::meta::set(&mut old, "resourceVersion", "1");
+    if let Some(status) = read(kind, new_yaml).get("status").cloned().filter(|_| sub.is_none()) {
+        old["status"] = status;
+    }
+    let mut changed = read(kind, new_yaml);
+    api_model::meta::set(&mut changed, "resourceVersion", "1");
+    prepare_update(kind, sub, &mut changed, &old);
+    lines(&validate_update(kind, sub, &changed, &old))
+}
+
+fn lines(errors: &[api_model::field::FieldError]) -> String {
+    if errors.is_empty() {
+        return "ok".to_owned();
+    }
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// Cases and what comes of them, for a snapshot.
+pub fn table(cases: &[&str], problems: impl Fn(&str) -> String) -> String {
+    cases.iter().map(|case| format!("{}\n  => {}\n", case.trim_end(), problems(case).replace('\n', "\n     "))).collect()
+}
