@@ -1,12 +1,8 @@
 //! The roles and bindings that a cluster has from its first moment: upstream's bootstrap policy
-//! (`rbac-defaults`), for the kinds and controllers that exist here.
-//!
-//! The server creates what is missing at start and adds what an existing object lacks, unless its
-//! annotation `rbac.authorization.kubernetes.io/autoupdate` was set to `false`; [`reconcile`] is
-//! that decision.
+//! (`rbac-defaults`), for the kinds and controllers that exist here. The server creates what is
+//! missing when it starts.
 
 mod controllers;
-mod reconcile;
 mod roles;
 
 use std::sync::LazyLock;
@@ -16,9 +12,8 @@ use serde_json::{Value, json};
 
 use crate::authorize::rbac::{self, GROUP};
 use crate::authorize::rule::Rule;
-pub use reconcile::reconcile;
 
-/// Set to `false`, a bootstrap object is left as it is.
+/// Tells that the server may add to the object what it lacks; set to `false`, it is left alone.
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 const READ: &[&str] = &["get", "list", "watch"];

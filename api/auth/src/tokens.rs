@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-pub use claims::{Claims, KubernetesClaims, Reference};
+pub use claims::{Claims, KubernetesClaims, Reference, username};
 pub use request::RequestError;
 use seen::Seen;
 

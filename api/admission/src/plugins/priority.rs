@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api_model::kind::GroupResource;
 use api_model::meta;
 use api_model::view::View;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::chain::Plugin;
 use crate::denied::Denied;
@@ -14,35 +14,11 @@ use crate::pods;
 use crate::request::{Operation, Request};
 
 const PREEMPT: &str = "PreemptLowerPriority";
-/// The classes that every cluster has, with their values.
-const SYSTEM: [(&str, i64, &str); 2] = [
-    ("system-node-critical", 2_000_001_000, "Used for system critical pods that must not be moved from their current node."),
-    (
-        "system-cluster-critical",
-        2_000_000_000,
-        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
-    ),
-];
+/// The classes that every cluster has, good before they are stored.
+const SYSTEM: [(&str, i64); 2] = [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
 /// The plugin.
 pub struct Priority;
-
-/// The PriorityClasses that every cluster has from its first moment.
-pub fn system_classes() -> Vec<Value> {
-    SYSTEM
-        .iter()
-        .map(|(name, value, description)| {
-            json!({
-                "apiVersion": "scheduling.k8s.io/v1",
-                "kind": "PriorityClass",
-                "metadata": { "name": name },
-                "value": value,
-                "description": description,
-                "preemptionPolicy": PREEMPT,
-            })
-        })
-        .collect()
-}
 
 impl Plugin for Priority {
     fn name(&self) -> &'static str {
@@ -100,7 +76,7 @@ fn class_of(name: &str, view: &dyn View) -> Option<(String, i64, String)> {
         return Some(default_class(view).map_or_else(|| (String::new(), 0, PREEMPT.to_owned()), |class| read(&class)));
     }
     let stored = view.get(&classes(), None, name).map(|class| read(&class));
-    let system = || SYSTEM.iter().find(|(n, ..)| *n == name).map(|(n, value, _)| ((*n).to_owned(), *value, PREEMPT.to_owned()));
+    let system = || SYSTEM.iter().find(|(n, _)| *n == name).map(|(n, value)| ((*n).to_owned(), *value, PREEMPT.to_owned()));
     stored.or_else(system)
 }
 
@@ -152,6 +128,7 @@ fn keep(request: &mut Request<'_>) {
 mod tests {
     use super::*;
     use crate::testing::{Ask, Objects, verdict};
+    use serde_json::json;
 
     fn class(name: &str, value: i64, default: bool) -> Value {
         json!({ "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": name }, "value": value, "globalDefault": default })

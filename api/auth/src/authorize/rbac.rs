@@ -6,7 +6,7 @@
 //! is told in the refusal's reason.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use api_model::kind::GroupResource;
 use api_model::meta;
@@ -19,10 +19,14 @@ use serde_json::Value;
 
 use super::Decision;
 use super::rule::Rule;
+use crate::tokens::username;
 
 /// The API group of roles and bindings.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
-const RESOURCES: [&str; 4] = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"];
+
+/// What the index is compiled from.
+static RESOURCES: LazyLock<[GroupResource; 4]> =
+    LazyLock::new(|| ["clusterroles", "clusterrolebindings", "roles", "rolebindings"].map(|resource| GroupResource::new(GROUP, resource)));
 
 /// The authorizer with its index.
 #[derive(Default)]
@@ -74,7 +78,7 @@ impl Rbac {
     }
 
     fn index(&self, view: &dyn View) -> Arc<Index> {
-        let versions = RESOURCES.map(|r| view.version(&GroupResource::new(GROUP, r)));
+        let versions = RESOURCES.each_ref().map(|resource| view.version(resource));
         let fresh = || self.index.load_full().filter(|index| index.versions == versions);
         if let Some(index) = fresh() {
             return index;
@@ -98,44 +102,30 @@ fn joined(errors: BTreeSet<String>) -> String {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Subject {
-    User(String),
-    Group(String),
-    ServiceAccount { namespace: String, name: String },
+/// Whom a binding names, as a user is looked up by. A ServiceAccount is known by its user name.
+#[derive(Clone, Copy)]
+enum Subject<'a> {
+    User(&'a str),
+    Group(&'a str),
+    ServiceAccount(&'a str),
 }
 
-impl Subject {
-    fn from_value(value: &Value, binding_namespace: &str) -> Option<Self> {
-        let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-        match text("kind").as_str() {
-            "User" => Some(Self::User(text("name"))),
-            "Group" => Some(Self::Group(text("name"))),
-            "ServiceAccount" => {
-                let namespace = if text("namespace").is_empty() { binding_namespace.to_owned() } else { text("namespace") };
-                Some(Self::ServiceAccount { namespace, name: text("name") })
-            }
-            _ => None,
-        }
-    }
-
-    /// Everything that a user is, for looking up.
-    fn of(user: &UserInfo) -> Vec<Self> {
-        let mut subjects = vec![Self::User(user.username.clone())];
-        subjects.extend(user.groups.iter().map(|g| Self::Group(g.clone())));
-        if let Some((namespace, name)) = user.username.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':')) {
-            subjects.push(Self::ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() });
-        }
-        subjects
-    }
-
-    fn described(&self) -> String {
+impl Subject<'_> {
+    fn described(self) -> String {
         match self {
             Self::User(name) => format!("User {name:?}"),
             Self::Group(name) => format!("Group {name:?}"),
-            Self::ServiceAccount { namespace, name } => format!("ServiceAccount \"{name}/{namespace}\""),
+            Self::ServiceAccount(username) => {
+                let (namespace, name) = account(username).unwrap_or_default();
+                format!("ServiceAccount \"{name}/{namespace}\"")
+            }
         }
     }
+}
+
+/// Namespace and name of the ServiceAccount whose user name that is.
+fn account(username: &str) -> Option<(&str, &str)> {
+    username.strip_prefix("system:serviceaccount:")?.split_once(':')
 }
 
 /// What one binding gives.
@@ -145,7 +135,39 @@ struct Grant {
     rules: Option<Arc<[Rule]>>,
 }
 
-type Granted = HashMap<Subject, Vec<Arc<Grant>>>;
+/// Grants by the name of whom they are for.
+type ByName = HashMap<String, Vec<Arc<Grant>>>;
+
+#[derive(Default)]
+struct Granted {
+    users: ByName,
+    groups: ByName,
+    accounts: ByName,
+}
+
+impl Granted {
+    /// The list for a subject of a binding; `None` for a kind that does not exist.
+    fn list_of(&mut self, subject: &Value, binding_namespace: &str) -> Option<&mut Vec<Arc<Grant>>> {
+        let text = |field: &str| subject.get(field).and_then(Value::as_str).unwrap_or_default();
+        let name = text("name");
+        match text("kind") {
+            "User" => Some(self.users.entry(name.to_owned()).or_default()),
+            "Group" => Some(self.groups.entry(name.to_owned()).or_default()),
+            "ServiceAccount" => {
+                let namespace = if text("namespace").is_empty() { binding_namespace } else { text("namespace") };
+                Some(self.accounts.entry(username(namespace, name)).or_default())
+            }
+            _ => None,
+        }
+    }
+
+    fn of<'a>(&'a self, user: &'a UserInfo) -> impl Iterator<Item = (&'a Arc<Grant>, Subject<'a>)> {
+        let name = user.username.as_str();
+        let find = |by: &'a ByName, subject: Subject<'a>, key: &str| by.get(key).into_iter().flatten().map(move |grant| (grant, subject));
+        let groups = user.groups.iter().flat_map(move |group| find(&self.groups, Subject::Group(group), group));
+        find(&self.users, Subject::User(name), name).chain(groups).chain(find(&self.accounts, Subject::ServiceAccount(name), name))
+    }
+}
 
 struct Index {
     versions: [u64; 4],
@@ -188,23 +210,16 @@ impl Index {
         });
         let granted = self.granted.entry(namespace.to_owned()).or_default();
         for subject in binding.get("subjects").and_then(Value::as_array).into_iter().flatten() {
-            if let Some(subject) = Subject::from_value(subject, namespace) {
-                granted.entry(subject).or_default().push(grant.clone());
+            if let Some(list) = granted.list_of(subject, namespace) {
+                list.push(grant.clone());
             }
         }
     }
 
     /// The grants of a user, the cluster's first.
-    fn grants(&self, user: &UserInfo, namespace: &str) -> Vec<(&Arc<Grant>, &Subject)> {
-        let subjects = Subject::of(user);
+    fn grants<'a>(&'a self, user: &'a UserInfo, namespace: &'a str) -> impl Iterator<Item = (&'a Arc<Grant>, Subject<'a>)> {
         let scopes = [Some(""), Some(namespace).filter(|n| !n.is_empty())];
-        let mut found = Vec::new();
-        for granted in scopes.into_iter().flatten().filter_map(|scope| self.granted.get(scope)) {
-            for (subject, grants) in subjects.iter().filter_map(|s| granted.get_key_value(s)) {
-                found.extend(grants.iter().map(|grant| (grant, subject)));
-            }
-        }
-        found
+        scopes.into_iter().flatten().filter_map(|scope| self.granted.get(scope)).flat_map(|granted| granted.of(user))
     }
 }
 

@@ -42,31 +42,6 @@ fn admin_edits_and_edit_views() {
 }
 
 #[test]
-fn reconciling_adds_what_is_missing_and_keeps_the_rest() {
-    let wanted = find(&objects(), "ClusterRole", "system:kube-dns").clone();
-    assert_eq!(reconcile(&wanted, &wanted), None);
-
-    let mut existing = wanted.clone();
-    existing["rules"] = json!([{ "verbs": ["get"], "apiGroups": [""], "resources": ["secrets"] }]);
-    existing["metadata"]["labels"] = json!({ "mine": "yes" });
-    let merged = reconcile(&existing, &wanted).expect("something was missing");
-    assert_eq!(merged["rules"].as_array().map(Vec::len), Some(2));
-    assert_eq!(merged["metadata"]["labels"], json!({ "mine": "yes", "kubernetes.io/bootstrapping": "rbac-defaults" }));
-
-    existing["metadata"]["annotations"][AUTOUPDATE] = "false".into();
-    assert_eq!(reconcile(&existing, &wanted), None, "left alone by wish");
-}
-
-#[test]
-fn reconciling_adds_subjects() {
-    let wanted = find(&objects(), "ClusterRoleBinding", "system:public-info-viewer").clone();
-    let mut existing = wanted.clone();
-    existing["subjects"] = json!([{ "apiGroup": GROUP, "kind": "User", "name": "eve" }]);
-    let merged = reconcile(&existing, &wanted).expect("missing groups");
-    assert_eq!(merged["subjects"].as_array().map(Vec::len), Some(3));
-}
-
-#[test]
 fn the_policy_reads_as_meant() {
     let lines: Vec<String> = objects()
         .iter()

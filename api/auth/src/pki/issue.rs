@@ -248,7 +248,8 @@ pub fn new_key() -> Result<KeyPair, PkiError> {
 
 /// The key in a file's content.
 pub fn parse_key(path: &Path, pem: &str) -> Result<KeyPair, PkiError> {
-    KeyPair::from_pem(pem).map_err(|e| PkiError::Unusable { path: path.to_owned(), problem: e.to_string() })
+    let hint = "an unencrypted PKCS#8 key is needed (`openssl pkcs8 -topk8 -nocrypt` makes one of another form)";
+    KeyPair::from_pem(pem).map_err(|e| PkiError::Unusable { path: path.to_owned(), problem: format!("{e}: {hint}") })
 }
 
 fn signature_algorithm(key: &KeyPair) -> Result<Vec<u8>, PkiError> {
