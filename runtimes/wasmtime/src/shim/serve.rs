@@ -121,7 +121,7 @@ async fn connection(stream: TcpStream, server: Arc<Server>, mut stopping: watch:
         async move { server.answer(request).await }
     });
     let mut http = http1::Builder::new();
-    http.timer(Timer).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_LEN_MAX).pipeline_flush(true);
+    http.timer(Timer).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_LEN_MAX);
     let serving = http.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);
     // How a connection ends is its client's business.
