@@ -1,1 +1,112 @@
-//! A scripted runtime for tests and thousand-node trials.
+//! A runtime without processes, for tests and thousand-node trials. What each container does is
+//! decided by a script (a function of its spec); time is tokio's, so a paused clock makes every run
+//! the same; faults are injected by operation.
+//!
+//! Containers live in a [`World`]. A second [`FakeRuntime`] over the same world is what a restarted
+//! agent sees.
+
+mod container;
+mod script;
+mod world;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use runtimes_contract::{
+    ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Runtime, RuntimeError, Stats,
+};
+
+pub use script::{Behaviour, ExecReply, Fault, Operation, Script};
+pub use world::World;
+
+/// Runs nothing.
+#[derive(Clone)]
+pub struct FakeRuntime {
+    handler: &'static str,
+    kind: ContentKind,
+    world: Arc<World>,
+}
+
+impl FakeRuntime {
+    /// A runtime for a handler and a kind of content, over a world.
+    pub fn new(handler: &'static str, kind: ContentKind, world: Arc<World>) -> Self {
+        Self { handler, kind, world }
+    }
+
+    fn fits(&self, content: &Content) -> Result<(), RuntimeError> {
+        if content.kind() == self.kind {
+            return Ok(());
+        }
+        Err(RuntimeError::BadContent(format!("runtime handler {} does not run {:?} content", self.handler, content.kind())))
+    }
+}
+
+#[async_trait]
+impl Runtime for FakeRuntime {
+    fn handler(&self) -> &'static str {
+        self.handler
+    }
+
+    fn runs(&self) -> ContentKind {
+        self.kind
+    }
+
+    async fn check(&self) -> Result<(), RuntimeError> {
+        self.world.pass(Operation::Check).await
+    }
+
+    async fn prepare(&self, content: &Content) -> Result<(), RuntimeError> {
+        self.world.pass(Operation::Prepare).await?;
+        self.fits(content)
+    }
+
+    async fn create(&self, spec: &ContainerSpec) -> Result<(), RuntimeError> {
+        self.world.pass(Operation::Create).await?;
+        self.fits(&spec.content)?;
+        self.world.create(spec)
+    }
+
+    async fn start(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        self.world.pass(Operation::Start).await?;
+        self.world.start(id)
+    }
+
+    async fn signal(&self, id: &ContainerId, signal: i32) -> Result<(), RuntimeError> {
+        self.world.pass(Operation::Signal).await?;
+        self.world.signal(id, signal)
+    }
+
+    async fn wait(&self, id: &ContainerId) -> Result<Exit, RuntimeError> {
+        self.world.pass(Operation::Wait).await?;
+        self.world.wait(id).await
+    }
+
+    async fn remove(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        self.world.pass(Operation::Remove).await?;
+        self.world.remove(id);
+        Ok(())
+    }
+
+    async fn list(&self) -> Result<Vec<ContainerStatus>, RuntimeError> {
+        self.world.pass(Operation::List).await?;
+        Ok(self.world.list())
+    }
+
+    async fn reopen_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        self.world.pass(Operation::ReopenLog).await?;
+        self.world.known(id)
+    }
+
+    async fn exec(&self, id: &ContainerId, exec: ExecSpec) -> Result<ExecSession, RuntimeError> {
+        self.world.pass(Operation::Exec).await?;
+        self.world.exec(id, &exec)
+    }
+
+    async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
+        self.world.pass(Operation::Stats).await?;
+        self.world.stats(id)
+    }
+}
+
+#[cfg(test)]
+mod tests;

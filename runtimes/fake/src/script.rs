@@ -1,0 +1,97 @@
+//! What containers do, and what goes wrong.
+
+use std::time::Duration;
+
+use runtimes_contract::{ContainerSpec, ExecSpec, RuntimeError};
+
+/// What one container does once it is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Behaviour {
+    /// Runs until SIGTERM or SIGKILL; ends with 128 + signal.
+    Run,
+    /// Runs until SIGKILL: it does not hear SIGTERM.
+    IgnoreTerm,
+    /// Ends by itself.
+    Exit {
+        /// So long after its start.
+        after: Duration,
+        /// With this code.
+        code: i32,
+    },
+    /// Reaches its memory limit.
+    OomKilled {
+        /// So long after its start.
+        after: Duration,
+    },
+    /// Cannot be made: the image is at fault.
+    BadContent(String),
+    /// Cannot be started: the command is at fault.
+    FailStart(String),
+}
+
+/// What an exec answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExecReply {
+    /// On stdout.
+    pub stdout: Vec<u8>,
+    /// On stderr.
+    pub stderr: Vec<u8>,
+    /// The exit code.
+    pub code: i32,
+}
+
+type Behaviours = dyn Fn(&ContainerSpec) -> Behaviour + Send + Sync;
+type Replies = dyn Fn(&ExecSpec) -> Result<ExecReply, RuntimeError> + Send + Sync;
+
+/// The functions that decide.
+pub struct Script {
+    pub(crate) behaviour: Box<Behaviours>,
+    pub(crate) exec: Box<Replies>,
+}
+
+impl Default for Script {
+    /// Everything runs until it is stopped; every exec says nothing and succeeds.
+    fn default() -> Self {
+        Self { behaviour: Box::new(|_| Behaviour::Run), exec: Box::new(|_| Ok(ExecReply::default())) }
+    }
+}
+
+impl Script {
+    /// Decides what a container does.
+    pub fn containers(mut self, behaviour: impl Fn(&ContainerSpec) -> Behaviour + Send + Sync + 'static) -> Self {
+        self.behaviour = Box::new(behaviour);
+        self
+    }
+
+    /// Decides what an exec answers.
+    pub fn execs(mut self, exec: impl Fn(&ExecSpec) -> Result<ExecReply, RuntimeError> + Send + Sync + 'static) -> Self {
+        self.exec = Box::new(exec);
+        self
+    }
+}
+
+/// What a fault hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the methods of the trait")]
+pub enum Operation {
+    Check,
+    Prepare,
+    Create,
+    Start,
+    Signal,
+    Wait,
+    Remove,
+    List,
+    ReopenLog,
+    Exec,
+    Stats,
+}
+
+/// What happens to one call of an operation.
+#[derive(Debug)]
+pub enum Fault {
+    /// It fails and does nothing.
+    Error(RuntimeError),
+    /// It takes so long, then goes on.
+    Delay(Duration),
+}

@@ -1,0 +1,189 @@
+//! Where pretended containers live: what a state directory and the kernel are to a real runtime.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io::Cursor;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use runtimes_contract::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, ExecSession, ExecSpec, Exit, RuntimeError, Stats};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::container::{Container, Started};
+use crate::script::{Behaviour, Fault, Operation, Script};
+
+/// When a world begins, in ms since the epoch.
+const BEGINS_AT_MS: u64 = 1_750_000_000_000;
+
+/// All containers of one pretended machine.
+pub struct World {
+    script: Script,
+    begun: Instant,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    containers: BTreeMap<ContainerId, (Container, Arc<Notify>)>,
+    faults: HashMap<Operation, VecDeque<Fault>>,
+    calls: Vec<Operation>,
+    last_pid: i32,
+}
+
+impl World {
+    /// An empty one. Its clock is tokio's, and begins now.
+    pub fn new(script: Script) -> Arc<Self> {
+        Arc::new(Self { script, begun: Instant::now(), inner: Mutex::default() })
+    }
+
+    /// The next calls of an operation meet these faults, one each.
+    pub fn inject(&self, operation: Operation, faults: impl IntoIterator<Item = Fault>) {
+        self.inner.lock().faults.entry(operation).or_default().extend(faults);
+    }
+
+    /// Every operation so far, in order.
+    pub fn calls(&self) -> Vec<Operation> {
+        self.inner.lock().calls.clone()
+    }
+
+    /// What `kill -9` of every container does, as when the machine's memory ran out.
+    pub fn kill_all(&self) {
+        let ids: Vec<_> = self.inner.lock().containers.keys().cloned().collect();
+        for id in ids {
+            // One that was not started has nothing to kill.
+            let _killed = self.signal(&id, 9);
+        }
+    }
+
+    pub(crate) async fn pass(&self, operation: Operation) -> Result<(), RuntimeError> {
+        let fault = {
+            let mut inner = self.inner.lock();
+            inner.calls.push(operation);
+            inner.faults.get_mut(&operation).and_then(VecDeque::pop_front)
+        };
+        match fault {
+            Some(Fault::Error(error)) => Err(error),
+            Some(Fault::Delay(time)) => {
+                sleep(time).await;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn create(&self, spec: &ContainerSpec) -> Result<(), RuntimeError> {
+        let behaviour = (self.script.behaviour)(spec);
+        if let Behaviour::BadContent(why) = behaviour {
+            return Err(RuntimeError::BadContent(why));
+        }
+        let mut inner = self.inner.lock();
+        if inner.containers.contains_key(&spec.id) {
+            return Err(RuntimeError::Exists(spec.id.0.clone()));
+        }
+        let container = Container { spec: spec.clone(), behaviour, created: Instant::now(), started: None };
+        inner.containers.insert(spec.id.clone(), (container, Arc::default()));
+        Ok(())
+    }
+
+    pub(crate) fn start(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        let mut inner = self.inner.lock();
+        let pid = inner.last_pid + 1;
+        let (container, _) = inner.containers.get_mut(id).ok_or_else(|| not_found(id))?;
+        if container.started.is_some() {
+            return Err(RuntimeError::Unsupported(format!("container {id} cannot be started: it was started before")));
+        }
+        if let Behaviour::FailStart(why) = &container.behaviour {
+            return Err(RuntimeError::Start(why.clone()));
+        }
+        container.started = Some(Started { pid, at: Instant::now(), killed: None });
+        inner.last_pid = pid;
+        Ok(())
+    }
+
+    pub(crate) fn signal(&self, id: &ContainerId, signal: i32) -> Result<(), RuntimeError> {
+        let now = Instant::now();
+        let mut inner = self.inner.lock();
+        let (container, changed) = inner.containers.get_mut(id).ok_or_else(|| not_found(id))?;
+        let (over, dies) = (container.exit(now, |at| self.ms(at)).is_some(), container.dies_of(signal));
+        let started = container.started.as_mut().ok_or_else(|| not_started(id))?;
+        if !over && dies {
+            started.killed = Some((signal, now));
+            changed.notify_waiters();
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn wait(&self, id: &ContainerId) -> Result<Exit, RuntimeError> {
+        loop {
+            let (ends_at, changed) = {
+                let inner = self.inner.lock();
+                let (container, changed) = inner.containers.get(id).ok_or_else(|| not_found(id))?;
+                if container.started.is_none() {
+                    return Err(not_started(id));
+                }
+                if let Some(exit) = container.exit(Instant::now(), |at| self.ms(at)) {
+                    return Ok(exit);
+                }
+                // Registered under the lock, so that no change is missed.
+                (container.ends_at(), changed.clone().notified_owned())
+            };
+            match ends_at {
+                Some(at) => tokio::select! { () = sleep_until(at) => {}, () = changed => {} },
+                None => changed.await,
+            }
+        }
+    }
+
+    pub(crate) fn remove(&self, id: &ContainerId) {
+        if let Some((_, changed)) = self.inner.lock().containers.remove(id) {
+            changed.notify_waiters();
+        }
+    }
+
+    pub(crate) fn list(&self) -> Vec<ContainerStatus> {
+        let now = Instant::now();
+        self.inner.lock().containers.values().map(|(container, _)| container.status(now, |at| self.ms(at))).collect()
+    }
+
+    pub(crate) fn known(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        self.inner.lock().containers.get(id).map(|_| ()).ok_or_else(|| not_found(id))
+    }
+
+    /// One core and a MiB for each container that runs.
+    pub(crate) fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
+        let now = Instant::now();
+        let inner = self.inner.lock();
+        let (container, _) = inner.containers.get(id).ok_or_else(|| not_found(id))?;
+        if !matches!(container.status(now, |at| self.ms(at)).state, ContainerState::Running { .. }) {
+            return Ok(Stats::default());
+        }
+        let cpu_ns = u64::try_from(container.ran(now).as_nanos()).unwrap_or(u64::MAX);
+        Ok(Stats { cpu_ns, memory_bytes: 1 << 20, working_set_bytes: 1 << 20, pids: 1 })
+    }
+
+    pub(crate) fn exec(&self, id: &ContainerId, exec: &ExecSpec) -> Result<ExecSession, RuntimeError> {
+        self.known(id)?;
+        let reply = (self.script.exec)(exec)?;
+        let code = reply.code;
+        Ok(ExecSession {
+            stdin: exec.stdin.then(|| Box::new(tokio::io::sink()) as Box<_>),
+            stdout: Box::new(Cursor::new(reply.stdout)),
+            stderr: (!exec.tty).then(|| Box::new(Cursor::new(reply.stderr)) as Box<_>),
+            // Sizes are taken and forgotten.
+            resize: exec.tty.then(|| tokio::sync::mpsc::channel(1).0),
+            exit: Box::pin(async move { Ok(code) }),
+        })
+    }
+
+    fn ms(&self, at: Instant) -> u64 {
+        BEGINS_AT_MS + u64::try_from(at.duration_since(self.begun).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+fn not_found(id: &ContainerId) -> RuntimeError {
+    RuntimeError::NotFound(id.0.clone())
+}
+
+fn not_started(id: &ContainerId) -> RuntimeError {
+    RuntimeError::Unsupported(format!("container {id} has not been started"))
+}
