@@ -17,6 +17,17 @@ pub struct Cause {
     pub field: String,
 }
 
+/// An object that a controller is about to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// Which resource.
+    pub resource: GroupResource,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
 /// Why a request was not admitted. `Display` is the message of upstream's Status.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum Denied {
@@ -30,7 +41,9 @@ pub enum Denied {
         /// What follows `is forbidden: `.
         message: String,
         /// Causes for `details`.
-        causes: Vec<Cause>,
+        causes: Box<[Cause]>,
+        /// What would turn the refusal into a yes once it is stored, where that is expected soon.
+        awaits: Option<Box<Awaited>>,
     },
     /// Reason `Invalid`.
     #[error("{} \"{name}\" is invalid: {}", kind_and_group(kind, group), aggregate(errors))]
@@ -67,7 +80,25 @@ impl Denied {
             resource: request.kind.group_resource(),
             name: request.object_name().to_owned(),
             message: message.into(),
-            causes: Vec::new(),
+            causes: Box::default(),
+            awaits: None,
+        }
+    }
+
+    /// The same refusal, to be thought over for a moment: upstream asks again for a second.
+    #[must_use]
+    pub fn until(mut self, awaited: Awaited) -> Self {
+        if let Self::Forbidden { awaits, .. } = &mut self {
+            *awaits = Some(Box::new(awaited));
+        }
+        self
+    }
+
+    /// The object whose appearance is worth a short wait before the client is told.
+    pub fn awaits(&self) -> Option<&Awaited> {
+        match self {
+            Self::Forbidden { awaits, .. } => awaits.as_deref(),
+            _ => None,
         }
     }
 

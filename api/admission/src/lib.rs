@@ -18,6 +18,6 @@ mod request;
 mod testing;
 
 pub use chain::{Allows, Chain, Plugin, UnknownPlugin};
-pub use denied::{Cause, Denied};
+pub use denied::{Awaited, Cause, Denied};
 pub use plugins::resource_quota;
 pub use request::{Operation, Request};

@@ -50,11 +50,12 @@ fn terminating_error(request: &Request<'_>) -> Denied {
         resource: request.kind.group_resource(),
         name: request.object_name().to_owned(),
         message: format!("unable to create new content in namespace {namespace} because it is being terminated"),
-        causes: vec![Cause {
+        causes: Box::new([Cause {
             reason: "NamespaceTerminating".to_owned(),
             message: format!("namespace {namespace} is being terminated"),
             field: "metadata.namespace".to_owned(),
-        }],
+        }]),
+        awaits: None,
     }
 }
 

@@ -10,7 +10,7 @@ use api_model::view::View;
 use serde_json::{Value, json};
 
 use crate::chain::Plugin;
-use crate::denied::Denied;
+use crate::denied::{Awaited, Denied};
 use crate::json;
 use crate::pods;
 use crate::request::{Operation, Request};
@@ -86,9 +86,15 @@ fn set_name(spec: &mut Value) {
 fn account(request: &Request<'_>, view: &dyn View) -> Result<Arc<Value>, Denied> {
     let name = request.object().map(|pod| json::text(pods::spec(pod), "serviceAccountName")).unwrap_or_default();
     let namespace = request.namespace;
-    view.get(&GroupResource::new("", "serviceaccounts"), Some(namespace), name).ok_or_else(|| {
+    let resource = GroupResource::new("", "serviceaccounts");
+    view.get(&resource, Some(namespace), name).ok_or_else(|| {
         let message = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
-        Denied::forbidden(request, message)
+        let denied = Denied::forbidden(request, message);
+        // A controller makes it for each new namespace, perhaps this very moment.
+        match name {
+            DEFAULT => denied.until(Awaited { resource, namespace: namespace.to_owned(), name: name.to_owned() }),
+            _ => denied,
+        }
     })
 }
 

@@ -74,6 +74,15 @@ fn an_unknown_account_is_refused() {
 }
 
 #[test]
+fn only_the_default_account_is_worth_a_wait() {
+    let refused =
+        |name: &str| Ask::create(pod(json!({ "serviceAccountName": name }))).admit(&ServiceAccount, &Objects::default()).expect_err("none");
+    let awaited = Awaited { resource: GroupResource::new("", "serviceaccounts"), namespace: "ns".to_owned(), name: "default".to_owned() };
+    assert_eq!(refused("default").awaits(), Some(&awaited));
+    assert_eq!(refused("other").awaits(), None);
+}
+
+#[test]
 fn mirror_pods_refer_to_nothing() {
     let mirror = |spec: Value| {
         let mut pod = pod(spec);
