@@ -101,6 +101,11 @@ impl Server {
         serve::serve(Arc::clone(&self.app), listener, self.acceptor.clone(), self.verifier.clone()).await
     }
 
+    #[cfg(test)]
+    pub(crate) fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+
     /// A read-only view of what is stored.
     pub fn view(&self) -> Arc<dyn api_model::view::View> {
         Arc::clone(&self.app.cache) as Arc<dyn api_model::view::View>

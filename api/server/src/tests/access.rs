@@ -1,0 +1,93 @@
+use super::*;
+
+#[tokio::test]
+async fn who_may_not_is_told_so() {
+    let cluster = cluster().await;
+    let user = cluster.user("jane", &["system:authenticated"]);
+    let cases = [
+        (
+            "/api/v1/namespaces/default/pods",
+            "pods is forbidden: User \"jane\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\"",
+        ),
+        (
+            "/api/v1/namespaces/default/pods/x/log",
+            "pods \"x\" is forbidden: User \"jane\" cannot get resource \"pods/log\" in API group \"\" in the namespace \"default\"",
+        ),
+        (
+            "/apis/apps/v1/deployments",
+            "deployments.apps is forbidden: User \"jane\" cannot list resource \"deployments\" in API group \"apps\" at the cluster scope",
+        ),
+        ("/metrics", "forbidden: User \"jane\" cannot get path \"/metrics\""),
+    ];
+    for (path, message) in cases {
+        let request = Request::builder().uri(path).body(Body::empty()).expect("a request");
+        let answer = json_of(send(&user, request).await).await;
+        assert_eq!(answer.refusal(), (403, message));
+        assert_eq!(answer.body["reason"], "Forbidden");
+    }
+}
+
+#[tokio::test]
+async fn a_role_lets_in() {
+    let cluster = cluster().await;
+    let rbac = "rbac.authorization.k8s.io";
+    let role = json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": {"name": "reader"},
+        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]});
+    let binding = json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": {"name": "readers"},
+        "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "reader"}, "subjects": [{"apiGroup": rbac, "kind": "User", "name": "jane"}]});
+    cluster.post(&format!("/apis/{rbac}/v1/namespaces/default/roles"), role).await.ok();
+    cluster.post(&format!("/apis/{rbac}/v1/namespaces/default/rolebindings"), binding).await.ok();
+    let user = cluster.user("jane", &["system:authenticated"]);
+    let status = |path: &'static str| {
+        let user = user.clone();
+        async move { send(&user, Request::builder().uri(path).body(Body::empty()).expect("a request")).await.status() }
+    };
+    assert_eq!(status("/api/v1/namespaces/default/pods").await, StatusCode::OK);
+    assert_eq!(status("/api/v1/namespaces/kube-system/pods").await, StatusCode::FORBIDDEN);
+    assert_eq!(status("/api").await, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_user_may_be_taken_for_another() {
+    let cluster = cluster().await;
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}).to_string();
+    let request = |body: String| {
+        let request = Request::builder().method(Method::POST).uri(path).header("content-type", "application/json");
+        let request = request.header("impersonate-user", "jane").header("impersonate-group", "devs").header("impersonate-extra-a%2fb", "c");
+        request.body(Body::from(body)).expect("a request")
+    };
+    let answer = json_of(cluster.raw(request(body.clone())).await).await.ok();
+    let user = &answer["status"]["userInfo"];
+    assert_eq!(user, &json!({"username": "jane", "groups": ["devs", "system:authenticated"], "extra": {"a/b": ["c"]}}));
+    let refused = json_of(send(&cluster.user("joe", &["system:authenticated"]), request(body)).await).await;
+    let message = "users \"jane\" is forbidden: User \"joe\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope";
+    assert_eq!(refused.refusal(), (403, message));
+}
+
+#[tokio::test]
+async fn access_reviews_answer() {
+    let cluster = cluster().await;
+    let group = "authorization.k8s.io";
+    let resource = json!({"verb": "list", "resource": "pods", "namespace": "default"});
+    let own = json!({"apiVersion": format!("{group}/v1"), "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": resource}});
+    assert_eq!(cluster.post(&format!("/apis/{group}/v1/selfsubjectaccessreviews"), own).await.ok()["status"]["allowed"], true);
+    let other = json!({"apiVersion": format!("{group}/v1"), "kind": "SubjectAccessReview", "spec": {"user": "jane", "resourceAttributes": resource}});
+    assert_eq!(cluster.post(&format!("/apis/{group}/v1/subjectaccessreviews"), other).await.ok()["status"]["allowed"], false);
+    let empty = json!({"apiVersion": format!("{group}/v1"), "kind": "SubjectAccessReview", "spec": {"user": "jane"}});
+    let refused = cluster.post(&format!("/apis/{group}/v1/subjectaccessreviews"), empty).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let rules = json!({"apiVersion": format!("{group}/v1"), "kind": "SelfSubjectRulesReview", "spec": {"namespace": "default"}});
+    let rules = cluster.post(&format!("/apis/{group}/v1/selfsubjectrulesreviews"), rules).await.ok();
+    assert!(rules["status"]["resourceRules"].as_array().is_some_and(|rules| !rules.is_empty()), "{rules}");
+}
+
+#[tokio::test]
+async fn anybody_can_read_where_the_cluster_is() {
+    let cluster = cluster().await;
+    let anonymous = cluster.user("system:anonymous", &["system:unauthenticated"]);
+    let path = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
+    let answer = json_of(send(&anonymous, Request::builder().uri(path).body(Body::empty()).expect("a request")).await).await.ok();
+    let kubeconfig: Value = serde_yaml::from_str(answer["data"]["kubeconfig"].as_str().expect("YAML")).expect("YAML");
+    assert_eq!(kubeconfig["clusters"][0]["cluster"]["server"], "https://10.0.0.1:6443");
+}

@@ -1,0 +1,106 @@
+use super::*;
+
+async fn with_config_maps(count: usize) -> Cluster {
+    let cluster = cluster().await;
+    for at in 0..count {
+        let label = if at % 2 == 0 { "even" } else { "odd" };
+        cluster.config_map(&format!("c{at:02}"), json!({"parity": label})).await;
+    }
+    cluster
+}
+
+#[tokio::test]
+async fn selectors_choose() {
+    let cluster = with_config_maps(4).await;
+    for (selector, expected) in [
+        ("labelSelector=parity%3Deven", vec!["c00", "c02"]),
+        ("labelSelector=parity+notin+(even)", vec!["c01", "c03"]),
+        ("fieldSelector=metadata.name%3Dc03", vec!["c03"]),
+        ("fieldSelector=metadata.name!%3Dc03,metadata.namespace%3Ddefault&labelSelector=parity", vec!["c00", "c01", "c02"]),
+    ] {
+        let list = cluster.get(&format!("{CONFIG_MAPS}?{selector}")).await.ok();
+        assert_eq!(names(&list), expected, "{selector}");
+    }
+    let unknown = cluster.get(&format!("{CONFIG_MAPS}?fieldSelector=data.key%3Dx")).await;
+    assert_eq!(unknown.status, StatusCode::BAD_REQUEST, "{unknown:?}");
+    assert_eq!(cluster.get(&format!("{PODS}?fieldSelector=bogus%3Dx")).await.refusal(), (400, "field label not supported: bogus"));
+}
+
+#[tokio::test]
+async fn pages_are_of_one_moment() {
+    let cluster = with_config_maps(5).await;
+    let first = cluster.get(&format!("{CONFIG_MAPS}?limit=2")).await.ok();
+    assert_eq!(names(&first), ["c00", "c01"]);
+    assert_eq!(first["metadata"]["remainingItemCount"], 3);
+    let revision = first["metadata"]["resourceVersion"].clone();
+    // What happens in between is not seen.
+    cluster.delete(&format!("{CONFIG_MAPS}/c02")).await.ok();
+    cluster.config_map("c02a", json!({})).await;
+    let page = |token: &Value| format!("{CONFIG_MAPS}?limit=2&continue={}", token.as_str().expect("a token"));
+    let second = cluster.get(&page(&first["metadata"]["continue"])).await.ok();
+    assert_eq!(names(&second), ["c02", "c03"]);
+    assert_eq!(second["metadata"]["resourceVersion"], revision);
+    let third = cluster.get(&page(&second["metadata"]["continue"])).await.ok();
+    assert_eq!(names(&third), ["c04"]);
+    assert!(third["metadata"].get("continue").is_none());
+    assert_eq!(names(&cluster.get(CONFIG_MAPS).await.ok()), ["c00", "c01", "c02a", "c03", "c04"]);
+    let selected = cluster.get(&format!("{CONFIG_MAPS}?limit=1&labelSelector=parity%3Deven")).await.ok();
+    assert!(selected["metadata"]["continue"].is_string() && selected["metadata"].get("remainingItemCount").is_none());
+}
+
+#[tokio::test]
+async fn the_past_can_be_listed_exactly() {
+    let cluster = with_config_maps(2).await;
+    let then = cluster.get(CONFIG_MAPS).await.ok()["metadata"]["resourceVersion"].as_str().expect("a version").to_owned();
+    cluster.delete(&format!("{CONFIG_MAPS}/c00")).await.ok();
+    let exact = cluster.get(&format!("{CONFIG_MAPS}?resourceVersion={then}&resourceVersionMatch=Exact")).await.ok();
+    assert_eq!((names(&exact), exact["metadata"]["resourceVersion"].as_str()), (vec!["c00", "c01"], Some(then.as_str())));
+    let not_older = cluster.get(&format!("{CONFIG_MAPS}?resourceVersion={then}&resourceVersionMatch=NotOlderThan")).await.ok();
+    assert_eq!(names(&not_older), ["c01"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_of_the_future_times_out() {
+    let cluster = with_config_maps(1).await;
+    let now = cluster.get(CONFIG_MAPS).await.ok()["metadata"]["resourceVersion"].as_str().expect("a version").to_owned();
+    let answer = cluster.get(&format!("{CONFIG_MAPS}?resourceVersion=1000000")).await;
+    let message = format!("Too large resource version: 1000000, current: {now}");
+    assert_eq!(answer.refusal(), (504, message.as_str()));
+    assert_eq!(answer.body["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
+}
+
+#[tokio::test]
+async fn a_token_that_is_too_old_comes_with_a_fresh_one() {
+    let cluster = with_config_maps(3).await;
+    let first = cluster.get(&format!("{CONFIG_MAPS}?limit=1")).await.ok();
+    // More changes than are remembered.
+    let resource = cluster.server.app().cache.resource(&api_model::kind::GroupResource::new("", "configmaps"));
+    resource.reset(cluster.server.app().cache.applied());
+    cluster.config_map("d00", json!({})).await;
+    let token = first["metadata"]["continue"].as_str().expect("a token");
+    let gone = cluster.get(&format!("{CONFIG_MAPS}?limit=5&continue={token}")).await;
+    assert_eq!(gone.status, StatusCode::GONE);
+    let fresh = gone.body["metadata"]["continue"].as_str().expect("a token").to_owned();
+    assert_eq!(names(&cluster.get(&format!("{CONFIG_MAPS}?limit=5&continue={fresh}")).await.ok()), ["d00"]);
+}
+
+#[tokio::test]
+async fn large_lists_are_compressed_when_asked() {
+    use std::io::Read;
+    let cluster = cluster().await;
+    for at in 0..4 {
+        let mut body = config_map(&format!("c{at}"), json!({}));
+        body["data"]["key"] = "x".repeat(50_000).into();
+        cluster.post(CONFIG_MAPS, body).await.ok();
+    }
+    let request = Request::builder().uri(CONFIG_MAPS).header(header::ACCEPT_ENCODING, "gzip").body(Body::empty()).expect("a request");
+    let (parts, body) = cluster.raw(request).await.into_parts();
+    assert_eq!(parts.headers[header::CONTENT_ENCODING], "gzip");
+    let bytes = body.collect().await.expect("a body").to_bytes();
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&bytes[..]).read_to_string(&mut text).expect("gzip");
+    assert!(bytes.len() < 10_000 && text.len() > 200_000, "{} of {}", bytes.len(), text.len());
+    assert_eq!(names(&serde_json::from_str(&text).expect("JSON")), ["c0", "c1", "c2", "c3"]);
+    let plain = cluster.get(CONFIG_MAPS).await.ok();
+    assert_eq!(plain, serde_json::from_str::<Value>(&text).expect("JSON"));
+}

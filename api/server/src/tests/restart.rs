@@ -1,0 +1,40 @@
+use super::*;
+
+/// Everything but the address of the last writer must survive: objects, versions, and watches.
+#[tokio::test]
+async fn a_new_server_on_the_same_store_goes_on() {
+    let first = cluster().await;
+    let a = first.config_map("a", json!({"app": "x"})).await;
+    let b = first.config_map("b", json!({"app": "x"})).await;
+    first.patch(&format!("{CONFIG_MAPS}/b"), "merge", json!({"metadata": {"labels": {"app": "y"}}})).await.ok();
+    first.delete(&format!("{CONFIG_MAPS}/a")).await.ok();
+    let list = first.get("/api/v1/configmaps").await.ok();
+    let store = Arc::clone(&first.store);
+    first.server.shutdown().await;
+
+    let second = cluster_on(store).await;
+    assert_eq!(second.get("/api/v1/configmaps").await.ok()["items"], list["items"]);
+    let from = a["metadata"]["resourceVersion"].as_str().expect("a version");
+    let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}&labelSelector=app%3Dx&timeoutSeconds=1");
+    let request = Request::builder().uri(path).body(Body::empty()).expect("a request");
+    let bytes = second.raw(request).await.into_body().collect().await.expect("a body").to_bytes();
+    let events: Vec<Value> = String::from_utf8_lossy(&bytes).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let told: Vec<(&str, &str)> =
+        events.iter().map(|e| (e["type"].as_str().expect("a type"), e["object"]["metadata"]["name"].as_str().expect("a name"))).collect();
+    assert_eq!(told, [("ADDED", "b"), ("DELETED", "b"), ("DELETED", "a")]);
+    assert_eq!(events[0]["object"], b);
+}
+
+#[tokio::test]
+async fn sqlite_holds_the_same_cluster() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let open = || api_store::SqliteStore::open(api_store::SqliteConfig::new(directory.path().join("db")));
+    let store: Arc<dyn Store> = Arc::new(open().await.expect("opens"));
+    let first = cluster_on(Arc::clone(&store)).await;
+    let created = first.config_map("a", json!({})).await;
+    first.server.shutdown().await;
+    store.close().await;
+    drop((first, store));
+    let second = cluster_on(Arc::new(open().await.expect("opens again"))).await;
+    assert_eq!(second.get(&format!("{CONFIG_MAPS}/a")).await.ok(), created);
+}

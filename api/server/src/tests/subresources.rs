@@ -1,0 +1,136 @@
+use super::*;
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+
+fn deployment() -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 2,
+        "selector": {"matchLabels": {"app": "d"}},
+        "template": {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}}}})
+}
+
+#[tokio::test]
+async fn status_and_spec_do_not_touch_each_other() {
+    let cluster = cluster().await;
+    let mut body = deployment();
+    body["status"] = json!({"replicas": 9});
+    let created = cluster.post(DEPLOYMENTS, body).await.ok();
+    assert_ne!(created["status"]["replicas"], 9);
+    let path = format!("{DEPLOYMENTS}/d");
+    let patched = cluster.patch(&format!("{path}/status"), "merge", json!({"spec": {"replicas": 7}, "status": {"replicas": 1}})).await.ok();
+    assert_eq!((&patched["spec"]["replicas"], &patched["status"]["replicas"]), (&json!(2), &json!(1)));
+    assert_eq!(patched["metadata"]["generation"], 1);
+    let mut changed = patched.clone();
+    changed["spec"]["replicas"] = 3.into();
+    changed["status"]["replicas"] = 5.into();
+    let updated = cluster.put(&path, &changed).await.ok();
+    assert_eq!((&updated["spec"]["replicas"], &updated["status"]["replicas"]), (&json!(3), &json!(1)));
+    assert_eq!(updated["metadata"]["generation"], 2);
+    assert_eq!(cluster.get(&format!("{path}/status")).await.ok(), updated);
+}
+
+#[tokio::test]
+async fn scale_reads_and_writes_replicas() {
+    let cluster = cluster().await;
+    cluster.post(DEPLOYMENTS, deployment()).await.ok();
+    let path = format!("{DEPLOYMENTS}/d/scale");
+    let mut scale = cluster.get(&path).await.ok();
+    assert_eq!((&scale["kind"], &scale["spec"]["replicas"]), (&json!("Scale"), &json!(2)));
+    scale["spec"]["replicas"] = 4.into();
+    assert_eq!(cluster.put(&path, &scale).await.ok()["spec"]["replicas"], 4);
+    assert_eq!(cluster.put(&path, &scale).await.status, StatusCode::CONFLICT);
+    assert_eq!(cluster.patch(&path, "merge", json!({"spec": {"replicas": 0}})).await.ok()["spec"]["replicas"], 0);
+    let deployment = cluster.get(&format!("{DEPLOYMENTS}/d")).await.ok();
+    assert_eq!((&deployment["spec"]["replicas"], &deployment["metadata"]["generation"]), (&json!(0), &json!(3)));
+    let negative = cluster.patch(&path, "merge", json!({"spec": {"replicas": -1}})).await;
+    assert_eq!(negative.status, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
+async fn a_pod_is_bound_once() {
+    let cluster = cluster().await;
+    cluster.pod("p", "").await;
+    let binding =
+        |node: &str| json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": node}});
+    assert_eq!(cluster.post(&format!("{PODS}/p/binding"), binding("n1")).await.status, StatusCode::CREATED);
+    let pod = cluster.get(&format!("{PODS}/p")).await.ok();
+    assert_eq!(pod["spec"]["nodeName"], "n1");
+    let condition =
+        pod["status"]["conditions"].as_array().and_then(|all| all.iter().find(|c| c["type"] == "PodScheduled")).expect("a condition");
+    assert_eq!(condition["status"], "True");
+    let message = "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n1\"";
+    assert_eq!(cluster.post(&format!("{PODS}/p/binding"), binding("n2")).await.refusal(), (409, message));
+    cluster.pod("q", "").await;
+    let mut binding = binding("n2");
+    binding["metadata"]["name"] = "q".into();
+    cluster.post("/api/v1/namespaces/default/bindings", binding).await.ok();
+    assert_eq!(cluster.get(&format!("{PODS}/q")).await.ok()["spec"]["nodeName"], "n2");
+}
+
+#[tokio::test]
+async fn an_eviction_asks_the_budget() {
+    let cluster = cluster().await;
+    let mut body = pod("p");
+    body["metadata"]["labels"] = json!({"app": "x"});
+    body["spec"]["nodeName"] = "n1".into();
+    cluster.service_account().await;
+    cluster.post(PODS, body).await.ok();
+    cluster.patch(&format!("{PODS}/p/status"), "merge", json!({"status": {"phase": "Running"}})).await.ok();
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}});
+    cluster.post(budgets, budget).await.ok();
+    let status = |allowed: u32| json!({"status": {"observedGeneration": 1, "disruptionsAllowed": allowed, "desiredHealthy": 1, "currentHealthy": 1, "expectedPods": 1}});
+    cluster.patch(&format!("{budgets}/b/status"), "merge", status(0)).await.ok();
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+    let refused = cluster.post(&format!("{PODS}/p/eviction"), eviction.clone()).await;
+    assert_eq!(refused.refusal(), (429, "Cannot evict pod as it would violate the pod's disruption budget."));
+    assert_eq!(refused.body["details"]["causes"][0]["reason"], "DisruptionBudget");
+    cluster.patch(&format!("{budgets}/b/status"), "merge", status(1)).await.ok();
+    assert_eq!(cluster.post(&format!("{PODS}/p/eviction"), eviction).await.status, StatusCode::CREATED);
+    assert!(cluster.get(&format!("{PODS}/p")).await.ok()["metadata"]["deletionTimestamp"].is_string());
+    let budget = cluster.get(&format!("{budgets}/b")).await.ok();
+    assert_eq!(budget["status"]["disruptionsAllowed"], 0);
+    assert!(budget["status"]["disruptedPods"]["p"].is_string());
+}
+
+#[tokio::test]
+async fn a_service_account_gets_a_token_that_authenticates() {
+    let cluster = cluster().await;
+    cluster.service_account().await;
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}});
+    let answer = cluster.post("/api/v1/namespaces/default/serviceaccounts/default/token", request.clone()).await.ok();
+    let token = answer["status"]["token"].as_str().expect("a token");
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
+    let review = cluster.post("/apis/authentication.k8s.io/v1/tokenreviews", review).await.ok();
+    assert_eq!(review["status"]["user"]["username"], "system:serviceaccount:default:default", "{review}");
+    let nobody = cluster.post("/api/v1/namespaces/default/serviceaccounts/nobody/token", request).await;
+    assert_eq!(nobody.refusal(), (404, "serviceaccounts \"nobody\" not found"));
+}
+
+#[tokio::test]
+async fn a_signing_request_is_approved_beside_its_spec() {
+    let cluster = cluster().await;
+    let identity = rcgen_request();
+    let csr = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "c"},
+        "spec": {"request": identity, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}});
+    let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let mut created = cluster.post(path, csr).await.ok();
+    assert_eq!(created["spec"]["username"], "admin");
+    created["status"]["conditions"] = json!([{"type": "Approved", "status": "True", "reason": "Test", "message": "yes"}]);
+    let approved = cluster.put(&format!("{path}/c/approval"), &created).await.ok();
+    assert_eq!(approved["status"]["conditions"][0]["type"], "Approved");
+    let mut changed = approved.clone();
+    changed["status"] = json!({});
+    let updated = cluster.put(&format!("{path}/c"), &changed).await.ok();
+    assert_eq!(updated["status"]["conditions"][0]["type"], "Approved");
+}
+
+/// A certificate request (PKCS#10) in PEM, in base64 as JSON carries it.
+fn rcgen_request() -> String {
+    use base64::Engine as _;
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "jane");
+    let pem = params.serialize_request(&key).expect("a request").pem().expect("PEM");
+    base64::engine::general_purpose::STANDARD.encode(pem)
+}

@@ -1,0 +1,186 @@
+use std::time::Duration;
+
+use super::*;
+
+/// A running watch, line by line.
+struct Watch {
+    body: Body,
+    buffer: Vec<u8>,
+}
+
+impl Watch {
+    /// The next event; `None` when the stream has ended.
+    async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                return Some(serde_json::from_slice(&line).expect("JSON"));
+            }
+            let frame = tokio::time::timeout(Duration::from_secs(7_200), self.body.frame()).await.expect("in time")?;
+            self.buffer.extend_from_slice(&frame.expect("a frame").into_data().expect("data"));
+        }
+    }
+
+    /// Type and name of the next event.
+    async fn told(&mut self) -> (String, String) {
+        let event = self.next().await.expect("an event");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        (text(&event["type"]), text(&event["object"]["metadata"]["name"]))
+    }
+}
+
+async fn watch(cluster: &Cluster, path: &str) -> Watch {
+    watch_as(cluster, path, "application/json").await
+}
+
+async fn watch_as(cluster: &Cluster, path: &str, accept: &str) -> Watch {
+    let request = Request::builder().uri(path).header(header::ACCEPT, accept).body(Body::empty()).expect("a request");
+    let response = cluster.raw(request).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    Watch { body: response.into_body(), buffer: Vec::new() }
+}
+
+fn told(word: &str, name: &str) -> (String, String) {
+    (word.to_owned(), name.to_owned())
+}
+
+#[tokio::test]
+async fn a_watch_tells_what_is_and_what_happens() {
+    let cluster = cluster().await;
+    cluster.config_map("a", json!({})).await;
+    let mut watch = watch(&cluster, &format!("{CONFIG_MAPS}?watch=true")).await;
+    assert_eq!(watch.told().await, told("ADDED", "a"));
+    let b = cluster.config_map("b", json!({})).await;
+    let mut changed = b.clone();
+    changed["data"]["key"] = "x".into();
+    let updated = cluster.put(&format!("{CONFIG_MAPS}/b"), &changed).await.ok();
+    cluster.delete(&format!("{CONFIG_MAPS}/a")).await.ok();
+    assert_eq!(watch.next().await.expect("an event"), json!({"type": "ADDED", "object": b}));
+    assert_eq!(watch.next().await.expect("an event"), json!({"type": "MODIFIED", "object": updated}));
+    let gone = watch.next().await.expect("an event");
+    assert_eq!((&gone["type"], &gone["object"]["metadata"]["name"]), (&json!("DELETED"), &json!("a")));
+    let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().and_then(|rv| rv.parse::<u64>().ok());
+    assert!(version(&gone["object"]) > version(&updated), "{gone}");
+}
+
+#[tokio::test]
+async fn a_watch_resumes_where_another_ended() {
+    let cluster = cluster().await;
+    let a = cluster.config_map("a", json!({})).await;
+    cluster.config_map("b", json!({})).await;
+    cluster.delete(&format!("{CONFIG_MAPS}/a")).await.ok();
+    let from = a["metadata"]["resourceVersion"].as_str().expect("a version");
+    let mut watch = watch(&cluster, &format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}")).await;
+    assert_eq!(watch.told().await, told("ADDED", "b"));
+    assert_eq!(watch.told().await, told("DELETED", "a"));
+}
+
+#[tokio::test]
+async fn selector_transitions_are_additions_and_deletions() {
+    let cluster = cluster().await;
+    let mut object = cluster.config_map("a", json!({"app": "x"})).await;
+    let mut watch = watch(&cluster, &format!("{CONFIG_MAPS}?watch=1&labelSelector=app%3Dx")).await;
+    assert_eq!(watch.told().await, told("ADDED", "a"));
+    for (label, expected) in [("y", "DELETED"), ("z", ""), ("x", "ADDED"), ("x2", "DELETED")] {
+        object["metadata"]["labels"]["app"] = label.into();
+        object["metadata"]["resourceVersion"] = Value::Null;
+        cluster.put(&format!("{CONFIG_MAPS}/a"), &object).await.ok();
+        if !expected.is_empty() {
+            assert_eq!(watch.told().await, told(expected, "a"), "{label}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_node_sees_the_pods_bound_to_it() {
+    let cluster = cluster().await;
+    let mut watch = watch(&cluster, "/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dn1").await;
+    cluster.pod("elsewhere", "n2").await;
+    cluster.pod("waiting", "").await;
+    cluster.pod("here", "n1").await;
+    assert_eq!(watch.told().await, told("ADDED", "here"));
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "waiting"}, "target": {"kind": "Node", "name": "n1"}});
+    assert_eq!(cluster.post(&format!("{PODS}/waiting/binding"), binding).await.status, StatusCode::CREATED);
+    assert_eq!(watch.told().await, told("ADDED", "waiting"));
+    cluster.delete(&format!("{PODS}/here?gracePeriodSeconds=0")).await.ok();
+    assert_eq!(watch.told().await, told("DELETED", "here"));
+}
+
+#[tokio::test]
+async fn initial_events_end_with_a_bookmark() {
+    let cluster = cluster().await;
+    cluster.config_map("a", json!({})).await;
+    let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut watch = watch(&cluster, &format!("{CONFIG_MAPS}?{query}")).await;
+    assert_eq!(watch.told().await, told("ADDED", "a"));
+    let bookmark = watch.next().await.expect("an event");
+    assert_eq!(bookmark["type"], "BOOKMARK");
+    assert_eq!(bookmark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
+    let list = cluster.get(CONFIG_MAPS).await.ok();
+    assert_eq!(bookmark["object"]["metadata"]["resourceVersion"], list["metadata"]["resourceVersion"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bookmarks_come_every_minute_and_at_the_end() {
+    let cluster = cluster().await;
+    let from = cluster.config_map("a", json!({})).await["metadata"]["resourceVersion"].as_str().expect("a version").to_owned();
+    let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds=90");
+    let mut watch = watch(&cluster, &path).await;
+    let started = tokio::time::Instant::now();
+    for seconds in [60, 90] {
+        assert_eq!(watch.next().await.expect("an event")["type"], "BOOKMARK");
+        assert_eq!(started.elapsed().as_secs(), seconds);
+    }
+    assert_eq!(watch.next().await, None);
+}
+
+#[tokio::test]
+async fn a_version_that_is_forgotten_is_gone() {
+    let cluster = cluster().await;
+    cluster.config_map("a", json!({})).await;
+    let app = cluster.server.app();
+    let now = app.cache.applied();
+    app.cache.resource(&api_model::kind::GroupResource::new("", "configmaps")).reset(now);
+    let mut watch = watch(&cluster, &format!("{CONFIG_MAPS}?watch=1&resourceVersion=1")).await;
+    let event = watch.next().await.expect("an event");
+    assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(410)));
+    assert_eq!(event["object"]["message"], format!("too old resource version: 1 ({now})"));
+    assert_eq!(watch.next().await, None);
+}
+
+#[tokio::test]
+async fn a_watcher_that_does_not_read_is_ended() {
+    let cluster = cluster().await;
+    let mut watch = watch(&cluster, &format!("{CONFIG_MAPS}?watch=1")).await;
+    let mut object = cluster.config_map("a", json!({})).await;
+    for at in 0..1_100 {
+        object["data"]["key"] = at.to_string().into();
+        object["metadata"]["resourceVersion"] = Value::Null;
+        cluster.put(&format!("{CONFIG_MAPS}/a"), &object).await.ok();
+    }
+    let mut seen = 0;
+    while watch.next().await.is_some() {
+        seen += 1;
+    }
+    assert_eq!(seen, 1_024);
+}
+
+#[tokio::test]
+async fn tables_are_watched_too() {
+    let cluster = cluster().await;
+    let mut watch = watch_as(&cluster, &format!("{CONFIG_MAPS}?watch=1"), "application/json;as=Table;v=v1;g=meta.k8s.io").await;
+    cluster.config_map("a", json!({})).await;
+    cluster.config_map("b", json!({})).await;
+    let first = watch.next().await.expect("an event");
+    assert_eq!((&first["object"]["kind"], &first["object"]["rows"][0]["cells"][0]), (&json!("Table"), &json!("a")));
+    assert!(first["object"]["columnDefinitions"].is_array());
+    assert!(watch.next().await.expect("an event")["object"]["columnDefinitions"].is_null());
+}
+
+#[tokio::test]
+async fn watches_end_when_the_server_stops() {
+    let cluster = cluster().await;
+    let mut watch = watch(&cluster, &format!("{CONFIG_MAPS}?watch=1")).await;
+    cluster.server.shutdown().await;
+    assert_eq!(watch.next().await, None);
+}
