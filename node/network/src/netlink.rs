@@ -9,6 +9,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::Ipv4Net;
+use nix::libc;
 use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::AddressAttribute;
@@ -206,19 +207,28 @@ impl Socket {
 
     /// Every interface.
     pub(crate) fn links(&mut self) -> Result<Vec<Link>, NetworkError> {
-        self.dump("interfaces", message::all_links(), |message| {
-            let RouteNetlinkMessage::NewLink(link) = message else { return None };
-            let mut found = Link { index: link.header.index, name: String::new(), mtu: 0, controller: None };
-            for attribute in link.attributes {
-                match attribute {
-                    LinkAttribute::IfName(name) => found.name = name,
-                    LinkAttribute::Mtu(mtu) => found.mtu = mtu,
-                    LinkAttribute::Controller(index) => found.controller = Some(index),
-                    _ => {}
-                }
+        self.dump("interfaces", message::all_links(), read_link)
+    }
+
+    /// One interface, if there is one of that name.
+    pub(crate) fn link(&mut self, name: &str) -> Result<Option<Link>, NetworkError> {
+        let failed = || NetworkError::kernel(format!("finding interface {name}"));
+        let mut bytes = Vec::new();
+        self.write(&mut bytes, message::one_link(name), NLM_F_REQUEST);
+        self.raw.send(&bytes, 0).map_err(failed())?;
+        let mut found = None;
+        let received = self.receive(|_, payload| {
+            match payload {
+                NetlinkPayload::Error(error) if error.raw_code() != 0 => return Err(error.to_io()),
+                NetlinkPayload::InnerMessage(message) => found = read_link(message),
+                _ => {}
             }
-            Some(found)
-        })
+            Ok(())
+        });
+        match received {
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+            other => other.map(|()| found).map_err(failed()),
+        }
     }
 
     /// Every IPv4 address.
@@ -261,9 +271,18 @@ impl Socket {
             Some(found)
         })
     }
+}
 
-    /// The index of an interface, if there is one of that name.
-    pub(crate) fn index_of(&mut self, name: &str) -> Result<Option<u32>, NetworkError> {
-        Ok(self.links()?.into_iter().find(|link| link.name == name).map(|link| link.index))
+fn read_link(message: RouteNetlinkMessage) -> Option<Link> {
+    let RouteNetlinkMessage::NewLink(link) = message else { return None };
+    let mut found = Link { index: link.header.index, name: String::new(), mtu: 0, controller: None };
+    for attribute in link.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => found.name = name,
+            LinkAttribute::Mtu(mtu) => found.mtu = mtu,
+            LinkAttribute::Controller(index) => found.controller = Some(index),
+            _ => {}
+        }
     }
+    Some(found)
 }

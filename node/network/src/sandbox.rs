@@ -68,9 +68,9 @@ impl Plan {
         if !KINDS.iter().all(|kind| is_pinned(&self.dir.join(kind))) {
             return Ok(false);
         }
-        let links = Socket::open()?.links()?;
-        let bridge = links.iter().find(|link| link.name == self.bridge).map(|link| link.index);
-        Ok(bridge.is_some() && links.iter().any(|link| link.name == self.veth && link.controller == bridge))
+        let mut socket = Socket::open()?;
+        let (bridge, veth) = (socket.link(&self.bridge)?, socket.link(&self.veth)?);
+        Ok(bridge.is_some_and(|bridge| veth.is_some_and(|veth| veth.controller == Some(bridge.index))))
     }
 
     /// Builds the sandbox. Leaves the calling thread in the new namespaces: it must be one that
@@ -78,8 +78,7 @@ impl Plan {
     pub(crate) fn build(&self) -> Result<(), NetworkError> {
         let mut host = Socket::open()?;
         remove(&self.dir, Some(&self.veth))?;
-        let links = host.links()?;
-        let bridge = links.iter().find(|link| link.name == self.bridge).ok_or(NetworkError::NoPodCidr)?;
+        let bridge = host.link(&self.bridge)?.ok_or(NetworkError::NoPodCidr)?;
         fs::create_dir_all(&self.dir).map_err(NetworkError::io(format!("making {}", self.dir.display())))?;
         let system = |doing: &str| {
             let doing = format!("{doing} of pod {}", self.uid);
@@ -106,7 +105,7 @@ impl Plan {
     fn configure_inside(&self) -> Result<(), NetworkError> {
         let mut own = Socket::open()?;
         let missing = || NetworkError::kernel(format!("finding {INSIDE} of pod {}", self.uid))(io::ErrorKind::NotFound.into());
-        let inside = own.index_of(INSIDE)?.ok_or_else(missing)?;
+        let inside = own.link(INSIDE)?.ok_or_else(missing)?.index;
         let requests: Vec<Request> = vec![
             message::up("lo"),
             message::up(INSIDE),

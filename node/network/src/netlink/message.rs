@@ -30,6 +30,10 @@ pub(crate) fn all_links() -> RouteNetlinkMessage {
     RouteNetlinkMessage::GetLink(LinkMessage::default())
 }
 
+pub(crate) fn one_link(name: &str) -> RouteNetlinkMessage {
+    RouteNetlinkMessage::GetLink(link(name).build())
+}
+
 pub(crate) fn all_addresses() -> RouteNetlinkMessage {
     let mut message = AddressMessage::default();
     message.header.family = AddressFamily::Inet;
