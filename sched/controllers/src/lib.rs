@@ -6,6 +6,7 @@
 mod claim;
 mod clusterrole;
 mod config;
+mod csr;
 mod deployment;
 mod discovery;
 mod endpoints;
@@ -55,6 +56,9 @@ const GARBAGE_COLLECTOR: &str = "garbage-collector-controller";
 
 /// Every controller, by upstream's name.
 const CONTROLLERS: &[Row] = &[
+    ("certificatesigningrequest-approving-controller", csr::approve::build),
+    ("certificatesigningrequest-cleaner-controller", csr::clean::build),
+    ("certificatesigningrequest-signing-controller", csr::sign::build),
     ("clusterrole-aggregation-controller", clusterrole::build),
     ("deployment-controller", deployment::build),
     ("endpoints-controller", endpoints::build),

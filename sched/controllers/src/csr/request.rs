@@ -1,0 +1,186 @@
+//! What a certificate signing request asks for, and whether a signer may grant it.
+
+use std::net::IpAddr;
+
+use thiserror::Error;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::pem::Pem;
+use x509_parser::prelude::FromDer;
+
+use super::{CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY};
+
+/// Why a request is refused, in upstream's words.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is no PKCS #10 request in PEM.
+    #[error("unable to parse csr: {0}")]
+    Unreadable(String),
+    /// Subject, names or usages do not fit the signer.
+    #[error("{0}")]
+    Unfit(&'static str),
+}
+
+/// Subject and names of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Subject CN.
+    pub common_name: String,
+    /// Subject O.
+    pub organizations: Vec<String>,
+    /// DNS names.
+    pub dns: Vec<String>,
+    /// Addresses.
+    pub ips: Vec<IpAddr>,
+    /// Whether it asks for names of other sorts.
+    pub others: bool,
+}
+
+/// Reads a request in PEM.
+pub fn parse(pem: &[u8]) -> Result<Request, Refusal> {
+    let unreadable = |error: &dyn std::fmt::Display| Refusal::Unreadable(error.to_string());
+    let block = Pem::iter_from_buffer(pem).next().ok_or_else(|| Refusal::Unreadable("no PEM block".to_owned()))?;
+    let block = block.map_err(|error| unreadable(&error))?;
+    if block.label != "CERTIFICATE REQUEST" {
+        return Err(Refusal::Unreadable(format!("PEM block type must be CERTIFICATE REQUEST, not {}", block.label)));
+    }
+    let (_, csr) = X509CertificationRequest::from_der(&block.contents).map_err(|error| unreadable(&error))?;
+    let subject = &csr.certification_request_info.subject;
+    let mut request = Request {
+        common_name: subject.iter_common_name().filter_map(|name| name.as_str().ok()).next().unwrap_or_default().to_owned(),
+        organizations: subject.iter_organization().filter_map(|name| name.as_str().ok()).map(str::to_owned).collect(),
+        ..Request::default()
+    };
+    for extension in csr.requested_extensions().into_iter().flatten() {
+        if let ParsedExtension::SubjectAlternativeName(names) = extension {
+            names.general_names.iter().for_each(|name| request.add(name));
+        }
+    }
+    Ok(request)
+}
+
+impl Request {
+    fn add(&mut self, name: &GeneralName<'_>) {
+        match name {
+            GeneralName::DNSName(name) => self.dns.push((*name).to_owned()),
+            GeneralName::IPAddress(bytes) => match (<[u8; 4]>::try_from(*bytes), <[u8; 16]>::try_from(*bytes)) {
+                (Ok(v4), _) => self.ips.push(IpAddr::from(v4)),
+                (_, Ok(v6)) => self.ips.push(IpAddr::from(v6)),
+                _ => self.others = true,
+            },
+            _ => self.others = true,
+        }
+    }
+
+    /// The Node whose identity the subject is.
+    pub fn node_name(&self) -> Option<&str> {
+        let of_nodes = self.organizations.as_slice() == ["system:nodes"];
+        self.common_name.strip_prefix("system:node:").filter(|name| of_nodes && !name.is_empty())
+    }
+}
+
+/// Whether usages are those of one purpose: all required ones, and no others but the optional.
+fn usages_are(usages: &[String], required: &[&str], optional: &[&str]) -> bool {
+    let has = |wanted: &str| usages.iter().any(|usage| usage == wanted);
+    required.iter().all(|usage| has(usage))
+        && usages.iter().all(|usage| required.contains(&usage.as_str()) || optional.contains(&usage.as_str()))
+}
+
+/// Checks a request against the rules of its signer.
+pub fn check(signer: &str, request: &Request, usages: &[String]) -> Result<(), Refusal> {
+    let refuse = |when: bool, why: &'static str| if when { Err(Refusal::Unfit(why)) } else { Ok(()) };
+    match signer {
+        KUBELET_CLIENT => {
+            check_node(request)?;
+            refuse(!request.dns.is_empty(), "DNS subjectAltNames are not allowed")?;
+            refuse(!request.ips.is_empty(), "IP subjectAltNames are not allowed")?;
+            let fit = usages_are(usages, &["digital signature", "client auth"], &["key encipherment"]);
+            refuse(!fit, "usages did not match [\"client auth\" \"digital signature\" \"key encipherment\"]")
+        }
+        KUBELET_SERVING => {
+            check_node(request)?;
+            refuse(request.dns.is_empty() && request.ips.is_empty(), "DNS or IP subjectAltName is required")?;
+            let fit = usages_are(usages, &["digital signature", "server auth"], &["key encipherment"]);
+            refuse(!fit, "usages did not match [\"digital signature\" \"key encipherment\" \"server auth\"]")
+        }
+        CLIENT => {
+            let fit = usages_are(usages, &["client auth"], &["digital signature", "key encipherment"]);
+            refuse(!fit, "usages did not match [\"client auth\" \"digital signature\" \"key encipherment\"]")
+        }
+        LEGACY => Ok(()),
+        _ => Err(Refusal::Unfit("unrecognized signer")),
+    }
+}
+
+fn check_node(request: &Request) -> Result<(), Refusal> {
+    if request.organizations.as_slice() != ["system:nodes"] {
+        return Err(Refusal::Unfit("subject organization is not system:nodes"));
+    }
+    if request.node_name().is_none() {
+        return Err(Refusal::Unfit("subject common name does not begin with 'system:node:'"));
+    }
+    if request.others {
+        return Err(Refusal::Unfit("only DNS and IP subjectAltNames are allowed"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+
+    /// A request in PEM.
+    pub fn csr(common_name: &str, organization: &str, dns: &[&str], ips: &[&str], email: bool) -> String {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        params.distinguished_name.push(DnType::OrganizationName, organization);
+        let mut names: Vec<SanType> = dns.iter().map(|name| SanType::DnsName((*name).try_into().expect("a DNS name"))).collect();
+        names.extend(ips.iter().map(|ip| SanType::IpAddress(ip.parse().expect("an address"))));
+        if email {
+            names.push(SanType::Rfc822Name("a@example.com".try_into().expect("an address")));
+        }
+        params.subject_alt_names = names;
+        let key = KeyPair::generate().expect("a key");
+        params.serialize_request(&key).expect("a request").pem().expect("PEM")
+    }
+
+    #[test]
+    fn a_request_is_read() {
+        let request = parse(csr("system:node:n1", "system:nodes", &["n1"], &["10.0.0.1", "fd00::1"], false).as_bytes()).expect("readable");
+        assert_eq!(request.node_name(), Some("n1"));
+        assert_eq!(request.dns, ["n1"]);
+        assert_eq!(request.ips, ["10.0.0.1".parse::<IpAddr>().expect("v4"), "fd00::1".parse().expect("v6")]);
+        for garbage in ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+            assert!(matches!(parse(garbage.as_bytes()), Err(Refusal::Unreadable(_))), "{garbage}");
+        }
+    }
+
+    #[test]
+    fn each_signer_grants_only_its_own() {
+        let client = ["digital signature", "client auth"];
+        let server = ["digital signature", "server auth", "key encipherment"];
+        let cases: &[(&str, String, &[&str], bool)] = &[
+            (KUBELET_CLIENT, csr("system:node:n", "system:nodes", &[], &[], false), &client, true),
+            (KUBELET_CLIENT, csr("system:node:n", "system:masters", &[], &[], false), &client, false),
+            (KUBELET_CLIENT, csr("admin", "system:nodes", &[], &[], false), &client, false),
+            (KUBELET_CLIENT, csr("system:node:", "system:nodes", &[], &[], false), &client, false),
+            (KUBELET_CLIENT, csr("system:node:n", "system:nodes", &["x"], &[], false), &client, false),
+            (KUBELET_CLIENT, csr("system:node:n", "system:nodes", &[], &[], false), &server, false),
+            (KUBELET_SERVING, csr("system:node:n", "system:nodes", &["n"], &[], false), &server, true),
+            (KUBELET_SERVING, csr("system:node:n", "system:nodes", &[], &["10.0.0.1"], false), &server, true),
+            (KUBELET_SERVING, csr("system:node:n", "system:nodes", &[], &[], false), &server, false),
+            (KUBELET_SERVING, csr("system:node:n", "system:nodes", &["n"], &[], true), &server, false),
+            (KUBELET_SERVING, csr("system:node:n", "system:nodes", &["n"], &[], false), &client, false),
+            (CLIENT, csr("alice", "devs", &[], &[], false), &["client auth"], true),
+            (CLIENT, csr("alice", "devs", &[], &[], false), &server, false),
+            ("example.com/own", csr("alice", "devs", &[], &[], false), &["client auth"], false),
+        ];
+        for (signer, pem, usages, expected) in cases {
+            let request = parse(pem.as_bytes()).expect("readable");
+            let usages: Vec<String> = usages.iter().map(|&usage| usage.to_owned()).collect();
+            assert_eq!(check(signer, &request, &usages).is_ok(), *expected, "{signer} {request:?} {usages:?}");
+        }
+    }
+}
