@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Rules;
 use crate::at::At;
 use crate::checks::Checks;
-use crate::edit::{self, Fields, inner, text};
+use crate::edit::{self, Fields, each, inner, text};
 use crate::pod::{self, defaults, qos, update};
 use crate::{format, strategy};
 
@@ -40,6 +40,7 @@ fn mirror_ips(status: &mut Fields) {
 }
 
 fn prepare_create(object: &mut Value) {
+    select_by_own_labels(object);
     let at = At::root(object);
     let class = qos::class(&at.get("spec"));
     let gated = at.find("spec.schedulingGates").len() > 0;
@@ -55,6 +56,43 @@ fn prepare_create(object: &mut Value) {
     }
     if let Some(fields) = object.as_object_mut() {
         fields.insert("status".to_owned(), status);
+    }
+}
+
+/// `matchLabelKeys` and `mismatchLabelKeys` of Pod affinity name labels of the Pod itself; their values
+/// join the term's selector when the Pod is made.
+fn select_by_own_labels(object: &mut Value) {
+    let labels = api_model::meta::labels(object).cloned().unwrap_or_default();
+    let Some(affinity) = edit::spec(object).and_then(|spec| inner(spec, "affinity")) else {
+        return;
+    };
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let Some(affinity) = inner(affinity, kind) else {
+            continue;
+        };
+        for term in each(affinity, "requiredDuringSchedulingIgnoredDuringExecution") {
+            select_by(term, &labels);
+        }
+        for weighted in each(affinity, "preferredDuringSchedulingIgnoredDuringExecution") {
+            if let Some(term) = inner(weighted, "podAffinityTerm") {
+                select_by(term, &labels);
+            }
+        }
+    }
+}
+
+fn select_by(term: &mut Fields, labels: &Fields) {
+    let mut expressions = Vec::new();
+    for (list, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
+        for key in term.get(list).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+            if let Some(value) = labels.get(key) {
+                expressions.push(json!({"key": key, "operator": operator, "values": [value]}));
+            }
+        }
+    }
+    if let Some(selector) = inner(term, "labelSelector").filter(|_| !expressions.is_empty()) {
+        let known = selector.get("matchExpressions").and_then(Value::as_array).cloned().unwrap_or_default();
+        selector.insert("matchExpressions".to_owned(), known.into_iter().chain(expressions).collect());
     }
 }
 

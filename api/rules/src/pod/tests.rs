@@ -315,3 +315,31 @@ spec:
     insta::assert_snapshot!(crate::warnings(pods, &object).join("\n"));
     assert!(crate::warnings(pods, &new(pods, BASE)).is_empty());
 }
+
+#[test]
+fn label_keys_of_affinity_become_expressions() {
+    let object = new(
+        kind("", "pods"),
+        r"
+metadata: {labels: {hash: '1'}}
+spec:
+  containers: [{name: c, image: i}]
+  affinity:
+    podAntiAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+      - {topologyKey: zone, labelSelector: {matchLabels: {app: x}}, matchLabelKeys: [hash, absent]}
+    podAffinity:
+      preferredDuringSchedulingIgnoredDuringExecution:
+      - {weight: 1, podAffinityTerm: {topologyKey: zone, labelSelector: {}, mismatchLabelKeys: [hash]}}
+",
+    );
+    let at = |path: &str| object.pointer(&format!("/spec/affinity/{path}/labelSelector/matchExpressions")).cloned();
+    assert_eq!(
+        at("podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/0"),
+        Some(json!([{"key": "hash", "operator": "In", "values": ["1"]}]))
+    );
+    assert_eq!(
+        at("podAffinity/preferredDuringSchedulingIgnoredDuringExecution/0/podAffinityTerm"),
+        Some(json!([{"key": "hash", "operator": "NotIn", "values": ["1"]}]))
+    );
+}
