@@ -15,6 +15,7 @@ use std::sync::Arc;
 use api_model::kind::find_by_kind;
 use api_model::meta;
 use api_model::request::UserInfo;
+use api_model::view::View;
 use axum::body::Body;
 use futures::StreamExt;
 use http::{Method, Request, StatusCode, header};
@@ -48,9 +49,10 @@ pub(crate) async fn run(app: &Arc<App>) -> Result<(), BootstrapError> {
     replace(app, network::endpoints(&app.config)).await
 }
 
-/// Creates objects; those that exist stay.
+/// Creates objects; those that exist stay, but for those that bear a resource version.
 async fn ensure(app: &Arc<App>, objects: Vec<Value>) -> Result<(), BootstrapError> {
-    let mut made = futures::stream::iter(objects).map(|object| send(app, object, Method::POST)).buffer_unordered(AT_ONCE);
+    let missing = objects.into_iter().filter(|object| !meta::resource_version(object).is_empty() || !exists(app, object));
+    let mut made = futures::stream::iter(missing).map(|object| send(app, object, Method::POST)).buffer_unordered(AT_ONCE);
     while let Some(made) = made.next().await {
         made?;
     }
@@ -64,6 +66,13 @@ async fn replace(app: &Arc<App>, objects: Vec<Value>) -> Result<(), BootstrapErr
         send(app, object, Method::PUT).await?;
     }
     Ok(())
+}
+
+fn exists(app: &App, object: &Value) -> bool {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let Some(kind) = find_by_kind(text("apiVersion"), text("kind")) else { return false };
+    let namespace = kind.namespaced.then(|| meta::namespace(object));
+    app.cache.get(&kind.group_resource(), namespace, meta::name(object)).is_some()
 }
 
 async fn send(app: &Arc<App>, object: Value, method: Method) -> Result<(), BootstrapError> {

@@ -112,13 +112,31 @@ pub(crate) fn carry_over(new: &mut Value, old: &Value) {
         (true, false) if spec(new, "healthCheckNodePort") == spec(old, "healthCheckNodePort") => remove(new, "healthCheckNodePort"),
         _ => {}
     }
-    if is_external_name(new) && !is_external_name(old) {
-        let same = ["", text(old, "clusterIP")].contains(&text(new, "clusterIP"));
-        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"].into_iter().filter(|_| same) {
+    drop_fields(new, old);
+    sync_cluster_ips(new, old);
+}
+
+/// Fields that only some types have, with the test for those types. What the client did not change
+/// goes with the type; what it did is for validation to refuse.
+fn drop_fields(new: &mut Value, old: &Value) {
+    let is_cluster = |service: &Value| !is_external_name(service);
+    let is_external = |service: &Value| matches!(text(service, "type"), "NodePort" | "LoadBalancer");
+    let is_balancer = |service: &Value| text(service, "type") == "LoadBalancer";
+    let fields: [(&str, &dyn Fn(&Value) -> bool); 8] = [
+        ("clusterIP", &is_cluster),
+        ("clusterIPs", &is_cluster),
+        ("ipFamilies", &is_cluster),
+        ("ipFamilyPolicy", &is_cluster),
+        ("internalTrafficPolicy", &is_cluster),
+        ("externalTrafficPolicy", &is_external),
+        ("allocateLoadBalancerNodePorts", &is_balancer),
+        ("loadBalancerClass", &is_balancer),
+    ];
+    for (field, has) in fields {
+        if has(old) && !has(new) && spec(new, field) == spec(old, field) {
             remove(new, field);
         }
     }
-    sync_cluster_ips(new, old);
 }
 
 fn map(service: &mut Value) -> Option<&mut Map<String, Value>> {

@@ -1,5 +1,6 @@
 //! `pods/binding`: the scheduler's verdict. Only here a Pod gets its node.
 
+use api_admission::Operation;
 use api_model::meta;
 use axum::body::Body;
 use http::{Response, StatusCode};
@@ -9,7 +10,8 @@ use serde_json::{Value, json};
 use crate::app::Call;
 use crate::nonresource::json_answer;
 use crate::status::{ApiError, ApiResult};
-use crate::verbs::modify::modify;
+use crate::verbs::admit::{self, Step};
+use crate::verbs::modify::modify_unchecked;
 use crate::wire::body;
 use crate::wire::options::WriteOptions;
 
@@ -26,7 +28,11 @@ pub(crate) async fn bind(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Bo
         return Err(ApiError::bad_request(format!("name in URL does not match name in Binding object: {} != {name}", call.name)));
     }
     let node = target(&binding)?.to_owned();
-    modify(call, options.dry_run, |call, pod| {
+    let pod = call.name.clone();
+    let step = Step { operation: Operation::Create, name: &pod, old: None, dry_run: options.dry_run };
+    admit::mutate(call, step, Some(&mut binding))?;
+    admit::validate(call, step, Some(&mut binding))?;
+    modify_unchecked(call, options.dry_run, |call, pod| {
         check(call, pod, &binding)?;
         Ok(bound(pod, &binding, &node))
     })

@@ -73,6 +73,7 @@ async fn a_version_of_the_future_times_out() {
 async fn a_token_that_is_too_old_comes_with_a_fresh_one() {
     let cluster = with_config_maps(3).await;
     let first = cluster.get(&format!("{CONFIG_MAPS}?limit=1")).await.ok();
+    cluster.config_map("e00", json!({})).await;
     // More changes than are remembered.
     let resource = cluster.server.app().cache.resource(&api_model::kind::GroupResource::new("", "configmaps"));
     resource.reset(cluster.server.app().cache.applied());

@@ -53,6 +53,7 @@ pub(crate) async fn create_object(call: &mut Call, mut object: Value, options: &
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
     admit::mutate(call, step, Some(&mut object))?;
     api_rules::prepare_create(&served.stored, &mut object);
+    sign(call, &mut object);
     let generated = fill_in(&mut object);
     let name = meta::name(&object).to_owned();
     let errors = api_rules::validate_create(&served.stored, &object);
@@ -90,6 +91,26 @@ fn fill_in(object: &mut Value) -> bool {
     let name = meta::generated_name(generate);
     meta::set(object, "name", name);
     true
+}
+
+/// A signing request says who made it, and only the server says so.
+fn sign(call: &Call, object: &mut Value) {
+    if !call.served.is("certificates.k8s.io", "certificatesigningrequests") {
+        return;
+    }
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let user = &*call.user;
+    spec.retain(|field, _| !matches!(field.as_str(), "username" | "uid" | "groups" | "extra"));
+    spec.insert("username".to_owned(), user.username.as_str().into());
+    if !user.uid.is_empty() {
+        spec.insert("uid".to_owned(), user.uid.as_str().into());
+    }
+    if !user.groups.is_empty() {
+        spec.insert("groups".to_owned(), user.groups.clone().into());
+    }
+    if !user.extra.is_empty() {
+        spec.insert("extra".to_owned(), serde_json::json!(user.extra));
+    }
 }
 
 async fn store(

@@ -44,7 +44,26 @@ impl Outcome {
 pub(crate) async fn modify(
     call: &mut Call,
     dry_run: bool,
+    change: impl FnMut(&mut Call, &Value) -> ApiResult<Value>,
+) -> ApiResult<Outcome> {
+    repeat(call, dry_run, change, prepare).await
+}
+
+/// [`modify`] for a change that the server itself makes, such as a Binding: the kind's rules for what
+/// clients may change do not apply to it.
+pub(crate) async fn modify_unchecked(
+    call: &mut Call,
+    dry_run: bool,
+    change: impl FnMut(&mut Call, &Value) -> ApiResult<Value>,
+) -> ApiResult<Outcome> {
+    repeat(call, dry_run, change, |_, _, _, _| Ok(())).await
+}
+
+async fn repeat(
+    call: &mut Call,
+    dry_run: bool,
     mut change: impl FnMut(&mut Call, &Value) -> ApiResult<Value>,
+    prepare: impl Fn(&mut Call, Step<'_>, &mut Value, &Value) -> ApiResult<()>,
 ) -> ApiResult<Outcome> {
     let warnings = call.warnings.len();
     for _ in 0..ATTEMPTS_MAX {
