@@ -118,6 +118,23 @@ pub fn merge_patch(old: &Value, new: &Value) -> Value {
     Value::Object(patch)
 }
 
+/// Puts one JSON merge patch over another; what the second says stands.
+pub fn overlay(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                overlay(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
+}
+
+/// A list for a merge patch: an empty one removes the field, as upstream's encoding leaves it out.
+pub fn list_or_null<T: serde::Serialize>(list: &[T]) -> Value {
+    if list.is_empty() { Value::Null } else { serde_json::to_value(list).unwrap_or_default() }
+}
+
 /// Whether two values are the same when absent, null and empty count as equal (upstream's semantic equality).
 pub fn semantically_equal<T: PartialEq + serde::Serialize>(a: &T, b: &T) -> bool {
     if a == b {

@@ -178,7 +178,7 @@ impl NodeLifecycle {
             },
         };
         if let Some(taints) = taints::planned(node, allowed, now) {
-            writes::patch(&self.client, node, json!({"spec": {"taints": taints}})).await?;
+            writes::patch(&self.client, node, json!({"spec": {"taints": meta::list_or_null(&taints)}})).await?;
             tracing::info!(node = key, no_execute = allowed, "taints changed");
         }
         Ok(wait)

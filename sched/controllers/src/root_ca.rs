@@ -52,7 +52,7 @@ pub fn build(parts: &mut Parts) {
 #[derive(Debug, PartialEq)]
 enum Action {
     Nothing,
-    Create(ConfigMap),
+    Create(Box<ConfigMap>),
     /// Put the data right.
     Restore,
 }
@@ -63,7 +63,7 @@ fn plan(namespace: &Namespace, current: Option<&ConfigMap>, pem: &str) -> Action
     }
     let data = BTreeMap::from([(KEY.to_owned(), pem.to_owned())]);
     match current {
-        None => Action::Create(ConfigMap {
+        None => Action::Create(Box::new(ConfigMap {
             metadata: ObjectMeta {
                 name: Some(NAME.to_owned()),
                 namespace: namespace.metadata.name.clone(),
@@ -72,7 +72,7 @@ fn plan(namespace: &Namespace, current: Option<&ConfigMap>, pem: &str) -> Action
             },
             data: Some(data),
             ..ConfigMap::default()
-        }),
+        })),
         Some(map) if map.data.as_ref() == Some(&data) && meta::annotation(&map.metadata, DESCRIPTION_KEY).is_some() => Action::Nothing,
         Some(_) => Action::Restore,
     }
@@ -87,7 +87,7 @@ impl Controller for RootCa {
         let Some(namespace) = self.namespaces.get(&ObjectKey::new("", key)) else { return Ok(Next::OnChange) };
         let current = self.maps.get(&ObjectKey::new(key, NAME));
         match (plan(&namespace, current.as_deref(), &self.pem), current) {
-            (Action::Create(map), _) => match writes::create(&self.client, &map).await {
+            (Action::Create(map), _) => match writes::create(&self.client, map.as_ref()).await {
                 Err(failure) if failure.is_conflict() || failure.is_namespace_terminating() => {}
                 other => drop(other?),
             },

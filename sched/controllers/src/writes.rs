@@ -107,7 +107,7 @@ pub async fn patch_status<K: Object>(client: &kube::Client, object: &K, status: 
 
 /// Makes `owners` the object's owners, provided that the object is still as it was read.
 pub async fn set_owners<K: Object>(client: &kube::Client, object: &K, owners: &[OwnerReference]) -> Result<K, Failure> {
-    patch(client, object, json!({"metadata": {"ownerReferences": owners}})).await
+    patch(client, object, json!({"metadata": {"ownerReferences": meta::list_or_null(owners)}})).await
 }
 
 fn guarded<K: Object>(object: &K, mut patch: Value) -> Value {

@@ -129,10 +129,10 @@ fn revised(deployment: &Deployment, sets: &Sets) -> Option<Vec<Action>> {
     let shown = annotations.get(history::REVISION).cloned().unwrap_or_default();
     let mut patch = json!({});
     if new.metadata.annotations.as_ref() != Some(&annotations) {
-        patch["metadata"] = json!({"annotations": annotations});
+        meta::overlay(&mut patch, &json!({"metadata": {"annotations": annotations}}));
     }
     if new.spec.min_ready_seconds.unwrap_or(0) != deployment.spec.min_ready_seconds.unwrap_or(0) {
-        patch["spec"] = json!({"minReadySeconds": deployment.spec.min_ready_seconds.unwrap_or(0)});
+        meta::overlay(&mut patch, &json!({"spec": {"minReadySeconds": deployment.spec.min_ready_seconds.unwrap_or(0)}}));
     }
     if patch.as_object().is_some_and(|patch| !patch.is_empty()) {
         actions.push(Action::Change { set: Arc::clone(new), patch, scaled: None });
@@ -189,7 +189,7 @@ pub fn resized(deployment: &Deployment, set: &Arc<ReplicaSet>, size: i32) -> Opt
     let annotations: serde_json::Map<String, Value> = notes.into_iter().map(|(key, value)| (key, Value::from(value))).collect();
     let mut patch = json!({"metadata": {"annotations": annotations}});
     if from != size {
-        patch["spec"] = json!({"replicas": size});
+        meta::overlay(&mut patch, &json!({"spec": {"replicas": size}}));
     }
     Some(Action::Change { set: Arc::clone(set), patch, scaled: (from != size).then_some((from, size)) })
 }
@@ -201,7 +201,7 @@ fn merged(actions: Vec<Action>) -> Vec<Action> {
         if let Action::Change { set, patch, scaled } = &action
             && let Some(Action::Change { patch: earlier, scaled: earlier_scaled, .. }) = merged.iter_mut().find(|other| changes(other, set))
         {
-            overlay(earlier, patch);
+            meta::overlay(earlier, patch);
             *earlier_scaled = earlier_scaled.or(*scaled);
         } else {
             merged.push(action);
@@ -212,17 +212,6 @@ fn merged(actions: Vec<Action>) -> Vec<Action> {
 
 fn changes(action: &Action, set: &Arc<ReplicaSet>) -> bool {
     matches!(action, Action::Change { set: changed, .. } if changed.metadata.uid == set.metadata.uid)
-}
-
-fn overlay(into: &mut Value, from: &Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                overlay(into.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (into, from) => *into = from.clone(),
-    }
 }
 
 /// Upstream's message of a scaling event.

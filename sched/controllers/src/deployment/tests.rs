@@ -75,7 +75,7 @@ impl World {
             }
             Action::Change { set, patch, scaled } => {
                 let mut value = serde_json::to_value(&self.sets[meta::name(&set.metadata)]).expect("json");
-                overlay(&mut value, &patch);
+                meta::overlay(&mut value, &patch);
                 self.sets.insert(meta::name(&set.metadata).to_owned(), serde_json::from_value(value).expect("a ReplicaSet"));
                 if let Some((from, to)) = scaled {
                     self.events.push(scaled_message(&set, from, to));
@@ -139,17 +139,6 @@ impl World {
         let status = self.deployment.status.as_ref().expect("a status");
         let condition = status.conditions.iter().flatten().find(|c| c.type_.as_deref() == Some(kind));
         condition.map(|c| (c.status.clone().unwrap_or_default(), c.reason.clone().unwrap_or_default())).unwrap_or_default()
-    }
-}
-
-fn overlay(into: &mut Value, from: &Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                overlay(into.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (into, from) => *into = from.clone(),
     }
 }
 

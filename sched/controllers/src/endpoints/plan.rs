@@ -48,10 +48,10 @@ pub fn plan(service: &Service, pods: &[Arc<Pod>], current: Option<&Endpoints>) -
     let mut patch = meta::merge_patch(&json!({"metadata": {"labels": current.metadata.labels}}), &json!({"metadata": {"labels": labels}}));
     let over = meta::annotation(&current.metadata, OVER_CAPACITY);
     if over.is_some() != truncated {
-        patch["metadata"]["annotations"] = json!({OVER_CAPACITY: truncated.then_some("truncated")});
+        meta::overlay(&mut patch, &json!({"metadata": {"annotations": {OVER_CAPACITY: truncated.then_some("truncated")}}}));
     }
     if !meta::semantically_equal(&current.subsets, &Some(subsets.clone())) {
-        patch["subsets"] = json!(subsets);
+        meta::overlay(&mut patch, &json!({"subsets": subsets}));
     }
     if patch.as_object().is_some_and(serde_json::Map::is_empty) { Action::Nothing } else { Action::Change(patch) }
 }

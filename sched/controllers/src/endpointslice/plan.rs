@@ -230,7 +230,7 @@ fn difference(service: &Service, slot: &Filled) -> Option<Value> {
     let mut patch =
         meta::merge_patch(&json!({"metadata": {"labels": slot.slice.metadata.labels}}), &json!({"metadata": {"labels": labels(service)}}));
     if slot.changed {
-        patch["endpoints"] = json!(slot.endpoints);
+        meta::overlay(&mut patch, &json!({"endpoints": slot.endpoints}));
     }
     patch.as_object().is_some_and(|patch| !patch.is_empty()).then_some(patch)
 }

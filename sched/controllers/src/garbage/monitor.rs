@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::Api;
 use kube::api::DynamicObject;
-use kube::runtime::{WatchStreamExt, metadata_watcher, watcher};
+use kube::core::PartialObjectMeta;
+use kube::runtime::{WatchStreamExt, watcher};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -158,8 +159,8 @@ impl Monitor {
 
 /// One kind's watch, until cancelled.
 async fn follow(client: kube::Client, graph: Arc<Graph>, kind: Arc<KindInfo>, listed: watch::Sender<bool>, cancel: CancellationToken) {
-    let api: Api<DynamicObject> = Api::all_with(client, &api_resource(&kind));
-    let mut events = std::pin::pin!(metadata_watcher(api, watcher::Config::default()).default_backoff());
+    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client, &api_resource(&kind));
+    let mut events = std::pin::pin!(watcher(api, watcher::Config::default()).default_backoff());
     let mut seen: Option<BTreeSet<String>> = None;
     loop {
         let event = tokio::select! {

@@ -78,12 +78,11 @@ impl Remote {
 
     /// Makes `owners` the object's owners, provided that it is still as it was read.
     pub async fn set_owners(&self, identity: &Identity, latest: &ObjectMeta, owners: Vec<OwnerReference>) -> Result<(), Failure> {
-        self.patch(identity, latest, json!({"ownerReferences": owners})).await
+        self.patch(identity, latest, json!({"ownerReferences": crate::meta::list_or_null(&owners)})).await
     }
 
     async fn patch(&self, identity: &Identity, latest: &ObjectMeta, mut metadata: Value) -> Result<(), Failure> {
-        metadata["resourceVersion"] = json!(latest.resource_version);
-        metadata["uid"] = json!(latest.uid);
+        crate::meta::overlay(&mut metadata, &json!({"resourceVersion": latest.resource_version, "uid": latest.uid}));
         let api = self.api(&identity.kind, &identity.namespace);
         let patch = Patch::Merge(json!({"metadata": metadata}));
         gone_is_fine(api.patch_metadata(&identity.name, &writes::patching(), &patch).await.during("patching", identity))
@@ -96,7 +95,7 @@ impl Remote {
             return Ok(());
         }
         let kept: Vec<&String> = latest.finalizers.iter().flatten().filter(|other| *other != finalizer).collect();
-        self.patch(identity, &latest, json!({"finalizers": kept})).await
+        self.patch(identity, &latest, json!({"finalizers": crate::meta::list_or_null(&kept)})).await
     }
 
     /// Deletes the object of that UID, if it is still at `version`; `false` when it was gone.

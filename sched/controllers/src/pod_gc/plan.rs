@@ -111,7 +111,7 @@ pub fn last_status(pod: &Pod, reason: Reason, now: Timestamp) -> Option<Value> {
             last_transition_time: Some(meta::whole_seconds(now)),
             ..PodCondition::default()
         };
-        status["conditions"] = json!(pods::with_condition(pod, condition));
+        meta::overlay(&mut status, &json!({"conditions": pods::with_condition(pod, condition)}));
     }
     Some(status)
 }
