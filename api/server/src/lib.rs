@@ -17,6 +17,7 @@ mod connect;
 mod documents;
 mod handle;
 mod health;
+mod json;
 mod key;
 mod metrics;
 mod nonresource;

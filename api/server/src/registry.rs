@@ -139,7 +139,7 @@ impl Served {
     }
 
     /// The object as this kind's clients see it.
-    pub(crate) fn from_stored(&self, mut value: Value) -> Value {
+    pub(crate) fn shown(&self, mut value: Value) -> Value {
         if let Some(conversion) = &self.conversion {
             (conversion.from_stored)(&mut value);
         }

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::app::Call;
+use crate::json;
 use crate::nonresource::json_answer;
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
@@ -52,26 +53,27 @@ fn answer(call: &Call, mut review: Value) -> ApiResult<Value> {
     let (app, view) = (&call.app, &*call.app.cache);
     match call.served.kind.plural.as_str() {
         "tokenreviews" => return Ok(app.authenticator.token_review(&review, view, Timestamp::now())),
-        "selfsubjectreviews" => review["status"] = json!({"userInfo": *call.user}),
+        "selfsubjectreviews" => json::set(&mut review, &["status"], json!({"userInfo": *call.user})),
         "selfsubjectrulesreviews" => {
             let namespace = review.pointer("/spec/namespace").and_then(Value::as_str).unwrap_or_default();
             if namespace.is_empty() {
                 return Err(ApiError::bad_request("no namespace on request"));
             }
-            review["status"] = app.authorizer.rules_for(&call.user, namespace, view);
+            let status = app.authorizer.rules_for(&call.user, namespace, view);
+            json::set(&mut review, &["status"], status);
         }
         _ => {
             let (user, attributes) = question(call, &review)?;
             let decision = app.authorizer.authorize(&user, &attributes, view);
             let mut status = json!({"allowed": decision.is_allowed()});
             if !decision.reason().is_empty() {
-                status["reason"] = decision.reason().into();
+                json::set(&mut status, &["reason"], decision.reason());
             }
-            review["status"] = status;
+            json::set(&mut review, &["status"], status);
         }
     }
     if review.get("metadata").is_none() {
-        review["metadata"] = json!({"creationTimestamp": null});
+        json::set(&mut review, &["metadata"], json!({"creationTimestamp": null}));
     }
     Ok(review)
 }

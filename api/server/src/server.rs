@@ -98,7 +98,12 @@ impl Server {
     /// # Errors
     /// When the listener cannot be used any more.
     pub async fn serve(&self, listener: TcpListener) -> std::io::Result<()> {
-        serve::serve(Arc::clone(&self.app), listener, self.acceptor.clone(), self.verifier.clone()).await
+        self.serving(listener).await
+    }
+
+    /// [`Server::serve`] as a future that can be spawned.
+    pub fn serving(&self, listener: TcpListener) -> impl Future<Output = std::io::Result<()>> + Send + use<> {
+        serve::serve(Arc::clone(&self.app), listener, self.acceptor.clone(), self.verifier.clone())
     }
 
     #[cfg(test)]

@@ -26,6 +26,7 @@ use self::claims::{NodePort, wants_cluster_ip, wants_node_ports};
 use self::taken::{Claims, Pool, Taken};
 use crate::app::{App, WriteError};
 use crate::cache::{Cache, Object};
+use crate::json;
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
 
@@ -105,7 +106,7 @@ impl Allocator {
         if !wants_cluster_ip(service) {
             return Ok(());
         }
-        let wanted = service["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned();
+        let wanted = json::text(service, &["spec", "clusterIP"]).to_owned();
         let address = match wanted.as_str() {
             "" => Pool::addresses(self.range)
                 .free(|address| taken.has_address(Ipv4Addr::from(address)))
@@ -122,8 +123,8 @@ impl Allocator {
             }
         };
         claims.addresses.insert(address);
-        service["spec"]["clusterIP"] = address.to_string().into();
-        service["spec"]["clusterIPs"] = json!([address.to_string()]);
+        json::set(service, &["spec", "clusterIP"], address.to_string());
+        json::set(service, &["spec", "clusterIPs"], json!([address.to_string()]));
         Ok(())
     }
 

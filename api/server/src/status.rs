@@ -10,6 +10,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
 use crate::cache::{Closed, NotYet, TooOld};
+use crate::json;
 
 /// A failed request.
 #[derive(Debug)]
@@ -236,10 +237,10 @@ impl ApiError {
             "message": status.message, "reason": status.reason, "code": status.code.as_u16(),
         });
         if status.details != Details::default() || status.code == StatusCode::NOT_FOUND {
-            value["details"] = serde_json::json!(status.details);
+            json::set(&mut value, &["details"], serde_json::json!(status.details));
         }
         if let Some(next) = &status.next {
-            value["metadata"]["continue"] = next.as_str().into();
+            json::set(&mut value, &["metadata", "continue"], next.as_str());
         }
         value
     }

@@ -4,6 +4,7 @@ mod access;
 mod crud;
 mod deletion;
 mod lists;
+mod nodes;
 mod patches;
 mod restart;
 mod services;

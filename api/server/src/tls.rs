@@ -63,6 +63,29 @@ fn chain(identity: &Identity, what: &'static str) -> Result<Chain, TlsError> {
     Ok((certificates.map_err(failed)?, key))
 }
 
+/// What stands for a node in tests: serves with an identity, takes certificates of the cluster.
+#[cfg(test)]
+pub(crate) fn tests_acceptor(pki: &Pki, identity: &Identity) -> TlsAcceptor {
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots(pki).expect("roots")), provider()).build().expect("a verifier");
+    let (certificates, key) = chain(identity, "the node's certificate").expect("PEM");
+    let config = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().expect("versions");
+    let config = config.with_client_cert_verifier(verifier).with_single_cert(certificates, key).expect("a certificate");
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// A client in tests, with any certificate or none.
+#[cfg(test)]
+pub(crate) fn tests_connector(pki: &Pki, identity: Option<&Identity>) -> TlsConnector {
+    let config = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().expect("versions");
+    let config = config.with_root_certificates(roots(pki).expect("roots"));
+    let config = match identity.map(|identity| chain(identity, "a certificate").expect("PEM")) {
+        Some((certificates, key)) => config.with_client_auth_cert(certificates, key).expect("a certificate"),
+        None => config.with_no_client_auth(),
+    };
+    TlsConnector::from(Arc::new(config))
+}
+
 /// What the server accepts connections with, and what tells good client certificates from others.
 pub(crate) fn acceptor(pki: &Pki) -> Result<(TlsAcceptor, Verifier), TlsError> {
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(pki)?), provider()).allow_unauthenticated().build()?;

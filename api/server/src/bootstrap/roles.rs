@@ -9,6 +9,7 @@ use api_model::view::View;
 use serde_json::Value;
 
 use crate::app::App;
+use crate::json;
 
 /// Whether upstream may change a stored role at the start.
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
@@ -45,7 +46,7 @@ fn merged(stored: &Value, wanted: &Value) -> Option<Value> {
             wanted.iter().filter(|item| !stored.get(field).and_then(Value::as_array).is_some_and(|had| had.contains(item))).cloned(),
         );
         if !list.is_empty() {
-            merged[field] = list.into();
+            json::set(&mut merged, &[field], list);
         }
     }
     (merged != *stored).then_some(merged)

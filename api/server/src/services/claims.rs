@@ -6,6 +6,7 @@ use api_model::field::Path;
 use serde_json::{Map, Value, json};
 
 use super::taken::Claims;
+use crate::json;
 
 /// A place for a node port.
 pub(super) struct NodePort<'a> {
@@ -116,21 +117,24 @@ pub(crate) fn carry_over(new: &mut Value, old: &Value) {
     sync_cluster_ips(new, old);
 }
 
+/// Whether a Service's type has a field.
+type HasField = fn(&Value) -> bool;
+
 /// Fields that only some types have, with the test for those types. What the client did not change
 /// goes with the type; what it did is for validation to refuse.
 fn drop_fields(new: &mut Value, old: &Value) {
-    let is_cluster = |service: &Value| !is_external_name(service);
-    let is_external = |service: &Value| matches!(text(service, "type"), "NodePort" | "LoadBalancer");
-    let is_balancer = |service: &Value| text(service, "type") == "LoadBalancer";
-    let fields: [(&str, &dyn Fn(&Value) -> bool); 8] = [
-        ("clusterIP", &is_cluster),
-        ("clusterIPs", &is_cluster),
-        ("ipFamilies", &is_cluster),
-        ("ipFamilyPolicy", &is_cluster),
-        ("internalTrafficPolicy", &is_cluster),
-        ("externalTrafficPolicy", &is_external),
-        ("allocateLoadBalancerNodePorts", &is_balancer),
-        ("loadBalancerClass", &is_balancer),
+    let is_cluster: HasField = |service| !is_external_name(service);
+    let is_external: HasField = |service| matches!(text(service, "type"), "NodePort" | "LoadBalancer");
+    let is_balancer: HasField = |service| text(service, "type") == "LoadBalancer";
+    let fields: [(&str, HasField); 8] = [
+        ("clusterIP", is_cluster),
+        ("clusterIPs", is_cluster),
+        ("ipFamilies", is_cluster),
+        ("ipFamilyPolicy", is_cluster),
+        ("internalTrafficPolicy", is_cluster),
+        ("externalTrafficPolicy", is_external),
+        ("allocateLoadBalancerNodePorts", is_balancer),
+        ("loadBalancerClass", is_balancer),
     ];
     for (field, has) in fields {
         if has(old) && !has(new) && spec(new, field) == spec(old, field) {
@@ -189,7 +193,7 @@ fn keep_node_ports(new: &mut Value, old: &Value) {
     for port in ports_mut(new).filter(|port| number(port.get("nodePort")).is_none()) {
         let key = port_key(port);
         if let Some((_, number)) = had.iter().find(|(had, number)| *had == key && !asked.contains(number)) {
-            port["nodePort"] = (*number).into();
+            json::set(port, &["nodePort"], *number);
         }
     }
 }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::app::Call;
+use crate::json;
 use crate::nonresource::json_answer;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::admit::{self, Step};
@@ -88,22 +89,18 @@ fn check(call: &Call, pod: &Value, binding: &Value) -> ApiResult<()> {
 /// The Pod on its node, with the Binding's annotations and labels and the condition that says so.
 fn bound(pod: &Value, binding: &Value, node: &str) -> Value {
     let mut pod = pod.clone();
-    pod["spec"]["nodeName"] = node.into();
+    json::set(&mut pod, &["spec", "nodeName"], node);
     for field in ["annotations", "labels"] {
         let Some(added) = binding.pointer(&format!("/metadata/{field}")).and_then(Value::as_object) else { continue };
         for (key, value) in added {
-            pod["metadata"][field][key] = value.clone();
+            json::set(&mut pod, &["metadata", field, key], value.clone());
         }
     }
     let now = meta::time(Timestamp::now());
     let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
-    let conditions = pod["status"]["conditions"].take();
-    let mut conditions = match conditions {
-        Value::Array(list) => list,
-        _ => Vec::new(),
-    };
+    let mut conditions = pod.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
     conditions.retain(|condition| condition.get("type").and_then(Value::as_str) != Some("PodScheduled"));
     conditions.push(condition);
-    pod["status"]["conditions"] = conditions.into();
+    json::set(&mut pod, &["status", "conditions"], conditions);
     pod
 }

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::app::{App, Call, WriteError};
+use crate::json;
 use crate::nonresource::json_answer;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::delete::delete_object;
@@ -106,7 +107,7 @@ fn disrupted(budget: &Value, pod: &Value) -> ApiResult<Value> {
         return Err(ApiError::disruption("Cannot evict pod as it would violate the pod's disruption budget.", &cause, 0));
     }
     let mut changed = budget.clone();
-    changed["status"]["disruptionsAllowed"] = (number("/status/disruptionsAllowed") - 1).into();
-    changed["status"]["disruptedPods"][meta::name(pod)] = meta::time(Timestamp::now()).into();
+    json::set(&mut changed, &["status", "disruptionsAllowed"], number("/status/disruptionsAllowed") - 1);
+    json::set(&mut changed, &["status", "disruptedPods", meta::name(pod)], meta::time(Timestamp::now()));
     Ok(changed)
 }

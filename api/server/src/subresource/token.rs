@@ -5,6 +5,7 @@ use http::{Response, StatusCode};
 use jiff::Timestamp;
 
 use crate::app::Call;
+use crate::json;
 use crate::nonresource::json_answer;
 use crate::status::{ApiError, ApiResult};
 use crate::wire::body;
@@ -19,8 +20,8 @@ pub(super) async fn request(call: &mut Call, bytes: &[u8]) -> ApiResult<Response
     let warnings = api_rules::check_body(group, "v1", "TokenRequest", &mut request, &decoded.duplicates, options.validation)
         .map_err(|error| ApiError::bad_request(error.handled_as("TokenRequest", "v1")))?;
     call.warn(warnings);
-    request["kind"] = "TokenRequest".into();
-    request["apiVersion"] = "authentication.k8s.io/v1".into();
+    json::set(&mut request, &["kind"], "TokenRequest");
+    json::set(&mut request, &["apiVersion"], "authentication.k8s.io/v1");
     call.object()?;
     let tokens = call.app.authenticator.tokens();
     let answer = tokens.request(&call.namespace, &call.name, &request, &*call.app.cache, Timestamp::now())?;

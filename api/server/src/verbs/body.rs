@@ -6,6 +6,7 @@ use api_rules::{Decoded, check_fields};
 use serde_json::Value;
 
 use crate::app::Call;
+use crate::json;
 use crate::status::{ApiError, ApiResult};
 use crate::wire::body;
 use crate::wire::options::WriteOptions;
@@ -65,8 +66,8 @@ fn check_kind(kind: &api_model::kind::Kind, value: &mut Value) -> ApiResult<()> 
         );
         return Err(ApiError::bad_request(message));
     }
-    value["apiVersion"] = api_version.into();
-    value["kind"] = kind.kind.as_str().into();
+    json::set(value, &["apiVersion"], api_version);
+    json::set(value, &["kind"], kind.kind.as_str());
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use self::plan::{Plan, plan};
 use super::admit::{self, Step};
 use crate::app::{Call, WriteError};
 use crate::cache::Object;
+use crate::json;
 use crate::status::{ApiError, ApiResult};
 use crate::wire::accept::Answer;
 use crate::wire::body;
@@ -64,7 +65,7 @@ pub(crate) fn options(call: &Call, bytes: &[u8]) -> ApiResult<DeleteOptions> {
 fn success(call: &Call, object: &Value) -> Value {
     let mut details = json!({"name": meta::name(object), "kind": call.served.name.resource, "uid": meta::uid(object)});
     if !call.served.name.group.is_empty() {
-        details["group"] = call.served.name.group.as_str().into();
+        json::set(&mut details, &["group"], call.served.name.group.as_str());
     }
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }

@@ -67,7 +67,7 @@ pub(crate) async fn patch(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
     let outcome = modify(call, options.dry_run, |call, old| {
         let patched = match call.served.conversion {
             None => patch.apply(schema, old)?,
-            Some(_) => patch.apply(schema, &call.served.from_stored(old.clone()))?,
+            Some(_) => patch.apply(schema, &call.served.shown(old.clone()))?,
         };
         let mut object = body::checked(call, patched, &patch.decoded.duplicates, &options)?;
         body::check_name(call, &mut object)?;

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::gzip::{self, Compressor};
 use super::present::Presentation;
 use crate::cache::{Object, Page, Place};
+use crate::json;
 use crate::status::{ApiError, ApiResult};
 
 /// Bytes in one piece of a list.
@@ -46,10 +47,10 @@ pub(crate) fn respond(presentation: &Presentation, page: Page) -> Response<Body>
 fn metadata(page: &Page) -> Value {
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if let Some(place) = &page.more {
-        metadata["continue"] = Token::after(page.revision, place).encode().into();
+        json::set(&mut metadata, &["continue"], Token::after(page.revision, place).encode());
     }
     if let Some(remaining) = page.remaining {
-        metadata["remainingItemCount"] = remaining.into();
+        json::set(&mut metadata, &["remainingItemCount"], remaining);
     }
     metadata
 }

@@ -40,7 +40,7 @@ pub(crate) fn parse(path: &str) -> Option<ResourcePath> {
         first = segments.next()?;
     }
     let mut found = ResourcePath { group, version, watch, ..ResourcePath::default() };
-    let plural = if first == "namespaces" && found.group.is_empty() || first == "namespaces" && segments.has_two_more() {
+    let plural = if first == "namespaces" && (found.group.is_empty() || segments.has_two_more()) {
         let Some(namespace) = segments.next() else {
             found.plural = "namespaces".to_owned();
             return Some(found);

@@ -14,6 +14,7 @@ use super::gzip;
 use super::query::Query;
 use super::table::{IncludeObject, partial, row, table};
 use crate::cache::{Change, Event, Object, Page, frame};
+use crate::json;
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
 
@@ -58,7 +59,7 @@ impl Presentation {
     }
 
     fn shown(&self, stored: &Value) -> Value {
-        let value = self.served.from_stored(stored.clone());
+        let value = self.served.shown(stored.clone());
         match self.media.form {
             Form::Object => value,
             Form::Metadata => partial(self.media.meta_version(), &value),
@@ -90,7 +91,7 @@ impl Presentation {
     /// A list that is not sent verbatim.
     pub(crate) fn list(&self, page: &Page, metadata: Value) -> Value {
         let version = self.media.meta_version();
-        let values = page.items.iter().map(|object| self.served.from_stored((*object.value()).clone()));
+        let values = page.items.iter().map(|object| self.served.shown((*object.value()).clone()));
         let kind = &self.served.kind;
         match self.media.form {
             Form::Object => {
@@ -127,7 +128,7 @@ impl Presentation {
     fn shown_in_watch(&self, stored: &Value, first: bool) -> Value {
         let mut value = self.shown(stored);
         if self.media.form == Form::Table && !first {
-            value["columnDefinitions"] = Value::Null;
+            json::set(&mut value, &["columnDefinitions"], Value::Null);
         }
         value
     }
@@ -136,7 +137,7 @@ impl Presentation {
     pub(crate) fn bookmark(&self, revision: u64, initial_events_end: bool) -> Bytes {
         let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
         if initial_events_end {
-            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+            json::set(&mut metadata, &["annotations"], json!({"k8s.io/initial-events-end": "true"}));
         }
         let kind = &self.served.kind;
         let object = match self.media.form {

@@ -6,6 +6,7 @@ use api_model::meta;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use crate::json;
 use crate::registry::Served;
 use crate::verbs::modify::spec_finalizers;
 use crate::wire::options::{DeleteOptions, Propagation};
@@ -84,7 +85,7 @@ fn mark(object: &mut Value, grace: i64, now: Timestamp) {
         meta::set(object, "generation", generation + 1);
     }
     if object.get("kind").and_then(Value::as_str) == Some("Namespace") {
-        object["status"]["phase"] = "Terminating".into();
+        json::set(object, &["status", "phase"], "Terminating");
     }
 }
 

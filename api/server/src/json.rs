@@ -1,0 +1,36 @@
+//! Writing into JSON values that may lack what stands above the field.
+
+use serde_json::{Map, Value};
+
+/// Sets the field at a path; what stands above it is made, and made a map, where it is not.
+pub(crate) fn set(value: &mut Value, path: &[&str], new: impl Into<Value>) {
+    let mut at = value;
+    for name in path {
+        if !at.is_object() {
+            *at = Value::Object(Map::new());
+        }
+        let Value::Object(map) = at else { return };
+        at = map.entry(*name).or_insert(Value::Null);
+    }
+    *at = new.into();
+}
+
+/// The text at a path; empty when there is none.
+pub(crate) fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
+    path.iter().try_fold(value, |at, name| at.get(name)).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_missing_is_made() {
+        let mut value = json!({"a": 1});
+        set(&mut value, &["a", "b"], "c");
+        set(&mut value, &["d"], 2);
+        assert_eq!(value, json!({"a": {"b": "c"}, "d": 2}));
+        assert_eq!((text(&value, &["a", "b"]), text(&value, &["d", "e"])), ("c", ""));
+    }
+}

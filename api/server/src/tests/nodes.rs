@@ -1,0 +1,163 @@
+//! Connections to a node, which here is a socket on loopback with a certificate of the cluster.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
+
+use super::*;
+
+/// A node's server: answers logs with what it was asked, and echoes on upgraded connections.
+async fn node() -> u16 {
+    let subject = api_auth::pki::Subject::server(
+        "system:node:n1",
+        &PkiConfig { names: Default::default(), addresses: [IpAddr::V4(Ipv4Addr::LOCALHOST)].into() },
+    );
+    let identity = PKI.issue(&subject, std::time::Duration::from_secs(3_600)).expect("a certificate");
+    let acceptor = crate::tls::tests_acceptor(&PKI, &identity);
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+    let port = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let stream = acceptor.accept(stream).await.expect("a handshake");
+                let user = stream
+                    .get_ref()
+                    .1
+                    .peer_certificates()
+                    .and_then(<[_]>::first)
+                    .and_then(|leaf| api_auth::authenticate::certificate_user(leaf));
+                assert!(user.is_some_and(|user| user.in_group("system:masters")), "the API server shows who it is");
+                let service = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(node_answer));
+                service.with_upgrades().await.expect("served");
+            });
+        }
+    });
+    port
+}
+
+async fn node_answer(mut request: Request<hyper::body::Incoming>) -> Result<Response<Body>, std::convert::Infallible> {
+    let asked = request.uri().to_string();
+    if asked.contains("/missing") {
+        let mut response = Response::new(Body::from("container not found"));
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        return Ok(response);
+    }
+    if !request.headers().contains_key(header::UPGRADE) {
+        return Ok(Response::new(Body::from(asked)));
+    }
+    let protocol = request.headers()[header::SEC_WEBSOCKET_PROTOCOL].clone();
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let mut stream = TokioIo::new(upgrade.await.expect("upgraded"));
+        stream.write_all(asked.as_bytes()).await.expect("written");
+        let mut buffer = [0; 5];
+        stream.read_exact(&mut buffer).await.expect("read");
+        stream.write_all(&buffer).await.expect("written");
+        stream.shutdown().await.expect("closed");
+    });
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    response.headers_mut().insert(header::CONNECTION, "Upgrade".parse().expect("a value"));
+    response.headers_mut().insert(header::UPGRADE, "websocket".parse().expect("a value"));
+    response.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, protocol);
+    Ok(response)
+}
+
+async fn with_pod(cluster: &Cluster, port: u16) {
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}], "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}});
+    cluster.post("/api/v1/nodes", node.clone()).await.ok();
+    cluster.patch("/api/v1/nodes/n1/status", "merge", json!({"status": node["status"]})).await.ok();
+    cluster.pod("p", "n1").await;
+}
+
+#[tokio::test]
+async fn a_log_is_the_nodes() {
+    let cluster = cluster().await;
+    with_pod(&cluster, node().await).await;
+    let log = cluster.get(&format!("{PODS}/p/log?follow=true&tailLines=5&timestamps=false")).await.ok();
+    assert_eq!(log, "/containerLogs/default/p/c?follow=true&tailLines=5");
+    let wrong = cluster.get(&format!("{PODS}/p/log?container=x")).await;
+    assert_eq!(wrong.refusal(), (400, "container x is not valid for pod p"));
+    let negative = cluster.get(&format!("{PODS}/p/log?tailLines=-1")).await;
+    assert_eq!(negative.status, StatusCode::UNPROCESSABLE_ENTITY);
+    cluster.pod("unbound", "").await;
+    assert_eq!(cluster.get(&format!("{PODS}/unbound/log")).await.ok(), "");
+}
+
+#[tokio::test]
+async fn a_node_that_is_away_is_said_to_be() {
+    let cluster = cluster().await;
+    with_pod(&cluster, 1).await;
+    let log = cluster.get(&format!("{PODS}/p/log")).await;
+    assert_eq!(log.status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(log.refusal().1.contains("error dialing backend: 127.0.0.1:1: "), "{log:?}");
+    assert_eq!(cluster.get(&format!("{PODS}/p/exec?command=ls")).await.refusal(), (400, "Upgrade request required"));
+}
+
+/// The server on loopback, and a TLS connection to it.
+async fn served(cluster: &Cluster) -> (std::net::SocketAddr, TlsConnector) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+    let address = listener.local_addr().expect("an address");
+    let serving = cluster.server.serving(listener);
+    tokio::spawn(async move { serving.await.expect("served") });
+    (address, crate::tls::node_connector(&PKI).expect("a connector"))
+}
+
+#[tokio::test]
+async fn exec_joins_the_client_and_the_node() {
+    let cluster = cluster().await;
+    with_pod(&cluster, node().await).await;
+    let (address, connector) = served(&cluster).await;
+    let stream = TcpStream::connect(address).await.expect("connected");
+    let mut stream = connector.connect("127.0.0.1".try_into().expect("a name"), stream).await.expect("a handshake");
+    let path = format!("{PODS}/p/exec?command=ls&command=a%20b&stdin=true&stdout=true&tty=false");
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: a\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.expect("written");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.expect("a byte"));
+    }
+    let head = String::from_utf8(head).expect("text").to_lowercase();
+    assert!(head.starts_with("http/1.1 101") && head.contains("sec-websocket-protocol: v5.channel.k8s.io"), "{head}");
+    stream.write_all(b"hello").await.expect("written");
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).await.expect("read");
+    assert_eq!(rest, "/exec/default/p/c?input=1&output=1&command=ls&command=a%20bhello");
+}
+
+#[tokio::test]
+async fn connections_show_who_the_client_is() {
+    let cluster = cluster().await;
+    let (address, connector) = served(&cluster).await;
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}).to_string();
+    let ask = async |connector: &TlsConnector, token: &str| {
+        let stream = TcpStream::connect(address).await.expect("connected");
+        let stream = connector.connect("127.0.0.1".try_into().expect("a name"), stream).await.expect("a handshake");
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
+        tokio::spawn(connection);
+        let request =
+            Request::builder().method(Method::POST).uri(path).header(header::HOST, "x").header(header::CONTENT_TYPE, "application/json");
+        let request = if token.is_empty() { request } else { request.header(header::AUTHORIZATION, format!("Bearer {token}")) };
+        json_of(sender.send_request(request.body(Body::from(body.clone())).expect("a request")).await.expect("an answer").map(Body::new))
+            .await
+    };
+    assert_eq!(ask(&connector, "").await.ok()["status"]["userInfo"]["username"], "kube-apiserver-kubelet-client");
+    let nobody = crate::tls::tests_connector(&PKI, None);
+    assert_eq!(ask(&nobody, "").await.refusal().0, 403);
+    assert_eq!(ask(&nobody, "bogus").await.refusal(), (401, "Unauthorized"));
+    let other = tempfile::tempdir().expect("a directory");
+    let other = Pki::open(other.path(), &PkiConfig::for_cluster("cluster.local")).expect("keys");
+    let foreign = crate::tls::tests_connector(&PKI, Some(other.kubelet_client()));
+    assert_eq!(ask(&foreign, "").await.refusal(), (401, "Unauthorized"));
+    cluster.server.shutdown().await;
+}
