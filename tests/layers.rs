@@ -53,7 +53,12 @@ fn packages() -> Vec<Package> {
 }
 
 fn imports(package: &Package) -> BTreeSet<String> {
-    package.dependencies.iter().filter(|dependency| dependency.kind == DependencyKind::Normal).map(|dependency| dependency.name.clone()).collect()
+    package
+        .dependencies
+        .iter()
+        .filter(|dependency| dependency.kind == DependencyKind::Normal)
+        .map(|dependency| dependency.name.clone())
+        .collect()
 }
 
 #[test]

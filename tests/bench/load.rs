@@ -34,13 +34,17 @@ impl Client {
         roots.add(CertificateDer::from_pem_slice(&pem(&cluster["certificate-authority-data"])).expect("a CA")).expect("a CA");
         let chain = vec![CertificateDer::from_pem_slice(&pem(&user["client-certificate-data"])).expect("a certificate")];
         let key = PrivateKeyDer::from_pem_slice(&pem(&user["client-key-data"])).expect("a key");
-        let mut tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_client_auth_cert(chain, key).expect("a client certificate");
+        let mut tls =
+            rustls::ClientConfig::builder().with_root_certificates(roots).with_client_auth_cert(chain, key).expect("a client certificate");
         tls.alpn_protocols = vec![b"h2".to_vec()];
         let authority: Arc<str> = cluster["server"].as_str().expect("a server").trim_start_matches("https://").into();
         let stream = TcpStream::connect(&*authority).await.expect("connects");
         stream.set_nodelay(true).expect("a socket");
         let host = authority.rsplit_once(':').expect("a port").0.to_owned();
-        let stream = tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(ServerName::try_from(host).expect("a name"), stream).await.expect("TLS");
+        let stream = tokio_rustls::TlsConnector::from(Arc::new(tls))
+            .connect(ServerName::try_from(host).expect("a name"), stream)
+            .await
+            .expect("TLS");
         let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
             .initial_connection_window_size(16 << 20)
             .initial_stream_window_size(4 << 20)

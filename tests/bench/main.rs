@@ -4,7 +4,13 @@
 //! Run by `cargo xtask bench [PART]`. The outer process starts a cluster in a network namespace and
 //! then itself once more inside that namespace.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a bench that cannot measure has to stop")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a bench that cannot measure has to stop"
+)]
 
 mod api;
 mod load;
@@ -40,7 +46,8 @@ fn outside(part: &str) {
     let began;
     let cluster = match part {
         "api" | "sched" => {
-            let mut cluster = Cluster::prepared(Net::alone(), &["server", "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller"]);
+            let mut cluster =
+                Cluster::prepared(Net::alone(), &["server", "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller"]);
             began = cluster.start();
             cluster
         }

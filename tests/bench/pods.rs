@@ -34,7 +34,8 @@ pub async fn run(kubeconfig: &str, pid: u32) {
 pub async fn client(path: &str) -> Client {
     let _first = rustls::crypto::ring::default_provider().install_default();
     let kubeconfig = kube::config::Kubeconfig::read_from(path).expect("a kubeconfig");
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default()).await.expect("a configuration");
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default()).await.expect("a configuration");
     Client::try_from(config).expect("a client")
 }
 

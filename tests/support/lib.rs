@@ -2,10 +2,16 @@
 //! the real `kubectl`, and waiting on conditions with a deadline.
 //!
 //! A story's processes run in its namespaces and reach nothing else: the only way out of one leads to
-//! a dummy interface. What a story leaves behind is removed when its values are dropped, also after a
+//! a bridge without ports. What a story leaves behind is removed when its values are dropped, also after a
 //! failure, and by [`Cluster::leaves_nothing`] it is checked that nothing stays.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "test support: a failure is a failed test")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "test support: a failure is a failed test"
+)]
 
 pub mod cluster;
 pub mod net;

@@ -16,10 +16,10 @@ pub struct Net {
 }
 
 impl Net {
-    /// A namespace whose default route leads to a dummy interface: packets go nowhere.
+    /// A namespace whose default route leads to a bridge without ports: packets go nowhere.
     pub fn alone() -> Self {
         let net = Self::bare("192.168.77.2");
-        net.ip_ok(&["link", "add", "uplink", "type", "dummy"]);
+        net.ip_ok(&["link", "add", "uplink", "type", "bridge"]);
         net.ip_ok(&["addr", "add", "192.168.77.2/24", "dev", "uplink"]);
         net.ip_ok(&["link", "set", "uplink", "up"]);
         net.ip_ok(&["route", "add", "default", "via", "192.168.77.1"]);

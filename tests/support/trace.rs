@@ -23,7 +23,8 @@ impl Trace {
     /// What is there now, in a namespace and on the machine.
     pub fn of(net: &Net) -> Self {
         let lines = |text: String| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
-        let links = lines(net.run("ip", &["-o", "link"]).ok()).iter().filter_map(|line| line.split(": ").nth(1).map(str::to_owned)).collect();
+        let links =
+            lines(net.run("ip", &["-o", "link"]).ok()).iter().filter_map(|line| line.split(": ").nth(1).map(str::to_owned)).collect();
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
         Self {
             links,
@@ -41,7 +42,8 @@ impl Trace {
 fn cgroups() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let root = Path::new("/sys/fs/cgroup");
-    let hierarchies = std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path().join("skiff")).chain([root.join("skiff")]);
+    let hierarchies =
+        std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path().join("skiff")).chain([root.join("skiff")]);
     for group in hierarchies.filter(|path| path.is_dir()) {
         for cluster in std::fs::read_dir(&group).into_iter().flatten().flatten().filter(|entry| entry.path().is_dir()) {
             found.insert(cluster.path().display().to_string());

@@ -1,0 +1,212 @@
+//! The control plane: store, API server, scheduler and controllers, started in that order and stopped
+//! in the other.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use api_auth::{Pki, PkiConfig, StaticTokens};
+use api_model::meta;
+use api_model::request::UserInfo;
+use api_server::Server;
+use api_store::{SqliteConfig, SqliteStore, Store};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::PostParams;
+use sched_controllers::{SigningError, SigningRequest};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::cli;
+use crate::place::Place;
+
+/// How long the administrator's certificate is good; each start issues a new one.
+const ADMIN_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How long scheduler and controllers may take to end.
+const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+
+/// What a control plane is told.
+pub struct ControlPlane {
+    pub place: Place,
+    pub ranges: cli::Ranges,
+    pub options: cli::ControlPlane,
+    /// This machine's address.
+    pub node_ip: Ipv4Addr,
+}
+
+/// A control plane that runs.
+pub struct Running {
+    pub pki: Arc<Pki>,
+    pub server: Arc<Server>,
+    /// Where nodes reach the API server.
+    pub url: String,
+    /// The administrator's kubeconfig.
+    pub kubeconfig: PathBuf,
+    place: Place,
+    store: Arc<dyn Store>,
+    tasks: JoinSet<()>,
+    /// Ends scheduler and controllers.
+    parts: CancellationToken,
+}
+
+impl Running {
+    /// A client in this process, for a user.
+    pub fn client(&self, user: UserInfo) -> kube::Client {
+        kube::Client::new(self.server.client(user), "default")
+    }
+
+    /// A client that may do everything.
+    pub fn admin(&self) -> kube::Client {
+        self.client(UserInfo::new("system:admin", &["system:masters"]))
+    }
+
+    /// Stops scheduler and controllers, then the server, then the store.
+    pub async fn stop(mut self) {
+        self.parts.cancel();
+        self.server.shutdown().await;
+        let ended = tokio::time::timeout(DRAIN_LIMIT, async { while self.tasks.join_next().await.is_some() {} });
+        if ended.await.is_err() {
+            tracing::warn!("scheduler or controllers did not end in time");
+            self.tasks.shutdown().await;
+        }
+        self.store.close().await;
+    }
+}
+
+/// Starts everything; answers when the API server takes requests.
+pub async fn start(control: &ControlPlane, cancel: &CancellationToken) -> anyhow::Result<Running> {
+    let options = &control.options;
+    // First the port, so that nothing is changed when it is taken.
+    let address = SocketAddr::new(options.bind_address, options.secure_port);
+    let listener = TcpListener::bind(address).await.with_context(|| format!("listening on {address} (--bind-address, --secure-port)"))?;
+    let pki = Arc::new(Pki::open(&control.place.at("pki"), &pki_config(control)?).context("opening the cluster's keys")?);
+    let store = SqliteStore::open(SqliteConfig::new(control.place.at("state.db"))).await.context("opening the database")?;
+    let store: Arc<dyn Store> = Arc::new(store);
+    let server = Server::start(server_config(control, Arc::clone(&pki))?, Arc::clone(&store)).await.context("starting the API server")?;
+    let server = Arc::new(server);
+    let mut tasks = JoinSet::new();
+    let serve = Arc::clone(&server);
+    tasks.spawn(async move {
+        if let Err(error) = serve.serve(listener).await {
+            tracing::error!(%error, "the API server ended");
+        }
+    });
+    let kubeconfig = write_kubeconfig(control, &pki)?;
+    let url = format!("https://{}:{}", advertised(control), options.secure_port);
+    let mut running = Running { pki, server, url, kubeconfig, place: control.place.clone(), store, tasks, parts: cancel.child_token() };
+    start_parts(control, &mut running)?;
+    Ok(running)
+}
+
+fn start_parts(control: &ControlPlane, running: &mut Running) -> anyhow::Result<()> {
+    let parts = running.parts.clone();
+    if control.options.scheduler {
+        let client = running.client(UserInfo::new("system:kube-scheduler", &[]));
+        let cancel = parts.clone();
+        running.tasks.spawn(async move { sched_scheduler::run(client, sched_scheduler::Config::default(), cancel).await });
+    }
+    let config = controllers_config(control, Arc::clone(&running.pki));
+    let client = running.client(UserInfo::new("system:kube-controller-manager", &["system:masters"]));
+    running.tasks.spawn(async move {
+        if let Err(error) = sched_controllers::run(client, config, parts).await {
+            tracing::error!(%error, "the controllers ended");
+        }
+    });
+    Ok(())
+}
+
+fn server_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<api_server::Config> {
+    let advertise = SocketAddr::new(advertised(control), control.options.secure_port);
+    let mut config = api_server::Config::new(pki, advertise);
+    config.service_cluster_ip_range = control.ranges.service_cluster_ip_range;
+    config.cluster_domain.clone_from(&control.ranges.cluster_domain);
+    config.disable_admission_plugins.clone_from(&control.options.disable_admission_plugins);
+    if let Some(path) = &control.options.token_auth_file {
+        let text = std::fs::read_to_string(path).with_context(|| format!("reading --token-auth-file {}", path.display()))?;
+        config.token_auth_file = StaticTokens::parse(&text).with_context(|| format!("reading --token-auth-file {}", path.display()))?;
+    }
+    Ok(config)
+}
+
+fn controllers_config(control: &ControlPlane, pki: Arc<Pki>) -> sched_controllers::Config {
+    let root_ca_pem = Some(pki.ca_pem().to_owned());
+    let sign = move |request: &SigningRequest| {
+        let signed = pki.sign_csr(&request.request_pem, &request.usages, request.duration);
+        signed.map_err(|error| SigningError(Box::new(error)))
+    };
+    let mut config = sched_controllers::Config {
+        controllers: control.options.controllers.clone(),
+        cluster_cidr: control.ranges.cluster_cidr,
+        service_cidr: Some(control.ranges.service_cluster_ip_range),
+        root_ca_pem,
+        signer: Some(Arc::new(sign)),
+        ..sched_controllers::Config::default()
+    };
+    config.nodes.grace_period = Duration::from_secs(control.options.node_monitor_grace_period);
+    config
+}
+
+fn pki_config(control: &ControlPlane) -> anyhow::Result<PkiConfig> {
+    let mut config = PkiConfig::for_cluster(&control.ranges.cluster_domain);
+    let Some(service) = control.ranges.service_cluster_ip_range.hosts().next() else {
+        bail!("--service-cluster-ip-range {} has no addresses", control.ranges.service_cluster_ip_range)
+    };
+    config.addresses.extend([IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(service), IpAddr::V4(control.node_ip), advertised(control)]);
+    if !control.options.bind_address.is_unspecified() {
+        config.addresses.insert(control.options.bind_address);
+    }
+    if let Ok(name) = nix::unistd::gethostname() {
+        config.names.insert(name.to_string_lossy().to_lowercase());
+    }
+    for san in &control.options.tls_san {
+        match san.parse::<IpAddr>() {
+            Ok(ip) => drop(config.addresses.insert(ip)),
+            Err(_) => drop(config.names.insert(san.clone())),
+        }
+    }
+    Ok(config)
+}
+
+/// The address that Pods and nodes reach the server at.
+fn advertised(control: &ControlPlane) -> IpAddr {
+    let bound = control.options.bind_address;
+    let own = if bound.is_unspecified() || bound.is_loopback() { IpAddr::V4(control.node_ip) } else { bound };
+    control.options.advertise_address.unwrap_or(own)
+}
+
+fn write_kubeconfig(control: &ControlPlane, pki: &Pki) -> anyhow::Result<PathBuf> {
+    let admin =
+        pki.issue_client("kubernetes-admin", &["system:masters"], ADMIN_VALIDITY).context("issuing the administrator's certificate")?;
+    let bound = control.options.bind_address;
+    let host = if bound.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { bound };
+    let url = format!("https://{}", SocketAddr::new(host, control.options.secure_port));
+    let kubeconfig = api_client::connect::kubeconfig(&url, "kubernetes-admin", pki.ca_pem(), &admin.certificate_pem, &admin.key_pem);
+    control.place.write_private("admin.kubeconfig", &serde_json::to_string_pretty(&kubeconfig)?)
+}
+
+/// Makes the right to join a bootstrap token, once, and keeps it beside the database.
+pub async fn join_token(running: &Running) -> anyhow::Result<PathBuf> {
+    let path = running.place.at("node-token");
+    if path.exists() {
+        return Ok(path);
+    }
+    let (id, secret) = (meta::random_suffix(6), meta::random_suffix(16));
+    let object: Secret = serde_json::from_value(serde_json::json!({
+        "metadata": {"name": format!("bootstrap-token-{id}")},
+        "type": "bootstrap.kubernetes.io/token",
+        "stringData": {
+            "description": "Made by skiff server for nodes to join.",
+            "token-id": id,
+            "token-secret": secret,
+            "usage-bootstrap-authentication": "true",
+            "usage-bootstrap-signing": "true",
+        },
+    }))?;
+    let secrets: Api<Secret> = Api::namespaced(running.admin(), "kube-system");
+    secrets.create(&PostParams::default(), &object).await.context("creating the join token")?;
+    let hash = node_agent::bootstrap::ca_hash(running.pki.ca_pem())?;
+    running.place.write_private("node-token", &format!("{hash}.{id}.{secret}\n"))
+}

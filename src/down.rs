@@ -1,0 +1,58 @@
+//! `skiff down`: takes away every trace of a node. Needs no API server, no agent, and may be repeated.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ipnet::Ipv4Net;
+use node_agent::{Agent, Networks, Parts};
+use node_images::ImageStore;
+use node_network::{HostPort, NetworkError, Peer, PodNetwork};
+
+use crate::node;
+use crate::place::Place;
+
+/// Removes containers, namespaces, cgroups, mounts and rules; data stays.
+pub async fn run(place: &Place) -> anyhow::Result<()> {
+    let _lock = place.lock("node")?;
+    let network = Remains { prefix: place.prefix.clone(), state_dir: place.at("network") };
+    let parts =
+        Parts { runtimes: node::runtimes(place)?, images: Arc::new(ImageStore::open(&place.at("images"))?), network: Arc::new(network) };
+    let config = node_agent::Config::new("", std::net::Ipv4Addr::UNSPECIFIED.into(), &place.dir, &place.prefix);
+    Agent::remove_all(&config, &parts).await?;
+    node_proxy::remove(&place.prefix).await?;
+    Ok(())
+}
+
+/// What is left of a network: it can be taken away without what a working one needs of the machine.
+struct Remains {
+    prefix: String,
+    state_dir: PathBuf,
+}
+
+#[async_trait]
+impl Networks for Remains {
+    async fn set_pod_cidr(&self, _cidr: Ipv4Net) -> Result<(), NetworkError> {
+        Ok(())
+    }
+
+    async fn add_pod(&self, _uid: &str, _hostname: &str, _host_ports: &[HostPort]) -> Result<PodNetwork, NetworkError> {
+        Err(NetworkError::NoPodCidr)
+    }
+
+    async fn remove_pod(&self, _uid: &str) -> Result<(), NetworkError> {
+        Ok(())
+    }
+
+    async fn pods(&self) -> Result<Vec<String>, NetworkError> {
+        Ok(Vec::new())
+    }
+
+    async fn set_routes(&self, _peers: &[Peer]) -> Result<(), NetworkError> {
+        Ok(())
+    }
+
+    async fn remove_all(&self) -> Result<(), NetworkError> {
+        node_network::remove(&self.prefix, &self.state_dir).await
+    }
+}

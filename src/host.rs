@@ -1,0 +1,57 @@
+//! What is found out about this machine: its name, its address, the programs beside this one.
+
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+
+/// A node's name: as given, or the hostname.
+pub fn node_name(given: Option<&str>) -> anyhow::Result<String> {
+    if let Some(name) = given {
+        return Ok(name.to_lowercase());
+    }
+    let name = nix::unistd::gethostname().context("asking for the hostname")?;
+    Ok(name.to_string_lossy().to_lowercase())
+}
+
+/// A node's address: as given, or the one that the default route leaves by.
+pub fn node_ip(given: Option<IpAddr>) -> anyhow::Result<Ipv4Addr> {
+    match given {
+        Some(IpAddr::V4(ip)) => return Ok(ip),
+        Some(IpAddr::V6(ip)) => bail!("--node-ip {ip}: only IPv4 addresses are supported"),
+        None => {}
+    }
+    // Connecting a UDP socket sends nothing: it only asks which address would be used towards a
+    // documentation address (RFC 5737).
+    let asked = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
+        socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9))?;
+        socket.local_addr()
+    });
+    match asked.map(|address| address.ip()) {
+        Ok(IpAddr::V4(ip)) if !ip.is_unspecified() && !ip.is_loopback() => Ok(ip),
+        _ => first_address().context("this machine has no default route and no address but loopback: give the node's address by --node-ip"),
+    }
+}
+
+fn first_address() -> Option<Ipv4Addr> {
+    let addresses = nix::ifaddrs::getifaddrs().ok()?;
+    let v4 = addresses.filter_map(|interface| Some(interface.address?.as_sockaddr_in()?.ip()));
+    v4.into_iter().find(|ip| !ip.is_loopback())
+}
+
+/// A program that is installed beside this one.
+pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
+    let here = std::env::current_exe().context("asking where this program is")?;
+    let path = here.with_file_name(name);
+    if path.exists() {
+        return Ok(path);
+    }
+    bail!("{} is missing: it is built by `cargo xtask build` and belongs beside {}", path.display(), here.display())
+}
+
+/// A program on the PATH, or its bare name for the message of whoever needs it.
+pub fn on_path(name: &str) -> PathBuf {
+    let dirs = std::env::var_os("PATH").unwrap_or_default();
+    let mut candidates = std::env::split_paths(&dirs).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]).map(|dir| dir.join(name));
+    candidates.find(|path| path.exists()).unwrap_or_else(|| PathBuf::from(name))
+}

@@ -1,0 +1,56 @@
+//! `skiff image`: the node's store from the command line, also while the node runs.
+
+use node_images::{Image, ImageStore, PullPolicy};
+use runtimes_contract::ContentKind;
+
+use crate::cli::{self, DataDir};
+
+/// Runs one of the commands.
+pub async fn run(command: cli::Image) -> anyhow::Result<()> {
+    match command {
+        cli::Image::Import { data_dir, name, file } => {
+            let image = store(&data_dir, Vec::new())?.import(&name, &file).await?;
+            println!("{}\t{}", image.references.first().map_or("", String::as_str), image.id);
+        }
+        cli::Image::List { data_dir } => list(&store(&data_dir, Vec::new())?.list().await?),
+        cli::Image::Pull { data_dir, insecure_registry, name } => {
+            let image = store(&data_dir, insecure_registry)?.pull(&name, PullPolicy::Always, &[]).await?;
+            println!("{}", image.id);
+        }
+        cli::Image::Rm { data_dir, name } => store(&data_dir, Vec::new())?.remove(&name).await?,
+    }
+    Ok(())
+}
+
+/// The store of a data directory.
+pub fn store(data_dir: &DataDir, insecure_registries: Vec<String>) -> anyhow::Result<ImageStore> {
+    let place = data_dir.place()?;
+    Ok(ImageStore::open(&place.at("images"))?.with_insecure_registries(insecure_registries))
+}
+
+fn list(images: &[Image]) {
+    let rows: Vec<[String; 4]> = images
+        .iter()
+        .flat_map(|image| {
+            let kind = match image.kind {
+                ContentKind::Wasm => "wasm",
+                ContentKind::Linux => "linux",
+            };
+            let id: String = image.id.trim_start_matches("sha256:").chars().take(12).collect();
+            image.references.iter().map(move |name| [name.clone(), kind.to_owned(), id.clone(), size(image.size_bytes)])
+        })
+        .collect();
+    let width = rows.iter().map(|[name, ..]| name.len()).max().unwrap_or(0).max(4);
+    println!("{:width$}  {:5}  {:12}  SIZE", "NAME", "KIND", "ID");
+    for [name, kind, id, size] in &rows {
+        println!("{name:width$}  {kind:5}  {id:12}  {size}");
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{}.{} kB", bytes / 1_000, bytes % 1_000 / 100),
+        _ => format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000),
+    }
+}

@@ -1,0 +1,169 @@
+//! A node: its parts, the agent that drives them, Service rules and names.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use node_agent::{Agent, Parts, Serving, bootstrap};
+use node_images::ImageStore;
+use node_network::Network;
+use runtimes_contract::Runtime;
+use runtimes_wasmtime::WasmtimeRuntime;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::place::Place;
+use crate::{cli, host, signals};
+
+/// What a node is told.
+#[derive(Clone)]
+pub struct NodeSettings {
+    pub place: Place,
+    pub ranges: cli::Ranges,
+    pub options: cli::NodeOptions,
+    pub node_name: String,
+    pub node_ip: Ipv4Addr,
+    pub dns_ip: Ipv4Addr,
+}
+
+impl NodeSettings {
+    /// Fills in what this machine knows.
+    pub fn new(place: Place, ranges: cli::Ranges, options: cli::NodeOptions) -> anyhow::Result<Self> {
+        let node_name = host::node_name(options.node_name.as_deref())?;
+        let (node_ip, dns_ip) = (host::node_ip(options.node_ip)?, ranges.dns_ip()?);
+        Ok(Self { place, ranges, options, node_name, node_ip, dns_ip })
+    }
+}
+
+/// As whom the node speaks to the API server, and as whom it serves.
+pub struct Identity {
+    pub client: kube::Client,
+    pub serving: watch::Receiver<Serving>,
+}
+
+/// `skiff agent`: joins a cluster and runs until told to stop.
+pub async fn run_alone(options: cli::Agent) -> anyhow::Result<()> {
+    let place = options.data_dir.place()?;
+    let _lock = place.lock("node")?;
+    let cancel = signals::stop_token()?;
+    let settings = NodeSettings::new(place, options.ranges, options.node)?;
+    let parts = parts(&settings).await?;
+    let token = options.token.map(|token| token.parse()).transpose()?;
+    let join = bootstrap::Join {
+        server: options.server,
+        token,
+        node_name: settings.node_name.clone(),
+        node_ip: settings.node_ip.into(),
+        data_dir: settings.place.dir.clone(),
+    };
+    let joined = tokio::select! {
+        () = cancel.cancelled() => return Ok(()),
+        joined = bootstrap::join(&join) => joined.context("joining the cluster")?,
+    };
+    let mut tasks = JoinSet::new();
+    let renewing = cancel.clone();
+    tasks.spawn(async move {
+        joined.renewal.run(renewing).await;
+        Ok(())
+    });
+    start(&mut tasks, &settings, parts, Identity { client: joined.client, serving: joined.serving }, &cancel);
+    println!("skiff is ready: node {} has joined {}", settings.node_name, join.server);
+    until_stopped(&mut tasks, &cancel).await
+}
+
+/// Opens the node's parts and checks what they need of the machine.
+pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
+    let place = &settings.place;
+    let runtimes = runtimes(place)?;
+    for runtime in &runtimes {
+        runtime.check().await?;
+    }
+    let images = ImageStore::open(&place.at("images"))?.with_insecure_registries(settings.options.insecure_registry.clone());
+    let network = Network::new(node_network::Config {
+        prefix: place.prefix.clone(),
+        state_dir: place.at("network"),
+        node_ip: settings.node_ip.into(),
+        cluster_cidr: settings.ranges.cluster_cidr,
+        service_cidr: settings.ranges.service_cluster_ip_range,
+        dns_ip: settings.dns_ip,
+    });
+    Ok(Parts { runtimes, images: Arc::new(images), network: Arc::new(network.await?) })
+}
+
+/// The runtimes; the first of a kind serves Pods that name none.
+pub fn runtimes(place: &Place) -> anyhow::Result<Vec<Arc<dyn Runtime>>> {
+    let wasmtime = WasmtimeRuntime::new(runtimes_wasmtime::Config {
+        state_dir: place.at("wasmtime"),
+        cache_dir: place.at("compiled"),
+        shim: host::beside("skiff-shim-wasmtime")?,
+    })?;
+    Ok(vec![Arc::new(wasmtime)])
+}
+
+/// The agent's settings.
+pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Serving>>) -> anyhow::Result<node_agent::Config> {
+    let mut config = node_agent::Config::new(&settings.node_name, settings.node_ip.into(), &settings.place.dir, &settings.place.prefix);
+    config.listen = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), settings.options.kubelet_port);
+    config.serving = serving;
+    config.cluster_dns = vec![settings.dns_ip.into()];
+    config.cluster_domain.clone_from(&settings.ranges.cluster_domain);
+    config.host_resolv_conf.clone_from(&settings.options.resolv_conf);
+    config.pods_max = settings.options.max_pods;
+    for label in &settings.options.node_labels {
+        let Some((key, value)) = label.split_once('=') else { bail!("--node-labels {label:?}: expected key=value") };
+        config.labels.insert(key.to_owned(), value.to_owned());
+    }
+    Ok(config)
+}
+
+type Task = anyhow::Result<()>;
+
+/// Starts agent, Service rules and names.
+pub fn start(tasks: &mut JoinSet<Task>, settings: &NodeSettings, parts: Parts, identity: Identity, cancel: &CancellationToken) {
+    let Identity { client, serving } = identity;
+    let (agent_settings, agent_client, stop) = (settings.clone(), client.clone(), cancel.clone());
+    tasks.spawn(async move {
+        let config = agent_config(&agent_settings, Some(serving))?;
+        Agent::run(agent_client, config, parts, stop).await.context("the node agent ended")
+    });
+    let proxy = node_proxy::Config {
+        prefix: settings.place.prefix.clone(),
+        node_name: settings.node_name.clone(),
+        node_ip: settings.node_ip.into(),
+        cluster_cidr: settings.ranges.cluster_cidr,
+        service_cidr: settings.ranges.service_cluster_ip_range,
+        exclude: vec![settings.dns_ip],
+        min_sync_period: node_proxy::Config::MIN_SYNC_PERIOD,
+    };
+    let (proxy_client, stop) = (client.clone(), cancel.clone());
+    tasks.spawn(async move { node_proxy::run(proxy_client, proxy, stop).await.context("the Service proxy ended") });
+    let (names, stop) = (dns_config(settings), cancel.clone());
+    tasks.spawn(async move { dns::run(client, names, stop).await.context("the DNS server ended") });
+}
+
+fn dns_config(settings: &NodeSettings) -> dns::Config {
+    let listen = vec![SocketAddr::new(IpAddr::V4(settings.dns_ip), 53)];
+    // A machine without the file has no resolvers: names outside the cluster are refused then.
+    let resolvers = std::fs::read_to_string(&settings.options.resolv_conf).unwrap_or_default();
+    dns::Config {
+        listen,
+        domain: settings.ranges.cluster_domain.clone(),
+        ranges: vec![settings.ranges.cluster_cidr.into(), settings.ranges.service_cluster_ip_range.into()],
+        upstream: dns::upstreams(&resolvers, &[settings.dns_ip.into()]),
+    }
+}
+
+/// Waits for the word to stop, or for a part that ends before it.
+pub async fn until_stopped(tasks: &mut JoinSet<Task>, cancel: &CancellationToken) -> anyhow::Result<()> {
+    let mut first = Ok(());
+    while let Some(ended) = tasks.join_next().await {
+        let ended = ended.context("a part of the node panicked").and_then(|ended| ended);
+        if let Err(error) = ended {
+            tracing::error!(error = format!("{error:#}"), "a part of the node failed");
+            first = first.and(Err(error));
+            cancel.cancel();
+        }
+    }
+    first
+}

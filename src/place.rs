@@ -1,0 +1,98 @@
+//! The data directory and the names that follow from it, so that several clusters on one machine
+//! stay apart and each is found again.
+
+use std::fs::{DirBuilder, File, TryLockError};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use sha2::{Digest, Sha256};
+
+/// The default directory has the plain prefix; others add a hash of their path.
+const DEFAULT_DIR: &str = "/var/lib/skiff";
+
+/// A data directory.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Absolute, without symbolic links.
+    pub dir: PathBuf,
+    /// Names interfaces, nftables tables and cgroups of this cluster on this machine.
+    pub prefix: String,
+}
+
+impl Place {
+    /// Opens a directory, making it when absent.
+    pub fn open(dir: &Path) -> anyhow::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
+        let dir = dir.canonicalize()?;
+        let prefix = prefix(&dir);
+        Ok(Self { dir, prefix })
+    }
+
+    /// A path in the directory.
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Keeps other processes of the same role out for as long as the answer lives.
+    pub fn lock(&self, role: &str) -> anyhow::Result<File> {
+        let path = self.at(&format!("{role}.lock"));
+        let file = File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path)?;
+        match file.try_lock() {
+            Ok(()) => {
+                file.set_len(0)?;
+                (&file).write_all(std::process::id().to_string().as_bytes())?;
+                Ok(file)
+            }
+            Err(TryLockError::WouldBlock) => {
+                let pid = std::fs::read_to_string(&path).unwrap_or_default();
+                bail!("{} is in use by another skiff process (pid {pid}); stop it, or give this one another --data-dir", self.dir.display())
+            }
+            Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("locking {}", path.display())),
+        }
+    }
+
+    /// Writes a file that only its owner may read, whole or not at all.
+    pub fn write_private(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
+        let (path, temporary) = (self.at(name), self.at(&format!(".{name}.new")));
+        let write = || -> std::io::Result<()> {
+            let mut file = File::options().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
+            file.write_all(content.as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&temporary, &path)
+        };
+        write().with_context(|| format!("writing {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+fn prefix(dir: &Path) -> String {
+    if dir == Path::new(DEFAULT_DIR) {
+        return "skiff".to_owned();
+    }
+    let hash = Sha256::digest(dir.as_os_str().as_encoded_bytes());
+    let hex: String = hash.iter().take(3).map(|byte| format!("{byte:02x}")).collect();
+    format!("sk{hex}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_have_names_of_their_own_that_fit_an_interface() {
+        assert_eq!(prefix(Path::new(DEFAULT_DIR)), "skiff");
+        let (a, b) = (prefix(Path::new("/tmp/a")), prefix(Path::new("/tmp/b")));
+        assert!(a != b && a.len() == 8 && a == prefix(Path::new("/tmp/a")));
+    }
+
+    #[test]
+    fn a_second_process_of_a_role_is_told_to_go_elsewhere() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let place = Place::open(dir.path()).expect("opens");
+        let _held = place.lock("node").expect("is free");
+        let error = place.lock("node").expect_err("is held").to_string();
+        assert!(error.contains("--data-dir") && error.contains(&std::process::id().to_string()), "{error}");
+    }
+}

@@ -1,0 +1,24 @@
+//! `skiff server`: the control plane alone.
+
+use crate::cli::Server;
+use crate::control::ControlPlane;
+use crate::{control, host, signals};
+
+/// Runs until told to stop.
+pub async fn run(options: Server) -> anyhow::Result<()> {
+    let place = options.data_dir.place()?;
+    let cancel = signals::stop_token()?;
+    let node_ip = host::node_ip(options.control.advertise_address)?;
+    let control = ControlPlane { place, ranges: options.ranges, options: options.control, node_ip };
+    let running = control::start(&control, &cancel).await?;
+    let token = control::join_token(&running).await?;
+    println!(
+        "skiff is ready: export KUBECONFIG={} and join nodes with: skiff agent --server {} --token \"$(cat {})\"",
+        running.kubeconfig.display(),
+        running.url,
+        token.display()
+    );
+    cancel.cancelled().await;
+    running.stop().await;
+    Ok(())
+}
