@@ -51,12 +51,13 @@ impl Refusal {
 }
 
 /// Starts `program` with `args` and waits until it says that the container runs. On an error the
-/// shim has ended and is reaped. `errors` receives its stderr.
-pub async fn launch(program: &Path, args: Vec<OsString>, errors: &Path, cgroup: Group) -> Result<(), RuntimeError> {
+/// shim has ended and is reaped. `errors` receives its stderr; with a `cgroup` the shim is in it before
+/// it goes on.
+pub async fn launch(program: &Path, args: Vec<OsString>, errors: &Path, cgroup: Option<Group>) -> Result<(), RuntimeError> {
     let program = program.to_owned();
     let errors = errors.to_owned();
     let errors_again = errors.clone();
-    let (shim, mut socket) = crate::blocking(move || spawn(&program, &args, &errors_again, &cgroup)).await?;
+    let (shim, mut socket) = crate::blocking(move || spawn(&program, &args, &errors_again, cgroup.as_ref())).await?;
     let heard = tokio::time::timeout(READY_TIMEOUT, hear(&mut socket)).await;
     let answer = heard.as_deref().unwrap_or_default().to_owned();
     let failure = match heard {
@@ -85,7 +86,7 @@ async fn hear(socket: &mut UnixStream) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-fn spawn(program: &Path, args: &[OsString], errors: &Path, cgroup: &Group) -> Result<(ProcessRef, UnixStream), RuntimeError> {
+fn spawn(program: &Path, args: &[OsString], errors: &Path, cgroup: Option<&Group>) -> Result<(ProcessRef, UnixStream), RuntimeError> {
     let doing = || format!("starting {}", program.display());
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(RuntimeError::io(doing()))?;
     ours.set_nonblocking(true).map_err(RuntimeError::io(doing()))?;
@@ -102,7 +103,7 @@ fn spawn(program: &Path, args: &[OsString], errors: &Path, cgroup: &Group) -> Re
     };
     // It is our child, so its pid cannot be reused before it is reaped.
     let pid = child.id().cast_signed();
-    let placed = cgroup.add(pid).and_then(|()| {
+    let placed = cgroup.map_or(Ok(()), |cgroup| cgroup.add(pid)).and_then(|()| {
         let shim = ProcessRef::of(pid).map_err(RuntimeError::io(doing()))?;
         Ok((shim, UnixStream::from_std(ours).map_err(RuntimeError::io(doing()))?))
     });

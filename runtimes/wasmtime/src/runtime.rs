@@ -100,7 +100,7 @@ impl Runtime for WasmtimeRuntime {
         let dir = self.shims.state.dir(id);
         let args: Vec<OsString> =
             vec![dir.clone().into(), artifact.path.into(), artifact.kind.to_string().into(), group.oom_counter().into()];
-        launch(&self.shim, args, &dir.join("shim.log"), group).await
+        launch(&self.shim, args, &dir.join("shim.log"), Some(group)).await
     }
 
     async fn signal(&self, id: &ContainerId, signal: i32) -> Result<(), RuntimeError> {

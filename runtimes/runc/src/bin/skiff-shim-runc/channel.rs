@@ -1,0 +1,47 @@
+//! The socket to the agent that started us, on stdin.
+
+use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+use runtimes_runc::fds;
+
+use crate::Failure;
+
+/// The socket.
+pub struct Channel(UnixStream);
+
+impl Channel {
+    /// Takes over stdin.
+    pub fn from_stdin() -> Self {
+        // SAFETY: the agent put a socket there, and nothing else in this process uses stdin.
+        Self(unsafe { UnixStream::from_raw_fd(0) })
+    }
+
+    /// Blocks until the agent says `go`; what descriptors came along.
+    pub fn wait_for_go(&self) -> Result<Vec<OwnedFd>, Failure> {
+        let mut word = [0; 3];
+        let (len, fds) = fds::receive(self.0.as_fd(), &mut word).map_err(Failure::io("waiting for the agent"))?;
+        if word.get(..len) == Some(b"go\n") { Ok(fds) } else { Err(Failure { kind: "io", message: "the agent is gone".into() }) }
+    }
+
+    /// The process runs; with a terminal its master side goes along.
+    pub fn ready(&self, fds: &[RawFd]) {
+        self.say("ready\n", fds);
+    }
+
+    /// There will be no process. Returns our exit code.
+    pub fn refuse(self, failure: &Failure) -> i32 {
+        self.say(&format!("error {} {}\n", failure.kind, failure.message), &[]);
+        128
+    }
+
+    /// Says a line. An agent that is gone cannot be told.
+    pub fn say(&self, line: &str, fds: &[RawFd]) {
+        let _told = fds::send(self.0.as_fd(), line.as_bytes(), fds);
+    }
+
+    /// For poll: readable when the agent is gone.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,97 @@
+//! A further process in a running container. Its stdio comes from the agent as descriptors (or its
+//! terminal goes there); when the agent goes away, the process is killed.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::path::Path;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::signalfd::SignalFd;
+use nix::unistd::{Pid, setsid};
+
+use crate::channel::Channel;
+use crate::console::Console;
+use crate::runc::{self, Runc};
+use crate::{Failure, signals};
+
+struct Args<'a> {
+    dir: &'a Path,
+    runc: Runc<'a>,
+    name: &'a str,
+    tty: bool,
+}
+
+/// Runs a process to its end. Returns our exit code.
+pub fn run(channel: Channel, args: &[OsString]) -> i32 {
+    let Some(args) = parse(args) else {
+        return channel.refuse(&Failure { kind: "io", message: "usage: skiff-shim-runc exec DIR RUNC ROOT ID NAME [tty] [stdin]".into() });
+    };
+    match start(&channel, &args) {
+        Ok((pid, signals, terminal)) => {
+            let fds: Vec<_> = terminal.iter().map(|terminal| terminal.as_raw_fd()).collect();
+            channel.ready(&fds);
+            drop(terminal);
+            let code = watch(&channel, &signals, pid);
+            channel.say(&format!("exit {code}\n"), &[]);
+            0
+        }
+        Err(failure) => channel.refuse(&failure),
+    }
+}
+
+fn parse(args: &[OsString]) -> Option<Args<'_>> {
+    let [dir, binary, root, id, name, flags @ ..] = args else { return None };
+    let (dir, name) = (Path::new(dir), name.to_str()?);
+    let runc = Runc { binary, root, id, log: dir.join(format!("{name}.log")) };
+    Some(Args { dir, runc, name, tty: flags.iter().any(|flag| flag == OsStr::new("tty")) })
+}
+
+fn start(channel: &Channel, args: &Args<'_>) -> Result<(i32, SignalFd, Option<OwnedFd>), Failure> {
+    setsid().map_err(Failure::io("becoming a session leader"))?;
+    prctl::set_child_subreaper(true).map_err(Failure::io("becoming a subreaper"))?;
+    let mut stdio = channel.wait_for_go()?.into_iter();
+    let file = |kind: &str| args.dir.join(format!("{}.{kind}", args.name));
+    let mut command_args: Vec<OsString> =
+        vec!["--detach".into(), "--process".into(), file("json").into(), "--pid-file".into(), file("pid").into()];
+    let terminal = if args.tty {
+        let console = Console::listen(args.dir, args.name)?;
+        command_args.extend(["--console-socket".into(), console.path().as_os_str().to_owned()]);
+        runc::call(&mut args.runc.command("exec", command_args))?;
+        Some(console.terminal()?)
+    } else {
+        let mut command = args.runc.command("exec", command_args);
+        let (Some(stdin), Some(stdout), Some(stderr)) = (stdio.next(), stdio.next(), stdio.next()) else {
+            return Err(Failure { kind: "io", message: "the agent sent no pipes".into() });
+        };
+        command.stdin(stdin).stdout(stdout).stderr(stderr);
+        runc::call(&mut command)?;
+        None
+    };
+    let signals = signals::open()?;
+    Ok((runc::read_pid(&file("pid"))?, signals, terminal))
+}
+
+/// Waits for the process; kills it when the agent is gone.
+fn watch(channel: &Channel, signals: &SignalFd, pid: i32) -> i32 {
+    let mut agent_gone = false;
+    loop {
+        if let Some((code, _)) = runc::reap(pid) {
+            return code;
+        }
+        let mut fds = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        if !agent_gone {
+            fds.push(PollFd::new(channel.as_fd(), PollFlags::POLLIN));
+        }
+        // An error is an interruption; the loop looks again at everything.
+        let _ready = poll(&mut fds, PollTimeout::NONE);
+        // The agent says nothing more: what can be read is the end.
+        if fds.get(1).is_some_and(|fd| fd.any().unwrap_or(false)) {
+            agent_gone = true;
+            // Our child and not reaped: the pid is still its own.
+            let _killed = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        let _ = signals::take_reopen(signals);
+    }
+}

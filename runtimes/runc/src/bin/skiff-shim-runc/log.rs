@@ -1,0 +1,84 @@
+//! The container's log file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use runtimes_contract::cri::{LineWriter, Stream};
+
+/// What is read from a stream at once.
+const CHUNK_LEN: usize = 16 << 10;
+
+/// The file, which may be renamed away under us.
+pub struct Log {
+    path: PathBuf,
+    file: File,
+}
+
+impl Log {
+    /// Opens the file, which the agent has made.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), file: open(path)? })
+    }
+
+    /// Writes to the file that has the name now. The old one stays when there is none.
+    pub fn reopen(&mut self) {
+        if let Ok(file) = open(&self.path) {
+            self.file = file;
+        }
+    }
+
+    /// A full disk must not stop the container: lines that do not fit are lost, as in other runtimes.
+    fn write(&mut self, lines: &[u8]) {
+        let _written = self.file.write_all(lines);
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).custom_flags(libc::O_NOFOLLOW).open(path)
+}
+
+/// One of the container's streams, until it ends.
+pub struct Source {
+    from: File,
+    lines: LineWriter,
+    scratch: Vec<u8>,
+}
+
+impl Source {
+    /// The reading end of a pipe, or a terminal.
+    pub fn new(from: OwnedFd, stream: Stream) -> Self {
+        Self { from: File::from(from), lines: LineWriter::new(stream), scratch: Vec::new() }
+    }
+
+    /// Copies what is there to the log; whether there may be more.
+    pub fn copy(&mut self, log: &mut Log) -> bool {
+        let mut chunk = [0; CHUNK_LEN];
+        let more = match self.from.read(&mut chunk) {
+            Ok(len @ 1..) => {
+                self.lines.push(chunk.get(..len).unwrap_or_default(), SystemTime::now(), &mut self.scratch);
+                true
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
+            // The end; a terminal says EIO when its last process is gone.
+            Ok(_) | Err(_) => {
+                self.lines.finish(SystemTime::now(), &mut self.scratch);
+                false
+            }
+        };
+        if !self.scratch.is_empty() {
+            log.write(&self.scratch);
+            self.scratch.clear();
+        }
+        more
+    }
+}
+
+impl AsFd for Source {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.from.as_fd()
+    }
+}

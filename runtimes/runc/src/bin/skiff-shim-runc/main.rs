@@ -1,0 +1,53 @@
+//! The shim of an OCI container, and the helper of an exec. Started by the node agent, never by hand.
+//!
+//! `run` is the container's subreaper: it has runc make and start the container, copies stdout and
+//! stderr to the log, and writes the exit record. `exec` does the same for a further process and tells
+//! its exit code over a socket. Neither has threads, an event loop or JSON: a shim a container should
+//! weigh as little as it can.
+
+mod channel;
+mod console;
+mod enter;
+mod log;
+mod run;
+mod runc;
+mod signals;
+
+use std::ffi::OsString;
+use std::fmt::Display;
+
+use channel::Channel;
+
+/// Why there will be no process.
+pub struct Failure {
+    /// The word for the agent.
+    pub kind: &'static str,
+    /// The words for people.
+    pub message: String,
+}
+
+impl Failure {
+    /// For `map_err`: a failed operation of the system.
+    pub fn io<E: Display>(doing: &str) -> impl FnOnce(E) -> Self {
+        let doing = doing.to_owned();
+        move |error| Self { kind: "io", message: format!("{doing}: {error}") }
+    }
+
+    /// runc said no; why is in its log.
+    pub fn runc() -> Self {
+        Self { kind: "start", message: "runc failed".into() }
+    }
+}
+
+fn main() {
+    let mut args = std::env::args_os().skip(1);
+    let verb = args.next().unwrap_or_default();
+    let args: Vec<OsString> = args.collect();
+    let channel = Channel::from_stdin();
+    let code = match verb.to_str() {
+        Some("run") => run::run(channel, &args),
+        Some("exec") => enter::run(channel, &args),
+        _ => channel.refuse(&Failure { kind: "io", message: "usage: skiff-shim-runc run|exec …; the node agent starts it".into() }),
+    };
+    std::process::exit(code);
+}

@@ -1,0 +1,70 @@
+//! Calls of runc. Its complaints go to a log of JSON lines that the agent reads.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use crate::Failure;
+
+/// runc for one container.
+pub struct Runc<'a> {
+    /// The binary.
+    pub binary: &'a OsStr,
+    /// Its state directory.
+    pub root: &'a OsStr,
+    /// The container.
+    pub id: &'a OsStr,
+    /// Where complaints go.
+    pub log: PathBuf,
+}
+
+impl Runc<'_> {
+    /// A subcommand, without stdio.
+    pub fn command<I: IntoIterator<Item = OsString>>(&self, verb: &str, args: I) -> Command {
+        let mut command = Command::new(self.binary);
+        command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        command.arg("--root").arg(self.root).arg("--log").arg(&self.log).args(["--log-format", "json"]);
+        command.arg(verb).args(args).arg(self.id);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+}
+
+/// Runs runc to its end.
+pub fn call(command: &mut Command) -> Result<(), Failure> {
+    let ended = command.status().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            Failure { kind: "missing", message: "runc is not installed; on Debian and Ubuntu: apt-get install runc".into() }
+        }
+        _ => Failure::io("running runc")(error),
+    })?;
+    if ended.success() { Ok(()) } else { Err(Failure::runc()) }
+}
+
+/// The pid that runc wrote.
+pub fn read_pid(path: &Path) -> Result<i32, Failure> {
+    let text = std::fs::read_to_string(path).map_err(Failure::io("reading the container's pid"))?;
+    text.trim().parse().map_err(Failure::io("reading the container's pid"))
+}
+
+/// How a process ended: its code (128 + signal), and the signal.
+pub type Ended = (i32, Option<i32>);
+
+/// Reaps whatever has ended; tells when it was the process that we care for.
+pub fn reap(ours: i32) -> Option<Ended> {
+    let mut ended = None;
+    loop {
+        match waitpid(None, Some(nix::sys::wait::WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(pid, code)) if pid == Pid::from_raw(ours) => ended = Some((code, None)),
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == Pid::from_raw(ours) => {
+                let signal = signal as i32;
+                ended = Some((128 + signal, Some(signal)));
+            }
+            Ok(WaitStatus::StillAlive) | Err(_) => return ended,
+            Ok(_) => {}
+        }
+    }
+}

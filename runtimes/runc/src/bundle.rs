@@ -1,0 +1,172 @@
+//! The OCI runtime spec of a container, as containerd would write it: same mounts, capabilities,
+//! masked paths and seccomp profile. Pure; what it must know of the machine is in [`Facts`].
+
+mod capabilities;
+mod mounts;
+mod seccomp;
+
+use oci_spec::runtime::{Process, Spec};
+use runtimes_contract::cgroup::{Mode, cpu_weight};
+use runtimes_contract::{ContainerSpec, Content, ExecSpec, Resources, RuntimeError, Sandbox};
+use serde_json::{Value, json};
+
+/// Executables are looked for here when the image sets no PATH.
+const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Kernel files that containers must not see.
+const MASKED_PATHS: [&str; 11] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+];
+/// Kernel files that containers must not change.
+const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+/// What the spec depends on beside the container.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Where the cgroup controllers are; `None` is v2.
+    pub cgroups: Option<Mode>,
+    /// Whether memory plus swap can be limited.
+    pub limits_swap: bool,
+    /// The node's devices, as OCI device objects; for privileged containers.
+    pub devices: Vec<Value>,
+}
+
+impl Facts {
+    fn v2(&self) -> bool {
+        matches!(self.cgroups, None | Some(Mode::V2))
+    }
+}
+
+/// The spec of a container. [`RuntimeError::BadContent`] for content that is no root file system,
+/// [`RuntimeError::Unsupported`] for capabilities that do not exist.
+pub fn bundle(spec: &ContainerSpec, facts: &Facts) -> Result<Spec, RuntimeError> {
+    let Content::Linux { rootfs } = &spec.content else {
+        return Err(RuntimeError::BadContent("runtime handler runc runs Linux images, but the image holds a WebAssembly module".into()));
+    };
+    let privileged = spec.security.privileged;
+    let whole = json!({
+        "ociVersion": "1.0.2",
+        "process": process(spec),
+        "root": { "path": rootfs, "readonly": spec.security.read_only_root },
+        "mounts": mounts::mounts(spec),
+        "linux": {
+            "cgroupsPath": format!("/{}", spec.cgroup),
+            "namespaces": namespaces(&spec.sandbox, facts.v2()),
+            "resources": resources(&spec.resources, facts, privileged),
+            "devices": if privileged { json!(facts.devices) } else { json!([]) },
+            "maskedPaths": if privileged { json!([]) } else { json!(MASKED_PATHS) },
+            "readonlyPaths": if privileged { json!([]) } else { json!(READONLY_PATHS) },
+            "seccomp": if privileged { Value::Null } else { seccomp::profile(&capabilities::of(&spec.security)) },
+        },
+    });
+    typed(whole)
+}
+
+/// The process of an exec: the container's, with other arguments.
+pub fn exec_process(spec: &ContainerSpec, exec: &ExecSpec) -> Result<Process, RuntimeError> {
+    let mut further = spec.clone();
+    further.args.clone_from(&exec.args);
+    further.tty = exec.tty;
+    typed(process(&further))
+}
+
+/// Typed, so that what runc would not understand is found here.
+fn typed<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, RuntimeError> {
+    serde_json::from_value(value).map_err(|error| RuntimeError::Unsupported(format!("not a valid OCI spec: {error}")))
+}
+
+fn process(spec: &ContainerSpec) -> Value {
+    let capabilities = capabilities::of(&spec.security);
+    json!({
+        "terminal": spec.tty,
+        "user": {
+            "uid": spec.user.uid.unwrap_or(0),
+            "gid": spec.user.gid.unwrap_or(0),
+            "additionalGids": spec.user.groups,
+        },
+        "args": spec.args,
+        "env": environment(spec),
+        "cwd": spec.working_dir,
+        // Nothing inheritable or ambient: what an executable gains it gains by its own file.
+        "capabilities": { "bounding": capabilities, "effective": capabilities, "permitted": capabilities },
+        "noNewPrivileges": spec.security.no_new_privileges,
+    })
+}
+
+/// The container's environment, and what every container finds.
+fn environment(spec: &ContainerSpec) -> Vec<String> {
+    let mut all = spec.env.clone();
+    let mut default = |name: &str, value: &str| {
+        if !all.iter().any(|(known, _)| known == name) {
+            all.push((name.into(), value.into()));
+        }
+    };
+    default("PATH", PATH_DEFAULT);
+    if !spec.sandbox.hostname.is_empty() {
+        default("HOSTNAME", &spec.sandbox.hostname);
+    }
+    if spec.tty {
+        default("TERM", "xterm");
+    }
+    all.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+}
+
+fn namespaces(sandbox: &Sandbox, v2: bool) -> Vec<Value> {
+    let mut all = vec![json!({ "type": "pid" }), json!({ "type": "mount" })];
+    let shared = [("network", &sandbox.network), ("ipc", &sandbox.ipc), ("uts", &sandbox.uts)];
+    // One that is not named is the node's own.
+    all.extend(shared.into_iter().filter_map(|(kind, path)| path.as_ref().map(|path| json!({ "type": kind, "path": path }))));
+    if v2 {
+        all.push(json!({ "type": "cgroup" }));
+    }
+    all
+}
+
+fn resources(wanted: &Resources, facts: &Facts, privileged: bool) -> Value {
+    // runc adds the devices that every container has (null, zero, random, tty, …) by itself.
+    let mut all = json!({ "devices": [{ "allow": privileged, "access": "rwm" }] });
+    if let Some(limit) = wanted.memory_limit_bytes {
+        all["memory"] = json!({ "limit": limit });
+        if facts.limits_swap {
+            // Memory plus swap is no more than memory: no swap.
+            all["memory"]["swap"] = json!(limit);
+        }
+    }
+    let mut cpu = json!({});
+    if let Some(shares) = wanted.cpu_shares {
+        cpu["shares"] = json!(shares);
+    }
+    if let Some(quota) = wanted.cpu_quota_us {
+        cpu["quota"] = json!(quota);
+    }
+    if let Some(period) = wanted.cpu_period_us {
+        cpu["period"] = json!(period);
+    }
+    all["cpu"] = cpu;
+    if let Some(max) = wanted.pids_max {
+        all["pids"] = json!({ "limit": max });
+    }
+    if facts.v2() {
+        // A container whose memory ran out dies as a whole, as upstream has it.
+        let mut unified = json!({ "memory.oom.group": "1" });
+        if let Some(shares) = wanted.cpu_shares {
+            // runc's own conversion differs between its versions; the Pod's group uses this one.
+            unified["cpu.weight"] = json!(cpu_weight(shares).to_string());
+        }
+        all["unified"] = unified;
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests;

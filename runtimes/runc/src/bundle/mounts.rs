@@ -1,0 +1,35 @@
+//! What is mounted in a container: the kernel's file systems, then the spec's own.
+
+use runtimes_contract::{ContainerSpec, Mount};
+use serde_json::{Value, json};
+
+/// All mounts, in order. Where the spec mounts something itself, the default is left out.
+pub fn mounts(spec: &ContainerSpec) -> Vec<Value> {
+    let own = |target: &str| spec.mounts.iter().any(|mount| mount.target.to_str().is_some_and(|path| path.trim_end_matches('/') == target));
+    let defaults = defaults(spec.security.privileged).into_iter().filter(|(target, ..)| !own(target));
+    let kernel = defaults.map(|(target, kind, options)| json!({ "destination": target, "type": kind, "source": kind, "options": options }));
+    kernel.chain(spec.mounts.iter().map(bind)).collect()
+}
+
+fn defaults(privileged: bool) -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
+    let rights = if privileged { "rw" } else { "ro" };
+    vec![
+        ("/proc", "proc", vec!["nosuid", "noexec", "nodev"]),
+        ("/dev", "tmpfs", vec!["nosuid", "strictatime", "mode=755", "size=65536k"]),
+        ("/dev/pts", "devpts", vec!["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]),
+        ("/dev/shm", "tmpfs", vec!["nosuid", "noexec", "nodev", "mode=1777", "size=65536k"]),
+        ("/dev/mqueue", "mqueue", vec!["nosuid", "noexec", "nodev"]),
+        ("/sys", "sysfs", vec!["nosuid", "noexec", "nodev", rights]),
+        ("/sys/fs/cgroup", "cgroup", vec!["nosuid", "noexec", "nodev", "relatime", rights]),
+    ]
+}
+
+fn bind(mount: &Mount) -> Value {
+    let rights = if mount.read_only { "ro" } else { "rw" };
+    json!({
+        "destination": mount.target,
+        "type": "bind",
+        "source": mount.source,
+        "options": ["rbind", "rprivate", rights],
+    })
+}

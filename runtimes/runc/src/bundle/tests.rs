@@ -1,0 +1,108 @@
+use std::path::PathBuf;
+
+use runtimes_contract::battery::plain_spec;
+use runtimes_contract::{Mount, Security, User};
+
+use super::*;
+
+fn v1() -> Facts {
+    Facts { cgroups: Some(Mode::Hybrid), limits_swap: true, devices: Vec::new() }
+}
+
+fn spec() -> ContainerSpec {
+    ContainerSpec { cgroup: "skiff/pod1/web".into(), content: Content::Linux { rootfs: "/run/rootfs".into() }, ..plain_spec("web") }
+}
+
+/// The spec as text, without the seccomp profile, which has a test of its own.
+fn text(spec: &ContainerSpec, facts: &Facts) -> String {
+    let mut value = serde_json::to_value(bundle(spec, facts).unwrap()).unwrap();
+    if value["linux"]["seccomp"].is_object() {
+        value["linux"]["seccomp"] = json!("default");
+    }
+    serde_json::to_string_pretty(&value).unwrap()
+}
+
+#[test]
+fn a_plain_container() {
+    insta::assert_snapshot!(text(&spec(), &v1()));
+}
+
+#[test]
+fn a_container_of_a_pod_with_everything() {
+    let mut full = spec();
+    full.sandbox = Sandbox {
+        network: Some("/run/netns/a".into()),
+        ipc: Some("/run/ipc/a".into()),
+        uts: Some("/run/uts/a".into()),
+        hostname: "web-0".into(),
+    };
+    full.args = vec!["nginx".into(), "-g".into(), "daemon off;".into()];
+    full.env = vec![("PATH".into(), "/bin".into()), ("A".into(), "b=c".into())];
+    full.working_dir = "/srv".into();
+    full.mounts = vec![
+        Mount { source: "/data/hosts".into(), target: "/etc/hosts".into(), read_only: false },
+        Mount { source: "/data/config".into(), target: "/config".into(), read_only: true },
+        Mount { source: "/data/shm".into(), target: "/dev/shm/".into(), read_only: false },
+    ];
+    full.user = User { uid: Some(101), gid: Some(102), groups: vec![5, 6] };
+    full.resources = Resources {
+        memory_limit_bytes: Some(64 << 20),
+        cpu_shares: Some(512),
+        cpu_quota_us: Some(50_000),
+        cpu_period_us: Some(100_000),
+        pids_max: Some(100),
+    };
+    full.security = Security {
+        read_only_root: true,
+        no_new_privileges: true,
+        capabilities_add: vec!["NET_BIND_SERVICE".into()],
+        capabilities_drop: vec!["ALL".into()],
+        ..Security::default()
+    };
+    full.tty = true;
+    insta::assert_snapshot!(text(&full, &Facts { cgroups: Some(Mode::V2), limits_swap: true, devices: Vec::new() }));
+}
+
+#[test]
+fn a_privileged_container() {
+    let mut privileged = spec();
+    privileged.security.privileged = true;
+    let devices = vec![json!({ "path": "/dev/kvm", "type": "c", "major": 10, "minor": 232, "fileMode": 432, "uid": 0, "gid": 0 })];
+    insta::assert_snapshot!(text(&privileged, &Facts { devices, ..v1() }));
+}
+
+#[test]
+fn the_seccomp_profile_follows_the_capabilities() {
+    let names = |spec: &ContainerSpec| {
+        let oci = serde_json::to_value(bundle(spec, &v1()).unwrap()).unwrap();
+        let calls = oci["linux"]["seccomp"]["syscalls"].as_array().unwrap().clone();
+        let allowed = calls.iter().filter(|call| call["action"] == "SCMP_ACT_ALLOW");
+        allowed.flat_map(|call| call["names"].as_array().unwrap().clone()).map(|name| name.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let has = |names: &[String], wanted: &str| names.iter().any(|name| name == wanted);
+    let plain = names(&spec());
+    assert!(has(&plain, "read") && has(&plain, "chroot") && has(&plain, "clone") && !has(&plain, "mount") && !has(&plain, "bpf"));
+    let mut admin = spec();
+    admin.security.capabilities_add = vec!["SYS_ADMIN".into()];
+    let admin = names(&admin);
+    assert!(has(&admin, "mount") && has(&admin, "setns") && !has(&admin, "init_module"));
+}
+
+#[test]
+fn what_runc_would_not_understand_is_refused() {
+    let mut odd = spec();
+    odd.security.capabilities_add = vec!["FLY".into()];
+    let error = bundle(&odd, &v1()).unwrap_err();
+    assert!(matches!(&error, RuntimeError::Unsupported(_)) && error.to_string().contains("CAP_FLY"), "{error}");
+    let wasm = Content::Wasm { module: PathBuf::from("/m.wasm"), digest: "sha256:0".into() };
+    assert!(matches!(bundle(&ContainerSpec { content: wasm, ..spec() }, &v1()), Err(RuntimeError::BadContent(_))));
+}
+
+#[test]
+fn an_exec_is_the_containers_process_with_other_arguments() {
+    let exec = ExecSpec { args: vec!["sh".into()], stdin: true, tty: true };
+    let process = serde_json::to_value(exec_process(&spec(), &exec).unwrap()).unwrap();
+    assert_eq!((&process["args"], &process["terminal"]), (&json!(["sh"]), &json!(true)));
+    assert_eq!(process["capabilities"]["bounding"].as_array().unwrap().len(), 14);
+    assert!(process["env"].as_array().unwrap().contains(&json!("TERM=xterm")));
+}

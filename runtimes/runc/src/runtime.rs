@@ -1,0 +1,267 @@
+//! What the contract asks, by way of bundles, runc and shims.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use async_trait::async_trait;
+use runtimes_contract::launch::launch;
+use runtimes_contract::shims::Shims;
+use runtimes_contract::state::{open_log, write_whole};
+use runtimes_contract::{
+    ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Runtime, RuntimeError,
+    Stats, blocking,
+};
+use serde_json::{Value, json};
+
+use crate::bundle::{Facts, bundle, exec_process};
+use crate::{errors, exec};
+
+/// Where a [`RuncRuntime`] keeps things and what it calls.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its containers' records, and runc's own.
+    pub state_dir: PathBuf,
+    /// The binary `skiff-shim-runc`.
+    pub shim: PathBuf,
+    /// runc: a path, or a name that is looked for in PATH.
+    pub runc: PathBuf,
+}
+
+/// Runs Linux images, each container with a shim of its own.
+pub struct RuncRuntime {
+    shims: Shims,
+    shim: PathBuf,
+    runc: Runc,
+}
+
+/// runc and its state directory.
+#[derive(Clone, Debug)]
+pub struct Runc {
+    /// The binary.
+    pub binary: PathBuf,
+    /// `runc --root`.
+    pub root: PathBuf,
+}
+
+impl RuncRuntime {
+    /// Opens the state directory; containers that are there are known at once.
+    pub fn new(config: Config) -> Result<Self, RuntimeError> {
+        let shims = Shims::open(&config.state_dir)?;
+        let runc = Runc { binary: config.runc, root: config.state_dir.join("runc") };
+        Ok(Self { shims, shim: config.shim, runc })
+    }
+}
+
+#[async_trait]
+impl Runtime for RuncRuntime {
+    fn handler(&self) -> &'static str {
+        "runc"
+    }
+
+    fn runs(&self) -> ContentKind {
+        ContentKind::Linux
+    }
+
+    async fn check(&self) -> Result<(), RuntimeError> {
+        let (shim, runc) = (self.shim.clone(), self.runc.clone());
+        blocking(move || {
+            runc.check()?;
+            match nix::unistd::access(&shim, nix::unistd::AccessFlags::X_OK) {
+                Ok(()) => Ok(()),
+                Err(error) => {
+                    let help = "it is built and installed beside skiff";
+                    Err(RuntimeError::Missing(format!("{} cannot be executed ({}); {help}", shim.display(), error.desc())))
+                }
+            }
+        })
+        .await
+    }
+
+    /// There is nothing slow about a first start: the root file system is the image store's.
+    async fn prepare(&self, content: &Content) -> Result<(), RuntimeError> {
+        match content {
+            Content::Linux { .. } => Ok(()),
+            Content::Wasm { .. } => {
+                Err(RuntimeError::BadContent("runtime handler runc runs Linux images, but the image holds a WebAssembly module".into()))
+            }
+        }
+    }
+
+    async fn create(&self, spec: &ContainerSpec) -> Result<(), RuntimeError> {
+        let (shims, runc, spec) = (self.shims.clone(), self.runc.clone(), spec.clone());
+        blocking(move || create(&shims, &runc, &spec)).await
+    }
+
+    async fn start(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        let shims = self.shims.clone();
+        let owned = id.clone();
+        let made = blocking(move || shims.startable(&owned)).await?;
+        let counter = self.shims.group(&made.spec)?.oom_counter();
+        let dir = self.shims.state.dir(id);
+        let mut args: Vec<OsString> = vec!["run".into()];
+        args.extend([&dir, &self.runc.binary, &self.runc.root].map(|path| path.clone().into_os_string()));
+        args.extend([OsString::from(&id.0), made.spec.log_path.into(), counter.into()]);
+        args.extend(flags(made.spec.tty, made.spec.stdin));
+        // runc puts what it starts into the container's cgroup; the shim stays out of it, so that a
+        // container whose memory ran out leaves somebody to tell.
+        let started = launch(&self.shim, args, &dir.join("shim.log"), None).await;
+        match started {
+            Err(RuntimeError::Start(_)) => Err(errors::complaint(&dir.join("runc.log"), "create").unwrap_or_else(|| self.mute())),
+            other => other,
+        }
+    }
+
+    async fn signal(&self, id: &ContainerId, signal: i32) -> Result<(), RuntimeError> {
+        self.shims.signal(id, signal).await
+    }
+
+    async fn wait(&self, id: &ContainerId) -> Result<Exit, RuntimeError> {
+        self.shims.wait(id).await
+    }
+
+    async fn remove(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        let (shims, runc, id) = (self.shims.clone(), self.runc.clone(), id.clone());
+        blocking(move || remove(&shims, &runc, &id)).await
+    }
+
+    async fn list(&self) -> Result<Vec<ContainerStatus>, RuntimeError> {
+        self.shims.list().await
+    }
+
+    async fn reopen_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        self.shims.reopen_log(id, None).await
+    }
+
+    async fn exec(&self, id: &ContainerId, exec: ExecSpec) -> Result<ExecSession, RuntimeError> {
+        let shims = self.shims.clone();
+        let owned = id.clone();
+        let asked = exec.clone();
+        let (dir, process) = blocking(move || {
+            let (made, state) = shims.look(&owned)?;
+            match state {
+                ContainerState::Running { .. } => Ok((shims.state.dir(&owned), exec_process(&made.spec, &asked)?)),
+                _ => Err(RuntimeError::Start(format!("cannot exec in a container that is not running: {owned}"))),
+            }
+        })
+        .await?;
+        exec::start(&self.shim, &self.runc, &dir, id, &process, &exec).await
+    }
+
+    async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
+        self.shims.stats(id).await
+    }
+}
+
+impl RuncRuntime {
+    fn mute(&self) -> RuntimeError {
+        RuntimeError::Tool { tool: "runc", message: format!("{} failed and did not say why", self.runc.binary.display()) }
+    }
+}
+
+impl Runc {
+    /// A command with its global flags. The environment is ours, not the node's.
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.env_clear().env("PATH", PATH).arg("--root").arg(&self.root);
+        command
+    }
+
+    fn check(&self) -> Result<(), RuntimeError> {
+        match self.command().arg("--version").output() {
+            Ok(output) if output.status.success() => Ok(()),
+            Ok(output) => Err(RuntimeError::Tool { tool: "runc", message: String::from_utf8_lossy(&output.stderr).trim().to_owned() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(RuntimeError::Missing(format!(
+                "runc is not installed ({} not found); on Debian and Ubuntu: apt-get install runc",
+                self.binary.display()
+            ))),
+            Err(error) => Err(RuntimeError::io(format!("running {}", self.binary.display()))(error)),
+        }
+    }
+
+    /// Forgets a container, whatever state it is in. runc keeps a directory for each.
+    fn delete(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        if !self.root.join(&id.0).exists() {
+            return Ok(());
+        }
+        let deleting = || format!("running {} delete", self.binary.display());
+        let output = self.command().args(["delete", "--force", &id.0]).output().map_err(RuntimeError::io(deleting()))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(RuntimeError::Tool { tool: "runc", message: format!("delete: {}", String::from_utf8_lossy(&output.stderr).trim()) })
+    }
+}
+
+/// Where runc finds what it calls.
+pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Flags that a shim understands.
+pub fn flags(tty: bool, stdin: bool) -> Vec<OsString> {
+    let wanted = [("tty", tty), ("stdin", stdin)];
+    wanted.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| name.into()).collect()
+}
+
+fn create(shims: &Shims, runc: &Runc, spec: &ContainerSpec) -> Result<(), RuntimeError> {
+    shims.group(spec)?;
+    let devices = if spec.security.privileged { host_devices(Path::new("/dev")) } else { Vec::new() };
+    let facts = Facts { cgroups: Some(shims.cgroups.mode()), limits_swap: shims.cgroups.limits_swap(), devices };
+    let oci = bundle(spec, &facts)?;
+    let dir = shims.state.create(spec)?;
+    let writing = || format!("writing {}/config.json", dir.display());
+    let furnish = || {
+        let text = serde_json::to_vec(&oci).map_err(io::Error::other).map_err(RuntimeError::io(writing()))?;
+        write_whole(&dir.join("config.json"), &text).map_err(RuntimeError::io(writing()))?;
+        open_log(&spec.log_path, None).map(|_| ())
+    };
+    let made = furnish();
+    if made.is_err()
+        && let Err(error) = remove(shims, runc, &spec.id)
+    {
+        tracing::warn!(container = %spec.id, %error, "clearing away a half-made container");
+    }
+    made
+}
+
+fn remove(shims: &Shims, runc: &Runc, id: &ContainerId) -> Result<(), RuntimeError> {
+    match shims.state.made(id) {
+        Ok(made) => {
+            shims.kill_and_free(id, &made.spec)?;
+            runc.delete(id)?;
+        }
+        // Half made: runc has not heard of it.
+        Err(RuntimeError::NotFound(_)) => {}
+        Err(RuntimeError::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidData => runc.delete(id)?,
+        Err(error) => return Err(error),
+    }
+    match shims.state.forget(id) {
+        // An id that cannot be a container's is not there.
+        Err(RuntimeError::Unsupported(_)) => Ok(()),
+        result => result,
+    }
+}
+
+/// Every device node of the machine, for privileged containers. One that goes away meanwhile is left out.
+fn host_devices(dir: &Path) -> Vec<Value> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    let mut devices = Vec::new();
+    for entry in entries.flatten() {
+        let (path, Ok(meta)) = (entry.path(), entry.metadata()) else { continue };
+        let kind = meta.file_type();
+        let own = ["/dev/pts", "/dev/shm", "/dev/mqueue", "/dev/console"].iter().any(|own| path == Path::new(own));
+        if kind.is_dir() && !own {
+            devices.extend(host_devices(&path));
+        } else if (kind.is_char_device() || kind.is_block_device()) && !own {
+            let (major, minor) = (nix::sys::stat::major(meta.rdev()), nix::sys::stat::minor(meta.rdev()));
+            let kind = if kind.is_char_device() { "c" } else { "b" };
+            let mode = meta.mode() & 0o7777;
+            devices.push(json!({
+                "path": path, "type": kind, "major": major, "minor": minor, "fileMode": mode, "uid": meta.uid(), "gid": meta.gid(),
+            }));
+        }
+    }
+    devices
+}

@@ -1,0 +1,9 @@
+//! The battery on runc, and what is particular to OCI containers. Needs root, cgroups, runc and a
+//! static busybox.
+
+#[path = "battery/harness.rs"]
+mod harness;
+#[path = "battery/oci.rs"]
+mod oci;
+
+runtimes_contract::battery!(harness::Runc::new());

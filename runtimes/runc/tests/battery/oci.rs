@@ -1,0 +1,202 @@
+//! What is particular to OCI containers: words of errors, execs with and without a terminal, users,
+//! mounts, confinement.
+
+use std::time::Duration;
+
+use runtimes_contract::battery::{Harness, Program, spec_of};
+use runtimes_contract::{ContainerSpec, Content, ExecSession, ExecSpec, Exit, Mount, Runtime, RuntimeError, TerminalSize, User};
+use runtimes_runc::{Config, RuncRuntime};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::harness::Runc;
+
+fn script(harness: &Runc, text: &str) -> ContainerSpec {
+    let mut spec = spec_of(harness, "box", Program::Hello);
+    spec.args = ["/bin/sh", "-c", text].map(str::to_owned).to_vec();
+    spec
+}
+
+async fn run(harness: &Runc, spec: &ContainerSpec) -> (Exit, Vec<String>) {
+    let runtime = harness.runtime();
+    runtime.create(spec).await.unwrap();
+    runtime.start(&spec.id).await.unwrap();
+    let exit = runtime.wait(&spec.id).await.unwrap();
+    runtime.remove(&spec.id).await.unwrap();
+    let log = std::fs::read_to_string(&spec.log_path).unwrap();
+    (exit, log.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap().to_owned()).collect())
+}
+
+async fn sleeper(harness: &Runc) -> ContainerSpec {
+    let spec = spec_of(harness, "box", Program::Sleep);
+    harness.runtime().create(&spec).await.unwrap();
+    harness.runtime().start(&spec.id).await.unwrap();
+    spec
+}
+
+async fn exec(harness: &Runc, spec: &ContainerSpec, text: &str, stdin: bool, tty: bool) -> ExecSession {
+    let args = ["/bin/sh", "-c", text].map(str::to_owned).to_vec();
+    harness.runtime().exec(&spec.id, ExecSpec { args, stdin, tty }).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_cannot_start_is_told_in_upstreams_words() {
+    let harness = Runc::new();
+    let runtime = harness.runtime();
+    let prefix = "OCI runtime create failed: runc create failed: unable to start container process: ";
+    for (program, wanted) in [
+        ("no-such-program", r#"exec: "no-such-program": executable file not found in $PATH: unknown"#),
+        ("/bin/nothing", r#"exec: "/bin/nothing": stat /bin/nothing: no such file or directory: unknown"#),
+        ("/etc/passwd", r#"exec: "/etc/passwd": permission denied: unknown"#),
+    ] {
+        let mut spec = script(&harness, "");
+        spec.args = vec![program.into()];
+        runtime.create(&spec).await.unwrap();
+        let error = runtime.start(&spec.id).await.unwrap_err();
+        assert!(matches!(&error, RuntimeError::Start(_)), "{error:?}");
+        assert_eq!(error.to_string(), format!("{prefix}{wanted}"));
+        runtime.remove(&spec.id).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_missing_runc_is_named_with_what_to_install() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config { state_dir: dir.path().into(), shim: env!("CARGO_BIN_EXE_skiff-shim-runc").into(), runc: "no-runc-here".into() };
+    let error = RuncRuntime::new(config).unwrap().check().await.unwrap_err();
+    assert!(matches!(&error, RuntimeError::Missing(_)) && error.to_string().contains("apt-get install runc"), "{error}");
+    Runc::new().runtime().check().await.unwrap();
+}
+
+#[tokio::test]
+async fn users_mounts_and_limits_are_as_asked() {
+    let harness = Runc::new();
+    let shared = harness.scratch().join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    std::fs::write(shared.join("note"), "from the node\n").unwrap();
+    let mut spec = script(&harness, "id -u; id -g; id -G; cat /mnt/note; echo no > /mnt/note; pwd; echo $A; echo $HOSTNAME");
+    spec.user = User { uid: Some(1000), gid: Some(1001), groups: vec![7] };
+    spec.mounts = vec![Mount { source: shared, target: "/mnt".into(), read_only: true }];
+    spec.working_dir = "/made/here".into();
+    spec.env = vec![("A".into(), "b c".into())];
+    let (exit, said) = run(&harness, &spec).await;
+    let wanted =
+        ["1000", "1001", "1001 7", "from the node", "/bin/sh: can't create /mnt/note: Read-only file system", "/made/here", "b c", "pod"];
+    let mut sorted = (said, wanted.map(str::to_owned).to_vec());
+    sorted.0.sort();
+    sorted.1.sort();
+    assert_eq!((exit.code, sorted.0), (0, sorted.1));
+}
+
+#[tokio::test]
+async fn a_container_sees_itself_alone_and_cannot_mount() {
+    let harness = Runc::new();
+    let text = "echo $$; ls /proc | head -1; mount -t tmpfs none /tmp || echo no; echo x > /proc/sys/kernel/domainname || echo no";
+    let mut spec = script(&harness, &format!("({text}) 2>/dev/null"));
+    spec.security.capabilities_add = vec!["SYS_ADMIN".into()];
+    let (exit, said) = run(&harness, &spec).await;
+    assert_eq!((exit.code, said.join(" ").as_str()), (0, "1 1 no"), "one who may mount");
+    spec.security.capabilities_add.clear();
+    let (exit, said) = run(&harness, &spec).await;
+    assert_eq!((exit.code, said.join(" ").as_str()), (0, "1 1 no no"));
+}
+
+#[tokio::test]
+async fn a_terminal_container_logs_its_terminal() {
+    let harness = Runc::new();
+    let mut spec = script(&harness, "tty; stty size");
+    spec.tty = true;
+    let (exit, said) = run(&harness, &spec).await;
+    assert_eq!((exit.code, said[0].trim_end()), (0, "/dev/pts/0"), "{said:?}");
+}
+
+#[tokio::test]
+async fn stdin_is_empty_unless_kept_open() {
+    let harness = Runc::new();
+    let (exit, said) = run(&harness, &script(&harness, "cat; echo end")).await;
+    assert_eq!((exit.code, said), (0, vec!["end".to_owned()]));
+    let mut open = script(&harness, "cat");
+    open.stdin = true;
+    let runtime = harness.runtime();
+    runtime.create(&open).await.unwrap();
+    runtime.start(&open.id).await.unwrap();
+    assert!(tokio::time::timeout(Duration::from_millis(200), runtime.wait(&open.id)).await.is_err());
+    runtime.remove(&open.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn exec_pipes_stdin_through_and_closes_it_half() {
+    let harness = Runc::new();
+    let spec = sleeper(&harness).await;
+    let mut session = exec(&harness, &spec, "cat; echo done >&2; exit 3", true, false).await;
+    let mut stdin = session.stdin.take().unwrap();
+    stdin.write_all(b"one\ntwo\n").await.unwrap();
+    drop(stdin);
+    let (mut out, mut err) = (String::new(), String::new());
+    session.stdout.read_to_string(&mut out).await.unwrap();
+    session.stderr.unwrap().read_to_string(&mut err).await.unwrap();
+    assert_eq!((out.as_str(), err.as_str(), session.exit.await.unwrap()), ("one\ntwo\n", "done\n", 3));
+    let left: Vec<_> =
+        std::fs::read_dir(harness.scratch().join("state/containers/box")).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_str().unwrap().starts_with("exec-")), "{left:?}");
+    harness.runtime().remove(&spec.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn exec_in_a_terminal_is_interactive_and_resizable() {
+    let harness = Runc::new();
+    let spec = sleeper(&harness).await;
+    let mut session = exec(&harness, &spec, "tty; read line; stty size; echo got $line; exit 4", true, true).await;
+    assert!(session.stderr.is_none());
+    session.resize.as_ref().unwrap().send(TerminalSize { width: 101, height: 37 }).await.unwrap();
+    let mut stdin = session.stdin.take().unwrap();
+    // The size is set by a task; the answer below shows when.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    stdin.write_all(b"words\n").await.unwrap();
+    let mut out = String::new();
+    session.stdout.read_to_string(&mut out).await.unwrap();
+    assert_eq!(session.exit.await.unwrap(), 4);
+    assert!(out.contains("/dev/pts/") && out.contains("37 101\r\n") && out.contains("got words\r\n"), "{out:?}");
+    harness.runtime().remove(&spec.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_dropped_exec_is_killed() {
+    let harness = Runc::new();
+    let spec = sleeper(&harness).await;
+    let before = harness.runtime().stats(&spec.id).await.unwrap().pids;
+    let session = exec(&harness, &spec, "exec sleep 1000", false, false).await;
+    assert!(harness.runtime().stats(&spec.id).await.unwrap().pids > before);
+    drop(session);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while harness.runtime().stats(&spec.id).await.unwrap().pids > before {
+        assert!(tokio::time::Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    harness.runtime().remove(&spec.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn exec_errors_are_told_and_leave_the_container_alone() {
+    let harness = Runc::new();
+    let spec = sleeper(&harness).await;
+    let missing = ExecSpec { args: vec!["nothing".into()], stdin: false, tty: false };
+    let Err(error) = harness.runtime().exec(&spec.id, missing.clone()).await else { panic!("it ran") };
+    let wanted = r#"OCI runtime exec failed: exec failed: unable to start container process: exec: "nothing": executable file not found in $PATH: unknown"#;
+    assert_eq!(error.to_string(), wanted);
+    // A signal's number is told as shells do.
+    let killed = exec(&harness, &spec, "kill -9 $$", false, false).await;
+    assert_eq!(killed.exit.await.unwrap(), 137);
+    harness.runtime().signal(&spec.id, 9).await.unwrap();
+    harness.runtime().wait(&spec.id).await.unwrap();
+    assert!(harness.runtime().exec(&spec.id, missing).await.is_err());
+    harness.runtime().remove(&spec.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn wasm_content_is_refused() {
+    let harness = Runc::new();
+    let mut spec = script(&harness, "");
+    spec.content = Content::Wasm { module: "/m.wasm".into(), digest: "sha256:0".into() };
+    assert!(matches!(harness.runtime().create(&spec).await, Err(RuntimeError::BadContent(_))));
+    assert!(harness.runtime().list().await.unwrap().is_empty());
+}
