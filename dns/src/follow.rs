@@ -4,12 +4,14 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::utils::Backoff;
+use kube::runtime::watcher::{self, DefaultBackoff, Event, watcher};
 use kube::{Api, Resource, ResourceExt as _};
 use parking_lot::RwLock;
 use tokio::sync::watch;
@@ -19,6 +21,9 @@ use crate::zone::{Key, Zone};
 
 /// The kinds that must have been listed once before names are answered.
 const KINDS: usize = 3;
+
+/// Longest wait after a failed watch.
+const RECONNECT_MAX: Duration = Duration::from_secs(3);
 
 /// Follows the cluster for as long as it is polled.
 pub(crate) async fn follow(client: kube::Client, zone: Arc<RwLock<Zone>>, ready: watch::Sender<bool>) {
@@ -32,14 +37,33 @@ pub(crate) async fn follow(client: kube::Client, zone: Arc<RwLock<Zone>>, ready:
         }
     };
     let config = watcher::Config::default;
-    let namespaces = watcher(Api::<Namespace>::all(client.clone()), config()).default_backoff();
-    let services = watcher(Api::<Service>::all(client.clone()), config()).default_backoff();
-    let slices = watcher(Api::<EndpointSlice>::all(client), config()).default_backoff();
+    let namespaces = watcher(Api::<Namespace>::all(client.clone()), config()).backoff(Reconnect::default());
+    let services = watcher(Api::<Service>::all(client.clone()), config()).backoff(Reconnect::default());
+    let slices = watcher(Api::<EndpointSlice>::all(client), config()).backoff(Reconnect::default());
     tokio::join!(
         one("namespaces", namespaces, |key, object| zone.write().set_namespace(&key.1, object.is_some()), &done),
         one("services", services, |key, object| zone.write().set_service(key, object.as_ref().and_then(objects::Service::parse)), &done),
         one("endpointslices", slices, |key, object| zone.write().set_slice(key, object.as_ref().and_then(objects::Slice::parse)), &done),
     );
+}
+
+/// kube's waits between tries to watch, with a shorter longest one: a node whose link comes back
+/// should not serve what is old for long.
+#[derive(Default)]
+struct Reconnect(DefaultBackoff);
+
+impl Iterator for Reconnect {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.0.next().map(|wait| wait.min(RECONNECT_MAX))
+    }
+}
+
+impl Backoff for Reconnect {
+    fn reset(&mut self) {
+        self.0.reset();
+    }
 }
 
 /// Follows one kind: `set` is called with each object that is there, and with `None` for each that

@@ -26,7 +26,8 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, watcher};
+use kube::runtime::utils::Backoff;
+use kube::runtime::watcher::{self, DefaultBackoff, watcher};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -40,6 +41,8 @@ use state::State;
 const QUIET: Duration = Duration::from_millis(4);
 /// How often it is looked whether somebody removed the table.
 const VERIFY_PERIOD: Duration = Duration::from_secs(30);
+/// Longest wait after a failed watch.
+const RECONNECT_MAX: Duration = Duration::from_secs(3);
 /// Waits after failed writes: the first, and the longest.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(30);
@@ -48,8 +51,8 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 /// logged and tried again.
 pub async fn run(client: kube::Client, config: Config, cancel: CancellationToken) -> Result<(), ProxyError> {
     tool::has_table(&config.table()).await?;
-    let services = watcher(Api::<Service>::all(client.clone()), watcher::Config::default()).default_backoff();
-    let slices = watcher(Api::<EndpointSlice>::all(client), watcher::Config::default()).default_backoff();
+    let services = watcher(Api::<Service>::all(client.clone()), watcher::Config::default()).backoff(Reconnect::default());
+    let slices = watcher(Api::<EndpointSlice>::all(client), watcher::Config::default()).backoff(Reconnect::default());
     let (mut services, mut slices) = (std::pin::pin!(services), std::pin::pin!(slices));
     let mut state = State::new(config.clone());
     let mut writer = Writer::new(config);
@@ -79,6 +82,25 @@ pub async fn remove(prefix: &str) -> Result<(), ProxyError> {
         // Without nft there has never been a table.
         Err(ProxyError::Missing(_)) => Ok(()),
         other => other,
+    }
+}
+
+/// kube's waits between tries to watch, with a shorter longest one: a node whose link comes back
+/// should not serve what is old for long.
+#[derive(Default)]
+struct Reconnect(DefaultBackoff);
+
+impl Iterator for Reconnect {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.0.next().map(|wait| wait.min(RECONNECT_MAX))
+    }
+}
+
+impl Backoff for Reconnect {
+    fn reset(&mut self) {
+        self.0.reset();
     }
 }
 
