@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::cache::{Closed, NotYet, TooOld};
 use crate::json;
+use crate::wire::protobuf::ProtobufError;
 
 /// A failed request.
 #[derive(Debug)]
@@ -306,6 +307,15 @@ impl From<api_rules::patch::PatchError> for ApiError {
                 let message = "the server rejected our request due to an error in our request";
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
             }
+        }
+    }
+}
+
+impl From<ProtobufError> for ApiError {
+    fn from(error: ProtobufError) -> Self {
+        match error {
+            ProtobufError::UnknownKind => Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", error.to_string()),
+            _ => Self::bad_request(error.to_string()),
         }
     }
 }

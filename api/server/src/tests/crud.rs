@@ -149,8 +149,8 @@ async fn yaml_goes_in_and_out() {
 #[tokio::test]
 async fn media_that_nobody_understands_are_refused() {
     let cluster = cluster().await;
-    let protobuf = cluster.request(Method::POST, CONFIG_MAPS, "application/vnd.kubernetes.protobuf", "k8s").await;
-    assert_eq!(protobuf.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    let cbor = cluster.request(Method::POST, CONFIG_MAPS, "application/cbor", "k8s").await;
+    assert_eq!(cbor.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
     let wanted = cluster.get_as(CONFIG_MAPS, "application/vnd.kubernetes.protobuf").await;
     assert_eq!(wanted.status, StatusCode::NOT_ACCEPTABLE);
     let large = cluster.request(Method::POST, CONFIG_MAPS, "application/json", vec![b' '; 3 * 1024 * 1024 + 1]).await;

@@ -6,11 +6,12 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
+use super::protobuf;
 use crate::status::{ApiError, ApiResult};
 
 /// Upstream's `MaxRequestBodyBytes`.
 pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
-const ACCEPTED: &str = "application/json, application/yaml";
+const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 /// Reads a body to its end.
 pub(crate) async fn read(body: Body) -> ApiResult<Bytes> {
@@ -35,6 +36,7 @@ pub(crate) fn decode(headers: &HeaderMap, body: &[u8]) -> ApiResult<Decoded> {
     let yaml = match content_type(headers) {
         "application/json" | "*/*" => false,
         "application/yaml" => true,
+        protobuf::MEDIA => return protobuf::decode(body).map_err(Into::into),
         _ => return Err(ApiError::unsupported_media_type(ACCEPTED)),
     };
     api_rules::decode(body, yaml).map_err(Into::into)

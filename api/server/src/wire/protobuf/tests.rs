@@ -1,0 +1,98 @@
+use super::*;
+use serde_json::json;
+
+/// A field of bytes: text or a message.
+fn bytes(tag: u8, content: impl AsRef<[u8]>) -> Vec<u8> {
+    let content = content.as_ref();
+    let mut out = vec![tag << 3 | 2, u8::try_from(content.len()).expect("short")];
+    out.extend_from_slice(content);
+    out
+}
+
+fn number(tag: u8, number: u8) -> Vec<u8> {
+    vec![tag << 3, number]
+}
+
+fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    [MAGIC, &bytes(1, [bytes(1, api_version), bytes(2, kind)].concat()), &bytes(2, raw), &bytes(3, ""), &bytes(4, "")].concat()
+}
+
+fn decoded(api_version: &str, kind: &str, raw: &[u8]) -> Value {
+    decode(&envelope(api_version, kind, raw)).expect("decodes").value
+}
+
+#[test]
+fn a_config_map() {
+    let entry = |key: &str, value: &str| [bytes(1, key), bytes(2, value)].concat();
+    let metadata = [bytes(1, "a"), bytes(2, ""), bytes(3, "default"), number(7, 0), bytes(8, ""), bytes(11, entry("l", ""))].concat();
+    let raw = [bytes(1, metadata), bytes(2, entry("k", "v")), bytes(3, entry("b", "\x01")), number(4, 0)].concat();
+    assert_eq!(
+        decoded("v1", "ConfigMap", &raw),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default", "labels": {"l": ""}},
+            "data": {"k": "v"}, "binaryData": {"b": "AQ=="}, "immutable": false})
+    );
+}
+
+#[test]
+fn a_pod_with_inlined_sources_ports_and_quantities() {
+    let volume = [bytes(1, "v"), bytes(2, bytes(2, bytes(1, "")))].concat();
+    let probe =
+        [bytes(1, bytes(2, [bytes(1, "/"), bytes(2, [number(1, 1), number(2, 0), bytes(3, "http")].concat())].concat())), number(4, 0)]
+            .concat();
+    let limits = [bytes(1, "cpu"), bytes(2, bytes(1, "500m"))].concat();
+    let port = [bytes(1, ""), number(2, 0), number(3, 80), bytes(5, "")].concat();
+    let container = [bytes(1, "c"), bytes(2, "i"), bytes(6, port), bytes(8, bytes(1, limits)), bytes(10, probe)].concat();
+    let spec = [bytes(1, volume), bytes(2, container), number(4, 0), number(11, 0)].concat();
+    let pod = decoded("v1", "Pod", &bytes(2, spec));
+    assert_eq!(
+        pod["spec"],
+        json!({"volumes": [{"name": "v", "emptyDir": {}}], "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "i",
+            "ports": [{"containerPort": 80}], "resources": {"limits": {"cpu": "500m"}},
+            "livenessProbe": {"httpGet": {"path": "/", "port": "http"}}}]})
+    );
+}
+
+#[test]
+fn an_access_review_with_lists_that_are_messages() {
+    let extra = [bytes(1, "k"), bytes(2, [bytes(1, "a"), bytes(1, "b")].concat())].concat();
+    let raw = bytes(2, [bytes(3, "jane"), bytes(4, "g"), bytes(5, extra), bytes(2, bytes(1, "/x"))].concat());
+    let review = decoded("authorization.k8s.io/v1", "SubjectAccessReview", &raw);
+    assert_eq!(
+        review["spec"],
+        json!({"user": "jane", "groups": ["g"], "extra": {"k": ["a", "b"]}, "nonResourceAttributes": {"path": "/x"}})
+    );
+}
+
+#[test]
+fn options_of_a_deletion() {
+    let raw = [number(1, 0), bytes(2, bytes(1, "uid")), bytes(4, "Background")].concat();
+    let options = decoded("apps/v1", "DeleteOptions", &raw);
+    assert_eq!((&options["gracePeriodSeconds"], &options["propagationPolicy"]), (&json!(0), &json!("Background")));
+    assert_eq!(options["preconditions"], json!({"uid": "uid"}));
+}
+
+#[test]
+fn times_are_times() {
+    let raw = bytes(2, [bytes(3, [number(1, 60), number(2, 0)].concat()), bytes(1, "me")].concat());
+    let lease = decoded("coordination.k8s.io/v1", "Lease", &raw);
+    assert_eq!(lease["spec"], json!({"acquireTime": "1970-01-01T00:01:00.000000Z", "holderIdentity": "me"}));
+}
+
+#[test]
+fn hostile_bytes_are_refused() {
+    let good = envelope("v1", "ConfigMap", &bytes(1, bytes(1, "a")));
+    for cut in MAGIC.len() + 1..good.len() {
+        // Wherever it is cut, it is an error or an object without what was cut off.
+        let _ = decode(&good[..cut]);
+    }
+    for (body, error) in [
+        (b"{}".to_vec(), ProtobufError::Magic),
+        (envelope("v1", "Bogus", b""), ProtobufError::UnknownKind),
+        (envelope("v1", "ConfigMap", &[0x0a, 0xff]), ProtobufError::Malformed),
+        (envelope("v1", "ConfigMap", &[0x0b]), ProtobufError::Malformed),
+        (envelope("v1", "ConfigMap", &[0xff; 11]), ProtobufError::Malformed),
+        (envelope("v1", "ConfigMap", &bytes(1, bytes(1, [0xff]))), ProtobufError::Utf8),
+    ] {
+        assert_eq!(decode(&body), Err(error), "{body:?}");
+    }
+}
