@@ -29,6 +29,8 @@ mod remove;
 mod routes;
 mod server;
 mod status;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::sync::Arc;

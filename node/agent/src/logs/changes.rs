@@ -33,7 +33,8 @@ impl Changes {
         if unsafe { libc::inotify_add_watch(fd.as_raw_fd(), path.as_ptr(), mask) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { events: AsyncFd::new(fd)? })
+        // SAFETY: the `AsyncFd` owns `fd`, whose raw number stays the same and open until it is dropped.
+        Ok(Self { events: unsafe { AsyncFd::register(fd) }.map_err(io::Error::from)? })
     }
 
     /// Resolves when something has changed since the last call.

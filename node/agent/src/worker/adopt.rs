@@ -69,7 +69,10 @@ pub(crate) fn adopt(pod: &Pod, found: Vec<Found>, now: Timestamp) -> (Facts, Vec
 fn take_up(pod: &Pod, name: &str, known: &mut Known, one: Found, seen: Option<&ApiStatus>) {
     let attempt = one.attempt();
     let time = |ms: u64| i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    let started_at = one.status.started_at_ms.and_then(time);
+    // What the API was told stays as it was told, down to the second.
+    let told = seen.filter(|seen| seen.container_id.as_deref().map(bare_id).as_deref() == Some(one.status.id.0.as_str()));
+    let told = told.and_then(|seen| seen.state.as_ref()?.running.as_ref()?.started_at.as_ref().map(|time| time.0));
+    let started_at = told.or(one.status.started_at_ms.and_then(time));
     known.attempts = attempt + 1;
     known.last = seen.and_then(|seen| last_of(seen, &one.status.id.0));
     if let Some(last) = known.last.as_ref().filter(|_| attempt > 0) {

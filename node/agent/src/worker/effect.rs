@@ -2,7 +2,7 @@
 //! comes next.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -247,7 +247,7 @@ impl Effects {
             return Err(StartFault::Unmade("CreateContainerError", "no command specified".to_owned()));
         }
         let termination = self.node.layout.termination_log(&PodName::of(&self.pod).uid, &container.name, attempt);
-        make_files(&[spec.log_path.clone()], &termination).await.map_err(|message| StartFault::Unmade("CreateContainerError", message))?;
+        make_files(&spec.log_path, &termination).await.map_err(|message| StartFault::Unmade("CreateContainerError", message))?;
         let fault = |error: RuntimeError| StartFault::Unmade("CreateContainerError", chain(&error));
         runtime.prepare(&spec.content).await.map_err(fault)?;
         match runtime.create(&spec).await {
@@ -463,12 +463,10 @@ async fn until<T>(by: &mut watch::Receiver<Timestamp>, work: impl Future<Output 
     }
 }
 
-/// Directories of the logs, and an empty termination log.
-async fn make_files(logs: &[PathBuf], termination: &std::path::Path) -> Result<(), String> {
-    for path in logs.iter().map(PathBuf::as_path).chain([termination]) {
-        if let Some(parent) = path.parent() {
-            tokio::fs::create_dir_all(parent).await.map_err(|error| format!("making {}: {error}", parent.display()))?;
-        }
+/// The log's directory, and an empty termination log.
+async fn make_files(log: &Path, termination: &Path) -> Result<(), String> {
+    for parent in [log, termination].into_iter().filter_map(Path::parent) {
+        tokio::fs::create_dir_all(parent).await.map_err(|error| format!("making {}: {error}", parent.display()))?;
     }
     let failed = |error: std::io::Error| format!("making {}: {error}", termination.display());
     tokio::fs::write(termination, []).await.map_err(failed)?;

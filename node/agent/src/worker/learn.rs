@@ -207,7 +207,7 @@ impl Facts {
         let (Some(known), Some(spec)) = (self.containers.get_mut(name), &pod.spec) else { return Vec::new() };
         known.image = ImageKnown::Unknown;
         let again = !ending && restarts(spec, known.role, &ended);
-        let note = again.then(|| back_off(known, pod, name, ended.finished_at, now)).flatten();
+        let note = again.then(|| back_off(known, pod, name, now)).flatten();
         known.run = Run::Ended(ended);
         note.into_iter().collect()
     }
@@ -247,10 +247,12 @@ impl Facts {
 }
 
 /// Holds a container back after an exit; the note is upstream's, once for each wait.
-fn back_off(known: &mut Known, pod: &Pod, name: &str, finished: Timestamp, now: Timestamp) -> Option<Note> {
-    let until = known.crash.until(finished);
+///
+/// Counted from when the exit is learnt: a runtime's clock need not be this one's.
+fn back_off(known: &mut Known, pod: &Pod, name: &str, now: Timestamp) -> Option<Note> {
+    let until = known.crash.until(now);
     let delay = known.crash.delay();
-    known.crash.next(finished);
+    known.crash.next(now);
     if until <= now {
         known.hold = None;
         return None;
@@ -274,3 +276,6 @@ pub(crate) fn will_restart(pod: &Pod, known: &Known) -> bool {
     let spec = pod.spec.as_ref();
     spec.is_some_and(|spec| known.ended().is_some_and(|ended| restarts(spec, known.role, ended)))
 }
+
+#[cfg(test)]
+mod tests;

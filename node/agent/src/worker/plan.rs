@@ -185,3 +185,6 @@ fn earliest(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
         (a, b) => a.or(b),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,336 @@
+//! The whole agent against a real API server in the same process, with a scripted runtime, and images
+//! and network made of nothing.
+
+mod adoption;
+mod joining;
+mod lifecycle;
+mod over_https;
+mod refusals;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use api_auth::{Pki, PkiConfig};
+use api_model::request::UserInfo;
+use api_server::Server;
+use api_store::MemoryStore;
+use async_trait::async_trait;
+use ipnet::Ipv4Net;
+use k8s_openapi::api::core::v1::{Event, Node as ApiNode, Pod};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use node_images::{Image, ImageError, PullPolicy, RegistryAuth};
+use node_network::{HostPort, NetworkError, Peer, PodNetwork};
+use parking_lot::Mutex;
+use runtimes_contract::{Content, ContentKind, Sandbox};
+use runtimes_fake::{FakeRuntime, Script, World};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Agent, AgentError, Config, Images, Networks, Parts, Serving};
+
+/// Keys take a while to make, so all tests share one cluster's.
+static PKI: LazyLock<Arc<Pki>> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().expect("a directory");
+    Arc::new(Pki::open(directory.path(), &PkiConfig::for_cluster("cluster.local")).expect("keys"))
+});
+/// Longest wait for a condition.
+const DEADLINE: Duration = Duration::from_secs(30);
+const NODE: &str = "n1";
+
+/// Images by name: `wasm…` is WASM, `missing…` is in no registry, the rest is Linux.
+#[derive(Default)]
+struct FakeImages {
+    mounts: Mutex<BTreeMap<String, String>>,
+}
+
+fn image(reference: &str) -> Option<Image> {
+    if reference.starts_with("missing") {
+        return None;
+    }
+    let kind = if reference.starts_with("wasm") { "Wasm" } else { "Linux" };
+    let config = json!({"entrypoint": ["/run"], "cmd": [], "env": [["PATH", "/bin"]], "working_dir": "", "user": "", "stop_signal": ""});
+    let image = json!({
+        "id": format!("sha256:{reference}"), "references": [reference], "digests": [], "kind": kind, "size_bytes": 7,
+        "config": config, "layers": [], "blobs": [], "used_at_s": 0,
+    });
+    Some(serde_json::from_value(image).expect("an image"))
+}
+
+#[async_trait]
+impl Images for FakeImages {
+    async fn pull(&self, reference: &str, _policy: PullPolicy, _auth: &[RegistryAuth]) -> Result<Image, ImageError> {
+        let missing = || ImageError::Pull { image: reference.to_owned(), reason: "not found".to_owned() };
+        image(reference).ok_or_else(missing)
+    }
+
+    async fn get(&self, reference: &str) -> Result<Option<Image>, ImageError> {
+        Ok(image(reference))
+    }
+
+    async fn list(&self) -> Result<Vec<Image>, ImageError> {
+        Ok(Vec::new())
+    }
+
+    async fn mount(&self, image: &Image, key: &str) -> Result<Content, ImageError> {
+        self.mounts.lock().insert(key.to_owned(), image.id.clone());
+        Ok(match image.kind {
+            ContentKind::Wasm => Content::Wasm { module: "/m.wasm".into(), digest: image.id.clone() },
+            ContentKind::Linux => Content::Linux { rootfs: "/nowhere".into() },
+        })
+    }
+
+    async fn unmount(&self, key: &str) -> Result<(), ImageError> {
+        self.mounts.lock().remove(key);
+        Ok(())
+    }
+
+    async fn mounts(&self) -> Result<Vec<String>, ImageError> {
+        Ok(self.mounts.lock().keys().cloned().collect())
+    }
+
+    async fn collect(&self, _in_use: &[String], _high: u8, _low: u8) -> Result<usize, ImageError> {
+        Ok(0)
+    }
+}
+
+/// Addresses one after the other.
+#[derive(Default)]
+struct FakeNetwork {
+    pods: Mutex<BTreeMap<String, u8>>,
+    cidr: Mutex<Option<Ipv4Net>>,
+}
+
+#[async_trait]
+impl Networks for FakeNetwork {
+    async fn set_pod_cidr(&self, cidr: Ipv4Net) -> Result<(), NetworkError> {
+        *self.cidr.lock() = Some(cidr);
+        Ok(())
+    }
+
+    async fn add_pod(&self, uid: &str, hostname: &str, _ports: &[HostPort]) -> Result<PodNetwork, NetworkError> {
+        let mut pods = self.pods.lock();
+        let next = u8::try_from(pods.len() + 2).expect("few Pods");
+        let last = *pods.entry(uid.to_owned()).or_insert(next);
+        let sandbox = Sandbox { network: None, ipc: None, uts: None, hostname: hostname.to_owned() };
+        Ok(PodNetwork { sandbox, ip: IpAddr::from([10, 244, 0, last]) })
+    }
+
+    async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError> {
+        self.pods.lock().remove(uid);
+        Ok(())
+    }
+
+    async fn pods(&self) -> Result<Vec<String>, NetworkError> {
+        Ok(self.pods.lock().keys().cloned().collect())
+    }
+
+    async fn set_routes(&self, _peers: &[Peer]) -> Result<(), NetworkError> {
+        Ok(())
+    }
+
+    async fn remove_all(&self) -> Result<(), NetworkError> {
+        self.pods.lock().clear();
+        Ok(())
+    }
+}
+
+/// A running agent, on threads of its own, so that it can be killed in the middle of anything.
+struct Running {
+    cancel: CancellationToken,
+    runtime: Option<tokio::runtime::Runtime>,
+    task: tokio::task::JoinHandle<Result<(), AgentError>>,
+}
+
+impl Running {
+    /// `SIGTERM`.
+    async fn stop(mut self) {
+        self.cancel.cancel();
+        (&mut self.task).await.expect("joined").expect("ended well");
+    }
+
+    /// `kill -9`: every task of the agent ends where it is.
+    async fn kill(mut self) {
+        let runtime = self.runtime.take().expect("a runtime");
+        tokio::task::spawn_blocking(move || runtime.shutdown_timeout(DEADLINE)).await.expect("killed");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// One API server and one machine, on which agents come and go.
+struct Cluster {
+    server: Arc<Server>,
+    client: kube::Client,
+    linux: Arc<World>,
+    wasm: Arc<World>,
+    images: Arc<FakeImages>,
+    network: Arc<FakeNetwork>,
+    data: tempfile::TempDir,
+    config: Config,
+}
+
+impl Cluster {
+    async fn new(script: Script) -> Self {
+        let mut config = api_server::Config::new(PKI.clone(), SocketAddr::from(([10, 0, 0, 1], 6443)));
+        // No ServiceAccount controller is here to make what the plugin wants.
+        config.disable_admission_plugins = vec!["ServiceAccount".to_owned()];
+        let server = Arc::new(Server::start(config, Arc::new(MemoryStore::new())).await.expect("a server"));
+        let client = kube::Client::new(server.router(UserInfo::new("admin", &["system:masters"])), "default");
+        let data = tempfile::tempdir().expect("a directory");
+        let mut config = Config::new(NODE, IpAddr::from([192, 0, 2, 1]), data.path(), "test");
+        config.cgroups = false;
+        config.pod_cidr = Some("10.244.0.0/24".parse().expect("a range"));
+        config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let identity = PKI.serving();
+        let serving = Serving {
+            certificate_pem: identity.certificate_pem.clone(),
+            key_pem: identity.key_pem.clone(),
+            client_ca_pem: PKI.ca_pem().to_owned(),
+        };
+        config.serving = Some(serving.fixed());
+        Self {
+            server,
+            client,
+            linux: World::new(script),
+            wasm: World::new(Script::default()),
+            images: Arc::default(),
+            network: Arc::default(),
+            data,
+            config,
+        }
+    }
+
+    /// A cluster whose containers run until they are stopped, and its agent.
+    async fn running() -> (Self, Running) {
+        let cluster = Self::new(Script::default()).await;
+        let agent = cluster.start();
+        cluster.node_ready().await;
+        (cluster, agent)
+    }
+
+    fn parts(&self) -> Parts {
+        Parts {
+            runtimes: vec![
+                Arc::new(FakeRuntime::new("wasmtime", ContentKind::Wasm, self.wasm.clone())),
+                Arc::new(FakeRuntime::new("runc", ContentKind::Linux, self.linux.clone())),
+            ],
+            images: self.images.clone(),
+            network: self.network.clone(),
+        }
+    }
+
+    fn start(&self) -> Running {
+        let cancel = CancellationToken::new();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+        let task = runtime.spawn(Agent::run(self.client.clone(), self.config.clone(), self.parts(), cancel.clone()));
+        Running { cancel, runtime: Some(runtime), task }
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    async fn node_ready(&self) {
+        let nodes: Api<ApiNode> = Api::all(self.client.clone());
+        let ready = |node: &ApiNode| {
+            let conditions = node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+            conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+        };
+        until("the node is ready", async || nodes.get_opt(NODE).await.expect("an answer").is_some_and(|node| ready(&node))).await;
+    }
+
+    /// Makes a Pod that is bound to the node.
+    async fn create(&self, name: &str, spec: Value) -> Pod {
+        let mut spec = spec;
+        spec["nodeName"] = json!(NODE);
+        let pod = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).expect("a pod");
+        self.pods().create(&PostParams::default(), &pod).await.expect("created")
+    }
+
+    /// Waits until the Pod's status is as wanted.
+    async fn status(&self, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let seen = Mutex::new(Value::Null);
+        let look = async || {
+            let pod = self.pods().get(name).await.expect("the pod");
+            let status = serde_json::to_value(pod.status).expect("JSON");
+            let good = wanted(&status);
+            *seen.lock() = status;
+            good
+        };
+        if !poll(look).await {
+            panic!("{name} never came to {what}: {:#}", seen.into_inner());
+        }
+        seen.into_inner()
+    }
+
+    async fn ready(&self, name: &str) -> Value {
+        self.status(name, "Ready", |status| condition(status, "Ready") == "True").await
+    }
+
+    async fn gone(&self, name: &str) {
+        until("the pod is gone", async || self.pods().get_opt(name).await.expect("an answer").is_none()).await;
+    }
+
+    async fn delete(&self, name: &str, grace: u32) {
+        let params = DeleteParams { grace_period_seconds: Some(grace), ..DeleteParams::default() };
+        self.pods().delete(name, &params).await.expect("deleted");
+    }
+
+    /// `reason: message` of the Pod's events in order.
+    async fn event(&self, name: &str, wanted: &str) {
+        let events: Api<Event> = Api::default_namespaced(self.client.clone());
+        let seen = Mutex::new(Vec::new());
+        let look = async || {
+            let list = events.list(&kube::api::ListParams::default()).await.expect("events");
+            let of_pod = list.items.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
+            let texts: Vec<String> =
+                of_pod.map(|event| format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default())).collect();
+            let found = texts.iter().any(|text| text.contains(wanted));
+            *seen.lock() = texts;
+            found
+        };
+        if !poll(look).await {
+            panic!("no event {wanted:?} on {name}: {:#?}", seen.into_inner());
+        }
+    }
+
+    async fn patch(&self, name: &str, patch: Value) {
+        self.pods().patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.expect("patched");
+    }
+}
+
+/// The status of a condition.
+fn condition<'a>(status: &'a Value, name: &str) -> &'a str {
+    let found = status["conditions"].as_array().and_then(|list| list.iter().find(|condition| condition["type"] == name));
+    found.and_then(|condition| condition["status"].as_str()).unwrap_or_default()
+}
+
+/// Whether something comes true before the deadline. Looks every few milliseconds: the API server is
+/// in this process and there is no one to be told by.
+async fn poll(look: impl AsyncFn() -> bool) -> bool {
+    let until = tokio::time::Instant::now() + DEADLINE;
+    while tokio::time::Instant::now() < until {
+        if look().await {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    false
+}
+
+async fn until(what: &str, look: impl AsyncFn() -> bool) {
+    assert!(poll(look).await, "not in time: {what}");
+}
+
+fn one(image: &str) -> Value {
+    json!({"containers": [{"name": "c", "image": image}]})
+}

@@ -1,0 +1,84 @@
+use runtimes_fake::Operation;
+
+use super::*;
+
+fn starts(world: &World) -> usize {
+    world.calls().iter().filter(|call| **call == Operation::Start).count()
+}
+
+#[tokio::test]
+async fn a_killed_agents_containers_go_on_without_a_restart() {
+    let (cluster, agent) = Cluster::running().await;
+    cluster.create("web", one("web:1")).await;
+    let before = cluster.ready("web").await;
+    agent.kill().await;
+    let agent = cluster.start();
+    cluster.create("later", one("web:1")).await;
+    cluster.ready("later").await;
+    let after = cluster.ready("web").await;
+    assert_eq!(starts(&cluster.linux), 2, "one for each Pod");
+    assert_eq!(after["containerStatuses"], before["containerStatuses"]);
+    assert_eq!(after["podIP"], before["podIP"]);
+    cluster.delete("web", 5).await;
+    cluster.gone("web").await;
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn what_ended_while_nobody_looked_is_restarted_and_counted() {
+    let (cluster, agent) = Cluster::running().await;
+    cluster.create("web", one("web:1")).await;
+    cluster.ready("web").await;
+    agent.stop().await;
+    cluster.linux.kill_all();
+    let _agent = cluster.start();
+    let status = cluster
+        .status("web", "a restart", |status| status["containerStatuses"][0]["restartCount"] == 1 && condition(status, "Ready") == "True")
+        .await;
+    assert_eq!(status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"], 137);
+}
+
+#[tokio::test]
+async fn pods_that_are_no_more_are_removed_after_the_first_list() {
+    let (cluster, agent) = Cluster::running().await;
+    cluster.create("old", one("web:1")).await;
+    cluster.ready("old").await;
+    agent.stop().await;
+    cluster.delete("old", 0).await;
+    cluster.gone("old").await;
+    let _agent = cluster.start();
+    until("the leftovers are gone", async || cluster.network.pods.lock().is_empty() && cluster.images.mounts.lock().is_empty()).await;
+    until("the logs are gone", async || std::fs::read_dir(cluster.data.path().join("pods")).expect("logs").count() == 0).await;
+}
+
+#[tokio::test]
+async fn everything_is_removed_and_twice_is_no_error() {
+    let (cluster, agent) = Cluster::running().await;
+    cluster.create("web", one("web:1")).await;
+    cluster.ready("web").await;
+    agent.stop().await;
+    for _ in 0..2 {
+        Agent::remove_all(&cluster.config, &cluster.parts()).await.expect("removed");
+        assert!(cluster.network.pods.lock().is_empty() && cluster.images.mounts.lock().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn an_ended_pod_stays_as_it_ended() {
+    let (cluster, agent) = Cluster::running().await;
+    let mut spec = one("web:1");
+    spec["activeDeadlineSeconds"] = json!(1);
+    spec["terminationGracePeriodSeconds"] = json!(1);
+    cluster.create("late", spec).await;
+    let over = |status: &Value| status["phase"] == "Failed" && condition(status, "PodReadyToStartContainers") == "False";
+    let before = cluster.status("late", "Failed and freed", over).await;
+    agent.stop().await;
+    let _agent = cluster.start();
+    cluster.create("probe", one("web:1")).await;
+    cluster.ready("probe").await;
+    let after = cluster.status("late", "Failed and freed", over).await;
+    assert_eq!(after, before);
+    assert_eq!(starts(&cluster.linux), 2);
+    cluster.delete("late", 5).await;
+    cluster.gone("late").await;
+}

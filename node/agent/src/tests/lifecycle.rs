@@ -1,0 +1,207 @@
+use runtimes_fake::Behaviour;
+
+use super::*;
+
+#[tokio::test]
+async fn a_pod_becomes_ready_and_its_status_is_whole() {
+    let (cluster, agent) = Cluster::running().await;
+    let asked = std::time::Instant::now();
+    cluster.create("web", one("web:1")).await;
+    let status = cluster.ready("web").await;
+    assert!(asked.elapsed() < Duration::from_secs(1), "took {:?}", asked.elapsed());
+    insta::assert_snapshot!(without_chance(&status));
+    cluster.event("web", "Started: Container started").await;
+    agent.stop().await;
+    assert_eq!(cluster.linux.calls().iter().filter(|call| **call == runtimes_fake::Operation::Start).count(), 1);
+}
+
+#[tokio::test]
+async fn wasm_and_linux_containers_run_side_by_side() {
+    let (cluster, _agent) = Cluster::running().await;
+    let containers = json!([{"name": "a", "image": "wasm/hello:1"}, {"name": "b", "image": "web:1"}]);
+    cluster.create("both", json!({"containers": containers})).await;
+    cluster.ready("both").await;
+    let started = |world: &World| world.calls().contains(&runtimes_fake::Operation::Start);
+    assert!(started(&cluster.wasm) && started(&cluster.linux));
+}
+
+#[tokio::test]
+async fn a_deleted_pod_ends_and_leaves_nothing() {
+    let script = Script::default().containers(|_| Behaviour::IgnoreTerm);
+    let cluster = Cluster::new(script).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    cluster.create("stubborn", one("web:1")).await;
+    cluster.ready("stubborn").await;
+    let logs = cluster.data.path().join("pods");
+    assert_eq!(std::fs::read_dir(&logs).expect("logs").count(), 1);
+    cluster.delete("stubborn", 1).await;
+    cluster.event("stubborn", "Killing: Stopping container c").await;
+    cluster.gone("stubborn").await;
+    until("all is freed", async || cluster.network.pods.lock().is_empty() && cluster.images.mounts.lock().is_empty()).await;
+    assert_eq!(std::fs::read_dir(&logs).expect("logs").count(), 0);
+}
+
+#[tokio::test]
+async fn a_crashing_container_backs_off_as_upstream() {
+    let script = Script::default().containers(|_| Behaviour::Exit { after: Duration::from_millis(20), code: 3 });
+    let cluster = Cluster::new(script).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    let pod = cluster.create("crash", one("web:1")).await;
+    let waiting = |status: &Value| status["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff";
+    let status = cluster.status("crash", "CrashLoopBackOff", waiting).await;
+    let container = &status["containerStatuses"][0];
+    assert_eq!((container["restartCount"].as_i64(), container["lastState"]["terminated"]["exitCode"].as_i64()), (Some(1), Some(3)));
+    let uid = pod.metadata.uid.unwrap_or_default();
+    let message = format!("back-off 10s restarting failed container=c pod=crash_default({uid})");
+    assert_eq!(container["state"]["waiting"]["message"], json!(message));
+    assert_eq!((status["phase"].as_str(), condition(&status, "Ready")), (Some("Running"), "False"));
+    cluster.event("crash", &format!("BackOff: Back-off restarting failed container c in pod crash_default({uid})")).await;
+}
+
+#[tokio::test]
+async fn jobs_end_as_succeeded_or_failed() {
+    let script = Script::default().containers(|spec| {
+        let code = spec.env.iter().find(|(name, _)| name == "CODE").map_or(0, |(_, code)| code.parse().expect("a code"));
+        Behaviour::Exit { after: Duration::from_millis(10), code }
+    });
+    let cluster = Cluster::new(script).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    let job = |code: &str| json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "job:1", "env": [{"name": "CODE", "value": code}]}]});
+    cluster.create("good", job("0")).await;
+    cluster.create("bad", job("7")).await;
+    let good = cluster.status("good", "Succeeded", |status| status["phase"] == "Succeeded").await;
+    let reason = |status: &Value| {
+        let ready = status["conditions"].as_array().expect("conditions").iter().find(|condition| condition["type"] == "Ready").cloned();
+        ready.expect("Ready")["reason"].clone()
+    };
+    assert_eq!(
+        (good["containerStatuses"][0]["state"]["terminated"]["reason"].as_str(), reason(&good)),
+        (Some("Completed"), json!("PodCompleted"))
+    );
+    let bad = cluster.status("bad", "Failed", |status| status["phase"] == "Failed").await;
+    assert_eq!(bad["containerStatuses"][0]["state"]["terminated"]["exitCode"], 7);
+    until("the networks are freed", async || cluster.network.pods.lock().is_empty()).await;
+}
+
+#[tokio::test]
+async fn init_containers_run_in_order_and_sidecars_stay() {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let seen = order.clone();
+    let script = Script::default().containers(move |spec| {
+        let name = spec.labels["io.kubernetes.container.name"].clone();
+        seen.lock().push(name.clone());
+        if name.starts_with("init") { Behaviour::Exit { after: Duration::from_millis(10), code: 0 } } else { Behaviour::Run }
+    });
+    let cluster = Cluster::new(script).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    let init = json!([{"name": "init-a", "image": "i:1"}, {"name": "side", "image": "s:1", "restartPolicy": "Always"}, {"name": "init-b", "image": "i:1"}]);
+    cluster
+        .create(
+            "staged",
+            json!({"initContainers": init, "containers": [{"name": "main", "image": "web:1"}], "terminationGracePeriodSeconds": 5}),
+        )
+        .await;
+    let status = cluster.ready("staged").await;
+    assert_eq!(*order.lock(), ["init-a", "side", "init-b", "main"]);
+    let names: Vec<_> = status["initContainerStatuses"]
+        .as_array()
+        .expect("statuses")
+        .iter()
+        .map(|status| (status["name"].clone(), status["ready"].clone()))
+        .collect();
+    assert_eq!(names, [(json!("init-a"), json!(true)), (json!("side"), json!(true)), (json!("init-b"), json!(true))]);
+    cluster.delete("staged", 5).await;
+    cluster.gone("staged").await;
+}
+
+#[tokio::test]
+async fn a_failed_init_container_fails_a_pod_that_never_restarts() {
+    let script = Script::default().containers(|_| Behaviour::Exit { after: Duration::from_millis(10), code: 1 });
+    let cluster = Cluster::new(script).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    let spec = json!({"restartPolicy": "Never", "initContainers": [{"name": "i", "image": "i:1"}], "containers": [{"name": "c", "image": "web:1"}]});
+    cluster.create("doomed", spec).await;
+    let status = cluster.status("doomed", "Failed", |status| status["phase"] == "Failed").await;
+    assert_eq!(status["containerStatuses"][0]["state"]["waiting"]["reason"], "PodInitializing");
+}
+
+#[tokio::test]
+async fn a_pod_past_its_deadline_fails() {
+    let (cluster, _agent) = Cluster::running().await;
+    let mut spec = one("web:1");
+    spec["activeDeadlineSeconds"] = json!(1);
+    spec["terminationGracePeriodSeconds"] = json!(1);
+    cluster.create("late", spec).await;
+    let status = cluster.status("late", "Failed", |status| status["phase"] == "Failed").await;
+    assert_eq!(status["reason"], "DeadlineExceeded");
+    assert_eq!(status["message"], "Pod was active on the node longer than the specified deadline");
+}
+
+#[tokio::test]
+async fn a_force_deleted_pod_is_ended_all_the_same() {
+    let (cluster, _agent) = Cluster::running().await;
+    cluster.create("forced", one("web:1")).await;
+    cluster.ready("forced").await;
+    cluster.delete("forced", 0).await;
+    cluster.gone("forced").await;
+    until("all is freed", async || cluster.network.pods.lock().is_empty() && cluster.images.mounts.lock().is_empty()).await;
+}
+
+#[tokio::test]
+async fn probes_decide_on_ready_and_on_restarts() {
+    let script = Script::default().execs(|spec| {
+        let code = i32::from(spec.args.first().map(String::as_str) == Some("fail"));
+        Ok(runtimes_fake::ExecReply { code, ..runtimes_fake::ExecReply::default() })
+    });
+    let cluster = Cluster::new(script).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    let probe = |command: &str| json!({"exec": {"command": [command]}, "periodSeconds": 1, "failureThreshold": 1});
+    cluster
+        .create(
+            "good",
+            json!({"containers": [{"name": "c", "image": "web:1", "readinessProbe": probe("ok"), "startupProbe": probe("ok")}]}),
+        )
+        .await;
+    cluster.ready("good").await;
+    cluster.create("bad", json!({"containers": [{"name": "c", "image": "web:1", "readinessProbe": probe("fail")}]})).await;
+    cluster.event("bad", "Unhealthy: Readiness probe failed").await;
+    cluster
+        .create(
+            "dead",
+            json!({"terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": "web:1", "livenessProbe": probe("fail")}]}),
+        )
+        .await;
+    cluster.event("dead", "Killing: Container c failed liveness probe, will be restarted").await;
+    cluster.status("dead", "a restart", |status| status["containerStatuses"][0]["restartCount"] == 1).await;
+    let bad = cluster.status("bad", "Running", |status| status["phase"] == "Running").await;
+    assert_eq!(condition(&bad, "Ready"), "False");
+}
+
+#[tokio::test]
+async fn a_changed_image_replaces_the_container() {
+    let (cluster, _agent) = Cluster::running().await;
+    cluster.create("web", one("web:1")).await;
+    cluster.ready("web").await;
+    cluster.patch("web", json!({"spec": {"containers": [{"name": "c", "image": "web:2"}]}})).await;
+    let changed = |status: &Value| status["containerStatuses"][0]["imageID"] == "sha256:web:2" && condition(status, "Ready") == "True";
+    let status = cluster.status("web", "the new image", changed).await;
+    assert_eq!(status["containerStatuses"][0]["restartCount"], 1);
+}
+
+/// A status without times and ids.
+fn without_chance(status: &Value) -> String {
+    let text = serde_json::to_string_pretty(status).expect("JSON");
+    let blank = |line: &str| {
+        let (head, _) = line.split_once(": ").unwrap_or((line, ""));
+        let chance =
+            ["startTime", "lastTransitionTime", "startedAt", "containerID"].iter().any(|field| head.trim() == format!("\"{field}\""));
+        if chance { format!("{head}: …") } else { line.to_owned() }
+    };
+    text.lines().map(blank).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,160 @@
+use futures::{SinkExt as _, StreamExt as _};
+use http_body_util::BodyExt as _;
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+
+use super::*;
+
+type Tls = tokio_rustls::client::TlsStream<TcpStream>;
+
+/// A connection to the node's server with a certificate of this name and these groups.
+async fn connect(port: u16, who: Option<(&str, &[&str])>) -> std::io::Result<Tls> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(PKI.ca_pem().as_bytes()).expect("a CA")).expect("a root");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
+    let builder = builder.with_root_certificates(roots);
+    let config = match who {
+        None => builder.with_no_client_auth(),
+        Some((name, groups)) => {
+            let identity = PKI.issue_client(name, groups, Duration::from_secs(3_600)).expect("a certificate");
+            let chain = vec![CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).expect("a certificate")];
+            let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).expect("a key");
+            builder.with_client_auth_cert(chain, key).expect("a config")
+        }
+    };
+    let stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    let name = rustls_pki_types::ServerName::try_from("localhost").expect("a name");
+    tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await
+}
+
+async fn get(port: u16, who: Option<(&str, &[&str])>, path: &str) -> Result<(u16, String), String> {
+    let stream = connect(port, who).await.map_err(|error| error.to_string())?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    tokio::spawn(connection);
+    let request =
+        http::Request::get(path).header("host", "localhost").body(http_body_util::Empty::<bytes::Bytes>::new()).expect("a request");
+    let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+    Ok((status, String::from_utf8_lossy(&body).into_owned()))
+}
+
+async fn port(cluster: &Cluster) -> u16 {
+    let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
+    let node = nodes.get(NODE).await.expect("the node");
+    let endpoint = node.status.and_then(|status| status.daemon_endpoints?.kubelet_endpoint).expect("an endpoint");
+    u16::try_from(endpoint.port).expect("a port")
+}
+
+const ADMIN: Option<(&str, &[&str])> = Some(("admin", &["system:masters"]));
+
+#[tokio::test]
+async fn who_may_ask_and_who_may_not() {
+    let (cluster, _agent) = Cluster::running().await;
+    let port = port(&cluster).await;
+    assert!(get(port, None, "/healthz").await.is_err(), "a certificate is required");
+    assert_eq!(get(port, ADMIN, "/healthz").await, Ok((200, "ok".to_owned())));
+    assert_eq!(get(port, ADMIN, "/pods").await.map(|(status, _)| status), Ok(200));
+    let server: Option<(&str, &[&str])> = Some(("kube-apiserver-kubelet-client", &[]));
+    assert_eq!(get(port, server, "/pods").await.map(|(status, _)| status), Ok(200));
+    let nobody: Option<(&str, &[&str])> = Some(("nobody", &["dev"]));
+    let refused = get(port, nobody, "/pods").await.expect("an answer");
+    assert_eq!(refused, (403, "Forbidden (user=nobody, verb=get, resource=nodes, subresource(s)=[proxy])".to_owned()));
+}
+
+#[tokio::test]
+async fn logs_are_given_as_asked() {
+    let (cluster, _agent) = Cluster::running().await;
+    let pod = cluster.create("web", one("web:1")).await;
+    cluster.ready("web").await;
+    let dir = cluster.data.path().join(format!("pods/default_web_{}/c", pod.metadata.uid.unwrap_or_default()));
+    std::fs::write(dir.join("0.log"), "2026-01-01T00:00:00Z stdout F one\n2026-01-01T00:00:01Z stdout F two\n").expect("writing");
+    let port = port(&cluster).await;
+    for (query, wanted) in [
+        ("/containerLogs/default/web/c", (200, "one\ntwo\n")),
+        ("/containerLogs/default/web/c?tailLines=1&timestamps=true", (200, "2026-01-01T00:00:01Z two\n")),
+        ("/containerLogs/default/web/x", (400, "container \"x\" in pod \"web\" not found")),
+        ("/containerLogs/default/none/c", (404, "pod \"default/none\" not found")),
+        ("/containerLogs/default/web/c?previous=true", (400, "previous terminated container \"c\" in pod \"web\" not found")),
+    ] {
+        assert_eq!(get(port, ADMIN, query).await, Ok((wanted.0, wanted.1.to_owned())), "{query}");
+    }
+    let (status, metrics) = get(port, ADMIN, "/metrics").await.expect("metrics");
+    assert!(status == 200 && metrics.contains("kubelet_running_containers{container_state=\"running\"} 1"), "{metrics}");
+    let (_, summary) = get(port, ADMIN, "/stats/summary").await.expect("a summary");
+    let summary: Value = serde_json::from_str(&summary).expect("JSON");
+    assert_eq!(summary["pods"][0]["podRef"]["name"], "web");
+}
+
+#[tokio::test]
+async fn exec_runs_over_every_websocket_protocol() {
+    let script = Script::default().execs(|spec| {
+        let code = i32::from(spec.args.contains(&"fail".to_owned())) * 5;
+        Ok(runtimes_fake::ExecReply { stdout: spec.args.join(" ").into_bytes(), stderr: b"warn".to_vec(), code })
+    });
+    let cluster = Cluster::new(script).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    cluster.create("web", one("web:1")).await;
+    cluster.ready("web").await;
+    let port = port(&cluster).await;
+    for protocol in ["v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io"] {
+        for (command, code) in [("ok", 0), ("fail", 5)] {
+            let stream = connect(port, ADMIN).await.expect("connected");
+            let url = format!("wss://localhost/exec/default/web/c?command={command}&command=a%20b&output=1&error=1");
+            let mut request = url.into_client_request().expect("a request");
+            request.headers_mut().insert("sec-websocket-protocol", protocol.parse().expect("a header"));
+            let (mut socket, _) = tokio_tungstenite::client_async(request, stream).await.expect("upgraded");
+            let mut channels: BTreeMap<u8, Vec<u8>> = BTreeMap::new();
+            while let Some(Ok(message)) = socket.next().await {
+                if let Message::Binary(frame) = message {
+                    channels.entry(frame[0]).or_default().extend_from_slice(&frame[1..]);
+                }
+            }
+            assert_eq!(channels[&1], format!("{command} a b").into_bytes());
+            assert_eq!(channels[&2], b"warn");
+            let end = String::from_utf8(channels.remove(&3).unwrap_or_default()).expect("text");
+            match (protocol, code) {
+                ("channel.k8s.io", 0) => assert_eq!(end, ""),
+                ("channel.k8s.io", _) => assert!(end.ends_with("exit code 5"), "{end}"),
+                (_, 0) => assert!(end.contains("Success"), "{end}"),
+                _ => assert!(end.contains("NonZeroExitCode") && end.contains("\"message\":\"5\""), "{end}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn ports_are_forwarded() {
+    let (cluster, _agent) = Cluster::running().await;
+    cluster.create("web", one("web:1")).await;
+    cluster.ready("web").await;
+    // The fake network has no namespaces, so the Pod's loopback is this machine's.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let target = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("accepted");
+        let (mut from, mut to) = stream.split();
+        tokio::io::copy(&mut from, &mut to).await.expect("echoed");
+    });
+    let stream = connect(port(&cluster).await, ADMIN).await.expect("connected");
+    let url = format!("wss://localhost/portForward/default/web?port={target}");
+    let mut request = url.into_client_request().expect("a request");
+    request.headers_mut().insert("sec-websocket-protocol", "v4.channel.k8s.io".parse().expect("a header"));
+    let (mut socket, _) = tokio_tungstenite::client_async(request, stream).await.expect("upgraded");
+    let mut next = async || match socket.next().await.expect("a frame").expect("a message") {
+        Message::Binary(frame) => frame.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    let [low, high] = target.to_le_bytes();
+    assert_eq!(next().await, [0, low, high]);
+    assert_eq!(next().await, [1, low, high]);
+    socket.send(Message::binary(b"\0hello".to_vec())).await.expect("sent");
+    let echoed = socket.next().await.expect("a frame").expect("a message");
+    assert_eq!(echoed, Message::binary(b"\0hello".to_vec()));
+}

@@ -1,0 +1,122 @@
+use super::*;
+
+fn waiting(status: &Value) -> (String, String) {
+    let waiting = &status["containerStatuses"][0]["state"]["waiting"];
+    let text = |field: &str| waiting[field].as_str().unwrap_or_default().to_owned();
+    (text("reason"), text("message"))
+}
+
+#[tokio::test]
+async fn an_image_that_cannot_be_had_is_said_and_backed_off() {
+    let (cluster, _agent) = Cluster::running().await;
+    cluster.create("lost", one("missing:1")).await;
+    cluster.status("lost", "ErrImagePull", |status| waiting(status).0 == "ErrImagePull").await;
+    let status = cluster.status("lost", "ImagePullBackOff", |status| waiting(status).0 == "ImagePullBackOff").await;
+    assert!(waiting(&status).1.starts_with("Back-off pulling image \"missing:1\": ErrImagePull: "), "{status}");
+    for event in [
+        "Pulling: Pulling image \"missing:1\"",
+        "Failed: Failed to pull image \"missing:1\"",
+        "Failed: Error: ErrImagePull",
+        "BackOff: Back-off pulling image \"missing:1\"",
+    ] {
+        cluster.event("lost", event).await;
+    }
+    assert_eq!(status["phase"], "Pending");
+    cluster.delete("lost", 30).await;
+    cluster.gone("lost").await;
+}
+
+#[tokio::test]
+async fn an_image_that_may_not_be_pulled_and_is_not_there() {
+    let (cluster, _agent) = Cluster::running().await;
+    cluster.create("never", json!({"containers": [{"name": "c", "image": "missing:1", "imagePullPolicy": "Never"}]})).await;
+    let status = cluster.status("never", "ErrImageNeverPull", |status| waiting(status).0 == "ErrImageNeverPull").await;
+    assert_eq!(waiting(&status).1, "Container image \"missing:1\" is not present with pull policy of Never");
+}
+
+#[tokio::test]
+async fn a_runtime_class_that_does_not_fit_is_clear_and_no_crash_loop() {
+    let (cluster, _agent) = Cluster::running().await;
+    let mut spec = one("web:1");
+    spec["runtimeClassName"] = json!("wasmtime");
+    cluster.create("misfit", spec).await;
+    let status = cluster.status("misfit", "a reason", |status| waiting(status).0 == "CreateContainerConfigError").await;
+    let message = "image \"web:1\" holds a Linux file system, but RuntimeClass \"wasmtime\" (handler \"wasmtime\") runs WebAssembly";
+    assert!(waiting(&status).1.starts_with(message), "{status}");
+    assert_eq!(status["containerStatuses"][0]["restartCount"], 0);
+    cluster.event("misfit", &format!("Failed: Error: {message}")).await;
+}
+
+#[tokio::test]
+async fn exec_probes_of_wasm_containers_are_refused() {
+    let (cluster, _agent) = Cluster::running().await;
+    let spec = json!({"containers": [{"name": "c", "image": "wasm:1", "livenessProbe": {"exec": {"command": ["x"]}}}]});
+    cluster.create("asks", spec).await;
+    let status = cluster.status("asks", "a reason", |status| waiting(status).0 == "CreateContainerConfigError").await;
+    assert_eq!(waiting(&status).1, "livenessProbe of container \"c\" uses exec, which a WebAssembly container cannot run");
+}
+
+#[tokio::test]
+async fn a_missing_config_map_holds_the_container() {
+    let (cluster, _agent) = Cluster::running().await;
+    let env = json!([{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "a"}}}]);
+    cluster.create("waits", json!({"containers": [{"name": "c", "image": "web:1", "env": env}]})).await;
+    let status = cluster.status("waits", "a reason", |status| waiting(status).0 == "CreateContainerConfigError").await;
+    assert_eq!(waiting(&status).1, "configmap \"settings\" not found");
+}
+
+#[tokio::test]
+async fn a_missing_volume_is_an_event_and_comes_later() {
+    let (cluster, _agent) = Cluster::running().await;
+    let volumes = json!([{"name": "v", "configMap": {"name": "settings"}}]);
+    let containers = json!([{"name": "c", "image": "web:1", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]);
+    cluster.create("mounts", json!({"volumes": volumes, "containers": containers})).await;
+    cluster.event("mounts", "FailedMount: MountVolume.SetUp failed for volume \"v\" : configmap \"settings\" not found").await;
+    let maps: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::default_namespaced(cluster.client.clone());
+    let map = serde_json::from_value(json!({"metadata": {"name": "settings"}, "data": {"a": "1"}})).expect("a map");
+    maps.create(&PostParams::default(), &map).await.expect("created");
+    cluster.ready("mounts").await;
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_turned_away() {
+    let (cluster, _agent) = Cluster::running().await;
+    cluster.create("huge", json!({"containers": [{"name": "c", "image": "web:1", "resources": {"requests": {"cpu": "4k"}}}]})).await;
+    let status = cluster.status("huge", "Failed", |status| status["phase"] == "Failed").await;
+    assert_eq!(status["reason"], "OutOfcpu");
+    let message = status["message"].as_str().unwrap_or_default();
+    assert!(
+        message.starts_with("Pod was rejected: Node didn't have enough resource: cpu, requested: 4000000, used: 0, capacity: "),
+        "{message}"
+    );
+    assert_eq!(status["containerStatuses"], Value::Null);
+    cluster.delete("huge", 30).await;
+    cluster.gone("huge").await;
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_start_ends_with_128() {
+    let script =
+        Script::default().containers(|_| runtimes_fake::Behaviour::FailStart("exec: \"/nope\": no such file or directory".to_owned()));
+    let cluster = Cluster::new(script).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    cluster.create("nope", one("web:1")).await;
+    let looping = |status: &Value| waiting(status).0 == "CrashLoopBackOff";
+    let status = cluster.status("nope", "CrashLoopBackOff", looping).await;
+    let last = &status["containerStatuses"][0]["lastState"]["terminated"];
+    assert_eq!((last["reason"].as_str(), last["exitCode"].as_i64()), (Some("StartError"), Some(128)));
+    assert!(last["message"].as_str().unwrap_or_default().contains("/nope"), "{last}");
+}
+
+#[tokio::test]
+async fn a_module_at_fault_is_said_and_backed_off() {
+    let script = Script::default().containers(|_| runtimes_fake::Behaviour::BadContent("unknown import: `env::foo`".to_owned()));
+    let cluster = Cluster::new(script).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    cluster.create("broken", one("web:1")).await;
+    let status = cluster.status("broken", "a reason", |status| waiting(status).0 == "CreateContainerError").await;
+    assert_eq!(waiting(&status).1, "unknown import: `env::foo`");
+    cluster.event("broken", "Failed: Error: unknown import").await;
+}

@@ -1,0 +1,107 @@
+use serde_json::json;
+
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + second).expect("in range")
+}
+
+fn pod() -> Pod {
+    let spec = json!({"containers": [{"name": "c", "image": "web:1"}]});
+    serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": spec})).expect("a pod")
+}
+
+fn alive(attempt: u32) -> Alive {
+    Alive {
+        id: runtimes_contract::ContainerId(format!("id{attempt}")),
+        handler: "runc".to_owned(),
+        attempt,
+        started_at: at(0),
+        image_id: "sha256:1".to_owned(),
+        hash: String::new(),
+        startup_ok: true,
+        readiness_ok: false,
+        hooked: true,
+        condemned: None,
+        stopping: false,
+    }
+}
+
+fn exit(attempt: u32, code: i32, when: i64) -> Report {
+    let exit = runtimes_contract::Exit { code, signal: None, oom_killed: false, finished_at_ms: 0, message: String::new() };
+    let mut ended = Ended::from_exit(&runtimes_contract::ContainerId(format!("id{attempt}")), "sha256:1", None, &exit, String::new());
+    ended.finished_at = at(when);
+    Report::Exited("c".to_owned(), attempt, ended)
+}
+
+/// Starts attempt `attempt` and lets it end at `when`; the wait that follows, in seconds.
+fn crash(facts: &mut Facts, attempt: u32, when: i64) -> i64 {
+    let pod = pod();
+    let known = facts.containers.get_mut("c").expect("known");
+    known.run = Run::Starting { before: known.ended().cloned() };
+    facts.learn(&pod, Report::Started("c".to_owned(), Ok(alive(attempt))), at(when));
+    facts.learn(&pod, exit(attempt, 1, when), at(when));
+    let hold = &facts.containers["c"].hold;
+    hold.as_ref().map_or(0, |hold| hold.until.duration_since(at(when)).as_secs())
+}
+
+#[test]
+fn crashes_wait_longer_and_longer() {
+    let mut facts = Facts::new(&pod(), at(0));
+    let mut now = 0;
+    let mut waits = Vec::new();
+    for attempt in 0..8 {
+        let wait = crash(&mut facts, attempt, now);
+        waits.push(wait);
+        now += wait + 1;
+    }
+    assert_eq!(waits, [0, 10, 20, 40, 80, 160, 300, 300]);
+    assert_eq!(facts.containers["c"].restarts(), 7);
+    let quiet = crash(&mut facts, 8, now + 700);
+    assert_eq!(quiet, 0, "after ten quiet minutes all is forgotten");
+}
+
+#[test]
+fn reports_of_an_earlier_instance_come_to_nothing() {
+    let mut facts = Facts::new(&pod(), at(0));
+    facts.containers.get_mut("c").expect("known").run = Run::Starting { before: None };
+    facts.learn(&pod(), Report::Started("c".to_owned(), Ok(alive(2))), at(0));
+    facts.learn(&pod(), exit(1, 0, 1), at(1));
+    let probed = Report::Probed { name: "c".to_owned(), attempt: 1, kind: ProbeKind::Readiness, success: true };
+    facts.learn(&pod(), probed, at(1));
+    let known = &facts.containers["c"];
+    assert!(known.alive().is_some_and(|alive| !alive.ready()));
+    let probed = Report::Probed { name: "c".to_owned(), attempt: 2, kind: ProbeKind::Readiness, success: true };
+    facts.learn(&pod(), probed, at(1));
+    assert!(facts.containers["c"].alive().is_some_and(Alive::ready));
+}
+
+#[test]
+fn a_failed_pull_says_so_and_turns_into_back_off() {
+    let mut facts = Facts::new(&pod(), at(0));
+    let mut texts = |report: Option<Report>| {
+        let notes = match report {
+            Some(report) => facts.learn(&pod(), report, at(0)),
+            None => facts.turn(&pod(), "c"),
+        };
+        let hold = facts.containers["c"].hold.clone().expect("a hold");
+        let mut lines: Vec<String> = notes.iter().map(|note| format!("{} {}: {}", note.warning, note.reason, note.message)).collect();
+        lines.push(format!("{}: {} ({} s)", hold.reason, hold.message, hold.until.duration_since(at(0)).as_secs()));
+        lines.join("\n")
+    };
+    let failed = || Some(Report::Pulled("c".to_owned(), Err(("ErrImagePull", "not found".to_owned()))));
+    let all = [texts(failed()), texts(None), texts(failed())].join("\n\n");
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn faults_of_the_node_are_tried_again_soon() {
+    let mut facts = Facts::new(&pod(), at(0));
+    let mut waits = Vec::new();
+    for _ in 0..6 {
+        facts.learn(&pod(), Report::Prepared(Err(("FailedMount", "no".to_owned()))), at(0));
+        let Base::Failed { until } = facts.base else { panic!("{:?}", facts.base) };
+        waits.push(until.duration_since(at(0)).as_millis());
+    }
+    assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 15_000]);
+}

@@ -1,0 +1,209 @@
+use std::sync::Arc;
+
+use runtimes_contract::{ContainerId, Sandbox};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::worker::facts::{Alive, Ended, Failure, Ground, Hold};
+
+const NOW: i64 = 1_000;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).expect("in range")
+}
+
+/// A Pod with containers `a` and `b`, and whatever the case adds to spec and metadata.
+fn pod(spec: Value, metadata: Value) -> Pod {
+    let mut whole = json!({"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]});
+    merge(&mut whole, spec);
+    let mut named = json!({"name": "p", "uid": "u"});
+    merge(&mut named, metadata);
+    serde_json::from_value(json!({"metadata": named, "spec": whole})).expect("a pod")
+}
+
+fn merge(into: &mut Value, from: Value) {
+    if let (Value::Object(into), Value::Object(from)) = (into, from) {
+        into.extend(from);
+    }
+}
+
+fn ground() -> Base {
+    let sandbox = Sandbox { network: None, ipc: None, uts: None, hostname: "p".to_owned() };
+    Base::Ready(Ground { sandbox, ip: "10.0.0.2".parse().expect("an address"), volumes_due: None, class: None })
+}
+
+fn image() -> ImageKnown {
+    let config = json!({"entrypoint": [], "cmd": [], "env": [], "working_dir": "", "user": "", "stop_signal": ""});
+    let image = json!({
+        "id": "sha256:1", "references": [], "digests": [], "kind": "Linux", "size_bytes": 1, "config": config, "layers": [], "blobs": [], "used_at_s": 0,
+    });
+    ImageKnown::Ready(Arc::new(serde_json::from_value(image).expect("an image")))
+}
+
+fn ended(code: i32) -> Run {
+    Run::Ended(Ended {
+        id: None,
+        image_id: String::new(),
+        exit_code: code,
+        signal: None,
+        reason: String::new(),
+        message: String::new(),
+        started_at: None,
+        finished_at: at(NOW),
+    })
+}
+
+/// Facts in a short script: `base`, `name=state`, `failed`, `gone`, `clean`, `sent`.
+///
+/// States: `ready` (image there), `pull`, `hold` (until 5 s from now), `turn` (`ErrImagePull` due to
+/// turn), `start`, `run`, `slow` (startup probe not through), `sick` (condemned), `stop` (being ended),
+/// a number (ended with that code).
+fn facts(pod: &Pod, script: &str) -> Facts {
+    let mut facts = Facts::new(pod, at(NOW - 100));
+    for word in script.split_whitespace() {
+        match word {
+            "base" => facts.base = ground(),
+            "making" => facts.base = Base::Making,
+            "faulty" => facts.base = Base::Failed { until: at(NOW + 3) },
+            "gone" => facts.gone = true,
+            "clean" => facts.clean = Clean::Done,
+            "busy" => facts.clean = Clean::Busy,
+            "sent" => facts.delete_sent = true,
+            "failed" => facts.failure = Some(Failure { reason: String::new(), message: String::new(), rejected: false }),
+            other => {
+                let (name, state) = other.split_once('=').expect("name=state");
+                set(pod, facts.containers.get_mut(name).expect("a container"), name, state);
+            }
+        }
+    }
+    facts
+}
+
+fn set(pod: &Pod, known: &mut Known, name: &str, state: &str) {
+    let hold =
+        |turns: Option<Timestamp>| Some(Hold { reason: "ErrImagePull".to_owned(), message: String::new(), until: at(NOW + 5), turns });
+    let (_, container) = container::find(pod, name).expect("a container");
+    let alive = Alive {
+        id: ContainerId(name.to_owned()),
+        handler: "runc".to_owned(),
+        attempt: 0,
+        started_at: at(NOW - 50),
+        image_id: String::new(),
+        hash: if state == "old" { "0".to_owned() } else { spec_hash(container) },
+        startup_ok: state != "slow",
+        readiness_ok: true,
+        hooked: true,
+        condemned: (state == "sick").then(|| "sick".to_owned()),
+        stopping: state == "stop",
+    };
+    match state {
+        "ready" => known.image = image(),
+        "pull" => known.image = ImageKnown::Pulling,
+        "hold" => known.hold = hold(None),
+        "turn" => known.hold = hold(Some(at(NOW))),
+        "start" => known.run = Run::Starting { before: None },
+        "run" | "slow" | "sick" | "stop" | "old" => (known.run, known.attempts) = (Run::Running(alive), 1),
+        code => (known.run, known.attempts) = (ended(code.parse().expect("an exit code")), 1),
+    }
+}
+
+fn table(pod: &Pod, scripts: &[&str]) -> String {
+    let line = |script: &&str| {
+        let step = match plan(pod, &facts(pod, script), at(NOW)) {
+            Step::Wait(None) => "wait".to_owned(),
+            Step::Wait(Some(until)) => format!("wait {} s", until.as_second() - NOW),
+            Step::Kill { name, message } => format!("kill {name}: {message}"),
+            Step::Pull(name) => format!("pull {name}"),
+            Step::Start(name) => format!("start {name}"),
+            Step::Turn(name) => format!("turn {name}"),
+            other => format!("{other:?}").to_lowercase(),
+        };
+        format!("{script:<40} {step}")
+    };
+    scripts.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_pod_that_is_to_run() {
+    let scripts = [
+        "",
+        "making",
+        "faulty",
+        "faulty a=pull b=pull",
+        "making a=pull",
+        "making a=ready b=ready",
+        "base a=ready b=pull",
+        "base a=start b=ready",
+        "base a=run b=run",
+        "base a=sick b=run",
+        "base a=old b=run",
+        "base a=stop b=run",
+        "base a=hold b=run",
+        "base a=turn b=run",
+        "base a=1 b=run",
+        "base a=0 b=run",
+    ];
+    insta::assert_snapshot!(table(&pod(json!({}), json!({})), &scripts));
+}
+
+#[test]
+fn restart_policies() {
+    let scripts = ["base a=0 b=run", "base a=1 b=run", "base a=0 b=0", "base a=1 b=0", "base a=1 b=1 clean"];
+    let of = |policy: &str| format!("{policy}\n{}", table(&pod(json!({"restartPolicy": policy}), json!({})), &scripts));
+    insta::assert_snapshot!([of("Always"), of("OnFailure"), of("Never")].join("\n\n"));
+}
+
+#[test]
+fn init_containers_and_sidecars() {
+    let init = json!([{"name": "i", "image": "i:1"}, {"name": "s", "image": "s:1", "restartPolicy": "Always"}]);
+    let pod = pod(json!({"initContainers": init, "restartPolicy": "OnFailure"}), json!({}));
+    let scripts = [
+        "base",
+        "base i=run",
+        "base i=1",
+        "base i=0",
+        "base i=0 s=slow",
+        "base i=0 s=run",
+        "base i=0 s=run a=run b=run",
+        "base i=0 s=1 a=run b=run",
+        "base i=0 s=run a=0 b=0",
+        "base i=0 s=stop a=0 b=0",
+        "base i=0 s=0 a=0 b=0",
+        "base i=0 s=0 a=0 b=0 clean",
+    ];
+    insta::assert_snapshot!(table(&pod, &scripts));
+}
+
+#[test]
+fn a_pod_that_is_to_end() {
+    let deleted = pod(json!({}), json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5}));
+    let scripts = [
+        "",
+        "making",
+        "base a=start b=run",
+        "base a=run b=run",
+        "base a=stop b=run",
+        "base a=stop b=stop",
+        "base a=0 b=137",
+        "a=0 b=0 busy",
+        "a=0 b=0 clean",
+        "a=0 b=0 clean sent",
+        "a=0 b=0 clean gone",
+    ];
+    let failed = pod(json!({}), json!({}));
+    let more = ["failed base a=run", "failed a=0 b=0", "failed clean", "gone base a=run", "gone a=0", "gone clean"];
+    insta::assert_snapshot!(format!("deleted\n{}\n\nnot deleted\n{}", table(&deleted, &scripts), table(&failed, &more)));
+}
+
+#[test]
+fn deadlines() {
+    let late = pod(json!({"activeDeadlineSeconds": 100}), json!({}));
+    let soon = pod(json!({"activeDeadlineSeconds": 107, "terminationGracePeriodSeconds": 7}), json!({}));
+    assert_eq!(plan(&late, &facts(&late, "base a=run b=run"), at(NOW)), Step::Expire);
+    assert_eq!(plan(&soon, &facts(&soon, "base a=run b=run"), at(NOW)), Step::Wait(Some(at(NOW + 7))));
+    let mut ending = facts(&soon, "base a=run b=run");
+    ending.ending_since = Some(at(NOW - 2));
+    assert_eq!(kill_deadline(&soon, &ending, at(NOW)), at(NOW + 5));
+    let hurried = pod(json!({}), json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}));
+    assert_eq!(kill_deadline(&hurried, &ending, at(NOW)), at(NOW - 1));
+}
