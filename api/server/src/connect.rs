@@ -20,7 +20,7 @@ use crate::status::{ApiError, ApiResult};
 use crate::verbs::admit::{self, Step};
 
 /// Answers a request for such a subresource.
-pub(crate) async fn answer(mut call: Call, parts: Parts, _body: Body) -> ApiResult<Response<Body>> {
+pub(crate) async fn answer(mut call: Call, parts: Parts) -> ApiResult<Response<Body>> {
     if call.subresource == "proxy" {
         return Err(ApiError::no_such_resource());
     }

@@ -67,7 +67,7 @@ struct Wanted {
     query: Query,
 }
 
-async fn at_resource(app: &Arc<App>, parts: Parts, body: Body, wanted: Wanted) -> ApiResult<Response<Body>> {
+async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wanted) -> ApiResult<Response<Body>> {
     let user = authenticate::user(app, &parts)?;
     authorize::check(app, &user, &attributes(&wanted))?;
     let Wanted { verb, found, query } = wanted;
@@ -81,12 +81,12 @@ async fn at_resource(app: &Arc<App>, parts: Parts, body: Body, wanted: Wanted) -
         subresource: found.subresource,
         rest: found.rest,
         query,
-        headers: parts.headers.clone(),
+        headers: std::mem::take(&mut parts.headers),
         user,
         warnings: Vec::new(),
     };
     if subresource::is_connection(&call.subresource) {
-        return subresource::connect(call, parts, body).await;
+        return subresource::connect(call, parts).await;
     }
     let limit = app.config.request_timeout;
     tokio::time::timeout(limit, perform(call, verb, body)).await.unwrap_or_else(|_| Err(ApiError::timeout()))

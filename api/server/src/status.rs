@@ -101,6 +101,11 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, "AlreadyExists", format!("{resource} \"{name}\" already exists")).about(resource, name)
     }
 
+    /// Whether the name is taken.
+    pub(crate) fn is_already_exists(&self) -> bool {
+        self.0.reason == "AlreadyExists"
+    }
+
     /// Every generated name was taken.
     pub(crate) fn generated_name_taken(resource: &GroupResource, name: &str) -> Self {
         let message = format!("{resource} \"{name}\" already exists, the server was not able to generate a unique name for the object");

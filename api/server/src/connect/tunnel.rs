@@ -24,7 +24,7 @@ const PASSED_ON: &[&str] = &[
 
 /// Hands the client's upgrade to the node and, when the node agrees, joins the two.
 pub(super) async fn open(call: &Call, target: &Target, mut parts: Parts) -> ApiResult<Response<Body>> {
-    if !is_upgrade(&parts.headers) {
+    if !is_upgrade(&call.headers) {
         return Err(ApiError::bad_request("Upgrade request required"));
     }
     let Some(client) = parts.extensions.remove::<hyper::upgrade::OnUpgrade>() else {
@@ -32,7 +32,7 @@ pub(super) async fn open(call: &Call, target: &Target, mut parts: Parts) -> ApiR
     };
     let mut request = Request::builder().method(parts.method.clone()).uri(&target.path).header(header::HOST, target.authority());
     if let Some(headers) = request.headers_mut() {
-        pass_on(&parts.headers, headers);
+        pass_on(&call.headers, headers);
     }
     let request = request.body(Body::empty()).map_err(ApiError::internal)?;
     let mut sender = node::connect(&call.app, target).await?;

@@ -126,6 +126,17 @@ async fn generated_names_are_made_by_the_server() {
 }
 
 #[tokio::test]
+async fn a_job_knows_its_own_uid() {
+    let cluster = cluster().await;
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"generateName": "j-"}, "spec": {"template": {"spec": {
+        "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
+    let job = cluster.post("/apis/batch/v1/namespaces/default/jobs", job).await.ok();
+    let labels = &job["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(labels["batch.kubernetes.io/controller-uid"], job["metadata"]["uid"]);
+    assert_eq!(labels["batch.kubernetes.io/job-name"], job["metadata"]["name"]);
+}
+
+#[tokio::test]
 async fn a_dry_run_leaves_no_trace() {
     let cluster = cluster().await;
     let before = cluster.get(CONFIG_MAPS).await.ok()["metadata"]["resourceVersion"].clone();

@@ -12,9 +12,8 @@ use serde_json::Value;
 
 use super::admit::{self, Step};
 use super::body;
-use crate::app::{App, Call, WriteError};
+use crate::app::{Call, WriteError};
 use crate::cache::Object;
-use crate::registry::Served;
 use crate::services::Reservation;
 use crate::status::{ApiError, ApiResult};
 use crate::wire::accept::Answer;
@@ -47,50 +46,61 @@ pub(crate) async fn create_object(call: &mut Call, mut object: Value, options: &
     if !meta::resource_version(&object).is_empty() {
         return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
     }
-    let served = Arc::clone(&call.served);
-    api_rules::default(&served.stored, &mut object);
+    api_rules::default(&call.served.stored, &mut object);
     let name = meta::name(&object).to_owned();
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
     admit::mutate(call, step, Some(&mut object))?;
+    let is_generated = meta::name(&object).is_empty() && !meta::text(&object, "generateName").is_empty();
+    if !is_generated {
+        let (object, reservation) = prepare(call, object, options)?;
+        return store(call, object, reservation, options).await;
+    }
+    // Rules may have worked the name into other fields, so a new name is a new object.
+    let warnings = call.warnings.len();
+    for attempt in 1.. {
+        call.warnings.truncate(warnings);
+        let (prepared, reservation) = prepare(call, object.clone(), options)?;
+        match store(call, prepared, reservation, options).await {
+            Err(error) if error.is_already_exists() && attempt < NAME_ATTEMPTS_MAX => {}
+            Err(error) if error.is_already_exists() => break,
+            done => return done,
+        }
+    }
+    Err(ApiError::generated_name_taken(&call.served.name, meta::text(&object, "generateName")))
+}
+
+/// Everything between the admission that may change an object and the write.
+fn prepare(call: &mut Call, mut object: Value, options: &WriteOptions) -> ApiResult<(Value, Option<Reservation>)> {
+    let served = Arc::clone(&call.served);
+    fill_in(&mut object);
     api_rules::prepare_create(&served.stored, &mut object);
     sign(call, &mut object);
-    let generated = fill_in(&mut object);
     let name = meta::name(&object).to_owned();
     let errors = api_rules::validate_create(&served.stored, &object);
     if !errors.is_empty() {
         return Err(ApiError::invalid(&served.kind, &name, &errors));
     }
     let reservation = call.app.services.reserve(&served, &mut object, None, &call.app.cache)?;
-    admit::validate(call, Step { name: &name, ..step }, Some(&mut object))?;
+    let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
+    admit::validate(call, step, Some(&mut object))?;
     call.warn(api_rules::warnings(&served.stored, &object));
-    let namespace = call.namespace_key();
-    if options.dry_run {
-        return match served.resource.get(namespace, &name) {
-            Some(_) => Err(ApiError::already_exists(&served.name, &name)),
-            None => Ok(Created::DryRun(object)),
-        };
-    }
-    let stored = match generated {
-        false => store(&call.app, &served, namespace, object, reservation).await,
-        true => store_under_free_name(call, &served, object).await,
-    };
-    stored.map(Created::Stored)
+    Ok((object, reservation))
 }
 
-/// What only the server writes. Answers whether the name was generated.
-fn fill_in(object: &mut Value) -> bool {
+/// What only the server writes.
+fn fill_in(object: &mut Value) {
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         meta::unset(object, field);
     }
     meta::set(object, "uid", meta::new_uid());
     meta::set(object, "creationTimestamp", meta::time(Timestamp::now()));
-    let generate = meta::text(object, "generateName");
-    if generate.is_empty() || !meta::name(object).is_empty() {
-        return false;
+    if meta::name(object).is_empty() {
+        let name = match meta::text(object, "generateName") {
+            "" => return,
+            base => meta::generated_name(base),
+        };
+        meta::set(object, "name", name);
     }
-    let name = meta::generated_name(generate);
-    meta::set(object, "name", name);
-    true
 }
 
 /// A signing request says who made it, and only the server says so.
@@ -113,34 +123,21 @@ fn sign(call: &Call, object: &mut Value) {
     }
 }
 
-async fn store(
-    app: &Arc<App>,
-    served: &Arc<Served>,
-    namespace: &str,
-    object: Value,
-    reservation: Option<Reservation>,
-) -> ApiResult<Arc<Object>> {
+async fn store(call: &Call, object: Value, reservation: Option<Reservation>, options: &WriteOptions) -> ApiResult<Created> {
+    let (app, served, namespace) = (&call.app, &call.served, call.namespace_key());
     let name = meta::name(&object).to_owned();
+    if options.dry_run {
+        return match served.resource.get(namespace, &name) {
+            Some(_) => Err(ApiError::already_exists(&served.name, &name)),
+            None => Ok(Created::DryRun(object)),
+        };
+    }
     let written = match reservation {
         None => app.put(served, namespace, &name, Expect::Absent, object).await,
         Some(reservation) => reservation.put(app, served, namespace, &name, Expect::Absent, object).await,
     };
-    written.map_err(|error| match error {
+    written.map(Created::Stored).map_err(|error| match error {
         WriteError::Conflict => ApiError::already_exists(&served.name, &name),
         WriteError::Api(error) => error,
     })
-}
-
-async fn store_under_free_name(call: &Call, served: &Served, mut object: Value) -> ApiResult<Arc<Object>> {
-    let namespace = call.namespace_key();
-    let base = meta::text(&object, "generateName").to_owned();
-    for _ in 0..NAME_ATTEMPTS_MAX {
-        let name = meta::name(&object).to_owned();
-        match call.app.put(served, namespace, &name, Expect::Absent, object.clone()).await {
-            Ok(object) => return Ok(object),
-            Err(WriteError::Conflict) => meta::set(&mut object, "name", meta::generated_name(&base)),
-            Err(WriteError::Api(error)) => return Err(error),
-        }
-    }
-    Err(ApiError::generated_name_taken(&served.name, meta::name(&object)))
 }
