@@ -184,3 +184,56 @@ async fn watches_end_when_the_server_stops() {
     cluster.server.shutdown().await;
     assert_eq!(watch.next().await, None);
 }
+
+/// Writers at once, watchers at once: each watcher is told everything, in one and the same order, and
+/// what it was told last is what is stored.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_watchers_are_told_the_same_without_a_gap() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let sqlite = api_store::SqliteStore::open(api_store::SqliteConfig::new(directory.path().join("db"))).await.expect("opens");
+    for store in [Arc::new(MemoryStore::new()) as Arc<dyn Store>, Arc::new(sqlite)] {
+        let cluster = Arc::new(cluster_on(store).await);
+        for name in ["a", "b", "c"] {
+            cluster.config_map(name, json!({})).await;
+        }
+        let from = cluster.get(CONFIG_MAPS).await.ok()["metadata"]["resourceVersion"].as_str().expect("a version").to_owned();
+        let mut watches = Vec::new();
+        for _ in 0..4 {
+            watches.push(watch(&cluster, &format!("{CONFIG_MAPS}?watch=1&resourceVersion={from}")).await);
+        }
+        let writers = (0..6).map(|writer| {
+            let cluster = Arc::clone(&cluster);
+            tokio::spawn(async move {
+                for at in 0..30 {
+                    let path = format!("{CONFIG_MAPS}/{}", ["a", "b", "c"][(writer + at) % 3]);
+                    let patch = json!({"data": {format!("w{writer}"): at.to_string()}});
+                    let written = cluster.patch(&path, "merge", patch).await.ok();
+                    let read = cluster.get(&path).await.ok();
+                    let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().and_then(|rv| rv.parse::<u64>().ok());
+                    assert!(version(&read) >= version(&written), "a read sees the write before it");
+                }
+            })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await.expect("no panic");
+        }
+        let mut stories = Vec::new();
+        for mut watch in watches {
+            let mut story = Vec::new();
+            for _ in 0..180 {
+                story.push(watch.next().await.expect("an event")["object"].clone());
+            }
+            stories.push(story);
+        }
+        assert!(stories.windows(2).all(|pair| pair[0] == pair[1]));
+        let versions: Vec<u64> = stories[0]
+            .iter()
+            .map(|object| object["metadata"]["resourceVersion"].as_str().expect("a version").parse().expect("a number"))
+            .collect();
+        assert!(versions.is_sorted_by(|a, b| a < b), "{versions:?}");
+        for stored in cluster.get(CONFIG_MAPS).await.ok()["items"].as_array().expect("a list") {
+            let last = stories[0].iter().rfind(|object| object["metadata"]["name"] == stored["metadata"]["name"]);
+            assert_eq!(last, Some(stored));
+        }
+    }
+}
