@@ -135,7 +135,8 @@ mod tests {
 
     #[test]
     fn the_lowest_free_part_is_given() {
-        let cases: &[(&str, u8, Option<&str>, &[&str], Option<&str>)] = &[
+        type Case<'a> = (&'a str, u8, Option<&'a str>, &'a [&'a str], Option<&'a str>);
+        let cases: &[Case<'_>] = &[
             ("10.244.0.0/16", 24, None, &[], Some("10.244.0.0/24")),
             ("10.244.0.0/16", 24, None, &["10.244.0.0/24", "10.244.2.0/24"], Some("10.244.1.0/24")),
             ("10.244.0.0/16", 24, None, &["10.244.0.0/23"], Some("10.244.2.0/24")),

@@ -6,6 +6,8 @@
 //! [`Expectations`](crate::work::Expectations)).
 
 mod plan;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

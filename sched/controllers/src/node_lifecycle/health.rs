@@ -40,13 +40,13 @@ pub fn observe(before: Option<Health>, node: &Node, lease: Option<&Lease>, now: 
     match before {
         None => Health { uid, heartbeat, renewed, heard_at: now, marked_since: None },
         Some(before) => {
-            // A heartbeat that this controller wrote itself (none) is not one; a renewal only moves on.
-            let heard = heartbeat > before.heartbeat || renewed > before.renewed;
+            // Any change is a sign of life: a clock that was set back does not make a Node silent.
+            let heard = (heartbeat.is_some() && heartbeat != before.heartbeat) || (renewed.is_some() && renewed != before.renewed);
             let heard_at = if heard { now } else { before.heard_at };
             Health {
                 uid,
-                heartbeat: heartbeat.max(before.heartbeat),
-                renewed: renewed.max(before.renewed),
+                heartbeat: heartbeat.or(before.heartbeat),
+                renewed: renewed.or(before.renewed),
                 heard_at,
                 marked_since: before.marked_since,
             }
@@ -152,6 +152,8 @@ mod tests {
         let health = observe(None, &node(-5_000), Some(&lease(9_000)), at(0));
         let health = observe(Some(health), &node(-5_000), Some(&lease(9_010)), at(30));
         assert_eq!(lost_in(&node(-5_000), &health, &timing, at(30)), Some(Duration::from_secs(40)));
+        let set_back = observe(Some(health), &node(-5_000), Some(&lease(-9_000)), at(60));
+        assert_eq!(lost_in(&node(-5_000), &set_back, &timing, at(60)), Some(Duration::from_secs(40)));
     }
 
     #[test]

@@ -87,7 +87,8 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let taint = |key: &str, effect: &str| json!({"key": key, "effect": effect});
         let own = taint("example.com/mine", "NoSchedule");
-        let cases: Vec<(Node, Option<&str>, Option<Vec<&str>>)> = vec![
+        type Case<'a> = (Node, Option<&'a str>, Option<Vec<&'a str>>);
+        let cases: Vec<Case<'_>> = vec![
             (node(&[("Ready", "True")], json!([]), false), None, None),
             (
                 node(&[("Ready", "True"), ("DiskPressure", "True")], json!([]), true),

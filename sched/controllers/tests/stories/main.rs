@@ -1,6 +1,8 @@
 //! Whole stories: the real API server in this process, on a store in memory, all controllers, and
 //! a stand-in for scheduler and kubelets that binds Pods, makes them ready and lets them go.
 
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "what a story cannot do fails it")]
+
 mod certificates;
 mod garbage;
 mod namespaces;

@@ -142,3 +142,27 @@ async fn pods_are_adopted_and_released_by_label() {
     until("released and replaced", pods.clone(), |pods| pods.len() == 3 && !owned(&pods["stray"])).await;
     cluster.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_pods_are_made_once_and_deleted_once() {
+    let cluster = Cluster::start(|_| {}).await;
+    let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "many"}, "spec": {"replicas": 100, "selector": {"matchLabels": {"app": "many"}},
+        "template": {"metadata": {"labels": {"app": "many"}}, "spec": {"containers": [{"name": "c", "image": "v1"}]}}}});
+    let sets = cluster.api::<ReplicaSet>();
+    sets.create(&PostParams::default(), &from(set)).await.expect("a ReplicaSet");
+    until("a hundred, never more", cluster.api::<Pod>(), |pods| {
+        assert!(pods.len() <= 100, "{} Pods", pods.len());
+        pods.len() == 100
+    })
+    .await;
+    until("counted", sets.clone(), |sets| sets["many"].status.as_ref().is_some_and(|status| status.replicas == 100)).await;
+    sets.patch("many", &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": 40}}))).await.expect("scaled");
+    until("forty, never fewer", cluster.api::<Pod>(), |pods| {
+        assert!(pods.len() >= 40, "{} Pods", pods.len());
+        pods.len() == 40
+    })
+    .await;
+    until("counted again", sets.clone(), |sets| sets["many"].status.as_ref().is_some_and(|status| status.replicas == 40)).await;
+    assert_eq!(cluster.api::<Pod>().list(&Default::default()).await.expect("Pods").items.len(), 40);
+    cluster.stop().await;
+}
