@@ -1,13 +1,7 @@
 //! The battery that every runtime passes: the promises of [`crate::Runtime`] as functions over
 //! `&dyn Runtime`. A runtime's tests implement [`Harness`] and call [`battery!`](crate::battery!),
 //! which makes each function a test of its own.
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "these functions are tests; a failed expectation is their result"
-)]
+#![expect(clippy::expect_used, clippy::panic, reason = "these functions are tests; a failed expectation is their result")]
 
 mod life;
 mod logs;

@@ -149,6 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
+    #[expect(clippy::zombie_processes, reason = "taking the zombie is what is tested")]
     async fn waits_for_a_child_and_takes_its_zombie() {
         let child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let child = ProcessRef::of(child.id().cast_signed()).unwrap();

@@ -51,7 +51,7 @@ fn half_made_and_hostile_directories_are_listed_and_not_believed() {
     let (dir, state) = open();
     fs::create_dir(dir.path().join("containers/half")).unwrap();
     let id = ContainerId("half".into());
-    assert_eq!(state.ids().unwrap(), [id.clone()]);
+    assert_eq!(state.ids().unwrap(), std::slice::from_ref(&id));
     let status = state.status(&id, |_| false).unwrap();
     assert_eq!((status.state, status.created_at_ms), (ContainerState::Created, 0));
     state.create(&plain_spec("b")).unwrap();

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use runtimes_contract::battery::plain_spec;
@@ -19,7 +20,20 @@ fn text(spec: &ContainerSpec, facts: &Facts) -> String {
     if value["linux"]["seccomp"].is_object() {
         value["linux"]["seccomp"] = json!("default");
     }
-    serde_json::to_string_pretty(&value).unwrap()
+    // oci-spec keeps capabilities as a set, in no order.
+    for list in value["process"]["capabilities"].as_object_mut().unwrap().values_mut() {
+        list.as_array_mut().unwrap().sort_by_key(|name| name.to_string());
+    }
+    serde_json::to_string_pretty(&sorted(value)).unwrap()
+}
+
+/// Keys in order, whatever features serde_json was built with.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(map) => map.into_iter().map(|(key, value)| (key, sorted(value))).collect::<BTreeMap<_, _>>().into_iter().collect(),
+        Value::Array(list) => list.into_iter().map(sorted).collect(),
+        other => other,
+    }
 }
 
 #[test]

@@ -38,6 +38,15 @@ async fn exec(harness: &Runc, spec: &ContainerSpec, text: &str, stdin: bool, tty
     harness.runtime().exec(&spec.id, ExecSpec { args, stdin, tty }).await.unwrap()
 }
 
+/// Waits until the container has so many processes.
+async fn processes(harness: &Runc, spec: &ContainerSpec, count: u64) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while harness.runtime().stats(&spec.id).await.unwrap().pids != count {
+        assert!(tokio::time::Instant::now() < deadline, "never {count} processes");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 #[tokio::test]
 async fn what_cannot_start_is_told_in_upstreams_words() {
     let harness = Runc::new();
@@ -95,6 +104,7 @@ async fn a_container_sees_itself_alone_and_cannot_mount() {
     spec.security.capabilities_add = vec!["SYS_ADMIN".into()];
     let (exit, said) = run(&harness, &spec).await;
     assert_eq!((exit.code, said.join(" ").as_str()), (0, "1 1 no"), "one who may mount");
+    std::fs::remove_file(&spec.log_path).unwrap();
     spec.security.capabilities_add.clear();
     let (exit, said) = run(&harness, &spec).await;
     assert_eq!((exit.code, said.join(" ").as_str()), (0, "1 1 no no"));
@@ -163,15 +173,12 @@ async fn exec_in_a_terminal_is_interactive_and_resizable() {
 async fn a_dropped_exec_is_killed() {
     let harness = Runc::new();
     let spec = sleeper(&harness).await;
-    let before = harness.runtime().stats(&spec.id).await.unwrap().pids;
+    // The shell and what it waits for.
+    processes(&harness, &spec, 2).await;
     let session = exec(&harness, &spec, "exec sleep 1000", false, false).await;
-    assert!(harness.runtime().stats(&spec.id).await.unwrap().pids > before);
+    processes(&harness, &spec, 3).await;
     drop(session);
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-    while harness.runtime().stats(&spec.id).await.unwrap().pids > before {
-        assert!(tokio::time::Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    processes(&harness, &spec, 2).await;
     harness.runtime().remove(&spec.id).await.unwrap();
 }
 
