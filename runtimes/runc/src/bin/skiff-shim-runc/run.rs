@@ -28,6 +28,9 @@ use crate::{Failure, signals};
 /// How long output is read after the container's end: another process may hold the pipe.
 const DRAIN_MS: u16 = 2000;
 
+/// Looks at a starting process, one each ms.
+const GUEST_WITHIN_TRIES: u32 = 1000;
+
 struct Args<'a> {
     dir: &'a Path,
     runc: Runc<'a>,
@@ -142,7 +145,23 @@ fn begin(args: &Args<'_>) -> Result<i32, Failure> {
         // Nothing was started; the record would say otherwise.
         let _removed = std::fs::remove_file(&path);
     })?;
+    wait_for_guest(init);
     Ok(init)
+}
+
+/// `runc start` returns a moment before its init process becomes the guest, and a SIGTERM in that
+/// moment would end runc (with code 2) instead of being the guest's to answer. Nothing announces the
+/// change, so the process' name is looked at, for [`GUEST_WITHIN_TRIES`] ms at most.
+fn wait_for_guest(init: i32) {
+    let comm = format!("/proc/{init}/comm");
+    for _ in 0..GUEST_WITHIN_TRIES {
+        match std::fs::read_to_string(&comm) {
+            Ok(name) if name.starts_with("runc:[") => {}
+            // It runs, or has ended already.
+            _ => return,
+        }
+        let _slept = poll(&mut [], PollTimeout::from(1_u8));
+    }
 }
 
 impl Container {
