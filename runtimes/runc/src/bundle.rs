@@ -5,6 +5,8 @@ mod capabilities;
 mod mounts;
 mod seccomp;
 
+use std::collections::BTreeMap;
+
 use oci_spec::runtime::{Process, Spec};
 use runtimes_contract::cgroup::{Mode, cpu_weight};
 use runtimes_contract::{ContainerSpec, Content, ExecSpec, Resources, RuntimeError, Sandbox};
@@ -132,40 +134,23 @@ fn namespaces(sandbox: &Sandbox, v2: bool) -> Vec<Value> {
     all
 }
 
+/// What is not asked for is null here and left out by the typed spec.
 fn resources(wanted: &Resources, facts: &Facts, privileged: bool) -> Value {
-    // runc adds the devices that every container has (null, zero, random, tty, …) by itself.
-    let mut all = json!({ "devices": [{ "allow": privileged, "access": "rwm" }] });
-    if let Some(limit) = wanted.memory_limit_bytes {
-        all["memory"] = json!({ "limit": limit });
-        if facts.limits_swap {
-            // Memory plus swap is no more than memory: no swap.
-            all["memory"]["swap"] = json!(limit);
-        }
-    }
-    let mut cpu = json!({});
-    if let Some(shares) = wanted.cpu_shares {
-        cpu["shares"] = json!(shares);
-    }
-    if let Some(quota) = wanted.cpu_quota_us {
-        cpu["quota"] = json!(quota);
-    }
-    if let Some(period) = wanted.cpu_period_us {
-        cpu["period"] = json!(period);
-    }
-    all["cpu"] = cpu;
-    if let Some(max) = wanted.pids_max {
-        all["pids"] = json!({ "limit": max });
-    }
-    if facts.v2() {
-        // A container whose memory ran out dies as a whole, as upstream has it.
-        let mut unified = json!({ "memory.oom.group": "1" });
-        if let Some(shares) = wanted.cpu_shares {
-            // runc's own conversion differs between its versions; the Pod's group uses this one.
-            unified["cpu.weight"] = json!(cpu_weight(shares).to_string());
-        }
-        all["unified"] = unified;
-    }
-    all
+    // Memory plus swap is no more than memory: no swap.
+    let swap = wanted.memory_limit_bytes.filter(|_| facts.limits_swap);
+    let memory = wanted.memory_limit_bytes.map(|limit| json!({ "limit": limit, "swap": swap }));
+    // runc's own conversion of shares differs between its versions; the Pod's group uses this one.
+    let weight = wanted.cpu_shares.map(|shares| ("cpu.weight", cpu_weight(shares).to_string()));
+    // A container whose memory ran out dies as a whole, as upstream has it.
+    let unified: BTreeMap<_, _> = weight.into_iter().chain([("memory.oom.group", "1".to_owned())]).collect();
+    json!({
+        // runc adds the devices that every container has (null, zero, random, tty, …) by itself.
+        "devices": [{ "allow": privileged, "access": "rwm" }],
+        "memory": memory,
+        "cpu": { "shares": wanted.cpu_shares, "quota": wanted.cpu_quota_us, "period": wanted.cpu_period_us },
+        "pids": wanted.pids_max.map(|limit| json!({ "limit": limit })),
+        "unified": facts.v2().then_some(unified),
+    })
 }
 
 #[cfg(test)]

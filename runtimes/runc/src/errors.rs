@@ -23,7 +23,8 @@ pub fn complaint(log: &Path, operation: &str) -> Option<RuntimeError> {
 /// The last error in a log; earlier ones are its causes.
 fn last_error(log: &str) -> Option<String> {
     let lines = log.lines().filter_map(|line| serde_json::from_str::<LogLine>(line).ok());
-    lines.filter(|line| line.level == "error" || line.level == "fatal").last().map(|line| line.msg.trim().to_owned())
+    let mut errors = lines.filter(|line| line.level == "error" || line.level == "fatal");
+    errors.next_back().map(|line| line.msg.trim().to_owned())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The battery on runc, and what is particular to OCI containers. Needs root, cgroups, runc and a
 //! static busybox.
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "these are tests")]
 
 #[path = "battery/harness.rs"]
 mod harness;

@@ -1,8 +1,10 @@
 //! What guests are offered: the linkers, and the state behind one running guest. The agent links
 //! against the same offer when a module comes in, so an import that nobody serves is told then.
 
+#[cfg(feature = "shim")]
+use wasmtime::StoreLimits;
 use wasmtime::component::{self, ResourceTable};
-use wasmtime::{Engine, Linker, StoreLimits};
+use wasmtime::{Engine, Linker};
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
@@ -14,6 +16,7 @@ pub struct ModuleHost {
     /// Args, env, files, streams.
     pub wasi: WasiP1Ctx,
     /// How far its memory may grow.
+    #[cfg(feature = "shim")]
     pub limits: StoreLimits,
 }
 
@@ -28,6 +31,7 @@ pub struct ComponentHost {
     /// Requests that it sends.
     pub outgoing: Outgoing,
     /// How far its memories may grow.
+    #[cfg(feature = "shim")]
     pub limits: StoreLimits,
 }
 

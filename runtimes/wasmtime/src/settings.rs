@@ -1,13 +1,18 @@
 //! How wasmtime is set up. The compiler (in the agent) and the shim (which only runs what was
 //! compiled) must agree on every setting that shapes the machine code; both use [`config`].
 
-use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
+use wasmtime::Config;
+#[cfg(feature = "shim")]
+use wasmtime::{InstanceAllocationStrategy, PoolingAllocationConfig};
 
 /// Most guest instances that an HTTP component has at once; further requests wait.
+#[cfg(feature = "shim")]
 pub const HTTP_INSTANCES_MAX: u32 = 64;
 /// Most bytes of one linear memory of an HTTP component.
+#[cfg(feature = "shim")]
 pub const HTTP_MEMORY_LEN_MAX: usize = 1 << 30;
 /// What a pooled slot keeps mapped for the next request: the pages that a small guest touches.
+#[cfg(feature = "shim")]
 const MEMORY_KEPT_LEN: usize = 128 << 10;
 
 /// The settings that machine code depends on.
@@ -24,6 +29,7 @@ pub fn config() -> Config {
 }
 
 /// The same for a guest with an instance a request: slots are made once and used again.
+#[cfg(feature = "shim")]
 pub fn pooled_config() -> Config {
     let instances = HTTP_INSTANCES_MAX;
     let mut pool = PoolingAllocationConfig::new();
@@ -48,13 +54,14 @@ pub fn pooled_config() -> Config {
 
 /// The linear memory that a guest may have within its container's limit: what is left is for the
 /// shim itself, so that a guest that asks for too much is told so before the kernel kills it.
+#[cfg(feature = "shim")]
 pub fn memory_len_max(limit_bytes: Option<u64>) -> Option<usize> {
     const SHIM_BYTES: u64 = 4 << 20;
     let limit = limit_bytes?;
     usize::try_from(limit.saturating_sub(SHIM_BYTES).max(limit / 2)).ok()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "shim"))]
 mod tests {
     use super::*;
 

@@ -1,5 +1,6 @@
 //! The battery on wasmtime, and what is particular to WASM containers. Needs root and cgroups; run it
 //! with the shim built: `cargo nextest run -p runtimes-wasmtime --features shim`.
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "these are tests")]
 
 #[path = "battery/guests.rs"]
 mod guests;
