@@ -2,12 +2,16 @@
 //! with the shim built: `cargo nextest run -p runtimes-wasmtime --features shim`.
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "these are tests")]
 
+#[path = "battery/cost.rs"]
+mod cost;
 #[path = "battery/guests.rs"]
 mod guests;
 #[path = "battery/harness.rs"]
 mod harness;
 #[path = "battery/http.rs"]
 mod http;
+#[path = "battery/names.rs"]
+mod names;
 #[path = "battery/wasm.rs"]
 mod wasm;
 

@@ -22,6 +22,13 @@ pub fn http() -> Vec<u8> {
     component(module("http"), world)
 }
 
+/// Bytes of a command component that looks up a name.
+pub fn resolve(name: &str) -> Vec<u8> {
+    let world = "package test:resolve;\nworld resolve {\n  import wasi:sockets/instance-network@0.2.12;\n  import wasi:sockets/ip-name-lookup@0.2.12;\n  import wasi:io/poll@0.2.12;\n  import wasi:cli/exit@0.2.12;\n  export wasi:cli/run@0.2.12;\n}\n";
+    let text = source("resolve").replace("\"NAME\"", &format!("{name:?}")).replace("const LEN", &format!("const {}", name.len()));
+    component(assemble(&text), world)
+}
+
 /// Makes a component of a core module with the canonical names.
 pub fn component(mut core: Vec<u8>, world: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();

@@ -39,7 +39,9 @@ impl Wasmtime {
 }
 
 fn open(dir: &Path) -> Arc<dyn Runtime> {
-    let shim = PathBuf::from(env!("CARGO_BIN_EXE_skiff-shim-wasmtime"));
+    // A release build of the shim can be tried instead.
+    let shim =
+        std::env::var_os("SKIFF_SHIM_WASMTIME").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_skiff-shim-wasmtime")), PathBuf::from);
     Arc::new(WasmtimeRuntime::new(Config { state_dir: dir.join("state"), cache_dir: dir.join("cache"), shim }).unwrap())
 }
 

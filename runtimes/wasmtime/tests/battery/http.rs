@@ -15,22 +15,24 @@ use crate::guests;
 use crate::harness::Wasmtime;
 
 /// A network namespace with a loopback interface; deleted at the end.
-struct Network(String);
+pub struct Network(String);
 
 impl Network {
-    fn new(name: &str) -> Self {
+    /// With a name of its own.
+    pub fn new(name: &str) -> Self {
         let name = format!("skt-{}-{name}", std::process::id());
         run("ip", &["netns", "add", &name]);
         run("ip", &["-n", &name, "link", "set", "lo", "up"]);
         Self(name)
     }
 
-    fn path(&self) -> PathBuf {
+    /// The namespace's file.
+    pub fn path(&self) -> PathBuf {
         PathBuf::from("/run/netns").join(&self.0)
     }
 
     /// Does something inside, on a thread of its own.
-    async fn inside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+    pub async fn inside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let path = self.path();
         let inside = move || {
             let namespace = std::fs::File::open(path).unwrap();
