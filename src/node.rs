@@ -8,6 +8,7 @@ use node_agent::{Agent, Parts, Serving, bootstrap};
 use node_images::ImageStore;
 use node_network::Network;
 use runtimes_contract::Runtime;
+use runtimes_runc::RuncRuntime;
 use runtimes_wasmtime::WasmtimeRuntime;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -98,7 +99,12 @@ pub fn runtimes(place: &Place) -> anyhow::Result<Vec<Arc<dyn Runtime>>> {
         cache_dir: place.at("compiled"),
         shim: host::beside("skiff-shim-wasmtime")?,
     })?;
-    Ok(vec![Arc::new(wasmtime)])
+    let runc = RuncRuntime::new(runtimes_runc::Config {
+        state_dir: place.at("runc"),
+        shim: host::beside("skiff-shim-runc")?,
+        runc: host::on_path("runc"),
+    })?;
+    Ok(vec![Arc::new(wasmtime), Arc::new(runc)])
 }
 
 /// The agent's settings.
@@ -109,6 +115,7 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
     config.cluster_dns = vec![settings.dns_ip.into()];
     config.cluster_domain.clone_from(&settings.ranges.cluster_domain);
     config.host_resolv_conf.clone_from(&settings.options.resolv_conf);
+    config.kubelet_version = api_server::version();
     config.pods_max = settings.options.max_pods;
     for label in &settings.options.node_labels {
         let Some((key, value)) = label.split_once('=') else { bail!("--node-labels {label:?}: expected key=value") };
