@@ -15,7 +15,7 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     let programs = build::debug()?;
     let guests = samples::build()?;
     sh::say("running the tests");
-    let mut nextest = sh::command("cargo", ["nextest", "run", "--workspace", "--no-fail-fast"]);
-    nextest.env("SKIFF_PROGRAMS", programs).env("SKIFF_SAMPLES", guests).args(filter);
+    let mut nextest = sh::command("cargo", ["nextest", "run", "--no-fail-fast"]);
+    nextest.args(build::WORKSPACE).env("SKIFF_PROGRAMS", programs).env("SKIFF_SAMPLES", guests).args(filter);
     sh::run(&mut nextest)
 }
