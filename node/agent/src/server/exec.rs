@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -100,7 +100,7 @@ fn begin_failed(upgrade: WebSocketUpgrade, message: String) -> Response {
         let end = if form.status { failure("InternalError", &text).to_string() } else { text };
         let sent = async {
             socket.send(form.encode(ERROR, end.as_bytes())).await?;
-            socket.send(Message::Close(None)).await
+            socket.send(closing()).await
         };
         if let Err(error) = sent.await {
             tracing::debug!(%error, "exec client is gone");
@@ -136,7 +136,7 @@ async fn run(socket: WebSocket, session: ExecSession, asked: Asked) {
                 return;
             }
         }
-        if let Err(error) = sink.send(Message::Close(None)).await {
+        if let Err(error) = sink.send(closing()).await {
             tracing::debug!(%error, "exec client is gone");
         }
     };
@@ -149,6 +149,11 @@ async fn run(socket: WebSocket, session: ExecSession, asked: Asked) {
             () = &mut input, if !ended => return,
         }
     }
+}
+
+/// The normal end: a client takes anything else for a broken stream.
+fn closing() -> Message {
+    Message::Close(Some(CloseFrame { code: close_code::NORMAL, reason: "".into() }))
 }
 
 /// Reads what the client sends until it leaves.
