@@ -41,8 +41,7 @@ pub async fn run(options: Up) -> anyhow::Result<()> {
 /// The node's clients are the server's own service under the node's name; its serving certificate
 /// is signed here.
 fn identity(running: &Running, settings: &NodeSettings) -> anyhow::Result<Identity> {
-    let reached_by =
-        PkiConfig { names: [settings.node_name.clone()].into(), addresses: [settings.node_ip.into()].into(), ..PkiConfig::default() };
+    let reached_by = PkiConfig { names: [settings.node_name.clone()].into(), addresses: [settings.node_ip.into()].into() };
     let subject = Subject::server(&format!("system:node:{}", settings.node_name), &reached_by);
     let issued = running.pki.issue(&subject, NODE_CERTIFICATE_VALIDITY).context("issuing the node's certificate")?;
     let serving = node_agent::Serving {

@@ -1,6 +1,8 @@
 //! Who may import whom: reads `cargo metadata` and fails on any edge that the architecture does not
 //! have. The tables here are the architecture's, word for word.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
