@@ -125,6 +125,12 @@ pub struct NodeOptions {
     /// Most Pods the node takes.
     #[arg(long, default_value_t = 110)]
     pub max_pods: u32,
+    /// Seconds that the node's Lease holds; it is renewed four times as often.
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub node_lease_duration_seconds: u32,
+    /// Seconds between two looks at the node's own state; changes are reported at once.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub node_status_update_frequency: u32,
     /// Registries that are spoken to without TLS, as host:port.
     #[arg(long, value_delimiter = ',')]
     pub insecure_registry: Vec<String>,

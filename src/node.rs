@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use node_agent::{Agent, Parts, Serving, bootstrap};
@@ -117,6 +118,9 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
     config.host_resolv_conf.clone_from(&settings.options.resolv_conf);
     config.kubelet_version = api_server::version();
     config.pods_max = settings.options.max_pods;
+    config.lease_duration = Duration::from_secs(settings.options.node_lease_duration_seconds.into());
+    config.lease_renew = config.lease_duration / 4;
+    config.status_check = Duration::from_secs(settings.options.node_status_update_frequency.into());
     for label in &settings.options.node_labels {
         let Some((key, value)) = label.split_once('=') else { bail!("--node-labels {label:?}: expected key=value") };
         config.labels.insert(key.to_owned(), value.to_owned());

@@ -53,7 +53,8 @@ pub struct Join {
 pub struct Joined {
     /// Speaks to the server as the node; renewed certificates are taken up without a new client.
     pub client: kube::Client,
-    /// The serving identity, for [`crate::Config::serving`].
+    /// The serving identity, for [`crate::Config::serving`]. On a first join a stand-in that no client
+    /// trusts, until the renewal has brought the real one.
     pub serving: watch::Receiver<Serving>,
     /// The cluster's CA.
     pub ca_pem: String,
@@ -142,9 +143,11 @@ pub async fn join(join: &Join) -> Result<Joined, JoinError> {
     let current = Arc::new(RwLock::new(connect(&join.server, &ca_pem, auth_by(&client_identity))?));
     let client = following(current.clone());
     let stored = Identity::load(&dir, "kubelet-serving")?;
+    // A serving certificate is only signed for a Node that has registered with these names: the
+    // renewal, which runs beside the node, asks for it.
     let serving_identity = match stored.filter(|identity| identity.is_good() && identity.names(join.node_ip)) {
         Some(identity) => identity,
-        None => request::serving(&client, join).await?.keep(&dir, "kubelet-serving")?,
+        None => request::stand_in(join)?,
     };
     let (serving_tx, serving) = watch::channel(serving_identity.serving(&ca_pem));
     let renewal = Renewal {
@@ -159,7 +162,7 @@ pub async fn join(join: &Join) -> Result<Joined, JoinError> {
     Ok(Joined { client, serving, ca_pem, renewal })
 }
 
-/// Renews certificates before they expire.
+/// Renews certificates before they expire, and asks for the first serving certificate.
 pub struct Renewal {
     join: Join,
     ca_pem: String,

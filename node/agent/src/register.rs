@@ -141,7 +141,8 @@ impl Registrar {
         let wanted = object::node(&self.node.config, &self.facts(), known);
         let status = serde_json::to_value(&wanted.status).unwrap_or_default();
         let bare = object::without_heartbeats(&status);
-        let fresh = self.written.as_ref().is_some_and(|(last, at)| *last == bare && at.elapsed() < self.node.config.status_report);
+        let due = |(last, at): &(Value, Instant)| *last != bare || at.elapsed() >= self.node.config.status_report;
+        let fresh = !self.written.as_ref().is_none_or(due) && known.is_none_or(|known| object::says_the_same(known, &wanted));
         if fresh {
             return Ok(());
         }
@@ -171,13 +172,17 @@ async fn renew(node: Arc<Node>, uid: String) {
     loop {
         let now = MicroTime(Timestamp::now());
         let patch = json!({"spec": {"holderIdentity": name, "renewTime": now}});
-        let renewed = leases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
-        let result = match renewed {
-            Err(kube::Error::Api(status)) if status.code == 404 => leases.create(&PostParams::default(), &lease(&node, &uid, now)).await,
-            other => other,
+        let renewal = async {
+            match leases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => leases.create(&PostParams::default(), &lease(&node, &uid, now)).await,
+                other => other,
+            }
         };
-        if let Err(error) = result {
-            tracing::warn!(error = chain(&error), "lease not renewed");
+        // A connection that went silent must not hold up the next heartbeat.
+        match tokio::time::timeout(node.config.lease_renew, renewal).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(error = chain(&error), "lease not renewed"),
+            Err(_) => tracing::warn!("lease not renewed: the API server did not answer in time"),
         }
         tokio::time::sleep(node.config.lease_renew).await;
     }

@@ -1,5 +1,6 @@
 //! The node's place in the cluster's network: its own Pod range as soon as it has one, and routes to
-//! the other nodes' Pods. Level-triggered: each change of any Node leads to the whole set anew.
+//! the other nodes' Pods. Level-triggered: each change of any Node leads to the whole set anew, and
+//! so does time, for the kernel drops the routes over a link that goes down.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -51,12 +52,11 @@ pub(crate) async fn run(node: Arc<Node>, health: Arc<Health>, cancel: Cancellati
                     }
                 }
             }
-            if settled {
-                if changed.changed().await.is_err() {
-                    return;
-                }
-            } else {
-                tokio::time::sleep(RETRY).await;
+            let look_again = if settled { node.config.status_check } else { RETRY };
+            match tokio::time::timeout(look_again, changed.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_gone)) => return,
+                Err(_elapsed) => peers = None,
             }
         }
     };

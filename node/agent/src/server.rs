@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -119,7 +119,7 @@ fn router(node: Arc<Node>) -> Router {
         .route("/pods", get(pods))
         .route("/containerLogs/{namespace}/{pod}/{container}", get(log::logs))
         .route("/exec/{namespace}/{pod}/{container}", get(exec::exec).post(exec::exec))
-        .route("/attach/{namespace}/{pod}/{container}", get(attach).post(attach))
+        .route("/attach/{namespace}/{pod}/{container}", get(exec::attach).post(exec::attach))
         .route("/portForward/{namespace}/{pod}", get(port_forward::port_forward).post(port_forward::port_forward))
         .route("/stats/summary", get(stats::summary))
         .route("/metrics", get(stats::metrics))
@@ -141,12 +141,6 @@ async fn pods(State(node): State<Arc<Node>>) -> Response {
         })
         .collect();
     Json(json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})).into_response()
-}
-
-/// Containers here have no terminal that a second client could join.
-async fn attach(Path((_, pod, container)): Path<(String, String, String)>) -> Response {
-    let message = format!("attach is not supported: container {container} of pod {pod} keeps no stdin or terminal; use logs or exec");
-    (StatusCode::NOT_IMPLEMENTED, message).into_response()
 }
 
 /// The names and values of a query, decoded.

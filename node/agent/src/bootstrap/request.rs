@@ -28,6 +28,18 @@ pub(super) async fn serving(client: &kube::Client, join: &Join) -> Result<Identi
     sign(client, join, SERVING_SIGNER, &["digital signature", "server auth"], names).await
 }
 
+/// A server's certificate that nobody trusts and that is long due for renewal: it keeps the place of
+/// the one that the cluster has yet to sign.
+pub(super) fn stand_in(join: &Join) -> Result<Identity, JoinError> {
+    let failed = |error| bad("making a certificate", error);
+    let key = KeyPair::generate().map_err(failed)?;
+    let mut params = CertificateParams::new(vec![join.node_name.clone()]).map_err(failed)?;
+    params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2000, 1, 2);
+    let certificate = params.self_signed(&key).map_err(failed)?;
+    Identity::new(certificate.pem(), key.serialize_pem())
+}
+
 async fn sign(client: &kube::Client, join: &Join, signer: &str, usages: &[&str], names: Vec<SanType>) -> Result<Identity, JoinError> {
     let key = KeyPair::generate().map_err(|error| bad("making a key", error))?;
     let mut params = CertificateParams::default();

@@ -162,6 +162,14 @@ fn condition(name: &str, (verdict, reason, message): (bool, String, String), now
     }
 }
 
+/// Whether the object in the API carries the conditions that the node would write. They differ after
+/// the node was taken for lost: the control plane has then written `Unknown` in its place.
+pub(crate) fn says_the_same(known: &Node, wanted: &Node) -> bool {
+    let conditions = |node: &Node| node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+    let known = conditions(known);
+    conditions(wanted).iter().all(|wanted| known.iter().any(|known| known.type_ == wanted.type_ && known.status == wanted.status))
+}
+
 /// A status without what changes at each look.
 pub(crate) fn without_heartbeats(status: &Value) -> Value {
     let mut bare = status.clone();
@@ -177,6 +185,30 @@ pub(crate) fn without_heartbeats(status: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn conditions_that_somebody_else_wrote_are_seen() {
+        let config = Config::new("n1", "192.0.2.1".parse().expect("an address"), "/data", "sk1");
+        let facts = Facts {
+            machine: Machine::default(),
+            allocatable: Machine::default().allocatable((0, 0)),
+            pressure: Pressure::default(),
+            problem: None,
+            port: 10_250,
+            handlers: Vec::new(),
+            now: Timestamp::from_second(1_700_000_000).expect("in range"),
+        };
+        let mut known = node(&config, &facts, None);
+        let later = Facts { now: Timestamp::from_second(1_700_000_100).expect("in range"), ..facts };
+        let wanted = node(&config, &later, Some(&known));
+        assert!(says_the_same(&known, &wanted), "times alone are no difference");
+        for condition in known.status.iter_mut().flat_map(|status| status.conditions.iter_mut().flatten()) {
+            condition.status = "Unknown".to_owned();
+        }
+        assert!(!says_the_same(&known, &wanted));
+        known.status = None;
+        assert!(!says_the_same(&known, &wanted));
+    }
 
     #[test]
     fn the_node_reads_like_a_kubelets() {

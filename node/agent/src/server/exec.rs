@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
 use super::channel::{CLOSE, ERROR, Form, PROTOCOLS, RESIZE, STDERR, STDIN, STDOUT};
-use super::{find, refuse};
+use super::refuse;
 use crate::error::chain;
 use crate::node::Node;
 
@@ -63,49 +63,69 @@ pub(super) async fn exec(
 ) -> Response {
     let asked = Asked::parse(&query.unwrap_or_default());
     if asked.command.is_empty() {
-        return refuse(StatusCode::BAD_REQUEST, "you must specify at least 1 command");
+        return fail(upgrade, StatusCode::BAD_REQUEST, "you must specify at least 1 command".to_owned());
     }
     if !(asked.stdin || asked.stdout || asked.stderr) {
-        return refuse(StatusCode::BAD_REQUEST, "you must specify at least 1 of stdin, stdout, stderr");
+        return fail(upgrade, StatusCode::BAD_REQUEST, "you must specify at least 1 of stdin, stdout, stderr".to_owned());
     }
-    let entry = match find(&node, &namespace, &pod) {
-        Ok(entry) => entry,
-        Err(refusal) => return refusal,
+    let Some(entry) = node.directory.find(&namespace, &pod) else {
+        return fail(upgrade, StatusCode::NOT_FOUND, format!("pod \"{namespace}/{pod}\" not found"));
     };
     let Some((id, handler)) = entry.containers.get(&container).and_then(|instance| instance.running.clone()) else {
-        return refuse(StatusCode::NOT_FOUND, format!("container not found (\"{container}\")"));
+        return fail(upgrade, StatusCode::NOT_FOUND, format!("container not found (\"{container}\")"));
+    };
+    let Some(runtime) = node.parts.by_handler(&handler).cloned() else {
+        return fail(upgrade, StatusCode::INTERNAL_SERVER_ERROR, format!("no runtime for \"{handler}\" is configured"));
     };
     let Ok(upgrade) = upgrade else {
         return refuse(StatusCode::BAD_REQUEST, "exec needs a websocket: the request is not an upgrade to one");
     };
-    let Some(runtime) = node.parts.by_handler(&handler).cloned() else {
-        return refuse(StatusCode::INTERNAL_SERVER_ERROR, format!("no runtime for \"{handler}\" is configured"));
-    };
     let spec = ExecSpec { args: asked.command.clone(), stdin: asked.stdin, tty: asked.tty };
-    // Begun before the upgrade: a refusal of the runtime is an HTTP answer then, not a broken socket.
-    let session = match runtime.exec(&id, spec).await {
-        Ok(session) => session,
-        Err(error @ RuntimeError::Unsupported(_)) => return refuse(StatusCode::BAD_REQUEST, chain(&error)),
-        Err(error) => return begin_failed(upgrade, chain(&error)),
-    };
-    upgrade.max_message_size(MESSAGE_LEN_MAX).protocols(PROTOCOLS).on_upgrade(move |socket| run(socket, session, asked))
+    match runtime.exec(&id, spec).await {
+        Ok(session) => upgrade.max_message_size(MESSAGE_LEN_MAX).protocols(PROTOCOLS).on_upgrade(move |socket| run(socket, session, asked)),
+        Err(error @ RuntimeError::Unsupported(_)) => fail(Ok(upgrade), StatusCode::BAD_REQUEST, chain(&error)),
+        Err(error) => {
+            let message = format!("error executing command in container: {}", chain(&error));
+            fail(Ok(upgrade), StatusCode::INTERNAL_SERVER_ERROR, message)
+        }
+    }
 }
 
-/// A command that could not be begun is the command's failure: the client hears of it on the error
-/// channel, as from upstream.
-fn begin_failed(upgrade: WebSocketUpgrade, message: String) -> Response {
-    upgrade.protocols(PROTOCOLS).on_upgrade(|mut socket| async move {
+/// `/attach/{namespace}/{pod}/{container}`: containers here have no terminal that a second client could join.
+pub(super) async fn attach(
+    Path((_, pod, container)): Path<(String, String, String)>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Response {
+    let message = format!("attach is not supported: container {container} of pod {pod} keeps no stdin or terminal; use logs or exec");
+    fail(upgrade, StatusCode::NOT_IMPLEMENTED, message)
+}
+
+/// Says why nothing runs. A client that wants a websocket gets one and hears of it on the error
+/// channel: kubectl takes a refused upgrade for an old server, tries another protocol and shows the
+/// wrong complaint.
+fn fail(upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>, code: StatusCode, message: String) -> Response {
+    let Ok(upgrade) = upgrade else { return refuse(code, message) };
+    upgrade.protocols(PROTOCOLS).on_upgrade(move |mut socket| async move {
         let form = form(&socket);
-        let text = format!("error executing command in container: {message}");
-        let end = if form.status { failure("InternalError", &text).to_string() } else { text };
+        let end = if form.status { failure(reason(code), &message).to_string() } else { message };
         let sent = async {
             socket.send(form.encode(ERROR, end.as_bytes())).await?;
             socket.send(closing()).await
         };
         if let Err(error) = sent.await {
-            tracing::debug!(%error, "exec client is gone");
+            tracing::debug!(%error, "the client is gone");
         }
     })
+}
+
+/// The Status reason that goes with an HTTP status.
+fn reason(code: StatusCode) -> &'static str {
+    match code {
+        StatusCode::BAD_REQUEST => "BadRequest",
+        StatusCode::NOT_FOUND => "NotFound",
+        StatusCode::NOT_IMPLEMENTED => "MethodNotAllowed",
+        _ => "InternalError",
+    }
 }
 
 fn form(socket: &WebSocket) -> Form {

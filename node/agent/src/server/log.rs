@@ -50,8 +50,11 @@ async fn open(node: &Node, namespace: &str, pod: &str, container: &str, asked: &
     let options = options(asked).map_err(|message| refuse(StatusCode::UNPROCESSABLE_ENTITY, message))?;
     let entry = find(node, namespace, pod)?;
     let bad = |message: String| refuse(StatusCode::BAD_REQUEST, message);
-    let known = entry.containers.get(container);
-    let instance = known.ok_or_else(|| bad(format!("container \"{container}\" in pod \"{pod}\" not found")))?;
+    let Some(instance) = entry.containers.get(container) else {
+        // Named in the Pod, but its turn has not come.
+        let why = if has(&entry, container) { waiting(&entry, container, pod) } else { format!("container \"{container}\" in pod \"{pod}\" not found") };
+        return Err(bad(why));
+    };
     let names = PodName::of(&entry.pod);
     let attempt = match (asked.previous.unwrap_or(false), instance.attempt) {
         (false, attempt) => attempt,
@@ -101,6 +104,12 @@ fn ended(node: &Node, instance: &Instance, previous: bool) -> BoxFuture<'static,
         }
     }
     .boxed()
+}
+
+/// Whether the Pod has a container of that name.
+fn has(entry: &Entry, container: &str) -> bool {
+    let Some(spec) = &entry.pod.spec else { return false };
+    spec.containers.iter().chain(spec.init_containers.iter().flatten()).any(|found| found.name == container)
 }
 
 /// Upstream's word for a container that has no log yet.

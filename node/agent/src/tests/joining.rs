@@ -67,10 +67,16 @@ async fn a_node_joins_by_token_and_stays_a_member() {
     let wrong = bootstrap::join(&ask(token(&"0".repeat(64)))).await;
     assert!(matches!(wrong, Err(JoinError::OtherCa { .. })), "{:?}", wrong.err());
 
-    let joined = bootstrap::join(&ask(token(&hash))).await.expect("joined");
+    let mut joined = bootstrap::join(&ask(token(&hash))).await.expect("joined");
     let version = joined.client.apiserver_version().await.expect("a version");
     assert_eq!(version.major, "1");
-    assert!(joined.serving.borrow().certificate_pem.contains("BEGIN CERTIFICATE"));
+    let stand_in = joined.serving.borrow_and_update().certificate_pem.clone();
+    let renewing = CancellationToken::new();
+    let renewal = tokio::spawn(joined.renewal.run(renewing.clone()));
+    joined.serving.changed().await.expect("signed");
+    assert_ne!(joined.serving.borrow().certificate_pem, stand_in);
+    renewing.cancel();
+    renewal.await.expect("ended");
     let mode = std::fs::metadata(data_dir.join("pki/kubelet-client.pem")).expect("kept").permissions();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
 
