@@ -2,4 +2,5 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod crash;
 mod quickstart;

@@ -1,5 +1,6 @@
 //! Clusters: skiff processes in a story's namespaces, and kubectl to talk to them.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,6 +10,7 @@ use serde_json::Value;
 
 use crate::net::Net;
 use crate::run::{Ran, eventually, eventually_within, run};
+use crate::trace::{self, Trace};
 
 /// How long skiff may take to be ready in a debug build on a busy machine.
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -38,6 +40,7 @@ pub struct Cluster {
     dir: Option<tempfile::TempDir>,
     args: Vec<String>,
     child: Option<Child>,
+    prefix: Option<String>,
 }
 
 impl Cluster {
@@ -59,7 +62,7 @@ impl Cluster {
     /// A process that is not started yet.
     pub fn prepared(net: Net, args: &[&str]) -> Self {
         let dir = tempfile::Builder::new().prefix("skiff-it-").tempdir().expect("a directory");
-        Self { net, dir: Some(dir), args: args.iter().map(|&arg| arg.to_owned()).collect(), child: None }
+        Self { net, dir: Some(dir), args: args.iter().map(|&arg| arg.to_owned()).collect(), child: None, prefix: None }
     }
 
     /// Its data directory.
@@ -78,7 +81,9 @@ impl Cluster {
             assert!(!ended, "skiff ended:\n{out}\n{}", self.log());
             if out.contains("ready") { Ok(()) } else { Err(self.log()) }
         });
-        began.elapsed()
+        let took = began.elapsed();
+        self.prefix = self.prefix.take().or_else(|| self.seen_prefix());
+        took
     }
 
     /// Starts the process and waits for nothing.
@@ -154,6 +159,26 @@ impl Cluster {
     /// kubectl as the administrator.
     pub fn kubectl(&self) -> Kubectl<'_> {
         Kubectl { net: &self.net, kubeconfig: self.data_dir().join("admin.kubeconfig") }
+    }
+
+    /// What bears this cluster's marks now: see [`Trace`].
+    pub fn trace(&self) -> Trace {
+        let dir = self.data_dir().display().to_string();
+        let mut marks = vec![dir.as_str()];
+        marks.extend(self.prefix.as_deref());
+        Trace::of(&self.net, &marks)
+    }
+
+    /// Process ids of its containers' shims.
+    pub fn shims(&self) -> BTreeSet<String> {
+        let dir = self.data_dir().display().to_string();
+        trace::shims(&|line| line.contains(&dir))
+    }
+
+    /// What its links, tables and cgroups are named after, seen in the name of its DNS link.
+    fn seen_prefix(&self) -> Option<String> {
+        let links = self.net.run("ip", &["-o", "link"]).ok();
+        links.lines().find_map(|line| Some(line.split(": ").nth(1)?.strip_suffix("-dns")?.to_owned()))
     }
 
     /// Removes everything by `skiff down`; the process must have ended.

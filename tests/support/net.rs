@@ -21,6 +21,8 @@ impl Net {
         let net = Self::bare("192.168.77.2");
         net.ip_ok(&["link", "add", "uplink", "type", "bridge"]);
         net.ip_ok(&["addr", "add", "192.168.77.2/24", "dev", "uplink"]);
+        // Without an IPv6 address of its own, which would come only after a while.
+        net.ip_ok(&["link", "set", "uplink", "addrgenmode", "none"]);
         net.ip_ok(&["link", "set", "uplink", "up"]);
         net.ip_ok(&["route", "add", "default", "via", "192.168.77.1"]);
         net

@@ -20,25 +20,36 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// What is there now, in a namespace and on the machine.
-    pub fn of(net: &Net) -> Self {
+    /// What is there now: everything in a namespace, and on the machine what bears one of the marks
+    /// (a data directory, a cluster's prefix), so that what runs beside a story does not count.
+    pub fn of(net: &Net, marks: &[&str]) -> Self {
         let lines = |text: String| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
+        let marked = |name: &str| marks.iter().any(|mark| name.contains(mark));
         let links =
             lines(net.run("ip", &["-o", "link"]).ok()).iter().filter_map(|line| line.split(": ").nth(1).map(str::to_owned)).collect();
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
+        let mut named_namespaces = lines(run(Command::new("ip").args(["netns", "list"]), None).ok());
+        named_namespaces.retain(|line| marked(line));
         Self {
             links,
             routes: lines(net.run("ip", &["route", "show", "table", "all"]).ok()),
             rules: net.run("nft", &["list", "ruleset"]).ok(),
-            named_namespaces: lines(run(Command::new("ip").args(["netns", "list"]), None).ok()),
-            mounts: mounts.lines().filter_map(|line| line.split(' ').nth(4)).filter(|at| at.contains("skiff")).map(str::to_owned).collect(),
-            cgroups: cgroups(),
-            shims: shims(),
+            named_namespaces,
+            mounts: mounts.lines().filter_map(|line| line.split(' ').nth(4)).filter(|at| marked(at)).map(str::to_owned).collect(),
+            cgroups: cgroups().into_iter().filter(|path| marked(path)).collect(),
+            shims: shims(&marked),
         }
+    }
+
+    /// Whether there is something of each kind that a running cluster has: a trace that sees
+    /// nothing proves nothing.
+    pub fn sees_a_cluster(&self) -> bool {
+        let sets = [&self.links, &self.routes, &self.mounts, &self.cgroups, &self.shims];
+        sets.iter().all(|set| !set.is_empty()) && !self.rules.is_empty()
     }
 }
 
-/// Cgroup directories of ours, in every hierarchy.
+/// Cgroup directories of clusters, in every hierarchy.
 fn cgroups() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let root = Path::new("/sys/fs/cgroup");
@@ -52,13 +63,15 @@ fn cgroups() -> BTreeSet<String> {
     found
 }
 
-/// Shims that run.
-fn shims() -> BTreeSet<String> {
+/// Process ids of the shims whose command line is marked.
+pub fn shims(marked: &dyn Fn(&str) -> bool) -> BTreeSet<String> {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
     processes
         .filter_map(|entry| {
             let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
-            name.starts_with("skiff-shim").then(|| entry.file_name().to_string_lossy().into_owned())
+            let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+            let ours = name.starts_with("skiff-shim") && marked(&String::from_utf8_lossy(&line));
+            ours.then(|| entry.file_name().to_string_lossy().into_owned())
         })
         .collect()
 }

@@ -1,0 +1,137 @@
+//! The crash story: the whole process is killed ten times under writes. What was answered is there
+//! afterwards, containers run on as if nothing had happened, and `skiff down` leaves nothing.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tests::run::run;
+use tests::{Cluster, Kubectl, Net, eventually, eventually_within};
+
+const KILLS: usize = 10;
+/// Most writes of the load; it stops before when the story ends.
+const WRITES_MAX: usize = 2_000;
+
+#[test]
+fn a_killed_cluster_loses_no_answered_write_and_restarts_no_container() {
+    let mut cluster = Cluster::prepared(Net::alone(), &["up"]);
+    let before = cluster.trace();
+    cluster.start();
+    cluster.load_samples();
+    cluster.kubectl().ok("apply -f samples/quickstart/web.yaml -f samples/quickstart/tools.yaml");
+    cluster.kubectl().ok("rollout status deployment/web --timeout=60s");
+    cluster.kubectl().until_ready("tools");
+    until_the_service_answers(&cluster.kubectl());
+    let containers = containers(&cluster.kubectl());
+    let shims = cluster.shims();
+    assert_eq!((containers.len(), shims.len()), (3, 3), "{containers:?}");
+
+    let load = Load::start(&cluster.kubectl());
+    for kill in 0..KILLS {
+        load.until_answered(1 + kill % 4);
+        cluster.kill();
+        assert_eq!(cluster.shims(), shims, "shims live on without skiff");
+        cluster.start();
+        let kubectl = cluster.kubectl();
+        let answered = load.answered();
+        let kept = names(&kubectl, "configmaps");
+        let lost: Vec<_> = answered.iter().filter(|name| !kept.contains(*name)).collect();
+        assert!(lost.is_empty(), "lost after kill {kill}: {lost:?}");
+        until_the_service_answers(&kubectl);
+        assert_eq!(self::containers(&kubectl), containers, "after kill {kill}");
+    }
+    load.stop();
+
+    assert_eq!(cluster.stop(), 0, "SIGTERM stops it cleanly:\n{}", cluster.log());
+    assert_eq!(cluster.shims(), shims, "containers run on");
+    cluster.start();
+    until_the_service_answers(&cluster.kubectl());
+    assert_eq!(self::containers(&cluster.kubectl()), containers, "the next start adopts them");
+    assert_eq!(cluster.shims(), shims);
+    assert!(cluster.trace().sees_a_cluster());
+
+    assert_eq!(cluster.stop(), 0);
+    cluster.down();
+    assert_eq!(cluster.trace(), before);
+    cluster.down();
+    assert_eq!(cluster.trace(), before);
+}
+
+fn until_the_service_answers(kubectl: &Kubectl<'_>) {
+    eventually_within(Duration::from_secs(20), "the Service answers", || {
+        let ran = kubectl.run(&["exec", "tools", "--", "wget", "-qO-", "http://web/x"]);
+        if ran.succeeded() { Ok(()) } else { Err(format!("{ran}\n{}", kubectl.run(&["get", "pods,endpointslices", "-o", "wide"]))) }
+    });
+}
+
+/// Every container: its Pod, its id, how often it was restarted and since when it runs.
+fn containers(kubectl: &Kubectl<'_>) -> BTreeSet<String> {
+    let pods = kubectl.json("get pods");
+    let pods = pods["items"].as_array().expect("a list");
+    let of = |pod: &serde_json::Value| {
+        let name = pod["metadata"]["name"].clone();
+        let statuses = pod["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
+        statuses
+            .into_iter()
+            .map(move |status| format!("{name} {} restarts {} {}", status["containerID"], status["restartCount"], status["state"]))
+    };
+    pods.iter().flat_map(of).collect()
+}
+
+fn names(kubectl: &Kubectl<'_>, kind: &str) -> BTreeSet<String> {
+    let listed = kubectl.ok(&format!("get {kind} -o name"));
+    listed.lines().filter_map(|line| line.split('/').nth(1)).map(str::to_owned).collect()
+}
+
+/// ConfigMaps created one after the other.
+struct Load {
+    answered: Arc<Mutex<BTreeSet<String>>>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Load {
+    fn start(kubectl: &Kubectl<'_>) -> Self {
+        let writes: Vec<(String, Command)> = (0..WRITES_MAX)
+            .map(|n| {
+                let name = format!("write-{n}");
+                let command = kubectl.command(&["create", "configmap", &name, "--from-literal=n=1"]);
+                (name, command)
+            })
+            .collect();
+        let (answered, stop) = (Arc::<Mutex<BTreeSet<String>>>::default(), Arc::<AtomicBool>::default());
+        let (to, stopped) = (answered.clone(), stop.clone());
+        let thread = std::thread::spawn(move || {
+            for (name, mut command) in writes {
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                if run(&mut command, None).succeeded() {
+                    to.lock().expect("not poisoned").insert(name);
+                }
+            }
+        });
+        Self { answered, stop, thread }
+    }
+
+    fn answered(&self) -> BTreeSet<String> {
+        self.answered.lock().expect("not poisoned").clone()
+    }
+
+    /// Waits until that many more writes were answered.
+    fn until_answered(&self, more: usize) {
+        let began = self.answered().len();
+        eventually("writes are answered", || {
+            let now = self.answered().len();
+            if now >= began + more { Ok(()) } else { Err(format!("{now} after {began}")) }
+        });
+    }
+
+    fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the load ends");
+    }
+}
