@@ -52,7 +52,11 @@ async fn open(node: &Node, namespace: &str, pod: &str, container: &str, asked: &
     let bad = |message: String| refuse(StatusCode::BAD_REQUEST, message);
     let Some(instance) = entry.containers.get(container) else {
         // Named in the Pod, but its turn has not come.
-        let why = if has(&entry, container) { waiting(&entry, container, pod) } else { format!("container \"{container}\" in pod \"{pod}\" not found") };
+        let why = if has(&entry, container) {
+            waiting(&entry, container, pod)
+        } else {
+            format!("container \"{container}\" in pod \"{pod}\" not found")
+        };
         return Err(bad(why));
     };
     let names = PodName::of(&entry.pod);
