@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::Context;
 use async_trait::async_trait;
 use ipnet::Ipv4Net;
 use node_agent::{Agent, Networks, Parts};
@@ -19,9 +20,10 @@ pub async fn run(place: &Place) -> anyhow::Result<()> {
     let parts =
         Parts { runtimes: node::runtimes(place)?, images: Arc::new(ImageStore::open(&place.at("images"))?), network: Arc::new(network) };
     let config = node_agent::Config::new("", std::net::Ipv4Addr::UNSPECIFIED.into(), &place.dir, &place.prefix);
-    Agent::remove_all(&config, &parts).await?;
-    node_proxy::remove(&place.prefix).await?;
-    Ok(())
+    // Both are tried, whatever becomes of the first.
+    let (node, proxy) = (Agent::remove_all(&config, &parts).await, node_proxy::remove(&place.prefix).await);
+    node?;
+    proxy.context("removing the rules of Services")
 }
 
 /// What is left of a network: it can be taken away without what a working one needs of the machine.

@@ -2,6 +2,7 @@
 //! are tried before an error is given, and doing it again finds nothing.
 
 use node_volumes::Volumes;
+use runtimes_contract::RuntimeError;
 use runtimes_contract::cgroup::Cgroups;
 
 use crate::config::Config;
@@ -44,8 +45,22 @@ pub(crate) async fn all(config: &Config, parts: &Parts) -> Result<(), AgentError
     check(parts.network.remove_all().await.map_err(|error| chain(&error)));
     if config.cgroups {
         let root = layout.cgroup_root();
-        let removed = tokio::task::spawn_blocking(move || Cgroups::detect()?.group(&root)?.remove_tree()).await;
+        let removed = tokio::task::spawn_blocking(move || remove_cgroups(&root)).await;
         check(removed.map_err(|error| error.to_string()).and_then(|removed| removed.map_err(|error| chain(&error))));
     }
     if failures.is_empty() { Ok(()) } else { Err(AgentError::Remove(failures.join("; "))) }
+}
+
+/// Removes the node's cgroups, and the one above them that the clusters of a machine share when this
+/// was the last of them.
+fn remove_cgroups(root: &str) -> Result<(), RuntimeError> {
+    let cgroups = Cgroups::detect()?;
+    cgroups.group(root)?.remove_tree()?;
+    let Some((shared, _)) = root.rsplit_once('/') else { return Ok(()) };
+    for hierarchy in cgroups.roots() {
+        if let Err(error) = std::fs::remove_dir(hierarchy.join(shared)) {
+            tracing::debug!(hierarchy = %hierarchy.display(), %error, "shared cgroup stays");
+        }
+    }
+    Ok(())
 }
