@@ -1,0 +1,202 @@
+//! A Pod's life on one node: how its containers begin and end, what they are given, how they are
+//! probed, and what is said of those that cannot run.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::{Cluster, Kubectl, eventually};
+
+#[test]
+fn pods_live_and_end_as_their_specs_say() {
+    let cluster = Cluster::up();
+    let kubectl = cluster.kubectl();
+    load_broken_images(&cluster);
+    for file in ["ends", "given", "probes", "refused"] {
+        kubectl.ok(&format!("apply -f tests/it/life/{file}.yaml"));
+    }
+    containers_end(&kubectl);
+    containers_are_given_what_they_ask_for(&cluster);
+    probes_gate_and_restart(&kubectl);
+    what_cannot_run_says_why(&kubectl);
+    pods_end_within_their_grace(&kubectl);
+}
+
+fn containers_end(kubectl: &Kubectl<'_>) {
+    kubectl.until("pod/init", "/status/phase", "Succeeded");
+    assert_eq!(kubectl.ok("logs init"), "from init\n");
+    assert_eq!(kubectl.ok("logs init -c first"), "ending with code 0\n");
+    for (pod, phase, pointer, wanted) in [
+        ("init-fails", "Failed", "/status/initContainerStatuses/0/state/terminated/exitCode", json!(3)),
+        ("never", "Failed", "/status/containerStatuses/0/state/terminated/exitCode", json!(4)),
+        ("never", "Failed", "/status/containerStatuses/0/state/terminated/reason", json!("Error")),
+        ("never", "Failed", "/status/containerStatuses/0/restartCount", json!(0)),
+        ("on-failure", "Succeeded", "/status/containerStatuses/0/state/terminated/reason", json!("Completed")),
+        ("second-try", "Succeeded", "/status/containerStatuses/0/restartCount", json!(1)),
+        ("second-try", "Succeeded", "/status/containerStatuses/0/lastState/terminated/exitCode", json!(6)),
+        ("eater", "Failed", "/status/containerStatuses/0/state/terminated/reason", json!("OOMKilled")),
+        ("eater", "Failed", "/status/containerStatuses/0/state/terminated/exitCode", json!(137)),
+    ] {
+        let object = format!("pod/{pod}");
+        kubectl.until(&object, "/status/phase", phase);
+        assert_eq!(kubectl.field(&object, pointer), wanted, "{pod}{pointer}\n{}", kubectl.ok(&format!("describe {object}")));
+    }
+    kubectl.until("pod/crashes", "/status/containerStatuses/0/state/waiting/reason", "CrashLoopBackOff");
+    assert_eq!(kubectl.field("pod/crashes", "/status/containerStatuses/0/lastState/terminated/exitCode"), json!(5));
+    assert_eq!(kubectl.ok("logs crashes"), "ending with code 5\n");
+    kubectl.until("pod/crashes", "/status/containerStatuses/0/restartCount", 2);
+    assert_eq!(kubectl.ok("logs crashes --previous"), "ending with code 5\n");
+    let shown = kubectl.ok("get pod init-fails");
+    assert!(shown.contains("Init:Error"), "{shown}");
+}
+
+fn containers_are_given_what_they_ask_for(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.until("pod/env-wasm", "/status/phase", "Succeeded");
+    kubectl.until_ready("given");
+    let wasm = kubectl.ok("logs env-wasm").replace("env: ", "");
+    for argument in ["arg 1: text\n", "arg 2: $(PLAIN)\n"] {
+        assert!(wasm.contains(argument), "{argument:?} in {wasm}");
+    }
+    for (pod, seen) in [("env-wasm", wasm), ("given", kubectl.ok("exec given -- env"))] {
+        let ip = kubectl.field(&format!("pod/{pod}"), "/status/podIP");
+        let ip = format!("IP={}", ip.as_str().expect("an address"));
+        let name = format!("NAME={pod}");
+        let wanted = ["PLAIN=text", "BUILT=text and more", "PASSWORD=from the Secret", "CM_COLOUR=green", "MEMORY=67108864", &ip, &name];
+        for line in wanted {
+            assert!(seen.lines().any(|one| one == line), "{line} in {pod}:\n{seen}");
+        }
+    }
+    let service_account = "/var/run/secrets/kubernetes.io/serviceaccount";
+    for (file, wanted) in [
+        ("/settings/file.txt", "from the ConfigMap"),
+        ("/one", "from the ConfigMap"),
+        ("/keys/password", "from the Secret"),
+        (&format!("{service_account}/namespace"), "default"),
+        ("/machine/ostype", "Linux\n"),
+        ("/etc/hostname", "given\n"),
+    ] {
+        assert_eq!(kubectl.ok(&format!("exec given -- cat {file}")), wanted, "{file}");
+    }
+    assert_eq!(kubectl.ok(&format!("exec given -- cat {service_account}/token")).split('.').count(), 3, "a token");
+    assert!(kubectl.ok(&format!("exec given -- cat {service_account}/ca.crt")).starts_with("-----BEGIN CERTIFICATE-----"));
+    assert_eq!(kubectl.ok("exec given -- stat -L -c %a /keys/password"), "400\n");
+    assert!(kubectl.ok("exec given -- cat /proc/mounts").lines().any(|line| line.starts_with("tmpfs /scratch tmpfs")));
+    kubectl.fails("exec given -- touch /keys/other");
+    shares_are_in_the_cgroup(&kubectl);
+    kubectl.until_ready("pair");
+    assert_eq!(kubectl.ok("exec pair -c tools -- wget -qO- http://localhost:8080/x"), "Hello from WebAssembly! beside /x\n");
+    assert_eq!(kubectl.field("pod/pair", "/status/containerStatuses/0/restartCount"), json!(0));
+}
+
+/// Requests and limits as the kernel has them, whichever hierarchy holds the controller.
+fn shares_are_in_the_cgroup(kubectl: &Kubectl<'_>) {
+    let id = kubectl.field("pod/given", "/status/containerStatuses/0/containerID");
+    let id = id.as_str().and_then(|id| id.split("://").nth(1)).expect("an id").to_owned();
+    let mut found = Vec::new();
+    find(Path::new("/sys/fs/cgroup"), &id, &mut found);
+    let read = |file: &str| found.iter().find_map(|dir| std::fs::read_to_string(dir.join(file)).ok()).map(|text| text.trim().to_owned());
+    let memory = read("memory.max").or_else(|| read("memory.limit_in_bytes"));
+    assert_eq!(memory.as_deref(), Some("67108864"), "{found:?}");
+    let quota = read("cpu.max").or_else(|| Some(format!("{} {}", read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?)));
+    assert_eq!(quota.as_deref(), Some("20000 100000"), "{found:?}");
+    if let Some(shares) = read("cpu.shares") {
+        assert_eq!(shares, "102");
+    }
+}
+
+fn find(dir: &Path, name: &str, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        if entry.file_name() == name {
+            found.push(entry.path());
+        } else {
+            find(&entry.path(), name, found);
+        }
+    }
+}
+
+fn probes_gate_and_restart(kubectl: &Kubectl<'_>) {
+    let ready_addresses = |wanted: usize| {
+        eventually(&format!("{wanted} ready endpoints"), || {
+            let slices = kubectl.json("get endpointslices -l kubernetes.io/service-name=gated");
+            let endpoints = slices["items"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .flat_map(|slice| slice["endpoints"].as_array().cloned().unwrap_or_default());
+            let ready = endpoints.filter(|endpoint| endpoint["conditions"]["ready"] == true).count();
+            if ready == wanted { Ok(()) } else { Err(slices.to_string()) }
+        });
+    };
+    kubectl.until("pod/gated", "/status/phase", "Running");
+    ready_addresses(0);
+    kubectl.ok("exec gated -- touch /work/ready");
+    kubectl.until_ready("gated");
+    ready_addresses(1);
+    kubectl.ok("exec gated -- rm /work/ready");
+    ready_addresses(0);
+
+    kubectl.until_ready("sick");
+    kubectl.ok("exec sick -- rm /work/well");
+    kubectl.until("pod/sick", "/status/containerStatuses/0/restartCount", 1);
+    kubectl.until_ready("sick");
+    assert_eq!(kubectl.ok("logs sick --previous"), "started\n");
+    let told = kubectl.ok("describe pod sick");
+    assert!(told.contains("Liveness probe failed") && told.contains("will be restarted"), "{told}");
+}
+
+fn load_broken_images(cluster: &Cluster) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).expect("writes");
+        path.display().to_string()
+    };
+    let broken = write("broken.wasm", b"\0asm\x01\0\0\0\x01\xff\xff\xff");
+    cluster.skiff(&["image", "import", "samples/broken:latest", &broken]).ok();
+    let stranger = write("stranger.wat", br#"(module (import "env" "launch" (func)) (func (export "_start")))"#);
+    cluster.skiff(&["image", "import", "samples/stranger:latest", &stranger]).ok();
+    let neither = write("notes.txt", b"neither a module nor an archive");
+    let complaint = cluster.skiff(&["image", "import", "samples/notes:latest", &neither]).fails();
+    assert!(complaint.contains("notes.txt is no .wasm or .wat file, OCI layout or docker-save archive"), "{complaint}");
+}
+
+fn what_cannot_run_says_why(kubectl: &Kubectl<'_>) {
+    for (pod, reason, words) in [
+        ("wasm-as-linux", "CreateContainerConfigError", "holds WebAssembly, but RuntimeClass \"runc\""),
+        ("linux-as-wasm", "CreateContainerConfigError", "holds a Linux file system, but RuntimeClass \"wasmtime\""),
+        ("absent", "ErrImageNeverPull", "is not present with pull policy of Never"),
+        ("misspelt", "InvalidImageName", "Not A Name"),
+        ("broken", "CreateContainerError", ""),
+        ("stranger", "CreateContainerError", "env"),
+        ("no-settings", "CreateContainerConfigError", "configmap \"missing\" not found"),
+        ("exec-probe", "CreateContainerConfigError", "uses exec, which a WebAssembly container cannot run"),
+    ] {
+        let object = format!("pod/{pod}");
+        eventually(&format!("{pod} says {reason}"), || {
+            let state = kubectl.field(&object, "/status/containerStatuses/0/state/waiting");
+            let said = state["reason"] == reason && state["message"].as_str().is_some_and(|message| message.contains(words));
+            if said { Ok(()) } else { Err(kubectl.run(&["describe", &object]).to_string()) }
+        });
+    }
+}
+
+fn pods_end_within_their_grace(kubectl: &Kubectl<'_>) {
+    for (pod, least, most) in
+        [("polite", Duration::ZERO, Duration::from_secs(10)), ("stubborn", Duration::from_secs(2), Duration::from_secs(12))]
+    {
+        kubectl.until_ready(pod);
+        eventually("its trap is set", || match kubectl.ok(&format!("logs {pod}")).as_str() {
+            "up\n" => Ok(()),
+            other => Err(other.to_owned()),
+        });
+        let began = std::time::Instant::now();
+        kubectl.ok(&format!("delete pod {pod} --wait"));
+        let took = began.elapsed();
+        assert!(took >= least && took < most, "{pod} took {took:?}");
+        assert_eq!(kubectl.field(&format!("pod/{pod}"), "/metadata/name"), Value::Null);
+    }
+}
