@@ -19,7 +19,8 @@ pub mod storage_object_in_use_protection;
 pub mod taint_nodes_by_condition;
 
 /// Upstream's plugins that have nothing to do here, being off there by default or about kinds that
-/// are not served; they may be named, to no effect.
+/// are not served; they may be named, to no effect. StorageObjectInUseProtection is among them: the
+/// finalizers that it sets would stay for ever, since no controller takes them away.
 pub const ABSENT: &[&str] = &[
     "AlwaysAdmit",
     "AlwaysDeny",
@@ -38,6 +39,7 @@ pub const ABSENT: &[&str] = &[
     "PodNodeSelector",
     "PodTolerationRestriction",
     "PodTopologyLabels",
+    "StorageObjectInUseProtection",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",
 ];
@@ -54,7 +56,6 @@ pub fn all(allows: Allows) -> Vec<Box<dyn Plugin>> {
         Box::new(priority::Priority),
         Box::new(default_toleration_seconds::DefaultTolerationSeconds),
         Box::new(default_storage_class::DefaultStorageClass),
-        Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
         Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize),
         Box::new(runtime_class::RuntimeClass),
         Box::new(certificates::CertificateApproval { allows: allows.clone() }),

@@ -17,6 +17,7 @@ use crate::cache::{self, Cache, Object};
 use crate::config::Config;
 use crate::key;
 use crate::metrics::Metrics;
+use crate::quota::Quotas;
 use crate::registry::{Registry, Served};
 use crate::services::Allocator;
 use crate::status::{ApiError, ApiResult};
@@ -32,6 +33,7 @@ pub(crate) struct App {
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) chain: Chain,
     pub(crate) services: Arc<Allocator>,
+    pub(crate) quotas: Quotas,
     pub(crate) metrics: Metrics,
     pub(crate) documents: crate::documents::Documents,
     pub(crate) node_tls: TlsConnector,
@@ -112,6 +114,26 @@ impl App {
                 .map(Arc::new)
                 .map_err(|error| WriteError::Api(ApiError::internal(error))),
         }
+    }
+
+    /// [`App::put`] that gives up `held` only when the write is seen or has failed, whether or not the
+    /// client waits for that.
+    pub(crate) async fn put_holding(
+        self: &Arc<Self>,
+        served: &Arc<Served>,
+        (namespace, name): (&str, &str),
+        expect: Expect,
+        value: Value,
+        held: impl Send + 'static,
+    ) -> Result<Arc<Object>, WriteError> {
+        let (app, served) = (Arc::clone(self), Arc::clone(served));
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let writing = tokio::spawn(async move {
+            let written = app.put(&served, &namespace, &name, expect, value).await;
+            drop(held);
+            written
+        });
+        writing.await.unwrap_or_else(|error| Err(WriteError::Api(ApiError::internal(error))))
     }
 
     /// Deletes an object and waits until every read sees it; answers its last state at the

@@ -115,6 +115,22 @@ impl Cache {
         }
     }
 
+    /// After a write that came too late: waits until the write that was faster is seen, so that the
+    /// next attempt does not start from the same state again.
+    pub(crate) async fn overtaken(&self, resource: &Resource, namespace: &str, name: &str, revision: u64) {
+        let mut applied = self.applied.subscribe();
+        let is_seen = async {
+            while resource.get(namespace, name).is_some_and(|object| object.revision == revision) {
+                if applied.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        if tokio::time::timeout(FUTURE_WAIT, is_seen).await.is_err() {
+            tracing::warn!(resource = %resource.name, namespace, name, "a faster write is not seen");
+        }
+    }
+
     /// Announces what is about to be written, so that it need not be parsed again.
     pub(crate) fn announce(&self, bytes: &Bytes, value: Value) -> Announced<'_> {
         let address = bytes.as_ptr() as usize;

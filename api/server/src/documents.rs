@@ -20,7 +20,8 @@ use crate::wire::gzip;
 const JSON: &str = "application/json";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const AGGREGATED_BETA: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
-const OPENAPI_V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// A document asked for by its hash never changes; upstream's year of keeping it.
+const KEPT_FOR_GOOD: &str = "public, immutable, max-age=31536000";
 
 /// What was made so far.
 #[derive(Default)]
@@ -67,7 +68,21 @@ pub(crate) fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<Body>>
             document
         }
     };
-    Ok(document.respond(&parts.headers, media))
+    match asked_hash(parts) {
+        None => Ok(document.respond(&parts.headers, media)),
+        Some(hash) if document.is_hashed(hash) => {
+            let mut response = document.respond(&parts.headers, media);
+            response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(KEPT_FOR_GOOD));
+            Ok(response)
+        }
+        Some(_) => Ok(document.moved(parts.uri.path())),
+    }
+}
+
+/// The hash in the addresses that the index of OpenAPI v3 gives.
+fn asked_hash(parts: &Parts) -> Option<&str> {
+    let query = parts.uri.query().filter(|_| parts.uri.path().starts_with("/openapi/v3/"))?;
+    query.split('&').find_map(|pair| pair.strip_prefix("hash="))
 }
 
 fn name(path: &str, headers: &HeaderMap) -> Option<Name> {
@@ -118,10 +133,10 @@ fn make(app: &App, name: &Name) -> Option<Bytes> {
         Name::Apis(flavour) => discovery::aggregated(kinds, false, *flavour == Flavour::AggregatedBeta),
         Name::Group(group) => discovery::api_group(group, kinds)?,
         Name::Resources(group, version) => discovery::api_resource_list(group, version, kinds)?,
-        Name::OpenApiV2 { protobuf: false } => openapi::v2(kinds),
-        Name::OpenApiV2 { protobuf: true } => return Some(openapi::v2_protobuf(&openapi::v2(kinds)).into()),
+        Name::OpenApiV2 { protobuf: false } => return Some(openapi::v2_json(kinds).into()),
+        Name::OpenApiV2 { protobuf: true } => return Some(openapi::v2_protobuf_of(kinds).into()),
         Name::OpenApiV3Index => openapi::v3_index(kinds),
-        Name::OpenApiV3(group, version) => openapi::v3(group, version, kinds)?,
+        Name::OpenApiV3(group, version) => return openapi::v3_json(group, version, kinds).map(Into::into),
     };
     Some(value.to_string().into())
 }
@@ -131,7 +146,7 @@ impl Name {
         match self {
             Self::Api(Flavour::Aggregated) | Self::Apis(Flavour::Aggregated) => AGGREGATED,
             Self::Api(Flavour::AggregatedBeta) | Self::Apis(Flavour::AggregatedBeta) => AGGREGATED_BETA,
-            Self::OpenApiV2 { protobuf: true } => OPENAPI_V2_PROTOBUF,
+            Self::OpenApiV2 { protobuf: true } => openapi::V2_PROTOBUF,
             _ => JSON,
         }
     }
@@ -143,6 +158,24 @@ impl Document {
         // Hexadecimal digits in quotes are a valid header.
         let etag = HeaderValue::from_str(&format!("\"{hash}\"")).unwrap_or(HeaderValue::from_static("\"\""));
         Self { bytes, etag }
+    }
+
+    fn hash(&self) -> &str {
+        self.etag.to_str().unwrap_or_default().trim_matches('"')
+    }
+
+    fn is_hashed(&self, hash: &str) -> bool {
+        self.hash() == hash
+    }
+
+    /// Where the present document is, for a client that asks for an older one.
+    fn moved(&self, path: &str) -> Response<Body> {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+        if let Ok(location) = HeaderValue::from_str(&format!("{path}?hash={}", self.hash())) {
+            response.headers_mut().insert(header::LOCATION, location);
+        }
+        response
     }
 
     fn respond(&self, headers: &HeaderMap, media: &'static str) -> Response<Body> {

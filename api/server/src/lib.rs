@@ -21,6 +21,7 @@ mod json;
 mod key;
 mod metrics;
 mod nonresource;
+mod quota;
 mod registry;
 mod reviews;
 mod serve;

@@ -30,6 +30,7 @@ use crate::config::Config;
 use crate::documents::Documents;
 use crate::handle::handle;
 use crate::metrics::Metrics;
+use crate::quota::Quotas;
 use crate::registry::Registry;
 use crate::serve;
 use crate::services::Allocator;
@@ -139,6 +140,7 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>) -> Res
         chain: Chain::new(&config.disable_admission_plugins, allows)?,
         authenticator: Authenticator::new(std::mem::take(&mut config.token_auth_file), tokens, config.anonymous_auth),
         registry: Registry::new(&cache),
+        quotas: Quotas::default(),
         services: Allocator::new(config.service_cluster_ip_range, config.service_node_port_range.clone()),
         node_tls: tls::node_connector(&config.pki)?,
         metrics: Metrics::default(),

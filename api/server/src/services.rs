@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use api_model::field::{FieldError, Path};
 use api_model::meta;
-use api_store::Expect;
 use ipnet::Ipv4Net;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -24,8 +23,7 @@ use serde_json::{Value, json};
 pub(crate) use self::claims::carry_over;
 use self::claims::{NodePort, wants_cluster_ip, wants_node_ports};
 use self::taken::{Claims, Pool, Taken};
-use crate::app::{App, WriteError};
-use crate::cache::{Cache, Object};
+use crate::cache::Cache;
 use crate::json;
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
@@ -37,7 +35,7 @@ pub(crate) struct Allocator {
     taken: Mutex<Taken>,
 }
 
-/// Addresses and ports that are a write's own until it is done.
+/// Addresses and ports that are a write's own until it is done: held until the write is seen or has failed.
 pub(crate) struct Reservation {
     allocator: Arc<Allocator>,
     claims: Claims,
@@ -46,29 +44,6 @@ pub(crate) struct Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.allocator.taken.lock().release(&self.claims);
-    }
-}
-
-impl Reservation {
-    /// Writes the Service and keeps the reservation until the write is seen or has failed, whether
-    /// or not the client waits for that.
-    pub(crate) async fn put(
-        self,
-        app: &Arc<App>,
-        served: &Arc<Served>,
-        namespace: &str,
-        name: &str,
-        expect: Expect,
-        service: Value,
-    ) -> Result<Arc<Object>, WriteError> {
-        let (app, served) = (Arc::clone(app), Arc::clone(served));
-        let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        let writing = tokio::spawn(async move {
-            let written = app.put(&served, &namespace, &name, expect, service).await;
-            drop(self);
-            written
-        });
-        writing.await.unwrap_or_else(|error| Err(WriteError::Api(ApiError::internal(error))))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The server as its clients see it, in one process and without a socket, on the memory store.
 
 mod access;
+mod admission;
 mod crud;
 mod deletion;
 mod lists;

@@ -65,7 +65,8 @@ pub fn used(quota: &Value, view: &dyn View) -> Map<String, Value> {
     hard.keys().map(|name| (name.clone(), amount::text(name, used.get(name).copied().unwrap_or_default(), None).into())).collect()
 }
 
-fn concerns(request: &Request<'_>) -> bool {
+/// Whether quotas are about such a request at all.
+pub fn concerns(request: &Request<'_>) -> bool {
     if request.namespace.is_empty() {
         return false;
     }

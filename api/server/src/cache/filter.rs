@@ -1,5 +1,8 @@
 //! Which objects a list or watch is about: namespace, name, label and field selectors.
 
+use std::sync::Arc;
+
+use api_model::kind::Kind;
 use api_model::selector::{FieldSelector, Selector, field_text};
 use serde_json::Value;
 
@@ -15,6 +18,8 @@ pub(crate) struct Filter {
     pub(crate) namespace: Option<String>,
     pub(crate) labels: Selector,
     pub(crate) fields: FieldSelector,
+    /// The kind in which the objects are stored: it knows what its selectable fields are called.
+    pub(crate) kind: Option<Arc<Kind>>,
 }
 
 impl Filter {
@@ -45,24 +50,11 @@ impl Filter {
     }
 
     fn fields_match(&self, value: &Value) -> bool {
-        self.fields.terms.iter().all(|term| (selectable(value, &term.path) == term.value) != term.negated)
-    }
-}
-
-/// The text that a field selector compares with: upstream's selectable field sets are built from
-/// typed objects, in which an absent boolean is `false` and an absent count `0`.
-fn selectable(value: &Value, path: &str) -> String {
-    let text = match path {
-        "source" => field_text(value, "source.component"),
-        _ => field_text(value, path),
-    };
-    if !text.is_empty() {
-        return text;
-    }
-    match path {
-        "spec.unschedulable" | "spec.hostNetwork" => "false".to_owned(),
-        "status.successful" | "status.replicas" => "0".to_owned(),
-        _ => text,
+        let text = |path: &str| match &self.kind {
+            Some(kind) => api_rules::field_value(kind, value, path),
+            None => field_text(value, path),
+        };
+        self.fields.terms.iter().all(|term| (text(&term.path) == term.value) != term.negated)
     }
 }
 
@@ -84,7 +76,8 @@ mod tests {
             ("spec.unschedulable!=true", true),
             ("metadata.name=x", true),
         ] {
-            let filter = Filter { fields: FieldSelector::parse(selector).expect("parses"), ..Filter::default() };
+            let kind = api_model::kind::find("", "nodes").cloned();
+            let filter = Filter { fields: FieldSelector::parse(selector).expect("parses"), kind, ..Filter::default() };
             assert_eq!(filter.matches(&node), expected, "{selector}");
         }
     }

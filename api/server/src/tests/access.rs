@@ -47,6 +47,48 @@ async fn a_role_lets_in() {
     assert_eq!(status("/api").await, StatusCode::OK);
 }
 
+/// Whoever may write roles and bindings still cannot gain rights by it.
+#[tokio::test]
+async fn nobody_grants_what_they_do_not_hold() {
+    let cluster = cluster().await;
+    let (rbac, base) = ("rbac.authorization.k8s.io", "/apis/rbac.authorization.k8s.io/v1");
+    let role = |name: &str, verb: &str| {
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": {"name": name},
+            "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": [verb]}]})
+    };
+    let keeper = json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": "keeper"}, "rules": [
+        {"apiGroups": [rbac], "resources": ["roles", "rolebindings"], "verbs": ["create", "update", "patch", "get"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]});
+    cluster.post(&format!("{base}/clusterroles"), keeper).await.ok();
+    let binding = |name: &str, kind: &str, role: &str| {
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": rbac, "kind": kind, "name": role}, "subjects": [{"apiGroup": rbac, "kind": "User", "name": "jane"}]})
+    };
+    let (roles, bindings) = (format!("{base}/namespaces/default/roles"), format!("{base}/namespaces/default/rolebindings"));
+    cluster.post(&bindings, binding("keepers", "ClusterRole", "keeper")).await.ok();
+    let jane = cluster.user("jane", &["system:authenticated"]);
+    let ask = |method: Method, path: String, media: &'static str, body: Value| {
+        let jane = jane.clone();
+        async move {
+            let request = Request::builder().method(method).uri(path).header("content-type", media);
+            json_of(send(&jane, request.body(Body::from(body.to_string())).expect("a request")).await).await
+        }
+    };
+    let json = "application/json";
+    ask(Method::POST, roles.clone(), json, role("reads", "list")).await.ok();
+    ask(Method::POST, bindings.clone(), json, binding("readers", "Role", "reads")).await.ok();
+    let refused = [
+        ask(Method::POST, roles.clone(), json, role("deletes", "delete")).await,
+        ask(Method::PUT, format!("{roles}/reads"), json, role("reads", "delete")).await,
+        ask(Method::PATCH, format!("{roles}/reads"), "application/merge-patch+json", json!({"rules": role("reads", "*")["rules"]})).await,
+        ask(Method::POST, bindings, json, binding("admins", "ClusterRole", "cluster-admin")).await,
+    ];
+    for answer in refused {
+        assert!(answer.refusal().1.contains("is attempting to grant RBAC permissions not currently held"), "{answer:?}");
+        assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    }
+}
+
 #[tokio::test]
 async fn a_user_may_be_taken_for_another() {
     let cluster = cluster().await;

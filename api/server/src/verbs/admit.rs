@@ -1,10 +1,19 @@
 //! The admission chain, as the verbs call it.
 
-use api_admission::{Operation, Request};
+use std::time::Duration;
+
+use api_admission::plugins::resource_quota;
+use api_admission::{Awaited, Denied, Operation, Request};
+use api_auth::authorize::escalation::Write;
+use api_model::kind::GroupResource;
+use api_model::selector::{FieldSelector, FieldTerm};
+use api_model::view::View as _;
 use serde_json::Value;
 
 use crate::app::Call;
-use crate::status::ApiResult;
+use crate::cache::{Filter, Since};
+use crate::quota;
+use crate::status::{ApiError, ApiResult};
 
 /// What is about to happen.
 #[derive(Clone, Copy)]
@@ -16,12 +25,66 @@ pub(crate) struct Step<'a> {
     pub(crate) dry_run: bool,
 }
 
+/// How long a create waits for an object without which it is refused and that a controller is about
+/// to make, as upstream does for a new namespace's ServiceAccount.
+const AWAITED_FOR: Duration = Duration::from_secs(1);
+
 /// Lets plugins change the object, or refuse.
 pub(crate) fn mutate(call: &mut Call, step: Step<'_>, object: Option<&mut Value>) -> ApiResult<()> {
+    try_mutate(call, step, object).map_err(Into::into)
+}
+
+/// [`mutate`], once more where what was missing appears within a moment.
+pub(crate) async fn mutate_patiently(call: &mut Call, step: Step<'_>, object: &mut Value) -> ApiResult<()> {
+    let Err(denied) = try_mutate(call, step, Some(object)) else { return Ok(()) };
+    match denied.awaits() {
+        Some(awaited) if appears(call, awaited).await => mutate(call, step, Some(object)),
+        _ => Err(denied.into()),
+    }
+}
+
+fn try_mutate(call: &mut Call, step: Step<'_>, object: Option<&mut Value>) -> Result<(), Denied> {
     let mut request = request(call, step, object);
     let warnings = call.app.chain.admit(&mut request, &*call.app.cache)?;
     call.warn(warnings);
     Ok(())
+}
+
+/// Whether the object is there by the end of the wait.
+async fn appears(call: &Call, awaited: &Awaited) -> bool {
+    let cache = &call.app.cache;
+    let name = FieldTerm { path: "metadata.name".to_owned(), value: awaited.name.clone(), negated: false };
+    let filter = Filter { namespace: Some(awaited.namespace.clone()), fields: FieldSelector { terms: vec![name] }, ..Filter::default() };
+    let watched = cache.resource(&awaited.resource).watch(filter, Since::Everything, true, cache.applied());
+    let Ok((beginning, mut subscription)) = watched else { return false };
+    if !beginning.state.is_empty() {
+        return true;
+    }
+    // The first event about an object that was not there is its creation.
+    matches!(tokio::time::timeout(AWAITED_FOR, subscription.events.recv()).await, Ok(Some(_)))
+}
+
+/// Nobody may hand out rights that they do not hold: see `api_auth::authorize::escalation`.
+pub(crate) fn check_escalation(call: &Call, step: Step<'_>, new: &Value) -> ApiResult<()> {
+    let resource = &call.served.name;
+    let write = Write { resource, namespace: call.namespace_key(), name: step.name, new, old: step.old };
+    let checked = call.app.authorizer.check_escalation(&call.user, &write, &*call.app.cache);
+    checked.map_err(|message| ApiError::denied(resource, step.name, &message))
+}
+
+/// The namespace's quotas once more, under a lock that is held until the write is done: two requests
+/// at once would each fit alone. Without quotas there is nothing to hold.
+pub(crate) async fn hold_quota(call: &Call, step: Step<'_>, object: &mut Value) -> ApiResult<Option<quota::Hold>> {
+    let (app, namespace) = (&call.app, call.namespace_key());
+    if step.dry_run || !app.chain.has("ResourceQuota") || !resource_quota::concerns(&request(call, step, Some(object))) {
+        return Ok(None);
+    }
+    if app.cache.list(&GroupResource::new("", "resourcequotas"), Some(namespace)).is_empty() {
+        return Ok(None);
+    }
+    let hold = app.quotas.hold(namespace).await;
+    resource_quota::check(&request(call, step, Some(object)), &*app.cache)?;
+    Ok(Some(hold))
 }
 
 /// Lets plugins refuse the final object.

@@ -13,7 +13,7 @@ use crate::wire::options::WriteOptions;
 
 /// Decodes and checks a body that must be an object of the call's kind.
 pub(crate) fn object(call: &mut Call, body: &[u8], options: &WriteOptions) -> ApiResult<Value> {
-    let Decoded { value, duplicates } = body::decode(&call.headers, body)?;
+    let Decoded { value, duplicates } = body::decode_as(&call.headers, body, &call.served.kind.kind)?;
     checked(call, value, &duplicates, options)
 }
 

@@ -49,7 +49,7 @@ pub(crate) async fn create_object(call: &mut Call, mut object: Value, options: &
     api_rules::default(&call.served.stored, &mut object);
     let name = meta::name(&object).to_owned();
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
-    admit::mutate(call, step, Some(&mut object))?;
+    admit::mutate_patiently(call, step, &mut object).await?;
     let is_generated = meta::name(&object).is_empty() && !meta::text(&object, "generateName").is_empty();
     if !is_generated {
         let (object, reservation) = prepare(call, object, options)?;
@@ -82,6 +82,7 @@ fn prepare(call: &mut Call, mut object: Value, options: &WriteOptions) -> ApiRes
     }
     let reservation = call.app.services.reserve(&served, &mut object, None, &call.app.cache)?;
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
+    admit::check_escalation(call, step, &object)?;
     admit::validate(call, step, Some(&mut object))?;
     call.warn(api_rules::warnings(&served.stored, &object));
     Ok((object, reservation))
@@ -123,7 +124,7 @@ fn sign(call: &Call, object: &mut Value) {
     }
 }
 
-async fn store(call: &Call, object: Value, reservation: Option<Reservation>, options: &WriteOptions) -> ApiResult<Created> {
+async fn store(call: &Call, mut object: Value, reservation: Option<Reservation>, options: &WriteOptions) -> ApiResult<Created> {
     let (app, served, namespace) = (&call.app, &call.served, call.namespace_key());
     let name = meta::name(&object).to_owned();
     if options.dry_run {
@@ -132,9 +133,11 @@ async fn store(call: &Call, object: Value, reservation: Option<Reservation>, opt
             None => Ok(Created::DryRun(object)),
         };
     }
-    let written = match reservation {
-        None => app.put(served, namespace, &name, Expect::Absent, object).await,
-        Some(reservation) => reservation.put(app, served, namespace, &name, Expect::Absent, object).await,
+    let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: false };
+    let held = (reservation, admit::hold_quota(call, step, &mut object).await?);
+    let written = match held {
+        (None, None) => app.put(served, namespace, &name, Expect::Absent, object).await,
+        held => app.put_holding(served, (namespace, &name), Expect::Absent, object, held).await,
     };
     written.map(Created::Stored).map_err(|error| match error {
         WriteError::Conflict => ApiError::already_exists(&served.name, &name),

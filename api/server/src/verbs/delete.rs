@@ -82,7 +82,7 @@ pub(crate) async fn delete_object(call: &mut Call, name: &str, options: &DeleteO
         admit::validate(call, step, None)?;
         match perform(call, &object, plan(&call.served, &value, options, Timestamp::now()), options.dry_run).await {
             Ok(outcome) => return Ok(outcome),
-            Err(WriteError::Conflict) => {}
+            Err(WriteError::Conflict) => call.app.cache.overtaken(&call.served.resource, &object.namespace, name, object.revision).await,
             Err(WriteError::Api(error)) => return Err(error),
         }
     }

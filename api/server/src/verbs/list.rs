@@ -1,5 +1,7 @@
 //! Objects of a kind: all of them, a selection, a page, or as they were.
 
+use std::sync::Arc;
+
 use api_model::selector::FieldSelector;
 use axum::body::Body;
 use http::Response;
@@ -77,7 +79,8 @@ fn too_old(call: &Call, revision: u64) -> ApiError {
 /// What a list or watch is about. Fields that the kind does not offer are refused.
 pub(crate) fn filter(call: &Call, options: &ListOptions) -> ApiResult<Filter> {
     let namespace = (call.served.kind.namespaced && !call.namespace.is_empty()).then(|| call.namespace.clone());
-    Ok(Filter { namespace, labels: options.labels.clone(), fields: stored_fields(&call.served, &options.fields)? })
+    let fields = stored_fields(&call.served, &options.fields)?;
+    Ok(Filter { namespace, labels: options.labels.clone(), fields, kind: Some(Arc::clone(&call.served.stored)) })
 }
 
 fn stored_fields(served: &Served, fields: &FieldSelector) -> ApiResult<FieldSelector> {

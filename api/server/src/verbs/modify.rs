@@ -76,7 +76,7 @@ async fn repeat(
         prepare(call, step, &mut new, &old_value)?;
         match store(call, &old, new, dry_run).await {
             Ok(outcome) => return Ok(outcome),
-            Err(WriteError::Conflict) => {}
+            Err(WriteError::Conflict) => call.app.cache.overtaken(&call.served.resource, &old.namespace, &old.name, old.revision).await,
             Err(WriteError::Api(error)) => return Err(error),
         }
     }
@@ -115,6 +115,7 @@ fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value) -> Api
     if !errors.is_empty() {
         return Err(ApiError::invalid(&served.kind, step.name, &errors));
     }
+    admit::check_escalation(call, step, new)?;
     admit::validate(call, step, Some(new))?;
     call.warn(api_rules::warnings(&served.stored, new));
     Ok(())
@@ -133,10 +134,13 @@ async fn store(call: &Call, old: &Arc<Object>, mut new: Value, dry_run: bool) ->
     if old.is_stored_as(&bytes) {
         return Ok(Outcome::Stored(Arc::clone(old)));
     }
-    let expect = Expect::At(old.revision);
-    let stored = match reservation {
-        None => app.put_encoded(served, (&old.namespace, &old.name), expect, new, bytes).await,
-        Some(reservation) => reservation.put(app, served, &old.namespace, &old.name, expect, new).await,
+    let (place, expect) = ((&*old.namespace, &*old.name), Expect::At(old.revision));
+    let old_value = old.value();
+    let step = Step { operation: Operation::Update, name: &old.name, old: Some(&old_value), dry_run };
+    let held = (reservation, admit::hold_quota(call, step, &mut new).await.map_err(WriteError::Api)?);
+    let stored = match held {
+        (None, None) => app.put_encoded(served, place, expect, new, bytes).await,
+        held => app.put_holding(served, place, expect, new, held).await,
     };
     stored.map(Outcome::Stored)
 }

@@ -11,6 +11,8 @@ use crate::status::{ApiError, ApiResult};
 
 /// Upstream's `MaxRequestBodyBytes`.
 pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// Bytes of a body that an error shows.
+const SUMMARY_LEN: usize = 30;
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 /// Reads a body to its end.
@@ -40,4 +42,31 @@ pub(crate) fn decode(headers: &HeaderMap, body: &[u8]) -> ApiResult<Decoded> {
         _ => return Err(ApiError::unsupported_media_type(ACCEPTED)),
     };
     api_rules::decode(body, yaml).map_err(Into::into)
+}
+
+/// [`decode`] of an object of that kind: upstream says what it should have been.
+pub(crate) fn decode_as(headers: &HeaderMap, body: &[u8], kind: &str) -> ApiResult<Decoded> {
+    let yaml = match content_type(headers) {
+        "application/json" | "*/*" => false,
+        "application/yaml" => true,
+        _ => return decode(headers, body),
+    };
+    api_rules::decode(body, yaml).map_err(|error| {
+        let message = format!(
+            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {error} ({})",
+            summary(body)
+        );
+        ApiError::bad_request(message)
+    })
+}
+
+/// Upstream's few first bytes of a body, for an error's text.
+fn summary(body: &[u8]) -> String {
+    let head = body.get(..SUMMARY_LEN);
+    let text = match body.first() {
+        None => return "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(head.unwrap_or(body)).into_owned(),
+        Some(_) => head.unwrap_or(body).iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    if head.is_some() { format!("{text} ...") } else { text }
 }

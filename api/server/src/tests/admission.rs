@@ -1,0 +1,71 @@
+//! Admission where the server adds to what the plugins decide: waiting and locking.
+
+use super::*;
+
+/// The controller that makes a new namespace's ServiceAccount may be a moment behind.
+#[tokio::test]
+async fn a_pod_waits_for_its_namespaces_account() {
+    let cluster = Arc::new(cluster().await);
+    let waiting = tokio::spawn({
+        let cluster = Arc::clone(&cluster);
+        async move { cluster.post(PODS, pod("early")).await }
+    });
+    tokio::task::yield_now().await;
+    cluster.service_account().await;
+    waiting.await.expect("no panic").ok();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_does_not_wait_for_ever() {
+    let refused = cluster().await.post(PODS, pod("early")).await;
+    let message = "pods \"early\" is forbidden: error looking up service account default/default: serviceaccount \"default\" not found";
+    assert_eq!(refused.refusal(), (403, message));
+}
+
+/// Each of many at once would fit alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quota_holds_against_writers_at_once() {
+    let cluster = Arc::new(cluster().await);
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "5"}}});
+    cluster.post("/api/v1/namespaces/default/resourcequotas", quota).await.ok();
+    let writers = (0..30).map(|writer| {
+        let cluster = Arc::clone(&cluster);
+        tokio::spawn(async move { cluster.post(CONFIG_MAPS, config_map(&format!("m{writer}"), json!({}))).await.status })
+    });
+    let mut created = 0;
+    for writer in writers.collect::<Vec<_>>() {
+        match writer.await.expect("no panic") {
+            StatusCode::CREATED => created += 1,
+            refused => assert_eq!(refused, StatusCode::FORBIDDEN),
+        }
+    }
+    assert_eq!(created, 5);
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_json_is_refused_with_its_beginning() {
+    let cluster = cluster().await;
+    let refused = cluster.request(Method::POST, CONFIG_MAPS, "application/json", "{\"kind\": ").await;
+    let (code, message) = refused.refusal();
+    assert_eq!(code, 400);
+    assert!(
+        message
+            .starts_with("the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: ")
+    );
+    assert!(message.ends_with("({\"kind\": )"), "{message}");
+}
+
+/// What the index gives as address never changes; an old one leads to the present one.
+#[tokio::test]
+async fn documents_asked_for_by_hash_are_kept() {
+    let cluster = cluster().await;
+    let index = cluster.get("/openapi/v3").await.ok();
+    let address = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().expect("an address");
+    let found = cluster.get(address).await;
+    assert_eq!(
+        (found.status, &found.headers["cache-control"]),
+        (StatusCode::OK, &"public, immutable, max-age=31536000".parse().expect("a value"))
+    );
+    let moved = cluster.get("/openapi/v3/apis/apps/v1?hash=OLD").await;
+    assert_eq!((moved.status, &moved.headers["location"]), (StatusCode::MOVED_PERMANENTLY, &address.parse().expect("a value")));
+}
