@@ -13,7 +13,9 @@ use crate::node::Node;
 
 /// Runs until cancelled.
 pub(crate) async fn run(node: Arc<Node>, cancel: CancellationToken) {
-    let mut ticks = tokio::time::interval(node.config.housekeeping);
+    // Not at once: first it must be known again which Pods there are.
+    let period = node.config.housekeeping;
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {

@@ -38,7 +38,7 @@ use std::sync::Arc;
 use api_client::events::Recorder;
 use node_volumes::Volumes;
 use runtimes_contract::cgroup::Cgroups;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -111,6 +111,7 @@ fn make_node(
         machine: Machine::read(&config.data_dir),
         pulls: Semaphore::new(config.pulls_max.max(1)),
         directory: Directory::default(),
+        has_pod_range: watch::Sender::new(false),
         cgroups,
         layout,
         client,

@@ -11,7 +11,7 @@ use node_volumes::{Allocatable, Volumes};
 use parking_lot::RwLock;
 use runtimes_contract::cgroup::Cgroups;
 use runtimes_contract::{ContainerId, Sandbox};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::config::Config;
 use crate::container;
@@ -35,6 +35,8 @@ pub(crate) struct Node {
     /// Pulls at one time.
     pub(crate) pulls: Semaphore,
     pub(crate) directory: Directory,
+    /// Whether the network has the node's Pod range.
+    pub(crate) has_pod_range: watch::Sender<bool>,
 }
 
 impl Node {

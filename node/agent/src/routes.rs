@@ -71,6 +71,7 @@ async fn program_own(node: &Node) -> Result<Option<Ipv4Net>, String> {
     let assigned = node.objects.node(&node.config.node_name).and_then(|known| pod_cidr(&known));
     let Some(cidr) = node.config.pod_cidr.or(assigned) else { return Ok(None) };
     node.parts.network.set_pod_cidr(cidr).await.map_err(|error| chain(&error))?;
+    node.has_pod_range.send_replace(true);
     tracing::info!(%cidr, "Pod range programmed");
     Ok(Some(cidr))
 }

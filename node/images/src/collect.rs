@@ -6,14 +6,21 @@ use std::collections::HashSet;
 use nix::sys::statvfs::statvfs;
 
 use crate::blobs::blocking;
+use crate::index::now_s;
 use crate::{Image, ImageError, ImageStore, mount, unpack};
+
+/// Seconds that an image stays after it was fetched or used last; upstream's `imageMinimumGCAge`.
+/// Whoever imports an image has the time to run it.
+const AGE_MIN_S: u64 = 120;
 
 pub(crate) async fn collect(store: &ImageStore, in_use: &[String], high: u8, low: u8) -> Result<Vec<Image>, ImageError> {
     let mut removed = Vec::new();
     if used_percent(store)? < u64::from(high) {
         return Ok(removed);
     }
-    let mut candidates: Vec<Image> = store.index.all()?.into_iter().filter(|image| !in_use.contains(&image.id)).collect();
+    let used_before = now_s().saturating_sub(AGE_MIN_S);
+    let unused = |image: &Image| !in_use.contains(&image.id) && image.used_at_s <= used_before;
+    let mut candidates: Vec<Image> = store.index.all()?.into_iter().filter(unused).collect();
     candidates.sort_by_key(|image| image.used_at_s);
     for image in candidates {
         if used_percent(store)? <= u64::from(low) {
@@ -28,11 +35,12 @@ pub(crate) async fn collect(store: &ImageStore, in_use: &[String], high: u8, low
     Ok(removed)
 }
 
+/// As `df` says it: what only root may fill, or nobody, is not there.
 fn used_percent(store: &ImageStore) -> Result<u64, ImageError> {
     let stat = statvfs(&store.dir)
         .map_err(|error| ImageError::io(format!("asking for the free space of {}", store.dir.display()))(error.into()))?;
-    let (all, free) = (stat.blocks(), stat.blocks_available());
-    Ok(all.saturating_sub(free).saturating_mul(100).checked_div(all).unwrap_or(0))
+    let used = stat.blocks().saturating_sub(stat.blocks_free());
+    Ok(used.saturating_mul(100).checked_div(used.saturating_add(stat.blocks_available())).unwrap_or(0))
 }
 
 /// Removes what no image in the list names. Layers stay for as long as there are mounts: which of

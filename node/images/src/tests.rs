@@ -163,3 +163,11 @@ async fn policies_and_names_are_kept() {
     let error = bench.store.pull("127.0.0.1:1/x", PullPolicy::IfNotPresent, &[]).await.expect_err("nobody listens").to_string();
     assert!(error.contains("Connection refused"), "{error}");
 }
+
+#[tokio::test]
+async fn an_image_that_has_just_come_is_no_garbage() {
+    let bench = bench();
+    bench.store.import("young", &bench.file("b.wasm", EMPTY_MODULE)).await.expect("imports");
+    assert_eq!(bench.store.collect(&[], 0, 0).await.expect("collects"), []);
+    assert_eq!(bench.store.list().await.expect("lists").len(), 1);
+}

@@ -30,6 +30,8 @@ use crate::probe::{self, ProbeKind};
 const WAIT_RETRY: Duration = Duration::from_secs(1);
 /// How long a killed container may take to be seen as ended.
 const KILL_SETTLES: Duration = Duration::from_secs(10);
+/// How long a starting agent may take to learn its Pod range.
+const POD_RANGE_WITHIN: Duration = Duration::from_secs(5);
 /// Bytes of a termination message, and of the log's end that stands in for one.
 const MESSAGE_LEN_MAX: usize = 4_096;
 const FALLBACK_LEN_MAX: usize = 2_048;
@@ -92,8 +94,18 @@ impl Effects {
         }
         let ports = host_ports(&self.pod);
         let uid = PodName::of(&self.pod).uid;
+        self.pod_range().await;
         let made = self.node.parts.network.add_pod(&uid, &hostname, &ports).await.map_err(|error| chain(&error))?;
         Ok((made.sandbox, made.ip))
+    }
+
+    /// An agent that has just begun learns the node's Pod range in a moment; Pods that run already need
+    /// not complain until then. Without a range for longer the network itself says what is missing.
+    async fn pod_range(&self) {
+        let mut known = self.node.has_pod_range.subscribe();
+        if tokio::time::timeout(POD_RANGE_WITHIN, known.wait_for(|known| *known)).await.is_err() {
+            tracing::debug!("no Pod range yet");
+        }
     }
 
     async fn cgroup(&self) -> Result<(), (&'static str, String)> {
