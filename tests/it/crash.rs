@@ -44,6 +44,8 @@ fn a_killed_cluster_loses_no_answered_write_and_restarts_no_container() {
         assert_eq!(self::containers(&kubectl), containers, "after kill {kill}");
     }
     load.stop();
+    let events = cluster.kubectl().ok("get events");
+    assert!(!events.contains("FailedCreatePodSandBox"), "{events}");
 
     assert_eq!(cluster.stop(), 0, "SIGTERM stops it cleanly:\n{}", cluster.log());
     assert_eq!(cluster.shims(), shims, "containers run on");
