@@ -13,6 +13,8 @@ pub struct Net {
     pub name: String,
     /// Its address.
     pub ip: String,
+    /// Whether it is removed with this value.
+    owned: bool,
 }
 
 impl Net {
@@ -52,9 +54,14 @@ impl Net {
     fn bare(ip: &str) -> Self {
         let name = format!("skit-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         run(Command::new("ip").args(["netns", "add", &name]), None).ok();
-        let net = Self { name, ip: ip.to_owned() };
+        let net = Self { name, ip: ip.to_owned(), owned: true };
         net.ip_ok(&["link", "set", "lo", "up"]);
         net
+    }
+
+    /// The same namespace once more, for a second cluster in it; it must be dropped first.
+    pub fn shared(&self) -> Self {
+        Self { name: self.name.clone(), ip: self.ip.clone(), owned: false }
     }
 
     /// A command that will run in the namespace, and in the mount namespace of the test: what a
@@ -86,6 +93,9 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
+        if !self.owned {
+            return;
+        }
         let removed = run(Command::new("ip").args(["netns", "del", &self.name]), None);
         if !removed.succeeded() {
             eprintln!("{removed}");

@@ -73,7 +73,19 @@ pub(crate) async fn module(store: &ImageStore, name: &Name, digest: String, conf
     if magic != WASM_MAGIC {
         return Err(not_runnable(name, "its layer is not a WASM module: it does not begin with \\0asm".to_owned()));
     }
+    let mut config = config;
+    if config.entrypoint.is_empty() && config.cmd.is_empty() {
+        config.entrypoint = vec![file_name(&name.given)];
+    }
     Ok(Image { id: digest.clone(), blobs: vec![digest], kind: ContentKind::Wasm, ..blank(config) })
+}
+
+/// What a module is called when its image says nothing: after the image. Without it the first argument
+/// of a container would be taken for the program's name.
+fn file_name(image: &str) -> String {
+    let last = image.rsplit('/').next().unwrap_or_default();
+    let bare = last.split([':', '@']).next().unwrap_or_default();
+    format!("{bare}.wasm")
 }
 
 fn blank(config: ImageConfig) -> Image {
@@ -113,4 +125,17 @@ async fn unpacked(store: &ImageStore, name: &Name, layers: Vec<(String, String)>
 fn find(store: &ImageStore, layers: &[Layer], file: &str) -> Option<PathBuf> {
     let dirs = layers.iter().rev().filter_map(|layer| unpack::dir(store, &layer.diff_id));
     dirs.map(|dir| dir.join(file)).find(|path| path.symlink_metadata().is_ok_and(|m| m.is_file()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_without_a_name_is_called_after_its_image() {
+        let cases = [("r.example:5000/apps/web:v1", "web.wasm"), ("web", "web.wasm"), ("r.example/a@sha256:00", "a.wasm")];
+        for (image, wanted) in cases {
+            assert_eq!(file_name(image), wanted);
+        }
+    }
 }

@@ -72,6 +72,11 @@ impl Present {
     }
 }
 
+/// [`check_free`] on the machine as it is.
+pub(crate) fn check_ranges(config: &Config) -> Result<(), NetworkError> {
+    check_free(config, &Present::read(&mut Socket::open()?)?)
+}
+
 /// Refuses ranges that somebody else has: another cluster, or the machine's own network.
 pub(crate) fn check_free(config: &Config, present: &Present) -> Result<(), NetworkError> {
     let ranges = [(config.cluster_cidr, POD_FLAG), (config.service_cidr, SERVICE_FLAG)];

@@ -60,13 +60,14 @@ struct State {
 }
 
 impl Network {
-    /// Checks the configuration and what the machine offers, and reads what an earlier process
-    /// left. Changes nothing but its own directory.
+    /// Checks the configuration, what the machine offers and that the ranges are free, and reads what
+    /// an earlier process left. Changes nothing but its own directory.
     pub async fn new(config: Config) -> Result<Self, NetworkError> {
         config.validate()?;
         let probe = config.clone();
         in_thread(move || check::check(&probe)).await?;
         in_thread(move || {
+            host::check_ranges(&config)?;
             let ledger = Ledger::open(&config.state_dir.join("pods"))?;
             sandbox::prepare_dir(&config.state_dir.join("ns"))?;
             let state = Mutex::new(State { ledger, pod_cidr: None, nodes: Vec::new() });

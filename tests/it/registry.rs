@@ -1,0 +1,233 @@
+//! Images from a real registry: pulled by Pods in each of the forms a WASM module comes in and as a
+//! Linux image, with and without credentials; and what is said when there is nothing to be had.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::json;
+use tests::{Cluster, Kubectl, Net, cluster, eventually, run};
+
+/// Anyone may pull here.
+const OPEN: &str = "127.0.0.1:5000";
+/// `sailor` with `open sesame` may.
+const LOCKED: &str = "127.0.0.1:5001";
+/// Nobody listens here.
+const NOBODY: &str = "127.0.0.1:5999";
+/// `open sesame` by bcrypt.
+const PASSWORDS: &str = "sailor:$2b$05$DlPx2SREEAGtdQj8iYlItuQGJ1YQUIxxH3zNwswYbUyO7fFHhXYYO\n";
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// Debian's docker-registry on the loopback of a namespace.
+struct Registry {
+    address: &'static str,
+    dir: tempfile::TempDir,
+    child: Child,
+}
+
+impl Registry {
+    fn start(net: &Net, address: &'static str, passwords: Option<&str>) -> Self {
+        let dir = tempfile::Builder::new().prefix("skit-registry-").tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        let auth = passwords.map_or(String::new(), |text| {
+            std::fs::write(at("passwords"), text).expect("written");
+            format!("auth: {{htpasswd: {{realm: harbour, path: {}}}}}\n", at("passwords").display())
+        });
+        let config = format!(
+            "version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {}}}}}\nhttp: {{addr: '{address}'}}\n{auth}",
+            at("data").display()
+        );
+        std::fs::write(at("config.yml"), config).expect("written");
+        let mut command = net.command("docker-registry");
+        let log = File::create(at("log")).expect("a file");
+        command.arg("serve").arg(at("config.yml")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let registry = Self { address, child: command.spawn().expect("docker-registry is installed"), dir };
+        eventually("the registry answers", || {
+            let asked = net.run("curl", &["-sS", "-o", "/dev/null", &format!("http://{address}/v2/")]);
+            if asked.succeeded() { Ok(()) } else { Err(asked.to_string()) }
+        });
+        registry
+    }
+
+    /// Stores a blob; answers its descriptor.
+    #[track_caller]
+    fn push_blob(&self, net: &Net, repository: &str, file: &Path, media_type: &str) -> serde_json::Value {
+        let path = file.display().to_string();
+        let digest = format!("sha256:{}", run::run(Command::new("sha256sum").arg(file), None).ok().split(' ').next().expect("a digest"));
+        let begin = format!("http://{}/v2/{repository}/blobs/uploads/", self.address);
+        let place = net.run("curl", &["-fsS", "-X", "POST", "-o", "/dev/null", "-w", "%header{location}", &begin]).ok();
+        let place = format!("{}&digest={digest}", place.trim());
+        net.run(
+            "curl",
+            &["-fsS", "-X", "PUT", "-H", "Content-Type: application/octet-stream", "--data-binary", &format!("@{path}"), &place],
+        )
+        .ok();
+        json!({"mediaType": media_type, "digest": digest, "size": file.metadata().expect("a file").len()})
+    }
+
+    /// Stores an image of one layer under a name.
+    #[track_caller]
+    fn push(&self, net: &Net, repository: &str, config: (&str, &serde_json::Value), layer: (&str, &Path)) {
+        let (config_file, manifest_file) = (self.dir.path().join("config.json"), self.dir.path().join("manifest.json"));
+        std::fs::write(&config_file, config.1.to_string()).expect("written");
+        let config = self.push_blob(net, repository, &config_file, config.0);
+        let layer = self.push_blob(net, repository, layer.1, layer.0);
+        let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]});
+        std::fs::write(&manifest_file, manifest.to_string()).expect("written");
+        let (data, url) = (format!("@{}", manifest_file.display()), format!("http://{}/v2/{repository}/manifests/v1", self.address));
+        net.run("curl", &["-fsS", "-X", "PUT", "-H", &format!("Content-Type: {MANIFEST}"), "--data-binary", &data, &url]).ok();
+    }
+
+    /// Stores a module as the artifact that the CNCF describes.
+    #[track_caller]
+    fn push_wasm(&self, net: &Net, repository: &str, file: &str) {
+        let config = ("application/vnd.wasm.config.v0+json", &json!({"architecture": "wasm", "os": "wasip1", "layerDigests": []}));
+        self.push(net, repository, config, ("application/wasm", &PathBuf::from(cluster::sample(file))));
+    }
+
+    /// Copies the Linux sample by skopeo.
+    #[track_caller]
+    fn copy_tools(&self, net: &Net, credentials: Option<&str>) {
+        let (from, to) = (format!("docker-archive:{}", cluster::sample("tools.tar")), format!("docker://{}/tools:v1", self.address));
+        let mut args = vec!["--insecure-policy", "copy", "--quiet", "--dest-tls-verify=false"];
+        args.extend(credentials.iter().flat_map(|credentials| ["--dest-creds", *credentials]));
+        args.extend([from.as_str(), to.as_str()]);
+        net.run("skopeo", &args).ok();
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        // Ended already, or about to: either way it is waited for.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+/// A Pod of one container that runs once.
+#[track_caller]
+fn pod(kubectl: &Kubectl<'_>, name: &str, class: &str, image: &str, more: &str) {
+    let yaml = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  runtimeClassName: {class}\n  restartPolicy: Never\n  \
+         containers:\n    - name: main\n      image: {image}\n{more}"
+    );
+    kubectl.apply(&yaml).ok();
+}
+
+/// Waits until a Pod's container waits for a reason; answers its message.
+#[track_caller]
+fn waits_for(kubectl: &Kubectl<'_>, name: &str, reasons: &[&str]) -> String {
+    eventually(&format!("{name} waits for {reasons:?}"), || {
+        let waiting = kubectl.field(&format!("pod/{name}"), "/status/containerStatuses/0/state/waiting");
+        let found = waiting["reason"].as_str().unwrap_or_default();
+        if reasons.contains(&found) { Ok(waiting["message"].as_str().unwrap_or_default().to_owned()) } else { Err(waiting.to_string()) }
+    })
+}
+
+#[track_caller]
+fn says(kubectl: &Kubectl<'_>, name: &str, text: &str) {
+    kubectl.until(&format!("pod/{name}"), "/status/phase", "Succeeded");
+    let log = kubectl.ok(&format!("logs {name}"));
+    assert!(log.contains(text), "{name}: {log}");
+}
+
+/// A Linux-style image that holds a module: a layer, and the configuration that goes with it.
+fn wasm_in_linux(dir: &Path) -> (serde_json::Value, PathBuf) {
+    std::fs::copy(cluster::sample("hello.wasm"), dir.join("hello.wasm")).expect("copied");
+    let layer = dir.join("layer.tar");
+    run::run(Command::new("tar").arg("-C").arg(dir).arg("-cf").arg(&layer).arg("hello.wasm"), None).ok();
+    let digest = run::run(Command::new("sha256sum").arg(&layer), None).ok();
+    let diff_id = format!("sha256:{}", digest.split(' ').next().expect("a digest"));
+    let config = json!({
+        "architecture": "wasm", "os": "wasip1",
+        "config": {"Entrypoint": ["/hello.wasm"], "Env": ["FROM=the image"]},
+        "rootfs": {"type": "layers", "diff_ids": [diff_id]},
+    });
+    (config, layer)
+}
+
+const ALWAYS: &str = "      imagePullPolicy: Always\n";
+
+#[test]
+fn pods_run_images_of_every_form_from_a_registry() {
+    let cluster = Cluster::up_with(&["--insecure-registry", OPEN]);
+    let (net, kubectl) = (&cluster.net, cluster.kubectl());
+    let registry = Registry::start(net, OPEN, None);
+    registry.copy_tools(net, None);
+    registry.push_wasm(net, "cncf", "hello.wasm");
+    let module = PathBuf::from(cluster::sample("hello.wasm"));
+    let old_config = ("application/vnd.wasm.config.v1+json", &json!({}));
+    registry.push(net, "older", old_config, ("application/vnd.wasm.content.layer.v1+wasm", &module));
+    let (config, layer) = wasm_in_linux(registry.dir.path());
+    let image_config = ("application/vnd.oci.image.config.v1+json", &config);
+    registry.push(net, "linux-style", image_config, ("application/vnd.oci.image.layer.v1.tar", &layer));
+    let chart = ("application/vnd.cncf.helm.config.v1+json", &json!({"name": "chart"}));
+    registry.push(net, "chart", chart, ("application/vnd.cncf.helm.chart.content.v1.tar+gzip", &layer));
+
+    for name in ["cncf", "older", "linux-style"] {
+        pod(&kubectl, name, "wasmtime", &format!("{OPEN}/{name}:v1"), "");
+    }
+    pod(&kubectl, "tools", "runc", &format!("{OPEN}/tools:v1"), "      command: [echo, from, the, registry]\n");
+    for name in ["cncf", "older", "linux-style"] {
+        says(&kubectl, name, "Hello from WebAssembly!");
+    }
+    says(&kubectl, "linux-style", "env: FROM=the image");
+    says(&kubectl, "tools", "from the registry");
+
+    // A tag that moves: `Always` follows it, `IfNotPresent` does not.
+    registry.push_wasm(net, "cncf", "lookup.wasm");
+    pod(&kubectl, "stays", "wasmtime", &format!("{OPEN}/cncf:v1"), "      imagePullPolicy: IfNotPresent\n");
+    says(&kubectl, "stays", "Hello from WebAssembly!");
+    let asked = "      args: [kubernetes.default.svc.cluster.local]\n";
+    pod(&kubectl, "moves", "wasmtime", &format!("{OPEN}/cncf:v1"), &format!("{ALWAYS}{asked}"));
+    says(&kubectl, "moves", "kubernetes.default.svc.cluster.local: ");
+
+    // What cannot be had, and what cannot be run, is said on the Pod.
+    pod(&kubectl, "absent", "wasmtime", &format!("{OPEN}/cncf:absent"), "");
+    pod(&kubectl, "unreachable", "wasmtime", &format!("{NOBODY}/x:v1"), "");
+    pod(&kubectl, "chart", "wasmtime", &format!("{OPEN}/chart:v1"), "");
+    for (name, image) in [("absent", "cncf:absent"), ("unreachable", "x:v1")] {
+        let message = waits_for(&kubectl, name, &["ErrImagePull", "ImagePullBackOff"]);
+        assert!(message.contains(image), "{message}");
+        waits_for(&kubectl, name, &["ImagePullBackOff"]);
+        let events = kubectl.ok(&format!("events --for pod/{name}"));
+        assert!(events.contains("Failed to pull image") && events.contains("Back-off pulling image"), "{events}");
+    }
+    eventually("the event that names what the image is", || {
+        let events = kubectl.ok("events --for pod/chart");
+        if events.contains("neither a WASM artifact nor a Linux image") { Ok(()) } else { Err(events) }
+    });
+
+    // The store from the command line, beside the running node.
+    let name = format!("{OPEN}/older:v1");
+    cluster.skiff(&["image", "rm", &name]).ok();
+    assert!(!cluster.skiff(&["image", "list"]).ok().contains(&name));
+    let id = cluster.skiff(&["image", "pull", "--insecure-registry", OPEN, &name]).ok();
+    assert!(id.starts_with("sha256:"), "{id}");
+    assert!(cluster.skiff(&["image", "list"]).ok().contains(&name));
+    let complaint = cluster.skiff(&["image", "pull", "--insecure-registry", OPEN, &format!("{OPEN}/older:absent")]).fails();
+    assert!(complaint.contains("older:absent"), "{complaint}");
+}
+
+#[test]
+fn a_registry_that_asks_who_is_there_gets_the_pull_secret() {
+    let cluster = Cluster::up_with(&["--insecure-registry", LOCKED]);
+    let (net, kubectl) = (&cluster.net, cluster.kubectl());
+    let registry = Registry::start(net, LOCKED, Some(PASSWORDS));
+    registry.copy_tools(net, Some("sailor:open sesame"));
+    for (name, password) in [("right", "open sesame"), ("wrong", "open says me")] {
+        let server = format!("--docker-server={LOCKED}");
+        let password = format!("--docker-password={password}");
+        kubectl.run(&["create", "secret", "docker-registry", name, &server, "--docker-username=sailor", &password]).ok();
+    }
+    let image = format!("{LOCKED}/tools:v1");
+    let speaks = format!("{ALWAYS}      command: [echo, let, in]\n");
+    pod(&kubectl, "nobody", "runc", &image, &speaks);
+    pod(&kubectl, "wrong", "runc", &image, &format!("{speaks}  imagePullSecrets: [{{name: wrong}}]\n"));
+    for name in ["nobody", "wrong"] {
+        waits_for(&kubectl, name, &["ErrImagePull", "ImagePullBackOff"]);
+    }
+    pod(&kubectl, "right", "runc", &image, &format!("{speaks}  imagePullSecrets: [{{name: right}}]\n"));
+    says(&kubectl, "right", "let in");
+}

@@ -1,0 +1,231 @@
+//! A control plane and two nodes, each in a network namespace of its own: Pods, Services, names, logs
+//! and exec across them; then one node's link is cut, its Pods move, and it comes back.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use tests::{Cluster, Kubectl, Net, eventually};
+
+/// A node that is silent is missed soon.
+const TIMING: [&str; 2] = ["--node-lease-duration-seconds=4", "--node-status-update-frequency=1"];
+
+/// One `skiff server`, two `skiff agent`s and the switch between them. The agents end first.
+struct Joined {
+    agents: Vec<Cluster>,
+    server: Cluster,
+    _switch: Net,
+}
+
+impl Joined {
+    fn up() -> Self {
+        let mut nets = Net::joined(3).into_iter();
+        let mut next = || nets.next().expect("a namespace");
+        let mut server = Cluster::prepared(next(), &["server", "--node-monitor-grace-period=6"]);
+        server.start();
+        let token = std::fs::read_to_string(server.data_dir().join("node-token")).expect("the join token");
+        let url = format!("https://{}:6443", server.net.ip);
+        let agents: Vec<Cluster> = ["a", "b"].iter().map(|name| agent(next(), name, &url, token.trim())).collect();
+        let joined = Self { agents, server, _switch: next() };
+        let kubectl = joined.kubectl();
+        for name in ["a", "b"] {
+            ready_is(&kubectl, name, "True");
+        }
+        joined
+    }
+
+    fn kubectl(&self) -> Kubectl<'_> {
+        self.server.kubectl()
+    }
+}
+
+fn agent(net: Net, name: &str, url: &str, token: &str) -> Cluster {
+    let (name, url, token) = (format!("--node-name={name}"), format!("--server={url}"), format!("--token={token}"));
+    let mut args = vec!["agent", &name, &url, &token];
+    args.extend(TIMING);
+    let mut agent = Cluster::prepared(net, &args);
+    agent.start();
+    agent.load_samples();
+    agent
+}
+
+/// Waits until a Node's Ready condition has that status.
+#[track_caller]
+fn ready_is(kubectl: &Kubectl<'_>, node: &str, wanted: &str) {
+    eventually(&format!("node {node} has Ready={wanted}"), || {
+        let conditions = kubectl.field(&format!("node/{node}"), "/status/conditions");
+        let ready = conditions.as_array().and_then(|list| list.iter().find(|c| c["type"] == "Ready")).cloned().unwrap_or_default();
+        if ready["status"] == wanted { Ok(()) } else { Err(ready.to_string()) }
+    });
+}
+
+/// The Pods of a label: name, node, IP.
+fn pods(kubectl: &Kubectl<'_>, label: &str) -> Vec<(String, String, String)> {
+    let list = kubectl.json(&format!("get pods -l {label}"));
+    let text = |pod: &Value, at: &str| pod.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let items = list["items"].as_array().cloned().unwrap_or_default();
+    // Pods on their way out do not count.
+    let stays = items.iter().filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none());
+    stays.map(|pod| (text(pod, "/metadata/name"), text(pod, "/spec/nodeName"), text(pod, "/status/podIP"))).collect()
+}
+
+fn nodes_of(pods: &[(String, String, String)]) -> BTreeSet<&str> {
+    pods.iter().map(|(_, node, _)| node.as_str()).collect()
+}
+
+/// A command in a Pod, until it succeeds.
+#[track_caller]
+fn until_answers(kubectl: &Kubectl<'_>, pod: &str, command: &str) -> String {
+    let words = format!("exec {pod} -- {command}");
+    eventually(&words, || {
+        let ran = kubectl.run(&words.split(' ').collect::<Vec<_>>());
+        if ran.succeeded() { Ok(ran.stdout) } else { Err(ran.to_string()) }
+    })
+}
+
+const WORKLOAD: &str = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      runtimeClassName: wasmtime
+      tolerations:
+        - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 1}
+        - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 1}
+      containers:
+        - name: web
+          image: samples/web:latest
+          imagePullPolicy: Never
+          ports: [{containerPort: 8080}]
+          readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  type: NodePort
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080, nodePort: 30080}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: tools-a, labels: {app: tools}}
+spec:
+  nodeName: a
+  runtimeClassName: runc
+  terminationGracePeriodSeconds: 1
+  containers:
+    - {name: tools, image: "samples/tools:latest", imagePullPolicy: Never, command: ["sh", "-c", "echo at home on a; exec sleep 1000000"]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: tools-b, labels: {app: tools}}
+spec:
+  nodeSelector: {kubernetes.io/hostname: b}
+  runtimeClassName: runc
+  terminationGracePeriodSeconds: 1
+  containers:
+    - {name: tools, image: "samples/tools:latest", imagePullPolicy: Never, command: ["sh", "-c", "echo at home on b; exec sleep 1000000"]}
+"#;
+
+#[test]
+fn two_nodes_serve_each_other_and_a_lost_one_is_replaced_and_comes_back() {
+    let cluster = Joined::up();
+    let kubectl = cluster.kubectl();
+    kubectl.apply(WORKLOAD).ok();
+    kubectl.ok("rollout status deployment/web --timeout=60s");
+    for pod in ["tools-a", "tools-b"] {
+        kubectl.until_ready(pod);
+    }
+    let web = pods(&kubectl, "app=web");
+    assert_eq!(nodes_of(&web), BTreeSet::from(["a", "b"]), "the replicas are spread: {web:?}");
+
+    everything_is_reached_from_everywhere(&cluster, &web);
+
+    // A cut link: the node is lost, its Pods are replaced where they can be reached.
+    let b = &cluster.agents[1];
+    let shims_before = b.shims();
+    b.net.set_uplink(false);
+    ready_is(&kubectl, "b", "Unknown");
+    eventually("the taints of a lost node", || {
+        let taints = kubectl.field("node/b", "/spec/taints").to_string();
+        let both = ["NoSchedule", "NoExecute"].iter().all(|effect| taints.contains(effect));
+        if both && taints.contains("node.kubernetes.io/unreachable") { Ok(()) } else { Err(taints) }
+    });
+    eventually("four ready replicas on the node that is left", || {
+        let (web, ready) = (pods(&kubectl, "app=web"), kubectl.field("deployment/web", "/status/readyReplicas"));
+        if web.len() == 4 && nodes_of(&web) == BTreeSet::from(["a"]) && ready == 4 { Ok(()) } else { Err(format!("{ready} {web:?}")) }
+    });
+    eventually("only what can be reached is behind the Service", || {
+        let slices = kubectl.ok(
+            "get endpointslices -l kubernetes.io/service-name=web -o jsonpath={.items[*].endpoints[?(@.conditions.ready==true)].nodeName}",
+        );
+        if slices.split_whitespace().all(|node| node == "a") { Ok(()) } else { Err(slices) }
+    });
+    for _ in 0..8 {
+        let answer = kubectl.ok("exec tools-a -- wget -qO- http://web/still");
+        assert!(answer.contains("/still"), "{answer}");
+    }
+    // The node itself goes on: nobody told it to stop what it runs.
+    assert_eq!(b.shims(), shims_before);
+    // The Pod that tolerates the loss for its default five minutes is still bound there.
+    assert_eq!(kubectl.field("pod/tools-b", "/spec/nodeName"), "b");
+
+    b.net.set_uplink(true);
+    ready_is(&kubectl, "b", "True");
+    eventually("no taints", || {
+        let taints = kubectl.field("node/b", "/spec/taints");
+        if taints.is_null() { Ok(()) } else { Err(taints.to_string()) }
+    });
+    eventually("the replaced Pods are gone, and their containers", || {
+        let all = kubectl.ok("get pods -l app=web -o name");
+        let left = b.shims().len();
+        if all.lines().count() == 4 && left == 1 { Ok(()) } else { Err(format!("{all} {left} shims on b")) }
+    });
+    kubectl.until_ready("tools-b");
+    assert_eq!(kubectl.field("pod/tools-b", "/status/containerStatuses/0/restartCount"), 0, "it ran on all the while");
+
+    // And the node takes work again, reached from everywhere as before.
+    kubectl.ok("scale deployment/web --replicas=8");
+    kubectl.ok("rollout status deployment/web --timeout=60s");
+    let web = pods(&kubectl, "app=web");
+    assert_eq!((web.len(), nodes_of(&web)), (8, BTreeSet::from(["a", "b"])));
+    everything_is_reached_from_everywhere(&cluster, &web);
+}
+
+/// Pods by their addresses, the Service by its name, its address and its node port, names, logs and exec.
+#[track_caller]
+fn everything_is_reached_from_everywhere(cluster: &Joined, web: &[(String, String, String)]) {
+    let kubectl = cluster.kubectl();
+    let service_ip = kubectl.field("service/web", "/spec/clusterIP");
+    let service_ip = service_ip.as_str().expect("an address");
+    for (pod, node) in [("tools-a", "a"), ("tools-b", "b")] {
+        assert_eq!(kubectl.ok(&format!("logs {pod}")), format!("at home on {node}\n"));
+        for (name, _, ip) in web {
+            let answer = until_answers(&kubectl, pod, &format!("wget -qO- http://{ip}:8080/{name}"));
+            assert!(answer.contains(name), "{answer}");
+        }
+        for _ in 0..8 {
+            let answer = until_answers(&kubectl, pod, "wget -qO- http://web/by-name");
+            assert!(answer.contains("/by-name"), "{answer}");
+        }
+        let seen = until_answers(&kubectl, pod, "nslookup web.default.svc.cluster.local");
+        assert!(seen.contains(service_ip), "{seen}");
+    }
+    for (name, _, _) in web {
+        kubectl.ok(&format!("logs {name}"));
+    }
+    for agent in &cluster.agents {
+        let url = format!("http://{}:30080/by-node-port", agent.net.ip);
+        let answer = cluster.server.net.run("curl", &["-sS", "--max-time", "5", &url]).ok();
+        assert!(answer.contains("/by-node-port"), "{answer}");
+    }
+    // The API server, by its Service: a connection is taken, and closed as nothing is said.
+    for pod in ["tools-a", "tools-b"] {
+        until_answers(&kubectl, pod, "nc -w 5 kubernetes.default.svc.cluster.local 443");
+    }
+}
