@@ -3,5 +3,6 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod crash;
+mod kubectl;
 mod life;
 mod quickstart;
