@@ -6,3 +6,6 @@ mod crash;
 mod kubectl;
 mod life;
 mod quickstart;
+mod registry;
+mod side_by_side;
+mod two_nodes;
