@@ -174,7 +174,9 @@ async fn renew(node: Arc<Node>, uid: String) {
         let patch = json!({"spec": {"holderIdentity": name, "renewTime": now}});
         let renewal = async {
             match leases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
-                Err(kube::Error::Api(status)) if status.code == 404 => leases.create(&PostParams::default(), &lease(&node, &uid, now)).await,
+                Err(kube::Error::Api(status)) if status.code == 404 => {
+                    leases.create(&PostParams::default(), &lease(&node, &uid, now)).await
+                }
                 other => other,
             }
         };
