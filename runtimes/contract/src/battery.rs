@@ -50,6 +50,12 @@ pub enum Program {
 
 /// A runtime under test, in scratch directories of its own.
 pub trait Harness: Send + Sync {
+    /// Whether the guest of that process has come so far that SIGTERM reaches it. The first process
+    /// of a pid namespace is not ended by a signal it has no handler for: a shell needs a moment.
+    fn hears_signals(&self, _pid: i32) -> bool {
+        true
+    }
+
     /// The runtime.
     fn runtime(&self) -> Arc<dyn Runtime>;
 

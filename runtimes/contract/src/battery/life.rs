@@ -63,7 +63,9 @@ pub async fn nothing_runs_before_start(harness: &dyn Harness) {
 /// SIGTERM reaches a guest that waits.
 pub async fn a_sleeper_runs_until_terminated(harness: &dyn Harness) {
     let sleeper = start(harness, "sleeper", Program::Sleep).await;
-    assert!(pid(&sleeper.status().await) > 0);
+    let pid = pid(&sleeper.status().await);
+    assert!(pid > 0);
+    until("the guest hears signals", || harness.hears_signals(pid)).await;
     within(sleeper.runtime.signal(sleeper.id(), 15)).await.expect("signal");
     let exit = sleeper.end().await;
     assert_eq!(exit.code, harness.abilities().terminated_code, "{exit:?}");

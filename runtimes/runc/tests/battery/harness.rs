@@ -55,6 +55,14 @@ impl Drop for Runc {
 }
 
 impl Harness for Runc {
+    fn hears_signals(&self, pid: i32) -> bool {
+        // proc(5): the signals that are caught, as a mask; SIGTERM is the fifteenth.
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let caught =
+            status.lines().find_map(|line| line.strip_prefix("SigCgt:")).and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        caught.is_some_and(|mask| mask & (1 << 14) != 0)
+    }
+
     fn runtime(&self) -> Arc<dyn Runtime> {
         self.runtime.clone()
     }
