@@ -56,9 +56,11 @@ fn assemble(text: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// The WIT files of WASI 0.2 that wasmtime-wasi-http brings along.
+/// The WIT files of WASI 0.2 that wasmtime-wasi-http brings along. A build fetches the packages of its
+/// own platform only, and no more than these may be asked for.
 fn wit_dir() -> PathBuf {
-    let metadata = cargo_metadata::MetadataCommand::new().other_options(vec!["--offline".into()]).exec().unwrap();
+    let fetched = ["--offline", "--filter-platform", "host-tuple"].map(str::to_owned);
+    let metadata = cargo_metadata::MetadataCommand::new().other_options(fetched).exec().unwrap();
     let package = metadata.packages.iter().find(|package| package.name.as_str() == "wasmtime-wasi-http").unwrap();
     package.manifest_path.parent().unwrap().join("wit").into()
 }
