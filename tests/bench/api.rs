@@ -1,7 +1,7 @@
-//! What requests cost: 64 in flight, ConfigMaps of 1 KB, then watchers.
+//! What requests cost: 64 in flight, 3,300 ConfigMaps of 1 KB, then watchers.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -9,12 +9,13 @@ use hyper::Method;
 use tokio::sync::Semaphore;
 
 use crate::load::{Client, in_flight};
-use crate::process::{Meter, percentile, pss_kib};
+use crate::process::{Meter, pss_kib};
+use crate::report::{Table, mib};
 
 const OBJECTS: usize = 3_000;
 const AT_ONCE: usize = 64;
 const SINGLE: usize = 300;
-const LISTS: usize = 20;
+const LISTS: usize = 100;
 const WATCHERS: usize = 100;
 const EVENTS: usize = 300;
 const BASE: &str = "/api/v1/namespaces/default/configmaps";
@@ -25,41 +26,53 @@ fn config_map(name: &str, round: usize) -> Bytes {
     Bytes::from(object.to_string())
 }
 
+/// What kube-apiserver with etcd took for a unit of the same work, CPU of both processes.
+const UPSTREAM: [Duration; 6] = [
+    Duration::from_micros(720),
+    Duration::from_micros(257),
+    Duration::from_micros(783),
+    Duration::from_micros(867),
+    Duration::from_millis(84),
+    Duration::from_micros(23),
+];
+
 pub async fn run(kubeconfig: &str, pid: u32) {
     let client = Client::connect(kubeconfig).await;
-    let each = |work: &'static str, method: Method, content_type: &'static str, path: fn(usize) -> String, body: fn(usize) -> Bytes| {
-        let client = client.clone();
-        async move {
-            let meter = Meter::start(pid);
-            in_flight(OBJECTS, AT_ONCE, |n| {
-                let (client, method) = (client.clone(), method.clone());
-                async move { drop(client.call(method, &path(n), content_type, body(n)).await) }
-            })
-            .await;
-            meter.print(work, OBJECTS);
-        }
-    };
+    let [create, get, update, patch, list, delivery] = UPSTREAM.map(Some);
+    let table = &Table::work();
+    let each =
+        |work: &'static str, upstream, method: Method, content_type: &'static str, path: fn(usize) -> String, body: fn(usize) -> Bytes| {
+            let client = client.clone();
+            async move {
+                let meter = Meter::start(pid);
+                in_flight(OBJECTS, AT_ONCE, |n| {
+                    let (client, method) = (client.clone(), method.clone());
+                    async move { drop(client.call(method, &path(n), content_type, body(n)).await) }
+                })
+                .await;
+                table.spent(&meter.spent(), work, OBJECTS, upstream);
+            }
+        };
     let named = |n: usize| format!("{BASE}/cm-{n}");
-    each("create", Method::POST, "application/json", |_| BASE.to_owned(), |n| config_map(&format!("cm-{n}"), 0)).await;
-    each("get", Method::GET, "application/json", named, |_| Bytes::new()).await;
-    each("update", Method::PUT, "application/json", named, |n| config_map(&format!("cm-{n}"), 1)).await;
-    each("merge patch", Method::PATCH, "application/merge-patch+json", named, |_| Bytes::from_static(br#"{"data":{"round":"2"}}"#)).await;
-    lists(&client, pid).await;
-    watches(kubeconfig, &client, pid).await;
-    one_at_a_time(&client).await;
-    println!("{:44} {} KiB", "memory (PSS) after the run", pss_kib(pid));
-}
-
-async fn lists(client: &Client, pid: u32) {
+    let merge = |_| Bytes::from_static(br#"{"data":{"round":"2"}}"#);
+    each("create", create, Method::POST, "application/json", |_| BASE.to_owned(), |n| config_map(&format!("cm-{n}"), 0)).await;
+    each("get", get, Method::GET, "application/json", named, |_| Bytes::new()).await;
+    each("update", update, Method::PUT, "application/json", named, |n| config_map(&format!("cm-{n}"), 1)).await;
+    each("merge patch", patch, Method::PATCH, "application/merge-patch+json", named, merge).await;
+    let singles = one_at_a_time(&client).await;
     let meter = Meter::start(pid);
     for _ in 0..LISTS {
         drop(client.get(BASE).await);
     }
-    meter.print(&format!("list of all {OBJECTS}, consistent"), LISTS);
+    table.spent(&meter.spent(), &format!("list of all {}, consistent", OBJECTS + SINGLE), LISTS, list);
+    let meter = watches(kubeconfig, &client, pid).await;
+    table.spent(&meter.spent(), &format!("watch delivery ({EVENTS} updates to {WATCHERS} watchers)"), WATCHERS * EVENTS, delivery);
+    Table::latency().took("create, one at a time, synced", singles);
+    Table::sizes().is("memory (PSS) after the run", &mib(pss_kib(pid)));
 }
 
-/// Events to many watchers, each of which reads every one.
-async fn watches(kubeconfig: &str, client: &Client, pid: u32) {
+/// Events to many watchers, each of which reads every one; answers the meter that began with the first.
+async fn watches(kubeconfig: &str, client: &Client, pid: u32) -> Meter {
     let list: serde_json::Value = serde_json::from_slice(&client.get(&format!("{BASE}?limit=1")).await).expect("a list");
     let path = format!("{BASE}?watch=true&resourceVersion={}", list["metadata"]["resourceVersion"].as_str().expect("a revision"));
     let watching = Client::connect(kubeconfig).await;
@@ -83,16 +96,15 @@ async fn watches(kubeconfig: &str, client: &Client, pid: u32) {
     .await;
     let deliveries = u32::try_from(WATCHERS * EVENTS).expect("fits");
     drop(seen.acquire_many(deliveries).await.expect("all arrive"));
-    meter.print(&format!("watch: {EVENTS} updates to {WATCHERS} watchers"), WATCHERS * EVENTS);
+    meter
 }
 
-async fn one_at_a_time(client: &Client) {
+async fn one_at_a_time(client: &Client) -> Vec<Duration> {
     let mut samples = Vec::with_capacity(SINGLE);
     for n in 0..SINGLE {
         let began = Instant::now();
         drop(client.call(Method::POST, BASE, "application/json", config_map(&format!("single-{n}"), 0)).await);
         samples.push(began.elapsed());
     }
-    let (p50, p99) = (percentile(&mut samples, 0.5), percentile(&mut samples, 0.99));
-    println!("{:44} {SINGLE:6}  p50 {p50:?}  p99 {p99:?}", "create, one at a time, fsynced");
+    samples
 }

@@ -2,7 +2,7 @@
 //! CPU time of skiff's process beside the wall time.
 //!
 //! Run by `cargo xtask bench [PART]`. The outer process starts a cluster in a network namespace and
-//! then itself once more inside that namespace.
+//! then itself once more inside that namespace. With `--page FILE` a run of all parts is kept there.
 
 #![allow(
     clippy::expect_used,
@@ -17,9 +17,12 @@ mod load;
 mod memory;
 mod pods;
 mod process;
+mod report;
 mod sched;
 
-use std::process::ExitCode;
+use std::io::Read as _;
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
 
 use tests::{Cluster, Net};
 
@@ -31,38 +34,47 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["inside", part, kubeconfig, pid] => inside(part, kubeconfig, pid.parse().expect("a pid")),
-        [] => PARTS.iter().for_each(|part| outside(part)),
-        [part] if PARTS.contains(part) => outside(part),
+        [] => PARTS.iter().for_each(|part| drop(outside(part))),
+        ["--page", file] => {
+            let parts: String = PARTS.iter().map(|part| outside(part)).collect();
+            std::fs::write(file, report::head() + &parts).expect("writes the page");
+        }
+        [part] if PARTS.contains(part) => drop(outside(part)),
         _ => {
-            eprintln!("usage: skiff-bench [{}]", PARTS.join("|"));
+            eprintln!("usage: skiff-bench [{}|--page FILE]", PARTS.join("|"));
             return ExitCode::FAILURE;
         }
     }
     ExitCode::SUCCESS
 }
 
-/// Starts what the part needs and measures inside its namespace.
-fn outside(part: &str) {
-    let began;
-    let cluster = match part {
-        "api" | "sched" => {
-            let mut cluster =
-                Cluster::prepared(Net::alone(), &["server", "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller"]);
-            began = cluster.start();
-            cluster
-        }
-        _ => {
-            let mut cluster = Cluster::prepared(Net::alone(), &["up", "--max-pods=1000"]);
-            began = cluster.start();
-            cluster.load_samples();
-            cluster
-        }
+/// Starts what the part needs, measures inside its namespace, and answers what was printed.
+fn outside(part: &str) -> String {
+    let (cluster, began) = match part {
+        "api" | "sched" => started(&["server", "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller"]),
+        _ => started(&["up", "--max-pods=1000"]),
     };
-    println!("{part}: ready after {} ms on an empty directory", began.as_millis());
+    if part == "pods" || part == "memory" {
+        cluster.load_samples();
+    }
     let kubeconfig = cluster.data_dir().join("admin.kubeconfig").display().to_string();
     let program = std::env::current_exe().expect("this program").display().to_string();
-    let status = cluster.net.command(&program).args(["inside", part, &kubeconfig, &cluster.pid().to_string()]).status();
-    assert!(status.expect("the bench runs").success(), "the bench failed; skiff's log:\n{}", cluster.log());
+    let mut command = cluster.net.command(&program);
+    command.args(["inside", part, &kubeconfig, &cluster.pid().to_string()]).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("the bench runs");
+    let mut text = format!("\n## {part}\n\nReady {} ms after its start on an empty directory.\n", began.as_millis());
+    child.stdout.take().expect("piped").read_to_string(&mut text).expect("text");
+    let status = child.wait().expect("the bench runs");
+    println!("{text}");
+    assert!(status.success(), "the bench failed; skiff's log:\n{}", cluster.log());
+    text
+}
+
+/// A cluster and how long its start took.
+fn started(args: &[&str]) -> (Cluster, Duration) {
+    let mut cluster = Cluster::prepared(Net::alone(), args);
+    let took = cluster.start();
+    (cluster, took)
 }
 
 fn inside(part: &str, kubeconfig: &str, pid: u32) {

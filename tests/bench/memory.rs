@@ -8,6 +8,7 @@ use kube::api::{ListParams, PostParams};
 
 use crate::pods::{client, is_ready, pod};
 use crate::process::{cpu, pss_kib};
+use crate::report::{Table, mib};
 
 const PODS: usize = 50;
 const IDLE: Duration = Duration::from_secs(20);
@@ -19,8 +20,9 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     let (before, used) = (pss_kib(pid), cpu(pid));
     settle().await;
     let idle = (cpu(pid).saturating_sub(used)).as_secs_f64() / IDLE.as_secs_f64() * 100.0;
-    println!("{:44} {before} KiB", "idle cluster, memory (PSS) of the one process");
-    println!("{:44} {idle:.2} % of a core", "idle cluster, CPU");
+    let table = Table::sizes();
+    table.is("idle cluster, memory (PSS) of the one process", &mib(before));
+    table.is("idle cluster, CPU", &format!("{idle:.2} % of a core"));
     for n in 0..PODS {
         pods.create(&PostParams::default(), &pod(&format!("idle-{n}"), "samples/web:latest", &[])).await.expect("creates");
     }
@@ -33,9 +35,9 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     settle().await;
     let shims: Vec<u64> = shims().into_iter().map(pss_kib).collect();
     let agent = pss_kib(pid).saturating_sub(before);
-    println!("{:44} {} KiB in {} shims", "idle WASM Pods, memory (PSS) of shims", shims.iter().sum::<u64>(), shims.len());
-    println!("{:44} {} KiB", "the one process for them", agent);
-    println!("{:44} {} KiB", "one more idle WASM Pod", (shims.iter().sum::<u64>() + agent) / PODS as u64);
+    table.is(&format!("{} idle WASM Pods, memory (PSS) of their shims", shims.len()), &mib(shims.iter().sum()));
+    table.is("the one process for them", &mib(agent));
+    table.is("one more idle WASM Pod", &mib((shims.iter().sum::<u64>() + agent) / PODS as u64));
 }
 
 /// Lets caches settle and dirty pages of new files be written: they count as private until then.

@@ -7,13 +7,15 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
 
-use crate::process::{Meter, percentile};
+use crate::process::Meter;
+use crate::report::Table;
 
 const ROUNDS: usize = 40;
 const LIMIT: Duration = Duration::from_secs(30);
 
 pub async fn run(kubeconfig: &str, pid: u32) {
     let pods: Api<Pod> = Api::default_namespaced(client(kubeconfig).await);
+    let mut kinds = Vec::new();
     for (kind, image, command) in [("WASM", "samples/web:latest", &[][..]), ("OCI", "samples/tools:latest", &["sleep", "1000"][..])] {
         let meter = Meter::start(pid);
         let mut samples = Vec::with_capacity(ROUNDS);
@@ -24,9 +26,15 @@ pub async fn run(kubeconfig: &str, pid: u32) {
                 samples.push(took);
             }
         }
-        let (p50, p99) = (percentile(&mut samples, 0.5), percentile(&mut samples, 0.99));
-        println!("{:44} {ROUNDS:6}  p50 {p50:?}  p99 {p99:?}", format!("{kind} Pod, created to Ready"));
-        meter.print(&format!("{kind} Pods made and removed"), ROUNDS + 1);
+        kinds.push((kind, meter.spent(), samples));
+    }
+    let table = Table::work();
+    for (kind, spent, _) in &kinds {
+        table.spent(spent, &format!("{kind} Pod made and removed"), ROUNDS + 1, None);
+    }
+    let table = Table::latency();
+    for (kind, _, samples) in kinds {
+        table.took(&format!("{kind} Pod, created to Ready, image cached"), samples);
     }
 }
 

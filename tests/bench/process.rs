@@ -26,23 +26,23 @@ pub struct Meter {
     began: Instant,
 }
 
+/// What some work took.
+pub struct Spent {
+    /// Wall time.
+    pub wall: Duration,
+    /// CPU time of the process.
+    pub cpu: Duration,
+}
+
 impl Meter {
     /// Starts.
     pub fn start(pid: u32) -> Self {
         Self { pid, cpu: cpu(pid), began: Instant::now() }
     }
 
-    /// Prints what `count` units of `work` took, and answers the CPU time.
-    pub fn print(&self, work: &str, count: usize) {
-        let (wall, cpu) = (self.began.elapsed(), cpu(self.pid).saturating_sub(self.cpu));
-        let each = wall.as_secs_f64() / count as f64;
-        println!(
-            "{work:44} {count:6}  wall {:8.1} ms  cpu {:8.1} ms  {:9.0} /s  cpu each {:7.1} us",
-            wall.as_secs_f64() * 1e3,
-            cpu.as_secs_f64() * 1e3,
-            1.0 / each,
-            cpu.as_secs_f64() * 1e6 / count as f64,
-        );
+    /// What was spent since then.
+    pub fn spent(&self) -> Spent {
+        Spent { wall: self.began.elapsed(), cpu: cpu(self.pid).saturating_sub(self.cpu) }
     }
 }
 

@@ -7,6 +7,7 @@ use hyper::Method;
 
 use crate::load::{Client, in_flight};
 use crate::process::Meter;
+use crate::report::Table;
 
 const NODES: usize = 1_000;
 const PODS: usize = 2_000;
@@ -49,7 +50,7 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     let meter = Meter::start(pid);
     create("/api/v1/namespaces/default/pods", PODS, pod).await;
     tokio::time::timeout(LIMIT, until_all_bound(&client)).await.expect("all Pods are bound in time");
-    meter.print(&format!("Pods created and bound on {NODES} nodes"), PODS);
+    Table::work().spent(&meter.spent(), &format!("Pod created and bound, {NODES} nodes"), PODS, None);
 }
 
 /// Follows a watch of the Pods without a node until none is left.

@@ -4,13 +4,14 @@ use anyhow::Result;
 
 use crate::{build, needs, samples, sh};
 
-/// Measures one part, or all.
+/// Measures one part, or all; all are kept as a page of the docs.
 pub fn run(part: Option<&str>) -> Result<()> {
     needs::root()?;
     needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES])?;
     let programs = build::release()?;
     let guests = samples::build()?;
     sh::run(&mut sh::command("cargo", ["build", "--quiet", "--release", "--package", "tests", "--bin", "skiff-bench"]))?;
-    let mut bench = sh::command(&programs.join("skiff-bench").to_string_lossy(), part);
+    let args = part.map_or_else(|| vec!["--page", "docs/benchmarks.md"], |part| vec![part]);
+    let mut bench = sh::command(&programs.join("skiff-bench").to_string_lossy(), args);
     sh::run(bench.env("SKIFF_PROGRAMS", &programs).env("SKIFF_SAMPLES", guests))
 }
