@@ -51,7 +51,9 @@ fn main() -> ExitCode {
 /// Starts what the part needs, measures inside its namespace, and answers what was printed.
 fn outside(part: &str) -> String {
     let (cluster, began) = match part {
-        "api" | "sched" => started(&["server", "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller"]),
+        "api" | "sched" => {
+            started(&["server", "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller,-node-ipam-controller"])
+        }
         _ => started(&["up", "--max-pods=1000"]),
     };
     if part == "pods" || part == "memory" {

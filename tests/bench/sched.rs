@@ -42,11 +42,14 @@ pub async fn run(kubeconfig: &str, pid: u32) {
         })
     };
     create("/api/v1/nodes", NODES, node).await;
-    in_flight(NODES, AT_ONCE, |n| {
-        let client = client.clone();
-        async move { drop(client.call(Method::PUT, &format!("/api/v1/nodes/fake-{n}/status"), "application/json", node(n)).await) }
-    })
-    .await;
+    // Ready, and without the taint that a new node is given: no controller looks at these.
+    for part in ["/status", ""] {
+        in_flight(NODES, AT_ONCE, |n| {
+            let client = client.clone();
+            async move { drop(client.call(Method::PUT, &format!("/api/v1/nodes/fake-{n}{part}"), "application/json", node(n)).await) }
+        })
+        .await;
+    }
     let meter = Meter::start(pid);
     create("/api/v1/namespaces/default/pods", PODS, pod).await;
     tokio::time::timeout(LIMIT, until_all_bound(&client)).await.expect("all Pods are bound in time");
