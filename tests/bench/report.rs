@@ -32,7 +32,6 @@ impl Table {
     /// A row of [`Table::work`]: what `count` units took.
     pub fn spent(&self, spent: &Spent, work: &str, count: usize, upstream: Option<Duration>) {
         let units = count as f64;
-        let units = count as f64;
         println!(
             "| {work} | {count} | {} | {:.0} | {} | {} |",
             human(spent.wall),
