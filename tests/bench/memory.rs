@@ -10,7 +10,9 @@ use crate::pods::{client, is_ready, pod};
 use crate::process::{cpu, pss_kib};
 use crate::report::{Table, mib};
 
-const PODS: usize = 50;
+/// The first compile the guest and open what every later one uses too.
+const FIRST: usize = 10;
+const MORE: usize = 50;
 const IDLE: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -23,21 +25,30 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     let table = Table::sizes();
     table.is("idle cluster, memory (PSS) of the one process", &mib(before));
     table.is("idle cluster, CPU", &format!("{idle:.2} % of a core"));
-    for n in 0..PODS {
+    run_until(&pods, FIRST).await;
+    settle().await;
+    let (process, shims) = (pss_kib(pid), shims_kib());
+    table.is(&format!("with {FIRST} idle WASM Pods, the one process"), &mib(process));
+    run_until(&pods, FIRST + MORE).await;
+    settle().await;
+    let (process, shims) = (pss_kib(pid).saturating_sub(process), shims_kib().saturating_sub(shims));
+    table.is(&format!("{MORE} more: their shims"), &mib(shims));
+    table.is(&format!("{MORE} more: the one process"), &mib(process));
+    table.is("one more idle WASM Pod", &mib((shims + process) / MORE as u64));
+}
+
+/// Makes Pods until there are so many, and waits until all are ready.
+async fn run_until(pods: &Api<Pod>, count: usize) {
+    let list = || async { pods.list(&ListParams::default()).await.expect("lists").items };
+    for n in list().await.len()..count {
         pods.create(&PostParams::default(), &pod(&format!("idle-{n}"), "samples/web:latest", &[])).await.expect("creates");
     }
     let all_ready = async {
-        while pods.list(&ListParams::default()).await.expect("lists").items.iter().filter(|pod| is_ready(pod)).count() < PODS {
+        while list().await.iter().filter(|pod| is_ready(pod)).count() < count {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
     tokio::time::timeout(LIMIT, all_ready).await.expect("all are ready in time");
-    settle().await;
-    let shims: Vec<u64> = shims().into_iter().map(pss_kib).collect();
-    let agent = pss_kib(pid).saturating_sub(before);
-    table.is(&format!("{} idle WASM Pods, memory (PSS) of their shims", shims.len()), &mib(shims.iter().sum()));
-    table.is("the one process for them", &mib(agent));
-    table.is("one more idle WASM Pod", &mib((shims.iter().sum::<u64>() + agent) / PODS as u64));
 }
 
 /// Lets caches settle and dirty pages of new files be written: they count as private until then.
@@ -46,7 +57,8 @@ async fn settle() {
     tokio::time::sleep(IDLE).await;
 }
 
-fn shims() -> Vec<u32> {
+/// Memory of all shims of WASM containers.
+fn shims_kib() -> u64 {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
     processes
         .filter_map(|entry| {
@@ -54,5 +66,6 @@ fn shims() -> Vec<u32> {
             // The kernel keeps fifteen characters of a name.
             if name.trim_end() == "skiff-shim-wasm" { entry.file_name().to_string_lossy().parse().ok() } else { None }
         })
-        .collect()
+        .map(pss_kib)
+        .sum()
 }
