@@ -4,9 +4,11 @@
 //! bytes into a JSON value, [`check_fields`] prunes and type-checks it against the kind's schema,
 //! [`default`] fills in what the user left out, [`prepare_create`] or [`prepare_update`] keeps the
 //! user's hands off what is not theirs, and [`validate_create`] or [`validate_update`] says what is
-//! wrong. [`patch`] holds the three patch kinds, [`scale`] the scale subresource. Words are
+//! wrong. [`patch`] holds the three patch kinds, [`apply`] the fourth, server-side apply, and with it who
+//! owns which field, [`scale`] the scale subresource. Words are
 //! upstream's. No I/O, no clock; unique ids and times are the server's business.
 
+pub mod apply;
 mod at;
 mod checks;
 mod decode;

@@ -1,7 +1,7 @@
 //! The patch kinds that act on values: JSON patch (RFC 6902), JSON merge patch (RFC 7386) and
 //! strategic merge patch. Each is a pure function from an object and a patch to a new object; what
 //! the result must be is for field checks and validation to say afterwards. Server-side apply is
-//! no patch in this sense and has its own module elsewhere.
+//! no patch in this sense and is [`apply`](crate::apply).
 //!
 //! Bounds are upstream's: 10,000 operations, and 3 MiB of growth by `copy`.
 

@@ -1,0 +1,228 @@
+//! Server-side apply: objects that many write to, each owning the fields it cares about.
+//!
+//! [`record`] enters in `metadata.managedFields` what a create, update or patch changed; [`apply`] merges
+//! a configuration into an object, takes out what its manager no longer states, and refuses to change
+//! what others own unless forced. How a value is owned (whole, field by field, element by element) its
+//! schema says. Words and rules are upstream's (structured-merge-diff, KEP-555); managers of different API
+//! versions of a kind are held against the stored form, which has the same fields in all of them.
+
+mod compare;
+mod conflict;
+mod extract;
+mod last_applied;
+mod managers;
+mod merge;
+mod prune;
+mod scope;
+mod set;
+mod typing;
+mod validate;
+mod wire;
+
+use api_model::kind::Kind;
+use api_model::meta;
+use serde_json::Value;
+
+pub use conflict::{Conflict, Conflicts};
+pub use set::{Element, FieldSet, Node};
+pub use typing::Typing;
+
+use compare::{Comparison, NOTHING};
+use managers::{Id, Manager, Managers, Operation};
+use scope::Scope;
+
+/// The manager of what was there before the first apply of an object whose owners are not known.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// What is written to.
+#[derive(Debug)]
+pub struct Target<'t> {
+    typing: Typing<'t>,
+    scope: Scope,
+    api_version: String,
+    subresource: &'t str,
+}
+
+impl<'t> Target<'t> {
+    /// Objects of a kind, through a subresource where one is given. Kinds that are not built in are
+    /// taken as [`Typing::Custom`].
+    pub fn new(kind: &Kind, sub: Option<&'t str>) -> Self {
+        Self::typed(kind, Typing::of(kind), sub)
+    }
+
+    /// The same for a kind of which the caller has the schema.
+    pub fn typed(kind: &Kind, typing: Typing<'t>, sub: Option<&'t str>) -> Self {
+        Self { typing, scope: Scope::of(kind, sub), api_version: kind.api_version(), subresource: sub.unwrap_or_default() }
+    }
+
+    fn id(&self, name: &str, operation: Operation) -> Id {
+        let (api_version, subresource) = (self.api_version.clone(), self.subresource.to_owned());
+        Id { name: name.to_owned(), operation, api_version, subresource }
+    }
+}
+
+/// Who writes, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer<'w> {
+    /// The field manager.
+    pub manager: &'w str,
+    /// As `metav1.Time` is written.
+    pub now: &'w str,
+}
+
+/// Enters in `new` what it changes in `old`, or what a new object brings. `new` comes as the user sent it,
+/// defaulted: on the main resource it may set `managedFields`, or clear them by an empty list, and then
+/// nobody's changes are recorded until somebody applies.
+pub fn record(target: &Target<'_>, old: Option<&Value>, new: &mut Value, by: Writer<'_>) {
+    let sent = take(new).filter(|_| target.subresource.is_empty());
+    let mut managers = match (sent.as_deref(), old) {
+        (Some(sent), _) if managers::is_reset(sent) => Managers::default(),
+        (sent, old) => sent.and_then(managers::stated_by_user).or_else(|| old.map(Managers::of)).unwrap_or_default(),
+    };
+    if managers.is_empty() && old.is_some() {
+        return;
+    }
+    let comparison = compare::objects(target.typing, old.unwrap_or(&NOTHING), new, &target.scope);
+    update(&mut managers, target.id(by.manager, Operation::Update), comparison, by.now);
+    managers.cap();
+    managers.write(new);
+}
+
+/// The bookkeeping of an update: what changed hands, and what is gone.
+fn update(managers: &mut Managers, id: Id, Comparison { changed, removed }: Comparison, now: &str) {
+    let before = managers.take(&id);
+    managers.disown(&changed);
+    managers.disown(&removed);
+    let mut manager = before.unwrap_or_else(|| Manager { id, time: String::new(), fields: FieldSet::default() });
+    if !changed.is_empty() {
+        manager.time = now.to_owned();
+    }
+    manager.fields = manager.fields.difference(&removed).union(&changed);
+    if !manager.fields.is_empty() {
+        managers.put(manager);
+    }
+}
+
+/// Why a configuration that fits its type was not applied.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ApplyConflict(pub Conflicts);
+
+/// Everything in a configuration, as it was sent, that does not fit its type; `None` where it fits.
+pub fn complaint(typing: Typing<'_>, config: &Value) -> Option<String> {
+    validate::complaint(typing, config)
+}
+
+/// Applies a configuration, whose [`complaint`] must be none, to the object as it is, or makes a new object
+/// of it. The answer is the object to be stored, `managedFields` included; if nothing changes it is the
+/// object as it was.
+pub fn apply(target: &Target<'_>, live: Option<&Value>, config: &Value, by: Writer<'_>, force: bool) -> Result<Value, ApplyConflict> {
+    let is_new = live.is_none();
+    let managers = live.map(Managers::of).unwrap_or_default();
+    let mut live = live.unwrap_or(&NOTHING).clone();
+    take(&mut live);
+    let mut applying = Applying { target, live, managers, config, by };
+    if applying.managers.is_empty() && !is_new {
+        let all = compare::objects(target.typing, &NOTHING, &applying.live, &target.scope);
+        update(&mut applying.managers, target.id(BEFORE_FIRST_APPLY, Operation::Update), all, by.now);
+        applying.managers.cap();
+    }
+    applying.perform(force)
+}
+
+struct Applying<'a> {
+    target: &'a Target<'a>,
+    /// Without `managedFields`.
+    live: Value,
+    managers: Managers,
+    config: &'a Value,
+    by: Writer<'a>,
+}
+
+impl Applying<'_> {
+    fn perform(mut self, force: bool) -> Result<Value, ApplyConflict> {
+        let (target, typing) = (self.target, self.target.typing);
+        let id = target.id(self.by.manager, Operation::Apply);
+        let last = self.managers.take(&id);
+        let stated = extract::claimed(typing, self.config);
+        let merged = merge::merge(typing, self.live.clone(), self.config);
+        let mut object = match &last {
+            Some(last) => prune::prune(typing, merged, &last.fields, &self.managers.owned().union(&stated)),
+            None => merged,
+        };
+        let comparison = compare::objects(typing, &self.live, &object, &target.scope);
+        if !force {
+            self.check(&id, &comparison.changed)?;
+        }
+        let is_same = comparison.is_same();
+        self.managers.disown(&comparison.changed);
+        self.managers.disown(&comparison.removed);
+        let fields = target.scope.part(stated);
+        if !fields.is_empty() {
+            let time = last.filter(|last| is_same && last.fields == fields && last.id == id).map(|last| last.time);
+            self.managers.put(Manager { id, time: time.unwrap_or_else(|| self.by.now.to_owned()), fields });
+        }
+        if self.by.manager == last_applied::KUBECTL {
+            last_applied::follow(&mut object, self.config);
+        }
+        self.managers.write(&mut object);
+        Ok(object)
+    }
+
+    fn check(&self, id: &Id, changed: &FieldSet) -> Result<(), ApplyConflict> {
+        let mut conflicts = Conflicts::find(&self.managers, id, changed);
+        if !conflicts.is_empty()
+            && id.name == last_applied::KUBECTL
+            && let Some(allowed) = last_applied::unchanged_since(self.target.typing, &self.live, &id.api_version)
+        {
+            conflicts = conflicts.without(&allowed);
+        }
+        if conflicts.is_empty() { Ok(()) } else { Err(ApplyConflict(conflicts)) }
+    }
+}
+
+/// Takes `managedFields` out of an object.
+fn take(object: &mut Value) -> Option<Vec<Value>> {
+    match object.get_mut("metadata")?.as_object_mut()?.remove("managedFields")? {
+        Value::Array(entries) => Some(entries),
+        _ => None,
+    }
+}
+
+/// Gives entries their old times back where the times are all that would change in the object, so that a
+/// request that changes nothing writes nothing.
+pub fn keep_times(old: &Value, new: &mut Value) {
+    let (Some(before), Some(after)) = (managers::stated(old), managers::stated(new)) else { return };
+    let is_time_alone = |(before, after): (&Value, &Value)| match (before, after) {
+        (Value::Object(before), Value::Object(after)) => {
+            let rest = |entry: &serde_json::Map<String, Value>| entry.keys().filter(|key| *key != "time").count();
+            rest(before) == rest(after) && after.iter().all(|(key, value)| key == "time" || before.get(key) == Some(value))
+        }
+        _ => false,
+    };
+    if before == after || before.len() != after.len() || !before.iter().zip(after).all(is_time_alone) {
+        return;
+    }
+    let before = before.clone();
+    let after = take(new);
+    let is_same = is_same_without_managers(old, new);
+    if let Some(entries) = if is_same { Some(before) } else { after } {
+        meta::set(new, "managedFields", entries);
+    }
+}
+
+fn is_same_without_managers(old: &Value, new: &Value) -> bool {
+    let metadata = old.get("metadata").zip(new.get("metadata"));
+    same_but(old, new, &["metadata"]) && metadata.is_some_and(|(old, new)| same_but(old, new, &["managedFields", "resourceVersion"]))
+}
+
+/// Whether two maps hold the same but for those keys.
+fn same_but(a: &Value, b: &Value, but: &[&str]) -> bool {
+    let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return a == b };
+    let counts = |key: &&String| !but.contains(&key.as_str());
+    a.keys().filter(counts).count() == b.keys().filter(counts).count()
+        && a.iter().all(|(key, value)| but.contains(&key.as_str()) || b.get(key) == Some(value))
+}
+
+#[cfg(test)]
+mod tests;

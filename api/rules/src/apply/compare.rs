@@ -1,0 +1,186 @@
+//! What differs between two states of an object, as sets of fields.
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+
+use super::extract::every;
+use super::scope::Scope;
+use super::set::{Element, FieldSet, Node, join};
+use super::typing::{Bearers, Form, List, Typing};
+
+/// The fields in which two objects differ.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    /// New, or of another value.
+    pub(super) changed: FieldSet,
+    /// No longer there.
+    pub(super) removed: FieldSet,
+}
+
+impl Comparison {
+    pub(super) fn is_same(&self) -> bool {
+        self.changed.is_empty() && self.removed.is_empty()
+    }
+}
+
+/// What an object is compared with that was not there before.
+pub(super) static NOTHING: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
+
+/// Compares two objects, as far as managers own their fields through that door.
+pub(super) fn objects(typing: Typing<'_>, old: &Value, new: &Value, scope: &Scope) -> Comparison {
+    let empty = Map::new();
+    let (old, new) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
+    let difference = Walk { scope: Some(scope) }.fields(typing, old, new, Place::Top);
+    Comparison { changed: difference.changed.children, removed: difference.removed.children }
+}
+
+/// Compares two objects in everything.
+pub(super) fn whole(typing: Typing<'_>, old: &Value, new: &Value) -> Comparison {
+    let difference = Walk { scope: None }.values(typing, old, new, Place::Below);
+    Comparison { changed: difference.changed.children, removed: difference.removed.children }
+}
+
+static NO_ELEMENTS: Value = Value::Array(Vec::new());
+
+#[derive(Default)]
+struct Difference {
+    changed: Node,
+    removed: Node,
+}
+
+impl Difference {
+    fn changed(changed: Node) -> Self {
+        Self { changed, removed: Node::default() }
+    }
+
+    fn removed(removed: Node) -> Self {
+        Self { changed: Node::default(), removed }
+    }
+}
+
+/// The differences below one value, gathered.
+#[derive(Default)]
+struct Gathered {
+    changed: Vec<(Element, Node)>,
+    removed: Vec<(Element, Node)>,
+}
+
+impl Gathered {
+    fn add(&mut self, name: impl Fn() -> Element, difference: Difference) {
+        if !difference.changed.is_empty() {
+            self.changed.push((name(), difference.changed));
+        }
+        if !difference.removed.is_empty() {
+            self.removed.push((name(), difference.removed));
+        }
+    }
+}
+
+impl From<Gathered> for Difference {
+    fn from(gathered: Gathered) -> Self {
+        let node = |nodes: Vec<(Element, Node)>| Node { member: false, children: nodes.into_iter().collect() };
+        Self { changed: node(gathered.changed), removed: node(gathered.removed) }
+    }
+}
+
+/// Where in the object the walk is.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    /// The object itself.
+    Top,
+    /// In a struct that upstream's objects always have.
+    Skeleton,
+    Metadata,
+    Below,
+}
+
+struct Walk<'s> {
+    scope: Option<&'s Scope>,
+}
+
+impl Walk<'_> {
+    fn values(&self, typing: Typing<'_>, old: &Value, new: &Value, place: Place) -> Difference {
+        match (typing.form(new), old, new) {
+            (Form::Fields, Value::Object(old), Value::Object(new)) => self.fields(typing, old, new, place),
+            // Naming elements costs more than comparing them, and most lists stay as they are.
+            (Form::Elements(_), Value::Array(old), Value::Array(new)) if old == new => Difference::default(),
+            (Form::Elements(list), Value::Array(old), Value::Array(new)) => {
+                self.elements(list, old, new).unwrap_or_else(|| whole_values(old == new))
+            }
+            (Form::Whole, ..) if matches!(typing.form(old), Form::Whole) => whole_values(old == new),
+            // Something else stands here now.
+            _ => Difference { changed: every(typing, new), removed: Node { member: false, ..every(typing, old) } },
+        }
+    }
+
+    fn fields(&self, typing: Typing<'_>, old: &Map<String, Value>, new: &Map<String, Value>, place: Place) -> Difference {
+        let counts = |name: &str| {
+            self.scope.is_none_or(|scope| match place {
+                Place::Top => scope.owns(name),
+                Place::Metadata => scope.owns_metadata(name),
+                _ => true,
+            })
+        };
+        let names = new.keys().chain(old.keys().filter(|name| !new.contains_key(*name))).filter(|name| counts(name));
+        let mut gathered = Gathered::default();
+        for name in names {
+            let (old, new) = (old.get(name), new.get(name));
+            let inner = self.inner(place, name);
+            let absent = old.or(new).and_then(|value| self.absent(place, inner, typing.requires(name), value));
+            let typing = typing.field(name);
+            let difference = match (old.or(absent), new.or(absent)) {
+                (Some(old), Some(new)) => self.values(typing, old, new, inner),
+                (None, Some(new)) => Difference::changed(every(typing, new)),
+                (Some(old), None) => Difference::removed(every(typing, old)),
+                (None, None) => continue,
+            };
+            gathered.add(|| Element::field(name), difference);
+        }
+        gathered.into()
+    }
+
+    /// Where a field's own fields are.
+    fn inner(&self, place: Place, name: &str) -> Place {
+        let has_skeleton = self.scope.is_some_and(|scope| scope.has_skeleton);
+        match place {
+            Place::Top if name == "metadata" => Place::Metadata,
+            Place::Top | Place::Skeleton if has_skeleton && Scope::is_always_there(name) => Place::Skeleton,
+            _ => Place::Below,
+        }
+    }
+
+    /// What a field that an object leaves out is in upstream's objects, if it is something.
+    fn absent(&self, place: Place, inner: Place, is_required: bool, value: &Value) -> Option<&'static Value> {
+        let is_in_skeleton = matches!(place, Place::Top | Place::Skeleton) && self.scope.is_some_and(|scope| scope.has_skeleton);
+        match value {
+            Value::Object(_) if inner != Place::Below => Some(&NOTHING),
+            Value::Array(_) if is_in_skeleton && is_required => Some(&NO_ELEMENTS),
+            _ => None,
+        }
+    }
+
+    fn elements(&self, list: List<'_>, old: &[Value], new: &[Value]) -> Option<Difference> {
+        let (old, new) = (list.index(old)?, list.index(new)?);
+        let mut gathered = Gathered::default();
+        for (name, old, new) in join(&old, &new) {
+            let all = |bearers: &Bearers<'_>| match bearers {
+                Bearers::One(value) => every(list.items(), value),
+                Bearers::Many(_) => Node::LEAF,
+            };
+            let difference = match (old, new) {
+                (Some(Bearers::One(old)), Some(Bearers::One(new))) => self.values(list.items(), old, new, Place::Below),
+                (Some(old), Some(new)) => whole_values(old == new),
+                (None, Some(new)) => Difference::changed(all(new)),
+                (Some(old), None) => Difference::removed(all(old)),
+                (None, None) => continue,
+            };
+            gathered.add(|| name.clone(), difference);
+        }
+        Some(gathered.into())
+    }
+}
+
+fn whole_values(same: bool) -> Difference {
+    if same { Difference::default() } else { Difference::changed(Node::LEAF) }
+}

@@ -1,0 +1,68 @@
+//! Fields that an applied configuration would change although others own them, in upstream's words.
+
+use super::managers::{Id, Manager, Managers, Operation};
+use super::set::FieldSet;
+
+/// Others' fields, by owner in the order of names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Conflicts(Vec<(Id, FieldSet)>);
+
+/// One field of one owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// `conflict with "x"`
+    pub message: String,
+    /// Such as `.spec.replicas`.
+    pub field: String,
+}
+
+impl Conflicts {
+    /// What of `changed` others own than `applier`.
+    pub(super) fn find(managers: &Managers, applier: &Id, changed: &FieldSet) -> Self {
+        let of = |manager: &Manager| (manager.id.clone(), manager.fields.intersection(changed));
+        let mut found: Vec<_> =
+            managers.iter().filter(|manager| !manager.id.is(applier)).map(of).filter(|(_, fields)| !fields.is_empty()).collect();
+        found.sort_by_cached_key(|(id, _)| (owner(id), id.operation));
+        Self(found)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Those that are not about allowed fields.
+    pub(super) fn without(self, allowed: &FieldSet) -> Self {
+        let rest = self.0.into_iter().map(|(id, fields)| (id, fields.difference(allowed)));
+        Self(rest.filter(|(_, fields)| !fields.is_empty()).collect())
+    }
+
+    /// All of them.
+    pub fn each(&self) -> Vec<Conflict> {
+        let of = |(id, fields): &(Id, FieldSet)| {
+            let message = format!("conflict with {}", owner(id));
+            fields.paths().into_iter().map(move |field| Conflict { message: message.clone(), field }).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(of).collect()
+    }
+}
+
+impl std::fmt::Display for Conflicts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let [one] = self.each().as_slice() {
+            return write!(f, "Apply failed with 1 conflict: {}: {}", one.message, one.field);
+        }
+        let lines = self.0.iter().flat_map(|(id, fields)| {
+            let fields = fields.paths().into_iter().map(|field| format!("- {field}"));
+            std::iter::once(format!("conflicts with {}:", owner(id))).chain(fields)
+        });
+        write!(f, "Apply failed with {} conflicts: {}", self.each().len(), lines.collect::<Vec<_>>().join("\n"))
+    }
+}
+
+fn owner(id: &Id) -> String {
+    let door = if id.subresource.is_empty() { String::new() } else { format!(" with subresource {:?}", id.subresource) };
+    match id.operation {
+        Operation::Apply => format!("{:?}{door}", id.name),
+        Operation::Update => format!("{:?}{door} using {}", id.name, id.api_version),
+    }
+}

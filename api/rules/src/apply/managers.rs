@@ -1,0 +1,213 @@
+//! `metadata.managedFields`: who owns which fields.
+
+use api_model::meta;
+use serde_json::{Map, Value};
+
+use super::set::FieldSet;
+use super::wire;
+
+/// Entries of operation Update; the oldest are gathered in one beyond that. Upstream's number.
+const UPDATERS_MAX: usize = 10;
+/// The manager of what was gathered.
+const ANCIENT: &str = "ancient-changes";
+
+/// How a manager came to own fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Operation {
+    Apply,
+    Update,
+}
+
+/// Who, how and through which door: two entries never have the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Id {
+    pub(super) name: String,
+    pub(super) operation: Operation,
+    pub(super) api_version: String,
+    /// Empty for the main resource.
+    pub(super) subresource: String,
+}
+
+impl Id {
+    /// Whether both are one entry: an applier stays itself in another API version.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.operation == other.operation
+            && self.subresource == other.subresource
+            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+}
+
+/// An entry.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Manager {
+    pub(super) id: Id,
+    /// As written, in whole seconds; empty where there is none.
+    pub(super) time: String,
+    pub(super) fields: FieldSet,
+}
+
+/// All entries of an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Managers(Vec<Manager>);
+
+impl Managers {
+    /// From an object; none where there are none or they cannot be read.
+    pub(super) fn of(object: &Value) -> Self {
+        stated(object).and_then(|entries| Self::decode(entries)).unwrap_or_default()
+    }
+
+    /// `None` where one is invalid.
+    fn decode(entries: &[Value]) -> Option<Self> {
+        let mut managers = Self::default();
+        for entry in entries {
+            managers.put(decode(entry)?);
+        }
+        Some(managers)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Manager> {
+        self.0.iter()
+    }
+
+    /// Takes an entry out.
+    pub(super) fn take(&mut self, id: &Id) -> Option<Manager> {
+        let at = self.0.iter().position(|manager| manager.id.is(id))?;
+        Some(self.0.remove(at))
+    }
+
+    /// Puts an entry in, in place of the one with the same id.
+    pub(super) fn put(&mut self, manager: Manager) {
+        self.take(&manager.id);
+        self.0.push(manager);
+    }
+
+    /// Takes fields from everybody; those left without any go.
+    pub(super) fn disown(&mut self, fields: &FieldSet) {
+        for manager in self.0.iter_mut().filter(|manager| manager.fields.overlaps(fields)) {
+            manager.fields = manager.fields.difference(fields);
+        }
+        self.0.retain(|manager| !manager.fields.is_empty());
+    }
+
+    /// What anybody owns.
+    pub(super) fn owned(&self) -> FieldSet {
+        self.0.iter().fold(FieldSet::default(), |owned, manager| owned.union(&manager.fields))
+    }
+
+    /// Gathers the oldest updates until no more than [`UPDATERS_MAX`] are left.
+    pub(super) fn cap(&mut self) {
+        let is_update = |manager: &Manager| manager.id.operation == Operation::Update;
+        let mut excess = self.0.iter().filter(|manager| is_update(manager)).count().saturating_sub(UPDATERS_MAX);
+        if excess == 0 {
+            return;
+        }
+        self.sort();
+        let mut kept: Vec<Manager> = Vec::with_capacity(self.0.len());
+        for manager in self.0.drain(..) {
+            let oldest = kept.iter_mut().find(|oldest| is_update(oldest) && oldest.id.api_version == manager.id.api_version);
+            match oldest {
+                Some(oldest) if excess > 0 && is_update(&manager) => {
+                    oldest.id = Id { name: ANCIENT.to_owned(), subresource: String::new(), ..manager.id };
+                    oldest.fields = oldest.fields.union(&manager.fields);
+                    oldest.time = manager.time;
+                    excess -= 1;
+                }
+                _ => kept.push(manager),
+            }
+        }
+        // An earlier bucket may have been younger than what was gathered now.
+        for mut manager in kept {
+            if let Some(twin) = self.take(&manager.id) {
+                manager.fields = manager.fields.union(&twin.fields);
+                manager.time = manager.time.max(twin.time);
+            }
+            self.0.push(manager);
+        }
+    }
+
+    /// Upstream's order: appliers first, then the oldest first.
+    fn sort(&mut self) {
+        self.0.sort_by(|a, b| {
+            let key = |manager: &Manager| (manager.id.operation, manager.time.clone());
+            let names = |manager: &Manager| (manager.id.name.clone(), manager.id.api_version.clone(), manager.id.subresource.clone());
+            key(a).cmp(&key(b)).then_with(|| names(a).cmp(&names(b)))
+        });
+    }
+
+    /// Writes the entries into an object.
+    pub(super) fn write(mut self, object: &mut Value) {
+        if self.is_empty() {
+            return meta::unset(object, "managedFields");
+        }
+        self.sort();
+        meta::set(object, "managedFields", self.0.iter().map(encode).collect::<Vec<Value>>());
+    }
+}
+
+/// The entries that an object states.
+pub(super) fn stated(object: &Value) -> Option<&Vec<Value>> {
+    object.get("metadata")?.get("managedFields")?.as_array()
+}
+
+/// Whether a user asks for all entries to be dropped: an empty list, or one empty entry.
+pub(super) fn is_reset(entries: &[Value]) -> bool {
+    match entries {
+        [] => true,
+        [one] => one.as_object().is_some_and(Map::is_empty),
+        _ => false,
+    }
+}
+
+/// The entries that a user states, where they are some and valid.
+pub(super) fn stated_by_user(entries: &[Value]) -> Option<Managers> {
+    Managers::decode(entries).filter(|managers| !managers.is_empty())
+}
+
+fn decode(entry: &Value) -> Option<Manager> {
+    let text = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default();
+    let operation = match text("operation") {
+        "Apply" => Operation::Apply,
+        "Update" => Operation::Update,
+        _ => return None,
+    };
+    if text("apiVersion").is_empty() || text("fieldsType") != "FieldsV1" {
+        return None;
+    }
+    let fields = match entry.get("fieldsV1") {
+        None | Some(Value::Null) => FieldSet::default(),
+        Some(fields) => wire::decode(fields.as_object()?)?,
+    };
+    let id = Id {
+        name: text("manager").to_owned(),
+        operation,
+        api_version: text("apiVersion").to_owned(),
+        subresource: text("subresource").to_owned(),
+    };
+    Some(Manager { id, time: text("time").to_owned(), fields })
+}
+
+fn encode(manager: &Manager) -> Value {
+    let Id { name, operation, api_version, subresource } = &manager.id;
+    let operation = match operation {
+        Operation::Apply => "Apply",
+        Operation::Update => "Update",
+    };
+    let fields = Value::Object(wire::encode(&manager.fields));
+    let mut entry = Map::from_iter([("fieldsType".to_owned(), "FieldsV1".into()), ("fieldsV1".to_owned(), fields)]);
+    let texts = [
+        ("manager", name.as_str()),
+        ("operation", operation),
+        ("apiVersion", api_version),
+        ("time", &manager.time),
+        ("subresource", subresource),
+    ];
+    for (field, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+        entry.insert(field.to_owned(), text.into());
+    }
+    Value::Object(entry)
+}
