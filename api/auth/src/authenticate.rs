@@ -2,11 +2,12 @@
 //!
 //! A certificate arrives here verified by TLS against the cluster's authority; its common name is
 //! the user, its organizations the groups. A bearer token may stand in a static file, be a
-//! bootstrap token stored as a Secret, or be a ServiceAccount's. A token that nobody knows is an
+//! bootstrap token stored as a Secret, or be a ServiceAccount's or an OpenID Connect provider's. A token that nobody knows is an
 //! error, never an anonymous user. Secrets are compared without telling by the time it takes how
 //! much of them was right.
 
 mod bootstrap_token;
+mod oidc;
 mod static_tokens;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use thiserror::Error;
 use crate::pki::{CertificateInfo, read_certificate_der};
 use crate::tokens::{TokenError, Tokens, Verified};
 
+pub use oidc::{Oidc, OidcConfig, OidcConfigError, OidcError};
 pub use static_tokens::{StaticTokens, StaticTokensError};
 
 /// Every user that proved who they are is in this group.
@@ -50,6 +52,7 @@ pub struct Unauthenticated {
 pub struct Authenticator {
     static_tokens: StaticTokens,
     tokens: Arc<Tokens>,
+    oidc: Option<Arc<Oidc>>,
     anonymous: bool,
 }
 
@@ -57,7 +60,13 @@ impl Authenticator {
     /// With a static token file's content (or [`StaticTokens::default`]), the ServiceAccount
     /// tokens, and whether requests without credentials are let through as anonymous.
     pub fn new(static_tokens: StaticTokens, tokens: Arc<Tokens>, anonymous: bool) -> Self {
-        Self { static_tokens, tokens, anonymous }
+        Self { static_tokens, tokens, oidc: None, anonymous }
+    }
+
+    /// Takes the users of an OpenID Connect provider too.
+    #[must_use]
+    pub fn with_oidc(self, oidc: Option<Arc<Oidc>>) -> Self {
+        Self { oidc, ..self }
     }
 
     /// The ServiceAccount tokens.
@@ -107,20 +116,35 @@ impl Authenticator {
     }
 
     fn verify(&self, token: &str, audiences: &[String], view: &dyn View, now: Timestamp) -> Result<Verified, TokenError> {
-        let implicit = || -> Vec<String> {
-            let own = &self.tokens.config().api_audiences;
-            audiences.iter().filter(|a| own.contains(a)).cloned().collect()
-        };
         let found = self.static_tokens.user(token).or_else(|| bootstrap_token::user(token, view, now));
-        let mut verified = match found {
-            // Such tokens say nothing of an audience: they are for the API server itself.
-            Some(user) if !implicit().is_empty() => Verified { user, audiences: implicit() },
-            Some(_) => return Err(TokenError::Audience(self.tokens.config().api_audiences.clone(), audiences.to_vec())),
-            None => self.tokens.verify(token, audiences, now, view)?,
+        let user = match found {
+            Some(user) => user,
+            None => match self.tokens.verify(token, audiences, now, view) {
+                Err(TokenError::Foreign) => self.oidc_user(token, now)?,
+                verified => return verified.map(with_authenticated),
+            },
         };
-        authenticated(&mut verified.user);
-        Ok(verified)
+        // Such tokens say nothing of an audience of ours: they are for the API server itself.
+        let own = &self.tokens.config().api_audiences;
+        let met: Vec<String> = audiences.iter().filter(|audience| own.contains(audience)).cloned().collect();
+        if met.is_empty() {
+            return Err(TokenError::Audience(own.clone(), audiences.to_vec()));
+        }
+        Ok(with_authenticated(Verified { user, audiences: met }))
     }
+
+    fn oidc_user(&self, token: &str, now: Timestamp) -> Result<UserInfo, TokenError> {
+        let oidc = self.oidc.as_ref().ok_or(TokenError::Foreign)?;
+        oidc.user(token, now).map_err(|error| match error {
+            OidcError::Foreign => TokenError::Foreign,
+            error => TokenError::Oidc(error),
+        })
+    }
+}
+
+fn with_authenticated(mut verified: Verified) -> Verified {
+    authenticated(&mut verified.user);
+    verified
 }
 
 /// The user of a verified client certificate; none where it names nobody.

@@ -1,6 +1,6 @@
 //! The roles and bindings that a cluster has from its first moment: upstream's bootstrap policy
-//! (`rbac-defaults`), for the kinds and controllers that exist here. The server creates what is
-//! missing when it starts.
+//! (`rbac-defaults`) as it is with default feature gates, also for kinds and controllers that do not exist
+//! here: whoever brings them finds their rights. The server creates what is missing when it starts.
 
 mod controllers;
 mod roles;

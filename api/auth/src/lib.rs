@@ -15,7 +15,7 @@ pub mod tokens;
 #[cfg(test)]
 mod testing;
 
-pub use authenticate::{Authenticator, Credentials, StaticTokens, Unauthenticated};
+pub use authenticate::{Authenticator, Credentials, Oidc, OidcConfig, OidcConfigError, StaticTokens, Unauthenticated};
 pub use authorize::{Authorizer, Decision, forbidden_message};
 pub use pki::{Identity, Pki, PkiConfig, PkiError};
 pub use tokens::{Tokens, TokensConfig};

@@ -14,8 +14,26 @@ const MAKE: &[&str] = &["create", "delete", "list", "patch", "watch"];
 const MANAGE: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 const KEEP: &[&str] = &["create", "delete", "get", "list", "update", "watch"];
 
+const DISCOVERY: &[&str] = &["discovery.k8s.io"];
+const NETWORKING: &[&str] = &["networking.k8s.io"];
+const RESOURCE: &[&str] = &["resource.k8s.io"];
+const STORAGE: &[&str] = &["storage.k8s.io"];
+
 /// Name without `system:controller:`, and grants.
 pub const ROLES: &[(&str, &[Grant])] = &[
+    (
+        "attachdetach-controller",
+        &[
+            On(LIST_WATCH, CORE, &["persistentvolumeclaims", "persistentvolumes"]),
+            On(READ, CORE, &["nodes"]),
+            On(PATCH_UPDATE, CORE, &["nodes/status"]),
+            On(LIST_WATCH, CORE, &["pods"]),
+            EVENTS,
+            On(&["create", "delete", "get", "list", "watch"], STORAGE, &["volumeattachments"]),
+            On(READ, STORAGE, &["csidrivers"]),
+            On(READ, STORAGE, &["csinodes"]),
+        ],
+    ),
     (
         "clusterrole-aggregation-controller",
         &[On(&["escalate", "get", "list", "patch", "update", "watch"], &["rbac.authorization.k8s.io"], &["clusterroles"])],
@@ -78,11 +96,53 @@ pub const ROLES: &[(&str, &[Grant])] = &[
         &[
             On(READ, CORE, &["nodes", "pods", "services"]),
             On(UPDATE, CORE, &["services/finalizers"]),
-            On(KEEP, &["discovery.k8s.io"], &["endpointslices"]),
+            On(KEEP, DISCOVERY, &["endpointslices"]),
             EVENTS,
         ],
     ),
+    (
+        "endpointslicemirroring-controller",
+        &[
+            On(READ, CORE, &["endpoints", "services"]),
+            On(UPDATE, CORE, &["services/finalizers"]),
+            On(UPDATE, CORE, &["endpoints/finalizers"]),
+            On(KEEP, DISCOVERY, &["endpointslices"]),
+            EVENTS,
+        ],
+    ),
+    (
+        "ephemeral-volume-controller",
+        &[
+            On(READ, CORE, &["pods"]),
+            On(UPDATE, CORE, &["pods/finalizers"]),
+            On(&["create", "get", "list", "watch"], CORE, &["persistentvolumeclaims"]),
+            EVENTS,
+        ],
+    ),
+    (
+        "expand-controller",
+        &[
+            On(&["get", "list", "patch", "update", "watch"], CORE, &["persistentvolumes"]),
+            On(PATCH_UPDATE, CORE, &["persistentvolumeclaims/status"]),
+            On(READ, CORE, &["persistentvolumeclaims"]),
+            EVENTS,
+            On(&["get"], CORE, &["services"]),
+        ],
+    ),
     ("generic-garbage-collector", &[On(&["delete", "get", "list", "patch", "update", "watch"], ALL, ALL), EVENTS]),
+    (
+        "horizontal-pod-autoscaler",
+        &[
+            On(READ, &["autoscaling"], &["horizontalpodautoscalers"]),
+            On(UPDATE, &["autoscaling"], &["horizontalpodautoscalers/status"]),
+            On(&["get", "update"], ALL, &["*/scale"]),
+            On(LIST_WATCH, CORE, &["pods"]),
+            On(LIST_WATCH, &["metrics.k8s.io"], &["pods"]),
+            On(READ, &["custom.metrics.k8s.io"], ALL),
+            On(READ, &["external.metrics.k8s.io"], ALL),
+            EVENTS,
+        ],
+    ),
     (
         "job-controller",
         &[
@@ -91,6 +151,13 @@ pub const ROLES: &[(&str, &[Grant])] = &[
             On(UPDATE, BATCH, &["jobs/finalizers"]),
             On(MAKE, CORE, &["pods"]),
             EVENTS,
+        ],
+    ),
+    (
+        "legacy-service-account-token-cleaner",
+        &[
+            Named(&["get"], CORE, &["configmaps"], &["kube-apiserver-legacy-service-account-token-tracking"]),
+            On(&["delete", "patch"], CORE, &["secrets"]),
         ],
     ),
     (
@@ -135,8 +202,44 @@ pub const ROLES: &[(&str, &[Grant])] = &[
             EVENTS,
         ],
     ),
+    (
+        "resource-claim-controller",
+        &[
+            On(READ, CORE, &["pods"]),
+            On(UPDATE, CORE, &["pods/finalizers"]),
+            On(&["create", "delete", "get", "list", "watch"], RESOURCE, &["resourceclaims"]),
+            On(PATCH_UPDATE, RESOURCE, &["resourceclaims", "resourceclaims/status"]),
+            On(PATCH_UPDATE, CORE, &["pods/status"]),
+            EVENTS,
+        ],
+    ),
     ("resourcequota-controller", &[On(LIST_WATCH, ALL, ALL), On(UPDATE, CORE, &["resourcequotas/status"]), EVENTS]),
+    ("route-controller", &[On(LIST_WATCH, CORE, &["nodes"]), On(&["patch"], CORE, &["nodes/status"]), EVENTS]),
+    (
+        "selinux-warning-controller",
+        &[
+            EVENTS,
+            On(READ, CORE, &["persistentvolumes"]),
+            On(READ, CORE, &["persistentvolumeclaims"]),
+            On(READ, CORE, &["pods"]),
+            On(READ, STORAGE, &["csidrivers"]),
+        ],
+    ),
     ("service-account-controller", &[On(CREATE, CORE, &["serviceaccounts"]), EVENTS]),
+    (
+        "service-cidrs-controller",
+        &[
+            On(&["get", "list", "patch", "update", "watch"], NETWORKING, &["servicecidrs"]),
+            On(PATCH_UPDATE, NETWORKING, &["servicecidrs/finalizers"]),
+            On(PATCH_UPDATE, NETWORKING, &["servicecidrs/status"]),
+            On(READ, NETWORKING, &["ipaddresses"]),
+            EVENTS,
+        ],
+    ),
+    (
+        "service-controller",
+        &[On(READ, CORE, &["services"]), On(PATCH_UPDATE, CORE, &["services/status"]), On(LIST_WATCH, CORE, &["nodes"]), EVENTS],
+    ),
     (
         "statefulset-controller",
         &[
@@ -177,6 +280,24 @@ pub const ROLES: &[(&str, &[Grant])] = &[
     ("pvc-protection-controller", &[On(READ_UPDATE, CORE, &["persistentvolumeclaims"]), On(READ, CORE, &["pods"]), EVENTS]),
     ("pv-protection-controller", &[On(READ_UPDATE, CORE, &["persistentvolumes"]), EVENTS]),
     ("ttl-after-finished-controller", &[On(&["delete", "get", "list", "watch"], BATCH, &["jobs"]), EVENTS]),
+    ("ttl-controller", &[On(&["list", "patch", "update", "watch"], CORE, &["nodes"]), EVENTS]),
+    (
+        "validatingadmissionpolicy-status-controller",
+        &[
+            On(READ, &["admissionregistration.k8s.io"], &["validatingadmissionpolicies"]),
+            On(&["get", "patch", "update"], &["admissionregistration.k8s.io"], &["validatingadmissionpolicies/status"]),
+            EVENTS,
+        ],
+    ),
+    (
+        "volumeattributesclass-protection-controller",
+        &[
+            On(READ, CORE, &["persistentvolumeclaims"]),
+            On(READ, CORE, &["persistentvolumes"]),
+            On(READ_UPDATE, STORAGE, &["volumeattributesclasses"]),
+            EVENTS,
+        ],
+    ),
     ("root-ca-cert-publisher", &[On(&["create", "update"], CORE, &["configmaps"]), EVENTS]),
 ];
 
@@ -186,8 +307,9 @@ const VOLUME_BINDER: &[Grant] = &[
     On(READ_UPDATE, CORE, &["persistentvolumeclaims"]),
     On(UPDATE, CORE, &["persistentvolumeclaims/status"]),
     On(&["create", "delete", "get", "list", "watch"], CORE, &["pods"]),
-    On(READ, &["storage.k8s.io"], &["storageclasses"]),
+    On(READ, STORAGE, &["storageclasses"]),
     On(LIST_WATCH, CORE, &["nodes"]),
     EVENTS,
     On(&["watch"], CORE, &["events"]),
+    On(&["get"], CORE, &["services"]),
 ];

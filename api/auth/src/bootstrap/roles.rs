@@ -9,9 +9,13 @@ const AUTHENTICATION: &[&str] = &["authentication.k8s.io"];
 const AUTHORIZATION: &[&str] = &["authorization.k8s.io"];
 const CERTIFICATES: &[&str] = &["certificates.k8s.io"];
 const COORDINATION: &[&str] = &["coordination.k8s.io"];
+/// A group of old whose kinds are elsewhere now; upstream's roles still name it.
+const EXTENSIONS: &[&str] = &["extensions"];
+const RESOURCE: &[&str] = &["resource.k8s.io"];
 const STORAGE: &[&str] = &["storage.k8s.io"];
 
-/// What every node may do; the node authorizer narrows most of it to the node's own Pods.
+/// What every node may do; the node authorizer narrows most of it to the node's own Pods. Upstream's rules on
+/// resource.k8s.io are left out: they need a narrowing of their own, which comes with the kinds.
 pub const NODE: &[Grant] = &[
     On(CREATE, AUTHENTICATION, &["tokenreviews"]),
     On(CREATE, AUTHORIZATION, &["subjectaccessreviews", "localsubjectaccessreviews"]),
@@ -91,6 +95,7 @@ pub const CLUSTER: &[Role] = &[
     ),
     role("system:node-bootstrapper", &[On(&["create", "get", "list", "watch"], CERTIFICATES, &["certificatesigningrequests"])]),
     role("system:auth-delegator", &[On(CREATE, AUTHENTICATION, &["tokenreviews"]), On(CREATE, AUTHORIZATION, &["subjectaccessreviews"])]),
+    role("system:heapster", &[On(READ, CORE, &["events", "namespaces", "nodes", "pods"]), On(READ, EXTENSIONS, &["deployments"])]),
     role("system:kube-aggregator", &[On(READ, CORE, &["endpoints", "services"])]),
     role("system:kube-controller-manager", CONTROLLER_MANAGER),
     role("system:kube-dns", &[On(LIST_WATCH, CORE, &["endpoints", "services"])]),
@@ -185,8 +190,24 @@ const EDIT: &[Grant] = &[
     On(WRITE, &["autoscaling"], &["horizontalpodautoscalers"]),
     On(WRITE, &["batch"], &["cronjobs", "jobs"]),
     On(WRITE, &["policy"], &["poddisruptionbudgets"]),
+    On(
+        WRITE,
+        EXTENSIONS,
+        &[
+            "daemonsets",
+            "deployments",
+            "deployments/rollback",
+            "deployments/scale",
+            "ingresses",
+            "networkpolicies",
+            "replicasets",
+            "replicasets/scale",
+            "replicationcontrollers/scale",
+        ],
+    ),
     On(WRITE, &["networking.k8s.io"], &["ingresses", "networkpolicies"]),
     On(READ_WRITE, COORDINATION, &["leases"]),
+    On(WRITE, RESOURCE, &["resourceclaims", "resourceclaimtemplates"]),
 ];
 
 const VIEW: &[Grant] = &[
@@ -244,7 +265,26 @@ const VIEW: &[Grant] = &[
     On(READ, &["autoscaling"], &["horizontalpodautoscalers", "horizontalpodautoscalers/status"]),
     On(READ, &["batch"], &["cronjobs", "cronjobs/status", "jobs", "jobs/status"]),
     On(READ, &["policy"], &["poddisruptionbudgets", "poddisruptionbudgets/status"]),
+    On(
+        READ,
+        EXTENSIONS,
+        &[
+            "daemonsets",
+            "daemonsets/status",
+            "deployments",
+            "deployments/scale",
+            "deployments/status",
+            "ingresses",
+            "ingresses/status",
+            "networkpolicies",
+            "replicasets",
+            "replicasets/scale",
+            "replicasets/status",
+            "replicationcontrollers/scale",
+        ],
+    ),
     On(READ, &["networking.k8s.io"], &["ingresses", "ingresses/status", "networkpolicies"]),
+    On(READ, RESOURCE, &["resourceclaims", "resourceclaims/status", "resourceclaimtemplates"]),
 ];
 
 const CONTROLLER_MANAGER: &[Grant] = &[
@@ -281,6 +321,9 @@ const SCHEDULER: &[Grant] = &[
     On(READ, STORAGE, &["csidrivers"]),
     On(READ, STORAGE, &["csistoragecapacities"]),
     On(READ, STORAGE, &["volumeattachments"]),
+    On(READ, RESOURCE, &["deviceclasses", "resourceclaims", "resourceslices"]),
+    On(&["patch", "update"], RESOURCE, &["resourceclaims", "resourceclaims/status"]),
+    On(UPDATE, CORE, &["pods/finalizers"]),
 ];
 
 /// Name, role, subjects. The bootstrappers' two are kubeadm's; the two of nodes stand for the
@@ -320,6 +363,13 @@ pub const NAMESPACED: &[(&str, &str, &[Grant])] = &[
         "extension-apiserver-authentication-reader",
         &[Named(READ, CORE, &["configmaps"], &["extension-apiserver-authentication"])],
     ),
+    ("kube-system", "system:controller:bootstrap-signer", &[On(READ, CORE, &["secrets"])]),
+    (
+        "kube-public",
+        "system:controller:bootstrap-signer",
+        &[On(READ, CORE, &["configmaps"]), Named(UPDATE, CORE, &["configmaps"], &["cluster-info"]), EVENTS],
+    ),
+    ("kube-system", "system:controller:cloud-provider", &[On(&["create", "get", "list", "watch"], CORE, &["configmaps"])]),
     ("kube-system", "system:controller:token-cleaner", &[On(&["delete", "get", "list", "watch"], CORE, &["secrets"]), EVENTS]),
     (
         "kube-system",
@@ -341,6 +391,9 @@ pub const NAMESPACED_BINDINGS: &[(&str, &str, &str, &[To])] = &[
         "extension-apiserver-authentication-reader",
         &[To::User("system:kube-controller-manager"), To::User("system:kube-scheduler")],
     ),
+    ("kube-system", "system:controller:bootstrap-signer", "system:controller:bootstrap-signer", &[To::Account("bootstrap-signer")]),
+    ("kube-public", "system:controller:bootstrap-signer", "system:controller:bootstrap-signer", &[To::Account("bootstrap-signer")]),
+    ("kube-system", "system:controller:cloud-provider", "system:controller:cloud-provider", &[To::Account("cloud-provider")]),
     ("kube-system", "system:controller:token-cleaner", "system:controller:token-cleaner", &[To::Account("token-cleaner")]),
     (
         "kube-system",
