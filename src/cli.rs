@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use ipnet::Ipv4Net;
 
+use crate::access::Access;
 use crate::place::Place;
 
 /// Kubernetes for WebAssembly and OCI workloads in one binary.
@@ -87,9 +88,8 @@ pub struct ControlPlane {
     /// Address that Pods and nodes reach the API server at, when it is not this machine's own.
     #[arg(long)]
     pub advertise_address: Option<IpAddr>,
-    /// CSV file of tokens: token,user,uid,"group1,group2".
-    #[arg(long)]
-    pub token_auth_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub access: Access,
     /// Further names and addresses for the server's certificate.
     #[arg(long, value_delimiter = ',')]
     pub tls_san: Vec<String>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use api_auth::{Pki, PkiConfig, StaticTokens};
+use api_auth::{Pki, PkiConfig};
 use api_model::meta;
 use api_model::request::UserInfo;
 use api_server::Server;
@@ -124,10 +124,7 @@ fn server_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<api_se
     config.service_cluster_ip_range = control.ranges.service_cluster_ip_range;
     config.cluster_domain.clone_from(&control.ranges.cluster_domain);
     config.disable_admission_plugins.clone_from(&control.options.disable_admission_plugins);
-    if let Some(path) = &control.options.token_auth_file {
-        let text = std::fs::read_to_string(path).with_context(|| format!("reading --token-auth-file {}", path.display()))?;
-        config.token_auth_file = StaticTokens::parse(&text).with_context(|| format!("reading --token-auth-file {}", path.display()))?;
-    }
+    control.options.access.apply(&mut config)?;
     Ok(config)
 }
 

@@ -1,5 +1,6 @@
 //! The one binary: reads the command line and hands over to the part that was asked for.
 
+mod access;
 mod cli;
 mod control;
 mod down;

@@ -13,6 +13,7 @@ use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::audit::{Audit, Trail};
 use crate::cache::{self, Cache, Object};
 use crate::config::Config;
 use crate::key;
@@ -35,6 +36,8 @@ pub(crate) struct App {
     pub(crate) services: Arc<Allocator>,
     pub(crate) quotas: Quotas,
     pub(crate) metrics: Metrics,
+    /// None: nothing is recorded.
+    pub(crate) audit: Option<Arc<Audit>>,
     pub(crate) documents: crate::documents::Documents,
     pub(crate) node_tls: TlsConnector,
     /// No new work after this.
@@ -60,6 +63,8 @@ pub(crate) struct Call {
     pub(crate) user: Arc<UserInfo>,
     /// Texts for `Warning` headers.
     pub(crate) warnings: Vec<String>,
+    /// What is recorded of the request.
+    pub(crate) trail: Option<Arc<Trail>>,
 }
 
 /// Why a write did not happen.
@@ -102,9 +107,11 @@ impl App {
         value: Value,
         bytes: Bytes,
     ) -> Result<Arc<Object>, WriteError> {
-        let announced = self.cache.announce(&bytes, value);
         let key = key::of(&served.resource.name, namespace, name);
-        let revision = self.store.write(Write { key, value: Some(bytes.clone()), expect }).await?;
+        let stored = self.cache.seal(&served.resource.name, &key, &bytes);
+        let stored = stored.map_err(|error| WriteError::Api(ApiError::unsealable(&key, &error)))?;
+        let announced = self.cache.announce(&stored, &bytes, value);
+        let revision = self.store.write(Write { key, value: Some(stored), expect }).await?;
         let event = self.cache.settled(&served.resource, revision).await.map_err(|closed| WriteError::Api(closed.into()))?;
         drop(announced);
         match event.and_then(|event| event.after.clone()) {
@@ -151,7 +158,25 @@ impl App {
 impl Call {
     /// The object that the path names.
     pub(crate) fn object(&self) -> ApiResult<Arc<Object>> {
-        self.served.resource.get(self.namespace_key(), &self.name).ok_or_else(|| self.not_found())
+        self.object_named(&self.name)
+    }
+
+    /// An object of the call's kind and namespace.
+    pub(crate) fn object_named(&self, name: &str) -> ApiResult<Arc<Object>> {
+        let (resource, namespace) = (&self.served.resource, self.namespace_key());
+        resource.get(namespace, name).ok_or_else(|| match resource.unreadable(namespace, name) {
+            Some(why) => ApiError::unreadable(&key::of(&resource.name, namespace, name), &why),
+            None => ApiError::not_found(&self.served.name, name),
+        })
+    }
+
+    /// Refuses a selection in which there is an object that cannot be read: it would be missed.
+    pub(crate) fn check_readable(&self, namespace: Option<&str>) -> ApiResult<()> {
+        let resource = &self.served.resource;
+        match resource.unreadable_in(namespace) {
+            Some((namespace, name, why)) => Err(ApiError::unreadable(&key::of(&resource.name, &namespace, &name), &why)),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn not_found(&self) -> ApiError {

@@ -29,23 +29,25 @@ pub(crate) struct UnknownCertificate;
 /// The subprotocol by which browsers send a bearer token with a websocket.
 const WEBSOCKET_BEARER: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// Who a request is to be taken for.
+/// Who a request is from.
 pub(crate) fn user(app: &App, parts: &Parts) -> ApiResult<Arc<UserInfo>> {
-    let user = match parts.extensions.get::<Identity>() {
-        Some(Identity(user)) => Arc::clone(user),
-        None => {
-            let bearer = bearer(&parts.headers);
-            if bearer.is_none() && parts.extensions.get::<UnknownCertificate>().is_some() {
-                return Err(ApiError::unauthorized());
-            }
-            let credentials = Credentials { client_certificate: None, bearer: bearer.as_deref() };
-            Arc::new(app.authenticator.authenticate(&credentials, &*app.cache, Timestamp::now())?)
-        }
-    };
-    if parts.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
-        return impersonate(app, &user, &parts.headers).map(Arc::new);
+    if let Some(Identity(user)) = parts.extensions.get::<Identity>() {
+        return Ok(Arc::clone(user));
     }
-    Ok(user)
+    let bearer = bearer(&parts.headers);
+    if bearer.is_none() && parts.extensions.get::<UnknownCertificate>().is_some() {
+        return Err(ApiError::unauthorized());
+    }
+    let credentials = Credentials { client_certificate: None, bearer: bearer.as_deref() };
+    Ok(Arc::new(app.authenticator.authenticate(&credentials, &*app.cache, Timestamp::now())?))
+}
+
+/// Who a user's request is to be taken for: the same user unless its headers name another.
+pub(crate) fn acting(app: &App, user: &Arc<UserInfo>, headers: &HeaderMap) -> ApiResult<Arc<UserInfo>> {
+    if headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        return impersonate(app, user, headers).map(Arc::new);
+    }
+    Ok(Arc::clone(user))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<String> {

@@ -9,10 +9,20 @@ use crate::status::{ApiError, ApiResult};
 
 /// Refuses what the authorizer does not allow.
 pub(crate) fn check(app: &App, user: &UserInfo, attributes: &Attributes) -> ApiResult<()> {
-    match app.authorizer.authorize(user, attributes, &*app.cache) {
+    enforce(user, attributes, &decide(app, user, attributes))
+}
+
+/// What the authorizer says.
+pub(crate) fn decide(app: &App, user: &UserInfo, attributes: &Attributes) -> Decision {
+    app.authorizer.authorize(user, attributes, &*app.cache)
+}
+
+/// Refuses what was not allowed.
+pub(crate) fn enforce(user: &UserInfo, attributes: &Attributes, decision: &Decision) -> ApiResult<()> {
+    match decision {
         Decision::Allow(_) => Ok(()),
         Decision::NoOpinion(reason) => {
-            let message = forbidden_message(user, attributes, &reason);
+            let message = forbidden_message(user, attributes, reason);
             if !attributes.is_resource() {
                 return Err(ApiError::forbidden(&GroupResource::new("", ""), "", format!("forbidden: {message}")));
             }

@@ -3,7 +3,7 @@
 //!
 //! Everything goes through the same door as any client's objects, as a member of `system:masters`.
 //! What is there already stays as it is, but for what upstream keeps up to date too: roles and
-//! bindings regain what they lost, the `kubernetes` endpoints follow the server's address.
+//! bindings regain what they lost (unless they are marked otherwise), the `kubernetes` endpoints follow the server's address.
 
 mod join;
 mod network;
@@ -42,7 +42,11 @@ pub struct BootstrapError {
 pub(crate) async fn run(app: &Arc<App>) -> Result<(), BootstrapError> {
     ensure(app, objects::namespaces()).await?;
     let mut rest = objects::classes();
-    rest.extend(roles::outdated(app));
+    let roles = roles::changes(app);
+    for object in roles.delete {
+        send(app, object, Method::DELETE).await?;
+    }
+    rest.extend(roles.write);
     rest.extend(network::services(&app.config));
     rest.extend(join::objects(&app.config));
     ensure(app, rest).await?;
@@ -80,14 +84,15 @@ async fn send(app: &Arc<App>, object: Value, method: Method) -> Result<(), Boots
     let (kind, name) = (field("kind"), meta::name(&object).to_owned());
     let failed = |message: String| BootstrapError { kind: kind.clone(), name: name.clone(), message };
     // A role that lost something is there: it is replaced.
-    let method = if meta::resource_version(&object).is_empty() { method } else { Method::PUT };
+    let method = if meta::resource_version(&object).is_empty() || method == Method::DELETE { method } else { Method::PUT };
     let mut path = collection(&field("apiVersion"), &kind, meta::namespace(&object)).ok_or_else(|| failed("no such kind".to_owned()))?;
-    if method == Method::PUT {
+    if method != Method::POST {
         path.push('/');
         path.push_str(&name);
     }
     let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
-    let mut request = request.body(Body::from(object.to_string())).map_err(|error| failed(error.to_string()))?;
+    let body = if request.method_ref() == Some(&Method::DELETE) { Body::empty() } else { Body::from(object.to_string()) };
+    let mut request = request.body(body).map_err(|error| failed(error.to_string()))?;
     let user = UserInfo::new("system:apiserver", &["system:masters"]);
     request.extensions_mut().insert(Identity(Arc::new(user)));
     let response = handle(Arc::clone(app), request).await;

@@ -24,6 +24,8 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
+use crate::at_rest::{AtRest, AtRestError};
+
 pub(crate) use event::{Change, Event, frame};
 pub(crate) use feed::start;
 pub(crate) use filter::Filter;
@@ -44,8 +46,19 @@ pub(crate) struct Cache {
     /// Everything up to this revision has been applied and handed to the watchers.
     applied: watch::Sender<u64>,
     waiting: Mutex<Waiting>,
-    /// Values of writes under way, by the address of their bytes: the feeder need not parse them.
-    written: Mutex<HashMap<usize, (Bytes, Value)>>,
+    /// What is being written, by the address of the stored bytes: the feeder need neither open nor parse it.
+    written: Mutex<HashMap<usize, Written>>,
+    at_rest: AtRest,
+}
+
+/// A write under way.
+#[derive(Debug)]
+struct Written {
+    /// As the store gets it.
+    stored: Bytes,
+    /// As it was before it was sealed.
+    plain: Bytes,
+    value: Value,
 }
 
 #[derive(Debug, Default)]
@@ -77,9 +90,9 @@ impl Drop for Announced<'_> {
 }
 
 impl Cache {
-    fn new(floor: u64) -> Self {
+    fn new(floor: u64, at_rest: AtRest) -> Self {
         let (resources, waiting, written) = (RwLock::default(), Mutex::default(), Mutex::default());
-        Self { resources, floor: AtomicU64::new(floor), applied: watch::Sender::new(floor), waiting, written }
+        Self { resources, floor: AtomicU64::new(floor), applied: watch::Sender::new(floor), waiting, written, at_rest }
     }
 
     /// The resource of that name, made when first asked for.
@@ -131,22 +144,24 @@ impl Cache {
         }
     }
 
-    /// Announces what is about to be written, so that it need not be parsed again.
-    pub(crate) fn announce(&self, bytes: &Bytes, value: Value) -> Announced<'_> {
-        let address = bytes.as_ptr() as usize;
-        self.written.lock().insert(address, (bytes.clone(), value));
+    /// The bytes to store for an object.
+    pub(crate) fn seal(&self, resource: &GroupResource, key: &str, plain: &Bytes) -> Result<Bytes, AtRestError> {
+        self.at_rest.seal(resource, key, plain)
+    }
+
+    /// Announces what is about to be written, so that it need not be opened and parsed again.
+    pub(crate) fn announce(&self, stored: &Bytes, plain: &Bytes, value: Value) -> Announced<'_> {
+        let address = stored.as_ptr() as usize;
+        self.written.lock().insert(address, Written { stored: stored.clone(), plain: plain.clone(), value });
         Announced { cache: self, address }
     }
 
-    fn take_written(&self, bytes: &Bytes) -> Option<Value> {
+    fn take_written(&self, stored: &Bytes) -> Option<Written> {
         let mut written = self.written.lock();
-        let address = bytes.as_ptr() as usize;
+        let address = stored.as_ptr() as usize;
         // The announced bytes are alive, so nothing else can stand at their address.
-        written
-            .get(&address)
-            .is_some_and(|(announced, _)| announced.len() == bytes.len())
-            .then(|| written.remove(&address).map(|(_, value)| value))
-            .flatten()
+        let is_there = written.get(&address).is_some_and(|announced| announced.stored.len() == stored.len());
+        if is_there { written.remove(&address) } else { None }
     }
 
     /// Waits until a write is applied and answers its event; `None` if that is forgotten already.

@@ -5,8 +5,12 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api_auth::{Pki, StaticTokens};
+use api_auth::{Pki, StaticTokens, TokensConfig};
 use ipnet::Ipv4Net;
+
+use crate::at_rest::AtRest;
+use crate::audit::AuditConfig;
+use crate::oidc::OidcProvider;
 
 /// Everything that the server has to be told. Field names follow upstream's flags.
 pub struct Config {
@@ -26,11 +30,40 @@ pub struct Config {
     pub anonymous_auth: bool,
     /// Admission plugins that are off.
     pub disable_admission_plugins: Vec<String>,
+    /// Who issues ServiceAccount tokens; none, the API server's name in the cluster.
+    pub service_account_issuer: Option<String>,
+    /// Where the keys of these tokens are published; none, under the issuer.
+    pub service_account_jwks_uri: Option<String>,
+    /// The audiences that the API server itself takes tokens for; empty, the issuer.
+    pub api_audiences: Vec<String>,
+    /// An OpenID Connect provider whose users are taken.
+    pub oidc: Option<OidcProvider>,
+    /// How objects look in the store: the content of `--encryption-provider-config`.
+    pub encryption: AtRest,
+    /// What is recorded of requests, and where; none, nothing.
+    pub audit: Option<AuditConfig>,
     /// How long a request may take that is no watch, log or exec.
     pub request_timeout: Duration,
 }
 
 impl Config {
+    /// Who issues ServiceAccount tokens and for whom.
+    pub(crate) fn tokens(&self) -> TokensConfig {
+        let mut tokens = TokensConfig::for_cluster(&self.cluster_domain);
+        if let Some(issuer) = &self.service_account_issuer {
+            tokens.jwks_uri = format!("{}/openid/v1/jwks", issuer.trim_end_matches('/'));
+            tokens.api_audiences = vec![issuer.clone()];
+            tokens.issuer.clone_from(issuer);
+        }
+        if let Some(uri) = &self.service_account_jwks_uri {
+            tokens.jwks_uri.clone_from(uri);
+        }
+        if !self.api_audiences.is_empty() {
+            tokens.api_audiences.clone_from(&self.api_audiences);
+        }
+        tokens
+    }
+
     /// Upstream's defaults.
     pub fn new(pki: Arc<Pki>, advertise_address: SocketAddr) -> Self {
         Self {
@@ -42,6 +75,12 @@ impl Config {
             token_auth_file: StaticTokens::default(),
             anonymous_auth: true,
             disable_admission_plugins: Vec::new(),
+            service_account_issuer: None,
+            service_account_jwks_uri: None,
+            api_audiences: Vec::new(),
+            oidc: None,
+            encryption: AtRest::default(),
+            audit: None,
             request_timeout: Duration::from_secs(60),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use api_model::meta;
-use api_model::request::Attributes;
+use api_model::request::{Attributes, UserInfo};
 use api_model::selector::FieldSelector;
 use axum::body::Body;
 use http::request::Parts;
@@ -17,7 +17,7 @@ use crate::verbs;
 use crate::wire::options::ListOptions;
 use crate::wire::path::{self, ResourcePath};
 use crate::wire::query::Query;
-use crate::{authenticate, authorize, nonresource, reviews, subresource, wire};
+use crate::{audit, authenticate, authorize, nonresource, reviews, subresource, wire};
 
 /// Longest text in one `Warning` header, and most headers: upstream truncates alike.
 const WARNING_LEN_MAX: usize = 256;
@@ -27,16 +27,19 @@ const AUDIT_ID: &str = "audit-id";
 /// Answers a request.
 pub(crate) async fn handle(app: Arc<App>, request: Request<Body>) -> Response<Body> {
     let started = Instant::now();
-    let (parts, body) = request.into_parts();
-    let audit_id = parts.headers.get(AUDIT_ID).cloned();
-    let (observed, answer) = answer(&app, parts, body).await;
+    let (mut parts, body) = request.into_parts();
+    let audit_id = parts.headers.get(AUDIT_ID).cloned().or_else(|| HeaderValue::from_str(&meta::new_uid()).ok());
+    let trail = audit::start(&app, &mut parts, audit_id.as_ref());
+    let (observed, answer) = audit::watched(trail.as_ref(), answer(&app, parts, body)).await;
     let mut response = answer.unwrap_or_else(ApiError::into_response);
     let headers = response.headers_mut();
-    let audit_id = audit_id.or_else(|| HeaderValue::from_str(&meta::new_uid()).ok());
     headers.extend(audit_id.map(|id| (http::HeaderName::from_static(AUDIT_ID), id)));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
     app.metrics.observe(observed, response.status(), started.elapsed());
-    response
+    match trail {
+        Some(trail) => trail.finish(response).await,
+        None => response,
+    }
 }
 
 async fn answer(app: &Arc<App>, parts: Parts, body: Body) -> (Observed, ApiResult<Response<Body>>) {
@@ -54,11 +57,30 @@ async fn answer(app: &Arc<App>, parts: Parts, body: Body) -> (Observed, ApiResul
 
 /// A request for a path that is no resource.
 async fn at_path(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<Body>> {
-    let user = authenticate::user(app, parts)?;
     let verb = parts.method.as_str().to_ascii_lowercase();
     let attributes = Attributes { verb, path: parts.uri.path().to_owned(), ..Attributes::default() };
-    authorize::check(app, &user, &attributes)?;
+    allowed(app, parts, &attributes).await?;
     nonresource::answer(app, parts).await
+}
+
+/// Who the request is from, or is to be taken for, where that user may do it.
+async fn allowed(app: &App, parts: &Parts, attributes: &Attributes) -> ApiResult<Arc<UserInfo>> {
+    let trail = audit::trail(parts);
+    let authenticated = authenticate::user(app, parts);
+    if let Some(trail) = trail {
+        trail.begin(authenticated.as_deref().ok(), attributes, parts).await;
+    }
+    let authenticated = authenticated?;
+    let user = authenticate::acting(app, &authenticated, &parts.headers)?;
+    if let Some(trail) = trail.filter(|_| !Arc::ptr_eq(&authenticated, &user)) {
+        trail.impersonated(&user);
+    }
+    let decision = authorize::decide(app, &user, attributes);
+    if let Some(trail) = trail {
+        trail.decided(if decision.is_allowed() { "allow" } else { "forbid" }, decision.reason());
+    }
+    authorize::enforce(&user, attributes, &decision)?;
+    Ok(user)
 }
 
 struct Wanted {
@@ -68,8 +90,11 @@ struct Wanted {
 }
 
 async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wanted) -> ApiResult<Response<Body>> {
-    let user = authenticate::user(app, &parts)?;
-    authorize::check(app, &user, &attributes(&wanted))?;
+    let user = allowed(app, &parts, &attributes(&wanted)).await?;
+    let trail = audit::trail(&parts).cloned();
+    if trail.as_ref().is_some_and(|trail| trail.keeps_answer()) {
+        parts.headers.remove(header::ACCEPT_ENCODING);
+    }
     let Wanted { verb, found, query } = wanted;
     let served = app.registry.find(&found.group, &found.version, &found.plural).ok_or_else(ApiError::no_such_resource)?;
     check_place(&found, served.kind.namespaced, verb)?;
@@ -84,6 +109,7 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
         headers: std::mem::take(&mut parts.headers),
         user,
         warnings: Vec::new(),
+        trail,
     };
     if subresource::is_connection(&call.subresource) {
         return subresource::connect(call, parts).await;
@@ -94,6 +120,9 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
 
 async fn perform(mut call: Call, verb: &str, body: Body) -> ApiResult<Response<Body>> {
     let bytes = wire::body::read(body).await?;
+    if let Some(trail) = &call.trail {
+        trail.request(&call.headers, &bytes);
+    }
     let answered = match call.subresource.as_str() {
         "" => main_resource(&mut call, verb, &bytes).await,
         _ => subresource::answer(&mut call, verb, &bytes).await,

@@ -8,6 +8,8 @@
 //! when the cache has them. Nothing else may write to the store.
 
 mod app;
+mod at_rest;
+mod audit;
 mod authenticate;
 mod authorize;
 mod bootstrap;
@@ -21,6 +23,7 @@ mod json;
 mod key;
 mod metrics;
 mod nonresource;
+mod oidc;
 mod quota;
 mod registry;
 mod reviews;
@@ -36,8 +39,11 @@ mod verbs;
 mod version;
 mod wire;
 
+pub use at_rest::{AtRest, EncryptionError};
+pub use audit::{AuditConfig, AuditLog, AuditPolicy, AuditPolicyError};
 pub use bootstrap::BootstrapError;
 pub use config::Config;
+pub use oidc::{OidcProvider, OidcStartError};
 pub use server::{InProcess, Server, StartError};
 pub use tls::TlsError;
 

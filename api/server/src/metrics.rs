@@ -116,6 +116,7 @@ impl Metrics {
         let mut out = String::with_capacity(16 * 1024);
         self.render_requests(&mut out);
         render_storage(&mut out, app, store_bytes);
+        render_audit(&mut out, app);
         render_process(&mut out);
         out
     }
@@ -176,6 +177,14 @@ fn render_storage(out: &mut String, app: &App, store_bytes: u64) {
     let _ = writeln!(out, "apiserver_storage_size_bytes {store_bytes}");
     header(out, "apiserver_storage_resource_version", "gauge", "The newest revision that reads see.");
     let _ = writeln!(out, "apiserver_storage_resource_version {}", app.cache.applied());
+}
+
+fn render_audit(out: &mut String, app: &App) {
+    let (events, errors) = app.audit.as_ref().map(|audit| audit.counts()).unwrap_or_default();
+    header(out, "apiserver_audit_event_total", "counter", "Counter of audit events generated and sent to the audit backend.");
+    let _ = writeln!(out, "apiserver_audit_event_total {events}");
+    header(out, "apiserver_audit_error_total", "counter", "Counter of audit events that failed to be audited properly.");
+    let _ = writeln!(out, "apiserver_audit_error_total{{plugin=\"log\"}} {errors}");
 }
 
 /// CPU time and memory of this process, as `/proc` has them.

@@ -51,8 +51,8 @@ pub(crate) async fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<
             let size = app.store.size_bytes().await.unwrap_or_default();
             Ok(text(StatusCode::OK, app.metrics.render(app, size)))
         }
-        "/openid/v1/jwks" => Ok(typed(app.authenticator.tokens().jwks().to_string(), "application/jwk-set+json")),
-        "/.well-known/openid-configuration" => Ok(json_answer(&app.authenticator.tokens().discovery())),
+        "/openid/v1/jwks" => Ok(keepable(typed(app.authenticator.tokens().jwks().to_string(), "application/jwk-set+json"))),
+        "/.well-known/openid-configuration" => Ok(keepable(json_answer(&app.authenticator.tokens().discovery()))),
         _ => documents::answer(app, parts),
     }
 }
@@ -75,6 +75,12 @@ fn all_paths(app: &App) -> Vec<String> {
 /// A JSON answer.
 pub(crate) fn json_answer(value: &Value) -> Response<Body> {
     typed(value.to_string(), "application/json")
+}
+
+/// What relying parties may keep for an hour: upstream's `Cache-Control` on issuer discovery.
+fn keepable(mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+    response
 }
 
 fn typed(body: impl Into<Body>, media: &'static str) -> Response<Body> {

@@ -17,6 +17,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::app::App;
+use crate::audit::Peer;
 use crate::authenticate::{Identity, UnknownCertificate};
 use crate::handle::handle;
 use crate::tls::Verifier;
@@ -75,10 +76,14 @@ async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, ver
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
     let shown = Shown::of(&stream, &verifier);
+    let peer = stream.get_ref().0.peer_addr().ok().map(|address| Peer(address.ip().to_canonical()));
     let service = service_fn(|request: Request<Incoming>| {
         let app = Arc::clone(&app);
         let mut request = request.map(Body::new);
         shown.mark(&mut request);
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
         async move { Ok::<Response<Body>, std::convert::Infallible>(handle(app, request).await) }
     });
     let builder = builder();

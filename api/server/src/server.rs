@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use api_admission::{Allows, Chain, UnknownPlugin};
 use api_auth::tokens::KeyError;
-use api_auth::{Authenticator, Authorizer, Tokens, TokensConfig};
+use api_auth::{Authenticator, Authorizer, Oidc, Tokens};
 use api_model::request::UserInfo;
 use api_store::{Store, StoreError};
 use axum::Router;
@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::app::App;
+use crate::audit::Audit;
 use crate::authenticate::Identity;
 use crate::bootstrap::{self, BootstrapError};
 use crate::cache::{self, Cache};
@@ -30,6 +31,7 @@ use crate::config::Config;
 use crate::documents::Documents;
 use crate::handle::handle;
 use crate::metrics::Metrics;
+use crate::oidc::{Follower, OidcStartError};
 use crate::quota::Quotas;
 use crate::registry::Registry;
 use crate::serve;
@@ -54,6 +56,12 @@ pub enum StartError {
     /// The cluster's ServiceAccount key cannot be used.
     #[error("setting up ServiceAccount tokens")]
     Tokens(#[from] KeyError),
+    /// The OpenID Connect provider cannot be used.
+    #[error("setting up OpenID Connect")]
+    Oidc(#[from] OidcStartError),
+    /// The audit log cannot be written.
+    #[error("opening the audit log")]
+    Audit(#[source] std::io::Error),
     /// What every cluster has could not be made.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
@@ -71,14 +79,18 @@ pub struct Server {
 
 impl Server {
     /// Reads the store, makes what every cluster has, and is ready for clients.
-    pub async fn start(config: Config, store: Arc<dyn Store>) -> Result<Self, StartError> {
+    pub async fn start(mut config: Config, store: Arc<dyn Store>) -> Result<Self, StartError> {
         let (acceptor, verifier) = tls::acceptor(&config.pki)?;
         let stop_feeding = CancellationToken::new();
-        let (cache, feed) = cache::start(Arc::clone(&store), stop_feeding.clone()).await?;
+        let (cache, feed) = cache::start(Arc::clone(&store), std::mem::take(&mut config.encryption), stop_feeding.clone()).await?;
         let feeding = TaskTracker::new();
         feeding.spawn(feed);
         feeding.close();
-        let app = Arc::new(assemble(config, store, cache)?);
+        let follower = config.oidc.as_ref().map(Follower::new).transpose()?;
+        let app = Arc::new(assemble(config, store, cache, follower.as_ref().map(Follower::oidc))?);
+        if let Some(follower) = follower {
+            app.tasks.spawn(follower.run(app.shutdown.clone()));
+        }
         bootstrap::run(&app).await?;
         Ok(Self { app, acceptor, verifier, stop_feeding, feeding })
     }
@@ -126,23 +138,27 @@ impl Server {
         if tokio::time::timeout(DRAIN_TIMEOUT, self.app.tasks.wait()).await.is_err() {
             tracing::warn!(connections = self.app.tasks.len(), "stopping with requests under way");
         }
+        if let Some(audit) = &self.app.audit {
+            audit.flush().await;
+        }
         self.stop_feeding.cancel();
         self.feeding.wait().await;
     }
 }
 
-fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>) -> Result<App, StartError> {
-    let tokens = Arc::new(Tokens::new(config.pki.service_account_key_pem(), TokensConfig::for_cluster(&config.cluster_domain))?);
+fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: Option<Arc<Oidc>>) -> Result<App, StartError> {
+    let tokens = Arc::new(Tokens::new(config.pki.service_account_key_pem(), config.tokens())?);
     let authorizer = Arc::new(Authorizer::default());
     let asked = Arc::clone(&authorizer);
     let allows: Allows = Arc::new(move |user, attributes, view| asked.authorize(user, attributes, view).is_allowed());
     Ok(App {
         chain: Chain::new(&config.disable_admission_plugins, allows)?,
-        authenticator: Authenticator::new(std::mem::take(&mut config.token_auth_file), tokens, config.anonymous_auth),
+        authenticator: Authenticator::new(std::mem::take(&mut config.token_auth_file), tokens, config.anonymous_auth).with_oidc(oidc),
         registry: Registry::new(&cache),
         quotas: Quotas::default(),
         services: Allocator::new(config.service_cluster_ip_range, config.service_node_port_range.clone()),
         node_tls: tls::node_connector(&config.pki)?,
+        audit: config.audit.as_ref().map(Audit::open).transpose().map_err(StartError::Audit)?.map(Arc::new),
         metrics: Metrics::default(),
         documents: Documents::default(),
         shutdown: CancellationToken::new(),

@@ -2,11 +2,13 @@
 
 mod access;
 mod admission;
-mod apply;
+mod at_rest;
+mod audit;
 mod crud;
 mod deletion;
 mod lists;
 mod nodes;
+mod oidc;
 mod patches;
 mod restart;
 mod services;
@@ -51,7 +53,11 @@ pub(crate) async fn cluster() -> Cluster {
 }
 
 pub(crate) async fn cluster_on(store: Arc<dyn Store>) -> Cluster {
-    let server = Server::start(config(), Arc::clone(&store)).await.expect("starts");
+    cluster_with(config(), store).await
+}
+
+pub(crate) async fn cluster_with(config: Config, store: Arc<dyn Store>) -> Cluster {
+    let server = Server::start(config, Arc::clone(&store)).await.expect("starts");
     let admin = server.client(UserInfo::new("admin", &["system:masters", "system:authenticated"]));
     Cluster { server, store, admin }
 }

@@ -25,6 +25,9 @@ pub enum TlsError {
     /// The library refuses a certificate or key.
     #[error("cannot use {0}")]
     Unusable(&'static str, #[source] rustls::Error),
+    /// There is no authority to believe.
+    #[error("no certificate authorities in {0}")]
+    NoRoots(&'static str),
     /// The authority's certificate cannot verify others.
     #[error("cannot verify client certificates")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
@@ -74,6 +77,15 @@ pub(crate) fn tests_acceptor(pki: &Pki, identity: &Identity) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
+/// What stands for any other server in tests.
+#[cfg(test)]
+pub(crate) fn tests_server(certificate_pem: &str, key_pem: &str) -> TlsAcceptor {
+    let certificates = CertificateDer::pem_slice_iter(certificate_pem.as_bytes()).collect::<Result<Vec<_>, _>>().expect("PEM");
+    let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).expect("PEM");
+    let config = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().expect("versions");
+    TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_single_cert(certificates, key).expect("a certificate")))
+}
+
 /// A client in tests, with any certificate or none.
 #[cfg(test)]
 pub(crate) fn tests_connector(pki: &Pki, identity: Option<&Identity>) -> TlsConnector {
@@ -111,6 +123,34 @@ pub(crate) fn node_connector(pki: &Pki) -> Result<TlsConnector, TlsError> {
         .with_root_certificates(roots(pki)?)
         .with_client_auth_cert(certificates, key)
         .map_err(|error| TlsError::Unusable(what, error))?;
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// What reaches an OpenID Connect provider: believes the given authorities, or this machine's.
+pub(crate) fn provider_connector(ca_pem: Option<&str>) -> Result<TlsConnector, TlsError> {
+    let mut roots = RootCertStore::empty();
+    let what = match ca_pem {
+        Some(pem) => {
+            let what = "--oidc-ca-file";
+            for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+                let certificate = certificate.map_err(|error| TlsError::Pem(what, error))?;
+                roots.add(certificate).map_err(|error| TlsError::Unusable(what, error))?;
+            }
+            what
+        }
+        None => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            "this machine's store"
+        }
+    };
+    if roots.is_empty() {
+        return Err(TlsError::NoRoots(what));
+    }
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError::Unusable(what, error))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
 }
 

@@ -1,7 +1,6 @@
 //! What can be done to objects of any kind: one file a verb.
 
 pub(crate) mod admit;
-pub(crate) mod apply;
 pub(crate) mod body;
 pub(crate) mod create;
 pub(crate) mod delete;
@@ -10,6 +9,5 @@ pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod modify;
 pub(crate) mod patch;
-pub(crate) mod recording;
 pub(crate) mod update;
 pub(crate) mod watch;

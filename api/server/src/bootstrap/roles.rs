@@ -1,8 +1,10 @@
-//! Upstream's roles and bindings. A stored one that is marked as kept up to date regains rules or
-//! subjects that it lost; whatever was added to it stays.
+//! Upstream's roles and bindings. A stored one regains the rules, subjects, labels and annotations
+//! that it lost, unless it is marked as not to be kept up to date; whatever was added to it stays. A
+//! binding that leads to another role than it should is made anew, since it cannot be changed.
 
 use std::sync::Arc;
 
+use api_auth::authorize::rule::Rule;
 use api_model::kind::find_by_kind;
 use api_model::meta;
 use api_model::view::View;
@@ -11,45 +13,81 @@ use serde_json::Value;
 use crate::app::App;
 use crate::json;
 
-/// Whether upstream may change a stored role at the start.
+/// `false` says that a stored role is the administrator's.
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
-/// What has to be created, or replaced (such objects bear a resource version).
-pub(super) fn outdated(app: &Arc<App>) -> Vec<Value> {
-    api_auth::bootstrap::objects().into_iter().filter_map(|wanted| outdated_one(app, wanted)).collect()
+/// What the stored roles and bindings need.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Changes {
+    /// To be deleted first.
+    pub(super) delete: Vec<Value>,
+    /// To be created, or replaced where they bear a resource version.
+    pub(super) write: Vec<Value>,
 }
 
-fn outdated_one(app: &App, wanted: Value) -> Option<Value> {
-    let text = |field: &str| wanted.get(field).and_then(Value::as_str).unwrap_or_default();
-    let kind = find_by_kind(text("apiVersion"), text("kind"))?;
-    let namespace = kind.namespaced.then(|| meta::namespace(&wanted));
-    match app.cache.get(&kind.group_resource(), namespace, meta::name(&wanted)) {
-        None => Some(wanted),
-        Some(stored) => merged(&stored, &wanted),
+/// Compares what is stored with what should be.
+pub(super) fn changes(app: &Arc<App>) -> Changes {
+    let mut changes = Changes::default();
+    for wanted in api_auth::bootstrap::objects() {
+        let text = |field: &str| wanted.get(field).and_then(Value::as_str).unwrap_or_default();
+        let Some(kind) = find_by_kind(text("apiVersion"), text("kind")) else { continue };
+        let namespace = kind.namespaced.then(|| meta::namespace(&wanted));
+        let stored = app.cache.get(&kind.group_resource(), namespace, meta::name(&wanted));
+        changes.add(stored.as_deref(), wanted);
+    }
+    changes
+}
+
+impl Changes {
+    fn add(&mut self, stored: Option<&Value>, wanted: Value) {
+        let Some(stored) = stored else { return self.write.push(wanted) };
+        if meta::annotation(stored, AUTO_UPDATE) == Some("false") {
+            return;
+        }
+        if stored.get("roleRef") != wanted.get("roleRef") {
+            self.delete.push(stored.clone());
+            return self.write.push(wanted);
+        }
+        let merged = merged(stored, &wanted);
+        if merged != *stored {
+            self.write.push(merged);
+        }
     }
 }
 
-/// The stored object with what it lacks; `None` when it lacks nothing or is not to be touched.
-fn merged(stored: &Value, wanted: &Value) -> Option<Value> {
-    if meta::annotation(stored, AUTO_UPDATE) != Some("true") {
-        return None;
-    }
+/// The stored object with what it lacks.
+fn merged(stored: &Value, wanted: &Value) -> Value {
     let mut merged = stored.clone();
-    for field in ["rules", "subjects"] {
-        // An aggregated role's rules are worked out from other roles.
-        if field == "rules" && stored.get("aggregationRule").is_some() {
-            continue;
-        }
-        let Some(wanted) = wanted.get(field).and_then(Value::as_array) else { continue };
-        let mut list = stored.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
-        list.extend(
-            wanted.iter().filter(|item| !stored.get(field).and_then(Value::as_array).is_some_and(|had| had.contains(item))).cloned(),
-        );
-        if !list.is_empty() {
-            json::set(&mut merged, &[field], list);
+    for field in ["labels", "annotations"] {
+        let lost = wanted.pointer(&format!("/metadata/{field}")).and_then(Value::as_object).into_iter().flatten();
+        for (key, value) in lost.filter(|(key, _)| stored.pointer(&format!("/metadata/{field}")).and_then(|had| had.get(*key)).is_none()) {
+            json::set(&mut merged, &["metadata", field, key], value.clone());
         }
     }
-    (merged != *stored).then_some(merged)
+    // An aggregated role's rules are worked out from other roles.
+    if stored.get("aggregationRule").is_none() {
+        regain(&mut merged, wanted, &["rules"], covered);
+    }
+    regain(&mut merged, wanted, &["aggregationRule", "clusterRoleSelectors"], |had, item| had.contains(item));
+    regain(&mut merged, wanted, &["subjects"], |had, item| had.contains(item));
+    merged
+}
+
+/// Appends what a list lacks.
+fn regain(merged: &mut Value, wanted: &Value, path: &[&str], has: impl Fn(&[Value], &Value) -> bool) {
+    let pointer = format!("/{}", path.join("/"));
+    let Some(wanted) = wanted.pointer(&pointer).and_then(Value::as_array) else { return };
+    let had = merged.pointer(&pointer).and_then(Value::as_array).cloned().unwrap_or_default();
+    let lost: Vec<Value> = wanted.iter().filter(|item| !has(&had, item)).cloned().collect();
+    if !lost.is_empty() {
+        json::set(merged, path, [had, lost].concat());
+    }
+}
+
+/// Whether rules allow all that one more would.
+fn covered(rules: &[Value], rule: &Value) -> bool {
+    let own: Vec<Rule> = rules.iter().map(Rule::from_value).collect();
+    Rule::from_value(rule).singles().iter().all(|single| own.iter().any(|rule| rule.covers(single)))
 }
 
 #[cfg(test)]
@@ -57,16 +95,45 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn changes(stored: Value, wanted: Value) -> Changes {
+        let mut changes = Changes::default();
+        changes.add(Some(&stored), wanted);
+        changes
+    }
+
+    fn rule(verb: &str) -> Value {
+        json!({"verbs": [verb], "apiGroups": [""], "resources": ["pods"]})
+    }
+
     #[test]
     fn a_role_regains_what_it_lost_and_keeps_what_was_added() {
         let role = |rules: Value, auto: &str| json!({"metadata": {"name": "r", "annotations": {AUTO_UPDATE: auto}}, "rules": rules});
-        let wanted = role(json!([{"verbs": ["get"]}, {"verbs": ["list"]}]), "true");
-        let stored = role(json!([{"verbs": ["list"]}, {"verbs": ["mine"]}]), "true");
-        assert_eq!(
-            merged(&stored, &wanted).expect("changed")["rules"],
-            json!([{"verbs": ["list"]}, {"verbs": ["mine"]}, {"verbs": ["get"]}])
-        );
-        assert_eq!(merged(&wanted, &wanted), None);
-        assert_eq!(merged(&role(json!([]), "false"), &wanted), None);
+        let wanted = role(json!([rule("get"), rule("list")]), "true");
+        let stored = role(json!([rule("list"), rule("mine")]), "true");
+        assert_eq!(changes(stored, wanted.clone()).write[0]["rules"], json!([rule("list"), rule("mine"), rule("get")]));
+        assert_eq!(changes(wanted.clone(), wanted.clone()), Changes::default());
+        assert_eq!(changes(role(json!([rule("*")]), "true"), wanted.clone()), Changes::default(), "a wider rule covers both");
+        assert_eq!(changes(role(json!([]), "false"), wanted.clone()), Changes::default(), "the administrator's own");
+        let bare = changes(json!({"metadata": {"name": "r"}, "rules": []}), wanted.clone());
+        assert_eq!(bare.write[0]["metadata"]["annotations"], wanted["metadata"]["annotations"]);
+        assert_eq!(bare.write[0]["rules"], wanted["rules"]);
+    }
+
+    #[test]
+    fn aggregated_roles_regain_selectors_and_not_rules() {
+        let role = |selectors: Value, rules: Value| json!({"metadata": {"name": "r"}, "aggregationRule": {"clusterRoleSelectors": selectors}, "rules": rules});
+        let wanted = role(json!([{"matchLabels": {"a": "b"}}]), json!([rule("get")]));
+        let written = changes(role(json!([{"matchLabels": {"own": "x"}}]), json!([])), wanted).write;
+        assert_eq!(written[0], role(json!([{"matchLabels": {"own": "x"}}, {"matchLabels": {"a": "b"}}]), json!([])));
+    }
+
+    #[test]
+    fn a_binding_that_leads_elsewhere_is_made_anew() {
+        let binding = |role: &str, subjects: Value| json!({"metadata": {"name": "b"}, "roleRef": {"name": role}, "subjects": subjects});
+        let wanted = binding("r", json!([{"name": "jane"}]));
+        let stored = binding("other", json!([{"name": "joe"}]));
+        assert_eq!(changes(stored.clone(), wanted.clone()), Changes { delete: vec![stored], write: vec![wanted.clone()] });
+        let emptied = changes(binding("r", Value::Null), wanted.clone());
+        assert_eq!(emptied, Changes { delete: Vec::new(), write: vec![wanted] });
     }
 }

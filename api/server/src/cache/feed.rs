@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::event::{Before, Event};
 use super::object::Object;
-use super::{Cache, Resource};
+use super::{Cache, Resource, Written};
+use crate::at_rest::{AtRest, Opened};
 use crate::key;
 
 /// Pause before a store that failed is asked again.
@@ -24,12 +25,13 @@ const RETRY: Duration = Duration::from_millis(500);
 /// Fills a cache and keeps feeding it until cancelled or until the store is closed.
 pub(crate) async fn start(
     store: Arc<dyn Store>,
+    at_rest: AtRest,
     cancel: CancellationToken,
 ) -> Result<(Arc<Cache>, impl Future<Output = ()> + use<>), StoreError> {
     let compacted = store.compacted().await?;
     let snapshot = store.snapshot().await?;
     let head = snapshot.revision;
-    let cache = Arc::new(Cache::new(compacted));
+    let cache = Arc::new(Cache::new(compacted, at_rest));
     let known = load(&cache, snapshot);
     let events = match store.watch(compacted).await {
         Ok(events) => replay(&cache, events, known, head).await?,
@@ -56,7 +58,7 @@ type Known = HashMap<Arc<str>, Arc<Object>>;
 fn load(cache: &Cache, snapshot: Snapshot) -> Known {
     let mut known = Known::new();
     for Entry { key, value, revision, .. } in snapshot.entries {
-        let Some((resource, object)) = read(cache, &key, revision, &value) else { continue };
+        let Some((resource, object)) = read_current(cache, &key, revision, &value) else { continue };
         let object = Arc::new(object);
         known.insert(key, Arc::clone(&object));
         resource.load(object);
@@ -64,19 +66,41 @@ fn load(cache: &Cache, snapshot: Snapshot) -> Known {
     known
 }
 
-fn read(cache: &Cache, key: &str, revision: u64, stored: &bytes::Bytes) -> Option<(Arc<Resource>, Object)> {
-    let Some(place) = key::parse(key) else {
-        tracing::error!(key, "ignored a stored key that is not ours");
-        return None;
-    };
+/// Reads an object that is current; one that cannot be read is remembered as such.
+fn read_current(cache: &Cache, key: &str, revision: u64, stored: &bytes::Bytes) -> Option<(Arc<Resource>, Object)> {
+    let place = place(key)?;
     let resource = cache.resource(&GroupResource::new(place.group, place.resource));
-    match Object::new(place.namespace.into(), place.name.into(), revision, stored, cache.take_written(stored)) {
+    match read(cache, &resource, key, revision, stored) {
         Ok(object) => Some((resource, object)),
-        Err(error) => {
-            tracing::error!(key, revision, %error, "ignored a stored object that is not JSON");
+        Err(problem) => {
+            tracing::error!(key, revision, problem, "a stored object cannot be read");
+            resource.put_unreadable(place.namespace, place.name, problem);
             None
         }
     }
+}
+
+fn place(key: &str) -> Option<key::Parts<'_>> {
+    let place = key::parse(key);
+    if place.is_none() {
+        tracing::error!(key, "ignored a stored key that is not ours");
+    }
+    place
+}
+
+/// The object behind stored bytes, or why there is none.
+fn read(cache: &Cache, resource: &Resource, key: &str, revision: u64, stored: &bytes::Bytes) -> Result<Object, String> {
+    let place = place(key).ok_or("a key that is not ours")?;
+    let (plain, stale, value) = match cache.take_written(stored) {
+        Some(Written { plain, value, .. }) => (plain, false, Some(value)),
+        None => {
+            let opened = cache.at_rest.open(&resource.name, key, stored);
+            let Opened { bytes, stale } = opened.map_err(|error| error.to_string())?;
+            (bytes, stale, None)
+        }
+    };
+    let object = Object::new(place.namespace.into(), place.name.into(), revision, &plain, value);
+    object.map(|object| if stale { object.stale() } else { object }).map_err(|error| format!("not JSON: {error}"))
 }
 
 /// Reads the history up to the snapshot's revision into the rings.
@@ -111,7 +135,8 @@ fn remember(cache: &Cache, seen: &mut Known, current: &Known, change: Change) {
     };
     let after = change.value.as_ref().and_then(|stored| match current.get(&change.key) {
         Some(object) if object.revision == change.revision => Some(Arc::clone(object)),
-        _ => read(cache, &change.key, change.revision, stored).map(|(_, object)| Arc::new(object)),
+        // A past state that cannot be read is as good as forgotten.
+        _ => read(cache, &resource, &change.key, change.revision, stored).ok().map(Arc::new),
     });
     if let Some(object) = &after {
         seen.insert(change.key, Arc::clone(object));
@@ -148,7 +173,7 @@ impl Feeder {
             let Some(place) = key::parse(&change.key) else { continue };
             let (resource, after) = match &change.value {
                 None => (self.cache.resource(&GroupResource::new(place.group, place.resource)), None),
-                Some(stored) => match read(&self.cache, &change.key, change.revision, stored) {
+                Some(stored) => match read_current(&self.cache, &change.key, change.revision, stored) {
                     Some((resource, object)) => (resource, Some(object)),
                     None => continue,
                 },

@@ -29,6 +29,8 @@ pub(crate) struct Object {
     /// Where the resource version's field starts in `bytes`.
     at: usize,
     value: Mutex<Option<Arc<Value>>>,
+    /// Whether it is to be written again though nothing changed: another key is in use now.
+    stale: bool,
     node: OnceLock<Option<Arc<str>>>,
 }
 
@@ -55,14 +57,19 @@ impl Object {
                 (splice(&stored, at, at, revision), at)
             }
         };
-        Ok(Self { namespace, name, revision, bytes, at, value: Mutex::new(value), node: OnceLock::new() })
+        Ok(Self { namespace, name, revision, bytes, at, value: Mutex::new(value), stale: false, node: OnceLock::new() })
+    }
+
+    /// The same, to be written again at the next opportunity.
+    pub(crate) fn stale(self) -> Self {
+        Self { stale: true, ..self }
     }
 
     /// The same object with a later revision: what a DELETED event carries.
     pub(crate) fn at_revision(&self, revision: u64) -> Self {
         let bytes = splice(&self.bytes, self.at, self.version_end(), revision);
         let (namespace, name, node) = (Arc::clone(&self.namespace), Arc::clone(&self.name), self.node.clone());
-        Self { namespace, name, revision, bytes, at: self.at, value: Mutex::new(None), node }
+        Self { namespace, name, revision, bytes, at: self.at, value: Mutex::new(None), stale: self.stale, node }
     }
 
     /// `spec.nodeName`, where set.
@@ -73,6 +80,9 @@ impl Object {
 
     /// Whether these are the bytes that this object is stored as: nothing has changed.
     pub(crate) fn is_stored_as(&self, stored: &[u8]) -> bool {
+        if self.stale {
+            return false;
+        }
         let end = self.version_end();
         let (head, tail) = (self.bytes.get(..self.at).unwrap_or_default(), self.bytes.get(end..).unwrap_or_default());
         stored.len() == head.len() + tail.len() && stored.starts_with(head) && stored.ends_with(tail)

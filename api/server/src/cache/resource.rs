@@ -27,6 +27,8 @@ pub(crate) struct Resource {
     watchers: Mutex<Watchers>,
     /// The revision of the last change.
     revision: AtomicU64,
+    /// What is stored and cannot be read, by namespace and name, with the reason.
+    unreadable: RwLock<BTreeMap<(String, String), String>>,
 }
 
 #[derive(Debug)]
@@ -92,12 +94,40 @@ impl Resource {
     pub(crate) fn new(name: GroupResource, floor: u64) -> Self {
         let node_indexed = name.group.is_empty() && name.resource == "pods";
         let objects = Objects { by_namespace: BTreeMap::new(), by_node: HashMap::new(), revision: 0, ring: Ring::new(floor) };
-        Self { name, node_indexed, objects: RwLock::new(objects), watchers: Mutex::default(), revision: AtomicU64::new(0) }
+        Self {
+            name,
+            node_indexed,
+            objects: RwLock::new(objects),
+            watchers: Mutex::default(),
+            revision: AtomicU64::new(0),
+            unreadable: RwLock::default(),
+        }
     }
 
     /// The object of that name; the namespace is empty for cluster-scoped kinds.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<Object>> {
         self.objects.read().by_namespace.get(namespace)?.get(name).cloned()
+    }
+
+    /// Why an object that is stored cannot be read.
+    pub(crate) fn unreadable(&self, namespace: &str, name: &str) -> Option<String> {
+        let unreadable = self.unreadable.read();
+        if unreadable.is_empty() {
+            return None;
+        }
+        unreadable.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    }
+
+    /// Namespace and name of an object that cannot be read, and why: one of a namespace or of all.
+    pub(crate) fn unreadable_in(&self, namespace: Option<&str>) -> Option<(String, String, String)> {
+        let unreadable = self.unreadable.read();
+        let ((namespace, name), why) = unreadable.iter().find(|((at, _), _)| namespace.is_none_or(|wanted| wanted == at))?;
+        Some((namespace.clone(), name.clone(), why.clone()))
+    }
+
+    /// Feeder: an object that cannot be read.
+    pub(crate) fn put_unreadable(&self, namespace: &str, name: &str, why: String) {
+        self.unreadable.write().insert((namespace.to_owned(), name.to_owned()), why);
     }
 
     /// The revision of the last change.
@@ -193,6 +223,9 @@ impl Resource {
 
     /// Feeder: a change, told to everybody whom it concerns.
     pub(crate) fn apply(&self, namespace: &str, name: &str, revision: u64, after: Option<Object>) -> Arc<Event> {
+        if !self.unreadable.read().is_empty() {
+            self.unreadable.write().remove(&(namespace.to_owned(), name.to_owned()));
+        }
         let mut watchers = self.watchers.lock();
         let event = {
             let mut objects = self.objects.write();
@@ -220,6 +253,7 @@ impl Resource {
         let mut objects = self.objects.write();
         *objects = Objects { by_namespace: BTreeMap::new(), by_node: HashMap::new(), revision: floor, ring: Ring::new(floor) };
         self.revision.store(floor, Ordering::Release);
+        self.unreadable.write().clear();
         watchers.end_all();
     }
 

@@ -8,6 +8,7 @@ use hyper_util::rt::TokioIo;
 use super::node;
 use super::target::Target;
 use crate::app::Call;
+use crate::audit;
 use crate::status::{ApiError, ApiResult};
 
 /// What of an upgrade is between the two ends rather than for one hop.
@@ -47,11 +48,13 @@ pub(super) async fn open(call: &Call, target: &Target, mut parts: Parts) -> ApiR
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     pass_on(answer.headers(), response.headers_mut());
     let shutdown = call.app.shutdown.clone();
+    let end = audit::completion(&parts);
     call.app.tasks.spawn(async move {
         tokio::select! {
             () = shutdown.cancelled() => {}
             () = join(client, node) => {}
         }
+        drop(end);
     });
     Ok(response)
 }

@@ -12,7 +12,6 @@ use serde_json::Value;
 
 use super::admit::{self, Step};
 use super::body;
-use super::recording::Recording;
 use crate::app::{Call, WriteError};
 use crate::cache::Object;
 use crate::services::Reservation;
@@ -30,8 +29,7 @@ pub(crate) async fn create(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
     let mut object = body::object(call, bytes, &options)?;
     body::set_namespace(call, &mut object)?;
-    let recording = Recording::of(call, &options);
-    match create_object(call, object, &options, &recording).await? {
+    match create_object(call, object, &options).await? {
         Created::Stored(object) => Ok(presentation.object(StatusCode::CREATED, &object)),
         Created::DryRun(value) => Ok(presentation.unstored(StatusCode::CREATED, value)),
     }
@@ -44,12 +42,11 @@ pub(crate) enum Created {
 }
 
 /// From an object with the right namespace to a stored one.
-pub(crate) async fn create_object(call: &mut Call, mut object: Value, options: &WriteOptions, recording: &Recording) -> ApiResult<Created> {
+pub(crate) async fn create_object(call: &mut Call, mut object: Value, options: &WriteOptions) -> ApiResult<Created> {
     if !meta::resource_version(&object).is_empty() {
         return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
     }
     api_rules::default(&call.served.stored, &mut object);
-    recording.enter(call, None, &mut object);
     let name = meta::name(&object).to_owned();
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
     admit::mutate_patiently(call, step, &mut object).await?;

@@ -73,8 +73,7 @@ fn success(call: &Call, object: &Value) -> Value {
 /// Deletes an object of the call's kind and namespace.
 pub(crate) async fn delete_object(call: &mut Call, name: &str, options: &DeleteOptions) -> ApiResult<Outcome> {
     for _ in 0..ATTEMPTS_MAX {
-        let found = call.served.resource.get(call.namespace_key(), name);
-        let object = found.ok_or_else(|| ApiError::not_found(&call.served.name, name))?;
+        let object = call.object_named(name)?;
         let value = object.value();
         check_preconditions(call, &value, options)?;
         let step = Step { operation: Operation::Delete, name, old: Some(&value), dry_run: options.dry_run };

@@ -27,6 +27,7 @@ pub(crate) async fn list(call: &Call) -> ApiResult<Response<Body>> {
 pub(crate) async fn page(call: &Call, options: &ListOptions) -> ApiResult<Page> {
     options.check_list()?;
     let filter = filter(call, options)?;
+    call.check_readable(filter.namespace.as_deref())?;
     if let Some(token) = &options.continue_token {
         return next_page(call, options, &filter, &Token::decode(token)?);
     }

@@ -25,6 +25,7 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Watch)?;
     options.check_watch()?;
     let filter = filter(call, options)?;
+    call.check_readable(filter.namespace.as_deref())?;
     let asked = options.resource_version.filter(|revision| *revision > 0);
     let since = match (options.send_initial_events, asked) {
         (Some(true), _) | (None, None) => Since::Everything,

@@ -1,0 +1,352 @@
+//! Audit: who did what when, as `audit.k8s.io/v1` events in a log.
+//!
+//! Each request has a [`Trail`]: it learns who asks and for what, and what came of it; the policy
+//! decides, once the user is known, how much of that is kept. Events go to a file by a thread of
+//! its own (see [`log`]). Without a policy there are no trails, and requests pay nothing.
+
+mod event;
+mod log;
+mod policy;
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use api_model::request::{Attributes, UserInfo};
+use axum::body::Body;
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio_util::task::TaskTracker;
+
+use self::event::{Event, ObjectReference, without_managed_fields};
+pub use self::log::AuditLog;
+use self::log::Writer;
+pub use self::policy::{AuditPolicy, AuditPolicyError};
+use self::policy::{Level, Stage, Verdict};
+use crate::app::App;
+use crate::status::ApiError;
+use crate::subresource::is_connection;
+
+/// What to record and where.
+#[derive(Clone, Debug)]
+pub struct AuditConfig {
+    /// Which requests, and how much of them.
+    pub policy: AuditPolicy,
+    /// The file.
+    pub log: AuditLog,
+}
+
+/// The policy and the log.
+pub(crate) struct Audit {
+    policy: AuditPolicy,
+    writer: Writer,
+    /// Ends of long requests that wait for room in the buffer.
+    late: TaskTracker,
+}
+
+/// The address that a connection comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
+/// What is known so far of one request.
+pub(crate) struct Trail {
+    audit: Arc<Audit>,
+    state: Mutex<State>,
+}
+
+struct State {
+    verdict: Verdict,
+    event: Event,
+    /// The answer goes on for long: a watch, a log, a tunnel.
+    long_running: bool,
+    /// The credentials were no good; what they were.
+    refused: Option<String>,
+}
+
+impl Audit {
+    /// Opens the log.
+    pub(crate) fn open(config: &AuditConfig) -> std::io::Result<Self> {
+        Ok(Self { policy: config.policy.clone(), writer: Writer::open(&config.log)?, late: TaskTracker::new() })
+    }
+
+    /// Waits until everything recorded so far is written.
+    pub(crate) async fn flush(&self) {
+        self.late.close();
+        self.late.wait().await;
+        self.late.reopen();
+        self.writer.flush().await;
+    }
+
+    /// Events written, and how often writing failed.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let counts = &self.writer.counts;
+        (counts.events.load(Ordering::Relaxed), counts.errors.load(Ordering::Relaxed))
+    }
+}
+
+/// Begins a request's trail, where audit is on, and leaves it in the request's extensions.
+pub(crate) fn start(app: &App, parts: &mut Parts, audit_id: Option<&HeaderValue>) -> Option<Arc<Trail>> {
+    let audit = Arc::clone(app.audit.as_ref()?);
+    let audit_id = audit_id.and_then(|id| id.to_str().ok()).unwrap_or_default();
+    let mut event = Event::new(Level::None, audit_id, Timestamp::now());
+    event.request_uri = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+    event.user_agent = text(&parts.headers, header::USER_AGENT.as_str()).to_owned();
+    event.source_ips = source_ips(parts);
+    let state = State { verdict: Verdict::default(), event, long_running: false, refused: None };
+    let trail = Arc::new(Trail { audit, state: Mutex::new(state) });
+    parts.extensions.insert(Arc::clone(&trail));
+    Some(trail)
+}
+
+/// The trail of a request, where it has one.
+pub(crate) fn trail(parts: &Parts) -> Option<&Arc<Trail>> {
+    parts.extensions.get::<Arc<Trail>>()
+}
+
+/// What tells the end of a request whose connection becomes a tunnel, when dropped.
+pub(crate) fn completion(parts: &Parts) -> Option<Completion> {
+    trail(parts).filter(|trail| trail.level() > Level::None).map(|trail| Completion(Arc::clone(trail)))
+}
+
+/// Runs a request; a panic in it is recorded before it goes on.
+pub(crate) async fn watched<T>(trail: Option<&Arc<Trail>>, request: impl Future<Output = T>) -> T {
+    let Some(trail) = trail else { return request.await };
+    match AssertUnwindSafe(request).catch_unwind().await {
+        Ok(answer) => answer,
+        Err(panic) => {
+            let status =
+                event::status(StatusCode::INTERNAL_SERVER_ERROR.as_u16(), Some(&ApiError::internal("the server panicked").to_value()));
+            trail.state.lock().event.response_status = Some(status);
+            trail.record(Stage::Panic).await;
+            std::panic::resume_unwind(panic)
+        }
+    }
+}
+
+impl Trail {
+    /// The user is known, or was refused: the policy is asked, and the first event recorded.
+    pub(crate) async fn begin(&self, user: Option<&UserInfo>, attributes: &Attributes, parts: &Parts) {
+        let verdict = self.audit.policy.verdict(user, attributes);
+        {
+            let mut state = self.state.lock();
+            state.event.level = verdict.level;
+            state.event.verb.clone_from(&attributes.verb);
+            state.event.object_ref = ObjectReference::of(attributes);
+            state.event.user = user.cloned().unwrap_or_default();
+            state.long_running = attributes.verb == "watch" || (attributes.is_resource() && is_connection(&attributes.subresource));
+            state.refused = user.is_none().then(|| attempted(parts));
+            state.verdict = verdict;
+        }
+        if user.is_some() {
+            self.record(Stage::RequestReceived).await;
+        }
+    }
+
+    /// The user is taken for another.
+    pub(crate) fn impersonated(&self, user: &UserInfo) {
+        self.state.lock().event.impersonated_user = Some(user.clone());
+    }
+
+    /// What the authorizer said.
+    pub(crate) fn decided(&self, decision: &str, reason: &str) {
+        let mut state = self.state.lock();
+        for (name, value) in [("decision", decision), ("reason", reason)] {
+            state.event.annotations.insert(format!("authorization.k8s.io/{name}"), value.to_owned());
+        }
+    }
+
+    /// Whether the answer's body will be looked at: then it should not be compressed.
+    pub(crate) fn keeps_answer(&self) -> bool {
+        self.level() >= Level::RequestResponse && !self.state.lock().long_running
+    }
+
+    /// The request's body is there.
+    pub(crate) fn request(&self, headers: &HeaderMap, bytes: &Bytes) {
+        if self.level() < Level::Metadata || bytes.is_empty() {
+            return;
+        }
+        let verb = self.state.lock().event.verb.clone();
+        let object = match verb.as_str() {
+            "patch" => serde_yaml::from_slice(bytes).ok(),
+            // A body that cannot be read is the client's error, and in the answer.
+            _ => crate::wire::body::decode(headers, bytes).ok().map(|decoded| decoded.value),
+        };
+        let Some(object) = object else { return };
+        let mut state = self.state.lock();
+        if let ("create" | "update", Some(reference)) = (verb.as_str(), &mut state.event.object_ref) {
+            reference.complete(&object);
+        }
+        if state.event.level >= Level::Request {
+            let object = if state.verdict.omit_managed_fields { without_managed_fields(object) } else { object };
+            state.event.request_object = Some(object);
+        }
+    }
+
+    /// The answer is there, or has begun: records it. Answers what the client gets.
+    pub(crate) async fn finish(self: Arc<Self>, response: Response<Body>) -> Response<Body> {
+        if self.level() == Level::None {
+            return response;
+        }
+        let code = response.status();
+        let (response, answered) = self.look_at(response).await;
+        let (long_running, refused) = {
+            let mut state = self.state.lock();
+            let mut status = event::status(code.as_u16(), answered.as_ref());
+            if let (Some(refused), Some(status)) = (&state.refused, status.as_object_mut()) {
+                status.insert("message".to_owned(), refused.as_str().into());
+            }
+            state.event.response_status = Some(status);
+            let keeps = state.event.level >= Level::RequestResponse && state.event.object_ref.is_some();
+            if let Some(object) = answered.filter(|_| keeps) {
+                let object = if state.verdict.omit_managed_fields { without_managed_fields(object) } else { object };
+                state.event.response_object = Some(object);
+            }
+            (state.long_running, state.refused.is_some())
+        };
+        if refused {
+            self.record(Stage::ResponseStarted).await;
+            return response;
+        }
+        if !long_running {
+            self.record(Stage::ResponseComplete).await;
+            return response;
+        }
+        self.record(Stage::ResponseStarted).await;
+        // The end of a tunnel is told by the tunnel.
+        if code == StatusCode::SWITCHING_PROTOCOLS {
+            response
+        } else {
+            response.map(|body| Body::new(Followed { body, _end: Completion(self) }))
+        }
+    }
+
+    /// The answer's body as a value, where it is needed: an error's Status, what a deletion
+    /// answers, and at the highest level everything.
+    async fn look_at(&self, response: Response<Body>) -> (Response<Body>, Option<Value>) {
+        let (verb, keeps, long_running) = {
+            let state = self.state.lock();
+            (state.event.verb.clone(), state.event.level >= Level::RequestResponse, state.long_running)
+        };
+        let fails = response.status().is_client_error() || response.status().is_server_error();
+        let media = text(response.headers(), header::CONTENT_TYPE.as_str()).to_owned();
+        let is_needed = fails || (!long_running && (keeps || verb == "delete" || verb == "deletecollection"));
+        if !is_needed || response.headers().contains_key(header::CONTENT_ENCODING) {
+            return (response, None);
+        }
+        let (parts, body) = response.into_parts();
+        // Bodies that do not go on for long are in memory already, or lists of what is.
+        let Ok(collected) = body.collect().await else {
+            return (ApiError::internal("the answer broke off").into_response(), None);
+        };
+        let bytes = collected.to_bytes();
+        let value = if media.contains("yaml") { serde_yaml::from_slice(&bytes).ok() } else { serde_json::from_slice(&bytes).ok() };
+        (Response::from_parts(parts, Body::from(bytes)), value)
+    }
+
+    fn level(&self) -> Level {
+        self.state.lock().event.level
+    }
+
+    /// The event of a stage, unless the policy leaves it out.
+    fn line(&self, stage: Stage) -> Option<Vec<u8>> {
+        let mut state = self.state.lock();
+        if state.event.level == Level::None || state.verdict.omit_stages.contains(&stage) {
+            return None;
+        }
+        state.event.stage = stage;
+        // The first event is of the very moment that the request came.
+        if stage != Stage::RequestReceived {
+            state.event.stage_timestamp = Timestamp::now();
+        }
+        Some(state.event.line())
+    }
+
+    async fn record(&self, stage: Stage) {
+        if let Some(line) = self.line(stage) {
+            self.audit.writer.put(line).await;
+        }
+    }
+
+    /// [`Trail::record`] where nobody can wait.
+    fn record_late(self: &Arc<Self>, stage: Stage) {
+        let Some(line) = self.line(stage) else { return };
+        let Err(line) = self.audit.writer.try_put(line) else { return };
+        let audit = Arc::clone(&self.audit);
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        self.audit.late.spawn_on(async move { audit.writer.put(line).await }, &runtime);
+    }
+}
+
+/// Records the end of a long request when dropped.
+pub(crate) struct Completion(Arc<Trail>);
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        self.0.record_late(Stage::ResponseComplete);
+    }
+}
+
+/// A body whose end is recorded, however it ends.
+struct Followed {
+    body: Body,
+    _end: Completion,
+}
+
+impl http_body::Body for Followed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// Where a request comes from: what proxies say, then the connection's other end.
+fn source_ips(parts: &Parts) -> Vec<String> {
+    let mut ips: Vec<IpAddr> = text(&parts.headers, "x-forwarded-for").split(',').filter_map(|ip| ip.trim().parse().ok()).collect();
+    if ips.is_empty() {
+        ips.extend(text(&parts.headers, "x-real-ip").trim().parse::<IpAddr>());
+    }
+    if let Some(Peer(ip)) = parts.extensions.get::<Peer>()
+        && ips.last() != Some(ip)
+    {
+        ips.push(*ip);
+    }
+    ips.iter().map(ToString::to_string).collect()
+}
+
+/// How somebody who was refused tried to prove who they are.
+fn attempted(parts: &Parts) -> String {
+    let scheme = text(&parts.headers, header::AUTHORIZATION.as_str()).split(' ').next().unwrap_or_default().to_ascii_lowercase();
+    let mut methods: Vec<&str> = ["basic", "bearer"].into_iter().filter(|method| *method == scheme).collect();
+    if parts.extensions.get::<crate::authenticate::UnknownCertificate>().is_some() {
+        methods.push("x509");
+    }
+    match methods.is_empty() {
+        true => "Authentication failed, no credentials provided".to_owned(),
+        false => format!("Authentication failed, attempted: {}", methods.join(", ")),
+    }
+}

@@ -1,0 +1,163 @@
+//! Flags about who may come in, what is recorded of them and how secrets are kept, and what they
+//! mean for the API server.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use api_auth::{OidcConfig, StaticTokens};
+use api_server::{AtRest, AuditConfig, AuditLog, AuditPolicy, OidcProvider};
+use clap::Args;
+
+/// Upstream's flags of the same names.
+#[derive(Args, Clone)]
+pub struct Access {
+    /// CSV file of tokens: token,user,uid,"group1,group2".
+    #[arg(long)]
+    pub token_auth_file: Option<PathBuf>,
+    /// Whether requests without credentials are let through as system:anonymous.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    pub anonymous_auth: bool,
+    /// Who issues ServiceAccount tokens; the API server's name in the cluster unless given.
+    #[arg(long)]
+    pub service_account_issuer: Option<String>,
+    /// Where the keys of ServiceAccount tokens are published, when not under the issuer.
+    #[arg(long)]
+    pub service_account_jwks_uri: Option<String>,
+    /// Audiences that the API server itself takes tokens for; the issuer unless given.
+    #[arg(long, value_delimiter = ',')]
+    pub api_audiences: Vec<String>,
+    /// File with the EncryptionConfiguration that says how objects are kept in the store.
+    #[arg(long)]
+    pub encryption_provider_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub audit: Audit,
+    #[command(flatten)]
+    pub oidc: Oidc,
+}
+
+/// What is recorded.
+#[derive(Args, Clone)]
+pub struct Audit {
+    /// File with the Policy that says which requests are recorded.
+    #[arg(long)]
+    pub audit_policy_file: Option<PathBuf>,
+    /// File that recorded requests are written to, `-` for standard output; without it nothing is recorded.
+    #[arg(long)]
+    pub audit_log_path: Option<PathBuf>,
+    /// The form of what is written.
+    #[arg(long, default_value = "json", value_parser = ["json"])]
+    pub audit_log_format: String,
+    /// Days that rotated audit logs are kept; 0 for ever.
+    #[arg(long, default_value_t = 0)]
+    pub audit_log_maxage: u32,
+    /// Rotated audit logs that are kept; 0 for all.
+    #[arg(long, default_value_t = 0)]
+    pub audit_log_maxbackup: u32,
+    /// Megabytes after which the audit log is rotated; 0 for 100.
+    #[arg(long, default_value_t = 0)]
+    pub audit_log_maxsize: u32,
+}
+
+/// Users of an OpenID Connect provider.
+#[derive(Args, Clone)]
+pub struct Oidc {
+    /// URL of the OpenID Connect provider, https.
+    #[arg(long)]
+    pub oidc_issuer_url: Option<String>,
+    /// The client that tokens must be for.
+    #[arg(long)]
+    pub oidc_client_id: Option<String>,
+    /// The claim that is the user's name.
+    #[arg(long, default_value = "sub")]
+    pub oidc_username_claim: String,
+    /// What user names are prefixed with; the issuer's URL and # for other claims than email unless given, `-` for nothing.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub oidc_username_prefix: String,
+    /// The claim that holds the user's groups.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub oidc_groups_claim: String,
+    /// What groups are prefixed with.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub oidc_groups_prefix: String,
+    /// Claims that every token must have: key=value.
+    #[arg(long, value_delimiter = ',')]
+    pub oidc_required_claim: Vec<String>,
+    /// Algorithms that tokens may be signed with.
+    #[arg(long, value_delimiter = ',', default_value = "RS256")]
+    pub oidc_signing_algs: Vec<String>,
+    /// Authorities that the provider's certificate is checked against; this machine's unless given.
+    #[arg(long)]
+    pub oidc_ca_file: Option<PathBuf>,
+}
+
+impl Access {
+    /// Puts what the flags say into the API server's settings.
+    pub fn apply(&self, config: &mut api_server::Config) -> anyhow::Result<()> {
+        config.anonymous_auth = self.anonymous_auth;
+        if let Some(path) = &self.token_auth_file {
+            let flag = "--token-auth-file";
+            config.token_auth_file = StaticTokens::parse(&read(flag, path)?).with_context(|| reading(flag, path))?;
+        }
+        if let Some(path) = &self.encryption_provider_config {
+            let flag = "--encryption-provider-config";
+            config.encryption = AtRest::parse(&read(flag, path)?).with_context(|| reading(flag, path))?;
+        }
+        config.service_account_issuer.clone_from(&self.service_account_issuer);
+        config.service_account_jwks_uri.clone_from(&self.service_account_jwks_uri);
+        config.api_audiences.clone_from(&self.api_audiences);
+        config.audit = self.audit.config()?;
+        config.oidc = self.oidc.provider()?;
+        Ok(())
+    }
+}
+
+impl Audit {
+    fn config(&self) -> anyhow::Result<Option<AuditConfig>> {
+        let (policy, path) = match (&self.audit_policy_file, &self.audit_log_path) {
+            (None, None) => return Ok(None),
+            (Some(policy), Some(path)) => (policy, path),
+            // Upstream starts and records nothing; whoever gives one of them expects a log.
+            (Some(_), None) => bail!("--audit-policy-file needs --audit-log-path"),
+            (None, Some(_)) => bail!("--audit-log-path needs --audit-policy-file"),
+        };
+        let flag = "--audit-policy-file";
+        let policy = AuditPolicy::parse(&read(flag, policy)?).with_context(|| reading(flag, policy))?;
+        let log = AuditLog {
+            path: path.clone(),
+            max_age_days: self.audit_log_maxage,
+            max_backups: self.audit_log_maxbackup,
+            max_size_mb: self.audit_log_maxsize,
+        };
+        Ok(Some(AuditConfig { policy, log }))
+    }
+}
+
+impl Oidc {
+    fn provider(&self) -> anyhow::Result<Option<OidcProvider>> {
+        let (issuer, client) = match (&self.oidc_issuer_url, &self.oidc_client_id) {
+            (None, None) => return Ok(None),
+            (Some(issuer), Some(client)) => (issuer, client),
+            _ => bail!("--oidc-issuer-url and --oidc-client-id must be specified together when any of them is"),
+        };
+        let mut config = OidcConfig::new(issuer, client);
+        config.username_claim.clone_from(&self.oidc_username_claim);
+        config.username_prefix.clone_from(&self.oidc_username_prefix);
+        config.groups_claim.clone_from(&self.oidc_groups_claim);
+        config.groups_prefix.clone_from(&self.oidc_groups_prefix);
+        config.signing_algs.clone_from(&self.oidc_signing_algs);
+        for claim in &self.oidc_required_claim {
+            let Some((name, value)) = claim.split_once('=') else { bail!("--oidc-required-claim {claim} is not key=value") };
+            config.required_claims.insert(name.to_owned(), value.to_owned());
+        }
+        let ca_pem = self.oidc_ca_file.as_ref().map(|path| read("--oidc-ca-file", path)).transpose()?;
+        Ok(Some(OidcProvider { config, ca_pem }))
+    }
+}
+
+fn reading(flag: &str, path: &Path) -> String {
+    format!("reading {flag} {}", path.display())
+}
+
+fn read(flag: &str, path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| reading(flag, path))
+}
