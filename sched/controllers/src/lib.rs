@@ -3,6 +3,8 @@
 //! [`run`] starts those that [`Config::controllers`] selects. They share one watch a kind (see
 //! `work`), talk to the API server through one client, and write nothing but what their heads say.
 
+mod account_token;
+mod bootstrap_token;
 mod claim;
 mod clusterrole;
 mod config;
@@ -56,6 +58,7 @@ const GARBAGE_COLLECTOR: &str = "garbage-collector-controller";
 
 /// Every controller, by upstream's name.
 const CONTROLLERS: &[Row] = &[
+    ("bootstrap-signer-controller", bootstrap_token::sign::build),
     ("certificatesigningrequest-approving-controller", csr::approve::build),
     ("certificatesigningrequest-cleaner-controller", csr::clean::build),
     ("certificatesigningrequest-signing-controller", csr::sign::build),
@@ -71,7 +74,9 @@ const CONTROLLERS: &[Row] = &[
     ("replicaset-controller", replicaset::build),
     ("root-ca-certificate-publisher-controller", root_ca::build),
     ("serviceaccount-controller", serviceaccount::build),
+    ("serviceaccount-token-controller", account_token::build),
     ("taint-eviction-controller", taint_eviction::build),
+    ("token-cleaner-controller", bootstrap_token::clean::build),
 ];
 
 /// The names that [`Config::controllers`] may mention.

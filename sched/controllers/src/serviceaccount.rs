@@ -17,9 +17,7 @@ use crate::{meta, writes};
 /// The account's name.
 const DEFAULT: &str = "default";
 
-impl Cached for ServiceAccount {
-    const FIELDS: &'static str = "metadata.name=default";
-}
+impl Cached for ServiceAccount {}
 
 /// The controller; its keys are namespaces' names.
 pub struct ServiceAccounts {
@@ -34,7 +32,7 @@ pub fn build(parts: &mut Parts) {
     let namespaces =
         parts.feed(&queue, |change: &Change<Namespace>| change.new.iter().map(|ns| meta::name(&ns.metadata).to_owned()).collect());
     let accounts = parts.feed(&queue, |change: &Change<ServiceAccount>| {
-        let removed = change.old.iter().filter(|_| change.new.is_none());
+        let removed = change.old.iter().filter(|account| change.new.is_none() && meta::name(&account.metadata) == DEFAULT);
         removed.map(|account| meta::namespace(&account.metadata).to_owned()).collect()
     });
     parts.run(Arc::new(ServiceAccounts { client: parts.client(), namespaces, accounts }), queue);
