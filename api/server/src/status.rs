@@ -224,6 +224,12 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", format!("Internal error occurred: {text}")).cause("", &text, "")
     }
 
+    /// An applied configuration that does not fit its type: upstream gives it no reason and the code of
+    /// its own faults.
+    pub(crate) fn untyped(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
     /// A stored object that no key at hand opens.
     pub(crate) fn unreadable(key: &str, why: &str) -> Self {
         Self::internal(format!("unable to transform key {key:?}: {why}"))
@@ -324,6 +330,14 @@ impl From<api_rules::patch::PatchError> for ApiError {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
             }
         }
+    }
+}
+
+impl From<api_rules::apply::ApplyConflict> for ApiError {
+    fn from(conflict: api_rules::apply::ApplyConflict) -> Self {
+        let error = Self::new(StatusCode::CONFLICT, "Conflict", conflict.to_string());
+        let each = conflict.0.each().into_iter();
+        each.fold(error, |error, conflict| error.cause("FieldManagerConflict", &conflict.message, &conflict.field))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What can be done to objects of any kind: one file a verb.
 
 pub(crate) mod admit;
+pub(crate) mod apply;
 pub(crate) mod body;
 pub(crate) mod create;
 pub(crate) mod delete;
@@ -9,5 +10,6 @@ pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod modify;
 pub(crate) mod patch;
+pub(crate) mod recording;
 pub(crate) mod update;
 pub(crate) mod watch;

@@ -3,15 +3,19 @@
 use std::sync::Arc;
 
 use api_model::meta;
+use api_rules::apply::Typing;
 use api_rules::scale;
 use axum::body::Body;
 use http::{Response, StatusCode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::app::Call;
+use crate::json;
 use crate::status::{ApiError, ApiResult};
+use crate::verbs::apply::{self, Typed};
 use crate::verbs::modify::modify;
 use crate::verbs::patch::Patch;
+use crate::verbs::recording::Recording;
 use crate::wire::accept::Answer;
 use crate::wire::body;
 use crate::wire::options::WriteOptions;
@@ -42,6 +46,9 @@ async fn update(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
 }
 
 async fn patch(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
+    if apply::is_apply(call) {
+        return apply_scale(call, bytes).await;
+    }
     let options = WriteOptions::parse(&call.query, "PatchOptions")?;
     let patch = Patch::decode(call, bytes)?;
     let schema = api_schema::of_gvk("autoscaling", "v1", "Scale");
@@ -52,12 +59,33 @@ async fn patch(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
     .await
 }
 
+/// A Scale that is applied is its replicas applied to the object, through this door.
+async fn apply_scale(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
+    let options = WriteOptions::parse_apply(&call.query)?;
+    let typing = api_schema::of_gvk("autoscaling", "v1", "Scale").map_or(Typing::Deduced, Typing::Known);
+    let typed = Typed { group: "autoscaling", version: "v1", kind: "Scale", typing };
+    let scale = apply::decode(call, bytes, &typed, &options)?;
+    check(call, &scale)?;
+    let kind = &call.served.stored;
+    let mut config = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": call.name}});
+    if let Some(replicas) = scale.get("spec").and_then(|spec| spec.get("replicas")) {
+        json::set(&mut config, &["spec", "replicas"], replicas.clone());
+    }
+    let version = meta::resource_version(&scale);
+    if !version.is_empty() {
+        meta::set(&mut config, "resourceVersion", version);
+    }
+    let outcome = modify(call, options.dry_run, &Recording::Done, |call, old| apply::applied(call, Some(old), &config, &options)).await?;
+    Ok(outcome.value())
+}
+
 async fn write(
     call: &mut Call,
     options: &WriteOptions,
     mut scale: impl FnMut(&mut Call, &Value) -> ApiResult<Value>,
 ) -> ApiResult<Arc<Value>> {
-    let outcome = modify(call, options.dry_run, |call, old| {
+    let recording = Recording::of(call, options);
+    let outcome = modify(call, options.dry_run, &recording, |call, old| {
         let scale = scale(call, old)?;
         let mut new = old.clone();
         scale::write(&call.served.kind, &mut new, &scale);
@@ -71,11 +99,16 @@ fn checked(call: &mut Call, mut scale: Value, duplicates: &[String], options: &W
     let warnings = api_rules::check_body("autoscaling", "v1", "Scale", &mut scale, duplicates, options.validation)
         .map_err(|error| ApiError::bad_request(error.handled_as("Scale", "v1")))?;
     call.warn(warnings);
-    let name = meta::name(&scale);
+    check(call, &scale)?;
+    Ok(scale)
+}
+
+fn check(call: &Call, scale: &Value) -> ApiResult<()> {
+    let name = meta::name(scale);
     if name != call.name {
         let message = format!("the name of the object ({name}) does not match the name on the URL ({})", call.name);
         return Err(ApiError::bad_request(message));
     }
-    let errors = scale::validate(&scale);
-    if errors.is_empty() { Ok(scale) } else { Err(ApiError::invalid_kind("autoscaling", "Scale", &call.name, &errors)) }
+    let errors = scale::validate(scale);
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid_kind("autoscaling", "Scale", &call.name, &errors)) }
 }

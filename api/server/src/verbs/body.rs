@@ -32,12 +32,12 @@ pub(crate) fn checked(call: &mut Call, mut value: Value, duplicates: &[String], 
         .map_err(|error| ApiError::bad_request(error.handled_as(&kind.kind, &kind.version)))?;
     call.warn(warnings);
     let mut value = call.served.to_stored(value);
-    meta::unset(&mut value, "managedFields");
     meta::unset(&mut value, "selfLink");
     Ok(value)
 }
 
-fn type_name(value: &Value) -> &'static str {
+/// A value's type in JSON's words.
+pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

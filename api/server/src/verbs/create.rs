@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::admit::{self, Step};
 use super::body;
+use super::recording::Recording;
 use crate::app::{Call, WriteError};
 use crate::cache::Object;
 use crate::services::Reservation;
@@ -29,7 +30,8 @@ pub(crate) async fn create(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
     let mut object = body::object(call, bytes, &options)?;
     body::set_namespace(call, &mut object)?;
-    match create_object(call, object, &options).await? {
+    let recording = Recording::of(call, &options);
+    match create_object(call, object, &options, &recording).await? {
         Created::Stored(object) => Ok(presentation.object(StatusCode::CREATED, &object)),
         Created::DryRun(value) => Ok(presentation.unstored(StatusCode::CREATED, value)),
     }
@@ -42,11 +44,12 @@ pub(crate) enum Created {
 }
 
 /// From an object with the right namespace to a stored one.
-pub(crate) async fn create_object(call: &mut Call, mut object: Value, options: &WriteOptions) -> ApiResult<Created> {
+pub(crate) async fn create_object(call: &mut Call, mut object: Value, options: &WriteOptions, recording: &Recording) -> ApiResult<Created> {
     if !meta::resource_version(&object).is_empty() {
         return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
     }
     api_rules::default(&call.served.stored, &mut object);
+    recording.enter(call, None, &mut object);
     let name = meta::name(&object).to_owned();
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
     admit::mutate_patiently(call, step, &mut object).await?;

@@ -11,6 +11,7 @@ use api_store::Expect;
 use serde_json::Value;
 
 use super::admit::{self, Step};
+use super::recording::Recording;
 use crate::app::{Call, WriteError};
 use crate::cache::{Object, encode};
 use crate::services::carry_over;
@@ -40,17 +41,18 @@ impl Outcome {
 }
 
 /// Changes the object that the call names. `change` makes the new object, in stored form, from the
-/// present one; it is asked again when somebody else was faster.
+/// present one; it is asked again when somebody else was faster. `recording` says who comes to own it.
 pub(crate) async fn modify(
     call: &mut Call,
     dry_run: bool,
+    recording: &Recording,
     change: impl FnMut(&mut Call, &Value) -> ApiResult<Value>,
 ) -> ApiResult<Outcome> {
-    repeat(call, dry_run, change, prepare).await
+    repeat(call, dry_run, change, |call, step, new, old| prepare(call, step, new, old, recording)).await
 }
 
 /// [`modify`] for a change that the server itself makes, such as a Binding: the kind's rules for what
-/// clients may change do not apply to it.
+/// clients may change do not apply to it, and nobody comes to own what it changes.
 pub(crate) async fn modify_unchecked(
     call: &mut Call,
     dry_run: bool,
@@ -102,13 +104,14 @@ fn check_version(call: &Call, new: &Value, old: &Value) -> ApiResult<()> {
 }
 
 /// Everything between the change and the write.
-fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value) -> ApiResult<()> {
+fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, recording: &Recording) -> ApiResult<()> {
     let served = Arc::clone(&call.served);
     let sub = call.sub().map(str::to_owned);
     if served.is("", "services") && sub.is_none() {
         carry_over(new, old);
     }
     api_rules::default(&served.stored, new);
+    recording.enter(call, Some(old), new);
     admit::mutate(call, step, Some(new))?;
     api_rules::prepare_update(&served.stored, sub.as_deref(), new, old);
     let errors = api_rules::validate_update(&served.stored, sub.as_deref(), new, old);
@@ -130,12 +133,13 @@ async fn store(call: &Call, old: &Arc<Object>, mut new: Value, dry_run: bool) ->
     if is_released(&new) {
         return app.remove(served, old).await.map(Outcome::Gone);
     }
+    let old_value = old.value();
+    api_rules::apply::keep_times(&old_value, &mut new);
     let bytes = encode(&new);
     if old.is_stored_as(&bytes) {
         return Ok(Outcome::Stored(Arc::clone(old)));
     }
     let (place, expect) = ((&*old.namespace, &*old.name), Expect::At(old.revision));
-    let old_value = old.value();
     let step = Step { operation: Operation::Update, name: &old.name, old: Some(&old_value), dry_run };
     let held = (reservation, admit::hold_quota(call, step, &mut new).await.map_err(WriteError::Api)?);
     let stored = match held {

@@ -1,13 +1,15 @@
-//! An object changed by a patch: JSON patch, JSON merge patch or strategic merge patch.
+//! An object changed by a patch: JSON patch, JSON merge patch or strategic merge patch. Server-side apply,
+//! the fourth kind, has its own file.
 
 use api_rules::{Decoded, patch};
 use axum::body::Body;
 use http::Response;
 use serde_json::Value;
 
-use super::body;
 use super::modify::modify;
+use super::recording::Recording;
 use super::update::answer;
+use super::{apply, body};
 use crate::app::Call;
 use crate::status::{ApiError, ApiResult};
 use crate::wire;
@@ -16,7 +18,8 @@ use crate::wire::options::WriteOptions;
 use crate::wire::present::Presentation;
 
 /// The kinds of patch, named by media types.
-const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json";
+const PATCH_TYPES: &str =
+    "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml";
 
 /// How a patch is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,11 +63,15 @@ impl Patch {
 
 /// `PATCH` of a name, or of one of the subresources that show the whole object.
 pub(crate) async fn patch(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+    if apply::is_apply(call) {
+        return apply::apply(call, bytes).await;
+    }
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     let options = WriteOptions::parse(&call.query, "PatchOptions")?;
     let patch = Patch::decode(call, bytes)?;
     let schema = api_schema::of(&call.served.kind);
-    let outcome = modify(call, options.dry_run, |call, old| {
+    let recording = Recording::of(call, &options);
+    let outcome = modify(call, options.dry_run, &recording, |call, old| {
         let patched = match call.served.conversion {
             None => patch.apply(schema, old)?,
             Some(_) => patch.apply(schema, &call.served.shown(old.clone()))?,

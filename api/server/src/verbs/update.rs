@@ -7,6 +7,7 @@ use http::{Response, StatusCode};
 use super::body;
 use super::create::{Created, create_object};
 use super::modify::{Outcome, modify};
+use super::recording::Recording;
 use crate::app::Call;
 use crate::authorize::may;
 use crate::status::ApiResult;
@@ -20,17 +21,18 @@ pub(crate) async fn update(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<
     let options = WriteOptions::parse(&call.query, "UpdateOptions")?;
     let mut object = body::object(call, bytes, &options)?;
     body::check_name(call, &mut object)?;
+    let recording = Recording::of(call, &options);
     if call.sub().is_none() && call.served.is_created_by_update() && call.object().is_err() {
         if !meta::resource_version(&object).is_empty() || !meta::uid(&object).is_empty() {
             return Err(call.not_found());
         }
         may(call, "create")?;
-        return Ok(match create_object(call, object, &options).await? {
+        return Ok(match create_object(call, object, &options, &recording).await? {
             Created::Stored(object) => presentation.object(StatusCode::CREATED, &object),
             Created::DryRun(value) => presentation.unstored(StatusCode::CREATED, value),
         });
     }
-    let outcome = modify(call, options.dry_run, |_, _| Ok(object.clone())).await?;
+    let outcome = modify(call, options.dry_run, &recording, |_, _| Ok(object.clone())).await?;
     Ok(answer(&presentation, outcome))
 }
 

@@ -143,12 +143,37 @@ fn number(query: &Query, name: &str) -> ApiResult<Option<i64>> {
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     pub(crate) validation: FieldValidation,
+    /// Who writes; empty when the request does not say.
+    pub(crate) field_manager: String,
+    /// Whether an apply takes what others own.
+    pub(crate) force: bool,
 }
+
+/// Upstream's `FieldManagerMaxLength`.
+pub(crate) const FIELD_MANAGER_LEN_MAX: usize = 128;
 
 impl WriteOptions {
     /// `kind` is the options' own kind, such as `CreateOptions`.
     pub(crate) fn parse(query: &Query, kind: &str) -> ApiResult<Self> {
         let mut errors = Vec::new();
+        if kind == "PatchOptions" && query.get("force").is_some() {
+            errors.push(forbidden("force", "may not be specified for non-apply patch"));
+        }
+        Self::parse_common(query, kind, errors)
+    }
+
+    /// The options of a server-side apply.
+    pub(crate) fn parse_apply(query: &Query) -> ApiResult<Self> {
+        let mut errors = Vec::new();
+        if query.filled("fieldManager").is_none() {
+            errors.push(FieldError::required(&Path::new("fieldManager"), "is required for apply patch"));
+        }
+        Self::parse_common(query, "PatchOptions", errors)
+    }
+
+    fn parse_common(query: &Query, kind: &str, mut errors: Vec<FieldError>) -> ApiResult<Self> {
+        let field_manager = query.get("fieldManager").unwrap_or_default().to_owned();
+        check_field_manager(&field_manager, &mut errors);
         let dry_run = check_dry_run(query.all("dryRun"), &mut errors);
         let validation = match query.filled("fieldValidation") {
             None => FieldValidation::Warn,
@@ -158,7 +183,17 @@ impl WriteOptions {
             }),
         };
         refuse(kind, &errors)?;
-        Ok(Self { dry_run, validation })
+        Ok(Self { dry_run, validation, field_manager, force: query.flag("force") })
+    }
+}
+
+fn check_field_manager(name: &str, errors: &mut Vec<FieldError>) {
+    let path = Path::new("fieldManager");
+    if name.len() > FIELD_MANAGER_LEN_MAX {
+        errors.push(FieldError::too_long(&path, FIELD_MANAGER_LEN_MAX));
+    }
+    for (at, c) in name.char_indices().filter(|(_, c)| c.is_control() || (c.is_whitespace() && *c != ' ')) {
+        errors.push(FieldError::invalid(&path, name, format!("invalid character U+{:04X} (at position {at})", u32::from(c))));
     }
 }
 

@@ -1,0 +1,133 @@
+//! Server-side apply: a `PATCH` that states what its manager wants the object to have. An object that does
+//! not exist is created by it.
+
+use api_model::meta;
+use api_rules::apply::{self, Target, Typing, Writer};
+use api_rules::{Decoded, FieldValidation, check_body};
+use axum::body::Body;
+use http::{Response, StatusCode};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::body;
+use super::create::{Created, create_object};
+use super::modify::modify;
+use super::recording::Recording;
+use super::update::answer;
+use crate::app::Call;
+use crate::authorize::may;
+use crate::status::{ApiError, ApiResult};
+use crate::wire;
+use crate::wire::accept::Answer;
+use crate::wire::options::WriteOptions;
+use crate::wire::present::Presentation;
+
+/// The media type of such a patch; JSON is YAML.
+const MEDIA: &str = "application/apply-patch+yaml";
+/// Times that others may create and delete the object in between.
+const ATTEMPTS_MAX: usize = 8;
+
+/// Whether the request is one.
+pub(crate) fn is_apply(call: &Call) -> bool {
+    wire::body::content_type(&call.headers) == MEDIA
+}
+
+/// `PATCH` of a name, or of one of the subresources that show the whole object.
+pub(crate) async fn apply(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+    let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
+    let options = WriteOptions::parse_apply(&call.query)?;
+    let kind = &call.served.kind;
+    let typed = Typed { group: &kind.group.clone(), version: &kind.version.clone(), kind: &kind.kind.clone(), typing: Typing::of(kind) };
+    let config = decode(call, bytes, &typed, &options)?;
+    let config = call.served.to_stored(config);
+    for _ in 0..ATTEMPTS_MAX {
+        if call.sub().is_none() && call.object().is_err() {
+            match create(call, &config, &options).await {
+                Err(error) if error.is_already_exists() => continue,
+                Err(error) => return Err(error),
+                Ok(Created::Stored(object)) => return Ok(presentation.object(StatusCode::CREATED, &object)),
+                Ok(Created::DryRun(value)) => return Ok(presentation.unstored(StatusCode::CREATED, value)),
+            }
+        }
+        let changed = modify(call, options.dry_run, &Recording::Done, |call, old| {
+            let mut object = applied(call, Some(old), &config, &options)?;
+            body::check_name(call, &mut object)?;
+            Ok(object)
+        });
+        match changed.await {
+            Err(_) if call.sub().is_none() && call.object().is_err() => {}
+            changed => return Ok(answer(&presentation, changed?)),
+        }
+    }
+    Err(ApiError::modified(&call.served.name, &call.name))
+}
+
+async fn create(call: &mut Call, config: &Value, options: &WriteOptions) -> ApiResult<Created> {
+    may(call, "create")?;
+    let uid = meta::uid(config);
+    if !uid.is_empty() {
+        let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+        return Err(ApiError::conflict(&call.served.name, &call.name, &why));
+    }
+    let mut object = applied(call, None, config, options)?;
+    body::set_namespace(call, &mut object)?;
+    body::check_name(call, &mut object)?;
+    create_object(call, object, options, &Recording::Done).await
+}
+
+/// The object with a configuration, in stored form, applied to it through the call's door.
+pub(crate) fn applied(call: &Call, live: Option<&Value>, config: &Value, options: &WriteOptions) -> ApiResult<Value> {
+    let target = Target::new(&call.served.stored, call.sub());
+    let writer = Writer { manager: &options.field_manager, now: &meta::time(Timestamp::now()) };
+    apply::apply(&target, live, config, writer, options.force).map_err(Into::into)
+}
+
+/// What a configuration must be.
+pub(crate) struct Typed<'t> {
+    pub(crate) group: &'t str,
+    pub(crate) version: &'t str,
+    pub(crate) kind: &'t str,
+    pub(crate) typing: Typing<'t>,
+}
+
+/// A configuration from a request's body, which fits its type; values are in the writing in which they are
+/// stored.
+pub(crate) fn decode(call: &mut Call, bytes: &[u8], typed: &Typed<'_>, options: &WriteOptions) -> ApiResult<Value> {
+    let undecodable = |error: String| ApiError::bad_request(format!("error decoding patch: {error}"));
+    let Decoded { value: mut config, duplicates } = api_rules::decode(bytes, true).map_err(|error| undecodable(error.to_string()))?;
+    if !config.is_object() {
+        let found = body::type_name(&config);
+        return Err(undecodable(format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}")));
+    }
+    check_kind(&config, typed)?;
+    if config.get("metadata").and_then(|metadata| metadata.get("managedFields")).is_some_and(|entries| !entries.is_null()) {
+        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+    }
+    if let Some(complaint) = apply::complaint(typed.typing, &config) {
+        let (namespace, name) = (&call.namespace, meta::name(&config));
+        let kind = format!("{}/{}, Kind={}", typed.group, typed.version, typed.kind);
+        return Err(ApiError::untyped(format!("failed to create typed patch object ({namespace}/{name}; {kind}): {complaint}")));
+    }
+    let twice: Vec<String> = duplicates.iter().map(|path| format!("duplicate field {}", Value::from(path.as_str()))).collect();
+    match options.validation {
+        FieldValidation::Strict if !twice.is_empty() => {
+            return Err(ApiError::bad_request(format!("error strict decoding patch: {}", twice.join(", "))));
+        }
+        FieldValidation::Ignore => {}
+        _ => call.warn(twice),
+    }
+    check_body(typed.group, typed.version, typed.kind, &mut config, &[], FieldValidation::Ignore)
+        .map_err(|error| ApiError::bad_request(error.handled_as(typed.kind, typed.version)))?;
+    Ok(config)
+}
+
+/// A configuration says of itself what it is.
+fn check_kind(config: &Value, typed: &Typed<'_>) -> ApiResult<()> {
+    let text = |field: &str| config.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
+    let kind = text("kind");
+    if (group, version, kind) == (typed.group, typed.version, typed.kind) {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!("invalid object type: {group}/{version}, Kind={kind}")))
+}
