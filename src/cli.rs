@@ -96,6 +96,13 @@ pub struct ControlPlane {
     /// Admission plugins to turn off.
     #[arg(long, value_delimiter = ',')]
     pub disable_admission_plugins: Vec<String>,
+    /// Requests that change nothing, answered at once.
+    #[arg(long, default_value_t = 400)]
+    pub max_requests_inflight: u32,
+    /// Requests that change something, answered at once; together with the former, the seats that
+    /// priority and fairness deals out.
+    #[arg(long, default_value_t = 200)]
+    pub max_mutating_requests_inflight: u32,
     /// Controllers to run: `*` for all, `name` to turn one on, `-name` to turn one off.
     #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     pub controllers: Vec<String>,

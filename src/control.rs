@@ -123,6 +123,8 @@ fn server_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<api_se
     let mut config = api_server::Config::new(pki, advertise);
     config.service_cluster_ip_range = control.ranges.service_cluster_ip_range;
     config.cluster_domain.clone_from(&control.ranges.cluster_domain);
+    config.max_requests_inflight = control.options.max_requests_inflight;
+    config.max_mutating_requests_inflight = control.options.max_mutating_requests_inflight;
     config.disable_admission_plugins.clone_from(&control.options.disable_admission_plugins);
     control.options.access.apply(&mut config)?;
     Ok(config)

@@ -43,7 +43,8 @@ impl Chain {
     /// All plugins that upstream has on by default and that are built here, less the disabled ones.
     pub fn new(disabled: &[String], allows: Allows) -> Result<Self, UnknownPlugin> {
         let mut plugins = plugins::all(allows);
-        let known: Vec<&str> = plugins.iter().map(|plugin| plugin.name()).chain(plugins::ABSENT.iter().copied()).collect();
+        let known: Vec<&str> =
+            plugins.iter().map(|plugin| plugin.name()).chain(plugins::ABSENT.iter().chain(plugins::ELSEWHERE).copied()).collect();
         if let Some(unknown) = disabled.iter().find(|name| !known.contains(&name.as_str())) {
             return Err(UnknownPlugin(unknown.clone()));
         }

@@ -13,6 +13,7 @@ mod json;
 pub mod plugins;
 mod pods;
 mod request;
+pub mod webhook;
 
 #[cfg(test)]
 mod testing;

@@ -32,7 +32,6 @@ pub const ABSENT: &[&str] = &[
     "ImagePolicyWebhook",
     "LimitPodHardAntiAffinityTopology",
     "MutatingAdmissionPolicy",
-    "MutatingAdmissionWebhook",
     "NamespaceAutoProvision",
     "NamespaceExists",
     "OwnerReferencesPermissionEnforcement",
@@ -41,8 +40,10 @@ pub const ABSENT: &[&str] = &[
     "PodTopologyLabels",
     "StorageObjectInUseProtection",
     "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionWebhook",
 ];
+
+/// Plugins that need I/O: the server does what they do, unless they are switched off.
+pub const ELSEWHERE: &[&str] = &["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"];
 
 /// The plugins in the order in which they run, which is upstream's.
 pub fn all(allows: Allows) -> Vec<Box<dyn Plugin>> {

@@ -11,10 +11,12 @@ mod disruption_budget;
 mod endpoint_slice;
 mod endpoints;
 mod event;
+mod flow_schema;
 mod ingress;
 mod job;
 mod lease;
 mod limit_range;
+mod mandatory;
 mod namespace;
 mod network_policy;
 mod node;
@@ -23,6 +25,7 @@ mod persistent_volume_claim;
 mod pod;
 mod pod_template;
 mod priority_class;
+mod priority_level;
 mod rbac;
 mod replica_set;
 mod replication_controller;
@@ -32,6 +35,7 @@ mod secret;
 mod service;
 mod stateful_set;
 mod storage;
+mod webhook;
 mod workload;
 
 use api_model::kind::Kind;
@@ -41,6 +45,7 @@ use crate::at::At;
 use crate::checks::Checks;
 
 pub use event::convert as convert_event;
+pub use mandatory::flow_control as mandatory_flow_control;
 pub use persistent_volume_claim::validate_spec as claim_spec;
 
 /// What a kind's file offers, always in this order.
@@ -88,6 +93,7 @@ pub fn rules(kind: &Kind) -> Option<&'static Rules> {
         ("", "ResourceQuota") => &resource_quota::RULES,
         ("", "Secret") => &secret::RULES,
         ("", "Service") => &service::RULES,
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => &webhook::RULES,
         ("apps", "ControllerRevision") => &controller_revision::RULES,
         ("apps", "DaemonSet") => &daemon_set::RULES,
         ("apps", "Deployment") => &deployment::RULES,
@@ -99,6 +105,8 @@ pub fn rules(kind: &Kind) -> Option<&'static Rules> {
         ("coordination.k8s.io", "Lease") => &lease::RULES,
         ("discovery.k8s.io", "EndpointSlice") => &endpoint_slice::RULES,
         ("events.k8s.io", "Event") => &event::EVENTS,
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => &flow_schema::RULES,
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => &priority_level::RULES,
         ("networking.k8s.io", "Ingress") => &ingress::RULES,
         ("networking.k8s.io", "IngressClass") => &ingress::CLASS,
         ("networking.k8s.io", "NetworkPolicy") => &network_policy::RULES,

@@ -11,6 +11,7 @@ fn has_generation(kind: &Kind) -> bool {
     match kind.group.as_str() {
         "apps" => kind.kind != "ControllerRevision",
         "batch" | "policy" | "discovery.k8s.io" | "networking.k8s.io" => true,
+        "admissionregistration.k8s.io" | "flowcontrol.apiserver.k8s.io" => true,
         "scheduling.k8s.io" => kind.kind == "PriorityClass",
         "storage.k8s.io" => kind.kind == "CSIDriver",
         "" => matches!(kind.kind.as_str(), "Pod" | "ReplicationController"),
@@ -157,7 +158,7 @@ fn desired_state_differs(kind: &Kind, new: &Value, old: &Value) -> bool {
             !same(new.get("spec"), old.get("spec")) || !same(annotations(new), annotations(old))
         }
         ("scheduling.k8s.io", _) => false,
-        ("discovery.k8s.io", _) => rest_differs(new, old),
+        ("discovery.k8s.io" | "admissionregistration.k8s.io", _) => rest_differs(new, old),
         _ if is_custom(kind) => rest_differs(new, old),
         _ => !same(new.get("spec"), old.get("spec")),
     }

@@ -16,12 +16,14 @@ use tokio_util::task::TaskTracker;
 use crate::audit::{Audit, Trail};
 use crate::cache::{self, Cache, Object};
 use crate::config::Config;
+use crate::fairness::Gate;
 use crate::key;
 use crate::metrics::Metrics;
 use crate::quota::Quotas;
 use crate::registry::{Registry, Served};
 use crate::services::Allocator;
 use crate::status::{ApiError, ApiResult};
+use crate::webhooks::Webhooks;
 use crate::wire::query::Query;
 
 /// The parts of the server, shared by all requests.
@@ -34,6 +36,8 @@ pub(crate) struct App {
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) chain: Chain,
     pub(crate) services: Arc<Allocator>,
+    pub(crate) webhooks: Webhooks,
+    pub(crate) gate: Gate,
     pub(crate) quotas: Quotas,
     pub(crate) metrics: Metrics,
     /// None: nothing is recorded.

@@ -5,6 +5,7 @@
 //! What is there already stays as it is, but for what upstream keeps up to date too: roles and
 //! bindings regain what they lost (unless they are marked otherwise), the `kubernetes` endpoints follow the server's address.
 
+mod flow_control;
 mod join;
 mod network;
 mod objects;
@@ -42,6 +43,7 @@ pub struct BootstrapError {
 pub(crate) async fn run(app: &Arc<App>) -> Result<(), BootstrapError> {
     ensure(app, objects::namespaces()).await?;
     let mut rest = objects::classes();
+    rest.extend(flow_control::objects());
     let roles = roles::changes(app);
     for object in roles.delete {
         send(app, object, Method::DELETE).await?;
@@ -54,7 +56,7 @@ pub(crate) async fn run(app: &Arc<App>) -> Result<(), BootstrapError> {
 }
 
 /// Creates objects; those that exist stay, but for those that bear a resource version.
-async fn ensure(app: &Arc<App>, objects: Vec<Value>) -> Result<(), BootstrapError> {
+pub(crate) async fn ensure(app: &Arc<App>, objects: Vec<Value>) -> Result<(), BootstrapError> {
     let missing = objects.into_iter().filter(|object| !meta::resource_version(object).is_empty() || !exists(app, object));
     let mut made = futures::stream::iter(missing).map(|object| send(app, object, Method::POST)).buffer_unordered(AT_ONCE);
     while let Some(made) = made.next().await {

@@ -44,6 +44,11 @@ pub struct Config {
     pub audit: Option<AuditConfig>,
     /// How long a request may take that is no watch, log or exec.
     pub request_timeout: Duration,
+    /// Requests answered at once that change nothing. With the next one, the seats that priority and
+    /// fairness deals out.
+    pub max_requests_inflight: u32,
+    /// Requests answered at once that change something.
+    pub max_mutating_requests_inflight: u32,
 }
 
 impl Config {
@@ -82,6 +87,8 @@ impl Config {
             encryption: AtRest::default(),
             audit: None,
             request_timeout: Duration::from_secs(60),
+            max_requests_inflight: 400,
+            max_mutating_requests_inflight: 200,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! from then on bytes both ways, whatever protocol the two have agreed on.
 
 mod node;
+mod options;
 mod target;
 mod tunnel;
 
@@ -28,8 +29,9 @@ pub(crate) async fn answer(mut call: Call, parts: Parts) -> ApiResult<Response<B
     let name = call.name.clone();
     let step = Step { operation: Operation::Connect, name: &name, old: None, dry_run: false };
     if call.subresource != "log" {
-        admit::mutate(&mut call, step, None)?;
-        admit::validate(&mut call, step, None)?;
+        let mut options = options::of(&call);
+        admit::mutate(&mut call, step, Some(&mut options)).await?;
+        admit::validate(&mut call, step, Some(&mut options)).await?;
     }
     let Some(target) = Target::of(&call, &pod)? else {
         // A Pod without a node has not logged anything yet.

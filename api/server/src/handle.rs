@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use api_fairness::Seat;
 use api_model::meta;
 use api_model::request::{Attributes, UserInfo};
 use api_model::selector::FieldSelector;
@@ -11,6 +12,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 
 use crate::app::{App, Call};
+use crate::fairness::{self, Passed};
 use crate::metrics::Observed;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs;
@@ -30,10 +32,12 @@ pub(crate) async fn handle(app: Arc<App>, request: Request<Body>) -> Response<Bo
     let (mut parts, body) = request.into_parts();
     let audit_id = parts.headers.get(AUDIT_ID).cloned().or_else(|| HeaderValue::from_str(&meta::new_uid()).ok());
     let trail = audit::start(&app, &mut parts, audit_id.as_ref());
-    let (observed, answer) = audit::watched(trail.as_ref(), answer(&app, parts, body)).await;
+    let mut passed = Passed::default();
+    let (observed, answer) = audit::watched(trail.as_ref(), answer(&app, parts, body, &mut passed)).await;
     let mut response = answer.unwrap_or_else(ApiError::into_response);
     let headers = response.headers_mut();
     headers.extend(audit_id.map(|id| (http::HeaderName::from_static(AUDIT_ID), id)));
+    passed.mark(headers);
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
     app.metrics.observe(observed, response.status(), started.elapsed());
     match trail {
@@ -42,29 +46,29 @@ pub(crate) async fn handle(app: Arc<App>, request: Request<Body>) -> Response<Bo
     }
 }
 
-async fn answer(app: &Arc<App>, parts: Parts, body: Body) -> (Observed, ApiResult<Response<Body>>) {
+async fn answer(app: &Arc<App>, parts: Parts, body: Body, passed: &mut Passed) -> (Observed, ApiResult<Response<Body>>) {
     let found = path::parse(parts.uri.path());
     let Some(found) = found else {
         let observed = Observed::path(&parts.method);
-        return (observed, at_path(app, &parts).await);
+        return (observed, at_path(app, &parts, passed).await);
     };
     let query = Query::parse(parts.uri.query());
     let verb = verb(&parts.method, &found, &query);
     let served = app.registry.find(&found.group, &found.version, &found.plural);
     let observed = Observed::resource(verb, served, &found);
-    (observed, at_resource(app, parts, body, Wanted { verb, found, query }).await)
+    (observed, at_resource(app, parts, body, Wanted { verb, found, query }, passed).await)
 }
 
 /// A request for a path that is no resource.
-async fn at_path(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<Body>> {
+async fn at_path(app: &Arc<App>, parts: &Parts, passed: &mut Passed) -> ApiResult<Response<Body>> {
     let verb = parts.method.as_str().to_ascii_lowercase();
     let attributes = Attributes { verb, path: parts.uri.path().to_owned(), ..Attributes::default() };
-    allowed(app, parts, &attributes).await?;
+    let (_, _seat) = allowed(app, parts, &attributes, passed).await?;
     nonresource::answer(app, parts).await
 }
 
-/// Who the request is from, or is to be taken for, where that user may do it.
-async fn allowed(app: &App, parts: &Parts, attributes: &Attributes) -> ApiResult<Arc<UserInfo>> {
+/// Who the request is from, or is to be taken for, where that user may do it, once it is their turn.
+async fn allowed(app: &App, parts: &Parts, attributes: &Attributes, passed: &mut Passed) -> ApiResult<(Arc<UserInfo>, Option<Seat>)> {
     let trail = audit::trail(parts);
     let authenticated = authenticate::user(app, parts);
     if let Some(trail) = trail {
@@ -75,12 +79,13 @@ async fn allowed(app: &App, parts: &Parts, attributes: &Attributes) -> ApiResult
     if let Some(trail) = trail.filter(|_| !Arc::ptr_eq(&authenticated, &user)) {
         trail.impersonated(&user);
     }
+    let seat = fairness::enter(app, &user, attributes, passed).await?;
     let decision = authorize::decide(app, &user, attributes);
     if let Some(trail) = trail {
         trail.decided(if decision.is_allowed() { "allow" } else { "forbid" }, decision.reason());
     }
     authorize::enforce(&user, attributes, &decision)?;
-    Ok(user)
+    Ok((user, seat))
 }
 
 struct Wanted {
@@ -89,8 +94,9 @@ struct Wanted {
     query: Query,
 }
 
-async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wanted) -> ApiResult<Response<Body>> {
-    let user = allowed(app, &parts, &attributes(&wanted)).await?;
+async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wanted, passed: &mut Passed) -> ApiResult<Response<Body>> {
+    // The seat is held until the answer is made or, of a watch, has begun.
+    let (user, _seat) = allowed(app, &parts, &attributes(&wanted), passed).await?;
     let trail = audit::trail(&parts).cloned();
     if trail.as_ref().is_some_and(|trail| trail.keeps_answer()) {
         parts.headers.remove(header::ACCEPT_ENCODING);

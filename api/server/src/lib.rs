@@ -17,6 +17,7 @@ mod cache;
 mod config;
 mod connect;
 mod documents;
+mod fairness;
 mod handle;
 mod health;
 mod json;
@@ -37,6 +38,7 @@ mod tests;
 mod tls;
 mod verbs;
 mod version;
+mod webhooks;
 mod wire;
 
 pub use at_rest::{AtRest, EncryptionError};

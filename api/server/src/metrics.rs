@@ -1,5 +1,8 @@
 //! Counts and times of requests, and the text that Prometheus reads.
 
+mod flow_control;
+pub(crate) mod webhooks;
+
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -83,6 +86,7 @@ type Key = (&'static str, usize, &'static str, &'static str, u16);
 #[derive(Default)]
 pub(crate) struct Metrics {
     requests: Mutex<HashMap<Key, Series>>,
+    pub(crate) webhooks: webhooks::Webhooks,
 }
 
 struct Series {
@@ -117,6 +121,8 @@ impl Metrics {
         self.render_requests(&mut out);
         render_storage(&mut out, app, store_bytes);
         render_audit(&mut out, app);
+        flow_control::render(&mut out, &app.gate.report());
+        self.webhooks.render(&mut out);
         render_process(&mut out);
         out
     }

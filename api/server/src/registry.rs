@@ -56,6 +56,12 @@ impl Registry {
         &self.kinds
     }
 
+    /// The same objects in other groups and versions.
+    pub(crate) fn equivalents(&self, served: &Served) -> Vec<Arc<Served>> {
+        let same = |other: &&Arc<Served>| Arc::ptr_eq(&other.resource, &served.resource) && other.kind != served.kind;
+        self.by_plural.get(&served.kind.plural).into_iter().flatten().filter(same).cloned().collect()
+    }
+
     /// The kind behind a path.
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
         self.by_plural.get(plural)?.iter().find(|served| served.kind.group == group && served.kind.version == version)

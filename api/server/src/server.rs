@@ -29,6 +29,7 @@ use crate::bootstrap::{self, BootstrapError};
 use crate::cache::{self, Cache};
 use crate::config::Config;
 use crate::documents::Documents;
+use crate::fairness::{Gate, keeper};
 use crate::handle::handle;
 use crate::metrics::Metrics;
 use crate::oidc::{Follower, OidcStartError};
@@ -37,6 +38,7 @@ use crate::registry::Registry;
 use crate::serve;
 use crate::services::Allocator;
 use crate::tls::{self, TlsError};
+use crate::webhooks::Webhooks;
 
 /// How long open requests may take to end when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -92,6 +94,8 @@ impl Server {
             app.tasks.spawn(follower.run(app.shutdown.clone()));
         }
         bootstrap::run(&app).await?;
+        keeper::reconcile(&app).await;
+        app.tasks.spawn(keeper::keep(Arc::clone(&app)));
         Ok(Self { app, acceptor, verifier, stop_feeding, feeding })
     }
 
@@ -155,6 +159,8 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
         chain: Chain::new(&config.disable_admission_plugins, allows)?,
         authenticator: Authenticator::new(std::mem::take(&mut config.token_auth_file), tokens, config.anonymous_auth).with_oidc(oidc),
         registry: Registry::new(&cache),
+        webhooks: Webhooks::new(&cache, &config.disable_admission_plugins),
+        gate: Gate::new(&config, &cache),
         quotas: Quotas::default(),
         services: Allocator::new(config.service_cluster_ip_range, config.service_node_port_range.clone()),
         node_tls: tls::node_connector(&config.pki)?,

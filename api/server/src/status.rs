@@ -28,6 +28,8 @@ struct Status {
     details: Details,
     /// A token to go on with, beside an expired one.
     next: Option<String>,
+    /// Somebody else's Status, passed on as it is.
+    verbatim: Option<serde_json::Value>,
 }
 
 #[derive(Debug, Default, PartialEq, Serialize)]
@@ -57,7 +59,7 @@ struct Cause {
 
 impl ApiError {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Self(Box::new(Status { code, reason, message: message.into(), details: Details::default(), next: None }))
+        Self(Box::new(Status { code, reason, message: message.into(), details: Details::default(), next: None, verbatim: None }))
     }
 
     fn about(mut self, resource: &GroupResource, name: &str) -> Self {
@@ -241,6 +243,19 @@ impl ApiError {
         Self::internal(format!("unable to transform key {key:?}: {why}"))
     }
 
+    /// A Status in a webhook's words.
+    pub(crate) fn verbatim(status: serde_json::Value) -> Self {
+        let code = status.get("code").and_then(serde_json::Value::as_u64).and_then(|code| u16::try_from(code).ok());
+        let code = code.and_then(|code| StatusCode::from_u16(code).ok()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut error = Self::new(code, "", json::text(&status, &["message"]));
+        error.0.details.retry_after_seconds = status
+            .pointer("/details/retryAfterSeconds")
+            .and_then(serde_json::Value::as_u64)
+            .and_then(|seconds| u32::try_from(seconds).ok());
+        error.0.verbatim = Some(status);
+        error
+    }
+
     /// The HTTP status.
     pub(crate) fn code(&self) -> StatusCode {
         self.0.code
@@ -255,6 +270,9 @@ impl ApiError {
     /// The Status object.
     pub(crate) fn to_value(&self) -> serde_json::Value {
         let status = &*self.0;
+        if let Some(verbatim) = &status.verbatim {
+            return verbatim.clone();
+        }
         let mut value = serde_json::json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": status.message, "reason": status.reason, "code": status.code.as_u16(),

@@ -7,6 +7,7 @@ mod at_rest;
 mod audit;
 mod crud;
 mod deletion;
+mod fairness;
 mod lists;
 mod nodes;
 mod oidc;
@@ -17,6 +18,7 @@ mod shapes;
 mod subresources;
 mod typed;
 mod watches;
+mod webhooks;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};

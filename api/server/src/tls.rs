@@ -44,7 +44,8 @@ impl Verifier {
     }
 }
 
-fn provider() -> Arc<CryptoProvider> {
+/// The cryptography that all TLS here is made with.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 

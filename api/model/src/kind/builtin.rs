@@ -132,10 +132,26 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
             row("StorageClass", "storageclasses", &["sc"], Cluster, &[]),
         ],
     ),
+    (
+        "admissionregistration.k8s.io",
+        "v1",
+        &[
+            row("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", &[], Cluster, &[]),
+            row("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", &[], Cluster, &[]),
+        ],
+    ),
     ("scheduling.k8s.io", "v1", &[row("PriorityClass", "priorityclasses", &["pc"], Cluster, &[])]),
     ("coordination.k8s.io", "v1", &[row("Lease", "leases", &[], Namespaced, &[])]),
     ("node.k8s.io", "v1", &[row("RuntimeClass", "runtimeclasses", &[], Cluster, &[])]),
     ("discovery.k8s.io", "v1", &[row("EndpointSlice", "endpointslices", &[], Namespaced, &[])]),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        "v1",
+        &[
+            row("FlowSchema", "flowschemas", &[], Cluster, &["status"]),
+            row("PriorityLevelConfiguration", "prioritylevelconfigurations", &[], Cluster, &["status"]),
+        ],
+    ),
 ];
 
 /// Every built-in kind, in discovery order.

@@ -28,11 +28,13 @@ pub(crate) async fn bind(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Bo
     if name != call.name {
         return Err(ApiError::bad_request(format!("name in URL does not match name in Binding object: {} != {name}", call.name)));
     }
-    let node = target(&binding)?.to_owned();
+    json::set(&mut binding, &["apiVersion"], "v1");
+    json::set(&mut binding, &["kind"], "Binding");
     let pod = call.name.clone();
     let step = Step { operation: Operation::Create, name: &pod, old: None, dry_run: options.dry_run };
-    admit::mutate(call, step, Some(&mut binding))?;
-    admit::validate(call, step, Some(&mut binding))?;
+    admit::mutate(call, step, Some(&mut binding)).await?;
+    admit::validate(call, step, Some(&mut binding)).await?;
+    let node = target(&binding)?.to_owned();
     modify_unchecked(call, options.dry_run, |call, pod| {
         check(call, pod, &binding)?;
         Ok(bound(pod, &binding, &node))

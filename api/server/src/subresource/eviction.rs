@@ -1,5 +1,6 @@
 //! `pods/eviction`: a deletion that asks the Pod's disruption budget first.
 
+use api_admission::Operation;
 use api_model::kind::GroupResource;
 use api_model::meta;
 use api_model::selector::Selector;
@@ -13,6 +14,7 @@ use crate::app::{App, Call, WriteError};
 use crate::json;
 use crate::nonresource::json_answer;
 use crate::status::{ApiError, ApiResult};
+use crate::verbs::admit::{self, Step};
 use crate::verbs::delete::delete_object;
 use crate::wire::body;
 use crate::wire::options::{DeleteOptions, WriteOptions};
@@ -35,6 +37,11 @@ pub(super) async fn evict(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
     if name != call.name {
         return Err(ApiError::bad_request(format!("name in URL does not match name in Eviction object: {} != {name}", call.name)));
     }
+    json::set(&mut eviction, &["apiVersion"], "policy/v1");
+    json::set(&mut eviction, &["kind"], "Eviction");
+    let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
+    admit::mutate(call, step, Some(&mut eviction)).await?;
+    admit::validate(call, step, Some(&mut eviction)).await?;
     let mut delete = DeleteOptions::parse(&Query::default(), eviction.get("deleteOptions"))?;
     delete.dry_run |= options.dry_run;
     let pod = call.object()?.value();

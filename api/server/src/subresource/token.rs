@@ -1,5 +1,6 @@
 //! `serviceaccounts/token`: a token for a ServiceAccount.
 
+use api_admission::Operation;
 use axum::body::Body;
 use http::{Response, StatusCode};
 use jiff::Timestamp;
@@ -8,6 +9,7 @@ use crate::app::Call;
 use crate::json;
 use crate::nonresource::json_answer;
 use crate::status::{ApiError, ApiResult};
+use crate::verbs::admit::{self, Step};
 use crate::wire::body;
 use crate::wire::options::WriteOptions;
 
@@ -23,6 +25,10 @@ pub(super) async fn request(call: &mut Call, bytes: &[u8]) -> ApiResult<Response
     json::set(&mut request, &["kind"], "TokenRequest");
     json::set(&mut request, &["apiVersion"], "authentication.k8s.io/v1");
     call.object()?;
+    let name = call.name.clone();
+    let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
+    admit::mutate(call, step, Some(&mut request)).await?;
+    admit::validate(call, step, Some(&mut request)).await?;
     let tokens = call.app.authenticator.tokens();
     let answer = tokens.request(&call.namespace, &call.name, &request, &*call.app.cache, Timestamp::now())?;
     let mut response = json_answer(&answer);

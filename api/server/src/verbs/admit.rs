@@ -1,8 +1,11 @@
-//! The admission chain, as the verbs call it.
+//! The admission chain, as the verbs call it: first what may change an object, the plugins and then
+//! the webhooks; later, when the object is final and follows its kind's rules, what may refuse it,
+//! the plugins and then the webhooks.
 
 use std::time::Duration;
 
 use api_admission::plugins::resource_quota;
+use api_admission::webhook::Reinvocation;
 use api_admission::{Awaited, Denied, Operation, Request};
 use api_auth::authorize::escalation::Write;
 use api_model::kind::GroupResource;
@@ -14,6 +17,8 @@ use crate::app::Call;
 use crate::cache::{Filter, Since};
 use crate::quota;
 use crate::status::{ApiError, ApiResult};
+use crate::webhooks::{self, Asked};
+use crate::wire::options::DeleteOptions;
 
 /// What is about to happen.
 #[derive(Clone, Copy)]
@@ -29,17 +34,44 @@ pub(crate) struct Step<'a> {
 /// to make, as upstream does for a new namespace's ServiceAccount.
 const AWAITED_FOR: Duration = Duration::from_secs(1);
 
-/// Lets plugins change the object, or refuse.
-pub(crate) fn mutate(call: &mut Call, step: Step<'_>, object: Option<&mut Value>) -> ApiResult<()> {
-    try_mutate(call, step, object).map_err(Into::into)
+/// Lets plugins and webhooks change the object, or refuse.
+pub(crate) async fn mutate(call: &mut Call, step: Step<'_>, mut object: Option<&mut Value>) -> ApiResult<()> {
+    try_mutate(call, step, object.as_deref_mut())?;
+    ask_to_change(call, Asked { step, delete: None }, object).await
 }
 
-/// [`mutate`], once more where what was missing appears within a moment.
+/// [`mutate`], where the plugins are asked once more when what was missing appears within a moment.
 pub(crate) async fn mutate_patiently(call: &mut Call, step: Step<'_>, object: &mut Value) -> ApiResult<()> {
-    let Err(denied) = try_mutate(call, step, Some(object)) else { return Ok(()) };
-    match denied.awaits() {
-        Some(awaited) if appears(call, awaited).await => mutate(call, step, Some(object)),
-        _ => Err(denied.into()),
+    if let Err(denied) = try_mutate(call, step, Some(object)) {
+        match denied.awaits() {
+            Some(awaited) if appears(call, awaited).await => try_mutate(call, step, Some(object))?,
+            _ => return Err(denied.into()),
+        }
+    }
+    ask_to_change(call, Asked { step, delete: None }, Some(object)).await
+}
+
+/// Lets plugins and webhooks refuse a deletion. One that is an eviction was let through as such.
+pub(crate) async fn deletion(call: &mut Call, step: Step<'_>, options: &DeleteOptions) -> ApiResult<()> {
+    if call.subresource == "eviction" {
+        return Ok(());
+    }
+    let asked = Asked { step, delete: Some(options) };
+    try_mutate(call, step, None)?;
+    ask_to_change(call, asked, None).await?;
+    try_validate(call, step, None)?;
+    webhooks::validate(call, asked, None).await
+}
+
+/// Asks the mutating webhooks; when they changed something, plugins and webhooks get a second round.
+async fn ask_to_change(call: &mut Call, asked: Asked<'_>, mut object: Option<&mut Value>) -> ApiResult<()> {
+    let mut rounds = Reinvocation::default();
+    loop {
+        webhooks::mutate(call, asked, object.as_deref_mut(), &mut rounds).await?;
+        if !rounds.goes_on(object.as_deref()) {
+            return Ok(());
+        }
+        try_mutate(call, asked.step, object.as_deref_mut())?;
     }
 }
 
@@ -87,15 +119,21 @@ pub(crate) async fn hold_quota(call: &Call, step: Step<'_>, object: &mut Value) 
     Ok(Some(hold))
 }
 
-/// Lets plugins refuse the final object.
-pub(crate) fn validate(call: &mut Call, step: Step<'_>, object: Option<&mut Value>) -> ApiResult<()> {
+/// Lets plugins and webhooks refuse the final object.
+pub(crate) async fn validate(call: &mut Call, step: Step<'_>, mut object: Option<&mut Value>) -> ApiResult<()> {
+    try_validate(call, step, object.as_deref_mut())?;
+    webhooks::validate(call, Asked { step, delete: None }, object).await
+}
+
+fn try_validate(call: &mut Call, step: Step<'_>, object: Option<&mut Value>) -> Result<(), Denied> {
     let request = request(call, step, object);
     let warnings = call.app.chain.validate(&request, &*call.app.cache)?;
     call.warn(warnings);
     Ok(())
 }
 
-fn request<'a>(call: &'a Call, step: Step<'a>, object: Option<&'a mut Value>) -> Request<'a> {
+/// A step as plugins and webhooks see it.
+pub(crate) fn request<'a>(call: &'a Call, step: Step<'a>, object: Option<&'a mut Value>) -> Request<'a> {
     Request {
         operation: step.operation,
         kind: &call.served.stored,

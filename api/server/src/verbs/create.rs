@@ -53,16 +53,18 @@ pub(crate) async fn create_object(call: &mut Call, mut object: Value, options: &
     let name = meta::name(&object).to_owned();
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
     admit::mutate_patiently(call, step, &mut object).await?;
+    // A webhook may not move the object elsewhere.
+    body::set_namespace(call, &mut object)?;
     let is_generated = meta::name(&object).is_empty() && !meta::text(&object, "generateName").is_empty();
     if !is_generated {
-        let (object, reservation) = prepare(call, object, options)?;
+        let (object, reservation) = prepare(call, object, options).await?;
         return store(call, object, reservation, options).await;
     }
     // Rules may have worked the name into other fields, so a new name is a new object.
     let warnings = call.warnings.len();
     for attempt in 1.. {
         call.warnings.truncate(warnings);
-        let (prepared, reservation) = prepare(call, object.clone(), options)?;
+        let (prepared, reservation) = prepare(call, object.clone(), options).await?;
         match store(call, prepared, reservation, options).await {
             Err(error) if error.is_already_exists() && attempt < NAME_ATTEMPTS_MAX => {}
             Err(error) if error.is_already_exists() => break,
@@ -73,7 +75,7 @@ pub(crate) async fn create_object(call: &mut Call, mut object: Value, options: &
 }
 
 /// Everything between the admission that may change an object and the write.
-fn prepare(call: &mut Call, mut object: Value, options: &WriteOptions) -> ApiResult<(Value, Option<Reservation>)> {
+async fn prepare(call: &mut Call, mut object: Value, options: &WriteOptions) -> ApiResult<(Value, Option<Reservation>)> {
     let served = Arc::clone(&call.served);
     fill_in(&mut object);
     api_rules::prepare_create(&served.stored, &mut object);
@@ -86,7 +88,7 @@ fn prepare(call: &mut Call, mut object: Value, options: &WriteOptions) -> ApiRes
     let reservation = call.app.services.reserve(&served, &mut object, None, &call.app.cache)?;
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
     admit::check_escalation(call, step, &object)?;
-    admit::validate(call, step, Some(&mut object))?;
+    admit::validate(call, step, Some(&mut object)).await?;
     call.warn(api_rules::warnings(&served.stored, &object));
     Ok((object, reservation))
 }

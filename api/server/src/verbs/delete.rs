@@ -77,8 +77,7 @@ pub(crate) async fn delete_object(call: &mut Call, name: &str, options: &DeleteO
         let value = object.value();
         check_preconditions(call, &value, options)?;
         let step = Step { operation: Operation::Delete, name, old: Some(&value), dry_run: options.dry_run };
-        admit::mutate(call, step, None)?;
-        admit::validate(call, step, None)?;
+        admit::deletion(call, step, options).await?;
         match perform(call, &object, plan(&call.served, &value, options, Timestamp::now()), options.dry_run).await {
             Ok(outcome) => return Ok(outcome),
             Err(WriteError::Conflict) => call.app.cache.overtaken(&call.served.resource, &object.namespace, name, object.revision).await,

@@ -48,7 +48,7 @@ pub(crate) async fn modify(
     recording: &Recording,
     change: impl FnMut(&mut Call, &Value) -> ApiResult<Value>,
 ) -> ApiResult<Outcome> {
-    repeat(call, dry_run, change, |call, step, new, old| prepare(call, step, new, old, recording)).await
+    repeat(call, dry_run, change, Rules::Clients(recording)).await
 }
 
 /// [`modify`] for a change that the server itself makes, such as a Binding: the kind's rules for what
@@ -58,14 +58,22 @@ pub(crate) async fn modify_unchecked(
     dry_run: bool,
     change: impl FnMut(&mut Call, &Value) -> ApiResult<Value>,
 ) -> ApiResult<Outcome> {
-    repeat(call, dry_run, change, |_, _, _, _| Ok(())).await
+    repeat(call, dry_run, change, Rules::None).await
+}
+
+/// What a change is held against.
+#[derive(Clone, Copy)]
+enum Rules<'a> {
+    /// The kind's rules and admission, and somebody comes to own it.
+    Clients(&'a Recording),
+    None,
 }
 
 async fn repeat(
     call: &mut Call,
     dry_run: bool,
     mut change: impl FnMut(&mut Call, &Value) -> ApiResult<Value>,
-    prepare: impl Fn(&mut Call, Step<'_>, &mut Value, &Value) -> ApiResult<()>,
+    rules: Rules<'_>,
 ) -> ApiResult<Outcome> {
     let warnings = call.warnings.len();
     for _ in 0..ATTEMPTS_MAX {
@@ -75,7 +83,9 @@ async fn repeat(
         let mut new = change(call, &old_value)?;
         check_version(call, &new, &old_value)?;
         let step = Step { operation: Operation::Update, name: &old.name, old: Some(&old_value), dry_run };
-        prepare(call, step, &mut new, &old_value)?;
+        if let Rules::Clients(recording) = rules {
+            prepare(call, step, &mut new, &old_value, recording).await?;
+        }
         match store(call, &old, new, dry_run).await {
             Ok(outcome) => return Ok(outcome),
             Err(WriteError::Conflict) => call.app.cache.overtaken(&call.served.resource, &old.namespace, &old.name, old.revision).await,
@@ -104,7 +114,7 @@ fn check_version(call: &Call, new: &Value, old: &Value) -> ApiResult<()> {
 }
 
 /// Everything between the change and the write.
-fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, recording: &Recording) -> ApiResult<()> {
+async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, recording: &Recording) -> ApiResult<()> {
     let served = Arc::clone(&call.served);
     let sub = call.sub().map(str::to_owned);
     if served.is("", "services") && sub.is_none() {
@@ -112,14 +122,14 @@ fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, record
     }
     api_rules::default(&served.stored, new);
     recording.enter(call, Some(old), new);
-    admit::mutate(call, step, Some(new))?;
+    admit::mutate(call, step, Some(new)).await?;
     api_rules::prepare_update(&served.stored, sub.as_deref(), new, old);
     let errors = api_rules::validate_update(&served.stored, sub.as_deref(), new, old);
     if !errors.is_empty() {
         return Err(ApiError::invalid(&served.kind, step.name, &errors));
     }
     admit::check_escalation(call, step, new)?;
-    admit::validate(call, step, Some(new))?;
+    admit::validate(call, step, Some(new)).await?;
     call.warn(api_rules::warnings(&served.stored, new));
     Ok(())
 }

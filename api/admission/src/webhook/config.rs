@@ -1,0 +1,123 @@
+//! Webhook configurations, read once into what a request is held against.
+
+use std::time::Duration;
+
+use api_model::meta;
+use api_model::selector::Selector;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use super::rule::Rule;
+use crate::json;
+
+/// How long an answer may take where a configuration does not say.
+const TIMEOUT_SECONDS: u64 = 10;
+
+/// Where a webhook is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// At a URL.
+    Url(String),
+    /// Behind a Service's port.
+    Service {
+        /// Namespace of the Service.
+        namespace: String,
+        /// Name of the Service.
+        name: String,
+        /// The Service's port.
+        port: u16,
+        /// Path, with its slash; may be empty.
+        path: String,
+    },
+}
+
+impl Endpoint {
+    /// From a `clientConfig`. Configurations are validated before they are stored, so what is missing
+    /// reads as empty.
+    fn from(config: &Value) -> Self {
+        let Some(service) = config.get("service").filter(|service| !service.is_null()) else {
+            return Self::Url(json::text(config, "url").to_owned());
+        };
+        let path = json::text(service, "path");
+        let slash = if path.is_empty() || path.starts_with('/') { "" } else { "/" };
+        Self::Service {
+            namespace: json::text(service, "namespace").to_owned(),
+            name: json::text(service, "name").to_owned(),
+            port: service.get("port").and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok()).unwrap_or(443),
+            path: format!("{slash}{path}"),
+        }
+    }
+
+    /// Where to send a request; a Service goes by its DNS name, which its certificate bears.
+    pub fn url(&self) -> String {
+        match self {
+            Self::Url(url) => url.clone(),
+            Self::Service { namespace, name, port, path } => format!("https://{name}.{namespace}.svc:{port}{path}"),
+        }
+    }
+}
+
+/// One webhook.
+#[derive(Clone, Debug)]
+pub struct Webhook {
+    /// What messages call it.
+    pub name: String,
+    /// Its configuration and its place in there: no two share it.
+    pub id: String,
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// PEM of the authorities that its certificate may come from; none means the machine's.
+    pub ca_bundle: Option<Vec<u8>>,
+    /// How long its answer may take.
+    pub timeout: Duration,
+    /// Whether a webhook that cannot be asked counts as one that agrees.
+    pub fails_open: bool,
+    /// Whether asking it changes something even for a dry run.
+    pub has_side_effects: bool,
+    /// Whether it is asked again when others change the object after it.
+    pub is_reinvoked: bool,
+    /// Whether it understands `admission.k8s.io/v1`.
+    pub knows_v1: bool,
+    pub(super) equivalent: bool,
+    pub(super) rules: Vec<Rule>,
+    pub(super) namespaces: Selector,
+    pub(super) objects: Selector,
+}
+
+impl Webhook {
+    /// The webhooks of a configuration of either kind.
+    pub fn all_of(configuration: &Value) -> impl Iterator<Item = Self> + '_ {
+        let owner = meta::name(configuration);
+        json::list(configuration, "webhooks").iter().enumerate().map(move |(index, webhook)| Self::from(owner, index, webhook))
+    }
+
+    fn from(owner: &str, index: usize, webhook: &Value) -> Self {
+        let text = |field: &str| json::text(webhook, field);
+        let bundle = webhook.get("clientConfig").map(|config| json::text(config, "caBundle")).unwrap_or_default();
+        Self {
+            name: text("name").to_owned(),
+            id: format!("{owner}/{}/{index}", text("name")),
+            endpoint: Endpoint::from(webhook.get("clientConfig").unwrap_or(&Value::Null)),
+            // What is no base64 was refused; a bundle that cannot be used fails when it is used.
+            ca_bundle: (!bundle.is_empty()).then(|| STANDARD.decode(bundle).unwrap_or_default()),
+            timeout: Duration::from_secs(webhook.get("timeoutSeconds").and_then(Value::as_u64).unwrap_or(TIMEOUT_SECONDS)),
+            fails_open: text("failurePolicy") == "Ignore",
+            has_side_effects: !matches!(text("sideEffects"), "None" | "NoneOnDryRun"),
+            is_reinvoked: text("reinvocationPolicy") == "IfNeeded",
+            knows_v1: json::list(webhook, "admissionReviewVersions").iter().any(|version| version == "v1"),
+            equivalent: text("matchPolicy") != "Exact",
+            rules: json::list(webhook, "rules").iter().map(Rule::from).collect(),
+            namespaces: selector(webhook.get("namespaceSelector")),
+            objects: selector(webhook.get("objectSelector")),
+        }
+    }
+}
+
+/// A selector that is absent, here, leaves nothing out; one that does not parse was never stored.
+fn selector(value: Option<&Value>) -> Selector {
+    match value.filter(|value| !value.is_null()) {
+        None => Selector::default(),
+        value => Selector::from_label_selector(value).unwrap_or_default(),
+    }
+}

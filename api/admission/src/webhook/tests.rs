@@ -1,0 +1,220 @@
+//! Tables over configurations, requests and answers.
+
+use std::sync::Arc;
+
+use api_model::kind;
+use api_model::request::UserInfo;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::Objects;
+
+fn webhook(fields: &Value) -> Webhook {
+    let mut webhook = json!({"name": "a.b.c", "sideEffects": "None", "rules": [rule(&["*"], &["*"], "*")]});
+    webhook.as_object_mut().expect("a map").extend(fields.as_object().expect("a map").clone());
+    let configuration = json!({"metadata": {"name": "mine"}, "webhooks": [webhook]});
+    Webhook::all_of(&configuration).next().expect("one")
+}
+
+fn rule(operations: &[&str], resources: &[&str], scope: &str) -> Value {
+    json!({"operations": operations, "apiGroups": ["*"], "apiVersions": ["*"], "resources": resources, "scope": scope})
+}
+
+struct Asked {
+    kind: &'static Arc<Kind>,
+    operation: Operation,
+    subresource: &'static str,
+    namespace: &'static str,
+    object: Value,
+    old: Option<Value>,
+}
+
+fn asked(group: &str, plural: &str, operation: Operation, subresource: &'static str) -> Asked {
+    let kind = kind::find(group, plural).expect("served");
+    Asked { kind, operation, subresource, namespace: if kind.namespaced { "here" } else { "" }, object: json!({}), old: None }
+}
+
+impl Asked {
+    fn with<T>(&mut self, then: impl FnOnce(&Request<'_>) -> T) -> T {
+        then(&Request {
+            operation: self.operation,
+            kind: self.kind,
+            subresource: self.subresource,
+            namespace: self.namespace,
+            name: "n",
+            user: &UserInfo::new("jane", &["devs"]),
+            object: Some(&mut self.object),
+            old: self.old.as_ref(),
+            dry_run: false,
+        })
+    }
+
+    fn concerns(&mut self, webhook: &Webhook) -> bool {
+        let (kind, view) = (self.kind, view());
+        self.with(|request| webhook.concerns(request, &[kind], &view)).expect("the namespace is there").is_some()
+    }
+}
+
+fn view() -> Objects {
+    Objects::of([json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "here", "labels": {"team": "blue"}}})])
+}
+
+#[test]
+fn rules_choose_by_operation_resource_and_scope() {
+    use Operation::{Connect, Create, Delete, Update};
+    for (rule, mut asked, wanted) in [
+        (rule(&["CREATE"], &["pods"], "*"), asked("", "pods", Create, ""), true),
+        (rule(&["CREATE"], &["pods"], "*"), asked("", "pods", Update, ""), false),
+        (rule(&["*"], &["pods"], "*"), asked("", "pods", Delete, ""), true),
+        (rule(&["*"], &["pods"], "*"), asked("", "pods", Update, "status"), false),
+        (rule(&["*"], &["pods/status"], "*"), asked("", "pods", Update, "status"), true),
+        (rule(&["*"], &["pods/*"], "*"), asked("", "pods", Connect, "exec"), true),
+        (rule(&["*"], &["pods/*"], "*"), asked("", "pods", Create, ""), true),
+        (rule(&["*"], &["*"], "*"), asked("apps", "deployments", Create, ""), true),
+        (rule(&["*"], &["*"], "*"), asked("apps", "deployments", Update, "scale"), false),
+        (rule(&["*"], &["*/scale"], "*"), asked("apps", "deployments", Update, "scale"), true),
+        (rule(&["*"], &["*/*"], "*"), asked("apps", "deployments", Update, "scale"), true),
+        (rule(&["*"], &["*"], "Cluster"), asked("", "nodes", Create, ""), true),
+        (rule(&["*"], &["*"], "Cluster"), asked("", "namespaces", Create, ""), true),
+        (rule(&["*"], &["*"], "Cluster"), asked("", "pods", Create, ""), false),
+        (rule(&["*"], &["*"], "Namespaced"), asked("", "namespaces", Create, ""), false),
+        (rule(&["*"], &["*"], "Namespaced"), asked("", "pods", Create, ""), true),
+    ] {
+        let name = format!("{rule} {} {} {:?}", asked.kind.plural, asked.subresource, asked.operation);
+        assert_eq!(asked.concerns(&webhook(&json!({"rules": [rule]}))), wanted, "{name}");
+    }
+}
+
+#[test]
+fn equivalent_forms_count_unless_the_match_is_to_be_exact() {
+    let (core, events) = (kind::find("", "events").expect("served"), kind::find("events.k8s.io", "events").expect("served"));
+    let rules = json!([{"operations": ["*"], "apiGroups": ["events.k8s.io"], "apiVersions": ["v1"], "resources": ["events"]}]);
+    let concerns = |policy: &str| {
+        let webhook = webhook(&json!({"rules": rules, "matchPolicy": policy}));
+        asked("", "events", Operation::Create, "").with(|request| webhook.concerns(request, &[core, events], &view())).expect("there")
+    };
+    assert_eq!((concerns("Equivalent"), concerns("Exact")), (Some(1), None));
+}
+
+#[test]
+fn selectors_look_at_namespace_and_object() {
+    let selector = |team: &str| json!({"matchLabels": {"team": team}});
+    let labelled = |team: &str| json!({"metadata": {"labels": {"team": team}}});
+    let mut pod = asked("", "pods", Operation::Update, "");
+    for (fields, object, old, wanted) in [
+        (json!({"namespaceSelector": selector("blue")}), json!({}), None, true),
+        (json!({"namespaceSelector": selector("red")}), json!({}), None, false),
+        (json!({"objectSelector": selector("red")}), json!({}), None, false),
+        (json!({"objectSelector": selector("red")}), labelled("red"), None, true),
+        (json!({"objectSelector": selector("red")}), json!({}), Some(labelled("red")), true),
+    ] {
+        (pod.object, pod.old) = (object, old);
+        assert_eq!(pod.concerns(&webhook(&fields)), wanted, "{fields}");
+    }
+    let mut node = asked("", "nodes", Operation::Create, "");
+    assert!(node.concerns(&webhook(&json!({"namespaceSelector": selector("red")}))), "what is in no namespace is not left out");
+    let mut namespace = asked("", "namespaces", Operation::Create, "");
+    namespace.object = labelled("red");
+    assert!(namespace.concerns(&webhook(&json!({"namespaceSelector": selector("red")}))), "a namespace goes by its own labels");
+    assert!(!namespace.concerns(&webhook(&json!({"namespaceSelector": selector("blue")}))));
+    let mut lost = asked("", "pods", Operation::Create, "");
+    lost.namespace = "gone";
+    let refused = lost.with(|request| webhook(&json!({"namespaceSelector": selector("red")})).concerns(request, &[request.kind], &view()));
+    assert_eq!(refused.expect_err("no such namespace").to_string(), "namespaces \"gone\" not found");
+}
+
+#[test]
+fn a_review_says_what_is_about_to_happen() {
+    let mut asked = asked("apps", "deployments", Operation::Update, "scale");
+    let review = asked.with(|request| {
+        let (object, options) = (json!({"kind": "Scale"}), json!({"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1"}));
+        let (form, requested) = (request.kind, request.kind);
+        let review = Review { uid: "u", version: "v1", request, form, requested, object: Some(object), old: None, options: Some(options) };
+        review.into_value()
+    });
+    insta::assert_json_snapshot!(review);
+}
+
+#[test]
+fn answers_are_taken_only_as_what_was_asked_for() {
+    let review = |response: Value| json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
+    let read = |review: &Value, mutating| Answer::read(review, "u", "v1", mutating).map_err(|error| error.to_string());
+    let patch = base64_of("[{\"op\": \"remove\", \"path\": \"/a\"}]");
+    for (answer, mutating, wanted) in [
+        (json!({"apiVersion": "admission.k8s.io/v1"}), true, "webhook response was absent"),
+        (review(json!({"uid": "v", "allowed": true})), true, "expected response.uid=\"u\", got \"v\""),
+        (
+            json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v2", "response": {"uid": "u"}}),
+            true,
+            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got admission.k8s.io/v2, Kind=AdmissionReview",
+        ),
+        (review(json!({"uid": "u", "patch": patch})), true, "webhook returned response.patch but not response.patchType"),
+        (review(json!({"uid": "u", "patchType": "JSONPatch"})), true, "webhook returned response.patchType but not response.patch"),
+        (
+            review(json!({"uid": "u", "patch": patch, "patchType": "Merge"})),
+            true,
+            "webhook returned invalid response.patchType of \"Merge\"",
+        ),
+        (review(json!({"uid": "u", "patch": patch, "patchType": "JSONPatch"})), false, "validating webhook may not return response.patch"),
+        (review(json!({"uid": "u", "patchType": "JSONPatch"})), false, "validating webhook may not return response.patchType"),
+    ] {
+        assert_eq!(read(&answer, mutating).expect_err("refused"), wanted);
+    }
+    let good = review(json!({"uid": "u", "allowed": true, "patch": patch, "patchType": "JSONPatch", "warnings": ["w"]}));
+    let answer = read(&good, true).expect("good");
+    assert_eq!((answer.allowed, answer.warnings), (true, vec!["w".to_owned()]));
+    assert_eq!(answer.patch, Some(json!([{"op": "remove", "path": "/a"}])));
+}
+
+fn base64_of(text: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+#[test]
+fn a_rejection_says_who_and_why() {
+    for (status, code, message) in [
+        (None, 400, "admission webhook \"a.b.c\" denied the request without explanation"),
+        (Some(json!({"reason": "Nope"})), 400, "admission webhook \"a.b.c\" denied the request: Nope"),
+        (Some(json!({"message": "no", "code": 403, "status": "Success"})), 403, "admission webhook \"a.b.c\" denied the request: no"),
+        (Some(json!({"message": "no", "code": 200})), 400, "admission webhook \"a.b.c\" denied the request: no"),
+    ] {
+        let rejected = rejection("a.b.c", status);
+        assert_eq!(
+            (rejected["code"].as_i64(), rejected["message"].as_str(), rejected["status"].as_str()),
+            (Some(code), Some(message), Some("Failure"))
+        );
+    }
+}
+
+#[test]
+fn whoever_missed_a_change_is_asked_once_more() {
+    let (one, two) = (json!(1), json!(2));
+    let mut rounds = Reinvocation::default();
+    rounds.begin(Some(&one));
+    rounds.asked("early");
+    rounds.changed();
+    rounds.asked("late");
+    assert!(rounds.goes_on(Some(&two)));
+    rounds.begin(Some(&two));
+    assert!(rounds.is_due("early") && !rounds.is_due("late"), "late has seen it all");
+    rounds.changed();
+    assert!(!rounds.goes_on(Some(&one)), "there is no third round");
+    let mut rounds = Reinvocation::default();
+    rounds.changed();
+    rounds.asked("only");
+    assert!(rounds.goes_on(Some(&one)) && !rounds.is_due("only"), "its own change is no news to it");
+    rounds.begin(Some(&two));
+    assert!(rounds.is_due("only"), "a plugin has changed it since");
+    let mut quiet = Reinvocation::default();
+    quiet.asked("only");
+    assert!(!quiet.goes_on(Some(&one)));
+}
+
+#[test]
+fn a_service_goes_by_its_dns_name() {
+    let at = |config: Value| webhook(&json!({"clientConfig": config})).endpoint.url();
+    assert_eq!(at(json!({"url": "https://a/b"})), "https://a/b");
+    assert_eq!(at(json!({"service": {"name": "s", "namespace": "n", "port": 8443, "path": "p"}})), "https://s.n.svc:8443/p");
+    assert_eq!(at(json!({"service": {"name": "s", "namespace": "n"}})), "https://s.n.svc:443");
+}

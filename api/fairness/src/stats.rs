@@ -1,0 +1,147 @@
+//! Counts for metrics, kept by schema and level.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::Rejected;
+use crate::level::Level;
+
+/// Upper bounds of the buckets of waiting times, in seconds: upstream's.
+pub const WAIT_BUCKETS: [f64; 12] = [0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0];
+
+/// What has happened to the requests of one schema at one level.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    dispatched: AtomicU64,
+    rejected: [AtomicU64; 3],
+    inqueue: AtomicU32,
+    executing: AtomicU32,
+    seats: AtomicU32,
+    waits: [AtomicU64; WAIT_BUCKETS.len()],
+    wait_nanos: AtomicU64,
+    run_nanos: AtomicU64,
+    ended: AtomicU64,
+}
+
+const REASONS: [Rejected; 3] = [Rejected::ConcurrencyLimit, Rejected::QueueFull, Rejected::TimeOut];
+
+impl Stats {
+    pub(crate) fn rejected(&self, why: Rejected) {
+        if let Some((_, count)) = REASONS.iter().zip(&self.rejected).find(|(reason, _)| **reason == why) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn queued(&self, more: u32) {
+        self.inqueue.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(crate) fn dequeued(&self) {
+        self.inqueue.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn waited(&self, time: Duration) {
+        let seconds = time.as_secs_f64();
+        self.dispatched.fetch_add(1, Ordering::Relaxed);
+        self.wait_nanos.fetch_add(nanos(time), Ordering::Relaxed);
+        if let Some((_, bucket)) = WAIT_BUCKETS.iter().zip(&self.waits).find(|(bound, _)| seconds <= **bound) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn started(&self, width: u32) {
+        self.executing.fetch_add(1, Ordering::Relaxed);
+        self.seats.fetch_add(width, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ended(&self, width: u32, took: Duration) {
+        self.executing.fetch_sub(1, Ordering::Relaxed);
+        self.seats.fetch_sub(width, Ordering::Relaxed);
+        self.ended.fetch_add(1, Ordering::Relaxed);
+        self.run_nanos.fetch_add(nanos(took), Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> Flow {
+        let mut waits = [0; WAIT_BUCKETS.len()];
+        let mut so_far = 0;
+        for (sum, bucket) in waits.iter_mut().zip(&self.waits) {
+            so_far += bucket.load(Ordering::Relaxed);
+            *sum = so_far;
+        }
+        let seconds = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed)).as_secs_f64();
+        Flow {
+            dispatched: self.dispatched.load(Ordering::Relaxed),
+            rejected: REASONS.iter().zip(&self.rejected).map(|(why, count)| (*why, count.load(Ordering::Relaxed))).collect(),
+            inqueue: self.inqueue.load(Ordering::Relaxed),
+            executing: self.executing.load(Ordering::Relaxed),
+            seats: self.seats.load(Ordering::Relaxed),
+            waits,
+            wait_seconds: seconds(&self.wait_nanos),
+            run_seconds: seconds(&self.run_nanos),
+            ended: self.ended.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Counts of one schema at one level.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Flow {
+    /// Requests that got a seat.
+    pub dispatched: u64,
+    /// Requests that were refused, by reason.
+    pub rejected: Vec<(Rejected, u64)>,
+    /// Requests that wait now.
+    pub inqueue: u32,
+    /// Requests that are answered now.
+    pub executing: u32,
+    /// Seats that these sit on.
+    pub seats: u32,
+    /// Requests that got a seat within each of [`WAIT_BUCKETS`].
+    pub waits: [u64; WAIT_BUCKETS.len()],
+    /// How long they waited together.
+    pub wait_seconds: f64,
+    /// How long the requests that ended took together.
+    pub run_seconds: f64,
+    /// How many ended.
+    pub ended: u64,
+}
+
+/// Seats of one level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LevelReport {
+    /// Name.
+    pub name: String,
+    /// Seats that are its share.
+    pub nominal: u32,
+    /// Seats that it lends.
+    pub lendable: u32,
+    /// Seats that it may borrow; without a limit, all there are.
+    pub borrowing: Option<u32>,
+    /// Seats that its requests sit on.
+    pub executing: u32,
+}
+
+impl LevelReport {
+    pub(crate) fn of(level: &Level) -> Self {
+        Self {
+            name: level.name.clone(),
+            nominal: level.nominal(),
+            lendable: level.lendable(),
+            borrowing: level.borrowing(),
+            executing: level.executing(),
+        }
+    }
+}
+
+/// Everything for metrics.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// Schema, level, counts.
+    pub flows: Vec<(String, String, Flow)>,
+    /// The levels.
+    pub levels: Vec<LevelReport>,
+}

@@ -1,0 +1,124 @@
+//! The one place where requests wait for their turn: after it is known who asks, before it is asked
+//! whether they may. `api_fairness` decides; here it gets its configuration, and the answers get their
+//! headers.
+
+pub(crate) mod keeper;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use api_fairness::{Fairness, Limits, Report, Schema, Seat};
+use api_model::kind::GroupResource;
+use api_model::request::{Attributes, UserInfo};
+use http::{HeaderMap, HeaderName};
+use parking_lot::Mutex;
+
+use crate::app::App;
+use crate::cache::{Cache, Filter, Resource};
+use crate::config::Config;
+use crate::status::{ApiError, ApiResult};
+use crate::subresource;
+
+const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+/// A request waits for its turn for this part of the time that it may take, as upstream has it.
+const WAIT_PART: u32 = 4;
+/// When a refused client should come back.
+const RETRY_AFTER_SECONDS: u32 = 1;
+/// Objects that one seat is good for in a list, and the most seats that a list takes: upstream's.
+const OBJECTS_PER_SEAT: usize = 100;
+const WIDTH_MAX: u32 = 10;
+
+/// The gate that requests go through.
+pub(crate) struct Gate {
+    fairness: Fairness,
+    wait_max: Duration,
+    schemas: Arc<Resource>,
+    levels: Arc<Resource>,
+    /// The revisions that the configuration was made of.
+    seen: [AtomicU64; 2],
+    configuring: Mutex<()>,
+}
+
+/// The schema that a request went by, for the headers of its answer.
+#[derive(Debug, Default)]
+pub(crate) struct Passed(Option<Arc<Schema>>);
+
+impl Passed {
+    /// Adds the headers.
+    pub(crate) fn mark(&self, headers: &mut HeaderMap) {
+        if let Some(schema) = &self.0 {
+            headers.insert(SCHEMA_UID, schema.uid.clone());
+            headers.insert(LEVEL_UID, schema.level_uid.clone());
+        }
+    }
+}
+
+impl Gate {
+    pub(crate) fn new(config: &Config, cache: &Cache) -> Self {
+        let resource = |plural: &str| cache.resource(&GroupResource::new("flowcontrol.apiserver.k8s.io", plural));
+        let limits = Limits { seats: config.max_requests_inflight.saturating_add(config.max_mutating_requests_inflight) };
+        Self {
+            fairness: Fairness::new(limits, api_rules::mandatory_flow_control()),
+            wait_max: config.request_timeout / WAIT_PART,
+            schemas: resource("flowschemas"),
+            levels: resource("prioritylevelconfigurations"),
+            seen: Default::default(),
+            configuring: Mutex::default(),
+        }
+    }
+
+    /// Follows what is stored; costs two comparisons when nothing has changed.
+    fn refresh(&self) {
+        let revisions = || [self.schemas.revision(), self.levels.revision()];
+        let is_seen = |revisions: [u64; 2]| revisions.iter().zip(&self.seen).all(|(now, seen)| *now == seen.load(Ordering::Acquire));
+        if is_seen(revisions()) {
+            return;
+        }
+        let _one_at_a_time = self.configuring.lock();
+        let revisions = revisions();
+        if is_seen(revisions) {
+            return;
+        }
+        let all = [&self.levels, &self.schemas].map(|resource| resource.list(&Filter::default(), 0).items);
+        let objects: Vec<_> = all.iter().flatten().map(|object| object.value()).collect();
+        self.fairness.configure(&objects);
+        for (seen, revision) in self.seen.iter().zip(revisions) {
+            seen.store(revision, Ordering::Release);
+        }
+    }
+
+    /// Counts for metrics.
+    pub(crate) fn report(&self) -> Report {
+        self.fairness.report()
+    }
+}
+
+/// Waits for a request's turn; the seat is to be kept until it is answered, or a stream has begun.
+pub(crate) async fn enter(app: &App, user: &UserInfo, attributes: &Attributes, passed: &mut Passed) -> ApiResult<Option<Seat>> {
+    // A connection may last for days, and does nothing that would be worth a seat.
+    if subresource::is_connection(&attributes.subresource) {
+        return Ok(None);
+    }
+    let gate = &app.gate;
+    gate.refresh();
+    let Some(schema) = gate.fairness.classify(user, attributes) else { return Ok(None) };
+    passed.0 = Some(Arc::clone(&schema));
+    let width = width(app, attributes);
+    let seat = gate.fairness.admit(&schema, user, attributes, width, gate.wait_max).await;
+    seat.map(Some).map_err(|why| {
+        tracing::debug!(user = user.username, schema = schema.name, %why, "refused a request");
+        ApiError::too_many_requests("Too many requests, please try again later.", RETRY_AFTER_SECONDS)
+    })
+}
+
+/// How many seats a request needs: a list takes more the more there is to be listed.
+fn width(app: &App, attributes: &Attributes) -> u32 {
+    if attributes.verb != "list" {
+        return 1;
+    }
+    let served = app.registry.find(&attributes.group, &attributes.version, &attributes.resource);
+    let wanted = served.map_or(1, |served| served.resource.len().div_ceil(OBJECTS_PER_SEAT));
+    u32::try_from(wanted).unwrap_or(WIDTH_MAX).clamp(1, WIDTH_MAX)
+}

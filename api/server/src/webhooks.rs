@@ -1,0 +1,252 @@
+//! Webhooks, asked in their turn: the mutating ones one after the other, each seeing what the one
+//! before made; the validating ones all at once. Which concern a request, and what their answers mean,
+//! is decided in `api_admission::webhook`; here they are found, called and obeyed.
+
+mod client;
+mod forms;
+mod options;
+mod resolve;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use api_admission::webhook::{self, Answer, Reinvocation, Review, Webhook, rejection};
+use api_admission::{Operation, Request};
+use api_model::kind::{GroupResource, Kind};
+use api_model::meta;
+use parking_lot::RwLock;
+use serde_json::Value;
+
+use self::client::Client;
+use self::forms::Forms;
+use crate::app::{App, Call};
+use crate::cache::{Cache, Filter, Resource};
+use crate::metrics::webhooks::{Outcome, Turn};
+use crate::registry::Served;
+use crate::status::{ApiError, ApiResult};
+use crate::verbs::admit::{Step, request};
+use crate::wire::options::DeleteOptions;
+
+/// What metrics call the two kinds of webhooks.
+const MUTATING: &str = "admit";
+const VALIDATING: &str = "validating";
+
+/// The configured webhooks and the way to them.
+pub(crate) struct Webhooks {
+    mutating: Configured,
+    validating: Configured,
+    client: Client,
+}
+
+/// The webhooks of one kind of configuration, worked out anew when one changes.
+struct Configured {
+    /// None where the plugin is switched off.
+    resource: Option<Arc<Resource>>,
+    known: RwLock<(u64, Arc<[Webhook]>)>,
+}
+
+/// A webhook did not agree.
+enum Failure {
+    /// It could not be asked, or its answer is none: its failure policy decides.
+    Calling(String),
+    /// The request is refused.
+    Refused(ApiError),
+}
+
+impl Webhooks {
+    /// Of the plugins that are not among those switched off.
+    pub(crate) fn new(cache: &Arc<Cache>, off: &[String]) -> Self {
+        let configured = |plugin: &str, plural: &str| {
+            let resource = || cache.resource(&GroupResource::new("admissionregistration.k8s.io", plural));
+            Configured { resource: (!off.iter().any(|name| name == plugin)).then(resource), known: RwLock::new((0, Arc::new([]))) }
+        };
+        Self {
+            mutating: configured("MutatingAdmissionWebhook", "mutatingwebhookconfigurations"),
+            validating: configured("ValidatingAdmissionWebhook", "validatingwebhookconfigurations"),
+            client: Client::new(Arc::clone(cache)),
+        }
+    }
+}
+
+impl Configured {
+    fn current(&self) -> Arc<[Webhook]> {
+        let Some(resource) = &self.resource else { return Arc::clone(&self.known.read().1) };
+        let revision = resource.revision();
+        {
+            let known = self.known.read();
+            if known.0 == revision {
+                return Arc::clone(&known.1);
+            }
+        }
+        // What is listed is at least as new as the revision: at worst it is listed once more.
+        let configurations = resource.list(&Filter::default(), revision);
+        let webhooks: Arc<[Webhook]> = configurations.items.iter().flat_map(|object| all_of(&object.value())).collect();
+        *self.known.write() = (revision, Arc::clone(&webhooks));
+        webhooks
+    }
+}
+
+fn all_of(configuration: &Value) -> Vec<Webhook> {
+    Webhook::all_of(configuration).collect()
+}
+
+/// What is asked about, beside what the step says.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) step: Step<'a>,
+    /// Of a deletion; what else has options has them in the query.
+    pub(crate) delete: Option<&'a DeleteOptions>,
+}
+
+/// Asks the mutating webhooks whom it concerns, and applies what they want changed.
+pub(crate) async fn mutate(call: &mut Call, asked: Asked<'_>, mut object: Option<&mut Value>, rounds: &mut Reinvocation) -> ApiResult<()> {
+    let webhooks = call.app.webhooks.mutating.current();
+    if webhooks.is_empty() || webhook::is_exempt(&call.served.kind) {
+        return Ok(());
+    }
+    rounds.begin(object.as_deref());
+    let forms = Forms::of(call);
+    for webhook in webhooks.iter() {
+        let Some(form) = form_for(call, asked.step, webhook, &forms, object.as_deref_mut())? else { continue };
+        if !rounds.is_due(&webhook.id) {
+            continue;
+        }
+        let changed = change(call, asked, webhook, &form, object.as_deref_mut()).await;
+        if matches!(changed, Ok(true)) {
+            rounds.changed();
+        }
+        if webhook.is_reinvoked {
+            rounds.asked(&webhook.id);
+        }
+        changed.map(drop).or_else(|failure| tolerate(webhook, failure))?;
+    }
+    Ok(())
+}
+
+/// Asks the validating webhooks whom it concerns whether they agree.
+pub(crate) async fn validate(call: &mut Call, asked: Asked<'_>, mut object: Option<&mut Value>) -> ApiResult<()> {
+    let webhooks = call.app.webhooks.validating.current();
+    if webhooks.is_empty() || webhook::is_exempt(&call.served.kind) {
+        return Ok(());
+    }
+    let forms = Forms::of(call);
+    let mut questions = Vec::new();
+    for webhook in webhooks.iter() {
+        if let Some(form) = form_for(call, asked.step, webhook, &forms, object.as_deref_mut())? {
+            questions.push((webhook, question(call, asked, webhook, &form, object.as_deref_mut())));
+        }
+    }
+    let app = Arc::clone(&call.app);
+    let app = &app;
+    let asking = questions.into_iter().map(|(webhook, question)| async move { (webhook, ask(app, webhook, question, VALIDATING).await) });
+    for (webhook, answer) in futures::future::join_all(asking).await {
+        match answer {
+            Ok(answer) => obey(call, webhook, answer).map(drop),
+            Err(failure) => tolerate(webhook, failure),
+        }?;
+    }
+    Ok(())
+}
+
+/// The form in which a webhook wants to see the object, where it wants to see it.
+fn form_for(call: &Call, step: Step<'_>, webhook: &Webhook, forms: &Forms, object: Option<&mut Value>) -> ApiResult<Option<Arc<Served>>> {
+    let request = request(call, step, object);
+    let kinds: Vec<&Kind> = forms.kinds().collect();
+    let found = webhook.concerns(&request, &kinds, &*call.app.cache)?;
+    Ok(found.and_then(|index| forms.get(index)))
+}
+
+/// Asks one mutating webhook; answers whether it changed the object.
+async fn change(
+    call: &mut Call,
+    asked: Asked<'_>,
+    webhook: &Webhook,
+    form: &Served,
+    mut object: Option<&mut Value>,
+) -> Result<bool, Failure> {
+    let question = question(call, asked, webhook, form, object.as_deref_mut());
+    let app = Arc::clone(&call.app);
+    let answer = ask(&app, webhook, question, MUTATING).await?;
+    let Some(patch) = obey(call, webhook, answer).map_err(Failure::Refused)? else { return Ok(false) };
+    let Some(object) = object.filter(|_| asked.step.operation != Operation::Connect) else {
+        let why = format!("admission webhook {:?} attempted to modify the object, which is not supported for this operation", webhook.name);
+        return Err(Failure::Refused(ApiError::internal(why)));
+    };
+    let patched = forms::patch(call, form, object, &patch).map_err(|why| Failure::Refused(ApiError::internal(why)))?;
+    let changed = patched != *object;
+    *object = patched;
+    Ok(changed)
+}
+
+/// A question, or why it cannot be asked.
+struct Question {
+    uid: String,
+    version: &'static str,
+    operation: &'static str,
+    review: Value,
+}
+
+fn question(call: &Call, asked: Asked<'_>, webhook: &Webhook, form: &Served, object: Option<&mut Value>) -> Result<Question, Failure> {
+    if asked.step.dry_run && webhook.has_side_effects {
+        let message = format!("admission webhook {:?} does not support dry run", webhook.name);
+        return Err(Failure::Refused(ApiError::bad_request(message)));
+    }
+    let (uid, version) = (meta::new_uid(), if webhook.knows_v1 { "v1" } else { "v1beta1" });
+    let request: Request<'_> = request(call, asked.step, object);
+    let review = Review {
+        uid: &uid,
+        version,
+        form: &form.kind,
+        requested: &call.served.kind,
+        object: request.object().map(|object| forms::show(call, form, object)),
+        old: request.old.map(|old| forms::show(call, form, old)),
+        options: options::of(call, asked),
+        request: &request,
+    };
+    let review = review.into_value();
+    Ok(Question { uid, version, operation: asked.step.operation.as_str(), review })
+}
+
+async fn ask(app: &App, webhook: &Webhook, question: Result<Question, Failure>, kind: &'static str) -> Result<Answer, Failure> {
+    let question = question?;
+    let turn = Turn { name: webhook.name.clone(), kind, operation: question.operation };
+    let started = Instant::now();
+    let answer = exchange(&app.webhooks.client, webhook, question, kind == MUTATING).await;
+    let outcome = match &answer {
+        Ok(answer) if answer.allowed => Outcome::Allowed,
+        Ok(answer) => Outcome::Refused(answer.status.as_ref().and_then(|status| status.get("code")?.as_u64()).unwrap_or_default()),
+        Err(_) if webhook.fails_open => Outcome::PassedOver,
+        Err(_) => Outcome::Failed,
+    };
+    app.metrics.webhooks.observe(turn, outcome, started.elapsed());
+    answer
+}
+
+async fn exchange(client: &Client, webhook: &Webhook, question: Question, mutating: bool) -> Result<Answer, Failure> {
+    let Question { uid, version, review, .. } = question;
+    let answer = client.post(webhook, review.to_string()).await;
+    let answer = answer.map_err(|why| Failure::Calling(format!("failed to call webhook: {why}")))?;
+    let read = Answer::read(&answer, &uid, version, mutating);
+    read.map_err(|bad| Failure::Calling(format!("received invalid webhook response: {bad}")))
+}
+
+/// Passes warnings on; answers the patch of a webhook that agrees.
+fn obey(call: &mut Call, webhook: &Webhook, answer: Answer) -> ApiResult<Option<Value>> {
+    call.warn(answer.warnings);
+    match answer.allowed {
+        true => Ok(answer.patch),
+        false => Err(ApiError::verbatim(rejection(&webhook.name, answer.status))),
+    }
+}
+
+/// A webhook that could not be asked counts as one that agrees, where it wants that.
+fn tolerate(webhook: &Webhook, failure: Failure) -> ApiResult<()> {
+    match failure {
+        Failure::Refused(error) => Err(error),
+        Failure::Calling(why) if webhook.fails_open => {
+            tracing::warn!(webhook = webhook.name, why, "a webhook that could not be called is passed over");
+            Ok(())
+        }
+        Failure::Calling(why) => Err(ApiError::internal(format!("failed calling webhook {:?}: {why}", webhook.name))),
+    }
+}

@@ -1,0 +1,54 @@
+//! The options of a request, as a review shows them.
+
+use api_admission::Operation;
+use serde_json::{Value, json};
+
+use super::Asked;
+use crate::app::Call;
+use crate::json;
+use crate::wire::options::{DeleteOptions, Propagation};
+
+/// `CreateOptions`, `UpdateOptions` or `DeleteOptions`; a connection has none.
+pub(super) fn of(call: &Call, asked: Asked<'_>) -> Option<Value> {
+    let kind = match (asked.step.operation, asked.delete) {
+        (Operation::Create, _) => "CreateOptions",
+        (Operation::Update, _) => "UpdateOptions",
+        (Operation::Delete, Some(options)) => return Some(deletion(options)),
+        (Operation::Delete, None) => "DeleteOptions",
+        (Operation::Connect, _) => return None,
+    };
+    let mut options = new(kind, asked.step.dry_run);
+    for name in ["fieldManager", "fieldValidation"] {
+        if let Some(value) = call.query.filled(name) {
+            json::set(&mut options, &[name], value);
+        }
+    }
+    Some(options)
+}
+
+fn new(kind: &str, dry_run: bool) -> Value {
+    let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+    if dry_run {
+        json::set(&mut options, &["dryRun"], json!(["All"]));
+    }
+    options
+}
+
+fn deletion(from: &DeleteOptions) -> Value {
+    let mut options = new("DeleteOptions", from.dry_run);
+    let mut set = |path: &[&str], value: Option<Value>| {
+        if let Some(value) = value {
+            json::set(&mut options, path, value);
+        }
+    };
+    set(&["gracePeriodSeconds"], from.grace_period_seconds.map(Value::from));
+    let policy = from.propagation.map(|propagation| match propagation {
+        Propagation::Orphan => "Orphan",
+        Propagation::Background => "Background",
+        Propagation::Foreground => "Foreground",
+    });
+    set(&["propagationPolicy"], policy.map(Value::from));
+    set(&["preconditions", "uid"], from.uid.as_deref().map(Value::from));
+    set(&["preconditions", "resourceVersion"], from.resource_version.as_deref().map(Value::from));
+    options
+}

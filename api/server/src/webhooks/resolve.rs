@@ -1,0 +1,116 @@
+//! Where a Service is. The server may run where the cluster's DNS and the Services' addresses do not
+//! reach, so it looks into EndpointSlices itself.
+
+use api_model::kind::GroupResource;
+use api_model::meta;
+use api_model::view::View;
+use rand::seq::SliceRandom;
+use serde_json::Value;
+
+use crate::json;
+
+/// Endpoints of a Service that are tried before it counts as unreachable.
+const TRIES_MAX: usize = 3;
+
+/// Hosts and ports to try in this order for a host of the form `name.namespace.svc`; any other host
+/// stands for itself.
+///
+/// # Errors
+/// When there is no such Service, no such port, or nothing behind it.
+pub(super) fn targets(view: &dyn View, host: &str, port: u16) -> Result<Vec<(String, u16)>, String> {
+    let parts: Vec<&str> = host.split('.').collect();
+    let [name, namespace, "svc"] = parts.as_slice() else { return Ok(vec![(host.to_owned(), port)]) };
+    let service = view.get(&GroupResource::new("", "services"), Some(namespace), name);
+    let service = service.ok_or_else(|| format!("service {name:?} not found"))?;
+    if json::text(&service, &["spec", "type"]) == "ExternalName" {
+        return Ok(vec![(json::text(&service, &["spec", "externalName"]).to_owned(), port)]);
+    }
+    let port_name = port_name(&service, port).ok_or_else(|| format!("no service port {port} found for service {name:?}"))?;
+    let slices = view.list(&GroupResource::new("discovery.k8s.io", "endpointslices"), Some(namespace));
+    let mut targets: Vec<_> = slices.iter().filter(|slice| is_of(slice, name)).flat_map(|slice| ready(slice, port_name)).collect();
+    if targets.is_empty() {
+        return Err(format!("no endpoints available for service {name:?}"));
+    }
+    targets.shuffle(&mut rand::rng());
+    targets.truncate(TRIES_MAX);
+    Ok(targets)
+}
+
+fn port_name(service: &Value, port: u16) -> Option<&str> {
+    let ports = service.pointer("/spec/ports")?.as_array()?;
+    let found = ports.iter().find(|candidate| candidate.get("port").and_then(Value::as_u64) == Some(port.into()))?;
+    Some(json::text(found, &["name"]))
+}
+
+fn is_of(slice: &Value, service: &str) -> bool {
+    meta::labels(slice).and_then(|labels| labels.get("kubernetes.io/service-name")).and_then(Value::as_str) == Some(service)
+}
+
+fn ready(slice: &Value, port_name: &str) -> Vec<(String, u16)> {
+    let list = |field: &str| slice.get(field).and_then(Value::as_array).into_iter().flatten();
+    let port = list("ports").find(|port| json::text(port, &["name"]) == port_name);
+    let Some(port) = port.and_then(|port| port.get("port")?.as_u64()).and_then(|port| u16::try_from(port).ok()) else {
+        return Vec::new();
+    };
+    let is_ready = |endpoint: &&Value| endpoint.pointer("/conditions/ready").and_then(Value::as_bool) != Some(false);
+    let addresses = list("endpoints").filter(is_ready).filter_map(|endpoint| endpoint.get("addresses")?.get(0)?.as_str());
+    addresses.map(|address| (address.to_owned(), port)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    struct Fixed(Vec<Arc<Value>>);
+
+    impl View for Fixed {
+        fn get(&self, resource: &GroupResource, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
+            self.list(resource, namespace).into_iter().find(|object| meta::name(object) == name)
+        }
+
+        fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>> {
+            let kind = if resource.resource == "services" { "Service" } else { "EndpointSlice" };
+            let is_wanted =
+                |object: &&Arc<Value>| object["kind"] == kind && namespace.is_none_or(|wanted| meta::namespace(object) == wanted);
+            self.0.iter().filter(is_wanted).cloned().collect()
+        }
+
+        fn version(&self, _: &GroupResource) -> u64 {
+            0
+        }
+    }
+
+    fn view() -> Fixed {
+        let metadata = |name: &str| json!({"name": name, "namespace": "n", "labels": {"kubernetes.io/service-name": "hook"}});
+        let service = |name: &str, spec: Value| json!({"kind": "Service", "metadata": metadata(name), "spec": spec});
+        let ports = json!([{"name": "https", "port": 443, "targetPort": 8443}, {"name": "idle", "port": 444}]);
+        let slice = json!({"kind": "EndpointSlice", "metadata": metadata("hook-x"), "ports": [{"name": "https", "port": 8443}],
+            "endpoints": [{"addresses": ["10.0.0.1"]}, {"addresses": ["10.0.0.2"], "conditions": {"ready": false}}]});
+        let objects = [
+            service("hook", json!({"clusterIP": "10.96.0.7", "ports": ports})),
+            service("away", json!({"type": "ExternalName", "externalName": "example.com"})),
+            slice,
+        ];
+        Fixed(objects.into_iter().map(Arc::new).collect())
+    }
+
+    #[test]
+    fn a_service_leads_to_its_ready_endpoints() {
+        let target = |host: &str, port: u16| targets(&view(), host, port);
+        let one = |host: &str, port: u16| Ok(vec![(host.to_owned(), port)]);
+        assert_eq!(target("hook.n.svc", 443), one("10.0.0.1", 8443));
+        assert_eq!(target("away.n.svc", 443), one("example.com", 443));
+        assert_eq!(target("example.com", 8443), one("example.com", 8443));
+        for (host, port, wanted) in [
+            ("hook.m.svc", 443, "service \"hook\" not found"),
+            ("hook.n.svc", 80, "no service port 80 found for service \"hook\""),
+            ("hook.n.svc", 444, "no endpoints available for service \"hook\""),
+        ] {
+            assert_eq!(target(host, port), Err(wanted.to_owned()));
+        }
+    }
+}
