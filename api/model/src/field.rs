@@ -30,6 +30,17 @@ impl Path {
         Self(format!("{}[{index}]", self.0))
     }
 
+    /// A path that was found starting here.
+    #[must_use]
+    pub fn join(&self, below: &Self) -> Self {
+        match (self.0.as_str(), below.0.as_str()) {
+            (_, "") => self.clone(),
+            ("", _) => below.clone(),
+            (path, below) if below.starts_with('[') => Self(format!("{path}{below}")),
+            (path, below) => Self(format!("{path}.{below}")),
+        }
+    }
+
     /// An entry of this map.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {

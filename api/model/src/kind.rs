@@ -5,11 +5,13 @@
 //! clients use as preference.
 
 mod builtin;
+mod custom;
 
 use std::fmt;
 use std::sync::Arc;
 
-pub use builtin::builtin;
+pub use builtin::{builtin, subresource};
+pub use custom::{Custom, CustomColumn, ScalePaths, Slot, Slots};
 
 /// A group and a plural resource name: what RBAC, storage keys and error messages speak of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -71,6 +73,8 @@ pub struct Kind {
     pub verbs: Vec<String>,
     /// Subresources.
     pub subresources: Vec<Subresource>,
+    /// What its definition says; `None` for built-in kinds.
+    pub custom: Option<Arc<Custom>>,
 }
 
 impl Kind {
@@ -85,6 +89,11 @@ impl Kind {
     /// Group and plural.
     pub fn group_resource(&self) -> GroupResource {
         GroupResource::new(&self.group, &self.plural)
+    }
+
+    /// Kind of a list of these.
+    pub fn list_kind(&self) -> String {
+        self.custom.as_ref().map_or_else(|| format!("{}List", self.kind), |custom| custom.list_kind.clone())
     }
 
     /// The subresource of that name, if served.

@@ -3,6 +3,7 @@
 //! attributes, and the read-only view of what is stored. No I/O, nothing asynchronous.
 
 pub mod field;
+pub mod json_path;
 pub mod kind;
 pub mod meta;
 pub mod quantity;

@@ -7,7 +7,7 @@ use crate::read::{age, at, created_at, list, name, text, text_or};
 use crate::{AGE, CREATED_AT, Column, NAME, Printer, duration, text as column, wide};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
-const BINDING: &[Column] = &[
+const BINDING: &[Column<'static>] = &[
     NAME,
     column("Role", "The role that is granted."),
     AGE,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::read::{at, name, since, text, time};
 use crate::{Column, Printer, text as column, wide};
 
-const COLUMNS: &[Column] = &[
+const COLUMNS: &[Column<'static>] = &[
     column("Last Seen", "Time since it last happened."),
     column("Type", "Normal or Warning."),
     column("Reason", "Why, in one word."),

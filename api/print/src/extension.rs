@@ -10,9 +10,10 @@ use crate::{AGE, CREATED_AT, Column, NAME, Printer, integer, selector, text as c
 const ADMISSION: &str = "admissionregistration.k8s.io";
 const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
 const RESOURCE: &str = "resource.k8s.io";
-const WEBHOOKS: &[Column] = &[NAME, integer("Webhooks", "Webhooks indicates the number of webhooks registered in this configuration"), AGE];
-const PARAM_KIND: Column = column("ParamKind", "Kind of the objects that hold the policy's parameters.");
-const BINDING: &[Column] = &[NAME, column("PolicyName", "The policy that is bound."), column("ParamRef", "Its parameters."), AGE];
+const WEBHOOKS: &[Column<'static>] =
+    &[NAME, integer("Webhooks", "Webhooks indicates the number of webhooks registered in this configuration"), AGE];
+const PARAM_KIND: Column<'static> = column("ParamKind", "Kind of the objects that hold the policy's parameters.");
+const BINDING: &[Column<'static>] = &[NAME, column("PolicyName", "The policy that is bound."), column("ParamRef", "Its parameters."), AGE];
 
 pub(crate) const PRINTERS: &[Printer] = &[
     Printer { group: ADMISSION, kind: "MutatingWebhookConfiguration", columns: WEBHOOKS, cells: webhooks },

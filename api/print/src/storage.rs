@@ -7,10 +7,10 @@ use crate::read::{age, at, flag_or, list, map, name, plain, text, text_or, texts
 use crate::{AGE, Column, NAME, Printer, boolean, integer, text as column, wide};
 
 const GROUP: &str = "storage.k8s.io";
-const VOLUME_MODE: Column = wide("VolumeMode", "Whether it holds files or is a bare device.");
-const ATTRIBUTES_CLASS: Column = column("VolumeAttributesClass", "Its VolumeAttributesClass.");
-const STORAGE_CLASS: Column = column("StorageClass", "Its StorageClass.");
-const ACCESS_MODES: Column = column("Access Modes", "RWO, ROX, RWX or RWOP: who may mount it at once, and how.");
+const VOLUME_MODE: Column<'static> = wide("VolumeMode", "Whether it holds files or is a bare device.");
+const ATTRIBUTES_CLASS: Column<'static> = column("VolumeAttributesClass", "Its VolumeAttributesClass.");
+const STORAGE_CLASS: Column<'static> = column("StorageClass", "Its StorageClass.");
+const ACCESS_MODES: Column<'static> = column("Access Modes", "RWO, ROX, RWX or RWOP: who may mount it at once, and how.");
 
 pub(crate) const PRINTERS: &[Printer] = &[
     Printer {

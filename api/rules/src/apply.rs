@@ -44,9 +44,8 @@ pub struct Target<'t> {
 }
 
 impl<'t> Target<'t> {
-    /// Objects of a kind, through a subresource where one is given. Kinds that are not built in are
-    /// taken as [`Typing::Custom`].
-    pub fn new(kind: &Kind, sub: Option<&'t str>) -> Self {
+    /// Objects of a kind, through a subresource where one is given.
+    pub fn new(kind: &'t Kind, sub: Option<&'t str>) -> Self {
         Self::typed(kind, Typing::of(kind), sub)
     }
 

@@ -4,12 +4,14 @@
 //! Words are those of Go's JSON decoder, since `kubectl` shows them as they are:
 //! `json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32`.
 
+mod custom;
 mod scalar;
 
 use api_model::kind::Kind;
 use api_schema::{Schema, Shape};
 use serde_json::{Map, Value};
 
+use crate::custom::prune::Place;
 use crate::decode::DecodeError;
 
 /// Unknown fields reported; the rest is pruned in silence.
@@ -40,10 +42,16 @@ impl FieldValidation {
 }
 
 /// Checks an object of a kind, and changes it in place: unknown fields and nulls go, quantities and
-/// times get their stored writing. Answers warnings. Kinds without a schema (custom resources) are
-/// checked in their metadata alone.
+/// times get their stored writing. Answers warnings. Of custom resources only the metadata must have the
+/// right types: their own fields are pruned here and checked when they are validated.
 pub fn check_fields(kind: &Kind, object: &mut Value, duplicates: &[String], mode: FieldValidation) -> Result<Vec<String>, DecodeError> {
-    check_body(&kind.group, &kind.version, &kind.kind, object, duplicates, mode)
+    let Some(schema) = api_schema::structural(kind) else {
+        return check_body(&kind.group, &kind.version, &kind.kind, object, duplicates, mode);
+    };
+    let mut walk = Walk::default();
+    walk.metadata_only(object, &kind.kind, &kind.version)?;
+    walk.custom(Place::root(schema), object, &Trail::root(&kind.kind, &kind.version))?;
+    told(&walk, duplicates, mode)
 }
 
 /// The same for a body named by group, version and kind: `Scale`, `Eviction`, `DeleteOptions`, …
@@ -60,6 +68,11 @@ pub fn check_body(
         Some(schema) => walk.value(schema, object, &Trail::root(kind, version))?,
         None => walk.metadata_only(object, kind, version)?,
     }
+    told(&walk, duplicates, mode)
+}
+
+/// What is said of unknown and duplicate fields.
+fn told(walk: &Walk, duplicates: &[String], mode: FieldValidation) -> Result<Vec<String>, DecodeError> {
     let mut found: Vec<String> = walk.unknown.iter().map(|path| format!("unknown field {}", Value::from(path.as_str()))).collect();
     found.extend(duplicates.iter().map(|path| format!("duplicate field {}", Value::from(path.as_str()))));
     match mode {
@@ -178,12 +191,7 @@ impl Walk {
             }
             let trail = trail.then(Step::Field(name), owner);
             match schema.property(name) {
-                None => {
-                    if self.unknown.len() < UNKNOWN_MAX {
-                        self.unknown.push(trail.path());
-                    }
-                    false
-                }
+                None => self.drops(&trail),
                 Some(_) if value.is_null() => false,
                 Some(field) => {
                     outcome = self.value(field, value, &trail);
@@ -192,6 +200,14 @@ impl Walk {
             }
         });
         outcome
+    }
+
+    /// Notes a field that nobody knows; false, since it does not stay.
+    fn drops(&mut self, trail: &Trail<'_>) -> bool {
+        if self.unknown.len() < UNKNOWN_MAX {
+            self.unknown.push(trail.path());
+        }
+        false
     }
 
     fn map(&mut self, values: &Schema, map: &mut Map<String, Value>, trail: &Trail<'_>) -> Result<(), DecodeError> {

@@ -5,6 +5,7 @@ mod certificate;
 mod config_map;
 mod controller_revision;
 mod cron_job;
+mod custom_resource_definition;
 mod daemon_set;
 mod deployment;
 mod disruption_budget;
@@ -94,6 +95,7 @@ pub fn rules(kind: &Kind) -> Option<&'static Rules> {
         ("", "Secret") => &secret::RULES,
         ("", "Service") => &service::RULES,
         ("admissionregistration.k8s.io", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => &webhook::RULES,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => &custom_resource_definition::RULES,
         ("apps", "ControllerRevision") => &controller_revision::RULES,
         ("apps", "DaemonSet") => &daemon_set::RULES,
         ("apps", "Deployment") => &deployment::RULES,

@@ -11,6 +11,7 @@
 pub mod apply;
 mod at;
 mod checks;
+mod custom;
 mod decode;
 mod difference;
 mod edit;
@@ -30,6 +31,7 @@ use api_model::field::FieldError;
 use api_model::kind::Kind;
 use serde_json::Value;
 
+pub use custom::read_stored;
 pub use decode::{DecodeError, Decoded, decode};
 pub use fields::{FieldValidation, check_body, check_fields};
 pub use format::{is_dns_label, is_dns_subdomain};
@@ -39,7 +41,9 @@ pub use strategy::{allows_create_on_update, allows_unconditional_update};
 /// Fills in upstream's defaults. Idempotent: a defaulted object stays as it is.
 pub fn default(kind: &Kind, object: &mut Value) {
     meta::default(object);
-    if let Some(rules) = kinds::rules(kind) {
+    if let Some(schema) = api_schema::structural(kind) {
+        custom::default(schema, object);
+    } else if let Some(rules) = kinds::rules(kind) {
         (rules.default)(object);
     }
 }
@@ -70,7 +74,10 @@ pub fn prepare_update(kind: &Kind, sub: Option<&str>, new: &mut Value, old: &Val
 pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldError> {
     let mut checks = checks::Checks::default();
     meta::validate(kind, object, &mut checks);
-    if let Some(rules) = kinds::rules(kind) {
+    if let Some(schema) = api_schema::structural(kind) {
+        custom::validate(schema, object, None).into_iter().for_each(|error| checks.push(error));
+        scale::validate_custom(kind, object, &mut checks);
+    } else if let Some(rules) = kinds::rules(kind) {
         (rules.validate_create)(&at::At::root(object), &mut checks);
     }
     checks.into_errors()
@@ -81,7 +88,10 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldError> {
 pub fn validate_update(kind: &Kind, sub: Option<&str>, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut checks = checks::Checks::default();
     meta::validate_update(kind, new, old, &mut checks);
-    if let Some(rules) = kinds::rules(kind) {
+    if let Some(schema) = api_schema::structural(kind) {
+        custom::validate(schema, new, Some(old)).into_iter().for_each(|error| checks.push(error));
+        scale::validate_custom(kind, new, &mut checks);
+    } else if let Some(rules) = kinds::rules(kind) {
         (rules.validate_update)(sub, &at::At::root(new), &at::At::root(old), &mut checks);
     }
     checks.into_errors()
@@ -89,8 +99,9 @@ pub fn validate_update(kind: &Kind, sub: Option<&str>, new: &Value, old: &Value)
 
 /// Field selectors that lists and watches of a kind accept beside `metadata.name` and
 /// `metadata.namespace`, which are included.
-pub fn field_selectors(kind: &Kind) -> &'static [&'static str] {
-    kinds::field_selectors(kind)
+pub fn field_selectors(kind: &Kind) -> Vec<&str> {
+    let own = kind.custom.iter().flat_map(|custom| &custom.selectable_fields).map(String::as_str);
+    kinds::field_selectors(kind).iter().copied().chain(own).collect()
 }
 
 /// The value that a field selector compares with: upstream's names are not always paths.

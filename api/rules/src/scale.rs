@@ -12,16 +12,23 @@ pub fn read(kind: &Kind, object: &Value) -> Option<Value> {
             metadata.insert(field.to_owned(), value.clone());
         }
     }
-    let replicas = |part: &str| object.get(part).and_then(|p| p.get("replicas")).and_then(Value::as_i64);
-    let mut status = json!({"replicas": replicas("status").unwrap_or(0)});
-    if let (Some(selector), Some(map)) = (selector(object), status.as_object_mut()) {
+    let paths = kind.custom.as_ref().and_then(|custom| custom.scale.as_ref());
+    let (spec_replicas, status_replicas) =
+        paths.map_or(("spec.replicas", "status.replicas"), |paths| (paths.spec_replicas.as_str(), paths.status_replicas.as_str()));
+    let replicas = |path: &str| at(object, path).and_then(Value::as_i64);
+    let mut status = json!({"replicas": replicas(status_replicas).unwrap_or(0)});
+    let selector = match paths {
+        None => selector(object),
+        Some(paths) => at(object, &paths.label_selector).and_then(Value::as_str).map(str::to_owned),
+    };
+    if let (Some(selector), Some(map)) = (selector, status.as_object_mut()) {
         map.insert("selector".to_owned(), selector.into());
     }
     Some(json!({
         "apiVersion": "autoscaling/v1",
         "kind": "Scale",
         "metadata": metadata,
-        "spec": replicas("spec").filter(|count| *count != 0).map_or_else(|| json!({}), |count| json!({"replicas": count})),
+        "spec": replicas(spec_replicas).filter(|count| *count != 0).map_or_else(|| json!({}), |count| json!({"replicas": count})),
         "status": status,
     }))
 }
@@ -33,12 +40,45 @@ pub fn write(kind: &Kind, object: &mut Value, scale: &Value) {
         return;
     }
     let replicas = scale.get("spec").and_then(|spec| spec.get("replicas")).and_then(Value::as_i64).unwrap_or(0);
-    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
-        spec.insert("replicas".to_owned(), replicas.into());
+    match kind.custom.as_ref().and_then(|custom| custom.scale.as_ref()) {
+        Some(paths) => put(object, &paths.spec_replicas, replicas.into()),
+        None => {
+            if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+                spec.insert("replicas".to_owned(), replicas.into());
+            }
+        }
     }
     let version = api_model::meta::resource_version(scale);
     if !version.is_empty() {
         api_model::meta::set(object, "resourceVersion", version);
+    }
+}
+
+/// What stands behind a dotted path; nothing behind an empty one.
+fn at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
+    path.split('.').try_fold(object, |at, name| at.get(name))
+}
+
+/// Writes behind a dotted path, and makes the objects on the way.
+fn put(object: &mut Value, path: &str, value: Value) {
+    let Some(map) = object.as_object_mut() else { return };
+    match path.split_once('.') {
+        None => drop(map.insert(path.to_owned(), value)),
+        Some((first, rest)) => put(map.entry(first).or_insert_with(|| json!({})), rest, value),
+    }
+}
+
+/// The replicas of a custom resource that has a scale subresource: a count.
+pub(crate) fn validate_custom(kind: &Kind, object: &Value, checks: &mut crate::checks::Checks) {
+    let Some(paths) = kind.custom.as_ref().and_then(|custom| custom.scale.as_ref()) else { return };
+    let root = crate::at::At::root(object);
+    for path in [&paths.spec_replicas, &paths.status_replicas] {
+        let found = root.find(path);
+        if found.int() < 0 {
+            checks.invalid(&found, "should be a non-negative integer");
+        } else if found.int() > i64::from(i32::MAX) {
+            checks.invalid(&found, format!("should be less than or equal to {}", i32::MAX));
+        }
     }
 }
 

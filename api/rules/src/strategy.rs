@@ -10,7 +10,7 @@ use crate::at::{At, same};
 fn has_generation(kind: &Kind) -> bool {
     match kind.group.as_str() {
         "apps" => kind.kind != "ControllerRevision",
-        "batch" | "policy" | "discovery.k8s.io" | "networking.k8s.io" => true,
+        "apiextensions.k8s.io" | "batch" | "policy" | "discovery.k8s.io" | "networking.k8s.io" => true,
         "admissionregistration.k8s.io" | "flowcontrol.apiserver.k8s.io" => true,
         "scheduling.k8s.io" => kind.kind == "PriorityClass",
         "storage.k8s.io" => kind.kind == "CSIDriver",
@@ -21,13 +21,13 @@ fn has_generation(kind: &Kind) -> bool {
 
 /// Whether a kind is not built in.
 pub fn is_custom(kind: &Kind) -> bool {
-    api_model::kind::find(&kind.group, &kind.plural).is_none()
+    kind.custom.is_some()
 }
 
 /// Whether an update may leave `resourceVersion` out and overwrite whatever is stored.
 pub fn allows_unconditional_update(kind: &Kind) -> bool {
     let strict = match kind.group.as_str() {
-        "coordination.k8s.io" | "node.k8s.io" | "policy" => true,
+        "apiextensions.k8s.io" | "coordination.k8s.io" | "node.k8s.io" | "policy" => true,
         "storage.k8s.io" => matches!(kind.kind.as_str(), "CSIDriver" | "CSINode"),
         _ => is_custom(kind),
     };

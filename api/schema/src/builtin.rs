@@ -4,6 +4,7 @@
 //! once. Of what it makes only names, shapes and facts stay; its JSON, three quarters of it
 //! descriptions, is dropped at once. What is kept is bounded by the number of types.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::{LazyLock, OnceLock};
 
@@ -13,15 +14,27 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 use crate::facts;
-use crate::schema::{Definition, Format, Node, Schema, Struct};
+use crate::schema::{Definition, Facts, Format, Node, Schema, Struct};
 use crate::types::TYPES;
 
 /// Where references to definitions point in OpenAPI v3.
 pub(crate) const DEFINITIONS: &str = "#/components/schemas/";
 
-/// The schema of a kind; `None` for kinds that are not built in, whose objects are free-form.
-pub fn of(kind: &Kind) -> Option<&'static Schema> {
-    of_gvk(&kind.group, &kind.version, &kind.kind)
+/// The schema of a kind: of its type where it is built in, of its definition where it is custom.
+pub fn of(kind: &Kind) -> Option<&Schema> {
+    match &kind.custom {
+        Some(custom) => crate::structural::tree(custom),
+        None => of_gvk(&kind.group, &kind.version, &kind.kind),
+    }
+}
+
+/// The schema of the metadata that objects of every kind have.
+pub(crate) fn metadata() -> Option<Schema> {
+    let metadata = of_gvk("", "v1", "ConfigMap")?.property("metadata")?;
+    match &metadata.node {
+        Node::Definition(definition) => Some(Schema::plain(Node::Definition(definition))),
+        _ => None,
+    }
 }
 
 /// The schema of a body by its group, version and kind: served kinds, bodies of subresources
@@ -99,7 +112,7 @@ impl Builder {
             "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime" => Node::String(Format::MicroTime),
             _ => self.node(name, json),
         };
-        Schema { node, fact: facts::of_field(name, facts::SELF) }
+        Schema { node, facts: Facts::Known(facts::of_field(name, facts::SELF)) }
     }
 
     /// What one piece of JSON schema says; `owner` is the definition whose fields it may hold.
@@ -129,19 +142,19 @@ impl Builder {
     }
 
     fn fields(&mut self, owner: &'static str, properties: &Map<String, Value>, required: Option<&Value>) -> Struct {
-        let mut fields: Vec<_> = properties.iter().map(|(name, json)| (self.name(name), self.field(owner, name, json))).collect();
-        fields.sort_unstable_by_key(|(name, _)| *name);
+        let mut fields: Vec<_> = properties.iter().map(|(name, json)| (self.name(name).into(), self.field(owner, name, json))).collect();
+        fields.sort_unstable_by(|(one, _): &(Cow<'static, str>, Schema), (other, _)| one.cmp(other));
         let required = required.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        let required = facts::required(owner, required).into_iter().map(|name| self.name(name)).collect();
+        let required = facts::required(owner, required).into_iter().map(|name| self.name(name).into()).collect();
         Struct { fields: fields.into(), required }
     }
 
     fn field(&mut self, owner: &'static str, name: &str, json: &Value) -> Schema {
         let mut node = self.node("", json);
         if let Node::Array(element) | Node::Map(element) = &mut node {
-            element.fact = facts::of_field(owner, &format!("{name}[]"));
+            element.facts = Facts::Known(facts::of_field(owner, &format!("{name}[]")));
         }
-        Schema { node, fact: facts::of_field(owner, name) }
+        Schema { node, facts: Facts::Known(facts::of_field(owner, name)) }
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! The fields come from k8s-openapi's types; what those lack (list types and map keys, patch merge
 //! keys and strategies, defaults, enumerations) is a table of facts here, checked against the types
-//! by a test. Inputs are [`Kind`]s and names, outputs are a walkable [`Schema`] and JSON documents.
+//! by a test. The fields of custom resources come from their definitions ([`Structural`]) and show the
+//! same tree. Inputs are [`Kind`]s and names, outputs are a walkable [`Schema`] and JSON documents.
 //! Nothing here validates, defaults or merges: that is the business of those who walk the schemas.
 //!
 //! Walk trees are built once for a type and kept, without descriptions. Documents are made anew for
@@ -14,10 +15,12 @@ pub mod discovery;
 mod facts;
 pub mod openapi;
 mod schema;
+mod structural;
 mod types;
 
 pub use builtin::{of, of_gvk};
 pub use schema::{Format, ListType, MapType, PatchStrategy, Schema, Shape};
+pub use structural::{Additional, Limits, Pattern, Structural, ValidationRule, structural};
 
 #[cfg(doc)]
 use api_model::kind::Kind;

@@ -2,15 +2,37 @@
 //! maps and patches treat it. Nodes that name a shared definition resolve it when asked, so types that
 //! contain themselves (`JSONSchemaProps`) are no special case.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use crate::facts::Fact;
+use crate::structural::{Additional, Structural};
 
 /// What one field, element or whole object may hold. Two words of memory beside its children.
 #[derive(Debug)]
 pub struct Schema {
     pub(crate) node: Node,
-    pub(crate) fact: &'static Fact,
+    pub(crate) facts: Facts,
+}
+
+/// What is known of a place beyond its shape.
+#[derive(Debug)]
+pub(crate) enum Facts {
+    /// From the tables, for built-in kinds.
+    Known(&'static Fact),
+    /// From the definition of a custom resource.
+    Defined(Box<Defined>),
+}
+
+/// What the definition of a custom resource says of a place.
+#[derive(Debug)]
+pub(crate) struct Defined {
+    list_type: ListType,
+    list_map_keys: Vec<String>,
+    map_type: MapType,
+    /// JSON text.
+    default: Option<String>,
+    preserve_unknown_fields: bool,
 }
 
 /// How a schema is held; [`Schema::shape`] shows it with definitions resolved.
@@ -32,8 +54,8 @@ pub(crate) enum Node {
 /// The fields of an object type, ordered by name.
 #[derive(Debug)]
 pub(crate) struct Struct {
-    pub(crate) fields: Box<[(&'static str, Schema)]>,
-    pub(crate) required: Box<[&'static str]>,
+    pub(crate) fields: Box<[(Cow<'static, str>, Schema)]>,
+    pub(crate) required: Box<[Cow<'static, str>]>,
 }
 
 /// A named type that several schemas share. The body is set once, when the type is first built.
@@ -119,7 +141,7 @@ pub struct PatchStrategy {
 
 impl Schema {
     pub(crate) const fn plain(node: Node) -> Self {
-        Self { node, fact: &Fact::NONE }
+        Self { node, facts: Facts::Known(&Fact::NONE) }
     }
 
     /// This schema's own body where it names a definition, else itself.
@@ -150,7 +172,7 @@ impl Schema {
         }
     }
 
-    fn fields(&self) -> &[(&'static str, Schema)] {
+    fn fields(&self) -> &[(Cow<'static, str>, Schema)] {
         match &self.resolved().node {
             Node::Struct(object) => &object.fields,
             _ => &[],
@@ -160,26 +182,27 @@ impl Schema {
     /// The schema of a field of an object with known fields.
     pub fn property(&self, name: &str) -> Option<&Schema> {
         let fields = self.fields();
-        let at = fields.binary_search_by(|(field, _)| (*field).cmp(name)).ok()?;
+        let at = fields.binary_search_by(|(field, _)| (**field).cmp(name)).ok()?;
         fields.get(at).map(|(_, schema)| schema)
     }
 
     /// The known fields in name order; none where the shape is not [`Shape::Object`].
     pub fn properties(&self) -> impl ExactSizeIterator<Item = (&str, &Schema)> {
-        self.fields().iter().map(|(name, schema)| (*name, schema))
+        self.fields().iter().map(|(name, schema)| (&**name, schema))
     }
 
     /// The names of the fields that must be present.
-    pub fn required(&self) -> &[&'static str] {
-        match &self.resolved().node {
+    pub fn required(&self) -> impl Iterator<Item = &str> {
+        let required: &[Cow<'static, str>] = match &self.resolved().node {
             Node::Struct(object) => &object.required,
             _ => &[],
-        }
+        };
+        required.iter().map(|name| &**name)
     }
 
     /// Whether a field must be present.
     pub fn is_required(&self, name: &str) -> bool {
-        self.required().contains(&name)
+        self.required().any(|required| required == name)
     }
 
     /// The schema of a list's elements.
@@ -206,40 +229,127 @@ impl Schema {
         }
     }
 
+    /// What the tables know of this place.
+    fn known(&self) -> Option<&'static Fact> {
+        match &self.facts {
+            Facts::Known(fact) => Some(fact),
+            Facts::Defined(_) => None,
+        }
+    }
+
     /// How server-side apply owns this list.
     pub fn list_type(&self) -> ListType {
-        self.fact.list_type.unwrap_or_default()
+        match &self.facts {
+            Facts::Known(fact) => fact.list_type.unwrap_or_default(),
+            Facts::Defined(defined) => defined.list_type,
+        }
     }
 
     /// The fields that tell the elements of a [`ListType::Map`] list apart.
-    pub fn list_map_keys(&self) -> &'static [&'static str] {
-        self.fact.list_map_keys
+    pub fn list_map_keys(&self) -> impl Iterator<Item = &str> + Clone {
+        let (known, defined): (&'static [&'static str], &[String]) = match &self.facts {
+            Facts::Known(fact) => (fact.list_map_keys, &[]),
+            Facts::Defined(defined) => (&[], &defined.list_map_keys),
+        };
+        known.iter().copied().chain(defined.iter().map(String::as_str))
     }
 
     /// How server-side apply owns this map or object: the field's word, else its type's.
     pub fn map_type(&self) -> MapType {
-        self.fact.map_type.or(self.resolved().fact.map_type).unwrap_or_default()
+        match &self.facts {
+            Facts::Known(fact) => fact.map_type.or(self.resolved().known().and_then(|fact| fact.map_type)).unwrap_or_default(),
+            Facts::Defined(defined) => defined.map_type,
+        }
     }
 
     /// The field by which strategic merge tells the elements of this list apart.
     pub fn merge_key(&self) -> Option<&'static str> {
-        self.fact.merge_key
+        self.known().and_then(|fact| fact.merge_key)
     }
 
     /// How strategic merge treats this field.
     pub fn patch_strategy(&self) -> PatchStrategy {
-        self.fact.strategy.unwrap_or_default()
+        self.known().and_then(|fact| fact.strategy).unwrap_or_default()
     }
 
     /// The default that the schema states, as JSON text (`"TCP"` with its quotes). Server-side apply needs
     /// it for keys that may be left out; it is not all that defaulting does.
-    pub fn default_json(&self) -> Option<&'static str> {
-        self.fact.default
+    pub fn default_json(&self) -> Option<&str> {
+        match &self.facts {
+            Facts::Known(fact) => fact.default,
+            Facts::Defined(defined) => defined.default.as_deref(),
+        }
     }
 
-    /// The only strings allowed; empty where any is.
+    /// Whether fields that are not among the known ones are kept.
+    pub fn preserves_unknown_fields(&self) -> bool {
+        matches!(&self.facts, Facts::Defined(defined) if defined.preserve_unknown_fields)
+    }
+
+    /// The only strings allowed; empty where any is. What a custom resource's definition allows is told
+    /// by [`crate::structural`].
     pub fn enumeration(&self) -> &'static [&'static str] {
-        self.fact.enumeration
+        self.known().map(|fact| fact.enumeration).unwrap_or_default()
+    }
+
+    /// The tree of a custom resource's schema. A `root`, like an embedded resource, has metadata whether
+    /// or not the schema says so.
+    pub(crate) fn of_structural(schema: &Structural, root: bool) -> Self {
+        let list_type = match schema.list_type.as_str() {
+            "map" => ListType::Map,
+            "set" => ListType::Set,
+            _ => ListType::Atomic,
+        };
+        let defined = Defined {
+            list_type,
+            list_map_keys: schema.list_map_keys.clone(),
+            map_type: if schema.map_type == "atomic" { MapType::Atomic } else { MapType::Granular },
+            default: schema.default.as_ref().map(ToString::to_string),
+            preserve_unknown_fields: schema.preserve_unknown_fields,
+        };
+        Self { node: Node::of_structural(schema, root || schema.embedded_resource), facts: Facts::Defined(Box::new(defined)) }
+    }
+}
+
+impl Node {
+    fn of_structural(schema: &Structural, has_metadata: bool) -> Self {
+        match schema.kind.as_str() {
+            _ if schema.int_or_string => Self::IntOrString,
+            "array" => Self::Array(Box::new(match &schema.items {
+                Some(items) => Schema::of_structural(items, false),
+                None => Schema::plain(Self::Any),
+            })),
+            "string" => Self::String(Format::None),
+            "integer" => Self::Integer(if schema.format == "int32" { Format::Int32 } else { Format::Int64 }),
+            "number" => Self::Number,
+            "boolean" => Self::Boolean,
+            "object" => match &schema.additional {
+                Additional::Schema(values) => Self::Map(Box::new(Schema::of_structural(values, false))),
+                Additional::Any => Self::Map(Box::new(Schema::plain(Self::Any))),
+                _ if schema.properties.is_empty() && !has_metadata => Self::Any,
+                _ => Self::Struct(Box::new(Struct::of_structural(schema, has_metadata))),
+            },
+            _ => Self::Any,
+        }
+    }
+}
+
+impl Struct {
+    fn of_structural(schema: &Structural, has_metadata: bool) -> Self {
+        let own = |name: &str| has_metadata && matches!(name, "apiVersion" | "kind" | "metadata");
+        let mut fields: Vec<(Cow<'static, str>, Schema)> = schema
+            .properties
+            .iter()
+            .filter(|(name, _)| !own(name))
+            .map(|(name, field)| (Cow::Owned(name.clone()), Schema::of_structural(field, false)))
+            .collect();
+        if has_metadata {
+            fields.push(("apiVersion".into(), Schema::plain(Node::String(Format::None))));
+            fields.push(("kind".into(), Schema::plain(Node::String(Format::None))));
+            fields.extend(crate::builtin::metadata().map(|metadata| ("metadata".into(), metadata)));
+        }
+        fields.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        Self { fields: fields.into(), required: schema.required.iter().cloned().map(Cow::Owned).collect() }
     }
 }
 

@@ -160,6 +160,23 @@ impl App {
 }
 
 impl Call {
+    /// A call that the server makes itself, for objects of a kind in a namespace.
+    pub(crate) fn internal(app: &Arc<App>, served: &Arc<Served>, namespace: &str, user: UserInfo) -> Self {
+        Self {
+            app: Arc::clone(app),
+            served: Arc::clone(served),
+            namespace: namespace.to_owned(),
+            name: String::new(),
+            subresource: String::new(),
+            rest: String::new(),
+            query: Query::default(),
+            headers: HeaderMap::new(),
+            user: Arc::new(user),
+            warnings: Vec::new(),
+            trail: None,
+        }
+    }
+
     /// The object that the path names.
     pub(crate) fn object(&self) -> ApiResult<Arc<Object>> {
         self.object_named(&self.name)

@@ -115,6 +115,11 @@ impl Cache {
         *self.applied.borrow()
     }
 
+    /// Tells of every revision that is applied.
+    pub(crate) fn follow(&self) -> watch::Receiver<u64> {
+        self.applied.subscribe()
+    }
+
     /// Waits for a revision for as long as upstream does.
     pub(crate) async fn wait_for(&self, revision: u64) -> Result<(), NotYet> {
         if self.applied() >= revision {

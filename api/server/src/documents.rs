@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use api_model::kind::Kind;
 use api_schema::{discovery, openapi};
 use axum::body::Body;
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::app::App;
+use crate::registry::Table;
 use crate::status::{ApiError, ApiResult};
 use crate::wire::gzip;
 
@@ -23,10 +25,35 @@ const AGGREGATED_BETA: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;
 /// A document asked for by its hash never changes; upstream's year of keeping it.
 const KEPT_FOR_GOOD: &str = "public, immutable, max-age=31536000";
 
-/// What was made so far.
+/// What was made so far, for one table of kinds.
 #[derive(Default)]
 pub(crate) struct Documents {
-    made: Mutex<HashMap<Name, Document>>,
+    made: Mutex<Made>,
+}
+
+#[derive(Default)]
+struct Made {
+    /// [`Table::number`]
+    table: u64,
+    documents: HashMap<Name, Document>,
+}
+
+impl Documents {
+    fn known(&self, table: &Table, name: &Name) -> Option<Document> {
+        let made = self.made.lock();
+        made.documents.get(name).filter(|_| made.table == table.number).cloned()
+    }
+
+    fn keep(&self, table: &Table, name: Name, document: Document) {
+        let mut made = self.made.lock();
+        if made.table < table.number {
+            *made = Made { table: table.number, documents: HashMap::new() };
+        }
+        // A document of an older table came too late.
+        if made.table == table.number {
+            made.documents.insert(name, document);
+        }
+    }
 }
 
 /// Which document.
@@ -59,12 +86,12 @@ struct Document {
 pub(crate) fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<Body>> {
     let name = name(parts.uri.path(), &parts.headers).ok_or_else(ApiError::no_such_resource)?;
     let media = name.media();
-    let known = app.documents.made.lock().get(&name).cloned();
-    let document = match known {
+    let table = app.registry.table();
+    let document = match app.documents.known(&table, &name) {
         Some(document) => document,
         None => {
-            let document = Document::new(make(app, &name).ok_or_else(ApiError::no_such_resource)?);
-            app.documents.made.lock().insert(name, document.clone());
+            let document = Document::new(make(app, &table.kinds, &name).ok_or_else(ApiError::no_such_resource)?);
+            app.documents.keep(&table, name, document.clone());
             document
         }
     };
@@ -124,8 +151,7 @@ fn flavour(headers: &HeaderMap) -> Flavour {
     Flavour::Legacy
 }
 
-fn make(app: &App, name: &Name) -> Option<Bytes> {
-    let kinds = app.registry.kinds();
+fn make(app: &App, kinds: &[Arc<Kind>], name: &Name) -> Option<Bytes> {
     let value: Value = match name {
         Name::Api(Flavour::Legacy) => discovery::api_versions(&app.config.advertise_address.to_string()),
         Name::Apis(Flavour::Legacy) => discovery::api_group_list(kinds),

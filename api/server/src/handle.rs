@@ -14,6 +14,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use crate::app::{App, Call};
 use crate::fairness::{self, Passed};
 use crate::metrics::Observed;
+use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs;
 use crate::wire::options::ListOptions;
@@ -55,8 +56,8 @@ async fn answer(app: &Arc<App>, parts: Parts, body: Body, passed: &mut Passed) -
     let query = Query::parse(parts.uri.query());
     let verb = verb(&parts.method, &found, &query);
     let served = app.registry.find(&found.group, &found.version, &found.plural);
-    let observed = Observed::resource(verb, served, &found);
-    (observed, at_resource(app, parts, body, Wanted { verb, found, query }, passed).await)
+    let observed = Observed::resource(verb, served.as_ref(), &found);
+    (observed, at_resource(app, parts, body, Wanted { verb, found, query, served }, passed).await)
 }
 
 /// A request for a path that is no resource.
@@ -92,6 +93,7 @@ struct Wanted {
     verb: &'static str,
     found: ResourcePath,
     query: Query,
+    served: Option<Arc<Served>>,
 }
 
 async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wanted, passed: &mut Passed) -> ApiResult<Response<Body>> {
@@ -101,12 +103,13 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
     if trail.as_ref().is_some_and(|trail| trail.keeps_answer()) {
         parts.headers.remove(header::ACCEPT_ENCODING);
     }
-    let Wanted { verb, found, query } = wanted;
-    let served = app.registry.find(&found.group, &found.version, &found.plural).ok_or_else(ApiError::no_such_resource)?;
+    let Wanted { verb, found, query, served } = wanted;
+    let served = served.ok_or_else(ApiError::no_such_resource)?;
     check_place(&found, served.kind.namespaced, verb)?;
     let call = Call {
         app: Arc::clone(app),
-        served: Arc::clone(served),
+        warnings: served.deprecation().into_iter().collect(),
+        served,
         namespace: found.namespace,
         name: found.name,
         subresource: found.subresource,
@@ -114,7 +117,6 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
         query,
         headers: std::mem::take(&mut parts.headers),
         user,
-        warnings: Vec::new(),
         trail,
     };
     if subresource::is_connection(&call.subresource) {
@@ -149,6 +151,7 @@ async fn main_resource(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<R
             let options = ListOptions::parse(&call.query)?;
             verbs::watch::watch(call, &options).await
         }
+        "create" if call.served.is_terminating() => Err(ApiError::terminating(verb)),
         "create" if reviews::is_review(&call.served) => reviews::create(call, bytes).await,
         "create" => verbs::create::create(call, bytes).await,
         "update" => verbs::update::update(call, bytes).await,
@@ -177,7 +180,7 @@ fn verb(method: &Method, found: &ResourcePath, query: &Query) -> &'static str {
 }
 
 fn attributes(wanted: &Wanted) -> Attributes {
-    let Wanted { verb, found, query } = wanted;
+    let Wanted { verb, found, query, .. } = wanted;
     let is_selection = matches!(*verb, "list" | "watch" | "deletecollection");
     let field_selector = query.filled("fieldSelector").filter(|_| is_selection).and_then(|text| FieldSelector::parse(text).ok());
     // As upstream: a selection of one name is a request for that name.

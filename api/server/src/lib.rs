@@ -16,6 +16,7 @@ mod bootstrap;
 mod cache;
 mod config;
 mod connect;
+mod definitions;
 mod documents;
 mod fairness;
 mod handle;

@@ -115,6 +115,12 @@ impl Metrics {
         }
     }
 
+    /// Forgets what was counted for a kind that is no longer served, or no longer as it was.
+    pub(crate) fn forget(&self, served: &Arc<Served>) {
+        let address = Arc::as_ptr(served) as usize;
+        self.requests.lock().retain(|(_, counted, ..), _| *counted != address);
+    }
+
     /// The text for Prometheus.
     pub(crate) fn render(&self, app: &App, store_bytes: u64) -> String {
         let mut out = String::with_capacity(16 * 1024);

@@ -63,7 +63,7 @@ fn is_known(app: &App, path: &str) -> bool {
 
 fn all_paths(app: &App) -> Vec<String> {
     let mut paths: Vec<String> = PATHS.iter().map(|&path| path.to_owned()).collect();
-    for kind in app.registry.kinds().iter().filter(|kind| !kind.group.is_empty()) {
+    for kind in app.registry.table().kinds.iter().filter(|kind| !kind.group.is_empty()) {
         paths.push(format!("/apis/{}", kind.group));
         paths.push(format!("/apis/{}", kind.api_version()));
     }

@@ -7,9 +7,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use api_model::kind::{GroupResource, Kind};
+use arc_swap::ArcSwap;
 use serde_json::Value;
 
-use crate::cache::{Cache, Resource};
+use crate::cache::{Cache, Object, Resource};
+use crate::json;
 
 /// A served kind and where its objects live.
 #[derive(Debug)]
@@ -19,9 +21,24 @@ pub(crate) struct Served {
     pub(crate) name: GroupResource,
     /// Where the objects are; kinds that are views of another share its place.
     pub(crate) resource: Arc<Resource>,
-    /// The kind in which objects are stored.
+    /// The kind whose rules hold for stored objects. Versions of a custom resource have rules of their own.
     pub(crate) stored: Arc<Kind>,
     pub(crate) conversion: Option<Conversion>,
+    /// How a custom resource is stored; `None` for built-in kinds.
+    pub(crate) custom: Option<CustomStorage>,
+}
+
+/// How the objects of a custom resource are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CustomStorage {
+    /// `apiVersion` of the stored version.
+    pub(crate) api_version: String,
+    /// Whether the kind is the stored version: clients get the very bytes that are stored.
+    pub(crate) is_stored_version: bool,
+    /// Objects written up to this revision may lack what the definition says by now.
+    pub(crate) since: u64,
+    /// Whether the definition is being deleted: no more objects are made.
+    pub(crate) terminating: bool,
 }
 
 /// How a kind that is a view of another is turned into it and back.
@@ -33,38 +50,65 @@ pub(crate) struct Conversion {
     pub(crate) stored_field: fn(&str) -> Option<&'static str>,
 }
 
-/// All served kinds.
+/// All served kinds: the built-in ones, and custom resources, which come and go.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    kinds: Vec<Arc<Kind>>,
+    builtin: Vec<Arc<Served>>,
+    table: ArcSwap<Table>,
+}
+
+/// The kinds that are served at one moment.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// Different for any two tables of a server.
+    pub(crate) number: u64,
+    /// In discovery order.
+    pub(crate) kinds: Vec<Arc<Kind>>,
+    /// Custom resources.
+    pub(crate) custom: Vec<Arc<Served>>,
     by_plural: HashMap<String, Vec<Arc<Served>>>,
+}
+
+impl Table {
+    fn new(number: u64, builtin: &[Arc<Served>], custom: Vec<Arc<Served>>) -> Self {
+        let mut by_plural: HashMap<String, Vec<Arc<Served>>> = HashMap::new();
+        for served in builtin.iter().chain(&custom) {
+            by_plural.entry(served.kind.plural.clone()).or_default().push(Arc::clone(served));
+        }
+        let kinds = builtin.iter().chain(&custom).map(|served| Arc::clone(&served.kind)).collect();
+        Self { number, kinds, custom, by_plural }
+    }
 }
 
 impl Registry {
     /// The built-in kinds.
     pub(crate) fn new(cache: &Cache) -> Self {
-        let kinds = api_model::kind::builtin().to_vec();
-        let mut by_plural: HashMap<String, Vec<Arc<Served>>> = HashMap::new();
-        for kind in &kinds {
-            by_plural.entry(kind.plural.clone()).or_default().push(Arc::new(serve(kind, cache)));
-        }
-        Self { kinds, by_plural }
+        let builtin: Vec<Arc<Served>> = api_model::kind::builtin().iter().map(|kind| Arc::new(serve(kind, cache))).collect();
+        let table = ArcSwap::from_pointee(Table::new(0, &builtin, Vec::new()));
+        Self { builtin, table }
     }
 
-    /// In discovery order.
-    pub(crate) fn kinds(&self) -> &[Arc<Kind>] {
-        &self.kinds
+    /// What is served now.
+    pub(crate) fn table(&self) -> Arc<Table> {
+        self.table.load_full()
+    }
+
+    /// Serves these custom resources, in this order, and no others. Only who follows the definitions calls it.
+    pub(crate) fn serve_custom(&self, custom: Vec<Arc<Served>>) {
+        let number = self.table.load().number + 1;
+        self.table.store(Arc::new(Table::new(number, &self.builtin, custom)));
     }
 
     /// The same objects in other groups and versions.
     pub(crate) fn equivalents(&self, served: &Served) -> Vec<Arc<Served>> {
         let same = |other: &&Arc<Served>| Arc::ptr_eq(&other.resource, &served.resource) && other.kind != served.kind;
-        self.by_plural.get(&served.kind.plural).into_iter().flatten().filter(same).cloned().collect()
+        self.table.load().by_plural.get(&served.kind.plural).into_iter().flatten().filter(same).cloned().collect()
     }
 
     /// The kind behind a path.
-    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
-        self.by_plural.get(plural)?.iter().find(|served| served.kind.group == group && served.kind.version == version)
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Served>> {
+        let table = self.table.load();
+        table.by_plural.get(plural)?.iter().find(|served| served.kind.group == group && served.kind.version == version).cloned()
     }
 }
 
@@ -74,10 +118,17 @@ fn serve(kind: &Arc<Kind>, cache: &Cache) -> Served {
         && let Some(core) = api_model::kind::find("", "events")
     {
         let resource = cache.resource(&core.group_resource());
-        return Served { kind: Arc::clone(kind), name, resource, stored: Arc::clone(core), conversion: Some(events::CONVERSION) };
+        return Served {
+            kind: Arc::clone(kind),
+            name,
+            resource,
+            stored: Arc::clone(core),
+            conversion: Some(events::CONVERSION),
+            custom: None,
+        };
     }
     let resource = cache.resource(&name);
-    Served { kind: Arc::clone(kind), name, resource, stored: Arc::clone(kind), conversion: None }
+    Served { kind: Arc::clone(kind), name, resource, stored: Arc::clone(kind), conversion: None, custom: None }
 }
 
 /// Kinds of which upstream's strategies say `AllowCreateOnUpdate`.
@@ -98,6 +149,7 @@ const CREATED_BY_UPDATE: &[(&str, &str)] = &[
 
 /// Kinds of which upstream's strategies deny `AllowUnconditionalUpdate`.
 const UPDATED_ONLY_WITH_VERSION: &[(&str, &str)] = &[
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
     ("coordination.k8s.io", "leases"),
     ("node.k8s.io", "runtimeclasses"),
     ("policy", "poddisruptionbudgets"),
@@ -136,7 +188,7 @@ impl Served {
 
     /// Whether PUT without a resource version overwrites.
     pub(crate) fn allows_unconditional_update(&self) -> bool {
-        !self.is_in(UPDATED_ONLY_WITH_VERSION)
+        self.custom.is_none() && !self.is_in(UPDATED_ONLY_WITH_VERSION)
     }
 
     /// Whether DELETE answers the object rather than a Status.
@@ -144,10 +196,37 @@ impl Served {
         self.is_in(DELETION_ANSWERS_OBJECT)
     }
 
+    /// Whether clients see objects in another form than the stored one.
+    pub(crate) fn is_view(&self) -> bool {
+        self.conversion.is_some() || self.custom.as_ref().is_some_and(|custom| !custom.is_stored_version)
+    }
+
+    /// Whether a stored object is what the kind's definition says by now, so that it need not be looked at.
+    pub(crate) fn is_current(&self, object: &Object) -> bool {
+        self.custom.as_ref().is_none_or(|custom| object.revision > custom.since)
+    }
+
+    /// A stored object, in stored form, as the kind's definition says by now.
+    pub(crate) fn current(&self, object: &Object) -> Arc<Value> {
+        match &self.custom {
+            Some(custom) if object.revision <= custom.since => {
+                let mut value = (*object.value()).clone();
+                api_rules::read_stored(&self.kind, &mut value);
+                json::set(&mut value, &["apiVersion"], custom.api_version.as_str());
+                Arc::new(value)
+            }
+            _ => object.value(),
+        }
+    }
+
     /// The object as this kind's clients see it.
     pub(crate) fn shown(&self, mut value: Value) -> Value {
         if let Some(conversion) = &self.conversion {
             (conversion.from_stored)(&mut value);
+        }
+        if self.custom.as_ref().is_some_and(|custom| !custom.is_stored_version) {
+            json::set(&mut value, &["apiVersion"], self.kind.api_version());
+            api_rules::read_stored(&self.kind, &mut value);
         }
         value
     }
@@ -157,6 +236,19 @@ impl Served {
         if let Some(conversion) = &self.conversion {
             (conversion.to_stored)(&mut value);
         }
+        if let Some(custom) = &self.custom {
+            json::set(&mut value, &["apiVersion"], custom.api_version.as_str());
+        }
         value
+    }
+
+    /// The warning that comes with a deprecated version.
+    pub(crate) fn deprecation(&self) -> Option<String> {
+        self.kind.custom.as_ref()?.deprecation_warning.clone()
+    }
+
+    /// Whether the kind is on its way out.
+    pub(crate) fn is_terminating(&self) -> bool {
+        self.custom.as_ref().is_some_and(|custom| custom.terminating)
     }
 }

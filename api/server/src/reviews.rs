@@ -1,7 +1,5 @@
 //! Kinds that are questions rather than objects: they are answered and not stored.
 
-use std::sync::Arc;
-
 use api_model::field::{FieldError, Path};
 use api_model::meta;
 use api_model::request::{Attributes, UserInfo};
@@ -42,7 +40,6 @@ pub(crate) async fn create(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<
 async fn bind(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
     let name = meta::name(&crate::wire::body::decode(&call.headers, bytes)?.value).to_owned();
     let pods = call.app.registry.find("", "v1", "pods").ok_or_else(ApiError::no_such_resource)?;
-    let pods: Arc<Served> = Arc::clone(pods);
     call.served = pods;
     call.name = name;
     call.subresource = "binding".to_owned();

@@ -28,6 +28,7 @@ use crate::authenticate::Identity;
 use crate::bootstrap::{self, BootstrapError};
 use crate::cache::{self, Cache};
 use crate::config::Config;
+use crate::definitions::Definitions;
 use crate::documents::Documents;
 use crate::fairness::{Gate, keeper};
 use crate::handle::handle;
@@ -93,6 +94,7 @@ impl Server {
         if let Some(follower) = follower {
             app.tasks.spawn(follower.run(app.shutdown.clone()));
         }
+        app.tasks.spawn(Definitions::new(&app).keep_up());
         bootstrap::run(&app).await?;
         keeper::reconcile(&app).await;
         app.tasks.spawn(keeper::keep(Arc::clone(&app)));

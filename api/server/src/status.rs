@@ -98,6 +98,12 @@ impl ApiError {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
     }
 
+    /// The definition of the kind is being deleted.
+    pub(crate) fn terminating(verb: &str) -> Self {
+        let message = format!("{verb} not allowed while custom resource definition is terminating");
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+    }
+
     /// `pods "x" already exists`
     pub(crate) fn already_exists(resource: &GroupResource, name: &str) -> Self {
         Self::new(StatusCode::CONFLICT, "AlreadyExists", format!("{resource} \"{name}\" already exists")).about(resource, name)
@@ -262,7 +268,6 @@ impl ApiError {
     }
 
     /// What people read.
-    #[cfg(test)]
     pub(crate) fn message(&self) -> &str {
         &self.0.message
     }

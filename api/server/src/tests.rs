@@ -6,6 +6,7 @@ mod apply;
 mod at_rest;
 mod audit;
 mod crud;
+mod custom;
 mod deletion;
 mod fairness;
 mod lists;

@@ -152,6 +152,18 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
             row("PriorityLevelConfiguration", "prioritylevelconfigurations", &[], Cluster, &["status"]),
         ],
     ),
+    (
+        "apiextensions.k8s.io",
+        "v1",
+        &[Row {
+            kind: "CustomResourceDefinition",
+            plural: "customresourcedefinitions",
+            short: &["crd", "crds"],
+            categories: &["api-extensions"],
+            scope: Cluster,
+            sub: &["status"],
+        }],
+    ),
 ];
 
 /// Every built-in kind, in discovery order.
@@ -174,6 +186,7 @@ fn kind_of(group: &str, version: &str, row: &Row) -> Kind {
         namespaced: matches!(row.scope, Namespaced | NamespacedCreate),
         verbs: owned(verbs_of(&row.scope)),
         subresources: row.sub.iter().map(|name| subresource(name)).collect(),
+        custom: None,
     }
 }
 
@@ -186,7 +199,7 @@ fn verbs_of(scope: &Scope) -> &'static [&'static str] {
 }
 
 /// Verbs and body kind of a subresource; the same name means the same thing on every kind.
-fn subresource(name: &str) -> Subresource {
+pub fn subresource(name: &str) -> Subresource {
     let (kind, verbs): (Option<(&str, &str, &str)>, &[&str]) = match name {
         "scale" => (Some(("autoscaling", "v1", "Scale")), &["get", "patch", "update"]),
         "binding" => (Some(("", "v1", "Binding")), &["create"]),

@@ -31,8 +31,8 @@ pub(super) enum Form<'s> {
 }
 
 impl<'s> Typing<'s> {
-    /// The type of a built-in kind's objects; of others as much as all objects have in common.
-    pub fn of(kind: &Kind) -> Self {
+    /// The type of a kind's objects; where it has none, as much as all objects have in common.
+    pub fn of(kind: &'s Kind) -> Self {
         api_schema::of(kind).map_or(Typing::Custom, Typing::Known)
     }
 
@@ -127,7 +127,7 @@ impl<'s> List<'s> {
             return Err("associative list with keys may not have non-map elements".to_owned());
         };
         let mut keys = Map::new();
-        for &key in self.schema.list_map_keys() {
+        for key in self.schema.list_map_keys() {
             let default = || serde_json::from_str(self.items.property(key)?.default_json()?).ok();
             let found = fields.get(key).filter(|value| !value.is_null()).cloned().or_else(default);
             let missing = || {

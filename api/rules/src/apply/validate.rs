@@ -51,7 +51,7 @@ impl Walk {
         match (typing, typing.form(value), value) {
             (_, Form::Elements(list), Value::Array(values)) => self.elements(list, values),
             (_, _, Value::Object(fields)) => {
-                let is_closed = matches!(typing, Typing::Known(schema) if matches!(schema.shape(), Shape::Object));
+                let is_closed = matches!(typing, Typing::Known(schema) if matches!(schema.shape(), Shape::Object) && !schema.preserves_unknown_fields());
                 for (name, value) in fields {
                     self.below(Element::field(name), |walk| match value {
                         _ if is_closed && !typing.declares(name) => walk.refuse("field not declared in schema"),

@@ -7,6 +7,8 @@ const TEMPLATE: &str = "template: {metadata: {labels: {app: x}}, spec: {containe
 
 const WEBHOOK: &str = "webhooks: [{name: a.example.com, sideEffects: None, admissionReviewVersions: [v1], clientConfig: {service: {name: s, namespace: n}}, rules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods, pods/status]}]}]";
 
+const DEFINITION: &str = "metadata: {name: widgets.example.com}\nspec: {group: example.com, scope: Namespaced, names: {plural: widgets, kind: Widget}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer, default: 1}}}}}}}]}";
+
 /// `(group, plural, a body that is good)`.
 fn good() -> Vec<(&'static str, &'static str, String)> {
     let workload = format!("spec: {{selector: {{matchLabels: {{app: x}}}}, {TEMPLATE}}}");
@@ -32,6 +34,7 @@ fn good() -> Vec<(&'static str, &'static str, String)> {
         ("", "services", "spec: {selector: {app: x}, ports: [{port: 80}]}"),
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", WEBHOOK),
         ("admissionregistration.k8s.io", "validatingwebhookconfigurations", WEBHOOK),
+        ("apiextensions.k8s.io", "customresourcedefinitions", DEFINITION),
         ("apps", "controllerrevisions", "data: {x: 1}\nrevision: 1"),
         (
             "apps",

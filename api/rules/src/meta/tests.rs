@@ -106,6 +106,7 @@ fn names_of_each_kind_have_their_own_rules() {
 fn custom_resources_may_have_finalizers_without_a_domain() {
     let mut custom = kind("", "configmaps").clone();
     (custom.group, custom.plural) = ("example.com".to_owned(), "widgets".to_owned());
+    custom.custom = Some(std::sync::Arc::default());
     let object = json!({"metadata": {"name": "a", "namespace": "default", "finalizers": ["odd"]}});
     assert_eq!(crate::validate_create(&custom, &object), []);
     assert_eq!(crate::validate_create(kind("", "configmaps"), &object).len(), 1);

@@ -12,6 +12,7 @@ fn custom(with_status: bool) -> Kind {
         plural: "widgets".to_owned(),
         kind: "Widget".to_owned(),
         subresources: if with_status { vec![status] } else { Vec::new() },
+        custom: Some(std::sync::Arc::new(api_model::kind::Custom::default())),
         ..kind("", "configmaps").clone()
     }
 }

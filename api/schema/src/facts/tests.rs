@@ -72,7 +72,7 @@ fn facts_reach_the_walk_trees() {
     let service = crate::of_gvk("", "v1", "Service").expect("built in");
     let ports = service.property("spec").and_then(|s| s.property("ports")).expect("a field");
     assert_eq!(ports.list_type(), ListType::Map);
-    assert_eq!(ports.list_map_keys(), ["port", "protocol"]);
+    assert_eq!(ports.list_map_keys().collect::<Vec<_>>(), ["port", "protocol"]);
     assert_eq!(ports.merge_key(), Some("port"));
     assert_eq!(ports.items().and_then(|i| i.property("protocol")).and_then(crate::Schema::default_json), Some("\"TCP\""));
     assert_eq!(service.property("spec").and_then(|s| s.property("selector")).map(crate::Schema::map_type), Some(MapType::Atomic));

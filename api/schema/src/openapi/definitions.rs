@@ -1,6 +1,8 @@
 //! The schemas of a document: those of the types, completed with facts, list kinds and
 //! `x-kubernetes-group-version-kind`, under upstream's names and in version 3's syntax.
 
+mod custom;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,8 +60,11 @@ pub(super) fn each(kinds: &[Arc<Kind>], visit: &mut dyn FnMut(&str, Value)) {
     }
     for kind in kinds {
         let name = definition_name(&kind.group, &kind.version, &kind.kind);
-        if crate::of(kind).is_none() {
-            visit(&name, free_form());
+        match &kind.custom {
+            Some(custom) if !custom.schema.is_null() => visit(&name, custom::definition(&custom.schema, &type_meta)),
+            Some(_) => visit(&name, free_form()),
+            None if crate::of(kind).is_none() => visit(&name, free_form()),
+            None => {}
         }
         if kind.allows("list") {
             visit(&list_name(&name), list_of(kind, &name, &type_meta));
@@ -89,7 +94,7 @@ fn names<'a>(kinds: &'a [Arc<Kind>], bodies: &BTreeSet<Gvk<'a>>) -> BTreeMap<Str
     }
     for kind in kinds {
         let name = list_name(&definition_name(&kind.group, &kind.version, &kind.kind));
-        names.entry(name).or_default().push((kind.group.as_str().into(), kind.version.as_str().into(), list_name(&kind.kind).into()));
+        names.entry(name).or_default().push((kind.group.as_str().into(), kind.version.as_str().into(), kind.list_kind().into()));
     }
     // Options and events are known in every group and version; custom ones are left out, as upstream
     // does, so that a document depends on its own kinds alone.
@@ -120,7 +125,7 @@ fn free_form() -> Value {
 /// The list kind of a kind. Its `apiVersion` and `kind` are described as other types describe theirs.
 fn list_of(kind: &Kind, item: &str, type_meta: &Value) -> Value {
     json!({
-        "description": format!("{}List is a list of {}.", kind.kind, kind.plural),
+        "description": format!("{} is a list of {}.", kind.list_kind(), kind.plural),
         "type": "object",
         "properties": {
             "apiVersion": type_meta.get("apiVersion"),

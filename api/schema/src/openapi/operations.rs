@@ -211,7 +211,7 @@ fn operation(naming: &Naming<'_>, verb: &str, sub: Option<&Subresource>) -> Opti
     let body_name = definition_name(group, version, name);
     let body = match verb.name {
         "create" | "update" => Body::Required(body_name.clone()),
-        "patch" => Body::Patch { strategic: crate::of_gvk(group, version, name).is_some() },
+        "patch" => Body::Patch { strategic: naming.kind.custom.is_none() && crate::of_gvk(group, version, name).is_some() },
         "delete" | "deletecollection" => Body::Options,
         _ => Body::Nothing,
     };

@@ -97,24 +97,35 @@ fn v2_parameter(parameter: &Parameter) -> Value {
 }
 
 /// A schema of OpenAPI v3 in the narrower words of v2: references take their description beside them,
-/// scalars of two forms become strings, defaults and enumerations are left out as upstream does.
+/// scalars of two forms become strings, defaults, enumerations and junctions are left out as upstream
+/// does. What may be null or hold unknown fields has no type, since `kubectl` would refuse such values.
 pub(super) fn v2_schema(schema: Value) -> Value {
     let Value::Object(fields) = schema else { return schema };
+    let is_true = |name: &str| fields.get(name) == Some(&Value::Bool(true));
+    let (nullable, open) = (is_true("nullable"), is_true("x-kubernetes-preserve-unknown-fields"));
+    let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
+    let bare_list = kind == "array" && (open || !fields.contains_key("items"));
+    let untyped = nullable || bare_list || open && kind == "object";
+    let is_scalar_of_two_forms = kind.is_empty();
     let mut out = Map::new();
     for (name, value) in fields {
         match (name.as_str(), value) {
             ("$ref", Value::String(target)) => {
                 out.insert(name, v2_reference(&target).into());
             }
-            ("allOf", Value::Array(parts)) => parts.into_iter().map(v2_schema).for_each(|part| {
-                if let Value::Object(part) = part {
+            ("allOf", Value::Array(parts)) => {
+                // A reference with a description beside it; anything else narrows values.
+                let is_reference = |part: &Value| part.get("$ref").is_some();
+                if let Some(Value::Object(part)) = parts.into_iter().find(is_reference).map(v2_schema) {
                     out.extend(part);
                 }
-            }),
-            ("oneOf", _) => {
+            }
+            ("oneOf", _) if is_scalar_of_two_forms && !open => {
                 out.insert("type".to_owned(), "string".into());
             }
-            ("default" | "enum", _) => {}
+            ("default" | "enum" | "oneOf" | "allOf" | "anyOf" | "not" | "nullable", _) => {}
+            ("type", _) if untyped => {}
+            ("properties" | "items", _) if nullable || open => {}
             ("properties", Value::Object(properties)) => {
                 let properties: Map<String, Value> = properties.into_iter().map(|(name, schema)| (name, v2_schema(schema))).collect();
                 out.insert(name, properties.into());

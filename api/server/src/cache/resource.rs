@@ -257,6 +257,11 @@ impl Resource {
         watchers.end_all();
     }
 
+    /// Ends every watch: the kind is gone, or what its objects look like has changed.
+    pub(crate) fn end_watches(&self) {
+        self.watchers.lock().end_all();
+    }
+
     /// Feeder: nothing will come any more.
     pub(crate) fn close(&self) {
         self.watchers.lock().close();

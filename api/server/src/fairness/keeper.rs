@@ -88,7 +88,7 @@ fn with_condition(schema: &Value, level: &str, exists: bool, now: Timestamp) -> 
 async fn write(app: &Arc<App>, schema: Value) {
     let Some(served) = app.registry.find(GROUP, "v1", "flowschemas") else { return };
     let (name, revision) = (meta::name(&schema).to_owned(), meta::resource_version(&schema).parse().unwrap_or_default());
-    match app.put(served, "", &name, Expect::At(revision), schema).await {
+    match app.put(&served, "", &name, Expect::At(revision), schema).await {
         Ok(_) | Err(WriteError::Conflict) => {}
         Err(WriteError::Api(error)) => tracing::warn!(schema = name, ?error, "writing a condition failed"),
     }

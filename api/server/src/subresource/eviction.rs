@@ -87,7 +87,7 @@ async fn ask_budget(app: &App, pod: &Value, dry_run: bool) -> ApiResult<()> {
         let served = app.registry.find("policy", "v1", "poddisruptionbudgets").ok_or_else(ApiError::no_such_resource)?;
         let (namespace, name) = (meta::namespace(budget), meta::name(budget));
         let revision = meta::resource_version(budget).parse().unwrap_or_default();
-        match app.put(served, namespace, name, api_store::Expect::At(revision), changed).await {
+        match app.put(&served, namespace, name, api_store::Expect::At(revision), changed).await {
             Ok(_) => return Ok(()),
             Err(WriteError::Conflict) => app.cache.overtaken(&served.resource, namespace, name, revision).await,
             Err(WriteError::Api(error)) => return Err(error),

@@ -68,13 +68,17 @@ async fn apply_scale(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
     check(call, &scale)?;
     let kind = &call.served.stored;
     let mut config = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": call.name}});
-    if let Some(replicas) = scale.get("spec").and_then(|spec| spec.get("replicas")) {
-        json::set(&mut config, &["spec", "replicas"], replicas.clone());
+    if scale.get("spec").and_then(|spec| spec.get("replicas")).is_some() {
+        if call.served.custom.is_none() {
+            json::set(&mut config, &["spec"], json!({}));
+        }
+        scale::write(kind, &mut config, &scale);
     }
     let version = meta::resource_version(&scale);
     if !version.is_empty() {
         meta::set(&mut config, "resourceVersion", version);
     }
+    let config = call.served.to_stored(config);
     let outcome = modify(call, options.dry_run, &Recording::Done, |call, old| apply::applied(call, Some(old), &config, &options)).await?;
     Ok(outcome.value())
 }

@@ -1,6 +1,8 @@
 //! Server-side apply: a `PATCH` that states what its manager wants the object to have. An object that does
 //! not exist is created by it.
 
+use std::sync::Arc;
+
 use api_model::meta;
 use api_rules::apply::{self, Target, Typing, Writer};
 use api_rules::{Decoded, FieldValidation, check_body};
@@ -36,8 +38,9 @@ pub(crate) fn is_apply(call: &Call) -> bool {
 pub(crate) async fn apply(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     let options = WriteOptions::parse_apply(&call.query)?;
-    let kind = &call.served.kind;
-    let typed = Typed { group: &kind.group.clone(), version: &kind.version.clone(), kind: &kind.kind.clone(), typing: Typing::of(kind) };
+    let served = Arc::clone(&call.served);
+    let kind = &served.kind;
+    let typed = Typed { group: &kind.group, version: &kind.version, kind: &kind.kind, typing: Typing::of(kind) };
     let config = decode(call, bytes, &typed, &options)?;
     let config = call.served.to_stored(config);
     for _ in 0..ATTEMPTS_MAX {

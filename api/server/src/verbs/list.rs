@@ -92,8 +92,9 @@ fn stored_fields(served: &Served, fields: &FieldSelector) -> ApiResult<FieldSele
             Some(conversion) => (conversion.stored_field)(&term.path),
             None => offered.iter().copied().find(|path| *path == term.path),
         };
+        let stored = stored.map(str::to_owned);
         match stored {
-            Some(path) => term.path = path.to_owned(),
+            Some(path) => term.path = path,
             None => {
                 let message = match offered.len() {
                     // Upstream's kinds without fields of their own have one wording, the others another.

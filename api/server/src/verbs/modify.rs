@@ -79,7 +79,7 @@ async fn repeat(
     for _ in 0..ATTEMPTS_MAX {
         call.warnings.truncate(warnings);
         let old = call.object()?;
-        let old_value = old.value();
+        let old_value = call.served.current(&old);
         let mut new = change(call, &old_value)?;
         check_version(call, &new, &old_value)?;
         let step = Step { operation: Operation::Update, name: &old.name, old: Some(&old_value), dry_run };

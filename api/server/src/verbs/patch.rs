@@ -1,6 +1,8 @@
 //! An object changed by a patch: JSON patch, JSON merge patch or strategic merge patch. Server-side apply,
 //! the fourth kind, has its own file.
 
+use std::sync::Arc;
+
 use api_rules::{Decoded, patch};
 use axum::body::Body;
 use http::Response;
@@ -42,7 +44,7 @@ impl Patch {
         let kind = match wire::body::content_type(&call.headers) {
             "application/json-patch+json" => PatchKind::Json,
             "application/merge-patch+json" => PatchKind::Merge,
-            "application/strategic-merge-patch+json" => PatchKind::Strategic,
+            "application/strategic-merge-patch+json" if call.served.custom.is_none() => PatchKind::Strategic,
             _ => return Err(ApiError::unsupported_media_type(PATCH_TYPES)),
         };
         Ok(Self { kind, decoded: api_rules::decode(bytes, false)? })
@@ -69,12 +71,13 @@ pub(crate) async fn patch(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     let options = WriteOptions::parse(&call.query, "PatchOptions")?;
     let patch = Patch::decode(call, bytes)?;
-    let schema = api_schema::of(&call.served.kind);
+    let served = Arc::clone(&call.served);
+    let schema = api_schema::of(&served.kind);
     let recording = Recording::of(call, &options);
     let outcome = modify(call, options.dry_run, &recording, |call, old| {
-        let patched = match call.served.conversion {
-            None => patch.apply(schema, old)?,
-            Some(_) => patch.apply(schema, &call.served.shown(old.clone()))?,
+        let patched = match served.is_view() {
+            false => patch.apply(schema, old)?,
+            true => patch.apply(schema, &served.shown(old.clone()))?,
         };
         let mut object = body::checked(call, patched, &patch.decoded.duplicates, &options)?;
         body::check_name(call, &mut object)?;

@@ -26,11 +26,11 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Answers a list.
 pub(crate) fn respond(presentation: &Presentation, page: Page) -> Response<Body> {
     let metadata = metadata(&page);
-    if !presentation.is_verbatim() {
+    if !presentation.shows_bytes(&page.items) {
         return presentation.value(http::StatusCode::OK, &presentation.list(&page, metadata));
     }
     let kind = &presentation.served.kind;
-    let head = format!("{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[", kind.kind, kind.api_version());
+    let head = format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[", kind.list_kind(), kind.api_version());
     let body = ListBody::new(head.into(), page.items);
     let compress = presentation.gzip && body.remaining >= gzip::THRESHOLD_BYTES;
     let mut response = match compress {

@@ -38,17 +38,23 @@ impl Presentation {
         Ok(Self { served: Arc::clone(served), media, include, gzip: gzip::accepted(headers) })
     }
 
-    /// Whether clients get the very bytes that the cache holds.
-    pub(crate) fn is_verbatim(&self) -> bool {
-        self.media.form == Form::Object && self.media.encoding == Encoding::Json && self.served.conversion.is_none()
+    /// Whether clients get the very bytes that the cache holds of an object that is up to date with its
+    /// kind's definition.
+    fn is_verbatim(&self) -> bool {
+        self.media.form == Form::Object && self.media.encoding == Encoding::Json && !self.served.is_view()
+    }
+
+    /// Whether clients get the very bytes that the cache holds of these objects.
+    pub(crate) fn shows_bytes(&self, objects: &[Arc<Object>]) -> bool {
+        self.is_verbatim() && objects.iter().all(|object| self.served.is_current(object))
     }
 
     /// An object, as answer to a request for it.
     pub(crate) fn object(&self, status: StatusCode, object: &Object) -> Response<Body> {
-        if self.is_verbatim() {
+        if self.is_verbatim() && self.served.is_current(object) {
             return self.respond(status, object.bytes().clone());
         }
-        let value = self.shown(&object.value());
+        let value = self.shown(&self.served.current(object));
         self.value(status, &value)
     }
 
@@ -91,12 +97,12 @@ impl Presentation {
     /// A list that is not sent verbatim.
     pub(crate) fn list(&self, page: &Page, metadata: Value) -> Value {
         let version = self.media.meta_version();
-        let values = page.items.iter().map(|object| self.served.shown((*object.value()).clone()));
+        let values = page.items.iter().map(|object| self.served.shown((*self.served.current(object)).clone()));
         let kind = &self.served.kind;
         match self.media.form {
             Form::Object => {
                 let items: Vec<Value> = values.collect();
-                json!({"kind": format!("{}List", kind.kind), "apiVersion": kind.api_version(), "metadata": metadata, "items": items})
+                json!({"kind": kind.list_kind(), "apiVersion": kind.api_version(), "metadata": metadata, "items": items})
             }
             Form::Metadata => {
                 let items: Vec<Value> = values.map(|value| partial(version, &value)).collect();
@@ -111,18 +117,19 @@ impl Presentation {
 
     /// A watch's line for an object. `first` is whether the client has seen no table columns yet.
     pub(crate) fn frame(&self, change: Change, object: &Object, first: bool) -> Bytes {
-        if self.is_verbatim() {
+        if self.is_verbatim() && self.served.is_current(object) {
             return frame(change.word(), object.bytes());
         }
-        frame(change.word(), self.shown_in_watch(&object.value(), first).to_string().as_bytes())
+        frame(change.word(), self.shown_in_watch(&self.served.current(object), first).to_string().as_bytes())
     }
 
     /// A watch's line for an event.
     pub(crate) fn event_frame(&self, change: Change, event: &Event, first: bool) -> Bytes {
-        if self.is_verbatim() {
+        let object = event.object(change);
+        if self.is_verbatim() && object.is_none_or(|object| self.served.is_current(object)) {
             return event.frame(change);
         }
-        event.object(change).map(|object| self.frame(change, object, first)).unwrap_or_default()
+        object.map(|object| self.frame(change, object, first)).unwrap_or_default()
     }
 
     fn shown_in_watch(&self, stored: &Value, first: bool) -> Value {

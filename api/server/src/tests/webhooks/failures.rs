@@ -120,7 +120,7 @@ async fn a_dry_run_is_not_shown_to_webhooks_with_side_effects() {
         "metadata": {"name": "old"}, "webhooks": [hook.webhook("old.example.com", json!({"sideEffects": "Some"}))]});
     let app = cluster.server.app();
     let served = app.registry.find("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations").expect("served");
-    app.put(served, "", "old", api_store::Expect::Absent, value).await.expect("stored");
+    app.put(&served, "", "old", api_store::Expect::Absent, value).await.expect("stored");
     let refused = cluster.post(&format!("{CONFIG_MAPS}?dryRun=All"), config_map("c", json!({}))).await;
     assert_eq!(refused.refusal(), (400, "admission webhook \"old.example.com\" does not support dry run"));
     cluster.config_map("c", json!({})).await;

@@ -6,6 +6,7 @@ use api_model::meta;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use crate::definitions;
 use crate::json;
 use crate::registry::Served;
 use crate::verbs::modify::spec_finalizers;
@@ -33,6 +34,9 @@ pub(super) enum Plan {
 pub(super) fn plan(served: &Served, object: &Value, options: &DeleteOptions, now: Timestamp) -> Plan {
     let mut new = object.clone();
     set_finalizers(&mut new, options.propagation);
+    if served.is(definitions::GROUP, definitions::PLURAL) && !meta::is_deleting(object) {
+        definitions::hold_for_cleanup(&mut new, now);
+    }
     let grace = if served.is("", "pods") { pod_grace(object, options) } else { 0 };
     let held = !meta::finalizers(&new).is_empty() || spec_finalizers(&new) > 0;
     if !held && grace == 0 {

@@ -188,11 +188,16 @@ pub(super) fn is_pointer(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api_model::kind::builtin;
+    use api_model::kind::{self, builtin};
+
+    /// The kinds that have a protobuf form here: definitions of custom resources come as JSON.
+    fn kinds() -> impl Iterator<Item = &'static kind::Kind> {
+        builtin().iter().map(|kind| &**kind).filter(|kind| kind.group != crate::definitions::GROUP)
+    }
 
     #[test]
     fn every_served_kind_has_a_message_and_every_message_its_parts() {
-        for kind in builtin() {
+        for kind in kinds() {
             assert!(root(&kind.group, &kind.version, &kind.kind).is_some(), "{kind:?}");
         }
         for id in MESSAGES.keys() {
@@ -213,7 +218,7 @@ mod tests {
     #[test]
     fn every_scalar_of_a_served_kind_is_a_field_in_json() {
         let mut lost = Vec::new();
-        for kind in builtin() {
+        for kind in kinds() {
             let id = root(&kind.group, &kind.version, &kind.kind).expect("known");
             let schema = api_schema::of(kind).expect("a schema");
             walk(&id, schema, &mut Vec::new(), &mut lost);

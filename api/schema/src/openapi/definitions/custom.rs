@@ -1,0 +1,43 @@
+//! The published schema of a custom resource: what its definition says, and the type and metadata fields
+//! that every object has, also those embedded in it.
+
+use serde_json::{Map, Value, json};
+
+use super::META;
+use crate::builtin::DEFINITIONS;
+
+/// Where embedded resources may stand beside the properties.
+const NESTED: [&str; 2] = ["items", "additionalProperties"];
+
+/// The definition of a custom kind. `type_meta` describes `apiVersion` and `kind` as other kinds do.
+pub(super) fn definition(schema: &Value, type_meta: &Value) -> Value {
+    let mut definition = schema.clone();
+    with_embedded(&mut definition, type_meta);
+    with_metadata(&mut definition, type_meta);
+    definition
+}
+
+fn with_metadata(schema: &mut Value, type_meta: &Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    let properties = fields.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    let Some(properties) = properties.as_object_mut() else { return };
+    for name in ["apiVersion", "kind"] {
+        properties.insert(name.to_owned(), type_meta.get(name).cloned().unwrap_or_else(|| json!({"type": "string"})));
+    }
+    let metadata = json!({"description": "Standard object metadata.", "allOf": [{"$ref": format!("{DEFINITIONS}{META}.ObjectMeta")}]});
+    properties.insert("metadata".to_owned(), metadata);
+}
+
+fn with_embedded(schema: &mut Value, type_meta: &Value) {
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.values_mut().for_each(|property| with_embedded(property, type_meta));
+    }
+    for name in NESTED {
+        if let Some(nested) = schema.get_mut(name) {
+            with_embedded(nested, type_meta);
+        }
+    }
+    if schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) {
+        with_metadata(schema, type_meta);
+    }
+}

@@ -1,0 +1,254 @@
+//! The schema of a custom resource (`openAPIV3Schema`), parsed once: what pruning, defaulting and value
+//! validation walk beside an object. Structural schemas (upstream's word) have a type at every place; what
+//! stands in `allOf`, `anyOf`, `oneOf` and `not` only narrows values, and is parsed into the same type.
+//!
+//! Parsing is lenient: whether a schema may be stored is told by `api-rules`, which looks at the JSON.
+
+use std::collections::BTreeMap;
+
+use api_model::kind::{Custom, Kind, Slot};
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use crate::schema::Schema;
+
+/// One place in a schema.
+#[derive(Debug, Default)]
+pub struct Structural {
+    /// OpenAPI type; empty where the place has none.
+    pub kind: String,
+    /// OpenAPI format; may be empty.
+    pub format: String,
+    /// Whether null may stand here.
+    pub nullable: bool,
+    /// What stands here when nothing is given.
+    pub default: Option<Value>,
+    /// Known fields.
+    pub properties: BTreeMap<String, Structural>,
+    /// Fields of free names.
+    pub additional: Additional,
+    /// The elements of a list.
+    pub items: Option<Box<Structural>>,
+    /// `x-kubernetes-preserve-unknown-fields`
+    pub preserve_unknown_fields: bool,
+    /// `x-kubernetes-embedded-resource`
+    pub embedded_resource: bool,
+    /// `x-kubernetes-int-or-string`
+    pub int_or_string: bool,
+    /// `x-kubernetes-list-type`; empty where not given.
+    pub list_type: String,
+    /// `x-kubernetes-list-map-keys`
+    pub list_map_keys: Vec<String>,
+    /// `x-kubernetes-map-type`; empty where not given.
+    pub map_type: String,
+    /// `x-kubernetes-validations`
+    pub rules: Vec<ValidationRule>,
+    /// Fields that must be there.
+    pub required: Vec<String>,
+    /// The only values allowed; empty where any is.
+    pub enumeration: Vec<Value>,
+    /// Bounds of numbers, texts, lists and maps.
+    pub limits: Limits,
+    /// What texts must match.
+    pub pattern: Option<Pattern>,
+    /// Schemas of which all must hold.
+    pub all_of: Vec<Structural>,
+    /// Schemas of which at least one must hold.
+    pub any_of: Vec<Structural>,
+    /// Schemas of which exactly one must hold.
+    pub one_of: Vec<Structural>,
+    /// A schema that must not hold.
+    pub not: Option<Box<Structural>>,
+}
+
+/// Fields that are not among the properties.
+#[derive(Debug, Default)]
+pub enum Additional {
+    /// Nothing is said of them: they are pruned.
+    #[default]
+    Unsaid,
+    /// `true`: they may be there. What objects hold in them is pruned all the same.
+    Any,
+    /// `false`: there must be none.
+    Forbidden,
+    /// Each has this schema.
+    Schema(Box<Structural>),
+}
+
+/// Bounds of a value.
+#[derive(Debug, Default, PartialEq)]
+pub struct Limits {
+    /// Least number.
+    pub minimum: Option<f64>,
+    /// Whether the least number itself is excluded.
+    pub exclusive_minimum: bool,
+    /// Greatest number.
+    pub maximum: Option<f64>,
+    /// Whether the greatest number itself is excluded.
+    pub exclusive_maximum: bool,
+    /// What numbers must be a multiple of.
+    pub multiple_of: Option<f64>,
+    /// Characters of a text.
+    pub min_length: Option<u64>,
+    /// Characters of a text.
+    pub max_length: Option<u64>,
+    /// Elements of a list.
+    pub min_items: Option<u64>,
+    /// Elements of a list.
+    pub max_items: Option<u64>,
+    /// Entries of a map.
+    pub min_properties: Option<u64>,
+    /// Entries of a map.
+    pub max_properties: Option<u64>,
+}
+
+/// A pattern as it was given, and compiled where it can be.
+#[derive(Debug)]
+pub struct Pattern {
+    /// As given.
+    pub text: String,
+    /// Compiled; `None` where it is no regular expression, which no stored definition has.
+    pub regex: Option<Regex>,
+}
+
+/// One of `x-kubernetes-validations`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ValidationRule {
+    /// The CEL expression that must be true.
+    pub rule: String,
+    /// What is said when it is not; may be empty.
+    pub message: String,
+    /// A CEL expression that makes the message; may be empty.
+    pub message_expression: String,
+    /// The reason of the error; may be empty.
+    pub reason: String,
+    /// The field that the error is about, relative to the rule's place; may be empty.
+    pub field_path: String,
+    /// Whether the rule also runs where there is no old value.
+    pub optional_old_self: bool,
+}
+
+/// What a kind's schema is parsed into, and the tree that all kinds share.
+struct Parsed {
+    structural: Structural,
+    tree: Schema,
+}
+
+/// The parsed schema of a custom kind; `None` for built-in ones.
+pub fn structural(kind: &Kind) -> Option<&Structural> {
+    parsed(kind.custom.as_deref()?).map(|parsed| &parsed.structural)
+}
+
+pub(crate) fn tree(custom: &Custom) -> Option<&Schema> {
+    parsed(custom).map(|parsed| &parsed.tree)
+}
+
+fn parsed(custom: &Custom) -> Option<&Parsed> {
+    custom.kept(Slot::Schema, || {
+        let mut structural = Structural::parse(&custom.schema);
+        structural.preserve_unknown_fields |= custom.schema.is_null();
+        let tree = Schema::of_structural(&structural, true);
+        Parsed { structural, tree }
+    })
+}
+
+impl Structural {
+    /// Parses a schema.
+    pub fn parse(json: &Value) -> Self {
+        let empty = Map::new();
+        let map = json.as_object().unwrap_or(&empty);
+        let text = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let flag = |name: &str| map.get(name).and_then(Value::as_bool).unwrap_or_default();
+        let list = |name: &str| map.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let schemas = |name: &str| list(name).iter().map(Self::parse).collect();
+        let texts = |name: &str| list(name).iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        let properties = map.get("properties").and_then(Value::as_object).into_iter().flatten();
+        Self {
+            kind: text("type"),
+            format: text("format"),
+            nullable: flag("nullable"),
+            default: map.get("default").filter(|default| !default.is_null()).cloned(),
+            properties: properties.map(|(name, json)| (name.clone(), Self::parse(json))).collect(),
+            additional: Additional::parse(map.get("additionalProperties")),
+            items: map.get("items").map(|items| Box::new(Self::parse(items))),
+            preserve_unknown_fields: flag("x-kubernetes-preserve-unknown-fields"),
+            embedded_resource: flag("x-kubernetes-embedded-resource"),
+            int_or_string: flag("x-kubernetes-int-or-string"),
+            list_type: text("x-kubernetes-list-type"),
+            list_map_keys: texts("x-kubernetes-list-map-keys"),
+            map_type: text("x-kubernetes-map-type"),
+            rules: list("x-kubernetes-validations").iter().map(ValidationRule::parse).collect(),
+            required: texts("required"),
+            enumeration: list("enum").to_vec(),
+            limits: Limits::parse(map),
+            pattern: map.get("pattern").and_then(Value::as_str).filter(|text| !text.is_empty()).map(Pattern::new),
+            all_of: schemas("allOf"),
+            any_of: schemas("anyOf"),
+            one_of: schemas("oneOf"),
+            not: map.get("not").map(|not| Box::new(Self::parse(not))),
+        }
+    }
+
+    /// The schema of a field: a known one, or that of all further fields.
+    pub fn field(&self, name: &str) -> Option<&Self> {
+        self.properties.get(name).or(match &self.additional {
+            Additional::Schema(schema) => Some(schema),
+            _ => None,
+        })
+    }
+}
+
+impl Additional {
+    fn parse(json: Option<&Value>) -> Self {
+        match json {
+            None | Some(Value::Null) => Self::Unsaid,
+            Some(Value::Bool(true)) => Self::Any,
+            Some(Value::Bool(false)) => Self::Forbidden,
+            Some(schema) => Self::Schema(Box::new(Structural::parse(schema))),
+        }
+    }
+}
+
+impl Limits {
+    fn parse(map: &Map<String, Value>) -> Self {
+        let number = |name: &str| map.get(name).and_then(Value::as_f64);
+        let count = |name: &str| map.get(name).and_then(Value::as_u64);
+        let flag = |name: &str| map.get(name).and_then(Value::as_bool).unwrap_or_default();
+        Self {
+            minimum: number("minimum"),
+            exclusive_minimum: flag("exclusiveMinimum"),
+            maximum: number("maximum"),
+            exclusive_maximum: flag("exclusiveMaximum"),
+            multiple_of: number("multipleOf"),
+            min_length: count("minLength"),
+            max_length: count("maxLength"),
+            min_items: count("minItems"),
+            max_items: count("maxItems"),
+            min_properties: count("minProperties"),
+            max_properties: count("maxProperties"),
+        }
+    }
+}
+
+impl Pattern {
+    fn new(text: &str) -> Self {
+        Self { text: text.to_owned(), regex: Regex::new(text).ok() }
+    }
+}
+
+impl ValidationRule {
+    fn parse(json: &Value) -> Self {
+        let text = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        Self {
+            rule: text("rule"),
+            message: text("message"),
+            message_expression: text("messageExpression"),
+            reason: text("reason"),
+            field_path: text("fieldPath"),
+            optional_old_self: json.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

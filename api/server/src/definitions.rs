@@ -1,0 +1,263 @@
+//! Custom resources: follows the CustomResourceDefinitions, accepts their names, serves what they define,
+//! and cleans up behind those that are deleted.
+//!
+//! Watches definitions; writes their status and removes their cleanup finalizer, and deletes the objects of
+//! definitions that go. Never touches a definition's spec. What is wanted is worked out anew from all
+//! definitions each time (`names.rs`, `kinds.rs`: pure); this file does it.
+
+mod cleanup;
+mod condition;
+mod kinds;
+mod names;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_model::kind::GroupResource;
+use api_model::meta;
+use api_model::request::UserInfo;
+use axum::body::Body;
+use http::{Method, Request, StatusCode, header};
+use jiff::Timestamp;
+use serde_json::Value;
+
+pub(crate) use self::cleanup::hold_for_cleanup;
+use crate::app::App;
+use crate::authenticate::Identity;
+use crate::cache::{Filter, Object, Resource, Since};
+use crate::handle::handle;
+use crate::registry::{CustomStorage, Served};
+
+/// Group and resource of definitions.
+pub(crate) const GROUP: &str = "apiextensions.k8s.io";
+pub(crate) const PLURAL: &str = "customresourcedefinitions";
+
+/// Pause before a write that failed is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Who follows the definitions. There is one in a server, and it alone changes what custom resources the
+/// registry serves.
+pub(crate) struct Definitions {
+    app: Arc<App>,
+    resource: Arc<Resource>,
+    /// What is made of each definition, by its uid.
+    known: HashMap<String, Known>,
+}
+
+/// What is made of one definition at one revision.
+struct Known {
+    revision: u64,
+    /// Every version, whether it is served or not.
+    versions: Vec<Arc<Served>>,
+}
+
+/// What is left to do when everything that can be done is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    /// Nothing, until a definition changes.
+    Nothing,
+    /// Objects of a definition that goes are on their way out.
+    Objects,
+    /// A write failed.
+    Retry,
+}
+
+impl Definitions {
+    /// Serves what the store's definitions say, before anybody asks.
+    pub(crate) fn new(app: &Arc<App>) -> Self {
+        let resource = app.cache.resource(&GroupResource::new(GROUP, PLURAL));
+        let mut definitions = Self { app: Arc::clone(app), resource, known: HashMap::new() };
+        let present = definitions.present();
+        definitions.serve(&present);
+        definitions
+    }
+
+    /// Keeps up until the server stops.
+    pub(crate) async fn keep_up(mut self) {
+        let mut applied = self.app.cache.follow();
+        let shutdown = self.app.shutdown.clone();
+        while !shutdown.is_cancelled() {
+            let started = self.resource.watch(Filter::default(), Since::Now, false, self.app.cache.applied());
+            // A watch that starts now has no past that could be forgotten.
+            let Ok((_, mut changes)) = started else { continue };
+            loop {
+                applied.mark_unchanged();
+                let rest = self.sync().await;
+                tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    change = changes.events.recv() => if change.is_none() { break },
+                    _ = applied.changed(), if rest == Rest::Objects => {}
+                    () = tokio::time::sleep(RETRY), if rest == Rest::Retry => {}
+                }
+                while changes.events.try_recv().is_ok() {}
+            }
+            // Every watch was ended: the store's log is being taken up again, or nothing comes from it any more.
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep(RETRY) => {}
+            }
+        }
+    }
+
+    /// Every definition, the oldest first: names are given in this order.
+    fn present(&self) -> Vec<Definition> {
+        let page = self.resource.list(&Filter::default(), 0);
+        let mut all: Vec<Definition> =
+            page.items.into_iter().map(|object| Definition { value: object.value(), object, status: None }).collect();
+        all.sort_by(|one, other| {
+            let age = |definition: &Definition| meta::text(&definition.value, "creationTimestamp").to_owned();
+            (age(one), &one.object.name).cmp(&(age(other), &other.object.name))
+        });
+        all
+    }
+
+    async fn sync(&mut self) -> Rest {
+        let mut present = self.present();
+        let values: Vec<Arc<Value>> = present.iter().map(|definition| Arc::clone(&definition.value)).collect();
+        for (definition, status) in present.iter_mut().zip(names::plan(&values, Timestamp::now())) {
+            definition.status = status;
+        }
+        // Served first: whoever reads that a definition is established finds its kind.
+        self.serve(&present);
+        let mut rest = Rest::Nothing;
+        for definition in &present {
+            rest = rest.max(self.write_status(definition).await);
+            if meta::is_deleting(&definition.value) {
+                rest = rest.max(self.clean_up(definition).await);
+            }
+        }
+        rest
+    }
+
+    /// Brings the registry up to date.
+    fn serve(&mut self, present: &[Definition]) {
+        let mut known = HashMap::new();
+        for definition in present {
+            let (uid, versions) = (meta::uid(&definition.value).to_owned(), self.versions(definition));
+            known.insert(uid, Known { revision: definition.seen_at(), versions });
+        }
+        self.known = known;
+        let mut custom: Vec<Arc<Served>> =
+            present.iter().flat_map(|definition| self.of(definition)).filter(|served| served.kind.allows("list")).cloned().collect();
+        custom.sort_by(|one, other| kinds::discovery_order(&one.kind, &other.kind));
+        let table = self.app.registry.table();
+        let is_same =
+            |one: &[Arc<Served>], other: &[Arc<Served>]| one.len() == other.len() && one.iter().zip(other).all(|(a, b)| Arc::ptr_eq(a, b));
+        if is_same(&table.custom, &custom) {
+            return;
+        }
+        self.app.registry.serve_custom(custom.clone());
+        for gone in table.custom.iter().filter(|old| !custom.iter().any(|new| Arc::ptr_eq(old, new))) {
+            gone.resource.end_watches();
+            self.app.metrics.forget(gone);
+            tracing::debug!(resource = %gone.name, version = gone.kind.version, "custom resource changed or gone");
+        }
+    }
+
+    fn of(&self, definition: &Definition) -> &[Arc<Served>] {
+        self.known.get(meta::uid(&definition.value)).map(|known| known.versions.as_slice()).unwrap_or_default()
+    }
+
+    /// What a definition defines; what stays as it was is the same value as before, with everything that was
+    /// made of it.
+    fn versions(&self, definition: &Definition) -> Vec<Arc<Served>> {
+        let before = self.of(definition);
+        let known = self.known.get(meta::uid(&definition.value));
+        if definition.status.is_none() && known.is_some_and(|known| known.revision == definition.object.revision) {
+            return before.to_vec();
+        }
+        let wanted = definition.wanted();
+        let Some(storage) = kinds::storage_api_version(&wanted) else { return Vec::new() };
+        let terminating = meta::is_deleting(&wanted);
+        let serve = |kind| {
+            let old = before.iter().find(|old| *old.kind == kind);
+            let is_stored_version = kind.api_version() == storage;
+            // What was written under the same definition needs no second look.
+            let since = old
+                .and_then(|old| old.custom.as_ref())
+                .filter(|old| old.api_version == storage)
+                .map_or(definition.object.revision, |old| old.since);
+            let custom = CustomStorage { api_version: storage.clone(), is_stored_version, since, terminating };
+            match old {
+                Some(old) if old.custom.as_ref() == Some(&custom) => Arc::clone(old),
+                old => {
+                    let kind = old.map_or_else(|| Arc::new(kind), |old| Arc::clone(&old.kind));
+                    let name = kind.group_resource();
+                    let resource = self.app.cache.resource(&name);
+                    Arc::new(Served { stored: Arc::clone(&kind), kind, name, resource, conversion: None, custom: Some(custom) })
+                }
+            }
+        };
+        kinds::of(&wanted).into_iter().map(serve).collect()
+    }
+
+    async fn write_status(&self, definition: &Definition) -> Rest {
+        if definition.status.is_none() {
+            return Rest::Nothing;
+        }
+        self.put(&definition.wanted(), "/status").await
+    }
+
+    /// Replaces a definition on condition that nobody was faster; if somebody was, that change is under way
+    /// to us.
+    async fn put(&self, definition: &Value, subresource: &str) -> Rest {
+        let path = format!("/apis/{GROUP}/v1/{PLURAL}/{}{subresource}", meta::name(definition));
+        let request = Request::builder().method(Method::PUT).uri(path).header(header::CONTENT_TYPE, "application/json");
+        let request = request.header(header::USER_AGENT, "kube-apiserver");
+        let mut request = match request.body(Body::from(definition.to_string())) {
+            Ok(request) => request,
+            Err(error) => {
+                tracing::error!(definition = meta::name(definition), %error, "definition not written");
+                return Rest::Nothing;
+            }
+        };
+        request.extensions_mut().insert(Identity(Arc::new(user())));
+        match handle(Arc::clone(&self.app), request).await.status() {
+            status if status.is_success() => Rest::Nothing,
+            StatusCode::CONFLICT | StatusCode::NOT_FOUND => Rest::Nothing,
+            status => {
+                tracing::warn!(definition = meta::name(definition), %status, "definition not written");
+                Rest::Retry
+            }
+        }
+    }
+}
+
+/// Who writes and deletes here.
+fn user() -> UserInfo {
+    UserInfo::new("system:apiserver", &["system:masters"])
+}
+
+/// One definition as it is, with the status that it should have where that is another.
+struct Definition {
+    object: Arc<Object>,
+    value: Arc<Value>,
+    status: Option<Value>,
+}
+
+impl Definition {
+    /// With the status that it should have.
+    fn wanted(&self) -> Value {
+        let mut wanted = (*self.value).clone();
+        if let Some(status) = &self.status {
+            crate::json::set(&mut wanted, &["status"], status.clone());
+        }
+        wanted
+    }
+
+    /// The revision at which nothing need be worked out again; none where the status is still to be written.
+    fn seen_at(&self) -> u64 {
+        if self.status.is_none() { self.object.revision } else { 0 }
+    }
+}
+
+impl Rest {
+    fn max(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Retry, _) | (_, Self::Retry) => Self::Retry,
+            (Self::Objects, _) | (_, Self::Objects) => Self::Objects,
+            _ => Self::Nothing,
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Conditions of a definition's status.
+
+use api_model::meta;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// A condition's state, without its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Condition {
+    pub(super) kind: &'static str,
+    pub(super) status: bool,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+impl Condition {
+    pub(super) fn new(kind: &'static str, status: bool, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, status, reason, message: message.into() }
+    }
+}
+
+/// Whether a condition is true.
+pub(super) fn is_true(definition: &Value, kind: &str) -> bool {
+    find(definition.get("status").unwrap_or(&Value::Null), kind)
+        .is_some_and(|condition| condition.get("status").and_then(Value::as_str) == Some("True"))
+}
+
+fn find<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
+    let conditions = status.get("conditions")?.as_array()?;
+    conditions.iter().find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))
+}
+
+/// Sets a condition; its time moves only when it turns. False where it was so already.
+pub(super) fn set(status: &mut Value, wanted: &Condition, now: Timestamp) -> bool {
+    let word = if wanted.status { "True" } else { "False" };
+    let old = find(status, wanted.kind).cloned();
+    let text = |field: &str| old.as_ref().and_then(|old| old.get(field)).and_then(Value::as_str).unwrap_or_default();
+    if text("status") == word && text("reason") == wanted.reason && text("message") == wanted.message {
+        return false;
+    }
+    let since = if text("status") == word { text("lastTransitionTime").to_owned() } else { meta::time(now) };
+    let condition =
+        json!({"type": wanted.kind, "status": word, "reason": wanted.reason, "message": wanted.message, "lastTransitionTime": since});
+    if !status.get("conditions").is_some_and(Value::is_array) {
+        crate::json::set(status, &["conditions"], json!([]));
+    }
+    let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return false };
+    match conditions.iter_mut().find(|known| known.get("type").and_then(Value::as_str) == Some(wanted.kind)) {
+        Some(known) => *known = condition,
+        None => conditions.push(condition),
+    }
+    true
+}

@@ -1,0 +1,275 @@
+//! Custom resources from their definition to their end.
+
+use std::time::Duration;
+
+use super::*;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+
+/// A definition of widgets in two versions, the first of which is stored.
+fn definition() -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {
+        "spec": {"type": "object", "required": ["size"], "properties": {
+            "size": {"type": "integer", "minimum": 1, "maximum": 10},
+            "color": {"type": "string", "enum": ["red", "green"], "default": "red"},
+            "maybe": {"type": "string", "nullable": true},
+        }},
+        "status": {"type": "object", "properties": {"replicas": {"type": "integer"}, "selector": {"type": "string"}}},
+    }}});
+    let version = |name: &str, storage: bool| {
+        json!({
+            "name": name, "served": true, "storage": storage, "schema": schema,
+            "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".status.selector"}},
+            "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
+            "selectableFields": [{"jsonPath": ".spec.color"}],
+        })
+    };
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wd"], "categories": ["all"]},
+            "versions": [version("v1", true), version("v1beta1", false)],
+        },
+    })
+}
+
+fn widget(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
+}
+
+/// Asks until the answer is as wished; what the server does by itself takes a moment.
+async fn until(cluster: &Cluster, path: &str, wish: impl Fn(&Answer) -> bool) -> Answer {
+    let asking = async {
+        loop {
+            let answer = cluster.get(path).await;
+            if wish(&answer) {
+                return answer;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), asking).await.unwrap_or_else(|_| panic!("{path} never came to be as wished"))
+}
+
+fn is_established(definition: &Value) -> bool {
+    let conditions = definition["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    conditions.iter().any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+}
+
+async fn define(cluster: &Cluster, definition: Value) -> Value {
+    let name = definition["metadata"]["name"].as_str().expect("a name").to_owned();
+    cluster.post(DEFINITIONS, definition).await.ok();
+    until(cluster, &format!("{DEFINITIONS}/{name}"), |answer| is_established(&answer.body)).await.ok()
+}
+
+async fn with_widgets() -> Cluster {
+    let cluster = cluster().await;
+    define(&cluster, definition()).await;
+    cluster
+}
+
+#[tokio::test]
+async fn a_definition_is_completed_accepted_and_served() {
+    let cluster = cluster().await;
+    assert_eq!(cluster.get(WIDGETS).await.status, StatusCode::NOT_FOUND);
+    let defined = define(&cluster, definition()).await;
+    assert_eq!((&defined["spec"]["names"]["singular"], &defined["spec"]["names"]["listKind"]), (&json!("widget"), &json!("WidgetList")));
+    assert_eq!(defined["status"]["acceptedNames"], defined["spec"]["names"]);
+    assert_eq!(defined["status"]["storedVersions"], json!(["v1"]));
+    assert_eq!(cluster.get(WIDGETS).await.ok()["kind"], "WidgetList");
+    let refused = cluster.post(DEFINITIONS, json!({"metadata": {"name": "x"}, "spec": {}})).await;
+    assert!(refused.refusal().1.contains("metadata.name: Invalid value: \"x\": must be spec.names.plural+\".\"+spec.group"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn objects_are_pruned_defaulted_and_checked() {
+    let cluster = with_widgets().await;
+    let made = cluster.post(WIDGETS, widget("a", json!({"size": 3, "extra": true, "maybe": null}))).await;
+    let warning = made.headers[header::WARNING].to_str().expect("text").to_owned();
+    assert_eq!(warning, "299 - \"unknown field \\\"spec.extra\\\"\"");
+    let made = made.ok();
+    assert_eq!(made["spec"], json!({"size": 3, "color": "red", "maybe": null}));
+    assert_eq!(made["metadata"]["generation"], 1);
+    let strict = cluster.post(&format!("{WIDGETS}?fieldValidation=Strict"), widget("b", json!({"size": 3, "extra": true}))).await;
+    assert!(strict.refusal().1.contains("strict decoding error: unknown field \"spec.extra\""), "{strict:?}");
+    let refused = cluster.post(WIDGETS, widget("b", json!({"size": "big", "color": "blue"}))).await;
+    let (code, message) = refused.refusal();
+    assert_eq!(code, 422);
+    assert_eq!(
+        message,
+        "Widget.example.com \"b\" is invalid: [spec.color: Unsupported value: \"blue\": supported values: \"red\", \"green\", spec.size: \
+         Invalid value: \"string\": spec.size in body must be of type integer: \"string\"]"
+    );
+    assert_eq!(refused.body["details"]["causes"][1]["reason"], "FieldValueTypeInvalid");
+}
+
+#[tokio::test]
+async fn patches_status_and_scale_change_their_own_part() {
+    let cluster = with_widgets().await;
+    cluster.post(WIDGETS, widget("a", json!({"size": 3}))).await.ok();
+    let path = format!("{WIDGETS}/a");
+    assert_eq!(cluster.patch(&path, "merge", json!({"spec": {"size": 4}})).await.ok()["metadata"]["generation"], 2);
+    assert_eq!(cluster.patch(&path, "json", json!([{"op": "replace", "path": "/spec/size", "value": 5}])).await.ok()["spec"]["size"], 5);
+    assert_eq!(cluster.patch(&path, "strategic", json!({"spec": {"size": 6}})).await.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    let status = cluster
+        .patch(&format!("{path}/status"), "merge", json!({"spec": {"size": 9}, "status": {"replicas": 2, "selector": "a=b"}}))
+        .await
+        .ok();
+    assert_eq!(
+        (&status["spec"]["size"], &status["status"]["replicas"], &status["metadata"]["generation"]),
+        (&json!(5), &json!(2), &json!(3))
+    );
+    let kept = cluster.patch(&path, "merge", json!({"status": {"replicas": 7}})).await.ok();
+    assert_eq!(kept["status"]["replicas"], 2);
+    let scale = cluster.get(&format!("{path}/scale")).await.ok();
+    assert_eq!((&scale["spec"]["replicas"], &scale["status"]), (&json!(5), &json!({"replicas": 2, "selector": "a=b"})));
+    cluster.patch(&format!("{path}/scale"), "merge", json!({"spec": {"replicas": 8}})).await.ok();
+    assert_eq!(cluster.get(&path).await.ok()["spec"]["size"], 8);
+    let refused = cluster.patch(&format!("{path}/scale"), "merge", json!({"spec": {"replicas": 80}})).await;
+    assert!(refused.refusal().1.contains("spec.size in body should be less than or equal to 10"), "{refused:?}");
+    let mut unversioned = cluster.get(&path).await.ok();
+    unversioned["metadata"].as_object_mut().expect("a map").remove("resourceVersion");
+    let refused = cluster.put(&path, &unversioned).await;
+    assert!(refused.refusal().1.contains("metadata.resourceVersion: Invalid value: 0: must be specified for an update"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn lists_tables_and_selectors_work_as_for_any_kind() {
+    let cluster = with_widgets().await;
+    cluster.post(WIDGETS, widget("a", json!({"size": 3}))).await.ok();
+    cluster.post(WIDGETS, widget("b", json!({"size": 4, "color": "green"}))).await.ok();
+    assert_eq!(names(&cluster.get("/apis/example.com/v1/widgets").await.ok()), ["a", "b"]);
+    assert_eq!(names(&cluster.get(&format!("{WIDGETS}?fieldSelector=spec.color%3Dgreen")).await.ok()), ["b"]);
+    assert_eq!(cluster.get(&format!("{WIDGETS}?fieldSelector=spec.size%3D3")).await.status, StatusCode::BAD_REQUEST);
+    let table = cluster.get_as(WIDGETS, "application/json;as=Table;v=v1;g=meta.k8s.io").await.ok();
+    assert_eq!(table["columnDefinitions"][1]["name"], "Size");
+    assert_eq!((&table["rows"][0]["cells"], &table["rows"][1]["cells"]), (&json!(["a", 3]), &json!(["b", 4])));
+    let partial = cluster.get_as(&format!("{WIDGETS}/a"), "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io").await.ok();
+    assert_eq!((&partial["kind"], partial.get("spec")), (&json!("PartialObjectMetadata"), None));
+}
+
+#[tokio::test]
+async fn versions_differ_in_their_name_alone() {
+    let cluster = with_widgets().await;
+    let beta = "/apis/example.com/v1beta1/namespaces/default/widgets";
+    let mut object = widget("a", json!({"size": 3}));
+    object["apiVersion"] = "example.com/v1beta1".into();
+    assert_eq!(cluster.post(beta, object.clone()).await.ok()["apiVersion"], "example.com/v1beta1");
+    assert_eq!(cluster.get(&format!("{WIDGETS}/a")).await.ok()["apiVersion"], "example.com/v1");
+    let list = cluster.get(beta).await.ok();
+    assert_eq!((&list["apiVersion"], &list["items"][0]["apiVersion"]), (&json!("example.com/v1beta1"), &json!("example.com/v1beta1")));
+    let patched = cluster.patch(&format!("{beta}/a"), "merge", json!({"spec": {"size": 4}})).await.ok();
+    assert_eq!((&patched["apiVersion"], &patched["metadata"]["generation"]), (&json!("example.com/v1beta1"), &json!(2)));
+    assert!(cluster.post(WIDGETS, object).await.refusal().1.contains("does not match the expected API version"));
+}
+
+#[tokio::test]
+async fn discovery_and_openapi_follow() {
+    let cluster = with_widgets().await;
+    let group = cluster.get("/apis/example.com").await.ok();
+    assert_eq!(group["preferredVersion"]["version"], "v1");
+    let resources = cluster.get("/apis/example.com/v1").await.ok();
+    let rows: Vec<&str> = resources["resources"].as_array().expect("rows").iter().filter_map(|row| row["name"].as_str()).collect();
+    assert_eq!(rows, ["widgets", "widgets/status", "widgets/scale"]);
+    assert_eq!(resources["resources"][0]["shortNames"], json!(["wd"]));
+    let aggregated = cluster.get_as("/apis", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").await.ok();
+    let ours = aggregated["items"].as_array().expect("groups").last().expect("a group").clone();
+    assert_eq!((&ours["metadata"]["name"], &ours["versions"][1]["version"]), (&json!("example.com"), &json!("v1beta1")));
+    let index = cluster.get("/openapi/v3").await.ok();
+    let url = index["paths"]["apis/example.com/v1"]["serverRelativeURL"].as_str().expect("a document").to_owned();
+    let document = cluster.get(&url).await.ok();
+    assert_eq!(document["components"]["schemas"]["com.example.v1.Widget"]["properties"]["spec"]["properties"]["size"]["minimum"], 1.0);
+    assert!(cluster.get("/openapi/v2").await.ok()["definitions"]["com.example.v1.Widget"].is_object());
+    cluster.delete(&format!("{DEFINITIONS}/widgets.example.com")).await.ok();
+    until(&cluster, "/apis/example.com/v1", |answer| answer.status == StatusCode::NOT_FOUND).await;
+    assert_eq!(cluster.get("/openapi/v3").await.ok()["paths"].get("apis/example.com/v1"), None);
+    assert_eq!(cluster.get("/openapi/v2").await.ok()["definitions"].get("com.example.v1.Widget"), None);
+}
+
+#[tokio::test]
+async fn a_deleted_definition_takes_its_objects_with_it_and_waits_for_their_finalizers() {
+    let cluster = with_widgets().await;
+    cluster.post(WIDGETS, widget("a", json!({"size": 3}))).await.ok();
+    let mut held = widget("held", json!({"size": 3}));
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    cluster.post(WIDGETS, held).await.ok();
+    let going = cluster.delete(&format!("{DEFINITIONS}/widgets.example.com")).await.ok();
+    assert_eq!(going["metadata"]["finalizers"], json!(["customresourcecleanup.apiextensions.k8s.io"]));
+    until(&cluster, &format!("{WIDGETS}/a"), |answer| answer.status == StatusCode::NOT_FOUND).await;
+    let refused = cluster.post(WIDGETS, widget("b", json!({"size": 3}))).await;
+    assert_eq!(refused.refusal(), (405, "create not allowed while custom resource definition is terminating"));
+    cluster.patch(&format!("{WIDGETS}/held"), "merge", json!({"metadata": {"finalizers": null}})).await.ok();
+    until(&cluster, &format!("{DEFINITIONS}/widgets.example.com"), |answer| answer.status == StatusCode::NOT_FOUND).await;
+    until(&cluster, WIDGETS, |answer| answer.status == StatusCode::NOT_FOUND).await;
+    define(&cluster, definition()).await;
+    assert_eq!(names(&cluster.get(WIDGETS).await.ok()), Vec::<&str>::new());
+}
+
+#[tokio::test]
+async fn old_objects_read_as_the_definition_says_by_now() {
+    let cluster = with_widgets().await;
+    cluster.post(WIDGETS, widget("old", json!({"size": 3}))).await.ok();
+    let path = format!("{DEFINITIONS}/widgets.example.com");
+    for version in 0..2 {
+        let properties = format!("/spec/versions/{version}/schema/openAPIV3Schema/properties/spec/properties");
+        let patch = json!([
+            {"op": "add", "path": format!("{properties}/shape"), "value": {"type": "string", "default": "round"}},
+            {"op": "remove", "path": format!("{properties}/color")},
+            {"op": "remove", "path": format!("/spec/versions/{version}/selectableFields")},
+        ]);
+        cluster.patch(&path, "json", patch).await.ok();
+    }
+    let read = until(&cluster, &format!("{WIDGETS}/old"), |answer| answer.body["spec"]["shape"] == "round").await.ok();
+    assert_eq!(read["spec"], json!({"size": 3, "shape": "round"}));
+    assert_eq!(cluster.get(WIDGETS).await.ok()["items"][0]["spec"], read["spec"]);
+    assert_eq!(
+        cluster.patch(&format!("{WIDGETS}/old"), "merge", json!({"metadata": {"labels": {"a": "b"}}})).await.ok()["metadata"]["generation"],
+        1
+    );
+}
+
+#[tokio::test]
+async fn custom_resources_are_served_again_after_a_restart() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let first = cluster_on(Arc::clone(&store)).await;
+    define(&first, definition()).await;
+    first.post(WIDGETS, widget("a", json!({"size": 3}))).await.ok();
+    first.server.shutdown().await;
+    let second = cluster_on(store).await;
+    assert_eq!(names(&second.get(WIDGETS).await.ok()), ["a"]);
+}
+
+#[tokio::test]
+async fn a_name_in_use_is_not_given_twice() {
+    let cluster = with_widgets().await;
+    let mut other = definition();
+    other["metadata"]["name"] = "gadgets.example.com".into();
+    other["spec"]["names"]["plural"] = "gadgets".into();
+    cluster.post(DEFINITIONS, other).await.ok();
+    let path = format!("{DEFINITIONS}/gadgets.example.com");
+    let has_conditions = |answer: &Answer| answer.body["status"]["conditions"].as_array().is_some_and(|conditions| conditions.len() == 2);
+    let refused = until(&cluster, &path, has_conditions).await.ok();
+    assert_eq!(refused["status"]["conditions"][0]["reason"], "ListKindConflict");
+    assert_eq!(cluster.get("/apis/example.com/v1/gadgets").await.status, StatusCode::NOT_FOUND);
+    cluster.delete(&format!("{DEFINITIONS}/widgets.example.com")).await.ok();
+    until(&cluster, &path, |answer| is_established(&answer.body)).await;
+    assert_eq!(cluster.get("/apis/example.com/v1/gadgets").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn applying_knows_the_schema_of_the_definition() {
+    let cluster = with_widgets().await;
+    let apply = async |manager: &str, spec: Value| {
+        let path = format!("{WIDGETS}/a?fieldManager={manager}");
+        cluster.request(Method::PATCH, &path, "application/apply-patch+yaml", widget("a", spec).to_string()).await
+    };
+    let made = apply("one", json!({"size": 3})).await.ok();
+    assert_eq!(made["spec"], json!({"size": 3, "color": "red"}));
+    assert_eq!(made["metadata"]["managedFields"][0]["fieldsV1"], json!({"f:spec": {"f:size": {}}}));
+    let unknown = apply("one", json!({"size": 3, "shape": "round"})).await;
+    assert!(unknown.refusal().1.contains(".spec.shape: field not declared in schema"), "{unknown:?}");
+    assert_eq!(apply("two", json!({"size": 4})).await.status, StatusCode::CONFLICT);
+    assert_eq!(apply("two", json!({"color": "green"})).await.ok()["spec"], json!({"size": 3, "color": "green"}));
+}
