@@ -91,7 +91,7 @@ impl Cluster {
         assert!(self.child.is_none(), "it runs already");
         let (out, log) = (self.file("out"), self.file("log"));
         let mut command = self.skiff_command();
-        command.args(&self.args).arg("--data-dir").arg(self.data_dir()).arg("--log=info").env("RUST_BACKTRACE", "0");
+        command.args(&self.args).arg("--data-dir").arg(self.data_dir()).arg("--log=info,hickory_server=warn").env("RUST_BACKTRACE", "0");
         command.stdin(Stdio::null()).stdout(out).stderr(log);
         self.child = Some(command.spawn().expect("skiff starts"));
     }
@@ -126,6 +126,24 @@ impl Cluster {
         });
         self.forget_ready_line();
         code
+    }
+
+    /// What a failed story leaves for whoever looks into it.
+    fn tell(&self) {
+        let log = self.log();
+        let tail: Vec<&str> = log.lines().rev().take(60).collect();
+        eprintln!("--- end of skiff's log ({})", self.args.join(" "));
+        tail.iter().rev().for_each(|line| eprintln!("{line}"));
+        let kubeconfig = self.data_dir().join("admin.kubeconfig");
+        if self.child.is_some() && kubeconfig.exists() {
+            let kubectl = Kubectl::new(&self.net, kubeconfig);
+            for args in [&["describe", "pods,nodes", "-A"][..], &["get", "endpointslices", "-A", "-o", "yaml"]] {
+                eprintln!("{}", kubectl.run(&[args, &["--request-timeout=5s"]].concat()));
+            }
+        }
+        for (program, args) in [("nft", &["list", "ruleset"][..]), ("ip", &["addr"]), ("ip", &["route"]), ("ss", &["-tlnp"])] {
+            eprintln!("{}", self.net.run(program, args));
+        }
     }
 
     fn forget_ready_line(&self) {
@@ -191,10 +209,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let log = self.log();
-            let tail: Vec<&str> = log.lines().rev().take(60).collect();
-            eprintln!("--- end of skiff's log ({})", self.args.join(" "));
-            tail.iter().rev().for_each(|line| eprintln!("{line}"));
+            self.tell();
         }
         if let Some(mut child) = self.child.take() {
             // Ended already, or about to: either way it is waited for.
