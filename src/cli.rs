@@ -138,6 +138,16 @@ pub struct NodeOptions {
     /// Seconds between two looks at the node's own state; changes are reported at once.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub node_status_update_frequency: u32,
+    /// What must stay free on the node, as `signal<quantity` or `signal<percent%`: with less, it takes no
+    /// further Pods. Signals: memory.available, nodefs.available, imagefs.available, pid.available.
+    #[arg(long, default_value = "memory.available<100Mi,nodefs.available<10%")]
+    pub eviction_hard: node_agent::Thresholds,
+    /// Percent of the disk in use at which unused images go; 100 keeps them all.
+    #[arg(long, default_value_t = 85, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub image_gc_high_threshold: u8,
+    /// Percent of the disk in use down to which unused images go.
+    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub image_gc_low_threshold: u8,
     /// Registries that are spoken to without TLS, as host:port.
     #[arg(long, value_delimiter = ',')]
     pub insecure_registry: Vec<String>,
@@ -209,6 +219,16 @@ pub enum Image {
     Pull {
         #[command(flatten)]
         data_dir: DataDir,
+        /// What must stay free on the node, as `signal<quantity` or `signal<percent%`: with less, it takes no
+        /// further Pods. Signals: memory.available, nodefs.available, imagefs.available, pid.available.
+        #[arg(long, default_value = "memory.available<100Mi,nodefs.available<10%")]
+        pub eviction_hard: node_agent::Thresholds,
+        /// Percent of the disk in use at which unused images go; 100 keeps them all.
+        #[arg(long, default_value_t = 85, value_parser = clap::value_parser!(u8).range(0..=100))]
+        pub image_gc_high_threshold: u8,
+        /// Percent of the disk in use down to which unused images go.
+        #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u8).range(0..=100))]
+        pub image_gc_low_threshold: u8,
         /// Registries that are spoken to without TLS, as host:port.
         #[arg(long, value_delimiter = ',')]
         insecure_registry: Vec<String>,

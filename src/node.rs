@@ -118,6 +118,8 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
     config.host_resolv_conf.clone_from(&settings.options.resolv_conf);
     config.kubelet_version = api_server::version();
     config.pods_max = settings.options.max_pods;
+    config.eviction_hard.clone_from(&settings.options.eviction_hard);
+    config.image_gc_percent = (settings.options.image_gc_high_threshold, settings.options.image_gc_low_threshold);
     config.lease_duration = Duration::from_secs(settings.options.node_lease_duration_seconds.into());
     config.lease_renew = config.lease_duration / 4;
     config.status_check = Duration::from_secs(settings.options.node_status_update_frequency.into());

@@ -8,6 +8,8 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Taint;
 
+use crate::thresholds::Thresholds;
+
 /// The agent's settings. [`Config::new`] fills what has an upstream default.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -62,6 +64,8 @@ pub struct Config {
     pub housekeeping: Duration,
     /// Fullness of the image file system, in percent, at which unused images go, and down to which.
     pub image_gc_percent: (u8, u8),
+    /// What must stay free on the node (upstream's `--eviction-hard`).
+    pub eviction_hard: Thresholds,
     /// Whether Pods get cgroups; off for trials with many nodes on one machine.
     pub cgroups: bool,
     /// Pulls at one time.
@@ -121,6 +125,7 @@ impl Config {
             log_files_max: 5,
             housekeeping: Duration::from_secs(10),
             image_gc_percent: (85, 80),
+            eviction_hard: Thresholds::default(),
             cgroups: true,
             pulls_max: 8,
         }

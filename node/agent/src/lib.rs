@@ -31,6 +31,7 @@ mod server;
 mod status;
 #[cfg(test)]
 mod tests;
+mod thresholds;
 mod worker;
 
 use std::sync::Arc;
@@ -45,6 +46,7 @@ use tokio_util::task::TaskTracker;
 pub use config::{Config, Serving};
 pub use error::AgentError;
 pub use parts::{Images, Networks, Parts};
+pub use thresholds::Thresholds;
 
 use crate::error::chain;
 use crate::layout::Layout;

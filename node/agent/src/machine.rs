@@ -5,12 +5,7 @@ use std::path::Path;
 
 use node_volumes::Allocatable;
 
-/// Memory below which the node is under pressure; upstream's default threshold.
-const MEMORY_AVAILABLE_BYTES_MIN: u64 = 100 << 20;
-/// Free part of the disk below which it is under pressure, in percent; upstream's `nodefs.available`.
-const DISK_AVAILABLE_PERCENT_MIN: u64 = 10;
-/// Part of the process ids that may be in use, in percent.
-const PIDS_USED_PERCENT_MAX: u64 = 90;
+use crate::thresholds::Thresholds;
 
 /// What does not change while the machine runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,30 +46,30 @@ impl Machine {
         }
     }
 
-    /// What is left for Pods after what is kept back (thousandths of a CPU, bytes of memory).
-    pub(crate) fn allocatable(&self, reserved: (i64, i64)) -> Allocatable {
+    /// What is left for Pods after what is kept back (thousandths of a CPU, bytes of memory) and what
+    /// must stay free.
+    pub(crate) fn allocatable(&self, reserved: (i64, i64), thresholds: &Thresholds) -> Allocatable {
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         Allocatable {
             cpu_milli: number(self.cpus).saturating_mul(1_000).saturating_sub(reserved.0).max(0),
             memory_bytes: number(self.memory_bytes).saturating_sub(reserved.1).max(0),
-            // As upstream's default eviction threshold leaves it.
-            ephemeral_storage_bytes: number(self.disk_bytes / 100 * (100 - DISK_AVAILABLE_PERCENT_MIN)),
+            ephemeral_storage_bytes: number(self.disk_bytes.saturating_sub(thresholds.disk_kept(self.disk_bytes))),
         }
     }
 }
 
 impl Pressure {
     /// Reads it.
-    pub(crate) fn read(data_dir: &Path) -> Self {
+    pub(crate) fn read(data_dir: &Path, thresholds: &Thresholds) -> Self {
         let (disk_bytes, free_bytes) = disk(data_dir);
         let number = |path: &str| fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
         let loadavg = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let pids = loadavg.split_whitespace().nth(3).and_then(|field| field.split('/').nth(1)?.parse::<u64>().ok()).unwrap_or(0);
         let pids_max = number("/proc/sys/kernel/pid_max");
         Self {
-            memory: meminfo("MemAvailable") < MEMORY_AVAILABLE_BYTES_MIN,
-            disk: disk_bytes > 0 && free_bytes < disk_bytes / 100 * DISK_AVAILABLE_PERCENT_MIN,
-            pids: pids_max > 0 && pids > pids_max / 100 * PIDS_USED_PERCENT_MAX,
+            memory: thresholds.lacks_memory(meminfo("MemAvailable"), meminfo("MemTotal")),
+            disk: disk_bytes > 0 && thresholds.lacks_disk(free_bytes, disk_bytes),
+            pids: pids_max > 0 && thresholds.lacks_pids(pids_max.saturating_sub(pids), pids_max),
         }
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct Node {
 impl Node {
     /// What Pods may use together.
     pub(crate) fn allocatable(&self) -> Allocatable {
-        self.machine.allocatable(self.config.reserved)
+        self.machine.allocatable(self.config.reserved, &self.config.eviction_hard)
     }
 
     /// Records an event on a Pod, or on one of its containers.

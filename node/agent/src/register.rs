@@ -155,7 +155,7 @@ impl Registrar {
     fn facts(&self) -> Facts {
         Facts {
             machine: self.node.machine.clone(),
-            pressure: Pressure::read(&self.node.config.data_dir),
+            pressure: Pressure::read(&self.node.config.data_dir, &self.node.config.eviction_hard),
             allocatable: self.node.allocatable(),
             problem: self.health.text(),
             port: self.port,

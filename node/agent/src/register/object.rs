@@ -185,13 +185,14 @@ pub(crate) fn without_heartbeats(status: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::thresholds::Thresholds;
 
     #[test]
     fn conditions_that_somebody_else_wrote_are_seen() {
         let config = Config::new("n1", "192.0.2.1".parse().expect("an address"), "/data", "sk1");
         let facts = Facts {
             machine: Machine::default(),
-            allocatable: Machine::default().allocatable((0, 0)),
+            allocatable: Machine::default().allocatable((0, 0), &Thresholds::default()),
             pressure: Pressure::default(),
             problem: None,
             port: 10_250,
@@ -216,7 +217,7 @@ mod tests {
         config.skiff_version = "0.1.0".to_owned();
         let machine = Machine { cpus: 2, memory_bytes: 4 << 30, disk_bytes: 100 << 30, kernel: "6.18".to_owned(), ..Machine::default() };
         let facts = Facts {
-            allocatable: machine.allocatable((500, 1 << 30)),
+            allocatable: machine.allocatable((500, 1 << 30), &Thresholds::default()),
             machine,
             pressure: Pressure { disk: true, ..Pressure::default() },
             problem: Some("no Pod range yet".to_owned()),
