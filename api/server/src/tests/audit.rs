@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use api_model::request::Attributes;
+use futures::FutureExt;
+
 use super::*;
 use crate::{AuditConfig, AuditLog, AuditPolicy};
 
@@ -144,6 +147,21 @@ async fn a_watch_has_a_beginning_and_an_end() {
     assert_eq!(stages(&audited.events().await), ["RequestReceived", "ResponseStarted"]);
     drop(watch);
     assert_eq!(stages(&audited.events().await), ["RequestReceived", "ResponseStarted", "ResponseComplete"]);
+}
+
+#[tokio::test]
+async fn a_panic_is_recorded_and_goes_on() {
+    let audited = audited("{level: Metadata, omitStages: [RequestReceived]}").await;
+    let (mut parts, ()) = Request::builder().uri("/version").body(()).expect("a request").into_parts();
+    let trail = crate::audit::start(audited.cluster.server.app(), &mut parts, None).expect("audit is on");
+    let attributes = Attributes { verb: "get".to_owned(), path: "/version".to_owned(), ..Attributes::default() };
+    trail.begin(Some(&UserInfo::new("admin", &[])), &attributes, &parts).await;
+    let request = crate::audit::watched(Some(&trail), async { panic!("on purpose") });
+    let ended: Result<(), _> = std::panic::AssertUnwindSafe(request).catch_unwind().await;
+    assert!(ended.is_err());
+    let events = audited.events().await;
+    assert_eq!(told(&events, "/stage"), ["Panic"]);
+    assert_eq!(events[0]["responseStatus"]["code"], 500);
 }
 
 #[tokio::test]
