@@ -11,3 +11,4 @@ mod quickstart;
 mod registry;
 mod side_by_side;
 mod two_nodes;
+mod webhooks;
