@@ -65,7 +65,7 @@ async fn apply_scale(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
     let typing = api_schema::of_gvk("autoscaling", "v1", "Scale").map_or(Typing::Deduced, Typing::Known);
     let typed = Typed { group: "autoscaling", version: "v1", kind: "Scale", typing };
     let scale = apply::decode(call, bytes, &typed, &options)?;
-    check(call, &scale)?;
+    let scale = checked(call, scale, &[], &options)?;
     let kind = &call.served.stored;
     let mut config = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": call.name}});
     if scale.get("spec").and_then(|spec| spec.get("replicas")).is_some() {
@@ -103,16 +103,11 @@ fn checked(call: &mut Call, mut scale: Value, duplicates: &[String], options: &W
     let warnings = api_rules::check_body("autoscaling", "v1", "Scale", &mut scale, duplicates, options.validation)
         .map_err(|error| ApiError::bad_request(error.handled_as("Scale", "v1")))?;
     call.warn(warnings);
-    check(call, &scale)?;
-    Ok(scale)
-}
-
-fn check(call: &Call, scale: &Value) -> ApiResult<()> {
-    let name = meta::name(scale);
+    let name = meta::name(&scale);
     if name != call.name {
         let message = format!("the name of the object ({name}) does not match the name on the URL ({})", call.name);
         return Err(ApiError::bad_request(message));
     }
-    let errors = scale::validate(scale);
-    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid_kind("autoscaling", "Scale", &call.name, &errors)) }
+    let errors = scale::validate(&scale);
+    if errors.is_empty() { Ok(scale) } else { Err(ApiError::invalid_kind("autoscaling", "Scale", &call.name, &errors)) }
 }

@@ -210,15 +210,19 @@ async fn status_and_scale_are_applied_through_their_doors() {
     let applied = cluster.apply(&format!("{path}/status"), "c", status).await.ok();
     assert_eq!(applied["status"]["conditions"][0]["type"], "Available");
     assert!(managers(&applied).contains(&"c Apply/status".to_owned()));
-    let scale =
-        |replicas: i64| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": replicas}});
-    let refused = cluster.apply(&format!("{path}/scale"), "hpa", scale(4)).await;
+    let scale = |replicas: Value| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": replicas}});
+    let refused = cluster.apply(&format!("{path}/scale"), "hpa", scale(4.into())).await;
     assert_eq!(refused.refusal(), (409, "Apply failed with 1 conflict: conflict with \"me\": .spec.replicas"));
-    let scaled = cluster.apply(&format!("{path}/scale"), "hpa&force=true", scale(4)).await.ok();
+    let scaled = cluster.apply(&format!("{path}/scale"), "hpa&force=true", scale(4.into())).await.ok();
     assert_eq!((&scaled["kind"], &scaled["spec"]["replicas"]), (&json!("Scale"), &json!(4)));
     let refused = cluster.apply(&path, "me", deployment(json!({"replicas": 1}))).await;
     assert_eq!(refused.refusal(), (409, "Apply failed with 1 conflict: conflict with \"hpa\" with subresource \"scale\": .spec.replicas"));
-    assert_eq!(cluster.apply(&format!("{path}/scale"), "hpa&force=true", scale(-1)).await.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(
+        cluster.apply(&format!("{path}/scale"), "hpa&force=true", scale((-1).into())).await.status,
+        StatusCode::UNPROCESSABLE_ENTITY
+    );
+    let half = cluster.apply(&format!("{path}/scale"), "hpa&force=true", scale(json!(1.5))).await;
+    assert_eq!(half.status, StatusCode::BAD_REQUEST, "{half:?}");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api_model::meta;
 use api_rules::apply::{self, Target, Typing, Writer};
-use api_rules::{Decoded, FieldValidation, check_body};
+use api_rules::{Decoded, FieldValidation, check_fields};
 use axum::body::Body;
 use http::{Response, StatusCode};
 use jiff::Timestamp;
@@ -41,8 +41,11 @@ pub(crate) async fn apply(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
     let served = Arc::clone(&call.served);
     let kind = &served.kind;
     let typed = Typed { group: &kind.group, version: &kind.version, kind: &kind.kind, typing: Typing::of(kind) };
-    let config = decode(call, bytes, &typed, &options)?;
-    let config = call.served.to_stored(config);
+    let mut config = decode(call, bytes, &typed, &options)?;
+    // What is left to do is to bring values into the writing in which they are stored.
+    check_fields(kind, &mut config, &[], FieldValidation::Ignore)
+        .map_err(|error| ApiError::bad_request(error.handled_as(&kind.kind, &kind.version)))?;
+    let config = served.to_stored(config);
     for _ in 0..ATTEMPTS_MAX {
         if call.sub().is_none() && call.object().is_err() {
             match create(call, &config, &options).await {
@@ -93,11 +96,10 @@ pub(crate) struct Typed<'t> {
     pub(crate) typing: Typing<'t>,
 }
 
-/// A configuration from a request's body, which fits its type; values are in the writing in which they are
-/// stored.
+/// A configuration from a request's body, which fits its type.
 pub(crate) fn decode(call: &mut Call, bytes: &[u8], typed: &Typed<'_>, options: &WriteOptions) -> ApiResult<Value> {
     let undecodable = |error: String| ApiError::bad_request(format!("error decoding patch: {error}"));
-    let Decoded { value: mut config, duplicates } = api_rules::decode(bytes, true).map_err(|error| undecodable(error.to_string()))?;
+    let Decoded { value: config, duplicates } = api_rules::decode(bytes, true).map_err(|error| undecodable(error.to_string()))?;
     if !config.is_object() {
         let found = body::type_name(&config);
         return Err(undecodable(format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}")));
@@ -119,8 +121,6 @@ pub(crate) fn decode(call: &mut Call, bytes: &[u8], typed: &Typed<'_>, options: 
         FieldValidation::Ignore => {}
         _ => call.warn(twice),
     }
-    check_body(typed.group, typed.version, typed.kind, &mut config, &[], FieldValidation::Ignore)
-        .map_err(|error| ApiError::bad_request(error.handled_as(typed.kind, typed.version)))?;
     Ok(config)
 }
 
