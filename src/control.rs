@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use api_auth::{Pki, PkiConfig};
 use api_model::meta;
 use api_model::request::UserInfo;
@@ -17,7 +17,7 @@ use kube::Api;
 use kube::api::PostParams;
 use sched_controllers::{SigningError, SigningRequest};
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli;
@@ -47,7 +47,8 @@ pub struct Running {
     pub kubeconfig: PathBuf,
     place: Place,
     store: Arc<dyn Store>,
-    tasks: JoinSet<()>,
+    /// Ends when all parts have; its error is the first of a part that failed.
+    watched: JoinHandle<anyhow::Result<()>>,
     /// Ends scheduler and controllers.
     parts: CancellationToken,
 }
@@ -63,17 +64,38 @@ impl Running {
         self.client(UserInfo::new("system:admin", &["system:masters"]))
     }
 
-    /// Stops scheduler and controllers, then the server, then the store.
-    pub async fn stop(mut self) {
+    /// Stops scheduler and controllers, then the server, then the store. The error is that of a part
+    /// which failed before.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
         self.parts.cancel();
         self.server.shutdown().await;
-        let ended = tokio::time::timeout(DRAIN_LIMIT, async { while self.tasks.join_next().await.is_some() {} });
-        if ended.await.is_err() {
-            tracing::warn!("scheduler or controllers did not end in time");
-            self.tasks.shutdown().await;
-        }
+        let ended = match tokio::time::timeout(DRAIN_LIMIT, &mut self.watched).await {
+            Ok(ended) => ended.context("watching over the control plane").and_then(|ended| ended),
+            Err(_) => {
+                tracing::warn!("scheduler or controllers did not end in time");
+                self.watched.abort();
+                Ok(())
+            }
+        };
         self.store.close().await;
+        ended
     }
+}
+
+/// Waits for all parts. One that ends before it was told to, by an error or a panic, takes the whole
+/// process with it: a cluster without controllers or scheduler looks well and does nothing.
+async fn watch_over(mut tasks: JoinSet<anyhow::Result<()>>, stopping: CancellationToken, cancel: CancellationToken) -> anyhow::Result<()> {
+    let mut first = Ok(());
+    while let Some(ended) = tasks.join_next().await {
+        let ended = ended.context("a part of the control plane panicked").and_then(|ended| ended);
+        let in_time = || if stopping.is_cancelled() { Ok(()) } else { Err(anyhow!("a part of the control plane ended by itself")) };
+        if let Err(error) = ended.and_then(|()| in_time()) {
+            tracing::error!(error = format!("{error:#}"), "a part of the control plane failed");
+            first = first.and(Err(error));
+            cancel.cancel();
+        }
+    }
+    first
 }
 
 /// Starts everything; answers when the API server takes requests.
@@ -89,33 +111,33 @@ pub async fn start(control: &ControlPlane, cancel: &CancellationToken) -> anyhow
     let server = Arc::new(server);
     let mut tasks = JoinSet::new();
     let serve = Arc::clone(&server);
-    tasks.spawn(async move {
-        if let Err(error) = serve.serve(listener).await {
-            tracing::error!(%error, "the API server ended");
-        }
-    });
+    tasks.spawn(async move { serve.serve(listener).await.context("the API server ended") });
     let kubeconfig = write_kubeconfig(control, &pki)?;
     let url = format!("https://{}:{}", advertised(control), options.secure_port);
-    let mut running = Running { pki, server, url, kubeconfig, place: control.place.clone(), store, tasks, parts: cancel.child_token() };
-    start_parts(control, &mut running)?;
-    Ok(running)
+    let parts = cancel.child_token();
+    start_parts(control, &pki, &server, &parts, &mut tasks);
+    let watched = tokio::spawn(watch_over(tasks, parts.clone(), cancel.clone()));
+    Ok(Running { pki, server, url, kubeconfig, place: control.place.clone(), store, watched, parts })
 }
 
-fn start_parts(control: &ControlPlane, running: &mut Running) -> anyhow::Result<()> {
-    let parts = running.parts.clone();
+fn start_parts(
+    control: &ControlPlane,
+    pki: &Arc<Pki>,
+    server: &Server,
+    parts: &CancellationToken,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) {
+    let client = |user: UserInfo| kube::Client::new(server.client(user), "default");
     if control.options.scheduler {
-        let client = running.client(UserInfo::new("system:kube-scheduler", &[]));
-        let cancel = parts.clone();
-        running.tasks.spawn(async move { sched_scheduler::run(client, sched_scheduler::Config::default(), cancel).await });
+        let (client, cancel) = (client(UserInfo::new("system:kube-scheduler", &[])), parts.clone());
+        tasks.spawn(async move {
+            sched_scheduler::run(client, sched_scheduler::Config::default(), cancel).await;
+            Ok(())
+        });
     }
-    let config = controllers_config(control, Arc::clone(&running.pki));
-    let client = running.client(UserInfo::new("system:kube-controller-manager", &["system:masters"]));
-    running.tasks.spawn(async move {
-        if let Err(error) = sched_controllers::run(client, config, parts).await {
-            tracing::error!(%error, "the controllers ended");
-        }
-    });
-    Ok(())
+    let (config, cancel) = (controllers_config(control, Arc::clone(pki)), parts.clone());
+    let client = client(UserInfo::new("system:kube-controller-manager", &["system:masters"]));
+    tasks.spawn(async move { sched_controllers::run(client, config, cancel).await.context("the controllers ended") });
 }
 
 fn server_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<api_server::Config> {

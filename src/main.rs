@@ -21,7 +21,14 @@ use cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = EnvFilter::try_new(&cli.log).unwrap_or_else(|_| EnvFilter::new("info"));
+    // Its DNS library tells of every query at `info`; who wants to read that names it.
+    let filter = match EnvFilter::try_new(format!("hickory_server=warn,{}", cli.log)) {
+        Ok(filter) => filter,
+        Err(error) => {
+            eprintln!("skiff: --log {:?}: {error}", cli.log);
+            return ExitCode::FAILURE;
+        }
+    };
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     // One provider of cryptography for the whole process; this is its first use.
     let _first = rustls::crypto::ring::default_provider().install_default();

@@ -18,6 +18,9 @@ use tokio_util::sync::CancellationToken;
 use crate::place::Place;
 use crate::{cli, host, signals};
 
+/// How often the machine's resolvers are looked at.
+const RESOLVERS_PERIOD: Duration = Duration::from_secs(5);
+
 /// What a node is told.
 #[derive(Clone)]
 pub struct NodeSettings {
@@ -77,6 +80,9 @@ pub async fn run_alone(options: cli::Agent) -> anyhow::Result<()> {
 /// Opens the node's parts and checks what they need of the machine.
 pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
     let place = &settings.place;
+    // The agent listens later; a port that somebody else has is better told before anything has begun.
+    let address = kubelet_address(settings);
+    drop(std::net::TcpListener::bind(address).with_context(|| format!("listening on {address} (--kubelet-port)"))?);
     let runtimes = runtimes(place)?;
     for runtime in &runtimes {
         runtime.check().await?;
@@ -108,10 +114,14 @@ pub fn runtimes(place: &Place) -> anyhow::Result<Vec<Arc<dyn Runtime>>> {
     Ok(vec![Arc::new(wasmtime), Arc::new(runc)])
 }
 
+fn kubelet_address(settings: &NodeSettings) -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), settings.options.kubelet_port)
+}
+
 /// The agent's settings.
 pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Serving>>) -> anyhow::Result<node_agent::Config> {
     let mut config = node_agent::Config::new(&settings.node_name, settings.node_ip.into(), &settings.place.dir, &settings.place.prefix);
-    config.listen = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), settings.options.kubelet_port);
+    config.listen = kubelet_address(settings);
     config.serving = serving;
     config.cluster_dns = vec![settings.dns_ip.into()];
     config.cluster_domain.clone_from(&settings.ranges.cluster_domain);
@@ -151,19 +161,42 @@ pub fn start(tasks: &mut JoinSet<Task>, settings: &NodeSettings, parts: Parts, i
     };
     let (proxy_client, stop) = (client.clone(), cancel.clone());
     tasks.spawn(async move { node_proxy::run(proxy_client, proxy, stop).await.context("the Service proxy ended") });
-    let (names, stop) = (dns_config(settings), cancel.clone());
+    let resolvers = watch::Sender::new(resolvers(settings));
+    let (names, stop) = (dns_config(settings, resolvers.subscribe()), cancel.clone());
     tasks.spawn(async move { dns::run(client, names, stop).await.context("the DNS server ended") });
+    let (settings, stop) = (settings.clone(), cancel.clone());
+    tasks.spawn(async move {
+        stop.run_until_cancelled(follow_resolvers(&settings, &resolvers)).await;
+        Ok(())
+    });
 }
 
-fn dns_config(settings: &NodeSettings) -> dns::Config {
-    let listen = vec![SocketAddr::new(IpAddr::V4(settings.dns_ip), 53)];
-    // A machine without the file has no resolvers: names outside the cluster are refused then.
-    let resolvers = std::fs::read_to_string(&settings.options.resolv_conf).unwrap_or_default();
+/// The machine's resolvers. Without the file it has none: names outside the cluster are refused then.
+fn resolvers(settings: &NodeSettings) -> Vec<SocketAddr> {
+    let text = std::fs::read_to_string(&settings.options.resolv_conf).unwrap_or_default();
+    dns::upstreams(&text, &[settings.dns_ip.into()])
+}
+
+/// Reads the machine's resolvers again from time to time: they come and go with its network, and it may
+/// have had none when it started.
+async fn follow_resolvers(settings: &NodeSettings, resolvers_are: &watch::Sender<Vec<SocketAddr>>) {
+    loop {
+        tokio::time::sleep(RESOLVERS_PERIOD).await;
+        let found = resolvers(settings);
+        resolvers_are.send_if_modified(|known| {
+            let differs = *known != found;
+            *known = found;
+            differs
+        });
+    }
+}
+
+fn dns_config(settings: &NodeSettings, upstream: watch::Receiver<Vec<SocketAddr>>) -> dns::Config {
     dns::Config {
-        listen,
+        listen: vec![SocketAddr::new(IpAddr::V4(settings.dns_ip), 53)],
         domain: settings.ranges.cluster_domain.clone(),
         ranges: vec![settings.ranges.cluster_cidr.into(), settings.ranges.service_cluster_ip_range.into()],
-        upstream: dns::upstreams(&resolvers, &[settings.dns_ip.into()]),
+        upstream,
     }
 }
 

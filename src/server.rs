@@ -7,6 +7,7 @@ use crate::{control, host, signals};
 /// Runs until told to stop.
 pub async fn run(options: Server) -> anyhow::Result<()> {
     let place = options.data_dir.place()?;
+    let _lock = place.lock("server")?;
     let cancel = signals::stop_token()?;
     let node_ip = host::node_ip(options.control.advertise_address)?;
     let control = ControlPlane { place, ranges: options.ranges, options: options.control, node_ip };
@@ -19,6 +20,5 @@ pub async fn run(options: Server) -> anyhow::Result<()> {
         token.display()
     );
     cancel.cancelled().await;
-    running.stop().await;
-    Ok(())
+    running.stop().await
 }

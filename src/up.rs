@@ -8,6 +8,7 @@ use api_auth::pki::Subject;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::wait::await_condition;
+use node_agent::Parts;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -24,18 +25,30 @@ const NODE_CERTIFICATE_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600)
 /// Runs until told to stop.
 pub async fn run(options: Up) -> anyhow::Result<()> {
     let place = options.data_dir.place()?;
-    let _lock = place.lock("node")?;
+    let _locks = (place.lock("node")?, place.lock("server")?);
     let cancel = signals::stop_token()?;
     let settings = NodeSettings::new(place.clone(), options.ranges.clone(), options.node)?;
     let parts = node::parts(&settings).await?;
     let control = ControlPlane { place, ranges: options.ranges, options: options.control, node_ip: settings.node_ip };
     let running = control::start(&control, &cancel).await?;
+    let node = run_node(&running, &settings, parts, &cancel).await;
+    let control = running.stop().await;
+    node.and(control)
+}
+
+/// Runs the node until told to stop, or until a part of it fails.
+async fn run_node(running: &Running, settings: &NodeSettings, parts: Parts, cancel: &CancellationToken) -> anyhow::Result<()> {
     let mut tasks = JoinSet::new();
-    node::start(&mut tasks, &settings, parts, identity(&running, &settings)?, &cancel);
-    say_ready(&running, &settings, &cancel).await?;
-    let ended = node::until_stopped(&mut tasks, &cancel).await;
-    running.stop().await;
-    ended
+    node::start(&mut tasks, settings, parts, identity(running, settings)?, cancel);
+    let mut stopped = std::pin::pin!(node::until_stopped(&mut tasks, cancel));
+    let said = tokio::select! {
+        ended = &mut stopped => return ended,
+        said = say_ready(running, settings, cancel) => said,
+    };
+    if said.is_err() {
+        cancel.cancel();
+    }
+    stopped.await.and(said)
 }
 
 /// The node's clients are the server's own service under the node's name; its serving certificate

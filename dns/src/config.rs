@@ -3,9 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
+use tokio::sync::watch;
 
 /// How names are served on one node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Where to listen, on UDP and TCP. The addresses may be brought up later.
     pub listen: Vec<SocketAddr>,
@@ -14,8 +15,9 @@ pub struct Config {
     /// Ranges whose reverse names are answered here alone (Pods and Services); reverse names of
     /// other addresses go upstream.
     pub ranges: Vec<IpNet>,
-    /// Resolvers for all other names, in order; none means that such names are refused.
-    pub upstream: Vec<SocketAddr>,
+    /// Resolvers for all other names, in order; none means that such names are refused. They change with
+    /// the network that a machine is in.
+    pub upstream: watch::Receiver<Vec<SocketAddr>>,
 }
 
 /// The resolvers that a `resolv.conf` names, without those in `own`: a server that asked itself

@@ -39,13 +39,18 @@ impl Reply {
 /// Answers requests.
 pub(crate) struct Handler {
     zone: Arc<RwLock<Zone>>,
-    upstream: Upstream,
+    upstream: Arc<RwLock<Arc<Upstream>>>,
     permits: Semaphore,
 }
 
 impl Handler {
-    pub(crate) fn new(zone: Arc<RwLock<Zone>>, upstream: Upstream) -> Self {
+    pub(crate) fn new(zone: Arc<RwLock<Zone>>, upstream: Arc<RwLock<Arc<Upstream>>>) -> Self {
         Self { zone, upstream, permits: Semaphore::new(CONCURRENT_MAX) }
+    }
+
+    /// The node's resolvers as they are now.
+    fn upstream(&self) -> Arc<Upstream> {
+        Arc::clone(&self.upstream.read())
     }
 
     async fn reply(&self, request: &Request) -> Reply {
@@ -70,7 +75,7 @@ impl Handler {
     }
 
     async fn forward(&self, name: &Name, kind: RecordType) -> Reply {
-        let got = self.upstream.ask(name, kind).await;
+        let got = self.upstream().ask(name, kind).await;
         Reply { code: Some(got.code), answers: got.answers, soa: got.soa, ..Reply::default() }
     }
 
@@ -80,8 +85,13 @@ impl Handler {
         let mut reply =
             Reply { code: Some(known.code), authoritative: true, answers: known.answers, soa: known.soa, additionals: known.additionals };
         if let Some(name) = &known.further {
-            // An alias is an answer even where what it leads to is not to be had.
-            reply.answers.extend(self.upstream.ask(name, kind).await.answers);
+            // An alias is an answer even where what it leads to is not there; that it could not be asked for
+            // must not be remembered as that.
+            let got = self.upstream().ask(name, kind).await;
+            if got.code == ResponseCode::ServFail {
+                return Reply::failed(ResponseCode::ServFail);
+            }
+            reply.answers.extend(got.answers);
         } else if reply.answers.iter().all(|record| record.record_type() != RecordType::CNAME) && !reply.answers.is_empty() {
             let start = usize::from(id) % reply.answers.len();
             reply.answers.rotate_left(start);
@@ -98,7 +108,7 @@ impl RequestHandler for Handler {
         let mut metadata = Metadata::response_from_request(&request.metadata);
         metadata.response_code = code;
         metadata.authoritative = reply.authoritative;
-        metadata.recursion_available = self.upstream.is_available();
+        metadata.recursion_available = self.upstream().is_available();
         let edns = request.edns.as_ref().map(|asked| {
             let mut edns = Edns::new();
             edns.set_version(EDNS_VERSION);

@@ -18,7 +18,7 @@ mod handler;
 mod objects;
 mod zone;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,8 +65,10 @@ pub async fn run_with_ready(
 
 /// Answers from a zone until cancelled.
 async fn serve(zone: Arc<RwLock<Zone>>, config: &Config, cancel: CancellationToken) -> Result<(), DnsError> {
-    let upstream = Upstream::new(&config.upstream).map_err(|error| DnsError::Upstream(error.to_string()))?;
-    let mut server = Server::new(Handler::new(zone, upstream));
+    let mut servers = config.upstream.clone();
+    let first = Upstream::new(&servers.borrow_and_update()).map_err(|error| DnsError::Upstream(error.to_string()))?;
+    let upstream = Arc::new(RwLock::new(Arc::new(first)));
+    let mut server = Server::new(Handler::new(zone, Arc::clone(&upstream)));
     for address in &config.listen {
         let opened = tokio::select! {
             opened = bind::open(*address, BIND_PATIENCE) => opened?,
@@ -78,8 +80,26 @@ async fn serve(zone: Arc<RwLock<Zone>>, config: &Config, cancel: CancellationTok
     let ended = tokio::select! {
         ended = server.block_until_done() => ended.err().map_or_else(|| "its sockets closed".to_owned(), |error| error.to_string()),
         () = cancel.cancelled() => return server.shutdown_gracefully().await.map_err(|error| DnsError::Ended(error.to_string())),
+        never = follow_upstream(servers, &upstream) => match never {},
     };
     Err(DnsError::Ended(ended))
+}
+
+/// Takes up other resolvers when there are some; questions that are under way end with those they began
+/// with.
+async fn follow_upstream(mut servers: watch::Receiver<Vec<SocketAddr>>, upstream: &RwLock<Arc<Upstream>>) -> std::convert::Infallible {
+    while servers.changed().await.is_ok() {
+        let servers = servers.borrow_and_update().clone();
+        match Upstream::new(&servers) {
+            Ok(fresh) => {
+                tracing::info!(?servers, "upstream resolvers changed");
+                *upstream.write() = Arc::new(fresh);
+            }
+            Err(error) => tracing::warn!(?servers, %error, "upstream resolvers not taken up"),
+        }
+    }
+    // Nobody is left to tell of others.
+    std::future::pending().await
 }
 
 #[cfg(test)]

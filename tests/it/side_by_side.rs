@@ -92,7 +92,10 @@ fn two_clusters_share_a_machine_and_a_third_is_told_what_is_taken() {
     let taken = first.skiff(&["up"]).fails();
     assert!(taken.contains("is in use by another skiff process") && taken.contains("--data-dir"), "{taken}");
     let port_taken: Vec<&str> = ["--cluster-cidr=10.246.0.0/16", "--service-cluster-ip-range=10.113.0.0/16"].into();
-    let taken = refused(&first.net, &port_taken);
+    let with = |port: &'static str| [port_taken.as_slice(), &[port]].concat();
+    let taken = refused(&first.net, &with("--secure-port=6445"));
+    assert!(taken.contains("0.0.0.0:10250") && taken.contains("--kubelet-port") && taken.contains("in use"), "{taken}");
+    let taken = refused(&first.net, &with("--kubelet-port=10252"));
     assert!(taken.contains("0.0.0.0:6443") && taken.contains("--secure-port") && taken.contains("in use"), "{taken}");
     let taken = refused(&first.net, &["--secure-port=6445", "--kubelet-port=10252"]);
     assert!(taken.contains("already used on this machine") && taken.contains("--cluster-cidr"), "{taken}");

@@ -31,6 +31,9 @@ pub use token::{JoinToken, ca_hash};
 /// The signers of upstream's kubelet certificates.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
+/// Longest time between two looks at what is due: a machine that sleeps at night stops the clock that waits,
+/// but not the one by which certificates expire.
+const LOOK_PERIOD: Duration = Duration::from_secs(3_600);
 /// Wait after a failed renewal; the old certificate is good for long yet.
 const RENEW_RETRY: Duration = Duration::from_secs(60);
 
@@ -181,7 +184,7 @@ impl Renewal {
             let wait = Duration::try_from(due.duration_since(jiff::Timestamp::now())).unwrap_or(Duration::ZERO);
             tokio::select! {
                 () = cancel.cancelled() => return,
-                () = tokio::time::sleep(wait) => {}
+                () = tokio::time::sleep(wait.min(LOOK_PERIOD)) => {}
             }
             if let Err(error) = self.renew().await {
                 tracing::warn!(error = crate::error::chain(&error), "certificate not renewed");

@@ -1,5 +1,4 @@
-//! What is looked at from time to time: the size of logs, the fullness of the disk, logs of Pods that
-//! are no more.
+//! What is looked at from time to time: the size of logs and the fullness of the disk.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,8 +44,10 @@ async fn rotate_logs(node: &Node) {
 async fn collect_images(node: &Node) {
     let mut in_use = BTreeSet::new();
     for entry in node.directory.all() {
-        for (_, container) in entry.pod.spec.iter().flat_map(crate::container::all) {
-            let reference = container.image.as_deref().unwrap_or_default();
+        let named = entry.pod.spec.iter().flat_map(crate::container::all).filter_map(|(_, container)| container.image.as_deref());
+        // A name may lead to another image by now than the one that runs.
+        let statuses = entry.status.container_statuses.iter().flatten().chain(entry.status.init_container_statuses.iter().flatten());
+        for reference in named.chain(statuses.map(|status| status.image_id.as_str()).filter(|id| !id.is_empty())) {
             if let Ok(Some(image)) = node.parts.images.get(reference).await {
                 in_use.insert(image.id);
             }

@@ -62,6 +62,12 @@ impl Layout {
         self.logs().join(format!("{namespace}_{name}_{uid}"))
     }
 
+    /// The UID of the Pod whose logs lie in a directory: names have no underscore.
+    pub(crate) fn uid_of_logs(dir: &Path) -> Option<&str> {
+        let (names, uid) = dir.file_name()?.to_str()?.rsplit_once('_')?;
+        (names.contains('_') && !uid.is_empty()).then_some(uid)
+    }
+
     /// The log of one instance of a container.
     pub(crate) fn log(&self, pod: &PodName, container: &str, attempt: u32) -> PathBuf {
         self.pod_logs(&pod.namespace, &pod.name, &pod.uid).join(container).join(format!("{attempt}.log"))

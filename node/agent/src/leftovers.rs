@@ -2,6 +2,7 @@
 //! Part is taken up by the workers of Pods that still are; the rest is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +10,11 @@ use runtimes_contract::{ContainerState, RuntimeError};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{AgentError, chain};
-use crate::layout::{PodName, label};
+use crate::layout::{Layout, PodName, label};
 use crate::node::Node;
 use crate::parts::Parts;
 use crate::worker::adopt::Found;
-use crate::worker::effect;
+use crate::worker::effect::free;
 
 /// Wait after a removal that failed.
 const RETRY: Duration = Duration::from_secs(10);
@@ -35,7 +36,9 @@ impl Leftovers {
             let uid = found.status.labels.get(label::POD_UID).cloned().unwrap_or_default();
             if uid.is_empty() {
                 // Half made, before its labels were written: nobody's.
-                effect::remove_container(node, &found.handler, &found.status.id).await;
+                if let Err(error) = free::remove_container(node, &found.handler, &found.status.id).await {
+                    tracing::warn!(container = %found.status.id, error, "half-made container not removed");
+                }
             } else {
                 pods.entry(uid).or_default().push(found);
             }
@@ -83,10 +86,7 @@ pub(crate) async fn remove(node: Arc<Node>, uid: String, found: Vec<Found>, canc
     let work = async {
         futures::future::join_all(found.iter().map(|one| stop(&node, one))).await;
         loop {
-            for one in &found {
-                effect::remove_container(&node, &one.handler, &one.status.id).await;
-            }
-            match effect::free_pod(&node, &names, None, true).await {
+            match remove_once(&node, &names, &found).await {
                 Ok(()) => return,
                 Err(error) => tracing::warn!(pod = %names, error, "leftover not removed"),
             }
@@ -97,6 +97,44 @@ pub(crate) async fn remove(node: Arc<Node>, uid: String, found: Vec<Found>, canc
         () = cancel.cancelled() => {}
         () = work => {}
     }
+}
+
+async fn remove_once(node: &Node, names: &PodName, found: &[Found]) -> Result<(), String> {
+    for one in found {
+        free::remove_container(node, &one.handler, &one.status.id).await?;
+    }
+    free::free_pod(node, names, None, true).await
+}
+
+/// Directories with logs of Pods that are none of these: they ended, were freed but for their logs, and
+/// were deleted while no agent ran. Blocks for one look at one directory.
+pub(crate) fn logs_of_others(node: &Node, known: &BTreeSet<&str>) -> Vec<PathBuf> {
+    let dir = node.layout.logs();
+    let entries = match std::fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(error) => {
+            tracing::warn!(dir = %dir.display(), %error, "logs not looked through");
+            return Vec::new();
+        }
+    };
+    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    paths.filter(|path| Layout::uid_of_logs(path).is_some_and(|uid| !known.contains(uid))).collect()
+}
+
+/// Removes directories of logs.
+pub(crate) async fn forget_logs(dirs: Vec<PathBuf>) {
+    for dir in dirs {
+        if let Err(error) = free::remove_dir(&dir).await {
+            tracing::warn!(error, "logs of a Pod that is no more not removed");
+        }
+    }
+}
+
+/// The containers of one Pod.
+pub(crate) async fn of_pod(node: &Node, uid: &str) -> Result<Vec<Found>, String> {
+    let mut found = containers(&node.parts).await?;
+    found.retain(|one| one.status.labels.get(label::POD_UID).is_some_and(|of| of == uid));
+    Ok(found)
 }
 
 /// `SIGTERM`, and the grace that the Pod asked for.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
@@ -23,11 +24,16 @@ use crate::node::Node;
 use crate::worker::adopt::Found;
 use crate::worker::{Desired, Worker};
 
+/// Wait before a worker that died is replaced: what killed it may do so again.
+const REPLACED_AFTER: Duration = Duration::from_secs(5);
+
 /// One worker's handle.
 struct Handle {
     desired: watch::Sender<Desired>,
     /// Counts in admission: it was taken and is not over.
     taken: bool,
+    /// Why it was turned away.
+    rejection: Option<admit::Rejection>,
 }
 
 /// The workers of a node.
@@ -36,6 +42,8 @@ pub(crate) struct Manager {
     handles: HashMap<String, Handle>,
     /// Each ends with the UID of its Pod.
     workers: JoinSet<String>,
+    /// Whose each worker is, for when it cannot say so itself.
+    tasks: HashMap<tokio::task::Id, String>,
     leftovers: Leftovers,
     /// UIDs that the list under way has named.
     listed: BTreeSet<String>,
@@ -46,7 +54,7 @@ pub(crate) struct Manager {
 impl Manager {
     pub(crate) fn new(node: Arc<Node>, leftovers: Leftovers, cancel: CancellationToken) -> Self {
         let (workers, removals) = (JoinSet::new(), JoinSet::new());
-        Self { node, handles: HashMap::new(), workers, leftovers, listed: BTreeSet::new(), removals, cancel }
+        Self { node, handles: HashMap::new(), workers, tasks: HashMap::new(), leftovers, listed: BTreeSet::new(), removals, cancel }
     }
 
     /// Runs until cancelled; what runs goes on then.
@@ -62,10 +70,7 @@ impl Manager {
                     Some(Err(error)) => tracing::warn!(error = chain(&error), "watching Pods failed"),
                     None => break,
                 },
-                Some(ended) = self.workers.join_next() => match ended {
-                    Ok(uid) => { self.handles.remove(&uid); }
-                    Err(error) => tracing::error!(%error, "a Pod's worker died"),
-                },
+                Some(ended) = self.workers.join_next_with_id() => self.ended(ended),
                 Some(removed) = self.removals.join_next() => {
                     if let Err(error) = removed {
                         tracing::error!(%error, "removing a leftover died");
@@ -102,15 +107,51 @@ impl Manager {
         let verdict = self.admission(&pod, &found);
         let taken = verdict.is_ok() && !is_over(&pod);
         let (node, cancel) = (self.node.clone(), self.cancel.child_token());
-        self.handles.insert(uid.clone(), Handle { desired: sender, taken });
+        self.handles.insert(uid.clone(), Handle { desired: sender, taken, rejection: verdict.clone().err() });
         tracing::debug!(pod = %PodName::of(&pod), adopted = found.len(), "pod seen");
-        self.workers.spawn(async move {
-            let worker = match verdict {
-                Ok(()) => Worker::adopting(node, desired, found, cancel).await,
-                Err(rejection) => Worker::rejected(node, desired, &rejection.reason, &rejection.message, cancel),
-            };
-            worker.run().await;
+        self.spawn(uid, async move {
+            match verdict {
+                Ok(()) => Worker::adopting(node, desired, found, cancel).await.run().await,
+                Err(rejection) => Worker::rejected(node, desired, &rejection.reason, &rejection.message, cancel).run().await,
+            }
+        });
+    }
+
+    fn spawn(&mut self, uid: String, work: impl Future<Output = ()> + Send + 'static) {
+        let whose = uid.clone();
+        let task = self.workers.spawn(async move {
+            work.await;
             uid
+        });
+        self.tasks.insert(task.id(), whose);
+    }
+
+    /// A worker has ended: by itself when its Pod is gone, or because something in it panicked. Then the
+    /// Pod gets another one, which takes up what runs as after a restart of the agent.
+    fn ended(&mut self, ended: Result<(tokio::task::Id, String), tokio::task::JoinError>) {
+        let error = match ended {
+            Ok((task, uid)) => {
+                self.tasks.remove(&task);
+                self.handles.remove(&uid);
+                return;
+            }
+            Err(error) => error,
+        };
+        let Some(uid) = self.tasks.remove(&error.id()) else { return };
+        let Some(handle) = self.handles.get(&uid) else { return };
+        let desired = handle.desired.subscribe();
+        tracing::error!(pod = %PodName::of(&desired.borrow().pod), %error, "a Pod's worker died, another one begins soon");
+        let (node, cancel, rejection) = (self.node.clone(), self.cancel.child_token(), handle.rejection.clone());
+        let of = uid.clone();
+        self.spawn(uid, async move {
+            if cancel.run_until_cancelled(tokio::time::sleep(REPLACED_AFTER)).await.is_none() {
+                return;
+            }
+            if let Some(rejection) = rejection {
+                return Worker::rejected(node, desired, &rejection.reason, &rejection.message, cancel).run().await;
+            }
+            let Some(found) = cancel.run_until_cancelled(found_again(&node, &of)).await else { return };
+            Worker::adopting(node, desired, found, cancel).await.run().await;
         });
     }
 
@@ -141,11 +182,25 @@ impl Manager {
         for uid in missing {
             self.gone(&uid);
         }
-        for (uid, found) in self.leftovers.drain() {
+        let leftovers = self.leftovers.drain();
+        let known: BTreeSet<&str> = self.handles.keys().chain(leftovers.keys()).map(String::as_str).collect();
+        self.removals.spawn(leftovers::forget_logs(leftovers::logs_of_others(&self.node, &known)));
+        for (uid, found) in leftovers {
             tracing::info!(uid, containers = found.len(), "removing what a Pod left that is no more");
             self.removals.spawn(leftovers::remove(self.node.clone(), uid, found, self.cancel.clone()));
         }
         self.listed.clear();
+    }
+}
+
+/// What the runtimes have of a Pod, asked until they answer.
+async fn found_again(node: &Node, uid: &str) -> Vec<Found> {
+    loop {
+        match leftovers::of_pod(node, uid).await {
+            Ok(found) => return found,
+            Err(error) => tracing::warn!(uid, error, "containers not listed"),
+        }
+        tokio::time::sleep(REPLACED_AFTER).await;
     }
 }
 

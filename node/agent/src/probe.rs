@@ -114,24 +114,38 @@ impl Tally {
     }
 }
 
-/// When looks are due.
-pub(crate) struct Rounds {
-    first: Option<Duration>,
-    period: Duration,
-}
+/// When looks are due: as upstream each period, however long a look takes; those that fall into a look
+/// are left out.
+pub(crate) struct Rounds(tokio::time::Interval);
 
 impl Rounds {
     /// The first look comes `initialDelaySeconds` after the start, and then one each period.
     pub(crate) fn new(probe: &Probe, started_at: Timestamp) -> Self {
         let delay = seconds(probe.initial_delay_seconds, 0);
         let age = Duration::try_from(Timestamp::now().duration_since(started_at)).unwrap_or(Duration::ZERO);
-        Self { first: Some(delay.saturating_sub(age)), period: seconds(probe.period_seconds, PERIOD_SECONDS).max(Duration::from_secs(1)) }
+        let period = seconds(probe.period_seconds, PERIOD_SECONDS).max(Duration::from_secs(1));
+        let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + delay.saturating_sub(age), period);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        Self(ticks)
     }
 
     /// Resolves when the next look is due.
     pub(crate) async fn next(&mut self) {
-        tokio::time::sleep(self.first.take().unwrap_or(self.period)).await;
+        self.0.tick().await;
     }
+}
+
+/// Why a connection was not made, in Go's words: people look for those.
+fn dial_error(address: &str, error: &std::io::Error) -> String {
+    use std::io::ErrorKind;
+    let why = match error.kind() {
+        ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
+        ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
+        ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
+        ErrorKind::TimedOut => "connect: connection timed out".to_owned(),
+        _ => error.to_string(),
+    };
+    format!("dial tcp {address}: {why}")
 }
 
 fn seconds(declared: Option<i32>, default: i32) -> Duration {

@@ -175,7 +175,10 @@ async fn renew(node: Arc<Node>, uid: String) {
         let renewal = async {
             match leases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
                 Err(kube::Error::Api(status)) if status.code == 404 => {
-                    leases.create(&PostParams::default(), &lease(&node, &uid, now)).await
+                    // The Node may have been deleted and registered anew since: a Lease of the old one would be
+                    // garbage as soon as it is there.
+                    let present = node.objects.node(name).and_then(|known| known.metadata.uid.clone());
+                    leases.create(&PostParams::default(), &lease(&node, &present.unwrap_or_else(|| uid.clone()), now)).await
                 }
                 other => other,
             }

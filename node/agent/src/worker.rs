@@ -25,7 +25,7 @@ use crate::probe::{self, ProbeKind};
 use crate::status;
 use crate::status::writer::Writer;
 use adopt::Found;
-use effect::Effects;
+use effect::{Deadline, Effects, free};
 use facts::{Base, Clean, Facts, ImageKnown, Run};
 use learn::{Note, Report};
 use plan::{Step, plan};
@@ -55,7 +55,7 @@ pub(crate) struct Worker {
     reports: mpsc::Receiver<Report>,
     tasks: JoinSet<()>,
     writer: Writer,
-    /// Until when an instance that is being ended has to be gone.
+    /// Until when every instance has to be gone, once the Pod is to end.
     kill_by: watch::Sender<Timestamp>,
     /// Running probes by container, attempt and kind.
     probes: BTreeMap<(String, u32, ProbeKind), CancellationToken>,
@@ -84,9 +84,12 @@ impl Worker {
         let pod = desired.borrow().pod.clone();
         let (facts, useless) = adopt::adopt(&pod, found, Timestamp::now());
         for one in useless {
-            effect::remove_container(&node, &one.handler, &one.status.id).await;
+            if let Err(error) = free::remove_container(&node, &one.handler, &one.status.id).await {
+                tracing::warn!(container = %one.status.id, error, "container not removed");
+            }
         }
         let mut worker = Self::with(node, desired, facts, cancel);
+        worker.hear_last_words().await;
         let alive: Vec<_> =
             worker.facts.containers.iter().filter_map(|(name, known)| Some((name.clone(), known.alive()?.clone()))).collect();
         for (name, alive) in alive {
@@ -96,12 +99,28 @@ impl Worker {
         worker
     }
 
+    /// What instances that ended while nobody looked have left to say.
+    async fn hear_last_words(&mut self) {
+        if self.facts.ended_before {
+            return;
+        }
+        for (name, known) in &mut self.facts.containers {
+            let attempt = known.restarts();
+            if let Run::Ended(ended) = &mut known.run
+                && ended.message.is_empty()
+            {
+                ended.message = self.effects.last_words(name, attempt, ended.exit_code).await;
+            }
+        }
+    }
+
     fn with(node: Arc<Node>, desired: watch::Receiver<Desired>, facts: Facts, cancel: CancellationToken) -> Self {
-        let pod = desired.borrow().pod.clone();
+        let Desired { pod, gone } = desired.borrow().clone();
+        let facts = Facts { gone: facts.gone || gone, ..facts };
         let name = PodName::of(&pod);
         let (sender, reports) = mpsc::channel(REPORTS_MAX);
         let writer = Writer::start(node.client.clone(), name.clone(), cancel.clone());
-        let (kill_by, _) = watch::channel(Timestamp::now());
+        let (kill_by, _) = watch::channel(Timestamp::MAX);
         let effects = Effects { node: node.clone(), pod: pod.clone(), reports: sender };
         let volumes_at = tokio::time::Instant::now() + node.config.volume_refresh;
         Self {
@@ -167,7 +186,8 @@ impl Worker {
             }
             Step::Clean => {
                 self.facts.clean = Clean::Busy;
-                let forget_logs = self.facts.gone || self.pod.metadata.deletion_timestamp.is_some();
+                let forget_logs = self.facts.forgets_logs(&self.pod);
+                self.facts.logs_forgotten = forget_logs;
                 let ids = self.facts.containers.values().flat_map(|known| [known.ended(), known.last.as_ref()]).flatten();
                 let ids = ids.filter_map(|ended| ended.id.clone()).collect();
                 self.tasks.spawn(self.effects.clone().clean(ids, forget_logs));
@@ -195,23 +215,15 @@ impl Worker {
     }
 
     fn kill(&mut self, name: &str, message: String, now: Timestamp) {
-        let by = match self.facts.ending_since {
-            Some(_) => plan::kill_deadline(&self.pod, &self.facts, now),
-            None => self.restart_deadline(name, now),
-        };
+        // While the Pod lives the deadline is this instance's own; the Pod's end may cut it short.
+        let own = if self.facts.ending_since.is_some() { Timestamp::MAX } else { self.restart_deadline(name, now) };
         let Some(known) = self.facts.containers.get_mut(name) else { return };
         let Run::Running(alive) = &mut known.run else { return };
         alive.stopping = true;
         let alive = alive.clone();
         self.node.note(&self.pod, Some(name), false, "Killing", message);
-        // While the Pod lives the deadline is this instance's own; afterwards it may still get shorter.
-        let shared = if self.facts.ending_since.is_some() {
-            self.kill_by.send_replace(by);
-            self.kill_by.subscribe()
-        } else {
-            watch::channel(by).1
-        };
-        self.tasks.spawn(self.effects.clone().stop(name.to_owned(), alive, shared));
+        let deadline = Deadline { own, of_pod: self.kill_by.subscribe() };
+        self.tasks.spawn(self.effects.clone().stop(name.to_owned(), alive, deadline));
     }
 
     /// A probe may have a grace period of its own.
@@ -244,32 +256,39 @@ impl Worker {
 
     /// Waits for a report, a change of the Pod, or the time. False when the worker is to stop.
     async fn rest(&mut self, until: Option<Timestamp>) -> bool {
-        while self.tasks.try_join_next().is_some() {}
         let wait = until.map_or(REST_MAX, |until| Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO));
-        let grounded = self.facts.ground().is_some() && !self.facts.ends(&self.pod);
-        tokio::select! {
-            biased;
-            () = self.cancel.cancelled() => return false,
-            report = self.reports.recv() => {
-                let Some(report) = report else { return false };
-                self.take(report);
-                while let Ok(more) = self.reports.try_recv() {
-                    self.take(more);
+        let rested = tokio::time::Instant::now() + wait.min(REST_MAX);
+        let refreshes = self.facts.ground().is_some() && !self.facts.refreshing && !self.facts.ends(&self.pod);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => return false,
+                report = self.reports.recv() => {
+                    let Some(report) = report else { return false };
+                    self.take(report);
+                    while let Ok(more) = self.reports.try_recv() {
+                        self.take(more);
+                    }
                 }
-            }
-            changed = self.desired.changed() => {
-                if changed.is_err() {
-                    return false;
+                Some(ended) = self.tasks.join_next(), if !self.tasks.is_empty() => {
+                    fall_with(ended);
+                    continue;
                 }
-                self.look();
+                changed = self.desired.changed() => {
+                    if changed.is_err() {
+                        return false;
+                    }
+                    self.look();
+                }
+                () = tokio::time::sleep_until(self.volumes_at), if refreshes => {
+                    self.volumes_at = tokio::time::Instant::now() + self.node.config.volume_refresh;
+                    self.facts.refreshing = true;
+                    self.tasks.spawn(self.effects.clone().refresh());
+                }
+                () = tokio::time::sleep_until(rested) => {}
             }
-            () = tokio::time::sleep_until(self.volumes_at), if grounded => {
-                self.volumes_at = tokio::time::Instant::now() + self.node.config.volume_refresh;
-                self.tasks.spawn(self.effects.clone().refresh());
-            }
-            () = tokio::time::sleep(wait.min(REST_MAX)) => {}
+            return true;
         }
-        true
     }
 
     fn look(&mut self) {
@@ -361,5 +380,15 @@ impl Worker {
         if !self.facts.delete_sent && !self.facts.gone && !self.facts.ended_before && !base_unknown {
             self.writer.set(status);
         }
+    }
+}
+
+/// A task that panicked reports nothing, and what it was to do would be under way for ever: its worker
+/// ends with it, and the manager begins another.
+fn fall_with(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        std::panic::resume_unwind(error.into_panic());
     }
 }

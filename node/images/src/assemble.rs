@@ -121,10 +121,15 @@ async fn unpacked(store: &ImageStore, name: &Name, layers: Vec<(String, String)>
         .await
 }
 
-/// A file of the stacked layers: the highest layer that has it wins.
+/// A file of the stacked layers: the highest layer that has it wins. Its path is the image's to choose: a
+/// `..` or a link in it must not lead to what is not the image's own.
 fn find(store: &ImageStore, layers: &[Layer], file: &str) -> Option<PathBuf> {
-    let dirs = layers.iter().rev().filter_map(|layer| unpack::dir(store, &layer.diff_id));
-    dirs.map(|dir| dir.join(file)).find(|path| path.symlink_metadata().is_ok_and(|m| m.is_file()))
+    let inside = |dir: PathBuf| {
+        let dir = dir.canonicalize().ok()?;
+        let path = dir.join(file).canonicalize().ok()?;
+        (path.starts_with(&dir) && path.is_file()).then_some(path)
+    };
+    layers.iter().rev().filter_map(|layer| unpack::dir(store, &layer.diff_id)).find_map(inside)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! layers that no image names any more.
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use nix::sys::statvfs::statvfs;
 
@@ -50,6 +51,8 @@ pub(crate) async fn sweep(store: &ImageStore) -> Result<(), ImageError> {
         tracing::debug!("images are arriving; unused blobs stay for the next sweep");
         return Ok(());
     };
+    let temporary = store.dir.join("tmp");
+    clear(&temporary).map_err(ImageError::io(format!("clearing {}", temporary.display())))?;
     let images = store.index.all()?;
     let blobs: HashSet<&String> = images.iter().flat_map(|image| &image.blobs).collect();
     for digest in store.blobs.all()? {
@@ -70,6 +73,15 @@ pub(crate) async fn sweep(store: &ImageStore) -> Result<(), ImageError> {
         .map_err(ImageError::io(doing.clone()))?;
     for path in unused.into_iter().filter(|path| !layers.contains(path)) {
         blocking(move || std::fs::remove_dir_all(path)).await.map_err(ImageError::io(doing.clone()))?;
+    }
+    Ok(())
+}
+
+/// Removes all that is in a directory.
+pub(crate) fn clear(dir: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() { std::fs::remove_dir_all(entry.path())? } else { std::fs::remove_file(entry.path())? }
     }
     Ok(())
 }

@@ -111,7 +111,13 @@ impl ImageStore {
             let path = dir.join(sub);
             std::fs::create_dir_all(&path).map_err(ImageError::io(format!("creating {}", path.display())))?;
         }
-        Ok(Self { dir: dir.to_owned(), blobs: Blobs::new(dir), index: Index::new(dir), pulling: Mutex::default(), insecure: Vec::new() })
+        let index = Index::new(dir);
+        // What a process that was killed left half-written, unless somebody writes just now.
+        if let Some(_sweeping) = index.sweeping()? {
+            let temporary = dir.join("tmp");
+            collect::clear(&temporary).map_err(ImageError::io(format!("clearing {}", temporary.display())))?;
+        }
+        Ok(Self { dir: dir.to_owned(), blobs: Blobs::new(dir), index, pulling: Mutex::default(), insecure: Vec::new() })
     }
 
     /// Registries (`host:port`) that are spoken to without TLS, beside those on loopback.

@@ -105,6 +105,45 @@ async fn a_linux_style_image_with_a_wasm_entrypoint_is_wasm() {
 }
 
 #[tokio::test]
+async fn a_wasm_entrypoint_is_of_the_image_itself() {
+    let bench = bench();
+    let secret = bench.file("secret.wasm", EMPTY_MODULE);
+    let mut builder = tar::Builder::new(Vec::new());
+    let mut link = header();
+    link.set_entry_type(tar::EntryType::Symlink);
+    link.set_size(0);
+    builder.append_link(&mut link, "way", bench.dir.path()).expect("appends");
+    let layer = builder.into_inner().expect("finishes");
+    for entrypoint in ["/../../../secret.wasm", "/way/secret.wasm"] {
+        let image = bench.store.import("x", &bench.file("i.tar", &saved(std::slice::from_ref(&layer), entrypoint))).await;
+        let error = image.expect_err(entrypoint).to_string();
+        assert!(error.contains("is not in it"), "{entrypoint}: {error}");
+    }
+    assert!(secret.exists());
+}
+
+#[tokio::test]
+async fn what_a_killed_process_left_half_written_is_removed_unless_somebody_writes() {
+    let bench = bench();
+    let temporary = bench.dir.path().join("store/tmp");
+    let leave = || {
+        std::fs::write(temporary.join("half"), "x").expect("writes");
+        std::fs::create_dir_all(temporary.join("layer/root/etc")).expect("makes");
+    };
+    leave();
+    let filling = bench.store.index.filling().expect("a lock");
+    ImageStore::open(&bench.dir.path().join("store")).expect("opens");
+    assert_eq!(bench.leftovers(), 2, "they may be somebody's");
+    drop(filling);
+    ImageStore::open(&bench.dir.path().join("store")).expect("opens");
+    assert_eq!(bench.leftovers(), 0);
+    leave();
+    bench.store.import("a", &bench.file("a.wat", b"(module)")).await.expect("imports");
+    bench.store.remove("a").await.expect("removes");
+    assert_eq!(bench.leftovers(), 0);
+}
+
+#[tokio::test]
 async fn what_is_no_image_is_refused_and_leaves_nothing() {
     let bench = bench();
     let windows = tar_of(&[("manifest.json", b"[{\"Config\":\"../../etc/passwd\",\"Layers\":[]}]")]);

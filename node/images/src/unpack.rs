@@ -48,6 +48,9 @@ pub(crate) async fn layer(store: &ImageStore, name: &Name, blob: &str, diff_id: 
             if found != wanted {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, format!("its content is {found}, its configuration says {wanted}")));
             }
+            // All of its files at once, before its name says that they are there: what is found under that
+            // name after a power failure is believed for ever.
+            nix::unistd::syncfs(File::open(&root)?)?;
             Ok(())
         }
     };

@@ -15,6 +15,7 @@
 mod check;
 mod config;
 mod error;
+mod flows;
 mod host;
 mod ledger;
 mod netlink;
@@ -104,6 +105,10 @@ impl Network {
             let built = plan.is_built()?;
             if has_ports {
                 shared.write_rules()?;
+                // Whoever sent before there was a Pod is led to it from now on.
+                if !built {
+                    flows::forget(&host_ports, None);
+                }
             }
             Ok((plan, built))
         })
@@ -126,7 +131,11 @@ impl Network {
             sandbox::remove(&shared.pins(&uid), None)?;
             shared.state.lock().ledger.release(&uid)?;
             match record {
-                Some(record) if !record.host_ports.is_empty() => shared.write_rules(),
+                Some(record) if !record.host_ports.is_empty() => {
+                    shared.write_rules()?;
+                    flows::forget(&record.host_ports, Some(record.ip));
+                    Ok(())
+                }
                 _ => Ok(()),
             }
         })

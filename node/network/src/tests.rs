@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::future::Future;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -219,6 +219,44 @@ fn host_ports_lead_to_their_pod_from_everywhere() {
         assert_eq!(taken.to_string(), "host port 8080/tcp is already taken by another Pod on this node");
         network.remove_pod("uid-a").await.expect("removed");
         assert_eq!(ask(at([192, 0, 2, 1], 8080)), Err(ErrorKind::ConnectionRefused));
+    });
+}
+
+#[test]
+fn a_udp_sender_that_keeps_its_port_finds_the_next_pod() {
+    isolated(|| async {
+        uplink();
+        let network = node("sk1", "10.244.0.0/24").await;
+        let ports = [HostPort { host_ip: None, protocol: Protocol::Udp, host_port: 5140, container_port: 514 }];
+        let sender = UdpSocket::bind("192.0.2.1:40000").expect("bound");
+        sender.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
+        sender.connect("192.0.2.1:5140").expect("connected");
+        let mut answer = [0; 16];
+        // Before there is a Pod: the flow leads to the node itself, which refuses.
+        sender.send(b"?").expect("sent");
+        assert_eq!(sender.recv(&mut answer).map_err(|error| error.kind()), Err(ErrorKind::ConnectionRefused));
+        for uid in ["uid-a", "uid-b"] {
+            let pod = network.add_pod(uid, "logs", &ports).await.expect("added");
+            answer_udp(&pod, 514, uid);
+            sender.send(b"?").expect("sent");
+            let len = sender.recv(&mut answer).unwrap_or_else(|error| panic!("{uid} does not answer: {error}"));
+            assert_eq!(&answer[..len], uid.as_bytes());
+            network.remove_pod(uid).await.expect("removed");
+        }
+    });
+}
+
+/// Answers datagrams in a Pod.
+fn answer_udp(pod: &PodNetwork, port: u16, text: &'static str) {
+    let address = SocketAddr::new(pod.ip, port);
+    let socket = in_pod(&pod.sandbox, move || UdpSocket::bind(address).expect("bound"));
+    std::thread::spawn(move || {
+        let mut question = [0; 16];
+        while let Ok((_, from)) = socket.recv_from(&mut question) {
+            if socket.send_to(text.as_bytes(), from).is_err() {
+                return;
+            }
+        }
     });
 }
 

@@ -2,7 +2,7 @@
 //! datagram went, however the rules change. Which such flows to forget is decided here.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::SocketAddrV4;
 
 use crate::rules::{Front, RuleSet};
 
@@ -11,10 +11,10 @@ use crate::rules::{Front, RuleSet};
 pub(crate) struct Stale {
     pub(crate) front: Front,
     /// Only those led to this endpoint; `None` is all, translated or not.
-    pub(crate) endpoint: Option<Ipv4Addr>,
+    pub(crate) endpoint: Option<SocketAddrV4>,
 }
 
-/// What a change of rules leaves behind: flows to endpoints that are gone, and, where there was no
+/// What a change of rules leaves behind: flows to endpoints that are gone or serve at another port, and, where there was no
 /// endpoint before, flows that were let pass untranslated.
 pub(crate) fn stale(old: &RuleSet, new: &RuleSet) -> Vec<Stale> {
     let none = BTreeSet::new();
@@ -33,12 +33,14 @@ pub(crate) fn stale(old: &RuleSet, new: &RuleSet) -> Vec<Stale> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
-    fn rules(flows: &[(u16, &[u8])]) -> RuleSet {
+    fn rules(flows: &[(u16, &[(u8, u16)])]) -> RuleSet {
         let flows = flows.iter().map(|(port, ends)| {
             let front = Front { ip: Some(Ipv4Addr::new(10, 96, 0, 5)), port: *port };
-            (front, ends.iter().map(|last| Ipv4Addr::new(10, 244, 0, *last)).collect())
+            (front, ends.iter().map(|(last, port)| SocketAddrV4::new(Ipv4Addr::new(10, 244, 0, *last), *port)).collect())
         });
         RuleSet { flows: flows.collect(), ..RuleSet::default() }
     }
@@ -46,13 +48,15 @@ mod tests {
     #[test]
     fn forgets_what_leads_to_endpoints_that_are_gone() {
         let told = |old: &RuleSet, new: &RuleSet| -> Vec<String> {
-            let one = |s: Stale| format!("{} {}", s.front.port, s.endpoint.map_or("*".to_owned(), |ip| ip.to_string()));
+            let one = |s: Stale| format!("{} {}", s.front.port, s.endpoint.map_or("*".to_owned(), |endpoint| endpoint.to_string()));
             stale(old, new).into_iter().map(one).collect()
         };
-        assert_eq!(told(&rules(&[(53, &[2, 3])]), &rules(&[(53, &[3, 4])])), ["53 10.244.0.2"]);
-        assert_eq!(told(&rules(&[(53, &[2])]), &rules(&[])), ["53 10.244.0.2"]);
-        assert_eq!(told(&rules(&[(53, &[])]), &rules(&[(53, &[2])])), ["53 *"]);
-        assert_eq!(told(&rules(&[]), &rules(&[(53, &[2])])), ["53 *"]);
-        assert_eq!(told(&rules(&[(53, &[2])]), &rules(&[(53, &[2])])), [] as [String; 0]);
+        let none = [] as [String; 0];
+        assert_eq!(told(&rules(&[(53, &[(2, 53), (3, 53)])]), &rules(&[(53, &[(3, 53), (4, 53)])])), ["53 10.244.0.2:53"]);
+        assert_eq!(told(&rules(&[(53, &[(2, 53)])]), &rules(&[(53, &[(2, 5353)])])), ["53 10.244.0.2:53"], "the target port changed");
+        assert_eq!(told(&rules(&[(53, &[(2, 53)])]), &rules(&[])), ["53 10.244.0.2:53"]);
+        assert_eq!(told(&rules(&[(53, &[])]), &rules(&[(53, &[(2, 53)])])), ["53 *"]);
+        assert_eq!(told(&rules(&[]), &rules(&[(53, &[(2, 53)])])), ["53 *"]);
+        assert_eq!(told(&rules(&[(53, &[(2, 53)])]), &rules(&[(53, &[(2, 53)])])), none);
     }
 }

@@ -4,7 +4,7 @@
 //! however many there are of either.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use sha2::{Digest, Sha256};
 
@@ -55,7 +55,7 @@ pub(crate) struct RuleSet {
     /// Elements of the fixed maps and sets with their verdicts (empty in sets).
     pub(crate) elements: BTreeMap<(Collection, String), String>,
     /// What UDP flows lead where, to find those that outlive their endpoint.
-    pub(crate) flows: BTreeMap<Front, BTreeSet<Ipv4Addr>>,
+    pub(crate) flows: BTreeMap<Front, BTreeSet<SocketAddrV4>>,
 }
 
 /// An address and port that UDP clients use; without an address it is the node's.
@@ -218,7 +218,11 @@ impl<'a> Port<'a> {
             (true, true) => rules.add(refused, key, "goto refuse"),
         }
         if self.port.protocol == Protocol::Udp {
-            rules.flows.entry(Front { ip, port }).or_default().extend(used.iter().map(|backend| backend.ip));
+            rules
+                .flows
+                .entry(Front { ip, port })
+                .or_default()
+                .extend(used.iter().map(|backend| SocketAddrV4::new(backend.ip, backend.port)));
         }
     }
 

@@ -3,7 +3,6 @@
 //! what snapshots show; its JSON form cannot say everything in the versions that Debian ships.
 
 use std::io;
-use std::net::Ipv4Addr;
 use std::process::{Output, Stdio};
 
 use tokio::io::AsyncWriteExt as _;
@@ -61,12 +60,13 @@ pub(crate) async fn has_table(table: &str) -> Result<bool, ProxyError> {
 pub(crate) async fn forget(stale: &Stale) -> Result<(), ProxyError> {
     let port = stale.front.port.to_string();
     let mut arguments = vec!["-D", "-p", "udp", "--orig-port-dst", &port];
-    let (ip, endpoint) = (stale.front.ip.map(|ip: Ipv4Addr| ip.to_string()), stale.endpoint.map(|ip| ip.to_string()));
+    let ip = stale.front.ip.map(|ip| ip.to_string());
+    let endpoint = stale.endpoint.map(|endpoint| (endpoint.ip().to_string(), endpoint.port().to_string()));
     if let Some(ip) = &ip {
         arguments.extend(["--orig-dst", ip]);
     }
-    if let Some(endpoint) = &endpoint {
-        arguments.extend(["--reply-src", endpoint]);
+    if let Some((ip, port)) = &endpoint {
+        arguments.extend(["--reply-src", ip, "--reply-port-src", port]);
     }
     // It fails where no flow matches: that is well.
     match run(CONNTRACK, &arguments, "").await {

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, Volume, VolumeMount};
-use runtimes_contract::Mount;
+use runtimes_contract::{Mount, Propagation};
 
 pub use downward::{metadata_field, resource_field};
 pub use error::VolumeError;
@@ -62,19 +62,24 @@ impl Volumes {
     }
 
     /// Sets up each volume of the Pod, or brings it up to date; idempotent, also after a kill in the
-    /// middle. Answers when to come back at the latest because a token wants rotation.
+    /// middle. Answers when to come back at the latest because a token wants rotation. One that cannot be
+    /// set up keeps none of the others from it: a ConfigMap that was deleted must not stop the rotation
+    /// of a running Pod's token. The error is the first one.
     pub async fn set_up(&self, pod: &Pod, allocatable: Allocatable, source: &dyn Source) -> Result<Option<Timestamp>, VolumeError> {
         let context = Context::new(self.pod_dir(uid(pod)?), pod, allocatable, source);
-        let mut again: Option<Timestamp> = None;
+        let (mut again, mut failed): (Option<Timestamp>, Option<VolumeError>) = (None, None);
         for volume in spec_volumes(pod) {
-            let kind = kind::of(volume)?;
-            let next = kind.set_up(&context, volume).await.map_err(|error| error.in_volume(&volume.name))?;
-            again = match (again, next) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
+            match set_up_one(&context, volume).await {
+                Ok(next) => {
+                    again = match (again, next) {
+                        (Some(a), Some(b)) => Some(a.min(b)),
+                        (a, b) => a.or(b),
+                    };
+                }
+                Err(error) => failed = failed.or(Some(error)),
+            }
         }
-        Ok(again)
+        failed.map_or(Ok(again), Err)
     }
 
     /// The mounts of one container, parents before children. Volumes are set up. `expand` turns
@@ -103,10 +108,32 @@ impl Volumes {
                 }
             };
             let read_only = wanted.read_only.unwrap_or(false) || kind.read_only();
-            mounts.push(Mount { source, target: PathBuf::from(&wanted.mount_path), read_only });
+            let propagation = match wanted.mount_propagation.as_deref() {
+                Some("HostToContainer") => Propagation::FromNode,
+                Some("Bidirectional") => Propagation::BothWays,
+                _ => Propagation::Private,
+            };
+            mounts.push(Mount { propagation, ..Mount::new(source, &wanted.mount_path, read_only) });
         }
         mounts.sort_by_key(|mount| mount.target.components().count());
         Ok(mounts)
+    }
+
+    /// The shared memory of a Pod: one for all its containers, as their IPC namespace is one. Made at the
+    /// first call.
+    pub async fn shared_memory(&self, uid: &str) -> Result<PathBuf, VolumeError> {
+        /// Containers of one Pod start side by side; two mounts would be two memories.
+        static MOUNTING: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+        let at = self.pod_dir(uid).join("shm");
+        blocking(move || {
+            let _alone = MOUNTING.lock();
+            std::fs::create_dir_all(&at).map_err(VolumeError::io("making", &at))?;
+            if !mount_table::is_mount_point(&at)? {
+                mount_table::mount_shared_memory(&at)?;
+            }
+            Ok(at)
+        })
+        .await
     }
 
     /// Unmounts and removes everything of a Pod; no error when nothing is there.
@@ -136,6 +163,11 @@ impl Volumes {
         })
         .await
     }
+}
+
+async fn set_up_one(context: &Context<'_>, volume: &Volume) -> Result<Option<Timestamp>, VolumeError> {
+    let kind = kind::of(volume)?;
+    kind.set_up(context, volume).await.map_err(|error| error.in_volume(&volume.name))
 }
 
 /// Unmounts what is mounted below `dir`, deepest first, then removes it. Never walks into a mount.

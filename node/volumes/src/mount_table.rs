@@ -38,10 +38,19 @@ pub(crate) fn mount_tmpfs(at: &Path, size_bytes: Option<u64>) -> Result<(), Volu
         .map_err(|errno| failed("mounting tmpfs on", at, errno))
 }
 
-/// Shows `source` at `at` as well.
+/// Mounts shared memory as containers find it: of 64 MiB, anyone may write, nothing is run from it.
+pub(crate) fn mount_shared_memory(at: &Path) -> Result<(), VolumeError> {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("shm"), at, Some("tmpfs"), flags, Some("mode=1777,size=65536k"))
+        .map_err(|errno| failed("mounting shared memory on", at, errno))
+}
+
+/// Shows `source` at `at` as well, without what is mounted below it, as upstream. The place is taken out
+/// of the machine's propagation: a mount that came along with it (or came later, from the original)
+/// would otherwise be taken off the machine itself when the place is unmounted.
 pub(crate) fn bind(source: &Path, at: &Path) -> Result<(), VolumeError> {
-    mount(Some(source), at, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
-        .map_err(|errno| failed("binding onto", at, errno))
+    mount(Some(source), at, None::<&str>, MsFlags::MS_BIND, None::<&str>).map_err(|errno| failed("binding onto", at, errno))?;
+    mount(None::<&str>, at, None::<&str>, MsFlags::MS_PRIVATE, None::<&str>).map_err(|errno| failed("making a private mount of", at, errno))
 }
 
 /// Unmounts; who has files open there keeps them. Not mounted is no error.

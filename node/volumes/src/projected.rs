@@ -14,6 +14,9 @@ use crate::{VolumeError, downward};
 const TOKEN_LIFE_S: i64 = 3_600;
 /// Part of a token's life after which it is replaced, in percent.
 const ROTATE_AFTER_PERCENT: i32 = 80;
+/// A token is used at least so long, even when by this machine's clock it has run out already: a clock
+/// that is ahead of the server's must not make the node ask without end.
+const USED_MIN: SignedDuration = SignedDuration::from_secs(60);
 /// Name of the file beside the volume that says when its tokens are due.
 const DUE_SUFFIX: &str = ".token-due";
 
@@ -101,7 +104,8 @@ async fn fresh_token(context: &Context<'_>, wanted: &ServiceAccountTokenProjecti
     };
     let token = context.source.token(&ask).await?;
     let life = token.expires_at.duration_since(context.now).max(SignedDuration::ZERO);
-    let due = context.now.checked_add(life * ROTATE_AFTER_PERCENT / 100).unwrap_or(token.expires_at);
+    let used = (life * ROTATE_AFTER_PERCENT / 100).max(USED_MIN);
+    let due = context.now.checked_add(used).unwrap_or(token.expires_at);
     Ok((token.token.into_bytes(), due))
 }
 

@@ -18,6 +18,8 @@ struct Objects {
     maps: Mutex<BTreeMap<String, BTreeMap<String, String>>>,
     secrets: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
     tokens: Mutex<u32>,
+    /// By how many seconds this machine's clock is ahead of the server's.
+    ahead_s: Mutex<i64>,
 }
 
 #[async_trait]
@@ -38,7 +40,7 @@ impl Source for Objects {
     async fn token(&self, ask: &TokenAsk) -> Result<Token, SourceError> {
         let mut count = self.tokens.lock();
         *count += 1;
-        let expires_at = Timestamp::now() + SignedDuration::from_secs(ask.expiration_seconds);
+        let expires_at = Timestamp::now() + SignedDuration::from_secs(ask.expiration_seconds - *self.ahead_s.lock());
         Ok(Token { token: format!("{}-{}-{count}", ask.service_account, ask.pod), expires_at })
     }
 }
@@ -196,6 +198,32 @@ async fn projected_tokens_are_kept_until_they_are_due() {
 }
 
 #[tokio::test]
+async fn a_clock_that_is_ahead_does_not_ask_for_tokens_without_end() {
+    let node = Node::new();
+    *node.objects.ahead_s.lock() = 100_000;
+    let sources = json!([{"serviceAccountToken": {"path": "token"}}]);
+    let (pod, path) = node.one(json!({"name": "v", "projected": {"sources": sources}})).await.expect("set up");
+    let due = node.set_up(&pod).await.expect("again").expect("a due time");
+    assert!(due.duration_since(Timestamp::now()).as_secs() > 30, "due at {due}");
+    assert_eq!(text(path.join("token")), "builder-web-1");
+}
+
+#[tokio::test]
+async fn a_volume_that_cannot_be_set_up_keeps_no_other_from_it() {
+    let node = Node::new();
+    let sources = json!([{"serviceAccountToken": {"path": "token"}}]);
+    let volumes = json!([{"name": "gone", "configMap": {"name": "none"}}, {"name": "v", "projected": {"sources": sources}}]);
+    let pod = pod(volumes, json!([{"name": "v", "mountPath": "/v"}]));
+    let error = node.set_up(&pod).await.expect_err("a volume is missing").to_string();
+    assert_eq!(error, "MountVolume.SetUp failed for volume \"gone\" : configmap \"none\" not found");
+    let path = node.mounts(&pod).await.expect("mounts")[0].source.clone();
+    assert_eq!(text(path.join("token")), "builder-web-1");
+    fs::write(path.with_file_name(".v.token-due"), "2000-01-01T00:00:00Z").expect("writing");
+    node.set_up(&pod).await.expect_err("still missing");
+    assert_eq!(text(path.join("token")), "builder-web-2", "rotated all the same");
+}
+
+#[tokio::test]
 async fn downward_files_show_the_pod() {
     let node = Node::new();
     let items = json!([
@@ -292,6 +320,43 @@ async fn sub_paths_never_leave_their_volume() {
     assert_eq!(text(root.join("logs/x/y")), "1");
     node.volumes.tear_down("u-1").await.expect("torn down with its binds");
     assert!(!node.volumes.pod_dir("u-1").exists());
+}
+
+#[tokio::test]
+async fn what_the_machine_has_mounted_below_a_sub_path_stays_mounted() {
+    use nix::mount::{MsFlags, mount};
+    let node = Node::new();
+    let host = node.dir.path().join("host");
+    fs::create_dir(&host).expect("making");
+    mount_table::mount_tmpfs(&host, None).expect("mounting");
+    mount(None::<&str>, &host, None::<&str>, MsFlags::MS_SHARED, None::<&str>).expect("sharing, as systemd does for all mounts");
+    let (early, late) = (host.join("data/early"), host.join("data/late"));
+    for dir in [&early, &late] {
+        fs::create_dir_all(dir).expect("making");
+    }
+    mount_table::mount_tmpfs(&early, None).expect("mounting");
+    let volumes = json!([{"name": "v", "hostPath": {"path": host}}]);
+    let pod = pod(volumes, json!([{"name": "v", "mountPath": "/v", "subPath": "data"}]));
+    node.set_up(&pod).await.expect("set up");
+    node.mounts(&pod).await.expect("mounts");
+    mount_table::mount_tmpfs(&late, None).expect("mounting");
+    node.volumes.tear_down("u-1").await.expect("torn down");
+    for dir in [&early, &late] {
+        assert!(mount_table::is_mount_point(dir).expect("asking"), "{} was unmounted", dir.display());
+    }
+}
+
+#[tokio::test]
+async fn the_containers_of_a_pod_share_one_memory() {
+    let node = Node::new();
+    let ask = || node.volumes.shared_memory("u-1");
+    let (one, two, three, four) = tokio::join!(ask(), ask(), ask(), ask());
+    let at = one.expect("made");
+    assert!([two, three, four].into_iter().all(|other| other.is_ok_and(|other| other == at)));
+    assert_eq!(mount_table::below(&at).expect("asking"), std::slice::from_ref(&at), "mounted once");
+    assert_eq!(mode(&at), 0o1777);
+    node.volumes.tear_down("u-1").await.expect("torn down");
+    assert!(!at.exists());
 }
 
 #[tokio::test]

@@ -76,6 +76,28 @@ pub struct Mount {
     pub target: PathBuf,
     /// Whether writes are refused.
     pub read_only: bool,
+    /// Which of the mounts that are made below it later are seen on both sides.
+    #[serde(default)]
+    pub propagation: Propagation,
+}
+
+impl Mount {
+    /// One that shares nothing of what is mounted below it later.
+    pub fn new(source: impl Into<PathBuf>, target: impl Into<PathBuf>, read_only: bool) -> Self {
+        Self { source: source.into(), target: target.into(), read_only, propagation: Propagation::Private }
+    }
+}
+
+/// Whether mounts that are made below a mount later are seen on the other side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Propagation {
+    /// None are.
+    #[default]
+    Private,
+    /// The container sees those of the node.
+    FromNode,
+    /// Each sees the other's.
+    BothWays,
 }
 
 /// Numbers that the container's process runs as.

@@ -73,7 +73,7 @@ impl StateDir {
     }
 
     /// What was asked for. [`RuntimeError::NotFound`] when there is no such container or it is half
-    /// made.
+    /// made; [`io::ErrorKind::InvalidData`] when what is there cannot be read.
     pub fn made(&self, id: &ContainerId) -> Result<Made, RuntimeError> {
         let path = self.dir(id).join("spec.json");
         let missing = || RuntimeError::NotFound(id.0.clone());
@@ -83,7 +83,10 @@ impl StateDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing()),
             Err(error) => return Err(RuntimeError::io(format!("reading {}", path.display()))(error)),
         };
-        serde_json::from_slice(&bytes).map_err(|error| RuntimeError::io(format!("reading {}", path.display()))(error.into()))
+        // One kind for all that is unreadable: an empty file is the end of a file to serde, not bad data.
+        let unreadable = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        serde_json::from_slice(&bytes)
+            .map_err(|error: serde_json::Error| RuntimeError::io(format!("reading {}", path.display()))(unreadable(error)))
     }
 
     /// The shim's pid record, once it has written one.
@@ -128,11 +131,13 @@ impl StateDir {
         Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| RuntimeError::io(doing())(error.into()))
     }
 
-    /// One container as `list` tells it; a half-made one has no labels.
+    /// One container as `list` tells it; a half-made one has no labels, and neither has one whose spec a
+    /// power failure tore: nothing of it runs any more, and it must not keep the others from being found.
     pub fn status(&self, id: &ContainerId, oom_killed: impl FnOnce(&ContainerSpec) -> bool) -> Result<ContainerStatus, RuntimeError> {
         let made = match self.made(id) {
             Ok(made) => made,
             Err(RuntimeError::NotFound(_)) if self.dir(id).is_dir() => return Ok(half_made(id)),
+            Err(RuntimeError::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidData => return Ok(half_made(id)),
             Err(error) => return Err(error),
         };
         let state = self.state(id, || oom_killed(&made.spec))?;

@@ -63,6 +63,7 @@ pub fn bundle(spec: &ContainerSpec, facts: &Facts) -> Result<Spec, RuntimeError>
         "mounts": mounts::mounts(spec),
         "linux": {
             "cgroupsPath": format!("/{}", spec.cgroup),
+            "rootfsPropagation": mounts::root_propagation(spec),
             "namespaces": namespaces(&spec.sandbox, facts.v2()),
             "resources": resources(&spec.resources, facts, privileged),
             "devices": if privileged { json!(facts.devices) } else { json!([]) },

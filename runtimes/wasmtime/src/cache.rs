@@ -3,7 +3,10 @@
 //! the code; it must be root's alone, and its length and hash must be those in the note beside it.
 //!
 //! A module is compiled once, however many containers start with it at the same time, and at most
-//! [`COMPILES_MAX`] compile at once.
+//! [`COMPILES_MAX`] compile at once. What was not used for the longest time goes when there is too much;
+//! a shim that runs keeps what it has mapped.
+
+mod sweep;
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,6 +25,8 @@ use wasmtime::Engine;
 use crate::compile::{Complaint, MODULE_LEN_MAX, compile, engine, fingerprint, hex};
 use crate::kind::Kind;
 
+/// Bytes of machine code that are kept.
+const BYTES_MAX: u64 = 4 << 30;
 /// Compilations at once; each uses all cores by itself.
 const COMPILES_MAX: usize = 2;
 /// Complaints that are remembered, so that a restarting Pod does not compile a bad image again.
@@ -154,6 +159,7 @@ impl Look {
         if let Some((as_checked, kind)) = self.known.lock().checked.get(&self.key).copied()
             && as_checked == identity
         {
+            sweep::note_use(&self.note());
             return Ok(Some(Artifact { path, kind }));
         }
         let note: Option<Note> = fs::read(self.note()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -163,6 +169,7 @@ impl Look {
             return self.distrust("it is not what was written");
         }
         self.known.lock().checked.insert(self.key.clone(), (identity, note.kind));
+        sweep::note_use(&self.note());
         Ok(Some(Artifact { path, kind: note.kind }))
     }
 
@@ -207,7 +214,11 @@ impl Look {
         // The note first: code without its note is not believed.
         write_whole(&self.note(), &noted).map_err(RuntimeError::io(writing()))?;
         write_whole(&self.code(), &compiled.code).map_err(RuntimeError::io(writing()))?;
-        self.find()?.ok_or_else(|| RuntimeError::io(writing())(io::ErrorKind::NotFound.into()))
+        let made = self.find()?.ok_or_else(|| RuntimeError::io(writing())(io::ErrorKind::NotFound.into()))?;
+        if let Err(error) = sweep::sweep(&self.dir, &self.key, BYTES_MAX) {
+            tracing::warn!(dir = %self.dir.display(), %error, "compiled modules not swept");
+        }
+        Ok(made)
     }
 }
 

@@ -20,6 +20,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use parking_lot::Mutex;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::config::NodeTiming;
 use crate::failure::{Failure, gone_is_fine};
@@ -91,9 +92,9 @@ impl Controller for NodeLifecycle {
             self.removed(key);
             return Ok(Next::OnChange);
         };
-        let now = Timestamp::now();
-        let health = self.observe(key, &node, now);
-        if let Some(conditions) = health::conditions_of_lost(&node, &health, &self.timing, now) {
+        let (clock, now) = (Instant::now(), Timestamp::now());
+        let health = self.observe(key, &node, clock);
+        if let Some(conditions) = health::conditions_of_lost(&node, &health, &self.timing, clock, now) {
             writes::patch_status(&self.client, node.as_ref(), json!({"conditions": conditions})).await?;
             tracing::warn!(node = key, "node is lost");
             if health::is_ready(&node) {
@@ -102,16 +103,16 @@ impl Controller for NodeLifecycle {
             return Ok(Next::OnChange);
         }
         if self.pods_are_not_ready(key, &node) {
-            self.mark_pods(key).await?;
+            self.mark_pods(key).await.inspect_err(|_| self.mark_again(key))?;
         }
         let wait_for_ration = self.taint(key, &node, now).await?;
-        Ok(Next::OnChange.or_after(health::lost_in(&node, &health, &self.timing, now)).or_after(wait_for_ration))
+        Ok(Next::OnChange.or_after(health::lost_in(&node, &health, &self.timing, clock)).or_after(wait_for_ration))
     }
 }
 
 impl NodeLifecycle {
     /// Notes what was heard of the Node.
-    fn observe(&self, key: &str, node: &Node, now: Timestamp) -> Health {
+    fn observe(&self, key: &str, node: &Node, now: Instant) -> Health {
         let lease = self.leases.get(&ObjectKey::new(api_client::lease::NODE_LEASE_NAMESPACE, key));
         let mut all = self.health.lock();
         let before = all.get(key).filter(|health| health.uid == meta::uid(&node.metadata)).cloned();
@@ -148,6 +149,13 @@ impl NodeLifecycle {
             "True" => false,
             "Unknown" => true,
             _ => std::mem::replace(&mut health.marked_since, since) != since,
+        }
+    }
+
+    /// Some Pods could not be marked (their kubelet wrote at the same time): all are looked at again.
+    fn mark_again(&self, key: &str) {
+        if let Some(health) = self.health.lock().get_mut(key) {
+            health.marked_since = None;
         }
     }
 
@@ -195,6 +203,6 @@ impl NodeLifecycle {
         let zone_nodes: Vec<Arc<Node>> = self.nodes.list().into_iter().filter(|other| zones::zone_of(other) == zone).collect();
         let lost = zone_nodes.iter().filter(|node| !health::is_ready(node)).count();
         let rate = zones::rate(zone_nodes.len(), lost, &self.timing);
-        self.rations.lock().entry(zone).or_default().take(rate, tokio::time::Instant::now())
+        self.rations.lock().entry(zone).or_default().take(rate, Instant::now())
     }
 }

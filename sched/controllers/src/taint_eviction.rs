@@ -6,7 +6,7 @@
 
 mod plan;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,8 +29,9 @@ pub struct TaintEviction {
     recorder: Recorder,
     nodes: Arc<Store<Node>>,
     pods: Arc<Store<Pod>>,
-    /// Pods that were told a time to leave: when the taint goes, an event says so.
-    leaving: Mutex<HashSet<ObjectKey>>,
+    /// Pods that were told a time to leave, by since when they have been: when the taint goes, an event
+    /// says so.
+    leaving: Mutex<HashMap<ObjectKey, Timestamp>>,
 }
 
 /// Sets the controller up.
@@ -75,15 +76,16 @@ impl Controller for TaintEviction {
         let node = pods::node_name(&pod).and_then(|node| self.nodes.get(&ObjectKey::new("", node)));
         let taints = node.map(|node| plan::no_execute(&node)).unwrap_or_default();
         let now = Timestamp::now();
-        match plan::verdict(&taints, &plan::tolerations(&pod), now) {
+        let seen = self.leaving.lock().get(key).copied().unwrap_or(now);
+        match plan::verdict(&taints, &plan::tolerations(&pod), seen, now) {
             Verdict::Stays => {
-                if self.leaving.lock().remove(key) {
+                if self.leaving.lock().remove(key).is_some() {
                     self.recorder.normal(&reference(pod.as_ref()), "TaintManagerEviction", format!("Cancelling deletion of Pod {key}"));
                 }
                 Ok(Next::OnChange)
             }
             Verdict::LeavesAt(at) if at > now => {
-                self.leaving.lock().insert(key.clone());
+                self.leaving.lock().insert(key.clone(), seen);
                 Ok(Next::After(Duration::try_from(at.duration_since(now)).unwrap_or_default()))
             }
             Verdict::LeavesAt(_) => {

@@ -63,6 +63,11 @@ impl ResourceList {
         }
     }
 
+    /// Whether `wanted` would fit in this list if nothing of it were used.
+    pub fn could_hold(&self, wanted: &Self) -> bool {
+        self.lacking(&Self::default(), wanted).is_empty()
+    }
+
     /// The resources of which `wanted` does not fit beside `used` in this list, in upstream's order.
     pub fn lacking(&self, used: &Self, wanted: &Self) -> Vec<String> {
         let mut lacking = Vec::new();

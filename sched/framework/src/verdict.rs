@@ -7,13 +7,13 @@ pub enum Verdict {
     Fits,
     /// Not now: other Pods' leaving could help. The reasons are shown to users.
     Unschedulable(Vec<String>),
-    /// Not at all as node and Pod are: no Pod's leaving helps.
-    Unresolvable(String),
+    /// Not at all as node and Pod are: no Pod's leaving helps. The reasons are shown to users.
+    Unresolvable(Vec<String>),
 }
 
 impl Verdict {
     /// `Fits` if so, else unresolvable for that reason.
     pub fn unless(fits: bool, reason: &str) -> Self {
-        if fits { Self::Fits } else { Self::Unresolvable(reason.to_owned()) }
+        if fits { Self::Fits } else { Self::Unresolvable(vec![reason.to_owned()]) }
     }
 }

@@ -12,8 +12,10 @@ use serde_json::json;
 pub(crate) enum Bound {
     /// The Pod is on its node.
     Done,
-    /// The Pod is gone, or has a node already: the watch tells.
+    /// The Pod is gone: the watch tells.
     Moot,
+    /// Somebody else changed the Pod at the same time, or has bound it.
+    Conflict,
     /// Try again.
     Failed(kube::Error),
 }
@@ -40,7 +42,8 @@ impl Writer {
                 self.events.normal(&reference(pod), "Scheduled", format!("Successfully assigned {} to {node}", pod.key()));
                 Bound::Done
             }
-            Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Bound::Moot,
+            Err(kube::Error::Api(status)) if status.code == 404 => Bound::Moot,
+            Err(kube::Error::Api(status)) if status.code == 409 => Bound::Conflict,
             Err(error) => Bound::Failed(error),
         }
     }

@@ -73,7 +73,6 @@ impl Queue {
     }
 
     /// Whether a Pod waits here.
-    #[cfg(test)]
     pub fn contains(&self, uid: &str) -> bool {
         self.entries.contains_key(uid)
     }

@@ -145,13 +145,16 @@ impl Scheduler {
         match bound {
             // The queue keeps the Pod as taken until the watch shows where it is: a stale event of it
             // without a node must not schedule it again.
-            Bound::Done | Bound::Moot => {}
-            Bound::Failed(error) => {
-                tracing::warn!(pod = pod.key(), %error, "binding failed");
-                self.cache.remove(&pod.uid);
-                self.queue.back_off(&pod.uid, Instant::now());
-                self.happened(&[ClusterEvent::PodGone]);
-            }
+            Bound::Done | Bound::Moot => return,
+            Bound::Conflict => tracing::debug!(pod = pod.key(), "binding conflicted"),
+            Bound::Failed(error) => tracing::warn!(pod = pod.key(), %error, "binding failed"),
+        }
+        // The watch may have shown by now where the Pod is (an answer can get lost on its way): then
+        // that is what counts. Else it is tried again; whoever has a node leaves the queue.
+        if self.queue.contains(&pod.uid) {
+            self.cache.remove(&pod.uid);
+            self.queue.back_off(&pod.uid, Instant::now());
+            self.happened(&[ClusterEvent::PodGone]);
         }
     }
 
@@ -223,6 +226,73 @@ impl Scheduler {
     fn happened(&mut self, events: &[ClusterEvent]) {
         for event in events {
             self.queue.happened(*event, Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A scheduler whose requests nobody answers.
+    fn scheduler() -> Scheduler {
+        let silent = kube::Config::new("http://127.0.0.1:1".parse().expect("a URL"));
+        let client = kube::Client::try_from(silent).expect("a client");
+        let (finished, _results) = mpsc::channel(1);
+        let events = Recorder::new(client.clone(), "default-scheduler", None, CancellationToken::new());
+        Scheduler {
+            config: Config::default(),
+            profile: Profile::default(),
+            cache: Cache::default(),
+            queue: Queue::default(),
+            start: 0,
+            writer: Writer { client, events },
+            writes: JoinSet::new(),
+            finished,
+            relisted: HashSet::new(),
+        }
+    }
+
+    fn pod(more: Value) -> Pod {
+        let spec = json!({"schedulerName": "default-scheduler", "containers": [{"name": "c"}], "nodeName": more});
+        serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "default", "uid": "u"}, "spec": spec})).expect("a Pod")
+    }
+
+    fn node() -> Node {
+        let status = json!({"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}});
+        serde_json::from_value(json!({"metadata": {"name": "n"}, "status": status})).expect("a Node")
+    }
+
+    fn failures() -> [Bound; 2] {
+        let lost = kube::Error::Service(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into());
+        [Bound::Conflict, Bound::Failed(lost)]
+    }
+
+    #[tokio::test]
+    async fn a_binding_that_failed_is_tried_again() {
+        for failure in failures() {
+            let mut scheduler = scheduler();
+            scheduler.node_applied(&node());
+            scheduler.pod_applied(pod(Value::Null));
+            scheduler.cycle();
+            assert_eq!((scheduler.cache.placed().len(), scheduler.queue.next_due()), (1, None), "assumed");
+            scheduler.bound(&PodInfo::new(pod(Value::Null)), failure);
+            assert!(scheduler.cache.placed().is_empty() && scheduler.queue.next_due().is_some());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_binding_whose_answer_was_lost_stands() {
+        for failure in failures() {
+            let mut scheduler = scheduler();
+            scheduler.node_applied(&node());
+            scheduler.pod_applied(pod(Value::Null));
+            scheduler.cycle();
+            scheduler.pod_applied(pod(json!("n")));
+            scheduler.bound(&PodInfo::new(pod(Value::Null)), failure);
+            assert_eq!((scheduler.cache.placed().len(), scheduler.queue.next_due()), (1, None), "the watch has told");
         }
     }
 }

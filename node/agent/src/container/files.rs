@@ -108,11 +108,7 @@ fn put(path: &Path, text: &str) -> Result<(), (PathBuf, io::Error)> {
 /// The mounts of these files, without those that the container mounts itself.
 pub(crate) fn mounts(uid: &str, layout: &Layout, own: &[Mount]) -> Vec<Mount> {
     let taken = |target: &str| own.iter().any(|mount| mount.target == Path::new(target));
-    FILES
-        .iter()
-        .filter(|(_, target)| !taken(target))
-        .map(|(file, target)| Mount { source: layout.pod_file(uid, file), target: PathBuf::from(target), read_only: false })
-        .collect()
+    FILES.iter().filter(|(_, target)| !taken(target)).map(|(file, target)| Mount::new(layout.pod_file(uid, file), *target, false)).collect()
 }
 
 /// Whether a Pod is in the node's own network.

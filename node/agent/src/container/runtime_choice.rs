@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Probe};
+use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Probe, VolumeMount};
 use runtimes_contract::{ContentKind, Runtime};
 
 use super::ConfigError;
@@ -34,7 +34,7 @@ fn words(kind: ContentKind) -> &'static str {
 }
 
 /// Refuses what a WASM container cannot do: there is no second process in it, so no exec probes and
-/// no exec hooks.
+/// no exec hooks; and its mounts are its own.
 pub(crate) fn check_abilities(container: &Container, kind: ContentKind) -> Result<(), ConfigError> {
     if kind != ContentKind::Wasm {
         return Ok(());
@@ -42,6 +42,14 @@ pub(crate) fn check_abilities(container: &Container, kind: ContentKind) -> Resul
     let refused = |what: &str| {
         Err(ConfigError(format!("{what} of container \"{}\" uses exec, which a WebAssembly container cannot run", container.name)))
     };
+    let propagates = |mount: &&VolumeMount| mount.mount_propagation.as_deref().is_some_and(|propagation| propagation != "None");
+    if let Some(mount) = container.volume_mounts.iter().flatten().find(propagates) {
+        let (name, path) = (&container.name, &mount.mount_path);
+        return Err(ConfigError(format!(
+            "the mount at {path} of container \"{name}\" has mountPropagation {}, which a WebAssembly container cannot have",
+            mount.mount_propagation.as_deref().unwrap_or_default()
+        )));
+    }
     let exec = |probe: &Option<Probe>| probe.as_ref().is_some_and(|probe| probe.exec.is_some());
     let hook = |handler: Option<&LifecycleHandler>| handler.is_some_and(|handler| handler.exec.is_some());
     for (name, probe) in [

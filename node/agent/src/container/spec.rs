@@ -38,7 +38,7 @@ pub(crate) fn build(pod: &Pod, container: &Container, layout: &Layout, from: Ing
     let termination = termination_path(container);
     if !mounts.iter().any(|mount| mount.target == termination) {
         let source = layout.termination_log(&names.uid, &container.name, from.attempt);
-        mounts.push(Mount { source, target: termination, read_only: false });
+        mounts.push(Mount::new(source, termination, false));
     }
     mounts.sort_by_key(|mount| mount.target.components().count());
     let directory = container.working_dir.as_deref().filter(|dir| !dir.is_empty());

@@ -7,7 +7,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::GRPCAction;
 use tokio::net::TcpStream;
 
-use super::Target;
+use super::{Target, dial_error};
 
 /// Bytes of an answer that are read.
 const ANSWER_LEN_MAX: usize = 4_096;
@@ -17,7 +17,7 @@ const SERVING: u8 = 1;
 pub(super) async fn look(target: &Target<'_>, action: &GRPCAction) -> Result<(), String> {
     let port = u16::try_from(action.port).map_err(|_| format!("invalid port number: {}", action.port))?;
     let address = format!("{}:{port}", target.ip);
-    let stream = TcpStream::connect((target.ip, port)).await.map_err(|error| format!("dial tcp {address}: {error}"))?;
+    let stream = TcpStream::connect((target.ip, port)).await.map_err(|error| dial_error(&address, &error))?;
     let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|error| format!("connecting to {address}: {error}"))?;
     let request = http::Request::post(format!("http://{address}/grpc.health.v1.Health/Check"))
@@ -39,19 +39,23 @@ pub(super) async fn look(target: &Target<'_>, action: &GRPCAction) -> Result<(),
             .to_owned();
         verdict(&code, &body.to_bytes())
     };
+    let (mut exchange, mut connection) = (std::pin::pin!(exchange), std::pin::pin!(connection));
     tokio::select! {
-        verdict = exchange => verdict,
-        ended = connection => Err(format!("connection to {address} ended: {ended:?}")),
+        verdict = &mut exchange => verdict,
+        ended = &mut connection => match ended {
+            // The server has said all and hung up: what it said is there to be read.
+            Ok(()) => exchange.await,
+            Err(error) => Err(format!("connection to {address} ended: {error}")),
+        },
     }
 }
 
 /// `HealthCheckRequest { string service = 1 }` with gRPC's five-byte head.
 fn message(service: &str) -> Bytes {
     let mut body = BytesMut::new();
-    let service: &str = service.get(..127.min(service.len())).unwrap_or_default();
     if !service.is_empty() {
         body.put_u8(0x0a);
-        body.put_u8(u8::try_from(service.len()).unwrap_or(0));
+        put_varint(&mut body, service.len());
         body.put_slice(service.as_bytes());
     }
     let mut framed = BytesMut::new();
@@ -59,6 +63,15 @@ fn message(service: &str) -> Bytes {
     framed.put_u32(u32::try_from(body.len()).unwrap_or(0));
     framed.put_slice(&body);
     framed.freeze()
+}
+
+/// A number in protobuf's form: seven bits a byte, the lowest first, all but the last byte marked.
+fn put_varint(into: &mut BytesMut, mut number: usize) {
+    while number > 0x7f {
+        into.put_u8(u8::try_from(number & 0x7f).unwrap_or(0) | 0x80);
+        number >>= 7;
+    }
+    into.put_u8(u8::try_from(number).unwrap_or(0));
 }
 
 /// `HealthCheckResponse { ServingStatus status = 1 }` behind the five-byte head.
@@ -92,6 +105,7 @@ mod tests {
     fn messages_are_framed() {
         assert_eq!(&message("")[..], [0, 0, 0, 0, 0]);
         assert_eq!(&message("ab")[..], [0, 0, 0, 0, 4, 0x0a, 2, b'a', b'b']);
+        assert_eq!(message(&"x".repeat(300)).get(..8), Some(&[0, 0, 0, 1, 47, 0x0a, 0xac, 2][..]));
         assert_eq!(verdict("0", &[0, 0, 0, 0, 2, 8, 1]), Ok(()));
         assert_eq!(verdict("0", &[0, 0, 0, 0, 2, 8, 2]), Err("service unhealthy (responded with \"NOT_SERVING\")".to_owned()));
         assert_eq!(verdict("0", &[0, 0, 0, 0, 0]), Err("service unhealthy (responded with \"UNKNOWN\")".to_owned()));

@@ -1,4 +1,7 @@
-//! `httpGet` probes and hooks: a request from the node to the Pod's address; 200 to 399 is success.
+//! `httpGet` probes and hooks: a request from the node to the Pod's address; 200 to 399 is success, after
+//! redirections on the same host were followed.
+
+mod place;
 
 use std::sync::Arc;
 
@@ -12,8 +15,14 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use super::{Target, port};
+use place::{Next, Place};
 
+use super::{Target, dial_error, port};
+
+/// Requests that redirections may lead to; upstream's.
+const REDIRECTS_MAX: usize = 10;
+/// Statuses whose `Location` is followed, as Go's client does.
+const REDIRECTIONS: [u16; 5] = [301, 302, 303, 307, 308];
 /// Bytes of an answer that are read; upstream's.
 const BODY_LEN_MAX: usize = 10 * 1_024;
 
@@ -22,38 +31,73 @@ pub(super) async fn look(target: &Target<'_>, action: &HTTPGetAction) -> Result<
     if (200..400).contains(&status) { Ok(()) } else { Err(format!("HTTP probe failed with statuscode: {status}")) }
 }
 
-/// Sends the request and answers the status code.
+/// Sends the request, follows where the answer leads on the same host, and answers the status code.
 pub(crate) async fn get(target: &Target<'_>, action: &HTTPGetAction, agent: &str) -> Result<u16, String> {
-    let port = port(target.container, &action.port)?;
     let own = target.ip.to_string();
-    let host = action.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(&own);
-    let secure = action.scheme.as_deref().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
     let path = action.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
-    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    let url = format!("{}://{host}:{port}{path}", if secure { "https" } else { "http" });
-    let failed = |what: String| format!("Get \"{url}\": {what}");
-    let mut request = http::Request::get(&path).header("user-agent", agent).header("accept", "*/*").header("connection", "close");
-    let mut named_host = None;
-    for header in action.http_headers.iter().flatten() {
-        if header.name.eq_ignore_ascii_case("host") {
-            named_host = Some(header.value.clone());
-        } else {
-            request = request.header(&header.name, &header.value);
+    let place = Place {
+        secure: action.scheme.as_deref().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https")),
+        host: action.host.clone().filter(|host| !host.is_empty()).unwrap_or(own),
+        port: port(target.container, &action.port)?,
+        path: if path.starts_with('/') { path.to_owned() } else { format!("/{path}") },
+    };
+    walk(place, action, agent).await
+}
+
+async fn walk(mut place: Place, action: &HTTPGetAction, agent: &str) -> Result<u16, String> {
+    let mut named_host = true;
+    for _ in 0..REDIRECTS_MAX {
+        let answer = async { ask(&place, request(action, agent, &place, named_host)?).await };
+        let answer = answer.await.map_err(|what| format!("Get \"{place}\": {what}"))?;
+        let Some(location) = answer.location else { return Ok(answer.status) };
+        match place.follow(&location) {
+            Next::Here { place: next, relative } => (place, named_host) = (next, named_host && relative),
+            Next::Elsewhere => return Ok(answer.status),
         }
     }
-    let authority = named_host.unwrap_or_else(|| format!("{host}:{port}"));
-    let request = request.header("host", authority).body(Empty::<Bytes>::new()).map_err(|error| failed(error.to_string()))?;
-    let stream = TcpStream::connect((host, port)).await.map_err(|error| failed(format!("dial tcp {host}:{port}: {error}")))?;
-    if secure {
-        let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(error.to_string()))?;
-        let stream = unverified().connect(name, stream).await.map_err(|error| failed(error.to_string()))?;
-        send(stream, request).await.map_err(failed)
+    Err(format!("Get \"{place}\": stopped after {REDIRECTS_MAX} redirects"))
+}
+
+/// The request with the probe's own headers; its host name goes only to where the probe itself points.
+fn request(action: &HTTPGetAction, agent: &str, place: &Place, named_host: bool) -> Result<http::Request<Empty<Bytes>>, String> {
+    let mut request = http::Request::get(&place.path).header("connection", "close");
+    let given = |name: &str| action.http_headers.iter().flatten().any(|header| header.name.eq_ignore_ascii_case(name));
+    for (name, value) in [("user-agent", agent), ("accept", "*/*")] {
+        if !given(name) {
+            request = request.header(name, value);
+        }
+    }
+    let mut host = format!("{}:{}", place.host, place.port);
+    for header in action.http_headers.iter().flatten() {
+        if !header.name.eq_ignore_ascii_case("host") {
+            request = request.header(&header.name, &header.value);
+        } else if named_host {
+            host.clone_from(&header.value);
+        }
+    }
+    request.header("host", host).body(Empty::new()).map_err(|error| error.to_string())
+}
+
+/// What of an answer counts.
+struct Answer {
+    status: u16,
+    /// Where a redirection leads.
+    location: Option<String>,
+}
+
+async fn ask(place: &Place, request: http::Request<Empty<Bytes>>) -> Result<Answer, String> {
+    let (host, port) = (place.host.as_str(), place.port);
+    let stream = TcpStream::connect((host, port)).await.map_err(|error| dial_error(&format!("{host}:{port}"), &error))?;
+    if place.secure {
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+        let stream = unverified().connect(name, stream).await.map_err(|error| error.to_string())?;
+        send(stream, request).await
     } else {
-        send(stream, request).await.map_err(failed)
+        send(stream, request).await
     }
 }
 
-async fn send<S>(stream: S, request: http::Request<Empty<Bytes>>) -> Result<u16, String>
+async fn send<S>(stream: S, request: http::Request<Empty<Bytes>>) -> Result<Answer, String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -62,11 +106,12 @@ where
     let exchange = async {
         let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = answer.status().as_u16();
+        let location = answer.headers().get("location").and_then(|location| location.to_str().ok()).map(str::to_owned);
         // The answer is read, so that the server does not see a broken pipe, but no more than a page.
         if let Err(error) = Limited::new(answer.into_body(), BODY_LEN_MAX).collect().await {
             tracing::trace!(error, "rest of a probe's answer left unread");
         }
-        Ok(status)
+        Ok(Answer { status, location: location.filter(|_| REDIRECTIONS.contains(&status)) })
     };
     let mut exchange = std::pin::pin!(exchange);
     tokio::select! {
@@ -124,5 +169,65 @@ impl ServerCertVerifier for Anyone {
 
     fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A server that answers each request by its path: `/to/X` leads to `X`, a number is a status.
+    async fn server() -> u16 {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut bytes = vec![0; 4_096];
+                let len = stream.read(&mut bytes).await.expect("a request");
+                let text = String::from_utf8_lossy(&bytes[..len]).into_owned();
+                let path = text.split(' ').nth(1).expect("a path");
+                let head = match path.strip_prefix("/to/") {
+                    Some(to) => format!("302 Found\r\nlocation: {to}"),
+                    None => format!("{} Whatever", path.trim_start_matches('/')),
+                };
+                let answer = format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\n\r\n");
+                stream.write_all(answer.as_bytes()).await.expect("an answer");
+            }
+        });
+        port
+    }
+
+    #[tokio::test]
+    async fn redirections_are_followed_as_far_as_they_stay() {
+        let port = server().await;
+        let ask = async |path: &str| {
+            let place = Place { secure: false, host: "127.0.0.1".to_owned(), port, path: path.to_owned() };
+            walk(place, &HTTPGetAction::default(), "test").await
+        };
+        assert_eq!(ask("/200").await, Ok(200));
+        assert_eq!(ask("/to//500").await, Ok(500), "what it leads to counts");
+        assert_eq!(ask("/to//to//204").await, Ok(204));
+        assert_eq!(ask("/to/http://example.org/500").await, Ok(302), "nobody is asked elsewhere");
+        assert_eq!(ask("/302").await, Ok(302), "it leads nowhere");
+        let round = format!("Get \"http://127.0.0.1:{port}/to/?\": stopped after 10 redirects");
+        assert_eq!(ask("/to/?").await, Err(round), "round and round");
+    }
+
+    #[test]
+    fn a_header_of_the_probe_takes_the_place_of_ours() {
+        let headers = serde_json::json!([{"name": "Host", "value": "web.test"}, {"name": "User-Agent", "value": "mine"}]);
+        let action: HTTPGetAction = serde_json::from_value(serde_json::json!({"port": 80, "httpHeaders": headers})).expect("an action");
+        let place = Place { secure: false, host: "10.0.0.5".to_owned(), port: 80, path: "/".to_owned() };
+        let headers = |named_host: bool| {
+            let request = request(&action, "kube-probe", &place, named_host).expect("a request");
+            let all = |name: &str| request.headers().get_all(name).iter().map(|value| value.to_str().expect("text").to_owned()).collect();
+            let both: [Vec<String>; 2] = [all("host"), all("user-agent")];
+            both
+        };
+        assert_eq!(headers(true), [["web.test"], ["mine"]]);
+        assert_eq!(headers(false), [["10.0.0.5:80"], ["mine"]]);
     }
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::TCPSocketAction;
 use tokio::net::TcpStream;
 
-use super::{Target, port};
+use super::{Target, dial_error, port};
 
 pub(super) async fn look(target: &Target<'_>, action: &TCPSocketAction) -> Result<(), String> {
     let port = port(target.container, &action.port)?;
@@ -11,6 +11,6 @@ pub(super) async fn look(target: &Target<'_>, action: &TCPSocketAction) -> Resul
     let host = action.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(&own);
     match TcpStream::connect((host, port)).await {
         Ok(_) => Ok(()),
-        Err(error) => Err(format!("dial tcp {host}:{port}: {error}")),
+        Err(error) => Err(dial_error(&format!("{host}:{port}"), &error)),
     }
 }

@@ -151,12 +151,18 @@ impl Task {
 }
 
 /// A strategic merge patch: conditions merge by type, so those of others stay; the UID keeps it off
-/// another Pod of the same name; what is unset now is unset there.
+/// another Pod of the same name; what is unset now is unset there. Addresses would merge too, and a Pod
+/// that got another one would have two: they are replaced.
 fn body(uid: &str, status: &PodStatus) -> Value {
     let mut value = serde_json::to_value(status).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {
         for field in ["reason", "message"] {
             fields.entry(field).or_insert(Value::Null);
+        }
+        for list in ["podIPs", "hostIPs"] {
+            if let Some(addresses) = fields.get_mut(list).and_then(Value::as_array_mut) {
+                addresses.push(json!({"$patch": "replace"}));
+            }
         }
         for condition in fields.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
             if let Some(condition) = condition.as_object_mut() {

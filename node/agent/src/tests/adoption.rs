@@ -29,13 +29,16 @@ async fn what_ended_while_nobody_looked_is_restarted_and_counted() {
     let (cluster, agent) = Cluster::running().await;
     cluster.create("web", one("web:1")).await;
     cluster.ready("web").await;
+    let uid = cluster.pods().get("web").await.expect("the pod").metadata.uid.expect("a uid");
     agent.stop().await;
     cluster.linux.kill_all();
+    std::fs::write(cluster.data.path().join(format!("kubelet/pods/{uid}/containers/c/0")), "last words").expect("writing");
     let _agent = cluster.start();
     let status = cluster
         .status("web", "a restart", |status| status["containerStatuses"][0]["restartCount"] == 1 && condition(status, "Ready") == "True")
         .await;
-    assert_eq!(status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"], 137);
+    let terminated = &status["containerStatuses"][0]["lastState"]["terminated"];
+    assert_eq!((terminated["exitCode"].as_i64(), terminated["message"].as_str()), (Some(137), Some("last words")));
 }
 
 #[tokio::test]
@@ -81,4 +84,32 @@ async fn an_ended_pod_stays_as_it_ended() {
     assert_eq!(starts(&cluster.linux), 2);
     cluster.delete("late", 5).await;
     cluster.gone("late").await;
+}
+
+#[tokio::test]
+async fn the_lease_of_a_node_that_was_registered_anew_is_the_new_ones() {
+    use k8s_openapi::api::coordination::v1::Lease;
+    let mut cluster = Cluster::new(Script::default()).await;
+    let often = Duration::from_millis(50);
+    (cluster.config.lease_renew, cluster.config.status_check, cluster.config.status_report) = (often, often, often);
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    let (nodes, leases) =
+        (Api::<ApiNode>::all(cluster.client.clone()), Api::<Lease>::namespaced(cluster.client.clone(), "kube-node-lease"));
+    let uid = async || nodes.get_opt(NODE).await.expect("an answer").and_then(|node| node.metadata.uid);
+    let owner = async || leases.get_opt(NODE).await.expect("an answer")?.metadata.owner_references?.pop().map(|owner| owner.uid);
+    until("it has a lease", async || owner().await.is_some() && owner().await == uid().await).await;
+    let first = uid().await;
+    nodes.delete(NODE, &DeleteParams::default()).await.expect("deleted");
+    until("it is registered anew", async || uid().await.is_some_and(|now| Some(&now) != first.as_ref())).await;
+    // Until then we are the garbage collector.
+    let is_right = async || match (owner().await, uid().await) {
+        (Some(owner), Some(uid)) if owner == uid => true,
+        (Some(_), _) => {
+            leases.delete(NODE, &DeleteParams::default()).await.expect("deleted");
+            false
+        }
+        (None, _) => false,
+    };
+    until("the new one's lease", is_right).await;
 }

@@ -194,6 +194,82 @@ async fn a_changed_image_replaces_the_container() {
     assert_eq!(status["containerStatuses"][0]["restartCount"], 1);
 }
 
+/// Whether the Pod's directory of logs is there.
+fn has_logs(cluster: &Cluster, pod: &Pod) -> bool {
+    let (name, uid) = (pod.metadata.name.as_deref().expect("a name"), pod.metadata.uid.as_deref().expect("a uid"));
+    cluster.data.path().join(format!("pods/default_{name}_{uid}")).exists()
+}
+
+#[tokio::test]
+async fn logs_of_an_ended_pod_stay_until_it_is_deleted() {
+    let script = Script::default().containers(|_| Behaviour::Exit { after: Duration::from_millis(10), code: 0 });
+    let cluster = Cluster::new(script).await;
+    let agent = cluster.start();
+    cluster.node_ready().await;
+    let job = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "job:1"}]});
+    let freed = |status: &Value| status["phase"] == "Succeeded" && condition(status, "PodReadyToStartContainers") == "False";
+    let mut pods = Vec::new();
+    for name in ["first", "second"] {
+        pods.push(cluster.create(name, job.clone()).await);
+        cluster.status(name, "Succeeded and freed", freed).await;
+    }
+    assert!(pods.iter().all(|pod| has_logs(&cluster, pod)));
+    cluster.delete("first", 5).await;
+    cluster.gone("first").await;
+    until("the first one's logs are gone", async || !has_logs(&cluster, &pods[0])).await;
+    agent.stop().await;
+    cluster.delete("second", 0).await;
+    cluster.gone("second").await;
+    let _agent = cluster.start();
+    until("the second one's logs are gone", async || !has_logs(&cluster, &pods[1])).await;
+}
+
+#[tokio::test]
+async fn a_worker_that_dies_is_replaced() {
+    let panics = Arc::new(std::sync::atomic::AtomicUsize::new(1));
+    let script = Script::default().containers(move |_| {
+        let left =
+            panics.fetch_update(std::sync::atomic::Ordering::SeqCst, std::sync::atomic::Ordering::SeqCst, |left| left.checked_sub(1));
+        assert!(left.is_err(), "a defect in a runtime");
+        Behaviour::Run
+    });
+    let cluster = Cluster::new(script).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    cluster.create("web", one("web:1")).await;
+    cluster.ready("web").await;
+    cluster.delete("web", 1).await;
+    cluster.gone("web").await;
+}
+
+#[tokio::test]
+async fn a_restart_with_a_long_grace_is_cut_short_by_a_deletion() {
+    let fail = |_: &runtimes_contract::ExecSpec| Ok(runtimes_fake::ExecReply { code: 1, ..runtimes_fake::ExecReply::default() });
+    let script = Script::default().containers(|_| Behaviour::IgnoreTerm).execs(fail);
+    let cluster = Cluster::new(script).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    let probe = json!({"exec": {"command": ["x"]}, "periodSeconds": 1, "failureThreshold": 1});
+    let containers = json!([{"name": "c", "image": "web:1", "livenessProbe": probe}]);
+    cluster.create("slow", json!({"terminationGracePeriodSeconds": 3_600, "containers": containers})).await;
+    cluster.event("slow", "Killing: Container c failed liveness probe, will be restarted").await;
+    cluster.delete("slow", 1).await;
+    cluster.gone("slow").await;
+}
+
+#[tokio::test]
+async fn a_pod_stays_until_its_containers_are_removed() {
+    let (cluster, _agent) = Cluster::running().await;
+    cluster.create("stuck", one("web:1")).await;
+    cluster.ready("stuck").await;
+    let fault = || runtimes_fake::Fault::Error(runtimes_contract::RuntimeError::Missing("the kernel holds it".to_owned()));
+    cluster.linux.inject(runtimes_fake::Operation::Remove, [fault(), fault()]);
+    cluster.delete("stuck", 1).await;
+    cluster.event("stuck", "FailedKillPod: error killing pod: removing container").await;
+    cluster.gone("stuck").await;
+    assert!(cluster.images.mounts.lock().is_empty(), "removed before the Pod was");
+}
+
 /// A status without times and ids.
 fn without_chance(status: &Value) -> String {
     let text = serde_json::to_string_pretty(status).expect("JSON");

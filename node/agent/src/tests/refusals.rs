@@ -57,6 +57,18 @@ async fn exec_probes_of_wasm_containers_are_refused() {
 }
 
 #[tokio::test]
+async fn a_wasm_container_has_its_mounts_for_itself() {
+    let (cluster, _agent) = Cluster::running().await;
+    let mount = json!({"name": "v", "mountPath": "/v", "mountPropagation": "HostToContainer"});
+    let spec =
+        json!({"volumes": [{"name": "v", "emptyDir": {}}], "containers": [{"name": "c", "image": "wasm:1", "volumeMounts": [mount]}]});
+    cluster.create("asks", spec).await;
+    let status = cluster.status("asks", "a reason", |status| waiting(status).0 == "CreateContainerConfigError").await;
+    let message = "the mount at /v of container \"c\" has mountPropagation HostToContainer, which a WebAssembly container cannot have";
+    assert_eq!(waiting(&status).1, message);
+}
+
+#[tokio::test]
 async fn a_missing_config_map_holds_the_container() {
     let (cluster, _agent) = Cluster::running().await;
     let env = json!([{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "a"}}}]);

@@ -1,5 +1,8 @@
 //! What a worker's steps do to the world. Each is a task that ends with one report; none decides what
-//! comes next.
+//! comes next. Ending an instance is in [`stop`], freeing what there was in [`free`].
+
+pub(crate) mod free;
+mod stop;
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -11,9 +14,11 @@ use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use node_images::{Image, ImageError};
 use node_network::{HostPort, Protocol};
 use node_volumes::VolumeError;
-use runtimes_contract::{ContainerId, Content, Runtime, RuntimeError, Sandbox};
-use tokio::sync::{mpsc, watch};
+use runtimes_contract::{ContainerId, Content, ContentKind, Mount, Runtime, RuntimeError, Sandbox};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+
+pub(crate) use stop::Deadline;
 
 use super::facts::{Alive, Ended, Ground};
 use super::learn::{Report, StartFault};
@@ -28,8 +33,6 @@ use crate::probe::{self, ProbeKind};
 
 /// Wait after a runtime could not say how a container ended.
 const WAIT_RETRY: Duration = Duration::from_secs(1);
-/// How long a killed container may take to be seen as ended.
-const KILL_SETTLES: Duration = Duration::from_secs(10);
 /// How long a starting agent may take to learn its Pod range.
 const POD_RANGE_WITHIN: Duration = Duration::from_secs(5);
 /// Bytes of a termination message, and of the log's end that stands in for one.
@@ -65,7 +68,10 @@ impl Effects {
             let set_up = self.node.volumes.set_up(&self.pod, self.node.allocatable(), &self.node.objects).await;
             set_up.map_err(|error| ("FailedMount", volume_text(&error)))
         };
-        let ((sandbox, ip), volumes_due, ()) = tokio::try_join!(network, volumes, self.cgroup())?;
+        // Each goes on to its end, whatever becomes of the others: one that is dropped in the middle leaves
+        // threads at work behind the back of whoever cleans up next.
+        let (network, volumes, cgroup) = tokio::join!(network, volumes, self.cgroup());
+        let ((sandbox, ip), volumes_due, ()) = (network?, volumes?, cgroup?);
         let (pod, node) = (self.pod.clone(), self.node.clone());
         let written = tokio::task::spawn_blocking(move || files::write(&pod, ip, &node.config, &node.layout)).await;
         match written {
@@ -181,10 +187,15 @@ impl Effects {
     pub(crate) async fn start(self, name: String, attempt: u32, image: Arc<Image>, ground: Ground, leftover: Option<String>) {
         let Some((_, container)) = container::find(&self.pod, &name) else { return };
         let result = self.begin(container, attempt, &image, &ground).await;
-        let before = leftover.map(ContainerId);
-        self.report(Report::Started(name, result)).await;
-        if let Some(id) = before {
-            remove_everywhere(&self.node, &id).await;
+        let runs = result.is_ok();
+        self.report(Report::Started(name.clone(), result)).await;
+        if let Some(id) = leftover.map(ContainerId)
+            && let Err(error) = free::remove_everywhere(&self.node, &id).await
+        {
+            tracing::warn!(container = %id, error, "container not removed");
+        }
+        if runs {
+            free::forget_old_files(&self.node, &PodName::of(&self.pod), &name, attempt).await;
         }
     }
 
@@ -198,12 +209,15 @@ impl Effects {
         let expand = |text: &str| expand_path(text, &variables);
         let volumes = self.node.volumes.mounts(&self.pod, container, &expand).await;
         let volumes = volumes.map_err(|error| StartFault::Unmade("CreateContainerConfigError", volume_text(&error)))?;
+        let volumes = self.with_shared_memory(ground, image.kind, volumes).await?;
         let id = container_id(&PodName::of(&self.pod).uid, &container.name, attempt);
         let content = self.node.parts.images.mount(image, &id.0).await;
         let content = content.map_err(|error| StartFault::Unmade("CreateContainerError", chain(&error)))?;
         let made = self.make(container, attempt, image, ground, &runtime, content, variables, volumes).await;
-        if made.is_err() {
-            remove_container(&self.node, runtime.handler(), &id).await;
+        if made.is_err()
+            && let Err(error) = free::remove_container(&self.node, runtime.handler(), &id).await
+        {
+            tracing::warn!(container = %id, error, "half-made container not removed");
         }
         made?;
         self.node.note(&self.pod, Some(&container.name), false, "Created", "Container created");
@@ -224,6 +238,19 @@ impl Effects {
             condemned: None,
             stopping: false,
         })
+    }
+
+    /// A Linux container of a Pod with an IPC namespace of its own has the Pod's `/dev/shm`, unless it
+    /// mounts something else there.
+    async fn with_shared_memory(&self, ground: &Ground, kind: ContentKind, mut volumes: Vec<Mount>) -> Result<Vec<Mount>, StartFault> {
+        let target = Path::new("/dev/shm");
+        let wanted = ground.sandbox.ipc.is_some() && kind == ContentKind::Linux;
+        if wanted && !volumes.iter().any(|mount| mount.target == target) {
+            let made = self.node.volumes.shared_memory(&PodName::of(&self.pod).uid).await;
+            let source = made.map_err(|error| StartFault::Unmade("CreateContainerError", volume_text(&error)))?;
+            volumes.push(Mount::new(source, target, false));
+        }
+        Ok(volumes)
     }
 
     async fn variables(&self, container: &Container, ground: &Ground) -> Result<std::collections::BTreeMap<String, String>, ConfigError> {
@@ -248,7 +275,7 @@ impl Effects {
         runtime: &Arc<dyn Runtime>,
         content: Content,
         variables: std::collections::BTreeMap<String, String>,
-        volumes: Vec<runtimes_contract::Mount>,
+        volumes: Vec<Mount>,
     ) -> Result<(), StartFault> {
         let user = security::user(&self.pod, container, &image.config.user, &content);
         let user = user.map_err(|error| StartFault::Unmade("CreateContainerConfigError", error.0))?;
@@ -300,7 +327,7 @@ impl Effects {
         let ended = loop {
             match runtime.wait(&alive.id).await {
                 Ok(exit) => {
-                    let message = self.last_words(&name, &alive, exit.code).await;
+                    let message = self.last_words(&name, alive.attempt, exit.code).await;
                     break Ended::from_exit(&alive.id, &alive.image_id, Some(alive.started_at), &exit, message);
                 }
                 Err(RuntimeError::NotFound(_)) => {
@@ -316,60 +343,17 @@ impl Effects {
     }
 
     /// The termination message, or the end of the log where the container asks for that.
-    async fn last_words(&self, name: &str, alive: &Alive, code: i32) -> String {
+    pub(crate) async fn last_words(&self, name: &str, attempt: u32, code: i32) -> String {
         let names = PodName::of(&self.pod);
-        let path = self.node.layout.termination_log(&names.uid, name, alive.attempt);
+        let path = self.node.layout.termination_log(&names.uid, name, attempt);
         let text = tokio::task::spawn_blocking(move || logs::head(&path, MESSAGE_LEN_MAX)).await.ok().flatten().unwrap_or_default();
         let policy = container::find(&self.pod, name).and_then(|(_, container)| container.termination_message_policy.as_deref());
         if !text.is_empty() || code == 0 || policy != Some("FallbackToLogsOnError") {
             return text;
         }
-        let log = self.node.layout.log(&names, name, alive.attempt);
+        let log = self.node.layout.log(&names, name, attempt);
         let tail = tokio::task::spawn_blocking(move || logs::tail_text(&log, FALLBACK_LINES_MAX, FALLBACK_LEN_MAX)).await;
         tail.ok().flatten().unwrap_or_default()
-    }
-
-    /// Ends an instance: preStop hook, its stop signal, and `SIGKILL` when the time is over. Its end is
-    /// reported by [`Effects::wait`].
-    pub(crate) async fn stop(self, name: String, alive: Alive, mut by: watch::Receiver<Timestamp>) {
-        let Some(runtime) = self.node.parts.by_handler(&alive.handler).cloned() else { return };
-        let found = container::find(&self.pod, &name).map(|(_, container)| container);
-        let hook = found.and_then(|container| Some((container, container.lifecycle.as_ref()?.pre_stop.as_ref()?)));
-        if let Some((container, handler)) = hook {
-            let run = hooks::run(&self.node, &self.pod, container, handler, &alive);
-            match until(&mut by, run).await {
-                Some(Err(message)) => {
-                    self.node.note(&self.pod, Some(&name), true, "FailedPreStopHook", format!("PreStopHook failed: {message}"))
-                }
-                Some(Ok(())) => {}
-                None => tracing::info!(container = %alive.id, "preStop hook did not end in time"),
-            }
-        }
-        let signal = self.stop_signal(found).await;
-        if let Err(error) = runtime.signal(&alive.id, signal).await {
-            tracing::warn!(container = %alive.id, error = chain(&error), "stop signal not sent");
-        }
-        if until(&mut by, runtime.wait(&alive.id)).await.is_some() {
-            return;
-        }
-        if let Err(error) = runtime.signal(&alive.id, nix::sys::signal::Signal::SIGKILL as i32).await {
-            tracing::warn!(container = %alive.id, error = chain(&error), "SIGKILL not sent");
-        }
-        if tokio::time::timeout(KILL_SETTLES, runtime.wait(&alive.id)).await.is_err() {
-            tracing::warn!(container = %alive.id, "container outlived SIGKILL, removing it");
-            remove_everywhere(&self.node, &alive.id).await;
-        }
-    }
-
-    /// The container's own stop signal, else the image's, else `SIGTERM`.
-    async fn stop_signal(&self, container: Option<&Container>) -> i32 {
-        let own = container.and_then(|container| container.lifecycle.as_ref()?.stop_signal.clone());
-        let reference = container.and_then(|container| container.image.clone()).unwrap_or_default();
-        let name = match own {
-            Some(name) => Some(name),
-            None => self.node.parts.images.get(&reference).await.ok().flatten().map(|image| image.config.stop_signal),
-        };
-        name.and_then(|name| hooks::signal_number(&name)).unwrap_or(nix::sys::signal::Signal::SIGTERM as i32)
     }
 
     /// Runs one probe until cancelled; reports each change of its verdict.
@@ -393,84 +377,6 @@ impl Effects {
         tokio::select! {
             () = cancel.cancelled() => {}
             () = work => {}
-        }
-    }
-
-    /// Frees everything of the Pod. Logs stay while the Pod can still be asked for.
-    pub(crate) async fn clean(self, ids: Vec<String>, forget_logs: bool) {
-        let result = self.free(ids, forget_logs).await;
-        self.report(Report::Cleaned(result)).await;
-    }
-
-    async fn free(&self, ids: Vec<String>, forget_logs: bool) -> Result<(), String> {
-        let names = PodName::of(&self.pod);
-        for id in ids {
-            remove_everywhere(&self.node, &ContainerId(id)).await;
-        }
-        free_pod(&self.node, &names, Some(resources::qos(&self.pod)), forget_logs).await
-    }
-}
-
-/// Frees what a Pod has beside its containers. `qos` is unknown for a Pod that is known by UID alone.
-pub(crate) async fn free_pod(node: &Node, names: &PodName, qos: Option<&str>, forget_logs: bool) -> Result<(), String> {
-    node.parts.network.remove_pod(&names.uid).await.map_err(|error| chain(&error))?;
-    node.volumes.tear_down(&names.uid).await.map_err(|error| chain(&error))?;
-    if let Some(cgroups) = node.cgroups.clone() {
-        let all = ["Guaranteed", "Burstable", "BestEffort"];
-        let paths: Vec<_> =
-            all.iter().filter(|one| qos.is_none_or(|qos| qos == **one)).map(|qos| node.layout.pod_cgroup(qos, &names.uid)).collect();
-        let removed = tokio::task::spawn_blocking(move || paths.iter().try_for_each(|path| cgroups.group(path)?.remove_tree())).await;
-        removed.map_err(|_| "interrupted".to_owned())?.map_err(|error| chain(&error))?;
-    }
-    if forget_logs && !names.name.is_empty() {
-        let dir = node.layout.pod_logs(&names.namespace, &names.name, &names.uid);
-        match tokio::fs::remove_dir_all(&dir).await {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(format!("removing {}: {error}", dir.display())),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Frees a container of one runtime and its image mount; what fails is logged and found again later.
-pub(crate) async fn remove_container(node: &Node, handler: &str, id: &ContainerId) {
-    if let Some(runtime) = node.parts.by_handler(handler)
-        && let Err(error) = runtime.remove(id).await
-    {
-        tracing::warn!(container = %id, error = chain(&error), "container not removed");
-        return;
-    }
-    if let Err(error) = node.parts.images.unmount(&id.0).await {
-        tracing::warn!(container = %id, error = chain(&error), "image not unmounted");
-    }
-}
-
-/// Frees a container whichever runtime has it: removing one that is not there is no error.
-async fn remove_everywhere(node: &Node, id: &ContainerId) {
-    for runtime in &node.parts.runtimes {
-        match runtime.remove(id).await {
-            Ok(()) | Err(RuntimeError::NotFound(_)) => {}
-            Err(error) => {
-                tracing::warn!(container = %id, error = chain(&error), "container not removed");
-                return;
-            }
-        }
-    }
-    if let Err(error) = node.parts.images.unmount(&id.0).await {
-        tracing::warn!(container = %id, error = chain(&error), "image not unmounted");
-    }
-}
-
-/// Runs something until a deadline that may still move; `None` when the time was over first.
-async fn until<T>(by: &mut watch::Receiver<Timestamp>, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = std::pin::pin!(work);
-    loop {
-        let deadline = *by.borrow_and_update();
-        let wait = Duration::try_from(deadline.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO);
-        tokio::select! {
-            done = &mut work => return Some(done),
-            () = tokio::time::sleep(wait) => return None,
-            Ok(()) = by.changed() => {}
         }
     }
 }

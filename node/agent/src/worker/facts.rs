@@ -29,6 +29,10 @@ pub(crate) struct Facts {
     pub(crate) ended_before: bool,
     /// Whether what the Pod had on the node is freed.
     pub(crate) clean: Clean,
+    /// Whether that went, or goes, for its logs too. They stay for as long as the API has the Pod.
+    pub(crate) logs_forgotten: bool,
+    /// The volumes are being looked at: freeing them now would leave behind what that look makes.
+    pub(crate) refreshing: bool,
     /// When the worker first saw that the Pod has to end.
     pub(crate) ending_since: Option<Timestamp>,
     /// The final status and the deletion were handed to the status writer.
@@ -105,23 +109,12 @@ pub(crate) struct Known {
     pub(crate) hold: Option<Hold>,
     pub(crate) crash: Backoff,
     pub(crate) pulls: Backoff,
-    pub(crate) faults: Backoff,
 }
 
 impl Known {
     pub(crate) fn new(role: Role) -> Self {
         let none = Backoff::default();
-        Self {
-            role,
-            attempts: 0,
-            run: Run::Idle,
-            last: None,
-            image: ImageKnown::Unknown,
-            hold: None,
-            crash: none,
-            pulls: none,
-            faults: none,
-        }
+        Self { role, attempts: 0, run: Run::Idle, last: None, image: ImageKnown::Unknown, hold: None, crash: none, pulls: none }
     }
 
     /// `restartCount`.
@@ -288,6 +281,8 @@ impl Facts {
             failure: None,
             ended_before: false,
             clean: Clean::Not,
+            logs_forgotten: false,
+            refreshing: false,
             ending_since: None,
             delete_sent: false,
             started_at,
@@ -325,6 +320,11 @@ impl Facts {
     pub(crate) fn ends(&self, pod: &Pod) -> bool {
         let finished = pod.spec.as_ref().is_some_and(|spec| self.finished(spec));
         self.gone || self.ended_before || self.failure.is_some() || pod.metadata.deletion_timestamp.is_some() || finished
+    }
+
+    /// Whether nobody can ask for the Pod's logs any more.
+    pub(crate) fn forgets_logs(&self, pod: &Pod) -> bool {
+        self.gone || pod.metadata.deletion_timestamp.is_some()
     }
 
     /// Whether any process of the Pod runs or may come to run.

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use node_images::Image;
 
 use super::facts::{Alive, Base, Clean, Ended, Facts, Failure, Ground, Hold, ImageKnown, Known, Run, restarts};
-use crate::backoff::{Backoff, go_duration};
+use crate::backoff::{self, Backoff, go_duration};
 use crate::container;
 use crate::layout::PodName;
 use crate::probe::ProbeKind;
@@ -79,6 +79,7 @@ impl Facts {
             Report::Probed { name, attempt, kind, success } => self.probed(&name, attempt, kind, success),
             Report::Cleaned(result) => self.cleaned(result, now),
             Report::Refreshed(due) => {
+                self.refreshing = false;
                 if let Base::Ready(ground) = &mut self.base {
                     ground.volumes_due = due;
                 }
@@ -180,14 +181,13 @@ impl Facts {
                 known.run = Run::Running(alive);
                 known.last = before.or(known.last.take());
                 known.hold = None;
-                known.faults = Backoff::default();
                 Vec::new()
             }
             Err(StartFault::Unmade(reason, message)) => {
                 known.run = before.map_or(Run::Idle, Run::Ended);
                 known.image = ImageKnown::Unknown;
-                known.faults.next(now);
-                let until = now.checked_add(known.faults.delay()).unwrap_or(now);
+                // Not longer and longer, as upstream: what is missing (a ConfigMap) is put right by people.
+                let until = now.checked_add(backoff::INITIAL).unwrap_or(now);
                 known.hold = Some(Hold { reason: reason.to_owned(), message: message.clone(), until, turns: None });
                 vec![warning(name, "Failed", format!("Error: {message}"))]
             }

@@ -142,7 +142,7 @@ fn end(pod: &Pod, facts: &Facts, now: Timestamp) -> Step {
             _ => {}
         }
     }
-    if facts.base == Base::Making {
+    if facts.base == Base::Making || facts.refreshing {
         return Step::Wait(None);
     }
     match facts.clean {
@@ -150,6 +150,8 @@ fn end(pod: &Pod, facts: &Facts, now: Timestamp) -> Step {
         Clean::Busy => Step::Wait(None),
         Clean::Failed { until } if until > now => Step::Wait(Some(until)),
         Clean::Failed { .. } => Step::Clean,
+        // It had ended by itself, and its logs were kept.
+        Clean::Done if facts.forgets_logs(pod) && !facts.logs_forgotten => Step::Clean,
         Clean::Done if facts.gone => Step::Stop,
         Clean::Done if pod.metadata.deletion_timestamp.is_some() && !facts.delete_sent => Step::Delete,
         Clean::Done => Step::Wait(None),

@@ -93,7 +93,7 @@ fn transports_are_told_apart_and_udp_flows_remembered() {
     ];
     let rules = rules_of(&service("names", spec), &slices);
     insta::assert_snapshot!(script::change(&config(), &Default::default(), &rules).replace(" ip sk1-proxy ", " "));
-    assert_eq!(format!("{:?}", rules.flows), "{Front { ip: Some(10.96.0.53), port: 53 }: {10.244.1.2}}");
+    assert_eq!(format!("{:?}", rules.flows), "{Front { ip: Some(10.96.0.53), port: 53 }: {10.244.1.2:5353}}");
 }
 
 #[test]

@@ -60,3 +60,17 @@ fn half_made_and_hostile_directories_are_listed_and_not_believed() {
     state.forget(&id).unwrap();
     assert_eq!(state.ids().unwrap().len(), 1);
 }
+
+#[test]
+fn a_spec_torn_by_a_power_failure_is_half_made_and_hides_nobody() {
+    let (_dir, state) = open();
+    for (id, torn) in [("empty", ""), ("cut", "{\"spec\": {\"id\""), ("zeros", "\0\0\0\0")] {
+        let dir = state.create(&plain_spec(id)).unwrap();
+        fs::write(dir.join("spec.json"), torn).unwrap();
+        let id = ContainerId(id.into());
+        let Err(RuntimeError::Io { source, .. }) = state.made(&id) else { panic!("{id} was read") };
+        assert_eq!(source.kind(), io::ErrorKind::InvalidData, "{id}");
+        let status = state.status(&id, |_| false).unwrap();
+        assert!(status.labels.is_empty() && status.state == ContainerState::Created, "{id}");
+    }
+}

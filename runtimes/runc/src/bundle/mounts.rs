@@ -1,6 +1,6 @@
 //! What is mounted in a container: the kernel's file systems, then the spec's own.
 
-use runtimes_contract::{ContainerSpec, Mount};
+use runtimes_contract::{ContainerSpec, Mount, Propagation};
 use serde_json::{Value, json};
 
 /// All mounts, in order. Where the spec mounts something itself, the default is left out.
@@ -24,12 +24,28 @@ fn defaults(privileged: bool) -> Vec<(&'static str, &'static str, Vec<&'static s
     ]
 }
 
+/// What the root's own mount must let through for its mounts' sake, as containerd sets it; by default it
+/// is private.
+pub fn root_propagation(spec: &ContainerSpec) -> Option<&'static str> {
+    let wants = |wanted: Propagation| spec.mounts.iter().any(|mount| mount.propagation == wanted);
+    match (wants(Propagation::BothWays), wants(Propagation::FromNode)) {
+        (true, _) => Some("rshared"),
+        (false, true) => Some("rslave"),
+        (false, false) => None,
+    }
+}
+
 fn bind(mount: &Mount) -> Value {
     let rights = if mount.read_only { "ro" } else { "rw" };
+    let shared = match mount.propagation {
+        Propagation::Private => "rprivate",
+        Propagation::FromNode => "rslave",
+        Propagation::BothWays => "rshared",
+    };
     json!({
         "destination": mount.target,
         "type": "bind",
         "source": mount.source,
-        "options": ["rbind", "rprivate", rights],
+        "options": ["rbind", shared, rights],
     })
 }

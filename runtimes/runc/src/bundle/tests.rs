@@ -54,9 +54,9 @@ fn a_container_of_a_pod_with_everything() {
     full.env = vec![("PATH".into(), "/bin".into()), ("A".into(), "b=c".into())];
     full.working_dir = "/srv".into();
     full.mounts = vec![
-        Mount { source: "/data/hosts".into(), target: "/etc/hosts".into(), read_only: false },
-        Mount { source: "/data/config".into(), target: "/config".into(), read_only: true },
-        Mount { source: "/data/shm".into(), target: "/dev/shm/".into(), read_only: false },
+        Mount::new("/data/hosts", "/etc/hosts", false),
+        Mount::new("/data/config", "/config", true),
+        Mount::new("/data/shm", "/dev/shm/", false),
     ];
     full.user = User { uid: Some(101), gid: Some(102), groups: vec![5, 6] };
     full.resources = Resources {
@@ -119,4 +119,21 @@ fn an_exec_is_the_containers_process_with_other_arguments() {
     assert_eq!((&process["args"], &process["terminal"]), (&json!(["sh"]), &json!(true)));
     assert_eq!(process["capabilities"]["bounding"].as_array().unwrap().len(), 14);
     assert!(process["env"].as_array().unwrap().contains(&json!("TERM=xterm")));
+}
+
+#[test]
+fn propagation_needs_a_root_that_lets_it_through() {
+    use runtimes_contract::Propagation;
+    let with = |all: &[Propagation]| {
+        let mut spec = spec();
+        spec.mounts = all.iter().map(|propagation| Mount { propagation: *propagation, ..Mount::new("/mnt", "/mnt", false) }).collect();
+        let value = serde_json::to_value(bundle(&spec, &Facts::default()).unwrap()).unwrap();
+        let mounts = value["mounts"].as_array().unwrap().iter().filter(|mount| mount["destination"] == "/mnt");
+        let options: Vec<_> = mounts.map(|mount| mount["options"][1].as_str().unwrap().to_owned()).collect();
+        (options.join(" "), value["linux"]["rootfsPropagation"].as_str().map(str::to_owned))
+    };
+    let (none, from, both) = (Propagation::Private, Propagation::FromNode, Propagation::BothWays);
+    assert_eq!(with(&[none]), ("rprivate".to_owned(), None));
+    assert_eq!(with(&[none, from]), ("rprivate rslave".to_owned(), Some("rslave".to_owned())));
+    assert_eq!(with(&[both, from]), ("rshared rslave".to_owned(), Some("rshared".to_owned())));
 }

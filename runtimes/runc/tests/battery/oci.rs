@@ -84,7 +84,7 @@ async fn users_mounts_and_limits_are_as_asked() {
     std::fs::write(shared.join("note"), "from the node\n").unwrap();
     let mut spec = script(&harness, "id -u; id -g; id -G; cat /mnt/note; echo no > /mnt/note; pwd; echo $A; echo $HOSTNAME");
     spec.user = User { uid: Some(1000), gid: Some(1001), groups: vec![7] };
-    spec.mounts = vec![Mount { source: shared, target: "/mnt".into(), read_only: true }];
+    spec.mounts = vec![Mount::new(shared, "/mnt", true)];
     spec.working_dir = "/made/here".into();
     spec.env = vec![("A".into(), "b c".into())];
     let (exit, said) = run(&harness, &spec).await;

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     fn mount(target: &str, read_only: bool) -> Mount {
-        Mount { source: "/srv".into(), target: target.into(), read_only }
+        Mount::new("/srv", target, read_only)
     }
 
     fn shown(mounts: &[Mount], are_dirs: &[bool], working_dir: &str) -> Vec<String> {

@@ -15,7 +15,7 @@ use crate::http::Network;
 fn file(harness: &Wasmtime, target: &str, text: &str) -> Mount {
     let source: PathBuf = harness.dir().join(Path::new(target).file_name().unwrap());
     std::fs::write(&source, text).unwrap();
-    Mount { source, target: target.into(), read_only: false }
+    Mount::new(source, target, false)
 }
 
 fn resolver(harness: &Wasmtime, network: &Network, name: &str) -> ContainerSpec {

@@ -120,7 +120,7 @@ async fn mounts_are_shown_where_they_belong_and_read_only_ones_stay_so() {
         dir
     };
     let (data, config) = (volume("data", 0o777), volume("config", 0o777));
-    let mount = |source: &std::path::Path, target: &str, read_only| Mount { source: source.into(), target: target.into(), read_only };
+    let mount = |source: &std::path::Path, target: &str, read_only| Mount::new(source, target, read_only);
     for (target, read_only, wanted) in [("/data", false, 0), ("/data", true, 69), ("/elsewhere", false, 44)] {
         let mut spec = spec(&harness, &guests::module("create-file"));
         spec.mounts = vec![mount(&config, "/config", true), mount(&data, target, read_only)];

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, PodCondition};
+use tokio::time::Instant;
 
 use crate::config::NodeTiming;
 use crate::{meta, nodes};
@@ -20,8 +21,9 @@ pub struct Health {
     /// The kubelet's own times, only compared with each other.
     heartbeat: Option<Timestamp>,
     renewed: Option<Timestamp>,
-    /// When one of them changed last.
-    heard_at: Timestamp,
+    /// When one of them changed last, by a clock that is never set: a step of the machine's time must not
+    /// make every Node silent at once.
+    heard_at: Instant,
     /// Since when the Node is not ready, as its Pods were last marked for it.
     pub marked_since: Option<Timestamp>,
 }
@@ -33,7 +35,7 @@ pub fn is_ready(node: &Node) -> bool {
 
 /// Notes the present heartbeats. A Node never heard of counts from its creation, or, when this
 /// process is younger, from now: what happened before is not known.
-pub fn observe(before: Option<Health>, node: &Node, lease: Option<&Lease>, now: Timestamp) -> Health {
+pub fn observe(before: Option<Health>, node: &Node, lease: Option<&Lease>, now: Instant) -> Health {
     let heartbeat = nodes::condition(node, "Ready").and_then(|ready| meta::instant(ready.last_heartbeat_time.as_ref()));
     let renewed = lease.and_then(|lease| lease.spec.as_ref()).and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0);
     let uid = meta::uid(&node.metadata).to_owned();
@@ -60,22 +62,28 @@ fn grace(node: &Node, timing: &NodeTiming) -> Duration {
 }
 
 /// How long until the Node counts as lost; `None` when its conditions say so already.
-pub fn lost_in(node: &Node, health: &Health, timing: &NodeTiming, now: Timestamp) -> Option<Duration> {
+pub fn lost_in(node: &Node, health: &Health, timing: &NodeTiming, now: Instant) -> Option<Duration> {
     let known_lost = TOLD_BY_KUBELET.iter().all(|kind| nodes::condition(node, kind).is_some_and(|condition| condition.status == "Unknown"));
     if known_lost {
         return None;
     }
-    let silent = Duration::try_from(now.duration_since(health.heard_at)).unwrap_or_default();
-    Some(grace(node, timing).saturating_sub(silent))
+    Some(grace(node, timing).saturating_sub(now.duration_since(health.heard_at)))
 }
 
-/// The conditions to write on a Node that is lost; `None` while it is not, or when they are so.
-pub fn conditions_of_lost(node: &Node, health: &Health, timing: &NodeTiming, now: Timestamp) -> Option<Vec<NodeCondition>> {
+/// The conditions to write on a Node that is lost, with the time to write; `None` while it is not, or
+/// when they are so.
+pub fn conditions_of_lost(
+    node: &Node,
+    health: &Health,
+    timing: &NodeTiming,
+    now: Instant,
+    written: Timestamp,
+) -> Option<Vec<NodeCondition>> {
     if !lost_in(node, health, timing, now)?.is_zero() {
         return None;
     }
     let mut conditions = node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
-    let at = meta::whole_seconds(now);
+    let at = meta::whole_seconds(written);
     for kind in TOLD_BY_KUBELET {
         match conditions.iter_mut().find(|condition| condition.type_ == kind) {
             None => conditions.push(NodeCondition {
@@ -117,6 +125,11 @@ mod tests {
         Timestamp::from_second(1_700_000_000 + second).expect("in range")
     }
 
+    fn clock(second: u64) -> Instant {
+        static BEGUN: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+        *BEGUN + Duration::from_secs(second)
+    }
+
     fn node(heartbeat: i64) -> Node {
         let time = at(heartbeat).to_string();
         let condition =
@@ -135,32 +148,32 @@ mod tests {
     #[test]
     fn either_heartbeat_keeps_a_node() {
         let timing = NodeTiming::default();
-        let first = observe(None, &node(0), Some(&lease(0)), at(100));
-        assert_eq!(lost_in(&node(0), &first, &timing, at(110)), Some(Duration::from_secs(30)));
-        let by_lease = observe(Some(first.clone()), &node(0), Some(&lease(10)), at(120));
-        assert_eq!(lost_in(&node(0), &by_lease, &timing, at(130)), Some(Duration::from_secs(30)));
-        let by_status = observe(Some(first.clone()), &node(5), Some(&lease(0)), at(120));
-        assert_eq!(lost_in(&node(5), &by_status, &timing, at(130)), Some(Duration::from_secs(30)));
-        let silent = observe(Some(first), &node(0), Some(&lease(0)), at(139));
-        assert_eq!(conditions_of_lost(&node(0), &silent, &timing, at(139)), None);
-        assert!(conditions_of_lost(&node(0), &silent, &timing, at(140)).is_some());
+        let first = observe(None, &node(0), Some(&lease(0)), clock(100));
+        assert_eq!(lost_in(&node(0), &first, &timing, clock(110)), Some(Duration::from_secs(30)));
+        let by_lease = observe(Some(first.clone()), &node(0), Some(&lease(10)), clock(120));
+        assert_eq!(lost_in(&node(0), &by_lease, &timing, clock(130)), Some(Duration::from_secs(30)));
+        let by_status = observe(Some(first.clone()), &node(5), Some(&lease(0)), clock(120));
+        assert_eq!(lost_in(&node(5), &by_status, &timing, clock(130)), Some(Duration::from_secs(30)));
+        let silent = observe(Some(first), &node(0), Some(&lease(0)), clock(139));
+        assert_eq!(conditions_of_lost(&node(0), &silent, &timing, clock(139), at(139)), None);
+        assert!(conditions_of_lost(&node(0), &silent, &timing, clock(140), at(140)).is_some());
     }
 
     #[test]
     fn a_clock_behind_or_ahead_does_not_matter() {
         let timing = NodeTiming::default();
-        let health = observe(None, &node(-5_000), Some(&lease(9_000)), at(0));
-        let health = observe(Some(health), &node(-5_000), Some(&lease(9_010)), at(30));
-        assert_eq!(lost_in(&node(-5_000), &health, &timing, at(30)), Some(Duration::from_secs(40)));
-        let set_back = observe(Some(health), &node(-5_000), Some(&lease(-9_000)), at(60));
-        assert_eq!(lost_in(&node(-5_000), &set_back, &timing, at(60)), Some(Duration::from_secs(40)));
+        let health = observe(None, &node(-5_000), Some(&lease(9_000)), clock(0));
+        let health = observe(Some(health), &node(-5_000), Some(&lease(9_010)), clock(30));
+        assert_eq!(lost_in(&node(-5_000), &health, &timing, clock(30)), Some(Duration::from_secs(40)));
+        let set_back = observe(Some(health), &node(-5_000), Some(&lease(-9_000)), clock(60));
+        assert_eq!(lost_in(&node(-5_000), &set_back, &timing, clock(60)), Some(Duration::from_secs(40)));
     }
 
     #[test]
     fn the_conditions_of_a_lost_node_are_unknown() {
         let timing = NodeTiming::default();
-        let health = observe(None, &node(0), None, at(0));
-        let conditions = conditions_of_lost(&node(0), &health, &timing, at(41)).expect("lost");
+        let health = observe(None, &node(0), None, clock(0));
+        let conditions = conditions_of_lost(&node(0), &health, &timing, clock(41), at(41)).expect("lost");
         let told: Vec<_> =
             conditions.iter().map(|c| format!("{} {} {}", c.type_, c.status, c.reason.as_deref().unwrap_or_default())).collect();
         assert_eq!(
@@ -174,13 +187,13 @@ mod tests {
         );
         let mut lost = node(0);
         lost.status.get_or_insert_default().conditions = Some(conditions);
-        assert_eq!(lost_in(&lost, &health, &timing, at(50)), None, "nothing more to wait for");
+        assert_eq!(lost_in(&lost, &health, &timing, clock(50)), None, "nothing more to wait for");
     }
 
     #[test]
     fn a_node_that_never_reported_has_longer() {
         let silent: Node = serde_json::from_value(json!({"metadata": {"name": "n"}})).expect("a Node");
-        let health = observe(None, &silent, None, at(0));
-        assert_eq!(lost_in(&silent, &health, &NodeTiming::default(), at(0)), Some(Duration::from_secs(60)));
+        let health = observe(None, &silent, None, clock(0));
+        assert_eq!(lost_in(&silent, &health, &NodeTiming::default(), clock(0)), Some(Duration::from_secs(60)));
     }
 }

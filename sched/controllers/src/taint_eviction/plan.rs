@@ -34,8 +34,9 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 }
 
 /// When a Pod must leave: at once for a taint it does not tolerate, else when the shortest time
-/// that it tolerates one has passed.
-pub fn verdict(taints: &[Taint], tolerations: &[Toleration], now: Timestamp) -> Verdict {
+/// that it tolerates one has passed. For taints that do not say since when they are there (people's do
+/// not) it counts from `seen`, when this process first saw the Pod under them.
+pub fn verdict(taints: &[Taint], tolerations: &[Toleration], seen: Timestamp, now: Timestamp) -> Verdict {
     let mut leaves: Option<Timestamp> = None;
     for taint in taints {
         let mut matching = tolerations.iter().filter(|toleration| tolerates(toleration, taint)).peekable();
@@ -43,7 +44,7 @@ pub fn verdict(taints: &[Taint], tolerations: &[Toleration], now: Timestamp) -> 
             return Verdict::LeavesAt(now);
         }
         let Some(seconds) = matching.filter_map(|toleration| toleration.toleration_seconds).min() else { continue };
-        let since = meta::instant(taint.time_added.as_ref()).unwrap_or(now);
+        let since = meta::instant(taint.time_added.as_ref()).unwrap_or(seen);
         let at = since.checked_add(SignedDuration::from_secs(seconds.max(0))).unwrap_or(Timestamp::MAX);
         leaves = Some(leaves.map_or(at, |other| other.min(at)));
     }
@@ -87,12 +88,13 @@ mod tests {
             (json!([unreachable]), json!([{"operator": "Exists"}]), Verdict::Stays),
             (json!([unreachable, other]), json!([for_seconds(300)]), Verdict::LeavesAt(at(50))),
             (json!([unreachable, other]), json!([for_seconds(300), {"key": "x", "value": "1"}]), Verdict::LeavesAt(at(300))),
+            (json!([other]), json!([{"key": "x", "operator": "Exists", "tolerationSeconds": 60}]), Verdict::LeavesAt(at(80))),
             (json!([other]), json!([{"key": "x", "value": "2"}]), Verdict::LeavesAt(at(50))),
             (json!([other]), json!([{"key": "x", "operator": "Exists", "effect": "NoSchedule"}]), Verdict::LeavesAt(at(50))),
         ];
         for (node, pod, expected) in cases {
             let tolerations: Vec<Toleration> = serde_json::from_value(pod.clone()).expect("tolerations");
-            assert_eq!(verdict(&taints(node.clone()), &tolerations, at(50)), expected, "{node} {pod}");
+            assert_eq!(verdict(&taints(node.clone()), &tolerations, at(20), at(50)), expected, "{node} {pod}");
         }
     }
 }

@@ -100,3 +100,22 @@ async fn when_every_node_is_lost_nobody_is_evicted() {
     assert_eq!(lost["n1"].name_any(), "n1");
     cluster.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_taint_that_says_no_time_counts_from_when_it_is_seen() {
+    let cluster = Cluster::start(|_| {}).await;
+    let _alive = cluster.node("n1").await;
+    for (name, seconds) in [("short", 1), ("long", 3_600)] {
+        let toleration = json!({"key": "x", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds});
+        let spec = json!({"nodeName": "n1", "containers": [{"name": "c", "image": "v1"}], "tolerations": [toleration]});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec});
+        cluster.api::<Pod>().create(&PostParams::default(), &from(pod)).await.expect("a Pod");
+    }
+    let taint = json!({"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}});
+    let patch = kube::api::Patch::Merge(&taint);
+    cluster.all::<Node>().patch("n1", &kube::api::PatchParams::default(), &patch).await.expect("tainted");
+    let deleting = |pod: Option<&Pod>| pod.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some());
+    let left = until("one leaves", cluster.api::<Pod>(), |all| deleting(all.get("short"))).await;
+    assert!(!deleting(left.get("long")));
+    cluster.stop().await;
+}

@@ -19,7 +19,11 @@ impl FilterPlugin for NodeResourcesFit {
         }
         let lacking = node.allocatable.lacking(&node.requested, &pod.requests);
         reasons.extend(lacking.iter().map(|lack| format!("Insufficient {lack}")));
-        if reasons.is_empty() { Verdict::Fits } else { Verdict::Unschedulable(reasons) }
+        match (reasons.is_empty(), node.allocatable.could_hold(&pod.requests)) {
+            (true, _) => Verdict::Fits,
+            (false, true) => Verdict::Unschedulable(reasons),
+            (false, false) => Verdict::Unresolvable(reasons),
+        }
     }
 
     fn helped_by(&self) -> &'static [ClusterEvent] {

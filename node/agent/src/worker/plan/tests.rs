@@ -53,7 +53,8 @@ fn ended(code: i32) -> Run {
     })
 }
 
-/// Facts in a short script: `base`, `name=state`, `failed`, `gone`, `clean`, `sent`.
+/// Facts in a short script: `base`, `name=state`, `failed`, `gone`, `clean` (all freed; with `logs` all
+/// but those), `refreshing`, `sent`.
 ///
 /// States: `ready` (image there), `pull`, `hold` (until 5 s from now), `turn` (`ErrImagePull` due to
 /// turn), `start`, `run`, `slow` (startup probe not through), `sick` (condemned), `stop` (being ended),
@@ -66,7 +67,9 @@ fn facts(pod: &Pod, script: &str) -> Facts {
             "making" => facts.base = Base::Making,
             "faulty" => facts.base = Base::Failed { until: at(NOW + 3) },
             "gone" => facts.gone = true,
-            "clean" => facts.clean = Clean::Done,
+            "clean" => (facts.clean, facts.logs_forgotten) = (Clean::Done, true),
+            "logs" => facts.logs_forgotten = false,
+            "refreshing" => facts.refreshing = true,
             "busy" => facts.clean = Clean::Busy,
             "sent" => facts.delete_sent = true,
             "failed" => facts.failure = Some(Failure { reason: String::new(), message: String::new(), rejected: false }),
@@ -189,9 +192,20 @@ fn a_pod_that_is_to_end() {
         "a=0 b=0 clean",
         "a=0 b=0 clean sent",
         "a=0 b=0 clean gone",
+        "base a=0 b=0 refreshing",
+        "a=0 b=0 clean logs",
     ];
     let failed = pod(json!({}), json!({}));
-    let more = ["failed base a=run", "failed a=0 b=0", "failed clean", "gone base a=run", "gone a=0", "gone clean"];
+    let more = [
+        "failed base a=run",
+        "failed a=0 b=0",
+        "failed clean",
+        "gone base a=run",
+        "gone a=0",
+        "gone clean",
+        "failed clean logs",
+        "gone clean logs",
+    ];
     insta::assert_snapshot!(format!("deleted\n{}\n\nnot deleted\n{}", table(&deleted, &scripts), table(&failed, &more)));
 }
 

@@ -1,0 +1,116 @@
+//! Where a request goes, and where an answer sends it on to. Pure.
+
+/// Scheme, host, port and path of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) secure: bool,
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// With its query.
+    pub(super) path: String,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://{}:{}{}", if self.secure { "https" } else { "http" }, self.host, self.port, self.path)
+    }
+}
+
+/// What a `Location` leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// To a place of the same host. `relative` when the host was not named: a host name that the probe
+    /// gives goes along then.
+    Here {
+        /// Which.
+        place: Place,
+        /// Whether only a path was given.
+        relative: bool,
+    },
+    /// To another host, or to what is no HTTP address: upstream does not follow there, the answer itself
+    /// counts.
+    Elsewhere,
+}
+
+impl Place {
+    /// Follows a `Location` header.
+    pub(super) fn follow(&self, location: &str) -> Next {
+        let location = location.split('#').next().unwrap_or_default();
+        let absolute = |secure: bool, rest: &str| self.absolute(secure, rest);
+        if let Some((scheme, rest)) = location.split_once("://").filter(|(scheme, _)| !scheme.contains(['/', '?'])) {
+            return match scheme.to_ascii_lowercase().as_str() {
+                "http" => absolute(false, rest),
+                "https" => absolute(true, rest),
+                _ => Next::Elsewhere,
+            };
+        }
+        if let Some(rest) = location.strip_prefix("//") {
+            return absolute(self.secure, rest);
+        }
+        let (plain, _) = self.path.split_once('?').unwrap_or((&self.path, ""));
+        let path = match location.chars().next() {
+            None => self.path.clone(),
+            Some('/') => location.to_owned(),
+            Some('?') => format!("{plain}{location}"),
+            Some(_) => format!("{}/{location}", plain.rsplit_once('/').map_or("", |(folder, _)| folder)),
+        };
+        Next::Here { place: Self { path, ..self.clone() }, relative: true }
+    }
+
+    fn absolute(&self, secure: bool, rest: &str) -> Next {
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) => (host, port.parse().ok()),
+            None => (authority, Some(if secure { 443 } else { 80 })),
+        };
+        match port {
+            Some(port) if host.eq_ignore_ascii_case(&self.host) => {
+                let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+                Next::Here { place: Self { secure, host: self.host.clone(), port, path }, relative: false }
+            }
+            _ => Next::Elsewhere,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_are_followed_on_the_same_host_only() {
+        let from = Place { secure: false, host: "10.0.0.5".to_owned(), port: 8080, path: "/a/b?x=1".to_owned() };
+        let show = |location: &str| match from.follow(location) {
+            Next::Here { place, relative } => format!("{location:<28} {place}{}", if relative { " (relative)" } else { "" }),
+            Next::Elsewhere => format!("{location:<28} elsewhere"),
+        };
+        let lines: Vec<String> = [
+            "/ready",
+            "c?y=2#part",
+            "?y=2",
+            "//10.0.0.5/x",
+            "http://10.0.0.5:9090/x",
+            "HTTPS://10.0.0.5",
+            "http://10.0.0.5?q",
+            "http://example.org/",
+            "http://10.0.0.5:x/",
+            "ftp://10.0.0.5/",
+        ]
+        .into_iter()
+        .map(show)
+        .collect();
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        /ready                       http://10.0.0.5:8080/ready (relative)
+        c?y=2#part                   http://10.0.0.5:8080/a/c?y=2 (relative)
+        ?y=2                         http://10.0.0.5:8080/a/b?y=2 (relative)
+        //10.0.0.5/x                 http://10.0.0.5:80/x
+        http://10.0.0.5:9090/x       http://10.0.0.5:9090/x
+        HTTPS://10.0.0.5             https://10.0.0.5:443/
+        http://10.0.0.5?q            http://10.0.0.5:80/?q
+        http://example.org/          elsewhere
+        http://10.0.0.5:x/           elsewhere
+        ftp://10.0.0.5/              elsewhere
+        ");
+    }
+}

@@ -1,0 +1,96 @@
+//! Ending an instance: its preStop hook, its stop signal, and `SIGKILL` when the time is over.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Container;
+use nix::sys::signal::Signal;
+use tokio::sync::watch;
+
+use super::{Effects, free};
+use crate::container;
+use crate::error::chain;
+use crate::hooks;
+use crate::worker::facts::Alive;
+
+/// How long a killed container may take to be seen as ended, before it is tried again.
+const KILL_SETTLES: Duration = Duration::from_secs(10);
+/// What an instance has at least between its stop signal and `SIGKILL`, however long its hook took;
+/// upstream's `minimumGracePeriodInSeconds`.
+const SIGNAL_HEARD: SignedDuration = SignedDuration::from_secs(2);
+
+/// Until when an instance has to be gone.
+pub(crate) struct Deadline {
+    /// By its own restart.
+    pub(crate) own: Timestamp,
+    /// By the end of its Pod, which may come while it is being restarted, and may still be hurried.
+    pub(crate) of_pod: watch::Receiver<Timestamp>,
+}
+
+impl Deadline {
+    /// Runs something until the deadline, but not less than until `least`; `None` when the time was over
+    /// first.
+    async fn bound<T>(&mut self, least: Timestamp, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        loop {
+            let by = self.own.min(*self.of_pod.borrow_and_update()).max(least);
+            let wait = Duration::try_from(by.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO);
+            tokio::select! {
+                done = &mut work => return Some(done),
+                () = tokio::time::sleep(wait) => return None,
+                Ok(()) = self.of_pod.changed() => {}
+            }
+        }
+    }
+}
+
+impl Effects {
+    /// Ends an instance. Its end is reported by [`Effects::wait`].
+    pub(crate) async fn stop(self, name: String, alive: Alive, mut deadline: Deadline) {
+        let Some(runtime) = self.node.parts.by_handler(&alive.handler).cloned() else { return };
+        let found = container::find(&self.pod, &name).map(|(_, container)| container);
+        let hook = found.and_then(|container| Some((container, container.lifecycle.as_ref()?.pre_stop.as_ref()?)));
+        if let Some((container, handler)) = hook {
+            let run = hooks::run(&self.node, &self.pod, container, handler, &alive);
+            match deadline.bound(Timestamp::MIN, run).await {
+                Some(Err(message)) => {
+                    self.node.note(&self.pod, Some(&name), true, "FailedPreStopHook", format!("PreStopHook failed: {message}"))
+                }
+                Some(Ok(())) => {}
+                None => tracing::info!(container = %alive.id, "preStop hook did not end in time"),
+            }
+        }
+        let signal = self.stop_signal(found).await;
+        if let Err(error) = runtime.signal(&alive.id, signal).await {
+            tracing::warn!(container = %alive.id, error = chain(&error), "stop signal not sent");
+        }
+        let least = Timestamp::now().checked_add(SIGNAL_HEARD).unwrap_or(Timestamp::MAX);
+        if deadline.bound(least, runtime.wait(&alive.id)).await.is_some() {
+            return;
+        }
+        // Until it is seen to end: one that hangs in the kernel now may be let go later.
+        loop {
+            if let Err(error) = runtime.signal(&alive.id, Signal::SIGKILL as i32).await {
+                tracing::warn!(container = %alive.id, error = chain(&error), "SIGKILL not sent");
+            }
+            if tokio::time::timeout(KILL_SETTLES, runtime.wait(&alive.id)).await.is_ok() {
+                return;
+            }
+            tracing::warn!(container = %alive.id, "container outlived SIGKILL, removing it");
+            if let Err(error) = free::remove_everywhere(&self.node, &alive.id).await {
+                tracing::warn!(container = %alive.id, error, "container not removed");
+            }
+        }
+    }
+
+    /// The container's own stop signal, else the image's, else `SIGTERM`.
+    async fn stop_signal(&self, container: Option<&Container>) -> i32 {
+        let own = container.and_then(|container| container.lifecycle.as_ref()?.stop_signal.clone());
+        let reference = container.and_then(|container| container.image.clone()).unwrap_or_default();
+        let name = match own {
+            Some(name) => Some(name),
+            None => self.node.parts.images.get(&reference).await.ok().flatten().map(|image| image.config.stop_signal),
+        };
+        name.and_then(|name| hooks::signal_number(&name)).unwrap_or(Signal::SIGTERM as i32)
+    }
+}

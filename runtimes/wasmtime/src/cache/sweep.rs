@@ -1,0 +1,100 @@
+//! Keeps the compile cache from growing without end: images come and go, and each version of wasmtime
+//! compiles everything anew. When code was last used is the time of the note beside it; the code's own
+//! times are left alone, for a change of them means that it must be read again.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::Note;
+
+/// Notes that an artifact is used now. One that is being removed is compiled again at the next start.
+pub(super) fn note_use(note: &Path) {
+    let noted = File::options().write(true).open(note).and_then(|file| file.set_modified(SystemTime::now()));
+    if let Err(error) = noted {
+        tracing::debug!(note = %note.display(), %error, "use of a compiled module not noted");
+    }
+}
+
+/// One artifact with its note.
+struct Kept {
+    key: String,
+    used: SystemTime,
+    len: u64,
+}
+
+/// Removes what was not used for the longest time until no more than `bytes_max` are left, and code that
+/// lost its note. `fresh` stays: it was compiled for someone who waits.
+pub(super) fn sweep(dir: &Path, fresh: &str, bytes_max: u64) -> io::Result<()> {
+    let (mut kept, mut codes) = (Vec::new(), HashSet::new());
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let Some(key) = path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned) else { continue };
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("json") => kept.extend(look(&path, key)),
+            Some("cwasm") => drop(codes.insert(key)),
+            _ => {}
+        }
+    }
+    // The note is written first, so code without one is nobody's. A note without code may be about to
+    // get it.
+    let noted: HashSet<&str> = kept.iter().map(|one| one.key.as_str()).collect();
+    let lost = |key: &&String| !noted.contains(key.as_str()) && !dir.join(format!("{key}.json")).exists();
+    codes.iter().filter(lost).try_for_each(|key| remove(&dir.join(format!("{key}.cwasm"))))?;
+    kept.retain(|one| codes.contains(&one.key));
+    kept.sort_by_key(|one| one.used);
+    let mut bytes: u64 = kept.iter().map(|one| one.len).sum();
+    for one in kept.iter().filter(|one| one.key != fresh) {
+        if bytes <= bytes_max {
+            break;
+        }
+        for extension in ["cwasm", "json"] {
+            remove(&dir.join(format!("{}.{extension}", one.key)))?;
+        }
+        bytes = bytes.saturating_sub(one.len);
+    }
+    Ok(())
+}
+
+/// A note that cannot be read tells of no code that is believed.
+fn look(path: &PathBuf, key: String) -> Option<Kept> {
+    let used = fs::metadata(path).and_then(|meta| meta.modified()).ok()?;
+    let note: Note = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    Some(Kept { key, used, len: note.len })
+}
+
+/// Another sweep may have been faster.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_was_used_longest_ago_goes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: String| dir.path().join(name);
+        for (age_s, key) in [(40, "old"), (30, "used"), (20, "young"), (50, "fresh")] {
+            fs::write(at(format!("{key}.cwasm")), [0; 10]).unwrap();
+            fs::write(at(format!("{key}.json")), "{\"kind\":\"module\",\"len\":10,\"sha256\":\"\"}").unwrap();
+            let when = SystemTime::now() - Duration::from_secs(age_s);
+            File::options().write(true).open(at(format!("{key}.json"))).unwrap().set_modified(when).unwrap();
+        }
+        fs::write(at("lost.cwasm".into()), "no note").unwrap();
+        fs::write(at("coming.json".into()), "{\"kind\":\"module\",\"len\":10,\"sha256\":\"\"}").unwrap();
+        note_use(&at("used.json".into()));
+        sweep(dir.path(), "fresh", 25).unwrap();
+        let mut left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(left, ["coming.json", "fresh.cwasm", "fresh.json", "used.cwasm", "used.json"]);
+    }
+}
