@@ -8,6 +8,7 @@ mod host;
 mod images;
 mod node;
 mod place;
+mod say;
 mod server;
 mod signals;
 mod up;
@@ -29,13 +30,14 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // An event that cannot be written (a full disk) is lost; complaining of that would panic whoever logs.
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false).init();
     // One provider of cryptography for the whole process; this is its first use.
     let _first = rustls::crypto::ring::default_provider().install_default();
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("skiff: {error:#}");
+            say::complaint(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::place::Place;
-use crate::{cli, host, signals};
+use crate::{cli, host, say, signals};
 
 /// How often the machine's resolvers are looked at.
 const RESOLVERS_PERIOD: Duration = Duration::from_secs(5);
@@ -73,7 +73,7 @@ pub async fn run_alone(options: cli::Agent) -> anyhow::Result<()> {
         Ok(())
     });
     start(&mut tasks, &settings, parts, Identity { client: joined.client, serving: joined.serving }, &cancel);
-    println!("skiff is ready: node {} has joined {}", settings.node_name, join.server);
+    say::line(&format!("skiff is ready: node {} has joined {}", settings.node_name, join.server));
     until_stopped(&mut tasks, &cancel).await
 }
 

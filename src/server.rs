@@ -2,7 +2,7 @@
 
 use crate::cli::Server;
 use crate::control::ControlPlane;
-use crate::{control, host, signals};
+use crate::{control, host, say, signals};
 
 /// Runs until told to stop.
 pub async fn run(options: Server) -> anyhow::Result<()> {
@@ -13,12 +13,12 @@ pub async fn run(options: Server) -> anyhow::Result<()> {
     let control = ControlPlane { place, ranges: options.ranges, options: options.control, node_ip };
     let running = control::start(&control, &cancel).await?;
     let token = control::join_token(&running).await?;
-    println!(
+    say::line(&format!(
         "skiff is ready: export KUBECONFIG={} and join nodes with: skiff agent --server {} --token \"$(cat {})\"",
         running.kubeconfig.display(),
         running.url,
         token.display()
-    );
+    ));
     cancel.cancelled().await;
     running.stop().await
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::Up;
 use crate::control::{ControlPlane, Running};
 use crate::node::{Identity, NodeSettings};
-use crate::{control, node, signals};
+use crate::{control, node, say, signals};
 
 /// How long the node may take to be ready before that is said.
 const NODE_READY_LIMIT: Duration = Duration::from_secs(30);
@@ -73,10 +73,10 @@ async fn say_ready(running: &Running, settings: &NodeSettings, cancel: &Cancella
         () = cancel.cancelled() => return Ok(()),
         answer = tokio::time::timeout(NODE_READY_LIMIT, ready) => match answer {
             Ok(seen) => drop(seen.context("watching the node")?),
-            Err(_) => eprintln!("skiff: the node {} is not ready yet; `kubectl describe node` says why", settings.node_name),
+            Err(_) => say::complaint(&format!("the node {} is not ready yet; `kubectl describe node` says why", settings.node_name)),
         },
     }
-    println!("skiff is ready: export KUBECONFIG={}", running.kubeconfig.display());
+    say::line(&format!("skiff is ready: export KUBECONFIG={}", running.kubeconfig.display()));
     Ok(())
 }
 

@@ -5,6 +5,7 @@
 mod access;
 mod crash;
 mod custom;
+mod full_disk;
 mod kubectl;
 mod life;
 mod quickstart;

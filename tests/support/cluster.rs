@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::disk::Disk;
 use crate::net::Net;
 use crate::run::{Ran, eventually, eventually_within, run};
 use crate::trace::{self, Trace};
@@ -37,6 +38,8 @@ pub fn project() -> PathBuf {
 pub struct Cluster {
     /// Where it runs.
     pub net: Net,
+    /// What its directory is on, where that is a disk of its own; taken off before the directory goes.
+    disk: Option<Disk>,
     dir: Option<tempfile::TempDir>,
     args: Vec<String>,
     child: Option<Child>,
@@ -62,7 +65,24 @@ impl Cluster {
     /// A process that is not started yet.
     pub fn prepared(net: Net, args: &[&str]) -> Self {
         let dir = tempfile::Builder::new().prefix("skiff-it-").tempdir().expect("a directory");
-        Self { net, dir: Some(dir), args: args.iter().map(|&arg| arg.to_owned()).collect(), child: None, prefix: None }
+        Self { net, disk: None, dir: Some(dir), args: args.iter().map(|&arg| arg.to_owned()).collect(), child: None, prefix: None }
+    }
+
+    /// [`Cluster::prepared`] with the data directory on a disk of its own of that size.
+    pub fn prepared_on_disk(net: Net, args: &[&str], megabytes: u32) -> Self {
+        let mut cluster = Self::prepared(net, args);
+        cluster.disk = Some(Disk::mounted(cluster.data_dir(), megabytes));
+        cluster
+    }
+
+    /// The disk that its data directory is on.
+    pub fn disk(&self) -> &Disk {
+        self.disk.as_ref().expect("a cluster that was prepared on a disk")
+    }
+
+    /// Whether the process runs.
+    pub fn is_running(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| child.try_wait().expect("a child").is_none())
     }
 
     /// Its data directory.

@@ -14,10 +14,12 @@
 )]
 
 pub mod cluster;
+pub mod disk;
 pub mod net;
 pub mod run;
 pub mod trace;
 
 pub use cluster::{Cluster, Kubectl};
+pub use disk::Disk;
 pub use net::Net;
 pub use run::{Ran, eventually, eventually_within};

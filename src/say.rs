@@ -1,0 +1,14 @@
+//! Words to whoever started the process. Who cannot be told (a full disk, a closed pipe) is no reason to
+//! end, as it would be for `println!`.
+
+use std::io::Write as _;
+
+/// A line on standard output.
+pub fn line(text: &str) {
+    let _unheard = writeln!(std::io::stdout(), "{text}");
+}
+
+/// A line on standard error.
+pub fn complaint(text: &str) {
+    let _unheard = writeln!(std::io::stderr(), "skiff: {text}");
+}

@@ -1,0 +1,54 @@
+//! A small disk that a story can fill.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::run::run;
+
+/// Name of the file that takes up what is left.
+const BALLAST: &str = "ballast";
+
+/// A file system in memory with a bound, mounted on a directory; unmounted when dropped.
+pub struct Disk {
+    at: PathBuf,
+}
+
+impl Disk {
+    /// Mounts one of that size on a directory.
+    pub fn mounted(at: &Path, megabytes: u32) -> Self {
+        let size = format!("size={megabytes}m,mode=0755");
+        run(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "skiff-it"]).arg(at), None).ok();
+        Self { at: at.to_owned() }
+    }
+
+    /// Takes up all that is left; again, what has come free since.
+    pub fn fill(&self) {
+        let mut ballast = File::options().create(true).append(true).open(self.at.join(BALLAST)).expect("a file");
+        for piece in [1 << 20, 64 << 10, 4 << 10, 1] {
+            let zeros = vec![0; piece];
+            let full = loop {
+                match ballast.write_all(&zeros) {
+                    Ok(()) => {}
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(full.kind(), ErrorKind::StorageFull, "{full}");
+        }
+    }
+
+    /// Gives back what was taken up.
+    pub fn make_room(&self) {
+        std::fs::remove_file(self.at.join(BALLAST)).expect("it was filled");
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let unmounted = run(Command::new("umount").arg(&self.at), None);
+        if !unmounted.succeeded() {
+            eprintln!("{unmounted}");
+        }
+    }
+}
