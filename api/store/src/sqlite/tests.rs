@@ -1,3 +1,5 @@
+mod upkeep;
+
 use std::sync::Arc;
 
 use super::*;
