@@ -44,6 +44,8 @@ pub struct Config {
     pub audit: Option<AuditConfig>,
     /// How long a request may take that is no watch, log or exec.
     pub request_timeout: Duration,
+    /// How long an Event is kept after it was last written; for ever when zero.
+    pub event_ttl: Duration,
 }
 
 impl Config {
@@ -82,6 +84,7 @@ impl Config {
             encryption: AtRest::default(),
             audit: None,
             request_timeout: Duration::from_secs(60),
+            event_ttl: Duration::from_secs(3_600),
         }
     }
 }
