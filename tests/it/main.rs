@@ -3,8 +3,10 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod crash;
+mod etcd;
 mod kubectl;
 mod life;
+mod linear;
 mod quickstart;
 mod registry;
 mod side_by_side;

@@ -14,10 +14,14 @@
 )]
 
 pub mod cluster;
+pub mod etcd;
+pub mod linear;
 pub mod net;
+pub mod recorder;
 pub mod run;
 pub mod trace;
 
 pub use cluster::{Cluster, Kubectl};
+pub use etcd::Etcd;
 pub use net::Net;
 pub use run::{Ran, eventually, eventually_within};
