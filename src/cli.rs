@@ -2,12 +2,14 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use ipnet::Ipv4Net;
 
 use crate::access::Access;
+use crate::duration;
 use crate::place::Place;
 
 /// Kubernetes for WebAssembly and OCI workloads in one binary.
@@ -36,6 +38,9 @@ pub enum Command {
     /// Look after the node's images, also while the node runs.
     #[command(subcommand)]
     Image(Image),
+    /// Look after the database of a control plane that does not use etcd.
+    #[command(subcommand)]
+    Db(Db),
     /// Print the version.
     Version,
 }
@@ -112,6 +117,35 @@ pub struct ControlPlane {
     /// Seconds without a heartbeat until a node is taken for lost.
     #[arg(long, default_value_t = 40)]
     pub node_monitor_grace_period: u64,
+    /// How long an Event is kept after it was last seen, such as 1h; 0 for ever.
+    #[arg(long, default_value = "1h", value_parser = duration::parse)]
+    pub event_ttl: Duration,
+    #[command(flatten)]
+    pub etcd: Etcd,
+}
+
+/// Where the control plane keeps its state, when not in its data directory.
+#[derive(Args, Clone)]
+pub struct Etcd {
+    /// URLs of etcd servers; several API servers may share them. Unless given, the state is kept in a
+    /// database in the data directory.
+    #[arg(long, value_delimiter = ',')]
+    pub etcd_servers: Vec<String>,
+    /// File of the authority that signed the etcd servers' certificates.
+    #[arg(long, requires = "etcd_servers")]
+    pub etcd_cafile: Option<PathBuf>,
+    /// File of the certificate that is shown to etcd.
+    #[arg(long, requires_all = ["etcd_servers", "etcd_keyfile"])]
+    pub etcd_certfile: Option<PathBuf>,
+    /// File of that certificate's key.
+    #[arg(long, requires = "etcd_certfile")]
+    pub etcd_keyfile: Option<PathBuf>,
+    /// What all keys in etcd begin with.
+    #[arg(long, default_value = "/registry")]
+    pub etcd_prefix: String,
+    /// Time between compactions of etcd, such as 5m; 0 for none.
+    #[arg(long, default_value = "5m", value_parser = duration::parse)]
+    pub etcd_compaction_interval: Duration,
 }
 
 /// A node.
@@ -219,16 +253,6 @@ pub enum Image {
     Pull {
         #[command(flatten)]
         data_dir: DataDir,
-        /// What must stay free on the node, as `signal<quantity` or `signal<percent%`: with less, it takes no
-        /// further Pods. Signals: memory.available, nodefs.available, imagefs.available, pid.available.
-        #[arg(long, default_value = "memory.available<100Mi,nodefs.available<10%")]
-        pub eviction_hard: node_agent::Thresholds,
-        /// Percent of the disk in use at which unused images go; 100 keeps them all.
-        #[arg(long, default_value_t = 85, value_parser = clap::value_parser!(u8).range(0..=100))]
-        pub image_gc_high_threshold: u8,
-        /// Percent of the disk in use down to which unused images go.
-        #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u8).range(0..=100))]
-        pub image_gc_low_threshold: u8,
         /// Registries that are spoken to without TLS, as host:port.
         #[arg(long, value_delimiter = ',')]
         insecure_registry: Vec<String>,
@@ -242,5 +266,31 @@ pub enum Image {
         data_dir: DataDir,
         /// The image's name or id.
         name: String,
+    },
+}
+
+/// `skiff db …`
+#[derive(Subcommand)]
+pub enum Db {
+    /// Copy the database to a new file, also while the server runs.
+    Backup {
+        #[command(flatten)]
+        data_dir: DataDir,
+        /// The file to make.
+        file: PathBuf,
+    },
+    /// Replace the database by a backup; the server must not run.
+    Restore {
+        #[command(flatten)]
+        data_dir: DataDir,
+        /// The backup.
+        file: PathBuf,
+    },
+    /// Say whether the database, or a backup, is whole, and how big it is; also while the server runs.
+    Check {
+        #[command(flatten)]
+        data_dir: DataDir,
+        /// A backup, instead of the database.
+        file: Option<PathBuf>,
     },
 }

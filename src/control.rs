@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use api_auth::{Pki, PkiConfig};
+use api_client::lease::Election;
 use api_model::meta;
 use api_model::request::UserInfo;
 use api_server::Server;
-use api_store::{SqliteConfig, SqliteStore, Store};
+use api_store::Store;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::PostParams;
@@ -20,8 +21,8 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::cli;
 use crate::place::Place;
+use crate::{cli, store};
 
 /// How long the administrator's certificate is good; each start issues a new one.
 const ADMIN_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -105,8 +106,7 @@ pub async fn start(control: &ControlPlane, cancel: &CancellationToken) -> anyhow
     let address = SocketAddr::new(options.bind_address, options.secure_port);
     let listener = TcpListener::bind(address).await.with_context(|| format!("listening on {address} (--bind-address, --secure-port)"))?;
     let pki = Arc::new(Pki::open(&control.place.at("pki"), &pki_config(control)?).context("opening the cluster's keys")?);
-    let store = SqliteStore::open(SqliteConfig::new(control.place.at("state.db"))).await.context("opening the database")?;
-    let store: Arc<dyn Store> = Arc::new(store);
+    let store = store::open(&control.place, &options.etcd).await?;
     let server = Server::start(server_config(control, Arc::clone(&pki))?, Arc::clone(&store)).await.context("starting the API server")?;
     let server = Arc::new(server);
     let mut tasks = JoinSet::new();
@@ -130,14 +130,22 @@ fn start_parts(
     let client = |user: UserInfo| kube::Client::new(server.client(user), "default");
     if control.options.scheduler {
         let (client, cancel) = (client(UserInfo::new("system:kube-scheduler", &[])), parts.clone());
+        let config = sched_scheduler::Config { election: election(control, "kube-scheduler"), ..sched_scheduler::Config::default() };
         tasks.spawn(async move {
-            sched_scheduler::run(client, sched_scheduler::Config::default(), cancel).await;
+            sched_scheduler::run(client, config, cancel).await;
             Ok(())
         });
     }
     let (config, cancel) = (controllers_config(control, Arc::clone(pki)), parts.clone());
     let client = client(UserInfo::new("system:kube-controller-manager", &["system:masters"]));
     tasks.spawn(async move { sched_controllers::run(client, config, cancel).await.context("the controllers ended") });
+}
+
+/// With a store of its own this control plane is the only one; with a shared one, one of several works.
+fn election(control: &ControlPlane, name: &str) -> Option<Election> {
+    let is_shared = !control.options.etcd.etcd_servers.is_empty();
+    let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    is_shared.then(|| Election::new(name, &format!("{host}_{}", meta::new_uid())))
 }
 
 fn server_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<api_server::Config> {
@@ -147,6 +155,7 @@ fn server_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<api_se
     config.cluster_domain.clone_from(&control.ranges.cluster_domain);
     config.max_requests_inflight = control.options.max_requests_inflight;
     config.max_mutating_requests_inflight = control.options.max_mutating_requests_inflight;
+    config.event_ttl = control.options.event_ttl;
     config.disable_admission_plugins.clone_from(&control.options.disable_admission_plugins);
     control.options.access.apply(&mut config)?;
     Ok(config)
@@ -164,6 +173,7 @@ fn controllers_config(control: &ControlPlane, pki: Arc<Pki>) -> sched_controller
         service_cidr: Some(control.ranges.service_cluster_ip_range),
         root_ca_pem,
         signer: Some(Arc::new(sign)),
+        election: election(control, "kube-controller-manager"),
         ..sched_controllers::Config::default()
     };
     config.nodes.grace_period = Duration::from_secs(control.options.node_monitor_grace_period);

@@ -3,7 +3,9 @@
 mod access;
 mod cli;
 mod control;
+mod db;
 mod down;
+mod duration;
 mod host;
 mod images;
 mod node;
@@ -11,6 +13,7 @@ mod place;
 mod say;
 mod server;
 mod signals;
+mod store;
 mod up;
 
 use std::process::ExitCode;
@@ -52,6 +55,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Agent(options) => node::run_alone(options).await,
             Command::Down(options) => down::run(&options.place()?).await,
             Command::Image(command) => images::run(command).await,
+            Command::Db(command) => db::run(command).await,
             Command::Version => {
                 println!("skiff {}", env!("CARGO_PKG_VERSION"));
                 Ok(())

@@ -40,7 +40,7 @@ const TOPS: &[&str] = &["skiff", "tests", "xtask"];
 /// Foreign crates with the doors through which they come in.
 const DOORS: &[(&str, &[&str])] = &[
     ("sqlx", &["api-store"]),
-    ("etcd-client", &["api-store"]),
+    ("tonic", &["api-store"]),
     ("axum", &["api-server", "node-agent"]),
     ("wasmtime", &["runtimes-wasmtime"]),
     ("wasmtime-wasi", &["runtimes-wasmtime"]),

@@ -5,9 +5,11 @@
 mod access;
 mod crash;
 mod custom;
+mod etcd;
 mod full_disk;
 mod kubectl;
 mod life;
+mod linear;
 mod quickstart;
 mod registry;
 mod side_by_side;

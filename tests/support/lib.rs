@@ -15,11 +15,15 @@
 
 pub mod cluster;
 pub mod disk;
+pub mod etcd;
+pub mod linear;
 pub mod net;
+pub mod recorder;
 pub mod run;
 pub mod trace;
 
 pub use cluster::{Cluster, Kubectl};
 pub use disk::Disk;
+pub use etcd::Etcd;
 pub use net::Net;
 pub use run::{Ran, eventually, eventually_within};

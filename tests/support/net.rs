@@ -1,7 +1,9 @@
 //! Network namespaces made by a story, and links between them.
 
+use std::fs::File;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
 
 use crate::run::{Ran, run};
 
@@ -70,6 +72,15 @@ impl Net {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/run/netns/{}", self.name)).arg("--").arg(program);
         command
+    }
+
+    /// Runs code of the test on a thread of its own in the namespace; so are the threads that it starts.
+    pub fn enter<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let namespace = File::open(format!("/run/netns/{}", self.name)).expect("the namespace is there");
+        std::thread::spawn(move || {
+            nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).expect("root may enter");
+            work()
+        })
     }
 
     /// Runs a program in the namespace.

@@ -19,7 +19,8 @@ pub const SAMPLES: &[Need] = &[("busybox", "busybox-static")];
 /// To build skiff: SQLite and ring are C.
 pub const BUILD: &[Need] = &[("cc", "gcc"), ("make", "make")];
 /// To test it.
-pub const TEST: &[Need] = &[("dig", "bind9-dnsutils"), ("curl", "curl"), ("docker-registry", "docker-registry"), ("skopeo", "skopeo")];
+pub const TEST: &[Need] =
+    &[("dig", "bind9-dnsutils"), ("curl", "curl"), ("docker-registry", "docker-registry"), ("skopeo", "skopeo"), ("etcd", "etcd-server")];
 
 /// Versions of clang with a matching WASM runtime library in Debian or Ubuntu, the proven one first.
 const CLANGS: &[u32] = &[16, 19, 18, 17, 15, 14];

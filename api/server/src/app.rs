@@ -94,6 +94,20 @@ impl From<StoreError> for WriteError {
 }
 
 impl App {
+    /// Waits until the cache has seen every write that was answered before this call. Our own are
+    /// seen before they are answered; where other servers write to the same store it is asked how
+    /// far they are.
+    pub(crate) async fn catch_up(&self) -> ApiResult<()> {
+        if !self.store.is_shared() {
+            return Ok(());
+        }
+        let head = self.store.head().await?;
+        self.cache.wait_for(head).await.map_err(|at| {
+            tracing::warn!(head, applied = at.current, "the cache is behind the store");
+            ApiError::took_too_long()
+        })
+    }
+
     /// Stores an object (in its stored form) and waits until every read sees it.
     pub(crate) async fn put(
         &self,
@@ -105,6 +119,18 @@ impl App {
     ) -> Result<Arc<Object>, WriteError> {
         let bytes = cache::encode(&value);
         self.put_encoded(served, (namespace, name), expect, value, bytes).await
+    }
+
+    /// Writes, or refuses; the latter only when every read sees the write that was faster. Who is told
+    /// that an object exists may not find it missing afterwards.
+    async fn write(&self, write: Write) -> Result<u64, WriteError> {
+        let written = self.store.write(write).await;
+        if let Err(StoreError::Conflict { current: Some(revision) }) = written
+            && self.cache.wait_for(revision).await.is_err()
+        {
+            tracing::warn!(revision, "a faster write is not seen");
+        }
+        Ok(written?)
     }
 
     /// [`App::put`] where the bytes are made already.
@@ -123,7 +149,7 @@ impl App {
         let stored = self.cache.seal(&served.resource.name, &key, &bytes);
         let stored = stored.map_err(|error| WriteError::Api(ApiError::unsealable(&key, &error)))?;
         let announced = self.cache.announce(&stored, &bytes, value);
-        let revision = self.store.write(Write { key, value: Some(stored), expect }).await?;
+        let revision = self.write(Write { key, value: Some(stored), expect }).await?;
         let event = self.cache.settled(&served.resource, revision).await.map_err(|closed| WriteError::Api(closed.into()))?;
         drop(announced);
         match event.and_then(|event| event.after.clone()) {
@@ -159,7 +185,7 @@ impl App {
     /// revision of the deletion.
     pub(crate) async fn remove(&self, served: &Served, object: &Arc<Object>) -> Result<Arc<Object>, WriteError> {
         let key = key::of(&served.resource.name, &object.namespace, &object.name);
-        let revision = self.store.write(Write { key, value: None, expect: Expect::At(object.revision) }).await?;
+        let revision = self.write(Write { key, value: None, expect: Expect::At(object.revision) }).await?;
         let settled = self.cache.settled(&served.resource, revision).await;
         let event = settled.map_err(|closed| WriteError::Api(closed.into()))?;
         let gone = event.and_then(|event| event.object(cache::Change::Deleted).cloned());

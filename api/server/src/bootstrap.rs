@@ -3,7 +3,7 @@
 //!
 //! Everything goes through the same door as any client's objects, as a member of `system:masters`.
 //! What is there already stays as it is, but for what upstream keeps up to date too: roles and
-//! bindings regain what they lost (unless they are marked otherwise), the `kubernetes` endpoints follow the server's address.
+//! bindings regain what they lost (unless they are marked otherwise), the `kubernetes` endpoints follow the servers' addresses.
 
 mod flow_control;
 mod join;
@@ -11,6 +11,9 @@ mod network;
 mod objects;
 mod roles;
 
+pub(crate) use join::PUBLISHED_AUTHORITY;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use api_model::kind::find_by_kind;
@@ -51,8 +54,12 @@ pub(crate) async fn run(app: &Arc<App>) -> Result<(), BootstrapError> {
     rest.extend(roles.write);
     rest.extend(network::services(&app.config));
     rest.extend(join::objects(&app.config));
-    ensure(app, rest).await?;
-    replace(app, network::endpoints(&app.config)).await
+    ensure(app, rest).await
+}
+
+/// Publishes these servers as what the `kubernetes` Service leads to.
+pub(crate) async fn publish(app: &Arc<App>, servers: &[SocketAddr]) -> Result<(), BootstrapError> {
+    replace(app, network::endpoints(servers)).await
 }
 
 /// Creates objects; those that exist stay, but for those that bear a resource version.

@@ -136,16 +136,19 @@ impl Cache {
     /// After a write that came too late: waits until the write that was faster is seen, so that the
     /// next attempt does not start from the same state again.
     pub(crate) async fn overtaken(&self, resource: &Resource, namespace: &str, name: &str, revision: u64) {
-        let mut applied = self.applied.subscribe();
-        let is_seen = async {
-            while resource.get(namespace, name).is_some_and(|object| object.revision == revision) {
-                if applied.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
+        let is_seen = self.until(|| resource.get(namespace, name).is_none_or(|object| object.revision != revision));
         if tokio::time::timeout(FUTURE_WAIT, is_seen).await.is_err() {
             tracing::warn!(resource = %resource.name, namespace, name, "a faster write is not seen");
+        }
+    }
+
+    /// Waits until something is so in the cache; for ever when nothing comes any more.
+    pub(crate) async fn until(&self, is_so: impl Fn() -> bool) {
+        let mut applied = self.applied.subscribe();
+        while !is_so() {
+            if applied.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
         }
     }
 

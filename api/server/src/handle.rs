@@ -131,6 +131,9 @@ async fn perform(mut call: Call, verb: &str, body: Body) -> ApiResult<Response<B
     if let Some(trail) = &call.trail {
         trail.request(&call.headers, &bytes);
     }
+    if !takes_the_past(verb, &call.query) {
+        call.app.catch_up().await?;
+    }
     let answered = match call.subresource.as_str() {
         "" => main_resource(&mut call, verb, &bytes).await,
         _ => subresource::answer(&mut call, verb, &bytes).await,
@@ -138,6 +141,12 @@ async fn perform(mut call: Call, verb: &str, body: Body) -> ApiResult<Response<B
     let mut response = answered.unwrap_or_else(ApiError::into_response);
     add_warnings(&mut response, &call.warnings);
     Ok(response)
+}
+
+/// Whether the client says how old the answer may be: any resource version does, "0" most of all.
+/// Everything else is about the present, and so is every change.
+fn takes_the_past(verb: &str, query: &Query) -> bool {
+    matches!(verb, "get" | "list" | "watch") && query.filled("resourceVersion").is_some()
 }
 
 async fn main_resource(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<Response<Body>> {

@@ -11,12 +11,15 @@ use std::time::Duration;
 use api_admission::{Allows, Chain, UnknownPlugin};
 use api_auth::tokens::KeyError;
 use api_auth::{Authenticator, Authorizer, Oidc, Tokens};
+use api_model::kind::GroupResource;
 use api_model::request::UserInfo;
+use api_model::view::View as _;
 use api_store::{Store, StoreError};
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response};
+use serde_json::Value;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -25,15 +28,17 @@ use tokio_util::task::TaskTracker;
 use crate::app::App;
 use crate::audit::Audit;
 use crate::authenticate::Identity;
-use crate::bootstrap::{self, BootstrapError};
+use crate::bootstrap::{self, BootstrapError, PUBLISHED_AUTHORITY};
 use crate::cache::{self, Cache};
 use crate::config::Config;
 use crate::definitions::Definitions;
 use crate::documents::Documents;
+use crate::expire;
 use crate::fairness::{Gate, keeper};
 use crate::handle::handle;
 use crate::metrics::Metrics;
 use crate::oidc::{Follower, OidcStartError};
+use crate::presence::Presence;
 use crate::quota::Quotas;
 use crate::registry::Registry;
 use crate::serve;
@@ -65,6 +70,15 @@ pub enum StartError {
     /// The audit log cannot be written.
     #[error("opening the audit log")]
     Audit(#[source] std::io::Error),
+    /// Another authority signs for the cluster that is stored.
+    #[error(
+        "the store holds another cluster: to run one more server of it, copy the directory pki from the data directory \
+         of its first server"
+    )]
+    OtherCluster,
+    /// This server could not be put beside the others.
+    #[error("announcing this server to the others: {0}")]
+    Announce(String),
     /// What every cluster has could not be made.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
@@ -89,6 +103,9 @@ impl Server {
         let feeding = TaskTracker::new();
         feeding.spawn(feed);
         feeding.close();
+        if store.is_shared() {
+            check_authority(&config, &cache)?;
+        }
         let follower = config.oidc.as_ref().map(Follower::new).transpose()?;
         let app = Arc::new(assemble(config, store, cache, follower.as_ref().map(Follower::oidc))?);
         if let Some(follower) = follower {
@@ -98,6 +115,14 @@ impl Server {
         bootstrap::run(&app).await?;
         keeper::reconcile(&app).await;
         app.tasks.spawn(keeper::keep(Arc::clone(&app)));
+        match app.store.is_shared() {
+            true => {
+                let presence = Presence::announce(&app).await.map_err(|error| StartError::Announce(format!("{error:?}")))?;
+                app.tasks.spawn(presence.run());
+            }
+            false => bootstrap::publish(&app, &[app.config.advertise_address]).await?,
+        }
+        app.tasks.spawn(expire::run(Arc::clone(&app)));
         Ok(Self { app, acceptor, verifier, stop_feeding, feeding })
     }
 
@@ -149,6 +174,17 @@ impl Server {
         }
         self.stop_feeding.cancel();
         self.feeding.wait().await;
+    }
+}
+
+/// Servers that share a store have to share their keys, or what one issues is refused by the others. The
+/// first one published its authority.
+fn check_authority(config: &Config, cache: &Cache) -> Result<(), StartError> {
+    let published = cache.get(&GroupResource::new("", "configmaps"), Some("kube-system"), PUBLISHED_AUTHORITY);
+    let published = published.as_ref().and_then(|object| object.pointer("/data/client-ca-file")).and_then(Value::as_str);
+    match published {
+        Some(authority) if authority.trim() != config.pki.ca_pem().trim() => Err(StartError::OtherCluster),
+        _ => Ok(()),
     }
 }
 

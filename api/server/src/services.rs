@@ -23,7 +23,9 @@ use serde_json::{Value, json};
 pub(crate) use self::claims::carry_over;
 use self::claims::{NodePort, wants_cluster_ip, wants_node_ports};
 use self::taken::{Claims, Pool, Taken};
+use crate::app::Call;
 use crate::cache::Cache;
+use crate::exclusive::{self, Exclusive};
 use crate::json;
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
@@ -44,6 +46,15 @@ pub(crate) struct Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.allocator.taken.lock().release(&self.claims);
+    }
+}
+
+/// The only one to hand out addresses and ports among servers that share a store, where the object is
+/// one that may get some.
+pub(crate) async fn alone(call: &Call, dry_run: bool) -> ApiResult<Option<Arc<Exclusive>>> {
+    match call.served.is("", "services") && !dry_run {
+        true => exclusive::enter(&call.app, "services").await,
+        false => Ok(None),
     }
 }
 

@@ -221,6 +221,10 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     }
 
+    pub(crate) fn too_many_requests(message: impl Into<String>, seconds: u32) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(seconds)
+    }
+
     /// An eviction that a disruption budget does not allow. `seconds` 0 is no advice when to retry.
     pub(crate) fn disruption(message: &str, cause: &str, seconds: u32) -> Self {
         let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).cause("DisruptionBudget", cause, "");

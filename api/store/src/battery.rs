@@ -28,65 +28,110 @@ pub async fn take(events: &mut Events, count: usize) -> Vec<Event> {
     let mut taken = Vec::new();
     while taken.len() < count {
         let batch = tokio::time::timeout(DEADLINE, events.next()).await.expect("events come in time");
-        taken.extend(batch.expect("a watch does not end").expect("no error"));
+        let batch = batch.expect("a watch does not end").expect("no error");
+        assert!(batch.events.iter().all(|event| event.revision <= batch.revision), "{batch:?}");
+        taken.extend(batch.events);
     }
     taken
 }
 
-/// Revisions count up from 1 and a value is read back with both its revisions.
-pub async fn revisions_grow_by_one(store: Arc<dyn Store>) {
-    assert_eq!(store.snapshot().await.expect("snapshot").revision, 0);
-    assert_eq!(put(&*store, "a", "1", Expect::Absent).await, 1);
-    assert_eq!(put(&*store, "b", "2", Expect::Absent).await, 2);
-    assert_eq!(put(&*store, "a", "3", Expect::At(1)).await, 3);
+/// The revision of an empty store: a backend may have used some for itself.
+async fn base(store: &dyn Store) -> Revision {
     let snapshot = store.snapshot().await.expect("snapshot");
-    assert_eq!(snapshot.revision, 3);
+    assert!(snapshot.entries.is_empty(), "{snapshot:?}");
+    snapshot.revision
+}
+
+/// Revisions count up by one and a value is read back with both its revisions.
+pub async fn revisions_grow_by_one(store: Arc<dyn Store>) {
+    let base = base(&*store).await;
+    assert_eq!(put(&*store, "a", "1", Expect::Absent).await, base + 1);
+    assert_eq!(put(&*store, "b", "2", Expect::Absent).await, base + 2);
+    assert_eq!(put(&*store, "a", "3", Expect::At(base + 1)).await, base + 3);
+    assert_eq!(store.head().await.expect("head"), base + 3);
+    let snapshot = store.snapshot().await.expect("snapshot");
+    assert_eq!(snapshot.revision, base + 3);
     let found: Vec<_> = snapshot.entries.iter().map(|e| (&*e.key, &e.value[..], e.revision, e.created)).collect();
-    assert_eq!(found, [("a", &b"3"[..], 3, 1), ("b", &b"2"[..], 2, 2)]);
+    assert_eq!(found, [("a", &b"3"[..], base + 3, base + 1), ("b", &b"2"[..], base + 2, base + 2)]);
 }
 
 /// A failed condition changes nothing and says where the key is.
 pub async fn conditions_are_kept(store: Arc<dyn Store>) {
-    put(&*store, "a", "1", Expect::Absent).await;
+    let first = put(&*store, "a", "1", Expect::Absent).await;
     for (refused, current) in [
-        (write("a", Some("2"), Expect::Absent), Some(1)),
-        (write("a", Some("2"), Expect::At(7)), Some(1)),
-        (write("a", None, Expect::At(2)), Some(1)),
-        (write("b", None, Expect::At(1)), None),
-        (write("b", Some("2"), Expect::At(1)), None),
+        (write("a", Some("2"), Expect::Absent), Some(first)),
+        (write("a", Some("2"), Expect::At(first + 6)), Some(first)),
+        (write("a", None, Expect::At(first + 1)), Some(first)),
+        (write("b", None, Expect::At(first)), None),
+        (write("b", Some("2"), Expect::At(first)), None),
     ] {
         match store.write(refused.clone()).await {
             Err(StoreError::Conflict { current: found }) => assert_eq!(found, current, "{refused:?}"),
             other => panic!("{refused:?} gave {other:?}"),
         }
     }
-    assert_eq!(store.snapshot().await.expect("snapshot").revision, 1);
+    assert_eq!(store.snapshot().await.expect("snapshot").revision, first);
 }
 
 /// A deleted key is absent, can be made again, and is new then.
 pub async fn deleted_keys_are_absent(store: Arc<dyn Store>) {
-    put(&*store, "a", "1", Expect::Absent).await;
-    assert_eq!(store.write(write("a", None, Expect::At(1))).await.expect("delete"), 2);
+    let first = put(&*store, "a", "1", Expect::Absent).await;
+    assert_eq!(store.write(write("a", None, Expect::At(first))).await.expect("delete"), first + 1);
     assert!(store.snapshot().await.expect("snapshot").entries.is_empty());
-    assert_eq!(put(&*store, "a", "3", Expect::Absent).await, 3);
-    assert_eq!(store.snapshot().await.expect("snapshot").entries[0].created, 3);
+    assert_eq!(put(&*store, "a", "3", Expect::Absent).await, first + 2);
+    assert_eq!(store.snapshot().await.expect("snapshot").entries[0].created, first + 2);
+}
+
+/// A snapshot holds every key once and in order, also when there are too many for one answer.
+pub async fn snapshots_are_whole(store: Arc<dyn Store>) {
+    const KEYS: usize = 1_234;
+    let writes = (0..KEYS).map(|n| {
+        let store = Arc::clone(&store);
+        async move { put(&*store, &format!("k/{n:05}"), &"v".repeat(n % 50), Expect::Absent).await }
+    });
+    futures::future::join_all(writes).await;
+    let snapshot = store.snapshot().await.expect("snapshot");
+    assert_eq!(snapshot.entries.len(), KEYS);
+    for (n, entry) in snapshot.entries.iter().enumerate() {
+        assert_eq!((&*entry.key, entry.value.len()), (&*format!("k/{n:05}"), n % 50));
+    }
 }
 
 /// A watch sees history, then what happens, once and in order, with what each event replaced.
 pub async fn watches_see_every_event_once_in_order(store: Arc<dyn Store>) {
+    let base = base(&*store).await;
     put(&*store, "a", "1", Expect::Absent).await;
-    put(&*store, "a", "2", Expect::At(1)).await;
-    let mut all = store.watch(0).await.expect("watch");
-    let mut late = store.watch(2).await.expect("watch");
-    store.write(write("a", None, Expect::At(2))).await.expect("delete");
+    put(&*store, "a", "2", Expect::At(base + 1)).await;
+    let mut all = store.watch(base).await.expect("watch");
+    let mut late = store.watch(base + 2).await.expect("watch");
+    store.write(write("a", None, Expect::At(base + 2))).await.expect("delete");
     put(&*store, "b", "4", Expect::Absent).await;
     let seen = take(&mut all, 4).await;
-    let brief: Vec<_> = seen.iter().map(|e| (e.revision, &*e.key, e.value.as_deref(), e.previous)).collect();
+    let brief: Vec<_> =
+        seen.iter().map(|e| (e.revision - base, &*e.key, e.value.as_deref(), e.previous.map(|previous| previous - base))).collect();
     assert_eq!(
         brief,
         [(1, "a", Some(&b"1"[..]), None), (2, "a", Some(&b"2"[..]), Some(1)), (3, "a", None, Some(2)), (4, "b", Some(&b"4"[..]), None)]
     );
     assert_eq!(take(&mut late, 2).await, seen[2..]);
+}
+
+/// A watch comes to the head without a further write, also when the last revisions were no events.
+pub async fn watches_reach_the_head(store: Arc<dyn Store>) {
+    let at = put(&*store, "a", "1", Expect::Absent).await;
+    store.compact(at).await.expect("compacts");
+    let head = store.head().await.expect("head");
+    assert!(head >= at);
+    let mut events = store.watch(at).await.expect("watch");
+    put(&*store, "a", "2", Expect::At(at)).await;
+    let head = store.head().await.expect("head").max(head);
+    let mut reached = at;
+    while reached < head {
+        let batch = tokio::time::timeout(DEADLINE, events.next()).await.expect("the head is reached in time");
+        let batch = batch.expect("a watch does not end").expect("no error");
+        assert!(batch.revision > reached, "{} after {reached}", batch.revision);
+        reached = batch.revision;
+    }
 }
 
 /// Of many writers that race for one revision exactly one wins.
@@ -104,11 +149,31 @@ pub async fn one_of_many_racing_writers_wins(store: Arc<dyn Store>) {
     }
 }
 
+/// Who is refused can see why: the write that was faster is in the log by then.
+pub async fn refusals_come_after_what_they_name(store: Arc<dyn Store>) {
+    for round in 0..20 {
+        let racers = (0..16).map(|_| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                let refused = store.write(write(&format!("k{round}"), Some("v"), Expect::Absent)).await;
+                (refused, store.head().await.expect("head"))
+            })
+        });
+        for raced in futures::future::join_all(racers).await {
+            match raced.expect("no panic") {
+                (Ok(revision) | Err(StoreError::Conflict { current: Some(revision) }), head) => assert!(head >= revision, "round {round}"),
+                (other, _) => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
 /// Concurrent writes of many keys all happen, and a watch has each once, in order.
 pub async fn concurrent_writes_all_happen(store: Arc<dyn Store>) {
     const WRITERS: usize = 32;
     const EACH: usize = 100;
-    let mut events = store.watch(0).await.expect("watch");
+    let base = base(&*store).await;
+    let mut events = store.watch(base).await.expect("watch");
     let writers = (0..WRITERS).map(|w| {
         let store = Arc::clone(&store);
         tokio::spawn(async move {
@@ -119,40 +184,47 @@ pub async fn concurrent_writes_all_happen(store: Arc<dyn Store>) {
     });
     futures::future::join_all(writers).await.into_iter().for_each(|r| r.expect("no panic"));
     let seen = take(&mut events, WRITERS * EACH).await;
-    let revisions: Vec<Revision> = seen.iter().map(|e| e.revision).collect();
+    let revisions: Vec<Revision> = seen.iter().map(|e| e.revision - base).collect();
     assert_eq!(revisions, (1..=(WRITERS * EACH) as Revision).collect::<Vec<_>>());
     assert_eq!(store.snapshot().await.expect("snapshot").entries.len(), WRITERS * EACH);
 }
 
 /// After compaction current values stay, old watches are refused, newer ones go on without a gap.
 pub async fn compaction_keeps_current_values_and_refuses_old_watches(store: Arc<dyn Store>) {
-    put(&*store, "keep", "1", Expect::Absent).await;
-    put(&*store, "gone", "2", Expect::Absent).await;
-    store.write(write("gone", None, Expect::At(2))).await.expect("delete");
-    let mut at = 1;
+    let base = base(&*store).await;
+    let created = put(&*store, "keep", "1", Expect::Absent).await;
+    let gone = put(&*store, "gone", "2", Expect::Absent).await;
+    store.write(write("gone", None, Expect::At(gone))).await.expect("delete");
+    let mut at = created;
     for n in 0..50 {
         at = put(&*store, "keep", &n.to_string(), Expect::At(at)).await;
     }
-    store.compact(40).await.expect("compacts");
-    assert_eq!(store.compacted().await.expect("compacted"), 40);
-    assert!(matches!(store.watch(39).await.map(drop), Err(StoreError::Compacted { oldest: 40 })));
-    let mut rest = store.watch(40).await.expect("watch");
-    let seen: Vec<_> = take(&mut rest, 13).await.iter().map(|e| e.revision).collect();
+    let oldest = base + 40;
+    store.compact(oldest).await.expect("compacts");
+    assert_eq!(store.compacted().await.expect("compacted"), oldest);
+    match store.watch(oldest - 1).await.map(drop) {
+        Err(StoreError::Compacted { oldest: found }) => assert_eq!(found, oldest),
+        other => panic!("{other:?}"),
+    }
+    let mut rest = store.watch(oldest).await.expect("watch");
+    let seen: Vec<_> = take(&mut rest, 13).await.iter().map(|e| e.revision - base).collect();
     assert_eq!(seen, (41..=53).collect::<Vec<_>>());
     let snapshot = store.snapshot().await.expect("snapshot");
-    assert_eq!(snapshot.revision, 53);
+    assert_eq!(snapshot.revision, base + 53);
     assert_eq!(snapshot.entries.len(), 1);
-    assert_eq!((&snapshot.entries[0].value[..], snapshot.entries[0].created), (&b"49"[..], 1));
+    assert_eq!((&snapshot.entries[0].value[..], snapshot.entries[0].created), (&b"49"[..], created));
 }
 
 /// Compacting past the head compacts to the head, and the head stays where it was.
 pub async fn compacting_everything_keeps_the_head(store: Arc<dyn Store>) {
-    put(&*store, "a", "1", Expect::Absent).await;
-    store.write(write("a", None, Expect::At(1))).await.expect("delete");
-    store.compact(1_000).await.expect("compacts");
-    assert_eq!(store.compacted().await.expect("compacted"), 2);
-    assert_eq!(store.snapshot().await.expect("snapshot").revision, 2);
-    assert_eq!(put(&*store, "a", "3", Expect::Absent).await, 3);
+    let first = put(&*store, "a", "1", Expect::Absent).await;
+    store.write(write("a", None, Expect::At(first))).await.expect("delete");
+    store.compact(first + 1_000).await.expect("compacts");
+    assert_eq!(store.compacted().await.expect("compacted"), first + 1);
+    assert_eq!(store.snapshot().await.expect("snapshot").revision, first + 1);
+    // What is compacted already is no failure.
+    store.compact(first).await.expect("compacts");
+    assert_eq!(put(&*store, "a", "3", Expect::Absent).await, first + 2);
 }
 
 /// A closed store refuses writes.
@@ -171,8 +243,11 @@ macro_rules! battery {
             revisions_grow_by_one
             conditions_are_kept
             deleted_keys_are_absent
+            snapshots_are_whole
             watches_see_every_event_once_in_order
+            watches_reach_the_head
             one_of_many_racing_writers_wins
+            refusals_come_after_what_they_name
             concurrent_writes_all_happen
             compaction_keeps_current_values_and_refuses_old_watches
             compacting_everything_keeps_the_head

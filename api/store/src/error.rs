@@ -21,6 +21,22 @@ pub enum StoreError {
         /// The oldest revision that can be watched from.
         oldest: Revision,
     },
+    /// A server's address cannot be meant.
+    #[error("{address:?} is no address of an etcd server: {why}")]
+    Address {
+        /// The address.
+        address: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file is not what it has to be.
+    #[error("{path} {why}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Another process has the database open.
     #[error("{path} is in use by another process (pid {pid})")]
     InUse {

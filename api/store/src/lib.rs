@@ -5,6 +5,7 @@
 #[cfg(any(test, feature = "battery"))]
 pub mod battery;
 mod error;
+mod etcd;
 mod memory;
 mod sqlite;
 mod tail;
@@ -16,10 +17,11 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 
 pub use error::StoreError;
+pub use etcd::{EtcdConfig, EtcdStore, EtcdTls};
 pub use memory::MemoryStore;
-pub use sqlite::{SqliteConfig, SqliteStore};
+pub use sqlite::{Backup, Health, SqliteConfig, SqliteStore, backup, check, restore};
 
-/// A position in the log. Every write gets the next one; the first is 1.
+/// A position in the log. Every write gets a later one than all writes before it.
 pub type Revision = u64;
 
 /// What must be true of a key for a write to happen.
@@ -77,19 +79,30 @@ pub struct Snapshot {
     pub entries: Vec<Entry>,
 }
 
-/// Events in revision order, in batches that are never empty. Ends only with an error.
-pub type Events = BoxStream<'static, Result<Vec<Event>, StoreError>>;
+/// What a watch yields: some events, and how far it has come with them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Events in revision order; none when only the revision grew, by writes that are not events.
+    pub events: Vec<Event>,
+    /// Every event up to this revision has been yielded.
+    pub revision: Revision,
+}
+
+/// Batches in revision order. Ends only with an error.
+pub type Events = BoxStream<'static, Result<Batch, StoreError>>;
 
 /// A log of conditional writes.
 ///
 /// Promises, checked by the battery:
 /// - a write that was answered is durable: it is there after `kill -9` and after a power cut;
-/// - revisions grow by one a write; writes are linearizable;
+/// - revisions grow with every write (by one where nobody else uses the backend); writes are
+///   linearizable;
 /// - a failed condition changes nothing and answers [`StoreError::Conflict`] with the revision that
-///   the key is at;
+///   the key is at, when the write that put it there is durable and in the log;
 /// - [`Store::watch`] yields every event after the revision it is given, once, in order, and an
 ///   event only after it is durable; or it fails with [`StoreError::Compacted`], never with a gap;
-/// - the event of an answered write is delivered without a further write.
+/// - every watch reaches each revision that [`Store::write`], [`Store::snapshot`] or [`Store::head`]
+///   answered, without a further write of the caller.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Performs one write and answers its revision.
@@ -97,6 +110,15 @@ pub trait Store: Send + Sync {
 
     /// All current entries.
     async fn snapshot(&self) -> Result<Snapshot, StoreError>;
+
+    /// A revision that no write answered before the call is beyond, whoever made it: a reader who
+    /// has followed the log up to it reads the present.
+    async fn head(&self) -> Result<Revision, StoreError>;
+
+    /// Whether others write to the same log, so that the present has to be asked for.
+    fn is_shared(&self) -> bool {
+        false
+    }
 
     /// Events after `after`, first from history, then as they happen.
     async fn watch(&self, after: Revision) -> Result<Events, StoreError>;

@@ -10,7 +10,7 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::{Entry, Event, Events, Expect, Revision, Snapshot, Store, StoreError, Write};
+use crate::{Batch, Entry, Event, Events, Expect, Revision, Snapshot, Store, StoreError, Write};
 
 /// A store in memory that forgets everything when dropped.
 pub struct MemoryStore {
@@ -58,6 +58,10 @@ impl Store for MemoryStore {
         Ok(Snapshot { revision: state.revision, entries: state.entries.values().cloned().collect() })
     }
 
+    async fn head(&self) -> Result<Revision, StoreError> {
+        Ok(self.state.lock().revision)
+    }
+
     async fn watch(&self, after: Revision) -> Result<Events, StoreError> {
         self.state.lock().after(after)?;
         let follower = (Arc::clone(&self.state), self.head.subscribe(), after);
@@ -71,8 +75,8 @@ impl Store for MemoryStore {
                         }
                     }
                     Ok(events) => {
-                        let last = events.last().map_or(after, |event| event.revision);
-                        return Some((Ok(events), (state, head, last)));
+                        let revision = events.last().map_or(after, |event| event.revision);
+                        return Some((Ok(Batch { events, revision }), (state, head, revision)));
                     }
                     Err(error) => return Some((Err(error), (state, head, after))),
                 }

@@ -7,7 +7,9 @@
 //! serves all of them. Compaction removes rows that a later row replaced, a bounded slice at a time
 //! between writes, which keeps the file within a small multiple of the live data.
 
+mod history;
 mod open;
+mod tools;
 mod writer;
 
 use std::collections::HashMap;
@@ -22,7 +24,9 @@ use sqlx::{Row, SqlitePool as Pool};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::tail::Tail;
-use crate::{Entry, Event, Events, Revision, Snapshot, Store, StoreError, Write};
+use crate::{Batch, Entry, Event, Events, Revision, Snapshot, Store, StoreError, Write};
+
+pub use tools::{Backup, Health, backup, check, restore};
 
 /// Requests waiting for the writer; further ones wait for room.
 const QUEUE_LEN_MAX: usize = 4_096;
@@ -34,7 +38,8 @@ const HISTORY_BATCH: i64 = 512;
 pub struct SqliteConfig {
     /// The database file; `-wal`, `-shm` and `.lock` files stand beside it.
     pub path: PathBuf,
-    /// Revisions of history kept behind the head for watches to resume from.
+    /// Revisions of history kept behind the head for watches to resume from; fewer where they would
+    /// take more room than what is current.
     pub history_len: u64,
 }
 
@@ -67,8 +72,17 @@ enum Request {
     Close(oneshot::Sender<()>),
 }
 
-/// The revision a key is at and the revision that created it.
-type Index = HashMap<Arc<str>, (Revision, Revision)>;
+/// A key's current row.
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    revision: Revision,
+    /// The revision that created the key.
+    created: Revision,
+    /// The row's size.
+    bytes: u64,
+}
+
+type Index = HashMap<Arc<str>, Current>;
 
 impl SqliteStore {
     /// Opens or creates the database.
@@ -85,7 +99,7 @@ impl SqliteStore {
             _lock: opened.lock,
         });
         let (requests, queue) = mpsc::channel(QUEUE_LEN_MAX);
-        let writer = writer::Writer::new(Arc::clone(&shared), opened.writer, opened.index, config.history_len);
+        let writer = writer::Writer::new(Arc::clone(&shared), opened.writer, opened.index, opened.history, config.history_len);
         tokio::spawn(writer.run(queue));
         Ok(Self { shared, requests })
     }
@@ -107,6 +121,10 @@ impl Store for SqliteStore {
         snapshot(&self.shared.readers).await.map_err(|source| self.shared.failed("reading a snapshot", source))
     }
 
+    async fn head(&self) -> Result<Revision, StoreError> {
+        Ok(self.shared.tail.head())
+    }
+
     async fn watch(&self, after: Revision) -> Result<Events, StoreError> {
         self.shared.check_compacted(after)?;
         let follower = (Arc::clone(&self.shared), self.shared.tail.follow(), after);
@@ -123,8 +141,8 @@ impl Store for SqliteStore {
                         }
                     }
                     Ok(events) => {
-                        let last = events.last().map_or(after, |event| event.revision);
-                        return Some((Ok(events), (shared, head, last)));
+                        let revision = events.last().map_or(after, |event| event.revision);
+                        return Some((Ok(Batch { events, revision }), (shared, head, revision)));
                     }
                     Err(error) => return Some((Err(error), (shared, head, after))),
                 }

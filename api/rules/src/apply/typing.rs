@@ -128,7 +128,6 @@ impl<'s> List<'s> {
         };
         let mut keys = Map::new();
         for key in self.schema.list_map_keys() {
-            let key: &str = key.as_ref();
             let default = || serde_json::from_str(self.items.property(key)?.default_json()?).ok();
             let found = fields.get(key).filter(|value| !value.is_null()).cloned().or_else(default);
             let missing = || {

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 
 use crate::config::Config;
 
+/// The ConfigMap in `kube-system` that says who signs clients' certificates.
+pub(crate) const PUBLISHED_AUTHORITY: &str = "extension-apiserver-authentication";
+
 /// `kube-public/cluster-info` with the permission to read it, and
 /// `kube-system/extension-apiserver-authentication`.
 pub(super) fn objects(config: &Config) -> Vec<Value> {
@@ -29,7 +32,7 @@ pub(super) fn objects(config: &Config) -> Vec<Value> {
         }),
         json!({
             "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+            "metadata": {"name": PUBLISHED_AUTHORITY, "namespace": "kube-system"},
             "data": {"client-ca-file": ca},
         }),
     ]

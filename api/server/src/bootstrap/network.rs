@@ -1,5 +1,7 @@
 //! The Services `kubernetes` and `kube-dns`, and where the former leads.
 
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
 
 use crate::config::Config;
@@ -39,26 +41,26 @@ pub(super) fn services(config: &Config) -> Vec<Value> {
     ]
 }
 
-/// The endpoints of the `kubernetes` Service: this server. A loopback address leads nowhere from a
-/// Pod and is not a valid endpoint, so it is not published.
-pub(super) fn endpoints(config: &Config) -> Vec<Value> {
-    let (address, port) = (config.advertise_address.ip(), config.advertise_address.port());
-    if address.is_loopback() || address.is_unspecified() {
-        return Vec::new();
-    }
-    let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
-    let port = json!({"name": "https", "port": port, "protocol": "TCP"});
+/// The endpoints of the `kubernetes` Service: servers on one port. A loopback address leads nowhere from
+/// a Pod and is not a valid endpoint, so it is not published; without an address nothing is.
+pub(super) fn endpoints(servers: &[SocketAddr]) -> Vec<Value> {
+    let servers: Vec<_> = servers.iter().filter(|server| !server.ip().is_loopback() && !server.ip().is_unspecified()).collect();
+    let Some(first) = servers.first() else { return Vec::new() };
+    let family = if first.is_ipv4() { "IPv4" } else { "IPv6" };
+    let port = json!({"name": "https", "port": first.port(), "protocol": "TCP"});
+    let addresses = servers.iter().map(|server| json!({"ip": server.ip().to_string()})).collect::<Vec<_>>();
+    let endpoints = servers.iter().map(|server| json!({"addresses": [server.ip().to_string()], "conditions": {"ready": true}}));
     vec![
         json!({
             "apiVersion": "v1", "kind": "Endpoints",
             "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
-            "subsets": [{"addresses": [{"ip": address.to_string()}], "ports": [port]}],
+            "subsets": [{"addresses": addresses, "ports": [port]}],
         }),
         json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
             "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"kubernetes.io/service-name": "kubernetes"}},
             "addressType": family,
-            "endpoints": [{"addresses": [address.to_string()], "conditions": {"ready": true}}],
+            "endpoints": endpoints.collect::<Vec<_>>(),
             "ports": [port],
         }),
     ]

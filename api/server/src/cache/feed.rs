@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_model::kind::GroupResource;
-use api_store::{Entry, Event as Change, Events, Snapshot, Store, StoreError};
+use api_store::{Batch, Entry, Event as Change, Events, Snapshot, Store, StoreError};
 use futures::StreamExt;
 use tokio_util::sync::CancellationToken;
 
@@ -110,8 +110,9 @@ async fn replay(cache: &Cache, mut events: Events, current: Known, head: u64) ->
     let mut beyond = Vec::new();
     while reached < head {
         let Some(batch) = events.next().await else { return Err(StoreError::Closed) };
-        for change in batch? {
-            reached = change.revision;
+        let batch = batch?;
+        reached = batch.revision;
+        for change in batch.events {
             match change.revision <= head {
                 true => remember(cache, &mut seen, &current, change),
                 false => beyond.push(change),
@@ -119,7 +120,7 @@ async fn replay(cache: &Cache, mut events: Events, current: Known, head: u64) ->
         }
     }
     // A batch may reach beyond the snapshot: what does is handed on first.
-    let beyond = futures::stream::iter((!beyond.is_empty()).then_some(Ok(beyond)));
+    let beyond = futures::stream::iter((reached > head).then_some(Ok(Batch { events: beyond, revision: reached })));
     Ok(beyond.chain(events).boxed())
 }
 
@@ -166,10 +167,9 @@ impl Feeder {
         }
     }
 
-    fn apply(&self, batch: Vec<Change>) {
-        let Some(last) = batch.last().map(|change| change.revision) else { return };
-        let mut applied = Vec::with_capacity(batch.len());
-        for change in batch {
+    fn apply(&self, batch: Batch) {
+        let mut applied = Vec::with_capacity(batch.events.len());
+        for change in batch.events {
             let Some(place) = key::parse(&change.key) else { continue };
             let (resource, after) = match &change.value {
                 None => (self.cache.resource(&GroupResource::new(place.group, place.resource)), None),
@@ -180,7 +180,7 @@ impl Feeder {
             };
             applied.push(resource.apply(place.namespace, place.name, change.revision, after));
         }
-        self.cache.advance(last, applied);
+        self.cache.advance(batch.revision, applied);
     }
 
     /// After a failure: the events to go on with, or `None` when there will be none.

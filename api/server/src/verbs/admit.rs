@@ -2,6 +2,7 @@
 //! the webhooks; later, when the object is final and follows its kind's rules, what may refuse it,
 //! the plugins and then the webhooks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use api_admission::plugins::resource_quota;
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 use crate::app::Call;
 use crate::cache::{Filter, Since};
+use crate::exclusive::{self, Exclusive};
 use crate::quota;
 use crate::status::{ApiError, ApiResult};
 use crate::webhooks::{self, Asked};
@@ -104,9 +106,12 @@ pub(crate) fn check_escalation(call: &Call, step: Step<'_>, new: &Value) -> ApiR
     checked.map_err(|message| ApiError::denied(resource, step.name, &message))
 }
 
+/// The only one to write in a namespace, in this server and among all.
+pub(crate) type QuotaHold = (quota::Hold, Option<Arc<Exclusive>>);
+
 /// The namespace's quotas once more, under a lock that is held until the write is done: two requests
 /// at once would each fit alone. Without quotas there is nothing to hold.
-pub(crate) async fn hold_quota(call: &Call, step: Step<'_>, object: &mut Value) -> ApiResult<Option<quota::Hold>> {
+pub(crate) async fn hold_quota(call: &Call, step: Step<'_>, object: &mut Value) -> ApiResult<Option<QuotaHold>> {
     let (app, namespace) = (&call.app, call.namespace_key());
     if step.dry_run || !app.chain.has("ResourceQuota") || !resource_quota::concerns(&request(call, step, Some(object))) {
         return Ok(None);
@@ -115,8 +120,9 @@ pub(crate) async fn hold_quota(call: &Call, step: Step<'_>, object: &mut Value) 
         return Ok(None);
     }
     let hold = app.quotas.hold(namespace).await;
+    let alone = exclusive::enter(app, &format!("quota.{namespace}")).await?;
     resource_quota::check(&request(call, step, Some(object)), &*app.cache)?;
-    Ok(Some(hold))
+    Ok(Some((hold, alone)))
 }
 
 /// Lets plugins and webhooks refuse the final object.

@@ -15,7 +15,8 @@ use super::body;
 use super::recording::Recording;
 use crate::app::{Call, WriteError};
 use crate::cache::Object;
-use crate::services::Reservation;
+use crate::exclusive::Exclusive;
+use crate::services::{self, Reservation};
 use crate::status::{ApiError, ApiResult};
 use crate::wire::accept::Answer;
 use crate::wire::options::WriteOptions;
@@ -55,17 +56,18 @@ pub(crate) async fn create_object(call: &mut Call, mut object: Value, options: &
     admit::mutate_patiently(call, step, &mut object).await?;
     // A webhook may not move the object elsewhere.
     body::set_namespace(call, &mut object)?;
+    let alone = services::alone(call, options.dry_run).await?;
     let is_generated = meta::name(&object).is_empty() && !meta::text(&object, "generateName").is_empty();
     if !is_generated {
         let (object, reservation) = prepare(call, object, options).await?;
-        return store(call, object, reservation, options).await;
+        return store(call, object, (reservation, alone), options).await;
     }
     // Rules may have worked the name into other fields, so a new name is a new object.
     let warnings = call.warnings.len();
     for attempt in 1.. {
         call.warnings.truncate(warnings);
         let (prepared, reservation) = prepare(call, object.clone(), options).await?;
-        match store(call, prepared, reservation, options).await {
+        match store(call, prepared, (reservation, alone.clone()), options).await {
             Err(error) if error.is_already_exists() && attempt < NAME_ATTEMPTS_MAX => {}
             Err(error) if error.is_already_exists() => break,
             done => return done,
@@ -129,7 +131,10 @@ fn sign(call: &Call, object: &mut Value) {
     }
 }
 
-async fn store(call: &Call, mut object: Value, reservation: Option<Reservation>, options: &WriteOptions) -> ApiResult<Created> {
+/// What is held until the write is seen, so that a Service's addresses are its own.
+type Addresses = (Option<Reservation>, Option<Arc<Exclusive>>);
+
+async fn store(call: &Call, mut object: Value, addresses: Addresses, options: &WriteOptions) -> ApiResult<Created> {
     let (app, served, namespace) = (&call.app, &call.served, call.namespace_key());
     let name = meta::name(&object).to_owned();
     if options.dry_run {
@@ -139,9 +144,9 @@ async fn store(call: &Call, mut object: Value, reservation: Option<Reservation>,
         };
     }
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: false };
-    let held = (reservation, admit::hold_quota(call, step, &mut object).await?);
+    let held = (addresses, admit::hold_quota(call, step, &mut object).await?);
     let written = match held {
-        (None, None) => app.put(served, namespace, &name, Expect::Absent, object).await,
+        ((None, None), None) => app.put(served, namespace, &name, Expect::Absent, object).await,
         held => app.put_holding(served, (namespace, &name), Expect::Absent, object, held).await,
     };
     written.map(Created::Stored).map_err(|error| match error {

@@ -14,7 +14,7 @@ use super::admit::{self, Step};
 use super::recording::Recording;
 use crate::app::{Call, WriteError};
 use crate::cache::{Object, encode};
-use crate::services::carry_over;
+use crate::services::{self, carry_over};
 use crate::status::{ApiError, ApiResult};
 
 /// Others that may get in between before the client is told so.
@@ -137,6 +137,7 @@ async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, 
 
 async fn store(call: &Call, old: &Arc<Object>, mut new: Value, dry_run: bool) -> Result<Outcome, WriteError> {
     let (app, served) = (&call.app, &call.served);
+    let alone = services::alone(call, dry_run).await.map_err(WriteError::Api)?;
     let reservation = app.services.reserve(served, &mut new, Some(&old.value()), &app.cache).map_err(WriteError::Api)?;
     if dry_run {
         return Ok(Outcome::DryRun(new));
@@ -152,9 +153,9 @@ async fn store(call: &Call, old: &Arc<Object>, mut new: Value, dry_run: bool) ->
     }
     let (place, expect) = ((&*old.namespace, &*old.name), Expect::At(old.revision));
     let step = Step { operation: Operation::Update, name: &old.name, old: Some(&old_value), dry_run };
-    let held = (reservation, admit::hold_quota(call, step, &mut new).await.map_err(WriteError::Api)?);
+    let held = (reservation, alone, admit::hold_quota(call, step, &mut new).await.map_err(WriteError::Api)?);
     let stored = match held {
-        (None, None) => app.put_encoded(served, place, expect, new, bytes).await,
+        (None, None, None) => app.put_encoded(served, place, expect, new, bytes).await,
         held => app.put_holding(served, place, expect, new, held).await,
     };
     stored.map(Outcome::Stored)

@@ -1,6 +1,7 @@
 //! Opening the database: the lock that keeps a second process out, the schema and its version, and
 //! the index of current keys.
 
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,15 +14,19 @@ use sqlx::sqlite::{
 };
 use sqlx::{ConnectOptions, Row};
 
-use super::{Index, SqliteConfig, unsigned};
+use super::history::{History, row_bytes};
+use super::{Current, Index, SqliteConfig, unsigned};
 use crate::{Revision, StoreError};
 
 /// The schema that this version writes, kept in `user_version`.
-const SCHEMA: i64 = 1;
+pub(super) const SCHEMA: i64 = 1;
 /// Connections that read snapshots and history.
 const READERS_MAX: u32 = 2;
 /// Prepared statements kept: one for each size of a batch, and a few more.
 const STATEMENTS_MAX: usize = super::writer::BATCH_LEN_MAX + 16;
+
+/// What stays of the write-ahead log when it begins anew after a long read held it up.
+const WAL_BYTES_MAX: u32 = 4 << 20;
 
 /// The head's revision: tombstones at the head may have been compacted away.
 pub(super) const HEAD: &str = "SELECT max(coalesce((SELECT max(revision) FROM log), 0), (SELECT value FROM meta WHERE name = 'compacted'))";
@@ -36,6 +41,7 @@ pub(super) struct Opened {
     pub writer: SqliteConnection,
     pub readers: SqlitePool,
     pub index: Index,
+    pub history: History,
     pub head: Revision,
     pub compacted: Revision,
     pub lock: File,
@@ -50,20 +56,24 @@ pub(super) async fn open(config: &SqliteConfig) -> Result<Opened, StoreError> {
         .auto_vacuum(SqliteAutoVacuum::Incremental)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
+        .pragma("journal_size_limit", WAL_BYTES_MAX.to_string())
         .statement_cache_capacity(STATEMENTS_MAX)
         .disable_statement_logging();
     let opening = |source| failed(path, "opening the database", source);
     let mut writer = SqliteConnection::connect_with(&options).await.map_err(opening)?;
     migrate(path, &mut writer).await?;
     let readers = SqlitePoolOptions::new().min_connections(0).max_connections(READERS_MAX).connect_lazy_with(options);
-    let (index, head, compacted) = current(&mut writer).await.map_err(|source| failed(path, "reading the database", source))?;
-    Ok(Opened { writer, readers, index, head, compacted, lock })
+    let reading = |source| failed(path, "reading the database", source);
+    let (index, head, compacted) = current(&mut writer).await.map_err(reading)?;
+    let superseded = superseded(&mut writer).await.map_err(reading)?;
+    let history = History::new(index.values().map(|current| current.bytes).sum(), superseded);
+    Ok(Opened { writer, readers, index, history, head, compacted, lock })
 }
 
 use sqlx::Connection;
 
 /// Takes the lock beside the database and leaves our pid in it for the message of the next one.
-fn lock(path: &Path) -> Result<File, StoreError> {
+pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     let lock_path = path.with_extension("lock");
     let failing = |doing: &str, source: std::io::Error| StoreError::Backend {
         doing: format!("{doing} {}", lock_path.display()),
@@ -96,7 +106,7 @@ fn lock(path: &Path) -> Result<File, StoreError> {
 }
 
 /// Secrets are in the file: nobody else may read it.
-fn create_private(path: &Path) -> Result<(), StoreError> {
+pub(super) fn create_private(path: &Path) -> Result<(), StoreError> {
     OpenOptions::new()
         .write(true)
         .create(true)
@@ -127,16 +137,38 @@ async fn migrate(path: &Path, connection: &mut SqliteConnection) -> Result<(), S
 /// Where each current key is, the head, and how far history is compacted.
 async fn current(connection: &mut SqliteConnection) -> Result<(Index, Revision, Revision), sqlx::Error> {
     let index: Index = sqlx::query(
-        "SELECT key, revision, created FROM log \
+        "SELECT key, revision, created, length(value) FROM log \
          WHERE value IS NOT NULL AND revision NOT IN (SELECT previous FROM log WHERE previous IS NOT NULL)",
     )
     .fetch(&mut *connection)
-    .and_then(|row| async move { Ok((row.try_get::<&str, _>(0)?.into(), (unsigned(row.try_get(1)?), unsigned(row.try_get(2)?)))) })
+    .and_then(|row| async move {
+        let key: Arc<str> = row.try_get::<&str, _>(0)?.into();
+        let (revision, created) = (unsigned(row.try_get(1)?), unsigned(row.try_get(2)?));
+        let bytes = row_bytes(&key, None) + unsigned(row.try_get(3)?);
+        Ok((key, Current { revision, created, bytes }))
+    })
     .try_collect()
     .await?;
     let head = sqlx::query_scalar::<_, i64>(HEAD).fetch_one(&mut *connection).await?;
     let compacted = sqlx::query_scalar::<_, i64>("SELECT value FROM meta WHERE name = 'compacted'").fetch_one(&mut *connection).await?;
     Ok((index, unsigned(head), unsigned(compacted)))
+}
+
+/// Revisions that compaction would free something for, with how much: see [`History`].
+async fn superseded(connection: &mut SqliteConnection) -> Result<VecDeque<(Revision, u64)>, sqlx::Error> {
+    sqlx::query(
+        "SELECT new.revision, new.key, new.value IS NULL, length(old.value) FROM log new LEFT JOIN log old ON old.revision = new.previous \
+         WHERE new.value IS NULL OR old.revision IS NOT NULL ORDER BY new.revision",
+    )
+    .fetch(connection)
+    .and_then(|row| async move {
+        let own = row_bytes(row.try_get(1)?, None);
+        let tombstone = if row.try_get::<bool, _>(2)? { own } else { 0 };
+        let replaced = row.try_get::<Option<i64>, _>(3)?.map_or(0, |length| own + unsigned(length));
+        Ok((unsigned(row.try_get(0)?), tombstone + replaced))
+    })
+    .try_collect()
+    .await
 }
 
 /// What SQLite's error means to the caller.

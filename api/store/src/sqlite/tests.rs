@@ -1,3 +1,5 @@
+mod upkeep;
+
 use std::sync::Arc;
 
 use super::*;
@@ -147,8 +149,8 @@ async fn read_until_compacted(store: Arc<SqliteStore>, upto: Revision) {
         let Ok(mut events) = store.watch(after).await else { continue };
         match events.next().await.expect("a watch does not end") {
             Ok(batch) => {
-                let revisions: Vec<_> = batch.iter().map(|event| event.revision).collect();
-                assert_eq!(revisions, (after + 1..after + 1 + batch.len() as u64).collect::<Vec<_>>());
+                let revisions: Vec<_> = batch.events.iter().map(|event| event.revision).collect();
+                assert_eq!(revisions, (after + 1..after + 1 + batch.events.len() as u64).collect::<Vec<_>>());
             }
             Err(error) => assert!(matches!(error, StoreError::Compacted { .. }), "{error:?}"),
         }

@@ -10,15 +10,16 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection, SqlStr};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Index, Request, Shared, signed};
+use super::history::{History, row_bytes};
+use super::{Current, Index, Request, Shared, signed};
 use crate::{Event, Expect, Revision, StoreError, Write};
 
 /// Writes stored by one statement; with five parameters each this is far below SQLite's bound.
 pub(super) const BATCH_LEN_MAX: usize = 128;
-/// Revisions compacted between two batches: well under a millisecond's work.
+/// Revisions compacted by one transaction when somebody asks for compaction.
 const COMPACT_SLICE: u64 = 1_000;
-/// Free pages handed back to the file system after a slice.
-const VACUUM_PAGES: u32 = 256;
+/// Free pages handed back to the file system at once; as many are kept for new rows.
+const VACUUM_PAGES: i64 = 256;
 
 type Answer = oneshot::Sender<Result<Revision, StoreError>>;
 
@@ -26,20 +27,33 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     connection: SqliteConnection,
     index: Index,
+    history: History,
     history_len: u64,
+    /// Pages of the file that are unused, at the last look.
+    free_pages: i64,
 }
 
 /// A write whose condition held, with what undoes its mark in the index.
 struct Staged {
     event: Event,
     created: Revision,
-    before: Option<(Revision, Revision)>,
+    bytes: u64,
+    before: Option<Current>,
     answer: Answer,
 }
 
+/// Writes that are stored together.
+#[derive(Default)]
+struct Batch {
+    staged: Vec<Staged>,
+    /// Writes whose condition does not hold, with where their key is. The write that put it there may be in
+    /// this very batch, so they are answered when that is durable and can be seen.
+    refused: Vec<(Option<Revision>, Answer)>,
+}
+
 impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, connection: SqliteConnection, index: Index, history_len: u64) -> Self {
-        Self { shared, connection, index, history_len }
+    pub(super) fn new(shared: Arc<Shared>, connection: SqliteConnection, index: Index, history: History, history_len: u64) -> Self {
+        Self { shared, connection, index, history, history_len, free_pages: 0 }
     }
 
     /// Serves requests until it is told to close or every sender is gone.
@@ -47,19 +61,19 @@ impl Writer {
         let mut requests = Vec::with_capacity(BATCH_LEN_MAX);
         let mut closed = None;
         while closed.is_none() && queue.recv_many(&mut requests, BATCH_LEN_MAX).await > 0 {
-            let mut staged = Vec::with_capacity(requests.len());
+            let mut batch = Batch::default();
             for request in requests.drain(..) {
                 match request {
-                    Request::Write(write, answer) => self.stage(write, answer, &mut staged),
+                    Request::Write(write, answer) => self.stage(write, answer, &mut batch),
                     Request::Compact(upto, answer) => {
-                        self.commit(std::mem::take(&mut staged)).await;
+                        self.commit(std::mem::take(&mut batch)).await;
                         // The asker may have gone; compaction is done all the same.
                         let _gone = answer.send(self.compact_all(upto).await);
                     }
                     Request::Close(answer) => closed = Some(answer),
                 }
             }
-            self.commit(staged).await;
+            self.commit(batch).await;
             self.keep_short().await;
         }
         queue.close();
@@ -70,47 +84,58 @@ impl Writer {
         }
     }
 
-    /// Checks a write against the index and marks it there; a refused one is answered at once.
-    fn stage(&mut self, write: Write, answer: Answer, staged: &mut Vec<Staged>) {
+    /// Checks a write against the index and marks it there.
+    fn stage(&mut self, write: Write, answer: Answer, batch: &mut Batch) {
         let before = self.index.get(&write.key).copied();
         let wanted = match write.expect {
             Expect::Absent => None,
             Expect::At(revision) => Some(revision),
         };
-        let current = before.map(|(revision, _)| revision);
+        let current = before.map(|current| current.revision);
         if current != wanted {
-            // The asker may have gone; nothing was written.
-            let _gone = answer.send(Err(StoreError::Conflict { current }));
+            batch.refused.push((current, answer));
             return;
         }
-        let revision = staged.last().map_or_else(|| self.shared.tail.head(), |last| last.event.revision) + 1;
-        let created = before.map_or(revision, |(_, created)| created);
+        let revision = batch.staged.last().map_or_else(|| self.shared.tail.head(), |last| last.event.revision) + 1;
+        let created = before.map_or(revision, |current| current.created);
+        let bytes = row_bytes(&write.key, write.value.as_deref());
         match &write.value {
-            Some(_) => self.index.insert(Arc::clone(&write.key), (revision, created)),
+            Some(_) => self.index.insert(Arc::clone(&write.key), Current { revision, created, bytes }),
             None => self.index.remove(&write.key),
         };
         let event = Event { revision, key: write.key, value: write.value, previous: wanted };
-        staged.push(Staged { event, created, before, answer });
+        batch.staged.push(Staged { event, created, bytes, before, answer });
     }
 
     /// Stores a batch, makes its events visible, and answers; on failure nothing of it remains.
-    async fn commit(&mut self, staged: Vec<Staged>) {
+    async fn commit(&mut self, Batch { staged, refused }: Batch) {
+        let stored = match staged.is_empty() {
+            true => Ok(()),
+            false => self.insert(&staged).await.map_err(|source| self.shared.failed("writing to", source)),
+        };
+        match &stored {
+            Ok(()) => self.publish(staged),
+            Err(error) => {
+                tracing::error!(error = error as &dyn Error, writes = staged.len(), "store write failed");
+                self.undo(staged, error);
+            }
+        }
+        for (current, answer) in refused {
+            // The asker may have gone; nothing was written.
+            let _gone = answer.send(Err(stored.clone().err().unwrap_or(StoreError::Conflict { current })));
+        }
+    }
+
+    fn publish(&mut self, staged: Vec<Staged>) {
         if staged.is_empty() {
             return;
         }
-        match self.insert(&staged).await {
-            Ok(()) => {
-                self.shared.tail.push(staged.iter().map(|write| write.event.clone()));
-                for write in staged {
-                    // The asker may have gone; the write stands, as after any lost answer.
-                    let _gone = write.answer.send(Ok(write.event.revision));
-                }
-            }
-            Err(source) => {
-                let error = self.shared.failed("writing to", source);
-                tracing::error!(error = &error as &dyn Error, writes = staged.len(), "store write failed");
-                self.undo(staged, &error);
-            }
+        self.shared.tail.push(staged.iter().map(|write| write.event.clone()));
+        for write in staged {
+            let replaced = write.before.map(|current| current.bytes);
+            self.history.stored(write.event.revision, write.bytes, write.event.value.is_none(), replaced);
+            // The asker may have gone; the write stands, as after any lost answer.
+            let _gone = write.answer.send(Ok(write.event.revision));
         }
     }
 
@@ -138,17 +163,25 @@ impl Writer {
         query.execute(&mut self.connection).await.map(drop)
     }
 
-    /// Compacts a slice when twice the wanted history has gathered.
+    /// Compacts a slice when that is due, or hands free space back.
     async fn keep_short(&mut self) {
-        let head = self.shared.tail.head();
-        let behind = head.saturating_sub(self.shared.compacted());
-        if behind < self.history_len.saturating_mul(2) {
-            return;
-        }
-        let upto = (self.shared.compacted() + COMPACT_SLICE).min(head.saturating_sub(self.history_len));
-        if let Err(error) = self.compact(upto).await {
+        let done = match self.history.due(self.shared.tail.head(), self.shared.compacted(), self.history_len) {
+            Some(upto) => self.compact(upto).await,
+            None => self.vacuum().await,
+        };
+        if let Err(error) = done {
             tracing::error!(error = &error as &dyn Error, "compaction failed; it will be tried again");
         }
+    }
+
+    /// Hands a slice of what is free back to the file system, unless it is little.
+    async fn vacuum(&mut self) -> Result<(), StoreError> {
+        if self.free_pages <= VACUUM_PAGES {
+            return Ok(());
+        }
+        let done = vacuum(&mut self.connection).await;
+        self.free_pages = done.map_err(|source| self.shared.failed("handing back free space of", source))?;
+        Ok(())
     }
 
     async fn compact_all(&mut self, upto: Revision) -> Result<(), StoreError> {
@@ -164,15 +197,15 @@ impl Writer {
         let from = self.shared.compacted();
         // Said before it is done: who reads history meanwhile must not take what is left of it for all of it.
         self.shared.compacted.store(upto, Ordering::Release);
-        if let Err(source) = compact(&mut self.connection, from, upto).await {
-            self.shared.compacted.store(from, Ordering::Release);
-            return Err(self.shared.failed("compacting", source));
+        match compact(&mut self.connection, from, upto).await {
+            Ok(free_pages) => self.free_pages = free_pages,
+            Err(source) => {
+                self.shared.compacted.store(from, Ordering::Release);
+                return Err(self.shared.failed("compacting", source));
+            }
         }
+        self.history.compacted(upto);
         tracing::debug!(revision = upto, "history compacted");
-        // What was deleted is deleted, whether or not the file gets smaller for it.
-        if let Err(error) = vacuum(&mut self.connection).await {
-            tracing::warn!(error = &error as &dyn Error, "handing back free pages failed");
-        }
         Ok(())
     }
 
@@ -186,17 +219,19 @@ impl Writer {
 
 /// One transaction, kept by hand: when the disk is full SQLite may roll back by itself, and sqlx's own
 /// transactions then lose count, so that a later one stays open and takes answered writes with it.
-async fn compact(connection: &mut SqliteConnection, from: Revision, upto: Revision) -> Result<(), sqlx::Error> {
+/// Answers how many pages are free.
+async fn compact(connection: &mut SqliteConnection, from: Revision, upto: Revision) -> Result<i64, sqlx::Error> {
     sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await?;
     let done = match delete_history(connection, from, upto).await {
         Ok(()) => sqlx::query("COMMIT").execute(&mut *connection).await.map(drop),
         failed => failed,
     };
-    if done.is_err() {
+    if let Err(error) = done {
         // Fails only where nothing is left to roll back.
         let _rolled_back_already = sqlx::query("ROLLBACK").execute(connection).await;
+        return Err(error);
     }
-    done
+    free_pages(connection).await
 }
 
 async fn delete_history(connection: &mut SqliteConnection, from: Revision, upto: Revision) -> Result<(), sqlx::Error> {
@@ -209,8 +244,14 @@ async fn delete_history(connection: &mut SqliteConnection, from: Revision, upto:
     sqlx::query("UPDATE meta SET value = ? WHERE name = 'compacted'").bind(signed(upto)).execute(connection).await.map(drop)
 }
 
-async fn vacuum(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-    sqlx::query(AssertSqlSafe(format!("PRAGMA incremental_vacuum({VACUUM_PAGES})"))).execute(connection).await.map(drop)
+async fn free_pages(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("PRAGMA freelist_count").fetch_one(connection).await
+}
+
+/// Answers how many free pages are left.
+async fn vacuum(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query(AssertSqlSafe(format!("PRAGMA incremental_vacuum({VACUUM_PAGES})"))).execute(&mut *connection).await?;
+    free_pages(connection).await
 }
 
 /// One statement for a batch; sizes repeat, so SQLite keeps it prepared.

@@ -149,7 +149,7 @@ mod tests {
 
     fn served(group: &str, plural: &str) -> Arc<Served> {
         let registry = Registry::new(&Cache::new(0, AtRest::default()));
-        Arc::clone(registry.find(group, "v1", plural).expect("served"))
+        registry.find(group, "v1", plural).expect("served")
     }
 
     fn running(deleting: bool) -> Value {

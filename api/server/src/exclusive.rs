@@ -1,0 +1,94 @@
+//! One server at a time, where several share a store.
+//!
+//! A free address, or what is left of a quota, is found by looking at what is stored; the look is worth
+//! nothing once another write may have come in between. Within this process a lock sees to that. Between
+//! servers it is a key that only one of them can create: whoever has it has seen every write of those who
+//! had it before. A server that dies with it loses it when its time is over, which is longer than any
+//! request may take.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_model::kind::GroupResource;
+use api_store::{Expect, Revision, StoreError, Write};
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::app::App;
+use crate::cache::{Object, Resource, encode};
+use crate::key;
+use crate::status::{ApiError, ApiResult};
+
+/// How much longer than a request it is held at most, for clocks that differ.
+const MARGIN: Duration = Duration::from_secs(30);
+/// Whether its time is over is looked at so often.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The right to be the only one; given back when dropped.
+pub(crate) struct Exclusive {
+    app: Arc<App>,
+    key: Arc<str>,
+    revision: Revision,
+}
+
+/// Waits for it. A server that has the store for itself needs none.
+pub(crate) async fn enter(app: &Arc<App>, name: &str) -> ApiResult<Option<Arc<Exclusive>>> {
+    if !app.store.is_shared() {
+        return Ok(None);
+    }
+    let resource = app.cache.resource(&GroupResource::new("skiff.internal", "locks"));
+    let key = key::of(&resource.name, "", name);
+    loop {
+        let held = resource.get("", name);
+        let expect = match &held {
+            None => Expect::Absent,
+            Some(object) if is_over(object) => Expect::At(object.revision),
+            Some(object) => {
+                changed(app, &resource, object).await;
+                continue;
+            }
+        };
+        let value = value(name, app.config.request_timeout);
+        let sealed = app.cache.seal(&resource.name, &key, &value).map_err(|error| ApiError::unsealable(&key, &error))?;
+        let write = Write { key: Arc::clone(&key), value: Some(sealed), expect };
+        match app.store.write(write).await {
+            Ok(revision) => {
+                let exclusive = Arc::new(Exclusive { app: Arc::clone(app), key, revision });
+                app.cache.settled(&resource, revision).await?;
+                return Ok(Some(exclusive));
+            }
+            // Somebody was faster: who, is to be seen.
+            Err(StoreError::Conflict { .. }) => app.catch_up().await?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Waits until another one's is given back, or for a while.
+async fn changed(app: &App, resource: &Resource, held: &Object) {
+    let gone = app.cache.until(|| resource.get("", &held.name).is_none_or(|now| now.revision != held.revision));
+    // When nothing happens its time may be over.
+    let _waited = tokio::time::timeout(LOOK_AGAIN, gone).await;
+}
+
+fn value(name: &str, limit: Duration) -> Bytes {
+    let until = Timestamp::now().as_millisecond().saturating_add_unsigned(u64::try_from((limit + MARGIN).as_millis()).unwrap_or(u64::MAX));
+    encode(&json!({"kind": "Lock", "apiVersion": "skiff.internal/v1", "metadata": {"name": name}, "until": until}))
+}
+
+fn is_over(held: &Object) -> bool {
+    let until = held.value().get("until").and_then(serde_json::Value::as_i64).unwrap_or_default();
+    until < Timestamp::now().as_millisecond()
+}
+
+impl Drop for Exclusive {
+    fn drop(&mut self) {
+        let (app, write) = (Arc::clone(&self.app), Write { key: Arc::clone(&self.key), value: None, expect: Expect::At(self.revision) });
+        self.app.tasks.spawn(async move {
+            if let Err(error) = app.store.write(write).await {
+                tracing::warn!(%error, "a lock is not given back and holds others up until its time is over");
+            }
+        });
+    }
+}

@@ -1,0 +1,75 @@
+//! Events are kept for `--event-ttl` after they were last written, as upstream does it by leases in etcd.
+//! Several servers on one store may all do this: of two that delete an Event one finds it gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::app::{App, WriteError};
+use crate::cache::{Filter, Object};
+use crate::json;
+
+/// How often Events are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Deletions at once: the store commits them together.
+const AT_ONCE: usize = 64;
+/// Where an Event says when it was last seen.
+const TIMES: &[&[&str]] = &[&["series", "lastObservedTime"], &["lastTimestamp"], &["eventTime"], &["metadata", "creationTimestamp"]];
+
+/// Runs until the server stops. Without a time to live Events stay for ever.
+pub(crate) async fn run(app: Arc<App>) {
+    let ttl = app.config.event_ttl;
+    while !ttl.is_zero() {
+        tokio::select! {
+            () = app.shutdown.cancelled() => return,
+            () = tokio::time::sleep(LOOK_EVERY.min(ttl)) => pass(&app, Timestamp::now()).await,
+        }
+    }
+}
+
+/// Deletes the Events whose time is over.
+pub(crate) async fn pass(app: &App, now: Timestamp) {
+    let Some(served) = app.registry.find("", "v1", "events") else { return };
+    let events = served.resource.list(&Filter::default(), app.cache.applied()).items;
+    let over: Vec<Arc<Object>> = events.into_iter().filter(|event| is_over(&event.value(), app.config.event_ttl, now)).collect();
+    for some in over.chunks(AT_ONCE) {
+        for deleted in futures::future::join_all(some.iter().map(|event| app.remove(&served, event))).await {
+            match deleted {
+                // Changed or deleted meanwhile: the next look knows more.
+                Ok(_) | Err(WriteError::Conflict) => {}
+                Err(WriteError::Api(error)) => tracing::warn!(?error, "an old event is not deleted; it will be tried again"),
+            }
+        }
+    }
+}
+
+fn is_over(event: &Value, ttl: Duration, now: Timestamp) -> bool {
+    let times = TIMES.iter().filter_map(|path| json::text(event, path).parse::<Timestamp>().ok());
+    times.max().is_some_and(|last| Duration::try_from(now.duration_since(last)).is_ok_and(|age| age > ttl))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_event_lives_on_from_when_it_was_last_seen() {
+        let now: Timestamp = "2026-01-01T12:00:00Z".parse().expect("a time");
+        let hour = Duration::from_secs(3_600);
+        for (event, expected) in [
+            (json!({"metadata": {"creationTimestamp": "2026-01-01T11:00:01Z"}}), false),
+            (json!({"metadata": {"creationTimestamp": "2026-01-01T10:59:59Z"}}), true),
+            (json!({"metadata": {"creationTimestamp": "2026-01-01T09:00:00Z"}, "lastTimestamp": "2026-01-01T11:30:00Z"}), false),
+            (json!({"metadata": {"creationTimestamp": "2026-01-01T09:00:00Z"}, "eventTime": "2026-01-01T10:00:00.123456Z"}), true),
+            (json!({"eventTime": "2026-01-01T09:00:00.000000Z", "series": {"lastObservedTime": "2026-01-01T11:59:00.000000Z"}}), false),
+            // From a clock that is ahead, or without any time: nothing is known to be over.
+            (json!({"metadata": {"creationTimestamp": "2026-01-01T13:00:00Z"}, "lastTimestamp": null}), false),
+            (json!({}), false),
+        ] {
+            assert_eq!(is_over(&event, hour, now), expected, "{event}");
+        }
+    }
+}

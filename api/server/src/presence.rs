@@ -1,0 +1,154 @@
+//! Which servers there are, where several share a store: the endpoints of the `kubernetes` Service.
+//!
+//! Each server writes a record of its address into the store every ten seconds. One whose record has not
+//! changed for a while is gone; whether it has is seen here, so clocks need not agree (upstream's lease
+//! endpoint reconciler). All servers publish the same list, and one that stops takes itself off.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_model::kind::GroupResource;
+use api_store::{Expect, StoreError, Write};
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::bootstrap;
+use crate::cache::{Filter, Resource, encode};
+use crate::key;
+use crate::status::{ApiError, ApiResult};
+
+/// Upstream's interval, and its time to live of a record.
+const RENEW_EVERY: Duration = Duration::from_secs(10);
+const GONE_AFTER: Duration = Duration::from_secs(15);
+
+/// What is known of the servers.
+pub(crate) struct Presence {
+    app: Arc<App>,
+    records: Arc<Resource>,
+    seen: Seen,
+}
+
+/// Records by name: at which revision, and since when.
+type Seen = HashMap<Arc<str>, (u64, Instant)>;
+
+impl Presence {
+    /// Announces this server and publishes it beside those that are there.
+    pub(crate) async fn announce(app: &Arc<App>) -> ApiResult<Self> {
+        let records = app.cache.resource(&GroupResource::new("skiff.internal", "servers"));
+        let mut presence = Self { app: Arc::clone(app), records, seen: Seen::new() };
+        presence.pass().await?;
+        Ok(presence)
+    }
+
+    /// Keeps the list true until the server stops.
+    pub(crate) async fn run(mut self) {
+        let shutdown = self.app.shutdown.clone();
+        while tokio::time::timeout(RENEW_EVERY, shutdown.cancelled()).await.is_err() {
+            if let Err(error) = self.pass().await {
+                tracing::warn!(?error, "the list of API servers is not renewed; it will be tried again");
+            }
+        }
+        if let Err(error) = self.leave().await {
+            tracing::warn!(?error, "this API server stays on the list until its record is old");
+        }
+    }
+
+    async fn pass(&mut self) -> ApiResult<()> {
+        let own = self.app.config.advertise_address;
+        let value = json!({"kind": "Server", "apiVersion": "skiff.internal/v1", "metadata": {"name": own.to_string()},
+            "renewed": Timestamp::now().to_string()});
+        self.write(own, Some(encode(&value))).await?;
+        self.publish().await
+    }
+
+    async fn leave(&mut self) -> ApiResult<()> {
+        self.write(self.app.config.advertise_address, None).await?;
+        self.publish().await
+    }
+
+    /// Whoever had this address before is gone, so the record is ours whatever it says.
+    async fn write(&self, own: SocketAddr, value: Option<Bytes>) -> ApiResult<()> {
+        let name = own.to_string();
+        let key = key::of(&self.records.name, "", &name);
+        let sealed = value.map(|value| self.app.cache.seal(&self.records.name, &key, &value)).transpose();
+        let value = sealed.map_err(|error| ApiError::unsealable(&key, &error))?;
+        loop {
+            let expect = match self.records.get("", &name) {
+                Some(record) => Expect::At(record.revision),
+                None if value.is_none() => return Ok(()),
+                None => Expect::Absent,
+            };
+            let write = Write { key: Arc::clone(&key), value: value.clone(), expect };
+            match self.app.store.write(write).await {
+                Ok(revision) => return self.app.cache.settled(&self.records, revision).await.map(drop).map_err(Into::into),
+                Err(StoreError::Conflict { .. }) => self.app.catch_up().await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn publish(&mut self) -> ApiResult<()> {
+        let records = self.records.list(&Filter::default(), self.app.cache.applied()).items;
+        let records = records.iter().map(|record| (Arc::clone(&record.name), record.revision));
+        let there = there(&mut self.seen, records, Instant::now());
+        bootstrap::publish(&self.app, &there).await.map_err(ApiError::internal)
+    }
+}
+
+/// Who is there. A Service has one port, so of servers on different ones only those on the port that
+/// most of them have (of equally many, the lowest) are published; so all of them say the same.
+fn there(seen: &mut Seen, records: impl Iterator<Item = (Arc<str>, u64)>, now: Instant) -> Vec<SocketAddr> {
+    let mut known = Seen::new();
+    let mut by_port: BTreeMap<u16, Vec<SocketAddr>> = BTreeMap::new();
+    for (name, revision) in records {
+        let since = seen.get(&name).filter(|(at, _)| *at == revision).map_or(now, |(_, since)| *since);
+        if now.duration_since(since) <= GONE_AFTER
+            && let Ok(address) = name.parse::<SocketAddr>()
+        {
+            by_port.entry(address.port()).or_default().push(address);
+        }
+        known.insert(name, (revision, since));
+    }
+    *seen = known;
+    let most = by_port.into_iter().rev().max_by_key(|(_, addresses)| addresses.len());
+    let mut addresses = most.map(|(_, addresses)| addresses).unwrap_or_default();
+    addresses.sort();
+    addresses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_is_gone_when_its_record_has_not_changed_for_a_while() {
+        let mut seen = Seen::new();
+        let mut look = |records: &[(&str, u64)]| -> Vec<String> {
+            let records = records.iter().map(|(name, revision)| (Arc::from(*name), *revision)).collect::<Vec<_>>();
+            there(&mut seen, records.into_iter(), Instant::now()).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(look(&[("10.0.0.2:6443", 1), ("10.0.0.1:6443", 2)]), ["10.0.0.1:6443", "10.0.0.2:6443"]);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(look(&[("10.0.0.2:6443", 1), ("10.0.0.1:6443", 3)]), ["10.0.0.1:6443", "10.0.0.2:6443"]);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(look(&[("10.0.0.2:6443", 1), ("10.0.0.1:6443", 4)]), ["10.0.0.1:6443"]);
+        // It is back.
+        assert_eq!(look(&[("10.0.0.2:6443", 5), ("10.0.0.1:6443", 4)]), ["10.0.0.1:6443", "10.0.0.2:6443"]);
+    }
+
+    #[test]
+    fn servers_on_the_port_of_most_are_published() {
+        let look = |records: &[&str]| -> Vec<String> {
+            let records = records.iter().map(|name| (Arc::from(*name), 1)).collect::<Vec<_>>();
+            there(&mut Seen::new(), records.into_iter(), Instant::now()).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(look(&["10.0.0.1:1", "10.0.0.2:2", "10.0.0.3:2"]), ["10.0.0.2:2", "10.0.0.3:2"]);
+        assert_eq!(look(&["10.0.0.1:2", "10.0.0.1:1"]), ["10.0.0.1:1"]);
+        assert_eq!(look(&[]), Vec::<String>::new());
+    }
+}

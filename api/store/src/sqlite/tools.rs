@@ -1,0 +1,226 @@
+//! Looking after the database file from outside of the server: a copy while it runs, putting a copy
+//! back while it does not, and whether a file is whole.
+
+mod restore;
+
+use std::path::Path;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions, Connection};
+
+use super::open::{self, failed};
+use super::unsigned;
+use crate::{Revision, StoreError};
+
+pub use restore::restore;
+
+/// Complaints listed at most.
+const PROBLEMS_MAX: usize = 20;
+
+/// What a copy holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// The revision that it is as of.
+    pub revision: Revision,
+    /// Its current entries.
+    pub entries: u64,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// What a look at a database found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// The last revision.
+    pub revision: Revision,
+    /// The oldest revision that a watch may resume from.
+    pub compacted: Revision,
+    /// Current entries.
+    pub entries: u64,
+    /// Bytes of their keys and values.
+    pub live_bytes: u64,
+    /// Rows of history kept beside them.
+    pub history: u64,
+    /// Size of the database, without what is still in its write-ahead log.
+    pub bytes: u64,
+    /// Bytes of it that are unused.
+    pub free_bytes: u64,
+    /// What is wrong with it; empty when nothing is.
+    pub problems: Vec<String>,
+}
+
+/// Copies a database to a new file as of one moment, also while a server runs on it. The copy is
+/// checked, flushed to disk, and only then given its name.
+///
+/// # Errors
+/// [`StoreError::File`] when there is no database, or when the new file exists; or what SQLite says.
+pub async fn backup(path: &Path, to: &Path) -> Result<Backup, StoreError> {
+    if to.exists() {
+        return Err(refused(to, "exists already; a backup does not replace a file"));
+    }
+    let mut database = open_existing(path).await?;
+    let partial = beside(to, "partial");
+    let copied = copy_checked(&mut database, path, &partial).await;
+    close(database, path).await?;
+    let health = match copied {
+        Ok(health) => health,
+        Err(error) => {
+            // What there is of it is no backup.
+            let _removed = std::fs::remove_file(&partial);
+            return Err(error);
+        }
+    };
+    // By a link and not by a rename, which would replace a file that came meanwhile.
+    let named = std::fs::hard_link(&partial, to).and_then(|()| std::fs::remove_file(&partial));
+    named.and_then(|()| sync_directory(to)).map_err(|source| io("naming", to, source))?;
+    Ok(Backup { revision: health.revision, entries: health.entries, bytes: health.bytes })
+}
+
+/// Looks whether a database, or a backup of one, is whole; also while a server runs on it.
+///
+/// # Errors
+/// [`StoreError::File`] when it is no database of this kind at all; or what SQLite says.
+pub async fn check(path: &Path) -> Result<Health, StoreError> {
+    let mut database = open_existing(path).await?;
+    let health = examine(&mut database).await.map_err(|source| failed(path, "reading", source));
+    close(database, path).await?;
+    health
+}
+
+async fn copy_checked(database: &mut SqliteConnection, path: &Path, to: &Path) -> Result<Health, StoreError> {
+    copy(database, path, to).await?;
+    let health = check(to).await?;
+    match health.problems.first() {
+        None => Ok(health),
+        Some(problem) => Err(refused(path, &format!("is damaged, so that a copy of it is no good: {problem}"))),
+    }
+}
+
+/// A copy in one transaction, without what is unused, on disk when this returns.
+async fn copy(database: &mut SqliteConnection, path: &Path, to: &Path) -> Result<(), StoreError> {
+    // Made beforehand, so that nobody else may ever read it; SQLite takes an empty file for a new one.
+    let _left_over = std::fs::remove_file(to);
+    open::create_private(to)?;
+    let into = to.to_str().ok_or_else(|| refused(to, "has a name that is not UTF-8"))?;
+    let copied = sqlx::query("VACUUM INTO ?").bind(into).execute(database).await;
+    copied.map_err(|source| failed(path, "copying", source))?;
+    std::fs::File::open(to).and_then(|file| file.sync_all()).map_err(|source| io("flushing", to, source))
+}
+
+/// Opens a file that has to be a database of ours, and changes nothing about it.
+async fn open_existing(path: &Path) -> Result<SqliteConnection, StoreError> {
+    if !path.exists() {
+        return Err(refused(path, "does not exist"));
+    }
+    let options = SqliteConnectOptions::new().filename(path).create_if_missing(false).disable_statement_logging();
+    let no_database = |source| match not_a_database(&source) {
+        true => refused(path, "is not a database"),
+        false => failed(path, "opening", source),
+    };
+    let mut connection = SqliteConnection::connect_with(&options).await.map_err(no_database)?;
+    let schema = sqlx::query_scalar::<_, i64>("PRAGMA user_version").fetch_one(&mut connection).await.map_err(no_database)?;
+    if schema > open::SCHEMA {
+        return Err(StoreError::Newer { path: path.display().to_string(), found: schema, known: open::SCHEMA });
+    }
+    let tables = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('log', 'meta')";
+    let tables = sqlx::query_scalar::<_, i64>(tables).fetch_one(&mut connection).await.map_err(no_database)?;
+    if schema < 1 || tables != 2 {
+        return Err(refused(path, "is not a database of skiff"));
+    }
+    Ok(connection)
+}
+
+/// SQLite's `SQLITE_NOTADB`.
+fn not_a_database(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "26")
+}
+
+async fn examine(database: &mut SqliteConnection) -> Result<Health, sqlx::Error> {
+    let mut problems: Vec<String> =
+        sqlx::query_scalar(sqlx::AssertSqlSafe(format!("PRAGMA integrity_check({PROBLEMS_MAX})"))).fetch_all(&mut *database).await?;
+    problems.retain(|problem| problem != "ok");
+    if !problems.is_empty() {
+        // What counts below would be guesses.
+        return Ok(Health { problems, ..Health::unknown() });
+    }
+    // One transaction: a server may be writing.
+    let mut database = database.begin().await?;
+    for (what, query) in RULES {
+        let keys: Vec<String> = sqlx::query_scalar(*query).fetch_all(&mut *database).await?;
+        problems.extend(keys.into_iter().map(|key| format!("{key}: {what}")));
+    }
+    problems.truncate(PROBLEMS_MAX);
+    let mut number = [0; 7];
+    for (number, query) in number.iter_mut().zip(NUMBERS) {
+        *number = unsigned(sqlx::query_scalar::<_, i64>(*query).fetch_one(&mut *database).await?);
+    }
+    database.commit().await?;
+    let [revision, compacted, entries, live_bytes, rows, bytes, free_bytes] = number;
+    Ok(Health { revision, compacted, entries, live_bytes, history: rows.saturating_sub(entries), bytes, free_bytes, problems })
+}
+
+impl Health {
+    fn unknown() -> Self {
+        Self { revision: 0, compacted: 0, entries: 0, live_bytes: 0, history: 0, bytes: 0, free_bytes: 0, problems: Vec::new() }
+    }
+}
+
+/// What must not be found, by key: at most [`PROBLEMS_MAX`] of each.
+const RULES: &[(&str, &str)] = &[
+    (
+        "has more than one current value",
+        "SELECT key FROM log WHERE value IS NOT NULL AND revision NOT IN (SELECT previous FROM log WHERE previous IS NOT NULL) \
+         GROUP BY key HAVING count(*) > 1 LIMIT 20",
+    ),
+    (
+        "a row replaces one of another key",
+        "SELECT new.key FROM log new JOIN log old ON new.previous = old.revision WHERE new.key <> old.key LIMIT 20",
+    ),
+    ("a row replaces a later one", "SELECT key FROM log WHERE previous >= revision OR created > revision LIMIT 20"),
+    (
+        "a row of history is missing",
+        "SELECT key FROM log WHERE previous > (SELECT value FROM meta WHERE name = 'compacted') \
+         AND previous NOT IN (SELECT revision FROM log) LIMIT 20",
+    ),
+];
+
+/// The numbers of [`Health`], in its order; but rows of history are counted with current ones.
+const NUMBERS: &[&str] = &[
+    open::HEAD,
+    "SELECT value FROM meta WHERE name = 'compacted'",
+    "SELECT count(*) FROM log WHERE value IS NOT NULL AND revision NOT IN (SELECT previous FROM log WHERE previous IS NOT NULL)",
+    "SELECT coalesce(sum(length(CAST(key AS BLOB)) + length(value)), 0) FROM log \
+     WHERE value IS NOT NULL AND revision NOT IN (SELECT previous FROM log WHERE previous IS NOT NULL)",
+    "SELECT count(*) FROM log",
+    "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
+    "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size",
+];
+
+async fn close(database: SqliteConnection, path: &Path) -> Result<(), StoreError> {
+    database.close().await.map_err(|source| failed(path, "closing", source))
+}
+
+/// A name beside a file for what is not done yet.
+fn beside(path: &Path, what: &str) -> std::path::PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(what);
+    name.into()
+}
+
+/// So that a file's name is as durable as its content.
+fn sync_directory(path: &Path) -> std::io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::File::open(parent)?.sync_all()
+}
+
+fn refused(path: &Path, why: &str) -> StoreError {
+    StoreError::File { path: path.display().to_string(), why: why.to_owned() }
+}
+
+fn io(doing: &str, path: &Path, source: std::io::Error) -> StoreError {
+    StoreError::Backend { doing: format!("{doing} {}", path.display()), source: std::sync::Arc::new(source) }
+}
+
+#[cfg(test)]
+mod tests;

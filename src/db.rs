@@ -1,0 +1,51 @@
+//! `skiff db`: copies of the database, and what state it is in.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use api_store::{backup, check, restore};
+
+use crate::cli::{DataDir, Db};
+use crate::store::DATABASE;
+
+/// Does one thing and says what came of it.
+pub async fn run(command: Db) -> anyhow::Result<()> {
+    match command {
+        Db::Backup { data_dir, file } => {
+            let made = backup(&database(&data_dir), &file).await?;
+            println!("{} holds {} objects as of revision {} ({} bytes)", file.display(), made.entries, made.revision, made.bytes);
+            Ok(())
+        }
+        Db::Restore { data_dir, file } => {
+            let path = database(&data_dir);
+            let had_one = path.exists();
+            let restored = restore(&file, &path).await?;
+            println!("restored {} objects; the log goes on at revision {}", restored.entries, restored.revision);
+            if had_one {
+                println!("the database that was there is now {}.replaced", path.display());
+            }
+            Ok(())
+        }
+        Db::Check { data_dir, file } => say(&file.unwrap_or_else(|| database(&data_dir))).await,
+    }
+}
+
+async fn say(path: &Path) -> anyhow::Result<()> {
+    let health = check(path).await?;
+    for problem in &health.problems {
+        println!("{problem}");
+    }
+    if !health.problems.is_empty() {
+        bail!("{} is damaged: restore a backup with `skiff db restore`", path.display());
+    }
+    println!("{} is whole", path.display());
+    println!("revision   {}, watches may resume after {}", health.revision, health.compacted);
+    println!("objects    {} of {} bytes", health.entries, health.live_bytes);
+    println!("history    {} rows", health.history);
+    println!("file       {} bytes, {} of them unused", health.bytes, health.free_bytes);
+    Ok(())
+}
+
+fn database(data_dir: &DataDir) -> PathBuf {
+    data_dir.data_dir.join(DATABASE)
+}
