@@ -160,6 +160,7 @@ pub async fn a_closed_store_refuses_writes(store: Arc<dyn Store>) {
     put(&*store, "a", "1", Expect::Absent).await;
     store.close().await;
     assert!(matches!(store.write(write("b", Some("2"), Expect::Absent)).await, Err(StoreError::Closed)));
+    assert!(matches!(store.compacted().await, Err(StoreError::Closed)), "who only asks learns it too");
 }
 
 /// Makes one test of each promise; the argument is a future of a fresh `Arc<dyn Store>`.

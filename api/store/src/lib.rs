@@ -101,7 +101,8 @@ pub trait Store: Send + Sync {
     /// Events after `after`, first from history, then as they happen.
     async fn watch(&self, after: Revision) -> Result<Events, StoreError>;
 
-    /// The oldest revision that [`Store::watch`] accepts.
+    /// The oldest revision that [`Store::watch`] accepts; [`StoreError::Closed`] where nothing can be
+    /// written any more.
     async fn compacted(&self) -> Result<Revision, StoreError>;
 
     /// Forgets history up to and including `upto`; current entries stay.

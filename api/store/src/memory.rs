@@ -82,7 +82,8 @@ impl Store for MemoryStore {
     }
 
     async fn compacted(&self) -> Result<Revision, StoreError> {
-        Ok(self.state.lock().compacted)
+        let state = self.state.lock();
+        if state.closed { Err(StoreError::Closed) } else { Ok(state.compacted) }
     }
 
     async fn compact(&self, upto: Revision) -> Result<(), StoreError> {

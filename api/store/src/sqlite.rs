@@ -134,7 +134,8 @@ impl Store for SqliteStore {
     }
 
     async fn compacted(&self) -> Result<Revision, StoreError> {
-        Ok(self.shared.compacted())
+        // Without its writer the store answers reads, but it is none any more.
+        if self.requests.is_closed() { Err(StoreError::Closed) } else { Ok(self.shared.compacted()) }
     }
 
     async fn compact(&self, upto: Revision) -> Result<(), StoreError> {

@@ -80,3 +80,77 @@ async fn only_the_owner_may_read_the_database() {
         assert_eq!(entry.metadata().expect("metadata").permissions().mode() & 0o077, 0, "{:?}", entry.path());
     }
 }
+
+/// SQLite rolls back by itself when the disk is full (here a trigger makes it), or fails a statement and
+/// leaves the rest to us. After either, and after both, what is answered must be on disk.
+#[tokio::test]
+async fn a_compaction_that_fails_takes_no_later_write_with_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(&dir).await.expect("opens");
+    let mut at = store.write(write("k", Some("0"), Expect::Absent)).await.expect("writes");
+    let one = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1);
+    let other = one.connect(&format!("sqlite://{}", dir.path().join("state.db").display())).await.expect("connects");
+    for failure in ["ROLLBACK", "ABORT", "ROLLBACK", "FAIL"] {
+        let trigger = format!("CREATE TRIGGER full BEFORE DELETE ON log BEGIN SELECT RAISE({failure}, 'full'); END");
+        sqlx::query(sqlx::AssertSqlSafe(trigger)).execute(&other).await.expect("creates");
+        at = store.write(write("k", Some(failure), Expect::At(at))).await.expect("writes");
+        assert!(store.compact(at).await.is_err());
+        assert_eq!(store.compacted().await.expect("known"), 0);
+        at = store.write(write("k", Some("after"), Expect::At(at))).await.expect("writes");
+        let seen = sqlx::query_scalar::<_, i64>("SELECT max(revision) FROM log").fetch_one(&other).await.expect("reads");
+        assert_eq!(unsigned(seen), at, "the write after a {failure} is not committed");
+        sqlx::query("DROP TRIGGER full").execute(&other).await.expect("drops");
+    }
+    store.compact(at).await.expect("compacts when it can");
+    assert_eq!(store.compacted().await.expect("known"), at);
+}
+
+/// History that is read while it is compacted ends with "compacted", never with a gap.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn history_read_during_a_compaction_has_no_gap() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = SqliteConfig { path: dir.path().join("state.db"), history_len: 1_000_000 };
+    let store = Arc::new(SqliteStore::open(config).await.expect("opens"));
+    let (keys, rounds, page) = (64_u64, 60_u64, "v".repeat(4_000));
+    // Each key is replaced again and again, so that compaction leaves holes everywhere, and pages to hand back.
+    for round in 0..rounds {
+        let writes = (0..keys).map(|key| {
+            let expect = if round == 0 { Expect::Absent } else { Expect::At((round - 1) * keys + key + 1) };
+            store.write(write(&format!("k{key}"), Some(&page), expect))
+        });
+        for written in futures::future::join_all(writes).await {
+            written.expect("writes");
+        }
+    }
+    let compacting = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move {
+            for upto in (keys..1_500).step_by(32) {
+                store.compact(upto).await.expect("compacts");
+            }
+        }
+    });
+    let reading = [1, 2].map(|_| tokio::spawn(read_until_compacted(Arc::clone(&store), 1_400)));
+    for reader in reading {
+        reader.await.expect("no gap");
+    }
+    compacting.await.expect("compacted");
+}
+
+/// Begins at the oldest revision again and again.
+async fn read_until_compacted(store: Arc<SqliteStore>, upto: Revision) {
+    loop {
+        let after = store.compacted().await.expect("known");
+        if after >= upto {
+            return;
+        }
+        let Ok(mut events) = store.watch(after).await else { continue };
+        match events.next().await.expect("a watch does not end") {
+            Ok(batch) => {
+                let revisions: Vec<_> = batch.iter().map(|event| event.revision).collect();
+                assert_eq!(revisions, (after + 1..after + 1 + batch.len() as u64).collect::<Vec<_>>());
+            }
+            Err(error) => assert!(matches!(error, StoreError::Compacted { .. }), "{error:?}"),
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //! out revisions, stores the batch by one statement (so by one transaction and one fsync), and only
 //! then answers. Between batches it compacts, a slice at a time.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -61,6 +62,7 @@ impl Writer {
             self.commit(staged).await;
             self.keep_short().await;
         }
+        queue.close();
         self.close().await;
         if let Some(answer) = closed {
             // The asker may have stopped waiting.
@@ -106,7 +108,7 @@ impl Writer {
             }
             Err(source) => {
                 let error = self.shared.failed("writing to", source);
-                tracing::error!(%error, writes = staged.len(), "store write failed");
+                tracing::error!(error = &error as &dyn Error, writes = staged.len(), "store write failed");
                 self.undo(staged, &error);
             }
         }
@@ -145,7 +147,7 @@ impl Writer {
         }
         let upto = (self.shared.compacted() + COMPACT_SLICE).min(head.saturating_sub(self.history_len));
         if let Err(error) = self.compact(upto).await {
-            tracing::error!(%error, "compaction failed; it will be tried again");
+            tracing::error!(error = &error as &dyn Error, "compaction failed; it will be tried again");
         }
     }
 
@@ -160,31 +162,54 @@ impl Writer {
     /// Removes rows that a row up to `upto` replaced, and tombstones up to it.
     async fn compact(&mut self, upto: Revision) -> Result<(), StoreError> {
         let from = self.shared.compacted();
-        let done = compact(&mut self.connection, from, upto).await;
-        done.map_err(|source| self.shared.failed("compacting", source))?;
+        // Said before it is done: who reads history meanwhile must not take what is left of it for all of it.
         self.shared.compacted.store(upto, Ordering::Release);
+        if let Err(source) = compact(&mut self.connection, from, upto).await {
+            self.shared.compacted.store(from, Ordering::Release);
+            return Err(self.shared.failed("compacting", source));
+        }
         tracing::debug!(revision = upto, "history compacted");
+        // What was deleted is deleted, whether or not the file gets smaller for it.
+        if let Err(error) = vacuum(&mut self.connection).await {
+            tracing::warn!(error = &error as &dyn Error, "handing back free pages failed");
+        }
         Ok(())
     }
 
     async fn close(self) {
         self.shared.readers.close().await;
         if let Err(error) = self.connection.close().await {
-            tracing::warn!(%error, "closing the database");
+            tracing::warn!(error = &error as &dyn Error, "closing the database");
         }
     }
 }
 
+/// One transaction, kept by hand: when the disk is full SQLite may roll back by itself, and sqlx's own
+/// transactions then lose count, so that a later one stays open and takes answered writes with it.
 async fn compact(connection: &mut SqliteConnection, from: Revision, upto: Revision) -> Result<(), sqlx::Error> {
-    let mut transaction = connection.begin().await?;
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await?;
+    let done = match delete_history(connection, from, upto).await {
+        Ok(()) => sqlx::query("COMMIT").execute(&mut *connection).await.map(drop),
+        failed => failed,
+    };
+    if done.is_err() {
+        // Fails only where nothing is left to roll back.
+        let _rolled_back_already = sqlx::query("ROLLBACK").execute(connection).await;
+    }
+    done
+}
+
+async fn delete_history(connection: &mut SqliteConnection, from: Revision, upto: Revision) -> Result<(), sqlx::Error> {
     for statement in [
         "DELETE FROM log WHERE revision IN (SELECT previous FROM log WHERE revision > ? AND revision <= ? AND previous IS NOT NULL)",
         "DELETE FROM log WHERE revision > ? AND revision <= ? AND value IS NULL",
     ] {
-        sqlx::query(statement).bind(signed(from)).bind(signed(upto)).execute(&mut *transaction).await?;
+        sqlx::query(statement).bind(signed(from)).bind(signed(upto)).execute(&mut *connection).await?;
     }
-    sqlx::query("UPDATE meta SET value = ? WHERE name = 'compacted'").bind(signed(upto)).execute(&mut *transaction).await?;
-    transaction.commit().await?;
+    sqlx::query("UPDATE meta SET value = ? WHERE name = 'compacted'").bind(signed(upto)).execute(connection).await.map(drop)
+}
+
+async fn vacuum(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     sqlx::query(AssertSqlSafe(format!("PRAGMA incremental_vacuum({VACUUM_PAGES})"))).execute(connection).await.map(drop)
 }
 
