@@ -49,7 +49,7 @@ pub(crate) async fn answer(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResu
 }
 
 /// Answers a request for a subresource that is a connection.
-pub(crate) async fn connect(call: Call, parts: Parts) -> ApiResult<Response<Body>> {
+pub(crate) async fn connect(call: Call, parts: Parts, body: Body) -> ApiResult<Response<Body>> {
     let verb = match parts.method.as_str() {
         "GET" | "HEAD" => "get",
         "POST" => "create",
@@ -59,5 +59,5 @@ pub(crate) async fn connect(call: Call, parts: Parts) -> ApiResult<Response<Body
         _ => "",
     };
     check(&call, verb)?;
-    connect::answer(call, parts).await
+    connect::answer(call, parts, body).await
 }

@@ -16,6 +16,7 @@ mod patches;
 mod restart;
 mod services;
 mod shapes;
+mod sockets;
 mod subresources;
 mod typed;
 mod watches;
