@@ -9,4 +9,5 @@ mod life;
 mod quickstart;
 mod registry;
 mod side_by_side;
+mod streams;
 mod two_nodes;
