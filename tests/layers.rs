@@ -29,7 +29,11 @@ const OURS: &[(&str, &[&str])] = &[
     ("node-images", &["api-model", "runtimes-contract"]),
     ("node-volumes", &["api-model", "runtimes-contract"]),
     ("node-network", &["api-model", "runtimes-contract"]),
-    ("node-agent", &["api-client", "api-model", "api-rules", "node-images", "node-volumes", "node-network", "runtimes-contract"]),
+    ("node-spdy", &[]),
+    (
+        "node-agent",
+        &["api-client", "api-model", "api-rules", "node-images", "node-volumes", "node-network", "node-spdy", "runtimes-contract"],
+    ),
     ("node-proxy", &["api-client", "api-model"]),
     ("dns", &["api-client", "api-model"]),
 ];
@@ -47,6 +51,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("hickory-server", &["dns"]),
     ("rtnetlink", &["node-network"]),
     ("nftables", &["node-network", "node-proxy"]),
+    ("miniz_oxide", &["node-spdy"]),
     ("oci-client", &["node-images"]),
     ("cgroups-rs", &["runtimes-contract", "node-agent"]),
 ];

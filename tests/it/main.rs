@@ -13,5 +13,6 @@ mod linear;
 mod quickstart;
 mod registry;
 mod side_by_side;
+mod streams;
 mod two_nodes;
 mod webhooks;

@@ -49,6 +49,8 @@ pub(crate) struct App {
     pub(crate) audit: Option<Arc<Audit>>,
     pub(crate) documents: crate::documents::Documents,
     pub(crate) node_tls: TlsConnector,
+    /// For backends of a proxy, whose certificates nobody here knows.
+    pub(crate) proxy_tls: TlsConnector,
     /// No new work after this.
     pub(crate) shutdown: CancellationToken,
     /// Everything that runs beside requests: connections, tunnels.

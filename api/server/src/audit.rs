@@ -116,7 +116,12 @@ pub(crate) fn trail(parts: &Parts) -> Option<&Arc<Trail>> {
 
 /// What tells the end of a request whose connection becomes a tunnel, when dropped.
 pub(crate) fn completion(parts: &Parts) -> Option<Completion> {
-    trail(parts).filter(|trail| trail.level() > Level::None).map(|trail| Completion(Arc::clone(trail)))
+    completion_of(trail(parts))
+}
+
+/// [`completion`] of a trail.
+pub(crate) fn completion_of(trail: Option<&Arc<Trail>>) -> Option<Completion> {
+    trail.filter(|trail| trail.level() > Level::None).map(|trail| Completion(Arc::clone(trail)))
 }
 
 /// Runs a request; a panic in it is recorded before it goes on.

@@ -1,11 +1,13 @@
-//! Connections through the server to a Pod's node: `log`, `exec`, `attach`, `portforward`.
+//! Connections through the server: `log`, `exec`, `attach`, `portforward` to a Pod's node, and `proxy`.
 //!
 //! The server terminates nothing. For a log it passes the node's answer on as it comes; for the
 //! others it hands the client's upgrade request to the node, the node's answer to the client, and
-//! from then on bytes both ways, whatever protocol the two have agreed on.
+//! from then on bytes both ways, whatever protocol the two have agreed on: websocket or SPDY.
 
+mod backend;
 mod node;
 mod options;
+mod proxy;
 mod target;
 mod tunnel;
 
@@ -16,14 +18,20 @@ use http::{Method, Request, Response, StatusCode, header};
 
 use self::target::Target;
 use crate::app::Call;
+use crate::authorize;
 use crate::handle::text;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::admit::{self, Step};
 
 /// Answers a request for such a subresource.
-pub(crate) async fn answer(mut call: Call, parts: Parts) -> ApiResult<Response<Body>> {
+pub(crate) async fn answer(mut call: Call, parts: Parts, body: Body) -> ApiResult<Response<Body>> {
     if call.subresource == "proxy" {
-        return Err(ApiError::no_such_resource());
+        return proxy::answer(call, parts, body).await;
+    }
+    // A websocket begins with GET. Who may only get Pods must not run anything in them by that
+    // (upstream's AuthorizePodWebsocketUpgradeCreatePermission).
+    if call.subresource != "log" && parts.method != Method::POST {
+        authorize::may(&call, "create")?;
     }
     let pod = call.object()?.value();
     let name = call.name.clone();
@@ -48,7 +56,8 @@ pub(crate) async fn answer(mut call: Call, parts: Parts) -> ApiResult<Response<B
 
 /// The node's answer, piece by piece as the node sends it.
 async fn log(call: &Call, target: &Target) -> ApiResult<Response<Body>> {
-    let request = Request::builder().method(Method::GET).uri(&target.path).header(header::HOST, target.authority()).body(Body::empty());
+    let request =
+        Request::builder().method(Method::GET).uri(&target.path).header(header::HOST, target.address.authority()).body(Body::empty());
     let request = request.map_err(ApiError::internal)?;
     let mut sender = node::connect(&call.app, target).await?;
     let answer = node::ask(&mut sender, target, request).await?;

@@ -20,6 +20,7 @@ use crate::verbs;
 use crate::wire::options::ListOptions;
 use crate::wire::path::{self, ResourcePath};
 use crate::wire::query::Query;
+use crate::wire::socket::Socket;
 use crate::{audit, authenticate, authorize, nonresource, reviews, subresource, wire};
 
 /// Longest text in one `Warning` header, and most headers: upstream truncates alike.
@@ -106,6 +107,11 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
     let Wanted { verb, found, query, served } = wanted;
     let served = served.ok_or_else(ApiError::no_such_resource)?;
     check_place(&found, served.kind.namespaced, verb)?;
+    let is_watch = verb == "watch" && found.subresource.is_empty();
+    let socket = match is_watch || found.subresource == "log" {
+        true => Socket::wanted(&mut parts, is_watch).await,
+        false => None,
+    };
     let call = Call {
         app: Arc::clone(app),
         warnings: served.deprecation().into_iter().collect(),
@@ -117,13 +123,18 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
         query,
         headers: std::mem::take(&mut parts.headers),
         user,
-        trail,
+        trail: trail.clone(),
     };
-    if subresource::is_connection(&call.subresource) {
-        return subresource::connect(call, parts).await;
-    }
-    let limit = app.config.request_timeout;
-    tokio::time::timeout(limit, perform(call, verb, body)).await.unwrap_or_else(|_| Err(ApiError::took_too_long()))
+    let answer = if subresource::is_connection(&call.subresource) {
+        subresource::connect(call, parts, body).await?
+    } else {
+        let limit = app.config.request_timeout;
+        tokio::time::timeout(limit, perform(call, verb, body)).await.unwrap_or_else(|_| Err(ApiError::took_too_long()))?
+    };
+    Ok(match socket {
+        Some(socket) => socket.carry(answer, trail.as_ref()),
+        None => answer,
+    })
 }
 
 async fn perform(mut call: Call, verb: &str, body: Body) -> ApiResult<Response<Body>> {

@@ -203,6 +203,7 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
         services: Allocator::new(config.service_cluster_ip_range, config.service_node_port_range.clone()),
         node_tls: tls::node_connector(&config.pki)?,
         audit: config.audit.as_ref().map(Audit::open).transpose().map_err(StartError::Audit)?.map(Arc::new),
+        proxy_tls: tls::proxy_connector()?,
         metrics: Metrics::default(),
         documents: Documents::default(),
         shutdown: CancellationToken::new(),

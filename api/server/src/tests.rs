@@ -18,6 +18,7 @@ mod restart;
 mod services;
 mod shapes;
 mod shared;
+mod sockets;
 mod subresources;
 mod typed;
 mod watches;

@@ -10,5 +10,6 @@ pub(crate) mod path;
 pub(crate) mod present;
 pub(crate) mod protobuf;
 pub(crate) mod query;
+pub(crate) mod socket;
 pub(crate) mod stream;
 pub(crate) mod table;

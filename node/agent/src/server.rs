@@ -2,14 +2,20 @@
 //! may. A client certificate of the cluster's CA is required; who is not the API server or an
 //! administrator is asked about at the API server (SubjectAccessReview).
 
+mod attach;
 mod authorize;
 mod channel;
+mod command;
 mod exec;
 mod identity;
 mod log;
+mod over_spdy;
+mod over_websocket;
 mod port_forward;
+mod socket_bytes;
 mod stats;
 mod tls;
+mod upgrade;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -119,7 +125,7 @@ fn router(node: Arc<Node>) -> Router {
         .route("/pods", get(pods))
         .route("/containerLogs/{namespace}/{pod}/{container}", get(log::logs))
         .route("/exec/{namespace}/{pod}/{container}", get(exec::exec).post(exec::exec))
-        .route("/attach/{namespace}/{pod}/{container}", get(exec::attach).post(exec::attach))
+        .route("/attach/{namespace}/{pod}/{container}", get(attach::attach).post(attach::attach))
         .route("/portForward/{namespace}/{pod}", get(port_forward::port_forward).post(port_forward::port_forward))
         .route("/stats/summary", get(stats::summary))
         .route("/metrics", get(stats::metrics))

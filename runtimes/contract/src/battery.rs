@@ -106,6 +106,7 @@ pub fn plain_spec(id: &str) -> ContainerSpec {
         log_path: "/dev/null".into(),
         ports: Vec::new(),
         stdin: false,
+        stdin_once: false,
         tty: false,
     }
 }
@@ -130,6 +131,7 @@ macro_rules! battery {
             a_running_container_is_adopted, an_end_that_nobody_watched_is_learned, a_killed_shim_is_told_from_an_end,
             a_created_container_is_found_again,
             broken_content_is_refused_and_leaves_nothing, a_memory_hog_is_stopped, many_start_at_once, exec_runs_or_says_why_not,
+            output_reaches_everyone_who_is_attached, who_has_ended_or_not_begun_is_not_attached_to,
         );
     };
     (@tests $make:expr, $($name:ident),* $(,)?) => {

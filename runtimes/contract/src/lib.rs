@@ -4,8 +4,9 @@
 //!
 //! Beside the promise is what its keepers share: cgroups ([`cgroup`]), processes that are not our
 //! children ([`process`]), shims and what they leave on disk ([`launch`], [`state`], [`record`]) and
-//! the log format ([`cri`]).
+//! the log format ([`cri`]), attaching ([`attach`]).
 
+pub mod attach;
 pub mod battery;
 pub mod cgroup;
 pub mod cri;
@@ -76,6 +77,10 @@ pub trait Runtime: Send + Sync {
     /// Runs a further process in a running container.
     async fn exec(&self, id: &ContainerId, exec: ExecSpec) -> Result<ExecSession, RuntimeError>;
 
+    /// Joins the stdio of a running container's own process: what it writes from now on, and its stdin
+    /// if that is wanted and the container has one. Any number may be attached; all hear everything.
+    async fn attach(&self, id: &ContainerId, stdin: bool) -> Result<AttachSession, RuntimeError>;
+
     /// What the container uses now.
     async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError>;
 }
@@ -92,6 +97,19 @@ pub struct ExecSession {
     pub resize: Option<mpsc::Sender<TerminalSize>>,
     /// Resolves to the exit code when the process has ended; 128 + signal when one killed it.
     pub exit: futures_exit::ExitFuture,
+}
+
+/// A client of [`Runtime::attach`]. Dropping it leaves the container as it is.
+pub struct AttachSession {
+    /// To the container's stdin; dropping it ends stdin for a container whose stdin is for one client
+    /// only. `None` when none was asked for.
+    pub stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
+    /// The container's stdout (with a terminal: the terminal), which ends with the container.
+    pub stdout: Box<dyn AsyncRead + Send + Unpin>,
+    /// The container's stderr; `None` with a terminal.
+    pub stderr: Option<Box<dyn AsyncRead + Send + Unpin>>,
+    /// New sizes of the terminal.
+    pub resize: Option<mpsc::Sender<TerminalSize>>,
 }
 
 /// The future type of [`ExecSession::exit`].

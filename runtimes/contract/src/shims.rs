@@ -5,12 +5,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::blocking;
 use crate::cgroup::{Cgroups, Group};
 use crate::error::RuntimeError;
 use crate::process::ProcessRef;
 use crate::spec::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Exit, Stats};
 use crate::state::{Made, StateDir, open_log};
+use crate::{AttachSession, blocking};
 
 /// How long a shim has to end after its container was killed.
 const SHIM_ENDS_WITHIN_MS: u16 = 10_000;
@@ -105,6 +105,18 @@ impl Shims {
             }
         })
         .await
+    }
+
+    /// Attaches to a running container's shim. See [`crate::Runtime::attach`].
+    pub async fn attach(&self, id: &ContainerId, stdin: bool) -> Result<AttachSession, RuntimeError> {
+        let shims = self.clone();
+        let owned = id.clone();
+        let spec = blocking(move || match shims.look(&owned)? {
+            (made, ContainerState::Running { .. }) => Ok(made.spec),
+            (_, state) => Err(RuntimeError::Start(format!("cannot attach to container {owned}: it is {}", name(&state)))),
+        })
+        .await?;
+        crate::attach::connect(&self.state.dir(id), id, stdin, spec.tty).await
     }
 
     /// Makes the new log file and tells the shim (SIGUSR1). See [`crate::Runtime::reopen_log`].

@@ -178,6 +178,9 @@ pub struct ContainerSpec {
     pub ports: Vec<u16>,
     /// Whether stdin is kept open; otherwise it is empty.
     pub stdin: bool,
+    /// Whether it ends when the first attached client that sends it stops.
+    #[serde(default)]
+    pub stdin_once: bool,
     /// Whether stdio is a terminal.
     pub tty: bool,
 }

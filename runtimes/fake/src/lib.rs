@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use runtimes_contract::{
-    ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Runtime, RuntimeError, Stats,
+    AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Runtime, RuntimeError,
+    Stats,
 };
 
 pub use script::{Behaviour, ExecReply, Fault, Operation, Script};
@@ -100,6 +101,11 @@ impl Runtime for FakeRuntime {
     async fn exec(&self, id: &ContainerId, exec: ExecSpec) -> Result<ExecSession, RuntimeError> {
         self.world.pass(Operation::Exec).await?;
         self.world.exec(id, &exec)
+    }
+
+    async fn attach(&self, id: &ContainerId, stdin: bool) -> Result<AttachSession, RuntimeError> {
+        self.world.pass(Operation::Attach).await?;
+        self.world.attach(id, stdin)
     }
 
     async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {

@@ -84,6 +84,7 @@ pub enum Operation {
     List,
     ReopenLog,
     Exec,
+    Attach,
     Stats,
 }
 

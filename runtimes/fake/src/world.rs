@@ -5,7 +5,9 @@ use std::io::Cursor;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use runtimes_contract::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, ExecSession, ExecSpec, Exit, RuntimeError, Stats};
+use runtimes_contract::{
+    AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, ExecSession, ExecSpec, Exit, RuntimeError, Stats,
+};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -172,6 +174,23 @@ impl World {
             // Sizes are taken and forgotten.
             resize: exec.tty.then(|| tokio::sync::mpsc::channel(1).0),
             exit: Box::pin(async move { Ok(code) }),
+        })
+    }
+
+    /// A container that says what is said to it, and nothing to who says nothing.
+    pub(crate) fn attach(&self, id: &ContainerId, stdin: bool) -> Result<AttachSession, RuntimeError> {
+        let now = Instant::now();
+        let inner = self.inner.lock();
+        let (container, _) = inner.containers.get(id).ok_or_else(|| not_found(id))?;
+        if !matches!(container.status(now, |at| self.ms(at)).state, ContainerState::Running { .. }) {
+            return Err(RuntimeError::Start(format!("container {id} is not running")));
+        }
+        let (said, heard) = tokio::io::duplex(1 << 16);
+        Ok(AttachSession {
+            stdin: stdin.then(|| Box::new(said) as Box<_>),
+            stdout: Box::new(heard),
+            stderr: None,
+            resize: container.spec.tty.then(|| tokio::sync::mpsc::channel(1).0),
         })
     }
 

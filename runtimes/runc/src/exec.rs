@@ -15,6 +15,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::pipe2;
 use oci_spec::runtime::Process;
+use runtimes_contract::attach::hub::resize;
 use runtimes_contract::{ContainerId, ExecSession, ExecSpec, RuntimeError, TerminalSize, blocking, state::write_whole};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
@@ -155,20 +156,13 @@ impl Watch {
                     return code.ok_or_else(killed);
                 }
                 size = sizes.recv(), if open => match (size, &self.terminal) {
-                    (Some(size), Some(terminal)) => resize(terminal, size)?,
+                    (Some(size), Some(terminal)) => resize(terminal, size).map_err(RuntimeError::io("resizing a terminal"))?,
                     (Some(_), None) => {}
                     (None, _) => open = false,
                 },
             }
         }
     }
-}
-
-fn resize(terminal: &OwnedFd, size: TerminalSize) -> Result<(), RuntimeError> {
-    let size = libc::winsize { ws_row: size.height, ws_col: size.width, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: a terminal's descriptor, and a winsize that lives through the call.
-    let set = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
-    nix::errno::Errno::result(set).map(|_| ()).map_err(|error| RuntimeError::io("resizing a terminal")(error.into()))
 }
 
 type Started = (Parts, Option<OwnedFd>);

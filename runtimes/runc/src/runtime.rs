@@ -12,8 +12,8 @@ use runtimes_contract::launch::launch;
 use runtimes_contract::shims::Shims;
 use runtimes_contract::state::{open_log, write_whole};
 use runtimes_contract::{
-    ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Runtime, RuntimeError,
-    Stats, blocking,
+    AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Runtime,
+    RuntimeError, Stats, blocking,
 };
 use serde_json::{Value, json};
 
@@ -106,6 +106,7 @@ impl Runtime for RuncRuntime {
         args.extend([&dir, &self.runc.binary, &self.runc.root].map(|path| path.clone().into_os_string()));
         args.extend([OsString::from(&id.0), made.spec.log_path.into(), counter.into()]);
         args.extend(flags(made.spec.tty, made.spec.stdin));
+        args.extend(made.spec.stdin_once.then(|| OsString::from("stdin-once")));
         // runc puts what it starts into the container's cgroup; the shim stays out of it, so that a
         // container whose memory ran out leaves somebody to tell.
         let started = launch(&self.shim, args, &dir.join("shim.log"), None).await;
@@ -149,6 +150,10 @@ impl Runtime for RuncRuntime {
         })
         .await?;
         exec::start(&self.shim, &self.runc, &dir, id, &process, &exec).await
+    }
+
+    async fn attach(&self, id: &ContainerId, stdin: bool) -> Result<AttachSession, RuntimeError> {
+        self.shims.attach(id, stdin).await
     }
 
     async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {

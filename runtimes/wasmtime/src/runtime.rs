@@ -11,8 +11,8 @@ use runtimes_contract::launch::launch;
 use runtimes_contract::shims::Shims;
 use runtimes_contract::state::open_log;
 use runtimes_contract::{
-    ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Runtime, RuntimeError, Stats, User,
-    blocking,
+    AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Runtime, RuntimeError,
+    Stats, User, blocking,
 };
 
 use crate::NOBODY;
@@ -135,6 +135,10 @@ impl Runtime for WasmtimeRuntime {
         Err(RuntimeError::Unsupported(
             "exec is not supported in a WebAssembly container: it holds one guest and no other program that could be run".into(),
         ))
+    }
+
+    async fn attach(&self, id: &ContainerId, stdin: bool) -> Result<AttachSession, RuntimeError> {
+        self.shims.attach(id, stdin).await
     }
 
     async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {

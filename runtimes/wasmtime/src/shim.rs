@@ -5,6 +5,7 @@
 //! It outlives the agent: after `ready` it needs nobody, and what it leaves (log, pid and exit
 //! records) is found by whoever comes next. See [`runtimes_contract::launch`] for the other side.
 
+mod attached;
 mod channel;
 mod command;
 mod confine;
@@ -27,6 +28,7 @@ use wasmtime::Engine;
 
 use crate::kind::Kind;
 use crate::settings::{config, pooled_config};
+use attached::Attached;
 use channel::Channel;
 use guest::Guest;
 use log::Log;
@@ -81,6 +83,7 @@ struct Container {
     engine: Engine,
     code: guest::Code,
     guest: Arc<Guest>,
+    attached: Arc<Attached>,
     listener: Option<std::net::TcpListener>,
     records: Records,
 }
@@ -90,7 +93,8 @@ fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
     let args = parse_args()?;
     let spec = read_spec(&args)?;
     let records = Records::open(&args.dir)?;
-    let log = Arc::new(Log::open(&spec.log_path)?);
+    let attached = Arc::new(Attached::listen(&args.dir, &spec)?);
+    let log = Arc::new(Log::open(&spec.log_path, attached.clone())?);
 
     let settings = if args.kind == Kind::Http { pooled_config() } else { config() };
     let engine = Engine::new(&settings).map_err(|error| Failure::new(Refusal::Missing, format!("making the engine: {error:#}")))?;
@@ -106,13 +110,15 @@ fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
     channel.wait_for_go()?;
     records.write_pid()?;
     confine::drop_privileges(&spec.user)?;
-    let guest = Arc::new(Guest::new(spec, preopens, log));
-    Ok(Container { kind: args.kind, engine, code, guest, listener, records })
+    // A thread of one that has no privileges has none either.
+    attached.serve_beside()?;
+    let guest = Arc::new(Guest::new(spec, preopens, log, attached.clone()));
+    Ok(Container { kind: args.kind, engine, code, guest, attached, listener, records })
 }
 
 impl Container {
     fn run(self) -> i32 {
-        let Self { kind, engine, code, guest, listener, records } = self;
+        let Self { kind, engine, code, guest, attached, listener, records } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(16).build();
         let exit = match runtime {
             Ok(runtime) => runtime.block_on(async {
@@ -128,6 +134,7 @@ impl Container {
         };
         let code = exit.code;
         records.write_exit(&exit);
+        attached.finish();
         code
     }
 }

@@ -7,16 +7,11 @@ use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use rustls_pki_types::ServerName;
-use tokio::net::TcpStream;
 
+use super::backend;
 use super::target::Target;
 use crate::app::App;
 use crate::status::ApiError;
-
-/// A node that does not answer within this time is unreachable.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A node that takes a request and says nothing to it within this time is as good as unreachable. What
 /// follows the head of an answer may take as long as it likes.
@@ -24,27 +19,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Connects and authenticates, both ways.
 pub(super) async fn connect(app: &Arc<App>, target: &Target) -> Result<http1::SendRequest<Body>, ApiError> {
-    let connecting = tokio::time::timeout(CONNECT_TIMEOUT, handshake(app, target)).await;
-    connecting.unwrap_or_else(|_| Err(failed(target, &"timed out")))
-}
-
-async fn handshake(app: &Arc<App>, target: &Target) -> Result<http1::SendRequest<Body>, ApiError> {
-    let stream = TcpStream::connect((target.host.as_str(), target.port)).await.map_err(|error| failed(target, &error))?;
-    let name = ServerName::try_from(target.host.clone()).map_err(|error| failed(target, &error))?;
-    let stream = app.node_tls.connect(name, stream).await.map_err(|error| failed(target, &error))?;
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(target, &error))?;
-    let shutdown = app.shutdown.clone();
-    app.tasks.spawn(async move {
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            ended = connection.with_upgrades() => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "the connection to a node ended");
-                }
-            }
-        }
-    });
-    Ok(sender)
+    let connected = backend::connect(app, &target.address, Some(&app.node_tls)).await;
+    connected.map_err(|error| ApiError::internal(format!("error dialing backend: {error}")))
 }
 
 /// Sends a request and waits for the head of its answer.
@@ -59,9 +35,9 @@ pub(super) async fn ask(
     }
 }
 
-/// The node cannot be reached or breaks off.
+/// The node breaks off.
 pub(super) fn failed(target: &Target, error: &dyn std::fmt::Display) -> ApiError {
-    ApiError::internal(format!("error dialing backend: {}: {error}", target.authority()))
+    ApiError::internal(format!("error dialing backend: {}: {error}", target.address.authority()))
 }
 
 /// The node answered with an error: its text is the client's.

@@ -6,6 +6,7 @@ use api_model::kind::GroupResource;
 use api_model::view::View;
 use serde_json::Value;
 
+use super::backend::Address;
 use crate::app::Call;
 use crate::status::{ApiError, ApiResult};
 
@@ -17,9 +18,7 @@ const KUBELET_PORT: u16 = 10_250;
 /// A path on a node's server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// The node's address or, failing that, its name.
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(super) address: Address,
     /// Path and query.
     pub(super) path: String,
 }
@@ -38,18 +37,15 @@ impl Target {
         }
         let nodes = GroupResource::new("", "nodes");
         let node = call.app.cache.get(&nodes, None, node_name).ok_or_else(|| ApiError::not_found(&nodes, node_name))?;
-        let port = node.pointer("/status/daemonEndpoints/kubeletEndpoint/Port").and_then(Value::as_u64);
-        let port = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0).unwrap_or(KUBELET_PORT);
-        Ok(Some(Self { host: address(&node).unwrap_or(node_name).to_owned(), port, path }))
+        Ok(Some(Self { address: kubelet(&node, node_name), path }))
     }
+}
 
-    /// `host:port`, an IPv6 address in brackets.
-    pub(super) fn authority(&self) -> String {
-        match self.host.contains(':') {
-            true => format!("[{}]:{}", self.host, self.port),
-            false => format!("{}:{}", self.host, self.port),
-        }
-    }
+/// Where a node's server is: at the node's address or, failing that, at its name.
+pub(super) fn kubelet(node: &Value, name: &str) -> Address {
+    let port = node.pointer("/status/daemonEndpoints/kubeletEndpoint/Port").and_then(Value::as_u64);
+    let port = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0).unwrap_or(KUBELET_PORT);
+    Address { host: address(node).unwrap_or(name).to_owned(), port }
 }
 
 /// The node's address in upstream's order of preference for a cluster of one network.

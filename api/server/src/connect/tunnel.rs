@@ -7,8 +7,8 @@ use hyper_util::rt::TokioIo;
 
 use super::node;
 use super::target::Target;
-use crate::app::Call;
-use crate::audit;
+use crate::app::{App, Call};
+use crate::audit::{self, Completion};
 use crate::status::{ApiError, ApiResult};
 
 /// What of an upgrade is between the two ends rather than for one hop.
@@ -18,8 +18,8 @@ const PASSED_ON: &[&str] = &[
     "sec-websocket-accept",
     "sec-websocket-extensions",
     "sec-websocket-key",
-    "sec-websocket-protocol",
     "sec-websocket-version",
+    "x-accepted-stream-protocol-versions",
     "x-stream-protocol-version",
 ];
 
@@ -31,7 +31,7 @@ pub(super) async fn open(call: &Call, target: &Target, mut parts: Parts) -> ApiR
     let Some(client) = parts.extensions.remove::<hyper::upgrade::OnUpgrade>() else {
         return Err(ApiError::bad_request("Upgrade request required: this connection cannot be upgraded"));
     };
-    let mut request = Request::builder().method(parts.method.clone()).uri(&target.path).header(header::HOST, target.authority());
+    let mut request = Request::builder().method(parts.method.clone()).uri(&target.path).header(header::HOST, target.address.authority());
     if let Some(headers) = request.headers_mut() {
         pass_on(&call.headers, headers);
     }
@@ -45,38 +45,44 @@ pub(super) async fn open(call: &Call, target: &Target, mut parts: Parts) -> ApiR
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     pass_on(answer.headers(), response.headers_mut());
-    let shutdown = call.app.shutdown.clone();
-    let end = audit::completion(&parts);
-    call.app.tasks.spawn(async move {
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = join(client, node) => {}
-        }
-        drop(end);
-    });
+    join_beside(&call.app, client, node, audit::completion(&parts));
     Ok(response)
 }
 
-fn is_upgrade(headers: &HeaderMap) -> bool {
+/// Joins two upgraded connections, beside the request that led to them.
+pub(super) fn join_beside(app: &App, client: hyper::upgrade::OnUpgrade, backend: hyper::upgrade::OnUpgrade, end: Option<Completion>) {
+    let shutdown = app.shutdown.clone();
+    app.tasks.spawn(async move {
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = join(client, backend) => {}
+        }
+        drop(end);
+    });
+}
+
+/// Whether a client wants to go on in another protocol.
+pub(super) fn is_upgrade(headers: &HeaderMap) -> bool {
     let connection = headers.get(header::CONNECTION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     headers.contains_key(header::UPGRADE) && connection.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade"))
 }
 
-/// Copies what concerns the other end. A bearer token among websocket protocols stays here.
+/// Copies what concerns the other end.
 fn pass_on(from: &HeaderMap, to: &mut HeaderMap) {
-    for (name, value) in from {
-        if !PASSED_ON.contains(&name.as_str()) {
-            continue;
-        }
-        if name == header::SEC_WEBSOCKET_PROTOCOL {
-            let protocols = value.to_str().unwrap_or_default().split(',').map(str::trim);
-            let kept: Vec<&str> = protocols.filter(|protocol| !protocol.starts_with("base64url.bearer.")).collect();
-            if let (false, Ok(kept)) = (kept.is_empty(), kept.join(", ").parse()) {
-                to.append(header::SEC_WEBSOCKET_PROTOCOL, kept);
-            }
-            continue;
-        }
+    for (name, value) in from.iter().filter(|(name, _)| PASSED_ON.contains(&name.as_str())) {
         to.append(HeaderName::clone(name), value.clone());
+    }
+    pass_on_protocols(from, to);
+}
+
+/// Copies the websocket protocols on offer. A bearer token among them stays here.
+pub(super) fn pass_on_protocols(from: &HeaderMap, to: &mut HeaderMap) {
+    for value in from.get_all(header::SEC_WEBSOCKET_PROTOCOL) {
+        let protocols = value.to_str().unwrap_or_default().split(',').map(str::trim);
+        let kept: Vec<&str> = protocols.filter(|protocol| !protocol.starts_with("base64url.bearer.")).collect();
+        if let (false, Ok(kept)) = (kept.is_empty(), kept.join(", ").parse()) {
+            to.append(header::SEC_WEBSOCKET_PROTOCOL, kept);
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use tokio_rustls::TlsConnector;
 use super::*;
 
 /// A node's server: answers logs with what it was asked, and echoes on upgraded connections.
-async fn node() -> u16 {
+pub(super) async fn node() -> u16 {
     node_that_tells().await.0
 }
 
@@ -82,7 +82,7 @@ async fn node_answer(mut request: Request<hyper::body::Incoming>) -> Result<Resp
     Ok(response)
 }
 
-async fn with_pod(cluster: &Cluster, port: u16) {
+pub(super) async fn with_pod(cluster: &Cluster, port: u16) {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}], "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}});
     cluster.post("/api/v1/nodes", node.clone()).await.ok();
@@ -110,7 +110,7 @@ async fn a_node_that_is_away_is_said_to_be() {
     with_pod(&cluster, 1).await;
     let log = cluster.get(&format!("{PODS}/p/log")).await;
     assert_eq!(log.status, StatusCode::INTERNAL_SERVER_ERROR);
-    assert!(log.refusal().1.contains("error dialing backend: 127.0.0.1:1: "), "{log:?}");
+    assert!(log.refusal().1.ends_with("error dialing backend: dial tcp 127.0.0.1:1: connect: connection refused"), "{log:?}");
     assert_eq!(cluster.get(&format!("{PODS}/p/exec?command=ls")).await.refusal(), (400, "Upgrade request required"));
 }
 
@@ -158,7 +158,7 @@ async fn exec_is_for_those_who_may_create_it() {
 }
 
 /// The server on loopback, and a TLS connection to it.
-async fn served(cluster: &Cluster) -> (std::net::SocketAddr, TlsConnector) {
+pub(super) async fn served(cluster: &Cluster) -> (std::net::SocketAddr, TlsConnector) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
     let address = listener.local_addr().expect("an address");
     let serving = cluster.server.serving(listener);
@@ -170,20 +170,8 @@ async fn served(cluster: &Cluster) -> (std::net::SocketAddr, TlsConnector) {
 async fn exec_joins_the_client_and_the_node() {
     let cluster = cluster().await;
     with_pod(&cluster, node().await).await;
-    let (address, connector) = served(&cluster).await;
-    let stream = TcpStream::connect(address).await.expect("connected");
-    let mut stream = connector.connect("127.0.0.1".try_into().expect("a name"), stream).await.expect("a handshake");
     let path = format!("{PODS}/p/exec?command=ls&command=a%20b&stdin=true&stdout=true&tty=false");
-    let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: a\r\nSec-WebSocket-Version: 13\r\n\
-         Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).await.expect("written");
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.expect("a byte"));
-    }
-    let head = String::from_utf8(head).expect("text").to_lowercase();
+    let (mut stream, head) = upgraded(&cluster, &path).await;
     assert!(head.starts_with("http/1.1 101") && head.contains("sec-websocket-protocol: v5.channel.k8s.io"), "{head}");
     stream.write_all(b"hello").await.expect("written");
     let mut rest = String::new();
@@ -217,4 +205,88 @@ async fn connections_show_who_the_client_is() {
     let foreign = crate::tls::tests_connector(&PKI, Some(other.kubelet_client()));
     assert_eq!(ask(&foreign, "").await.refusal(), (401, "Unauthorized"));
     cluster.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_proxy_leads_to_the_nodes_own_server() {
+    let cluster = cluster().await;
+    with_pod(&cluster, node().await).await;
+    let answer = cluster.get("/api/v1/nodes/n1/proxy/stats/summary?only=cpu&x=a%20b").await;
+    assert_eq!(answer.ok(), "/stats/summary?only=cpu&x=a%20b");
+    assert_eq!(cluster.post("/api/v1/nodes/n1/proxy/run", json!({})).await.ok(), "/run");
+    assert_eq!(cluster.get("/api/v1/nodes/n1/proxy/").await.ok(), "/");
+    assert_eq!(cluster.get("/api/v1/nodes/n1/proxy/missing").await.status, StatusCode::NOT_FOUND);
+    let to_root = cluster.get("/api/v1/nodes/n1/proxy?a=b").await;
+    assert_eq!(to_root.status, StatusCode::MOVED_PERMANENTLY);
+    assert_eq!(to_root.headers[header::LOCATION], "/api/v1/nodes/n1/proxy/?a=b");
+    let port = cluster.get("/api/v1/nodes/n1").await.ok()["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].clone();
+    assert_eq!(cluster.get(&format!("/api/v1/nodes/https:n1:{port}/proxy/x")).await.ok(), "/x");
+    for (path, wanted) in [
+        ("/api/v1/nodes/n2/proxy/", (404, "nodes \"n2\" not found")),
+        ("/api/v1/nodes/ftp:n1:21/proxy/", (400, "invalid node request \"ftp:n1:21\"")),
+        ("/api/v1/nodes/n1:9100/proxy/", (400, "address not allowed")),
+        ("/api/v1/namespaces/default/pods/p/proxy/", (400, "address not allowed")),
+        ("/api/v1/namespaces/default/pods/q:80/proxy/", (404, "pods \"q\" not found")),
+        ("/api/v1/namespaces/default/services/kubernetes:80/proxy/", (503, "no service port 80 found for service \"kubernetes\"")),
+    ] {
+        assert_eq!(cluster.get(path).await.refusal(), wanted, "{path}");
+    }
+}
+
+/// An upgraded connection, and the head of the answer that led to it.
+async fn upgraded(cluster: &Cluster, path: &str) -> (tokio_rustls::client::TlsStream<TcpStream>, String) {
+    let (address, connector) = served(cluster).await;
+    let stream = TcpStream::connect(address).await.expect("connected");
+    let mut stream = connector.connect("127.0.0.1".try_into().expect("a name"), stream).await.expect("a handshake");
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: a\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.expect("written");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.expect("a byte"));
+    }
+    (stream, String::from_utf8(head).expect("text").to_lowercase())
+}
+
+#[tokio::test]
+async fn a_proxy_joins_upgraded_connections() {
+    let cluster = cluster().await;
+    with_pod(&cluster, node().await).await;
+    let (mut stream, head) = upgraded(&cluster, "/api/v1/nodes/n1/proxy/any/where?a=b").await;
+    assert!(head.starts_with("http/1.1 101") && head.contains("sec-websocket-protocol: v5.channel.k8s.io"), "{head}");
+    stream.write_all(b"hello").await.expect("written");
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).await.expect("read");
+    assert_eq!(rest, "/any/where?a=bhello");
+}
+
+#[tokio::test]
+async fn who_may_only_get_pods_runs_nothing_in_them_by_a_websocket() {
+    let cluster = cluster().await;
+    with_pod(&cluster, node().await).await;
+    let streams = ["pods/exec", "pods/attach", "pods/portforward", "pods/log"];
+    for (name, verbs) in [("reader", vec!["get"]), ("runner", vec!["get", "create"])] {
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
+            "rules": [{"apiGroups": [""], "resources": streams, "verbs": verbs}]});
+        cluster.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", role).await.ok();
+        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}]});
+        cluster.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await.ok();
+    }
+    let get = async |user: &str, path: &str| {
+        let request = Request::builder().uri(format!("{PODS}/p/{path}")).body(Body::empty()).expect("a request");
+        json_of(send(&cluster.user(user, &["system:authenticated"]), request).await).await
+    };
+    for path in ["exec?command=ls&stdout=1", "attach?stdout=1", "portforward"] {
+        let refused = get("reader", path).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{path}");
+        let subresource = path.split('?').next().expect("a path");
+        let wanted = format!("User \"reader\" cannot create resource \"pods/{subresource}\"");
+        assert!(refused.refusal().1.contains(&wanted), "{refused:?}");
+        assert_eq!(get("runner", path).await.refusal(), (400, "Upgrade request required"), "{path}");
+    }
+    assert!(get("reader", "log").await.status.is_success());
 }

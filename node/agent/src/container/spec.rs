@@ -59,6 +59,7 @@ pub(crate) fn build(pod: &Pod, container: &Container, layout: &Layout, from: Ing
         log_path: layout.log(&names, &container.name, from.attempt),
         ports: ports.filter_map(|port| u16::try_from(port.container_port).ok()).collect(),
         stdin: container.stdin.unwrap_or(false),
+        stdin_once: container.stdin_once.unwrap_or(false),
         tty: container.tty.unwrap_or(false),
         id,
     }

@@ -1,7 +1,7 @@
 //! The frames of `channel.k8s.io` websockets: a channel number and bytes; in the base64 forms the
 //! number is a digit and the rest base64 text. Pure.
 
-use axum::extract::ws::Message;
+use axum::extract::ws::{CloseFrame, Message, close_code};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -67,6 +67,11 @@ impl Form {
         let decoded = STANDARD.decode(bytes.get(1..)?).ok()?;
         Some((channel.checked_sub(b'0')?, Bytes::from(decoded)))
     }
+}
+
+/// The normal end: a client takes anything else for a broken stream.
+pub(super) fn closing() -> Message {
+    Message::Close(Some(CloseFrame { code: close_code::NORMAL, reason: "".into() }))
 }
 
 #[cfg(test)]

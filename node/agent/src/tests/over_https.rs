@@ -9,10 +9,10 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use super::*;
 
-type Tls = tokio_rustls::client::TlsStream<TcpStream>;
+pub(super) type Tls = tokio_rustls::client::TlsStream<TcpStream>;
 
 /// A connection to the node's server with a certificate of this name and these groups.
-async fn connect(port: u16, who: Option<(&str, &[&str])>) -> std::io::Result<Tls> {
+pub(super) async fn connect(port: u16, who: Option<(&str, &[&str])>) -> std::io::Result<Tls> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(PKI.ca_pem().as_bytes()).expect("a CA")).expect("a root");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -44,14 +44,14 @@ async fn get(port: u16, who: Option<(&str, &[&str])>, path: &str) -> Result<(u16
     Ok((status, String::from_utf8_lossy(&body).into_owned()))
 }
 
-async fn port(cluster: &Cluster) -> u16 {
+pub(super) async fn port(cluster: &Cluster) -> u16 {
     let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
     let node = nodes.get(NODE).await.expect("the node");
     let endpoint = node.status.and_then(|status| status.daemon_endpoints?.kubelet_endpoint).expect("an endpoint");
     u16::try_from(endpoint.port).expect("a port")
 }
 
-const ADMIN: Option<(&str, &[&str])> = Some(("admin", &["system:masters"]));
+pub(super) const ADMIN: Option<(&str, &[&str])> = Some(("admin", &["system:masters"]));
 
 #[tokio::test]
 async fn who_may_ask_and_who_may_not() {

@@ -79,3 +79,42 @@ pub async fn exec_runs_or_says_why_not(harness: &dyn Harness) {
     }
     sleeper.remove().await;
 }
+
+/// What a container writes is heard by all who are attached, beside the log, until its end.
+pub async fn output_reaches_everyone_who_is_attached(harness: &dyn Harness) {
+    let ticks = start(harness, "heard", Program::Ticks).await;
+    let mut sessions = Vec::new();
+    for _ in 0..2 {
+        sessions.push(within(ticks.runtime.attach(ticks.id(), false)).await.expect("attached"));
+    }
+    if harness.abilities().real {
+        for session in &mut sessions {
+            let mut said = [0; 10];
+            within(session.stdout.read_exact(&mut said)).await.expect("read");
+            assert_eq!(&said, b"tick\ntick\n");
+        }
+        // One that leaves disturbs nobody.
+        drop(sessions.remove(0));
+    }
+    within(ticks.runtime.signal(ticks.id(), 9)).await.expect("signal");
+    ticks.end().await;
+    for mut session in sessions {
+        let mut rest = Vec::new();
+        within(session.stdout.read_to_end(&mut rest)).await.expect("an end");
+    }
+    ticks.remove().await;
+}
+
+/// There is nothing to attach to before the start and after the end.
+pub async fn who_has_ended_or_not_begun_is_not_attached_to(harness: &dyn Harness) {
+    let runtime = harness.runtime();
+    let spec = spec_of(harness, "mute", Program::Hello);
+    within(runtime.create(&spec)).await.expect("create");
+    assert!(within(runtime.attach(&spec.id, true)).await.is_err());
+    within(runtime.start(&spec.id)).await.expect("start");
+    let mute = Running { runtime, spec };
+    mute.end().await;
+    assert!(within(mute.runtime.attach(mute.id(), true)).await.is_err());
+    mute.remove().await;
+    assert!(matches!(within(mute.runtime.attach(mute.id(), true)).await, Err(RuntimeError::NotFound(_))));
+}

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use runtimes_contract::battery::{Harness, Program, spec_of};
-use runtimes_contract::{ContainerSpec, Content, ExecSession, ExecSpec, Exit, Mount, Runtime, RuntimeError, TerminalSize, User};
+use runtimes_contract::{
+    AttachSession, ContainerSpec, Content, ExecSession, ExecSpec, Exit, Mount, Runtime, RuntimeError, TerminalSize, User,
+};
 use runtimes_runc::{Config, RuncRuntime};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -206,4 +208,68 @@ async fn wasm_content_is_refused() {
     spec.content = Content::Wasm { module: "/m.wasm".into(), digest: "sha256:0".into() };
     assert!(matches!(harness.runtime().create(&spec).await, Err(RuntimeError::BadContent(_))));
     assert!(harness.runtime().list().await.unwrap().is_empty());
+}
+
+/// Starts a shell whose stdin is kept open, and attaches to it.
+async fn attached(harness: &Runc, text: &str, tty: bool, once: bool) -> (ContainerSpec, AttachSession) {
+    let mut spec = script(harness, text);
+    (spec.stdin, spec.stdin_once, spec.tty) = (true, once, tty);
+    let runtime = harness.runtime();
+    runtime.create(&spec).await.unwrap();
+    runtime.start(&spec.id).await.unwrap();
+    let session = runtime.attach(&spec.id, true).await.unwrap();
+    (spec, session)
+}
+
+async fn ended(harness: &Runc, spec: &ContainerSpec) -> i32 {
+    let exit = harness.runtime().wait(&spec.id).await.unwrap();
+    harness.runtime().remove(&spec.id).await.unwrap();
+    exit.code
+}
+
+#[tokio::test]
+async fn who_attaches_talks_to_the_containers_own_process() {
+    let harness = Runc::new();
+    let (spec, mut session) = attached(&harness, "while read x; do echo got $x; echo no $x >&2; done; exit 3", false, true).await;
+    let mut stdin = session.stdin.take().unwrap();
+    stdin.write_all(b"one\n").await.unwrap();
+    let (mut out, mut err) = ([0; 8], [0; 7]);
+    session.stdout.read_exact(&mut out).await.unwrap();
+    session.stderr.as_mut().unwrap().read_exact(&mut err).await.unwrap();
+    assert_eq!((&out, &err), (b"got one\n", b"no one\n"));
+    // It is the only one that stdin is for.
+    drop(stdin);
+    assert_eq!(ended(&harness, &spec).await, 3);
+    assert_eq!(session.stdout.read(&mut out).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn stdin_that_is_not_for_one_alone_outlives_who_attached() {
+    let harness = Runc::new();
+    let (spec, session) = attached(&harness, "read x; read y; echo $x $y; exit 4", false, false).await;
+    let mut first = session;
+    first.stdin.as_mut().unwrap().write_all(b"one\n").await.unwrap();
+    first.stdin.as_mut().unwrap().flush().await.unwrap();
+    // Of what a client sends before it leaves nothing is lost, and nothing ends.
+    first.stdin = None;
+    drop(first);
+    let mut second = harness.runtime().attach(&spec.id, true).await.unwrap();
+    second.stdin.as_mut().unwrap().write_all(b"two\n").await.unwrap();
+    let mut said = String::new();
+    second.stdout.read_to_string(&mut said).await.unwrap();
+    assert_eq!(said, "one two\n");
+    assert_eq!(ended(&harness, &spec).await, 4);
+}
+
+#[tokio::test]
+async fn a_terminal_is_joined_and_resized() {
+    let harness = Runc::new();
+    let (spec, mut session) = attached(&harness, "read x; stty size; exit 5", true, false).await;
+    assert!(session.stderr.is_none());
+    session.resize.as_ref().unwrap().send(TerminalSize { width: 97, height: 31 }).await.unwrap();
+    session.stdin.as_mut().unwrap().write_all(b"go\n").await.unwrap();
+    let mut said = String::new();
+    session.stdout.read_to_string(&mut said).await.unwrap();
+    assert!(said.ends_with("31 97\r\n"), "{said:?}");
+    assert_eq!(ended(&harness, &spec).await, 5);
 }

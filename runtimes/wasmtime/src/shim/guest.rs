@@ -8,10 +8,13 @@ use runtimes_contract::cri::Stream;
 use runtimes_contract::launch::Refusal;
 use runtimes_contract::record::now_ms;
 use runtimes_contract::{ContainerSpec, Exit};
+use tokio::net::unix::pipe;
 use wasmtime::component::Component;
 use wasmtime::{Engine, Module, StoreLimits, StoreLimitsBuilder};
+use wasmtime_wasi::cli::AsyncStdinStream;
 use wasmtime_wasi::{I32Exit, WasiCtxBuilder};
 
+use super::attached::Attached;
 use super::log::{Log, LogStream};
 use super::root::Preopen;
 use super::{Failure, signals};
@@ -48,12 +51,13 @@ pub struct Guest {
     spec: ContainerSpec,
     preopens: Vec<Preopen>,
     log: Arc<Log>,
+    attached: Arc<Attached>,
 }
 
 impl Guest {
-    /// From the spec, the directories that are shown, and the log.
-    pub fn new(spec: ContainerSpec, preopens: Vec<Preopen>, log: Arc<Log>) -> Self {
-        Self { spec, preopens, log }
+    /// From the spec, the directories that are shown, the log, and who may be attached.
+    pub fn new(spec: ContainerSpec, preopens: Vec<Preopen>, log: Arc<Log>, attached: Arc<Attached>) -> Self {
+        Self { spec, preopens, log, attached }
     }
 
     /// WASI for one instance. File access goes to helper threads, also for a guest that is alone: where
@@ -64,6 +68,9 @@ impl Guest {
         wasi.envs(&self.spec.env);
         wasi.stdout(self.log.stream(Stream::Stdout));
         wasi.stderr(self.stderr());
+        if let Some(stdin) = self.attached.take_stdin() {
+            wasi.stdin(AsyncStdinStream::new(pipe::Receiver::from_owned_fd(stdin)?));
+        }
         wasi.inherit_network().allow_ip_name_lookup(true).allow_tcp(true).allow_udp(true);
         for preopen in &self.preopens {
             wasi.preopened_dir(&preopen.dir, &preopen.name, preopen.permissions)?;

@@ -21,6 +21,7 @@ use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
+use super::attached::Attached;
 use super::{Failure, signals};
 
 /// What a guest may write at once.
@@ -32,11 +33,12 @@ pub struct Log {
     dir: OwnedFd,
     name: OsString,
     file: Mutex<File>,
+    attached: Arc<Attached>,
 }
 
 impl Log {
-    /// Opens the file, which the agent has made.
-    pub fn open(path: &Path) -> Result<Self, Failure> {
+    /// Opens the file, which the agent has made. What is written also goes to who is attached.
+    pub fn open(path: &Path, attached: Arc<Attached>) -> Result<Self, Failure> {
         let opening = || format!("opening the log {}", path.display());
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(Failure::new(Refusal::Io, format!("{}: not a file name", opening())));
@@ -45,12 +47,12 @@ impl Log {
             OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_PATH).open(parent).map_err(Failure::io(opening()))?;
         let dir = OwnedFd::from(dir);
         let file = open_in(&dir, name).map_err(Failure::io(opening()))?;
-        Ok(Self { dir, name: name.to_owned(), file: Mutex::new(file) })
+        Ok(Self { dir, name: name.to_owned(), file: Mutex::new(file), attached })
     }
 
     /// A stream of its own: lines of two streams never mix within a line.
     pub fn stream(self: &Arc<Self>, stream: Stream) -> LogStream {
-        LogStream(Arc::new(Mutex::new(Lines { log: self.clone(), writer: LineWriter::new(stream), scratch: Vec::new() })))
+        LogStream(Arc::new(Mutex::new(Lines { log: self.clone(), stream, writer: LineWriter::new(stream), scratch: Vec::new() })))
     }
 
     fn write(&self, lines: &[u8]) {
@@ -72,12 +74,14 @@ fn open_in(dir: &OwnedFd, name: &std::ffi::OsStr) -> nix::Result<File> {
 
 struct Lines {
     log: Arc<Log>,
+    stream: Stream,
     writer: LineWriter,
     scratch: Vec<u8>,
 }
 
 impl Lines {
     fn push(&mut self, bytes: &[u8]) {
+        self.log.attached.output(self.stream, bytes);
         self.writer.push(bytes, SystemTime::now(), &mut self.scratch);
         self.out();
     }

@@ -2,6 +2,7 @@
 
 use runtimes_contract::battery::{Harness, Program, plain_spec, spec_of};
 use runtimes_contract::{ContainerSpec, ContainerState, Exit, Mount, RuntimeError};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::guests;
 use crate::harness::Wasmtime;
@@ -130,4 +131,35 @@ async fn mounts_are_shown_where_they_belong_and_read_only_ones_stay_so() {
         assert_eq!(data.join("made").exists(), wanted == 0, "{target} {read_only}");
         let _ = std::fs::remove_file(data.join("made"));
     }
+}
+
+#[tokio::test]
+async fn a_guest_reads_what_the_one_who_is_attached_sends() {
+    let harness = Wasmtime::new();
+    let mut spec = spec(&harness, &guests::module("cat"));
+    (spec.stdin, spec.stdin_once) = (true, true);
+    let runtime = harness.runtime();
+    runtime.create(&spec).await.unwrap();
+    runtime.start(&spec.id).await.unwrap();
+    let mut session = runtime.attach(&spec.id, true).await.unwrap();
+    let mut stdin = session.stdin.take().unwrap();
+    let mut said = [0; 6];
+    for line in [b"first\n", b"other\n"] {
+        stdin.write_all(line).await.unwrap();
+        session.stdout.read_exact(&mut said).await.unwrap();
+        assert_eq!(&said, line);
+    }
+    drop(stdin);
+    assert_eq!(runtime.wait(&spec.id).await.unwrap().code, 0);
+    assert_eq!(session.stdout.read(&mut said).await.unwrap(), 0, "output ends with the guest");
+    runtime.remove(&spec.id).await.unwrap();
+    let log = std::fs::read_to_string(&spec.log_path).unwrap();
+    assert_eq!(log.lines().map(|line| line.rsplit(' ').next().unwrap()).collect::<Vec<_>>(), ["first", "other"]);
+}
+
+#[tokio::test]
+async fn a_guest_without_stdin_reads_the_end() {
+    let harness = Wasmtime::new();
+    let (exit, log) = run(&harness, &spec(&harness, &guests::module("cat"))).await;
+    assert_eq!((exit.code, log.as_str()), (0, ""));
 }

@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use runtimes_contract::attach::Hub;
 use runtimes_contract::cri::{LineWriter, Stream};
 
 /// What is read from a stream at once.
@@ -44,6 +45,7 @@ fn open(path: &Path) -> io::Result<File> {
 /// One of the container's streams, until it ends.
 pub struct Source {
     from: File,
+    stream: Stream,
     lines: LineWriter,
     scratch: Vec<u8>,
 }
@@ -51,18 +53,21 @@ pub struct Source {
 impl Source {
     /// The reading end of a pipe, or a terminal.
     pub fn new(from: OwnedFd, stream: Stream) -> Self {
-        Self { from: File::from(from), lines: LineWriter::new(stream), scratch: Vec::new() }
+        Self { from: File::from(from), stream, lines: LineWriter::new(stream), scratch: Vec::new() }
     }
 
-    /// Copies what is there to the log; whether there may be more.
-    pub fn copy(&mut self, log: &mut Log) -> bool {
+    /// Copies what is there to the log and to everyone who is attached; whether there may be more.
+    pub fn copy(&mut self, log: &mut Log, hub: &mut Hub) -> bool {
         let mut chunk = [0; CHUNK_LEN];
         let more = match self.from.read(&mut chunk) {
             Ok(len @ 1..) => {
-                self.lines.push(chunk.get(..len).unwrap_or_default(), SystemTime::now(), &mut self.scratch);
+                let bytes = chunk.get(..len).unwrap_or_default();
+                hub.output(self.stream, bytes);
+                self.lines.push(bytes, SystemTime::now(), &mut self.scratch);
                 true
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
+            // A terminal does not block, since its other direction must not.
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => true,
             // The end; a terminal says EIO when its last process is gone.
             Ok(_) | Err(_) => {
                 self.lines.finish(SystemTime::now(), &mut self.scratch);

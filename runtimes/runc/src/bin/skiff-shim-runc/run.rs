@@ -3,10 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -14,6 +15,7 @@ use nix::sys::prctl;
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::{pipe2, setsid};
 use runtimes_contract::Exit;
+use runtimes_contract::attach::Hub;
 use runtimes_contract::cri::Stream;
 use runtimes_contract::process::ProcessRef;
 use runtimes_contract::record::{PidRecord, encode_exit, now_ms, oom_kills};
@@ -28,6 +30,9 @@ use crate::{Failure, signals};
 /// How long output is read after the container's end: another process may hold the pipe.
 const DRAIN_MS: u16 = 2000;
 
+/// How long output waits for an attached client that reads nothing.
+const STUCK_MS: u16 = 10_000;
+
 /// Looks at a starting process, one each ms.
 const GUEST_WITHIN_TRIES: u32 = 1000;
 
@@ -38,6 +43,7 @@ struct Args<'a> {
     oom_counter: &'a Path,
     tty: bool,
     stdin: bool,
+    stdin_once: bool,
 }
 
 struct Container {
@@ -46,28 +52,31 @@ struct Container {
     signals: SignalFd,
     log: Log,
     sources: Vec<Source>,
-    /// Both ends of a stdin that nobody writes to, so that it does not end either.
-    _stdin: Option<(OwnedFd, OwnedFd)>,
+    /// Who is attached; holds the container's stdin open.
+    hub: Hub,
     init: i32,
 }
 
 /// Runs a container to its end. Returns our exit code.
 pub fn run(channel: Channel, args: &[OsString]) -> i32 {
     let Some(args) = parse(args) else {
-        return channel
-            .refuse(&Failure { kind: "io", message: "usage: skiff-shim-runc run DIR RUNC ROOT ID LOG COUNTER [tty] [stdin]".into() });
+        return channel.refuse(&Failure {
+            kind: "io",
+            message: "usage: skiff-shim-runc run DIR RUNC ROOT ID LOG COUNTER [tty] [stdin] [stdin-once]".into(),
+        });
     };
     match start(&channel, &args) {
         Ok(container) => {
             channel.ready(&[]);
             drop(channel);
-            let (exit, (code, signal)) = container.sources_until_end();
+            let (exit, (code, signal), mut hub) = container.sources_until_end();
             // The memory limit is to blame when it struck and the container did not end well.
             let killed = std::fs::read_to_string(args.oom_counter).map_or(0, |text| oom_kills(&text));
             let oom_killed = killed > 0 && code != 0;
             let record = Exit { code, signal, oom_killed, finished_at_ms: now_ms(), message: String::new() };
             // When it cannot be written, the end is taken for a kill; there is nobody to tell more.
             let _written = exit.write_all_at(encode_exit(&record).as_bytes(), 0);
+            hub.finish(Duration::from_millis(DRAIN_MS.into()));
             0
         }
         Err(failure) => channel.refuse(&failure),
@@ -79,7 +88,8 @@ fn parse(args: &[OsString]) -> Option<Args<'_>> {
     let has = |name: &str| flags.iter().any(|flag| flag == OsStr::new(name));
     let dir = Path::new(dir);
     let runc = Runc { binary, root, id, log: dir.join("runc.log") };
-    Some(Args { dir, runc, log: Path::new(log), oom_counter: Path::new(oom_counter), tty: has("tty"), stdin: has("stdin") })
+    let (tty, stdin, stdin_once) = (has("tty"), has("stdin"), has("stdin-once"));
+    Some(Args { dir, runc, log: Path::new(log), oom_counter: Path::new(oom_counter), tty, stdin, stdin_once })
 }
 
 fn start(channel: &Channel, args: &Args<'_>) -> Result<Container, Failure> {
@@ -94,40 +104,46 @@ fn start(channel: &Channel, args: &Args<'_>) -> Result<Container, Failure> {
         .map_err(|_| Failure { kind: "io", message: "the container is already running".into() })?;
     let exit = file("exit")?;
     let log = Log::open(args.log).map_err(Failure::io("opening the log"))?;
+    let mut hub = Hub::listen(args.dir).map_err(Failure::io("listening for who attaches"))?;
     // Told of only now: runc's own children are waited for one by one before.
-    let (sources, stdin) = create(args)?;
+    let sources = create(args, &mut hub)?;
     let signals = signals::open()?;
     let init = begin(args).inspect_err(|_| {
         // It was made and cannot be used; a container that is not there is what the agent expects.
         let _deleted = runc::call(&mut args.runc.command("delete", ["--force".into()]));
     })?;
-    Ok(Container { _lock: lock, exit, signals, log, sources, _stdin: stdin, init })
+    Ok(Container { _lock: lock, exit, signals, log, sources, hub, init })
 }
 
-type Made = (Vec<Source>, Option<(OwnedFd, OwnedFd)>);
-
 /// `runc create`: the container is made and waits.
-fn create(args: &Args<'_>) -> Result<Made, Failure> {
+fn create(args: &Args<'_>, hub: &mut Hub) -> Result<Vec<Source>, Failure> {
     let piping = "making pipes";
     let mut command_args: Vec<OsString> = vec!["--bundle".into(), args.dir.into(), "--pid-file".into(), pid_file(args).into()];
     if args.tty {
         let console = Console::listen(args.dir, "console")?;
         command_args.extend(["--console-socket".into(), console.path().as_os_str().to_owned()]);
         runc::call(&mut args.runc.command("create", command_args))?;
-        return Ok((vec![Source::new(console.terminal()?, Stream::Stdout)], None));
+        let terminal = console.terminal()?;
+        let another = || terminal.try_clone().map_err(Failure::io("sharing the terminal"));
+        hub.set_terminal(another()?);
+        if args.stdin {
+            hub.set_stdin(another()?, args.stdin_once).map_err(Failure::io("sharing the terminal"))?;
+        }
+        return Ok(vec![Source::new(terminal, Stream::Stdout)]);
     }
     let (from_stdout, stdout) = pipe2(OFlag::O_CLOEXEC).map_err(Failure::io(piping))?;
     let (from_stderr, stderr) = pipe2(OFlag::O_CLOEXEC).map_err(Failure::io(piping))?;
-    let stdin = if args.stdin { Some(pipe2(OFlag::O_CLOEXEC).map_err(Failure::io(piping))?) } else { None };
     let mut command = args.runc.command("create", command_args);
     command.stdout(stdout).stderr(stderr);
-    if let Some((read, _)) = &stdin {
-        command.stdin(Stdio::from(read.try_clone().map_err(Failure::io(piping))?));
+    if args.stdin {
+        let (stdin, to_stdin) = pipe2(OFlag::O_CLOEXEC).map_err(Failure::io(piping))?;
+        command.stdin(Stdio::from(stdin));
+        hub.set_stdin(to_stdin, args.stdin_once).map_err(Failure::io(piping))?;
     }
     runc::call(&mut command)?;
-    // With the command go our copies of the writing ends.
+    // With the command go our copies of the container's ends.
     drop(command);
-    Ok((vec![Source::new(from_stdout, Stream::Stdout), Source::new(from_stderr, Stream::Stderr)], stdin))
+    Ok(vec![Source::new(from_stdout, Stream::Stdout), Source::new(from_stderr, Stream::Stderr)])
 }
 
 fn pid_file(args: &Args<'_>) -> PathBuf {
@@ -166,7 +182,7 @@ fn wait_for_guest(init: i32) {
 
 impl Container {
     /// Copies output until the container has ended and said all.
-    fn sources_until_end(mut self) -> (File, Ended) {
+    fn sources_until_end(mut self) -> (File, Ended, Hub) {
         let mut ended = runc::reap(self.init);
         while ended.is_none() {
             self.wait(PollTimeout::NONE);
@@ -177,28 +193,41 @@ impl Container {
         }
         while !self.sources.is_empty() && self.wait(PollTimeout::from(DRAIN_MS)) {}
         // Code 255 cannot happen: the loop above ends with an end.
-        (self.exit, ended.unwrap_or((255, None)))
+        (self.exit, ended.unwrap_or((255, None)), self.hub)
     }
 
-    /// Waits for output or a signal and copies what is there; whether something came in time.
+    /// Waits for output, an attached client or a signal, and does what there is to do; whether something
+    /// came in time. An attached client that reads too slowly holds the output up, but not for ever.
     fn wait(&mut self, timeout: PollTimeout) -> bool {
-        let mut fds: Vec<PollFd<'_>> = self.sources.iter().map(|source| PollFd::new(source.as_fd(), PollFlags::POLLIN)).collect();
+        let is_draining = timeout != PollTimeout::NONE;
+        let is_held = self.hub.is_full();
+        let timeout = if is_held { PollTimeout::from(STUCK_MS) } else { timeout };
+        let watched = self.hub.watched();
+        let mut fds: Vec<PollFd<'_>> = watched.iter().map(|(fd, flags)| PollFd::new(fd.as_fd(), *flags)).collect();
         // While draining nothing but output counts.
-        if timeout == PollTimeout::NONE {
+        if !is_draining {
             fds.push(PollFd::new(self.signals.as_fd(), PollFlags::POLLIN));
+        }
+        let others = fds.len();
+        if !is_held {
+            fds.extend(self.sources.iter().map(|source| PollFd::new(source.as_fd(), PollFlags::POLLIN)));
         }
         let came = match poll(&mut fds, timeout) {
             Ok(count) => count > 0,
             Err(error) => io::Error::from(error).kind() == io::ErrorKind::Interrupted,
         };
-        let talking: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(false)).collect();
-        let mut index = 0;
-        let log = &mut self.log;
-        self.sources.retain_mut(|source| {
-            let talks = talking.get(index).copied().unwrap_or(false);
-            index += 1;
-            !talks || source.copy(log)
-        });
+        let ready: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(false)).collect();
+        drop(fds);
+        if is_held && !came {
+            self.hub.let_go_of_full();
+            return true;
+        }
+        if ready.iter().take(watched.len()).any(|ready| *ready) {
+            self.hub.serve();
+        }
+        let mut talking = ready.into_iter().skip(others);
+        let (log, hub) = (&mut self.log, &mut self.hub);
+        self.sources.retain_mut(|source| !talking.next().unwrap_or(false) || source.copy(log, hub));
         came
     }
 }

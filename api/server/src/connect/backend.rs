@@ -1,0 +1,80 @@
+//! Connections to whoever answers for the server: HTTP/1.1 over TCP, with TLS or without.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::app::App;
+
+/// Who does not answer within this time is unreachable.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A host, by address or name, and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl Address {
+    /// `host:port`, an IPv6 address in brackets.
+    pub(super) fn authority(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// Connects, and says in words why it could not.
+pub(super) async fn connect(app: &Arc<App>, to: &Address, tls: Option<&TlsConnector>) -> Result<http1::SendRequest<Body>, String> {
+    let connecting = tokio::time::timeout(CONNECT_TIMEOUT, handshake(app, to, tls)).await;
+    connecting.unwrap_or_else(|_| Err(format!("dial tcp {}: i/o timeout", to.authority())))
+}
+
+async fn handshake(app: &Arc<App>, to: &Address, tls: Option<&TlsConnector>) -> Result<http1::SendRequest<Body>, String> {
+    let stream = TcpStream::connect((to.host.as_str(), to.port)).await.map_err(|error| dialling(to, &error))?;
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "setting TCP_NODELAY failed");
+    }
+    let Some(tls) = tls else { return speak(app, stream).await };
+    let name = ServerName::try_from(to.host.clone()).map_err(|error| error.to_string())?;
+    let stream = tls.connect(name, stream).await.map_err(|error| error.to_string())?;
+    speak(app, stream).await
+}
+
+/// An error of connecting, in the words that people search for.
+fn dialling(to: &Address, error: &std::io::Error) -> String {
+    let why = match error.kind() {
+        std::io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
+        std::io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
+        _ => error.to_string(),
+    };
+    format!("dial tcp {}: {why}", to.authority())
+}
+
+async fn speak<T>(app: &Arc<App>, stream: T) -> Result<http1::SendRequest<Body>, String>
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    let shutdown = app.shutdown.clone();
+    app.tasks.spawn(async move {
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            ended = connection.with_upgrades() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "the connection to a backend ended");
+                }
+            }
+        }
+    });
+    Ok(sender)
+}

@@ -1,0 +1,119 @@
+//! `proxy`: any HTTP request to a Pod, to one of the Pods behind a Service, or to a node's own server,
+//! and its answer back, as they are but for what is of one hop alone. An upgraded connection is joined
+//! end to end.
+//!
+//! Links in HTML pages are not rewritten; the `Location` of a redirect is.
+
+mod headers;
+mod location;
+
+use api_admission::Operation;
+use axum::body::Body;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use rand::seq::IndexedRandom as _;
+
+use self::location::{Location, Reach};
+use super::backend;
+use super::options;
+use super::tunnel;
+use crate::app::Call;
+use crate::audit;
+use crate::handle::text;
+use crate::status::{ApiError, ApiResult};
+use crate::verbs::admit::{self, Step};
+
+/// Answers a request for a `proxy` subresource.
+pub(super) async fn answer(mut call: Call, parts: Parts, body: Body) -> ApiResult<Response<Body>> {
+    let candidates = location::find(&call)?;
+    let name = call.name.clone();
+    let step = Step { operation: Operation::Connect, name: &name, old: None, dry_run: false };
+    let mut options = options::of(&call);
+    admit::mutate(&mut call, step, Some(&mut options)).await?;
+    admit::validate(&mut call, step, Some(&mut options)).await?;
+    let is_upgrade = tunnel::is_upgrade(&call.headers);
+    if call.rest.is_empty() && !is_upgrade && matches!(parts.method, Method::GET | Method::HEAD) {
+        return redirect_to_root(&parts.uri);
+    }
+    let location = candidates.choose(&mut rand::rng()).ok_or_else(|| ApiError::internal("nowhere to go"))?;
+    forward(&call, location, parts, body, is_upgrade).await
+}
+
+/// Relative links in a page work only below a path that ends with a slash.
+fn redirect_to_root(uri: &Uri) -> ApiResult<Response<Body>> {
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let target = HeaderValue::from_str(&format!("{}/{query}", uri.path())).map_err(ApiError::internal)?;
+    let mut response = text(StatusCode::MOVED_PERMANENTLY, Body::empty());
+    response.headers_mut().insert(header::LOCATION, target);
+    Ok(response)
+}
+
+async fn forward(call: &Call, location: &Location, mut parts: Parts, body: Body, is_upgrade: bool) -> ApiResult<Response<Body>> {
+    let unreachable = |error: &dyn std::fmt::Display| ApiError::unavailable(format!("error trying to reach service: {error}"));
+    let prefix = parts.uri.path().strip_suffix(call.rest.as_str()).unwrap_or_default().to_owned();
+    let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let path = if call.rest.is_empty() { "/" } else { &call.rest };
+    let client = parts.extensions.remove::<hyper::upgrade::OnUpgrade>().filter(|_| is_upgrade);
+    let mut request =
+        Request::builder().method(parts.method.clone()).uri(format!("{path}{query}")).body(body).map_err(ApiError::internal)?;
+    *request.headers_mut() = headers::to_backend(&call.headers, client.is_some());
+    headers::tell_origin(request.headers_mut(), &call.headers, parts.uri.path());
+    let authority = location.address.authority();
+    request.headers_mut().insert(header::HOST, HeaderValue::from_str(&authority).map_err(ApiError::internal)?);
+    let tls = match location.reach {
+        Reach::Plain => None,
+        Reach::Tls => Some(&call.app.proxy_tls),
+        Reach::Node => Some(&call.app.node_tls),
+    };
+    let connected = backend::connect(&call.app, &location.address, tls).await;
+    let mut sender = connected.map_err(|error| unreachable(&error))?;
+    let mut answer = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
+    if let (StatusCode::SWITCHING_PROTOCOLS, Some(client)) = (answer.status(), client) {
+        let backend = hyper::upgrade::on(&mut answer);
+        tunnel::join_beside(&call.app, client, backend, audit::completion(&parts));
+        let (head, _) = answer.into_parts();
+        return Ok(Response::from_parts(head, Body::empty()));
+    }
+    let (mut head, body) = answer.into_parts();
+    head.headers = headers::to_client(&head.headers);
+    // What is of the backend's connection is not of the client's.
+    (head.version, head.extensions) = (http::Version::HTTP_11, http::Extensions::new());
+    rewrite_location(&mut head.headers, &prefix, &authority);
+    Ok(Response::from_parts(head, Body::new(body)))
+}
+
+/// A redirect to a path of the backend is one to a path below the proxy's.
+fn rewrite_location(headers: &mut HeaderMap, prefix: &str, authority: &str) {
+    let Some(location) = headers.get(header::LOCATION).and_then(|value| value.to_str().ok()) else { return };
+    let Ok(uri) = location.parse::<Uri>() else { return };
+    let is_elsewhere = uri.authority().is_some_and(|host| host.as_str() != authority);
+    if is_elsewhere || !uri.path().starts_with('/') || uri.path().starts_with(&format!("{prefix}/")) || location.starts_with("//") {
+        return;
+    }
+    let below = uri.path_and_query().map_or("/", |path| path.as_str());
+    if let Ok(value) = HeaderValue::from_str(&format!("{prefix}{below}")) {
+        headers.insert(header::LOCATION, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirects_stay_below_the_proxy() {
+        let prefix = "/api/v1/namespaces/a/pods/p/proxy";
+        for (said, wanted) in [
+            ("/login?next=x", "/api/v1/namespaces/a/pods/p/proxy/login?next=x"),
+            ("http://10.0.0.9:80/x", "/api/v1/namespaces/a/pods/p/proxy/x"),
+            ("http://example.test/x", "http://example.test/x"),
+            ("//example.test/x", "//example.test/x"),
+            ("login", "login"),
+            ("/api/v1/namespaces/a/pods/p/proxy/x", "/api/v1/namespaces/a/pods/p/proxy/x"),
+        ] {
+            let mut headers = HeaderMap::from_iter([(header::LOCATION, HeaderValue::from_static(said))]);
+            rewrite_location(&mut headers, prefix, "10.0.0.9:80");
+            assert_eq!(headers[header::LOCATION], wanted, "{said}");
+        }
+    }
+}

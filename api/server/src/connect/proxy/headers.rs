@@ -1,0 +1,109 @@
+//! Which headers pass through a proxy. Those of one hop do not, nor what the client showed to us.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use crate::connect::tunnel;
+
+/// Headers of one hop (RFC 9110, section 7.6.1, and what was customary before).
+const OF_ONE_HOP: [&str; 8] =
+    ["connection", "keep-alive", "proxy-authenticate", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
+
+/// Of a client's headers those that are for the backend.
+pub(super) fn to_backend(from: &HeaderMap, is_upgrade: bool) -> HeaderMap {
+    let mut kept = pass_on(from);
+    // Who the client is was for us: its token would let the backend act in its name.
+    for name in [header::AUTHORIZATION, header::PROXY_AUTHORIZATION, header::HOST] {
+        kept.remove(name);
+    }
+    let claims: Vec<HeaderName> = kept.keys().filter(|name| is_claim(name.as_str())).cloned().collect();
+    claims.iter().for_each(|name| drop(kept.remove(name)));
+    kept.remove(header::SEC_WEBSOCKET_PROTOCOL);
+    tunnel::pass_on_protocols(from, &mut kept);
+    if is_upgrade {
+        kept.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        kept.extend(from.get(header::UPGRADE).map(|to| (header::UPGRADE, to.clone())));
+    }
+    kept
+}
+
+/// Of a backend's headers those that are for the client.
+pub(super) fn to_client(from: &HeaderMap) -> HeaderMap {
+    pass_on(from)
+}
+
+/// Tells the backend what the client asked for.
+pub(super) fn tell_origin(headers: &mut HeaderMap, from: &HeaderMap, path: &str) {
+    headers.insert("x-forwarded-proto", HeaderValue::from_static("https"));
+    if let Some(host) = from.get(header::HOST) {
+        headers.insert("x-forwarded-host", host.clone());
+    }
+    if let Ok(path) = HeaderValue::from_str(path) {
+        headers.insert("x-forwarded-uri", path);
+    }
+}
+
+/// Whom the client wants to be taken for: a backend that believes such headers must not get them from it.
+fn is_claim(name: &str) -> bool {
+    name.starts_with("impersonate-") || name.starts_with("x-remote-")
+}
+
+fn pass_on(from: &HeaderMap) -> HeaderMap {
+    let named = from.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named: Vec<String> = named.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect();
+    let is_kept = |name: &HeaderName| !OF_ONE_HOP.contains(&name.as_str()) && !named.iter().any(|of_hop| of_hop == name.as_str());
+    from.iter().filter(|(name, _)| is_kept(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+    }
+
+    fn names(headers: &HeaderMap) -> Vec<&str> {
+        let mut names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn what_is_of_one_hop_or_for_us_stays_here() {
+        let from = headers(&[
+            ("accept", "*/*"),
+            ("authorization", "Bearer secret"),
+            ("connection", "keep-alive, X-Hop"),
+            ("cookie", "a=b"),
+            ("host", "cluster"),
+            ("impersonate-user", "root"),
+            ("keep-alive", "timeout=5"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("x-hop", "1"),
+            ("x-remote-user", "root"),
+        ]);
+        assert_eq!(names(&to_backend(&from, false)), ["accept", "cookie"]);
+    }
+
+    #[test]
+    fn an_upgrade_passes_without_the_token() {
+        let from = headers(&[
+            ("connection", "Upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-key", "k"),
+            ("sec-websocket-protocol", "chat, base64url.bearer.authorization.k8s.io.c2VjcmV0"),
+        ]);
+        let kept = to_backend(&from, true);
+        assert_eq!(names(&kept), ["connection", "sec-websocket-key", "sec-websocket-protocol", "upgrade"]);
+        assert_eq!(kept[header::SEC_WEBSOCKET_PROTOCOL], "chat");
+    }
+
+    #[test]
+    fn the_backend_hears_where_the_client_thinks_it_is() {
+        let mut told = HeaderMap::new();
+        tell_origin(&mut told, &headers(&[("host", "cluster:6443")]), "/api/v1/nodes/n/proxy/x");
+        assert_eq!(told["x-forwarded-host"], "cluster:6443");
+        assert_eq!(told["x-forwarded-uri"], "/api/v1/nodes/n/proxy/x");
+    }
+}

@@ -1,0 +1,238 @@
+//! Where a proxy leads: `[scheme:]name[:port]` of a Pod, a Service or a node. Pure over what is stored.
+
+use std::net::IpAddr;
+
+use api_model::kind::GroupResource;
+use api_model::view::View;
+use serde_json::Value;
+
+use crate::app::Call;
+use crate::connect::backend::Address;
+use crate::connect::target;
+use crate::status::{ApiError, ApiResult};
+
+/// Where a slice says whose it is: its label `kubernetes.io/service-name`.
+const SERVICE_NAME: &str = "/metadata/labels/kubernetes.io~1service-name";
+
+/// How a backend is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    Plain,
+    /// TLS with any certificate, as upstream: Pods have none that we could know.
+    Tls,
+    /// The cluster's certificates on both sides.
+    Node,
+}
+
+/// One place that answers for what was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Location {
+    pub(super) reach: Reach,
+    pub(super) address: Address,
+}
+
+/// What the name of a proxied object is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Name<'a> {
+    secure: bool,
+    name: &'a str,
+    /// Empty when none is given.
+    port: &'a str,
+}
+
+impl<'a> Name<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let (scheme, name, port) = match *parts.as_slice() {
+            [name] => ("", name, ""),
+            [name, port] => ("", name, port),
+            [scheme, name, port] => (scheme, name, port),
+            _ => return None,
+        };
+        let secure = match scheme {
+            "" | "http" => false,
+            "https" => true,
+            _ => return None,
+        };
+        (!name.is_empty()).then_some(Self { secure, name, port })
+    }
+
+    fn reach(self) -> Reach {
+        if self.secure { Reach::Tls } else { Reach::Plain }
+    }
+}
+
+/// All places that answer for what a call names; at least one.
+pub(super) fn find(call: &Call) -> ApiResult<Vec<Location>> {
+    let kind = call.served.kind.plural.as_str();
+    let singular = kind.strip_suffix('s').unwrap_or(kind);
+    let wanted = Name::parse(&call.name).ok_or_else(|| ApiError::bad_request(format!("invalid {singular} request {:?}", call.name)))?;
+    let found = call.served.resource.get(call.namespace_key(), wanted.name);
+    let object = found.ok_or_else(|| ApiError::not_found(&call.served.name, wanted.name))?.value();
+    match kind {
+        "pods" => of_pod(&object, wanted).map(|location| vec![location]),
+        "nodes" => of_node(&object, wanted).map(|location| vec![location]),
+        "services" => {
+            let slices = call.app.cache.list(&GroupResource::new("discovery.k8s.io", "endpointslices"), Some(&call.namespace));
+            of_service(&object, slices.iter().map(|slice| &**slice), wanted)
+        }
+        _ => Err(ApiError::no_such_resource()),
+    }
+}
+
+fn of_pod(pod: &Value, wanted: Name<'_>) -> ApiResult<Location> {
+    let ip = proxyable(pod.pointer("/status/podIP").and_then(Value::as_str).unwrap_or_default())?;
+    let default = if wanted.secure { 443 } else { 80 };
+    let port = match wanted.port {
+        "" => first_port(pod).unwrap_or(default),
+        text => number(text)?,
+    };
+    Ok(Location { reach: wanted.reach(), address: Address { host: ip.to_string(), port } })
+}
+
+/// The first port that any container declares.
+fn first_port(pod: &Value) -> Option<u16> {
+    let containers = pod.pointer("/spec/containers")?.as_array()?;
+    let mut ports = containers.iter().filter_map(|container| container.pointer("/ports/0/containerPort")?.as_u64());
+    ports.next().and_then(|port| u16::try_from(port).ok())
+}
+
+fn number(text: &str) -> ApiResult<u16> {
+    let unknown = || ApiError::unavailable(format!("error trying to reach service: dial tcp: lookup tcp/{text}: unknown port"));
+    text.parse().ok().filter(|port| *port > 0).ok_or_else(unknown)
+}
+
+/// Whoever may write an address into an object's status must not lead us to our own machine.
+fn proxyable(text: &str) -> ApiResult<IpAddr> {
+    let refused = || ApiError::bad_request("address not allowed");
+    let ip: IpAddr = text.parse().map_err(|_| refused())?;
+    let is_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
+    };
+    if is_local || ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() { Err(refused()) } else { Ok(ip) }
+}
+
+fn of_node(node: &Value, wanted: Name<'_>) -> ApiResult<Location> {
+    let kubelet = target::kubelet(node, wanted.name);
+    if wanted.port.is_empty() || wanted.port == kubelet.port.to_string() {
+        return Ok(Location { reach: Reach::Node, address: kubelet });
+    }
+    proxyable(&kubelet.host)?;
+    Ok(Location { reach: wanted.reach(), address: Address { host: kubelet.host, port: number(wanted.port)? } })
+}
+
+fn of_service<'a>(service: &Value, slices: impl Iterator<Item = &'a Value>, wanted: Name<'_>) -> ApiResult<Vec<Location>> {
+    let name = wanted.name;
+    let port_name = port_name(service, wanted)?;
+    let of_service = slices.filter(|slice| slice.pointer(SERVICE_NAME).and_then(Value::as_str) == Some(name));
+    let mut locations = Vec::new();
+    for slice in of_service {
+        let Some(port) = slice_port(slice, &port_name) else { continue };
+        let endpoints = slice.get("endpoints").and_then(Value::as_array).into_iter().flatten();
+        let ready = endpoints.filter(|endpoint| endpoint.pointer("/conditions/ready").and_then(Value::as_bool).unwrap_or(true));
+        for address in ready.filter_map(|endpoint| endpoint.pointer("/addresses/0")?.as_str()) {
+            let Ok(ip) = proxyable(address) else { continue };
+            locations.push(Location { reach: wanted.reach(), address: Address { host: ip.to_string(), port } });
+        }
+    }
+    if locations.is_empty() {
+        return Err(ApiError::unavailable(format!("no endpoints available for service \"{name}\"")));
+    }
+    Ok(locations)
+}
+
+/// The name of the Service's port that is meant; a number is looked up.
+fn port_name(service: &Value, wanted: Name<'_>) -> ApiResult<String> {
+    let Ok(number) = wanted.port.parse::<u64>() else { return Ok(wanted.port.to_owned()) };
+    let mut ports = service.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
+    let found = ports.find(|port| port.get("port").and_then(Value::as_u64) == Some(number));
+    let missing = || ApiError::unavailable(format!("no service port {number} found for service \"{}\"", wanted.name));
+    let found = found.ok_or_else(missing)?;
+    Ok(found.get("name").and_then(Value::as_str).unwrap_or_default().to_owned())
+}
+
+fn slice_port(slice: &Value, name: &str) -> Option<u16> {
+    let ports = slice.get("ports")?.as_array()?;
+    let found = ports.iter().find(|port| port.get("name").and_then(Value::as_str).unwrap_or_default() == name)?;
+    u16::try_from(found.get("port")?.as_u64()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn name(text: &str) -> Name<'_> {
+        Name::parse(text).expect("a name")
+    }
+
+    fn shown(location: ApiResult<Location>) -> String {
+        match location {
+            Ok(Location { reach, address }) => format!("{reach:?} {}", address.authority()),
+            Err(error) => error.message().to_owned(),
+        }
+    }
+
+    #[test]
+    fn names_have_schemes_and_ports() {
+        assert_eq!(Name::parse("web"), Some(Name { secure: false, name: "web", port: "" }));
+        assert_eq!(Name::parse("web:80"), Some(Name { secure: false, name: "web", port: "80" }));
+        assert_eq!(Name::parse("https:web:tls"), Some(Name { secure: true, name: "web", port: "tls" }));
+        assert_eq!(Name::parse("http:web:"), Some(Name { secure: false, name: "web", port: "" }));
+        for bad in ["", ":80", "ftp:web:21", "a:b:c:d"] {
+            assert_eq!(Name::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_pod_is_asked_at_its_first_port_or_the_one_named() {
+        let pod = json!({"spec": {"containers": [{"name": "a"}, {"name": "b", "ports": [{"containerPort": 8080}]}]}, "status": {"podIP": "10.244.0.5"}});
+        assert_eq!(shown(of_pod(&pod, name("p"))), "Plain 10.244.0.5:8080");
+        assert_eq!(shown(of_pod(&pod, name("https:p:8443"))), "Tls 10.244.0.5:8443");
+        assert!(shown(of_pod(&pod, name("p:web"))).ends_with("lookup tcp/web: unknown port"));
+        let bare = json!({"status": {"podIP": "fd00::5"}});
+        assert_eq!(shown(of_pod(&bare, name("p"))), "Plain [fd00::5]:80");
+        for ip in ["", "127.0.0.1", "::1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "::ffff:127.0.0.1", "fe80::1"] {
+            let pod = json!({"status": {"podIP": ip}});
+            assert_eq!(shown(of_pod(&pod, name("p"))), "address not allowed", "{ip}");
+        }
+    }
+
+    #[test]
+    fn a_node_is_its_own_server_unless_another_port_is_named() {
+        let node = json!({"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}], "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}}});
+        assert_eq!(shown(of_node(&node, name("n"))), "Node 192.0.2.1:10250");
+        assert_eq!(shown(of_node(&node, name("https:n:10250"))), "Node 192.0.2.1:10250");
+        assert_eq!(shown(of_node(&node, name("n:9100"))), "Plain 192.0.2.1:9100");
+    }
+
+    #[test]
+    fn a_service_is_any_of_its_ready_endpoints() {
+        let service = json!({"spec": {"ports": [{"name": "web", "port": 80}, {"name": "tls", "port": 443}]}});
+        let slice = |of: &str| {
+            json!({
+                "metadata": {"labels": {"kubernetes.io/service-name": of}},
+                "ports": [{"name": "web", "port": 8080}, {"name": "tls", "port": 8443}],
+                "endpoints": [
+                    {"addresses": ["10.244.0.5"], "conditions": {"ready": true}},
+                    {"addresses": ["10.244.0.6"], "conditions": {"ready": false}},
+                    {"addresses": ["10.244.1.7"]},
+                ],
+            })
+        };
+        let slices = [slice("s"), slice("other")];
+        let find = |text: &str| of_service(&service, slices.iter(), name(text));
+        let all = |text: &str| -> Vec<String> { find(text).expect("places").into_iter().map(|one| shown(Ok(one))).collect() };
+        assert_eq!(all("s:80"), ["Plain 10.244.0.5:8080", "Plain 10.244.1.7:8080"]);
+        assert_eq!(all("https:s:tls"), ["Tls 10.244.0.5:8443", "Tls 10.244.1.7:8443"]);
+        for (text, wanted) in [
+            ("s", "no endpoints available for service \"s\""),
+            ("s:81", "no service port 81 found for service \"s\""),
+            ("t:web", "no endpoints available for service \"t\""),
+        ] {
+            assert_eq!(find(text).expect_err("nowhere").message(), wanted);
+        }
+    }
+}

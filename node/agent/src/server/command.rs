@@ -1,0 +1,310 @@
+//! A command's stdio on its way to and from a client, for `exec` and `attach` alike: what the client
+//! asks for, what it sends, where output and end go. Which protocol it speaks is behind [`Out`] and
+//! [`Input`]: see `over_websocket` and `over_spdy`.
+
+use axum::extract::ws::Message;
+use axum::http::StatusCode;
+use axum::response::Response;
+use bytes::Bytes;
+use node_spdy::Sending;
+use runtimes_contract::{RuntimeError, TerminalSize};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+
+use super::channel::Form;
+use super::upgrade::Upgrade;
+use super::{over_spdy, over_websocket, refuse};
+use crate::error::chain;
+
+/// Bytes of output in one frame.
+const FRAME_LEN: usize = 32 * 1_024;
+/// What of a client's input may wait for the command.
+pub(super) const INPUTS_MAX: usize = 16;
+
+/// What is asked for. The API server writes `input=1`, clients of the node itself may write `stdin=true`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) command: Vec<String>,
+    pub(super) stdin: bool,
+    pub(super) stdout: bool,
+    pub(super) stderr: bool,
+    pub(super) tty: bool,
+}
+
+impl Asked {
+    pub(super) fn parse(query: &str) -> Self {
+        let mut asked = Self::default();
+        for (name, value) in super::query_pairs(query) {
+            let on = matches!(value.as_str(), "1" | "true");
+            match name.as_str() {
+                "command" => asked.command.push(value),
+                "input" | "stdin" => asked.stdin |= on,
+                "output" | "stdout" => asked.stdout |= on,
+                "error" | "stderr" => asked.stderr |= on,
+                "tty" => asked.tty |= on,
+                _ => {}
+            }
+        }
+        // A terminal has one output.
+        asked.stderr &= !asked.tty;
+        asked
+    }
+
+    /// Whether there is anything to carry.
+    pub(super) fn check_streams(&self) -> Result<(), Refusal> {
+        if self.stdin || self.stdout || self.stderr {
+            return Ok(());
+        }
+        Err(Refusal { code: StatusCode::BAD_REQUEST, message: "you must specify at least 1 of stdin, stdout, stderr".to_owned() })
+    }
+}
+
+/// Why nothing is run or attached to.
+pub(super) struct Refusal {
+    pub(super) code: StatusCode,
+    pub(super) message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(code: StatusCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    fn end(self) -> End {
+        let reason = match self.code {
+            StatusCode::BAD_REQUEST => "BadRequest",
+            StatusCode::NOT_FOUND => "NotFound",
+            _ => "InternalError",
+        };
+        End::Failed { reason, message: self.message }
+    }
+}
+
+/// What a client sends.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    Stdin(Bytes),
+    StdinEnd,
+    Resize(TerminalSize),
+}
+
+/// Where one of the outputs goes.
+pub(super) enum Out {
+    /// Nowhere: it was not asked for.
+    None,
+    Channel {
+        channel: u8,
+        form: Form,
+        frames: mpsc::Sender<Message>,
+    },
+    Stream(Sending),
+}
+
+impl Out {
+    /// False when the client is gone.
+    async fn send(&mut self, bytes: &[u8]) -> bool {
+        match self {
+            Self::None => true,
+            Self::Channel { channel, form, frames } => frames.send(form.encode(*channel, bytes)).await.is_ok(),
+            Self::Stream(sending) => sending.send(Bytes::copy_from_slice(bytes)).await.is_ok(),
+        }
+    }
+
+    async fn finish(self) {
+        if let Self::Stream(sending) = self
+            && sending.finish().await.is_err()
+        {
+            tracing::debug!("the client is gone");
+        }
+    }
+}
+
+/// The client of one command.
+pub(super) struct Client {
+    pub(super) input: mpsc::Receiver<Input>,
+    pub(super) stdout: Out,
+    pub(super) stderr: Out,
+    pub(super) error: Out,
+    /// The end is a JSON Status (v4 and later), else a text.
+    pub(super) with_status: bool,
+}
+
+/// What it talks to.
+pub(super) struct Stdio {
+    pub(super) stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
+    pub(super) stdout: Box<dyn AsyncRead + Send + Unpin>,
+    pub(super) stderr: Option<Box<dyn AsyncRead + Send + Unpin>>,
+    pub(super) resize: Option<mpsc::Sender<TerminalSize>>,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(super) enum End {
+    Code(i32),
+    Failed { reason: &'static str, message: String },
+}
+
+impl End {
+    /// `doing` is upstream's word for what went wrong.
+    pub(super) fn of(result: Result<i32, RuntimeError>, doing: &str) -> Self {
+        match result {
+            Ok(code) => Self::Code(code),
+            Err(error @ RuntimeError::Unsupported(_)) => Self::Failed { reason: "BadRequest", message: chain(&error) },
+            Err(error) => Self::Failed { reason: "InternalError", message: format!("{doing}: {}", chain(&error)) },
+        }
+    }
+
+    /// What the error channel says; upstream's Status of exec. Older protocols are told nothing of a
+    /// good end.
+    fn text(&self, with_status: bool) -> String {
+        let failure = |reason: &str, message: &str| json!({"metadata": {}, "status": "Failure", "message": message, "reason": reason});
+        match self {
+            Self::Code(0) if with_status => json!({"metadata": {}, "status": "Success"}).to_string(),
+            Self::Code(0) => String::new(),
+            Self::Code(code) => {
+                let message = format!("command terminated with non-zero exit code: command terminated with exit code {code}");
+                if !with_status {
+                    return message;
+                }
+                let mut status = failure("NonZeroExitCode", &message);
+                if let Some(fields) = status.as_object_mut() {
+                    let causes: Value = json!([{"reason": "ExitCode", "message": code.to_string()}]);
+                    fields.insert("details".to_owned(), json!({"causes": causes}));
+                }
+                status.to_string()
+            }
+            Self::Failed { message, .. } if !with_status => message.clone(),
+            Self::Failed { reason, message } => failure(reason, message).to_string(),
+        }
+    }
+}
+
+/// Upgrades and has `work` done with the client. A client that leaves takes the work with it.
+///
+/// One that wants a websocket gets it also when it is refused, and hears of it on the error channel:
+/// kubectl takes a refused upgrade for an old server, tries another protocol and shows the wrong
+/// complaint. One that wants SPDY is refused as upstream does.
+pub(super) fn answer<F, Fut>(upgrade: Upgrade, asked: Result<Asked, Refusal>, work: F) -> Response
+where
+    F: FnOnce(Client, Asked) -> Fut + Send + 'static,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    match (upgrade, asked) {
+        (Upgrade::None, Ok(_)) => refuse(StatusCode::BAD_REQUEST, "Upgrade request required"),
+        (Upgrade::None | Upgrade::Spdy(_), Err(refusal)) => refuse(refusal.code, refusal.message),
+        (Upgrade::Spdy(upgrade), Ok(asked)) => over_spdy::serve(upgrade, asked, work),
+        (Upgrade::WebSocket(upgrade), Ok(asked)) => over_websocket::serve(*upgrade, asked, work),
+        (Upgrade::WebSocket(upgrade), Err(refusal)) => {
+            over_websocket::serve(*upgrade, Asked::default(), |client, _| client.end(refusal.end()))
+        }
+    }
+}
+
+impl Client {
+    /// Carries stdio until all output is sent and `exit` tells how it ended.
+    pub(super) async fn carry(mut self, stdio: Stdio, exit: impl Future<Output = End>) {
+        let Stdio { stdin, stdout, stderr, resize } = stdio;
+        let end = {
+            let output = async {
+                let out = copy(&mut self.stdout, Some(stdout));
+                let err = copy(&mut self.stderr, stderr);
+                let ((), (), end) = tokio::join!(out, err, exit);
+                end
+            };
+            let mut output = std::pin::pin!(output);
+            let mut input = std::pin::pin!(feed(&mut self.input, stdin, resize));
+            let mut feeding = true;
+            loop {
+                tokio::select! {
+                    end = &mut output => break end,
+                    () = &mut input, if feeding => feeding = false,
+                }
+            }
+        };
+        self.end(end).await;
+    }
+
+    /// Tells the end, and that it is one.
+    pub(super) async fn end(mut self, end: End) {
+        let text = end.text(self.with_status);
+        // An end without words is told by the end alone, but old clients of websockets wait for a frame.
+        let is_heard = !text.is_empty() || matches!(self.error, Out::Channel { .. });
+        if is_heard && !self.error.send(text.as_bytes()).await {
+            tracing::debug!("the client is gone");
+        }
+        tokio::join!(self.stdout.finish(), self.stderr.finish(), self.error.finish());
+    }
+}
+
+/// Gives what the client sends to whom it is for, until nothing more comes.
+async fn feed(
+    from: &mut mpsc::Receiver<Input>,
+    mut stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
+    resize: Option<mpsc::Sender<TerminalSize>>,
+) {
+    while let Some(input) = from.recv().await {
+        match input {
+            Input::Stdin(bytes) => {
+                let Some(open) = stdin.as_mut() else { continue };
+                if open.write_all(&bytes).await.is_err() || open.flush().await.is_err() {
+                    // The command does not read any more; its end is reported on its own.
+                    stdin = None;
+                }
+            }
+            Input::StdinEnd => stdin = None,
+            Input::Resize(size) => {
+                if let Some(resize) = &resize
+                    && resize.send(size).await.is_err()
+                {
+                    tracing::debug!("terminal is gone");
+                }
+            }
+        }
+    }
+}
+
+/// Carries a stream to where it goes, to its end.
+async fn copy(to: &mut Out, from: Option<Box<dyn AsyncRead + Send + Unpin>>) {
+    let Some(mut from) = from else { return };
+    let mut buffer = vec![0; FRAME_LEN];
+    while let Ok(len @ 1..) = from.read(&mut buffer).await {
+        if !to.send(buffer.get(..len).unwrap_or_default()).await {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_spellings_of_the_query_are_read() {
+        let wanted = Asked {
+            command: vec!["sh".to_owned(), "-c".to_owned(), "a b&c".to_owned()],
+            stdin: true,
+            stdout: true,
+            stderr: false,
+            tty: false,
+        };
+        assert_eq!(Asked::parse("command=sh&command=-c&command=a+b%26c&input=1&output=1&tty=0"), wanted);
+        assert_eq!(Asked::parse("command=sh&command=-c&command=a%20b%26c&stdin=true&stdout=true"), wanted);
+        assert!(!Asked::parse("output=1&error=1&tty=1").stderr);
+        assert!(Asked::default().check_streams().is_err());
+    }
+
+    #[test]
+    fn ends_read_like_upstreams() {
+        assert_eq!(End::Code(0).text(true), r#"{"metadata":{},"status":"Success"}"#);
+        assert_eq!(End::Code(0).text(false), "");
+        let status: Value = serde_json::from_str(&End::Code(7).text(true)).expect("JSON");
+        assert_eq!(status["details"]["causes"][0], json!({"reason": "ExitCode", "message": "7"}));
+        assert_eq!(status["reason"], "NonZeroExitCode");
+        assert!(End::Code(7).text(false).ends_with("exit code 7"));
+        let refused = Refusal::new(StatusCode::NOT_FOUND, "no such container").end();
+        let status: Value = serde_json::from_str(&refused.text(true)).expect("JSON");
+        assert_eq!((&status["reason"], &status["message"]), (&json!("NotFound"), &json!("no such container")));
+        assert_eq!(refused.text(false), "no such container");
+    }
+}

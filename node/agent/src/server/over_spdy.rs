@@ -1,0 +1,188 @@
+//! The client of a command over SPDY/3.1: a stream for each of stdin, stdout, stderr, error and resize,
+//! named by its `streamType` header.
+
+use std::time::Duration;
+
+use axum::response::Response;
+use node_spdy::{Connection, Limits, Receiving, Stream};
+use runtimes_contract::TerminalSize;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::command::{Asked, Client, INPUTS_MAX, Input, Out};
+use super::upgrade::SpdyUpgrade;
+
+/// Protocols, the best first. (v5 is one of websockets: SPDY always could half-close.)
+const PROTOCOLS: [&str; 4] = ["v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io"];
+/// How long a client may take to open its streams; upstream's default.
+const STREAMS_TIMEOUT: Duration = Duration::from_secs(30);
+/// Streams of one command, and a few for clients that err.
+const STREAMS_MAX: usize = 16;
+/// Longest text of a terminal's new size.
+const SIZE_LEN_MAX: usize = 1_024;
+
+/// Upgrades and has the work done with the client, until it is done or the client leaves.
+pub(super) fn serve<F, Fut>(upgrade: SpdyUpgrade, asked: Asked, work: F) -> Response
+where
+    F: FnOnce(Client, Asked) -> Fut + Send + 'static,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    upgrade.accept(&PROTOCOLS, move |io, protocol| async move {
+        let (mut connection, drive) = node_spdy::serve(io, Limits { streams_max: STREAMS_MAX, ..Limits::default() });
+        let work = async move {
+            match timeout(STREAMS_TIMEOUT, Streams::accept(&mut connection, &asked, protocol)).await {
+                Ok(Some(streams)) => streams.with_client(&asked, protocol, |client| work(client, asked.clone())).await,
+                Ok(None) => return,
+                Err(_) => tracing::debug!("timed out waiting for client to create streams"),
+            }
+            connection.close().await;
+        };
+        let (mut work, mut drive) = (std::pin::pin!(work), std::pin::pin!(drive));
+        let mut working = true;
+        loop {
+            tokio::select! {
+                () = &mut work, if working => working = false,
+                ended = &mut drive => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "a SPDY connection ended");
+                    }
+                    return;
+                }
+            }
+        }
+    })
+}
+
+/// The streams of a command, as far as they are there.
+#[derive(Default)]
+struct Streams {
+    stdin: Option<Stream>,
+    stdout: Option<Stream>,
+    stderr: Option<Stream>,
+    error: Option<Stream>,
+    resize: Option<Stream>,
+}
+
+impl Streams {
+    /// Waits until all are there that the client has announced; `None` when it leaves before.
+    async fn accept(connection: &mut Connection, asked: &Asked, protocol: Option<&str>) -> Option<Self> {
+        let mut streams = Self::default();
+        let resizes = asked.tty && protocol.is_some_and(|protocol| protocol.starts_with("v4") || protocol.starts_with("v3"));
+        while !streams.are_whole(asked, resizes) {
+            let stream = connection.accept().await?;
+            let place = match stream.headers.get("streamtype") {
+                Some("stdin") => &mut streams.stdin,
+                Some("stdout") => &mut streams.stdout,
+                Some("stderr") => &mut streams.stderr,
+                Some("error") => &mut streams.error,
+                Some("resize") => &mut streams.resize,
+                // Dropped, it is broken off.
+                _ => continue,
+            };
+            *place = Some(stream);
+        }
+        Some(streams)
+    }
+
+    fn are_whole(&self, asked: &Asked, resizes: bool) -> bool {
+        let has = |stream: &Option<Stream>, wanted: bool| stream.is_some() || !wanted;
+        has(&self.stdin, asked.stdin)
+            && has(&self.stdout, asked.stdout)
+            && has(&self.stderr, asked.stderr)
+            && has(&self.resize, resizes)
+            && self.error.is_some()
+    }
+
+    /// Has the work done, and beside it what the client sends brought to it.
+    async fn with_client<Fut: Future<Output = ()>>(self, asked: &Asked, protocol: Option<&str>, work: impl FnOnce(Client) -> Fut) {
+        let (inputs, input) = mpsc::channel(INPUTS_MAX);
+        let out = |stream: Option<Stream>, wanted: bool| match stream {
+            Some(stream) if wanted => Out::Stream(stream.sending),
+            _ => Out::None,
+        };
+        // Both halves of these stay: a dropped half would break the stream off.
+        let (stdin, resize) = (self.stdin.map(halves), self.resize.map(halves));
+        let (stdin, _held) = stdin.unzip();
+        let (resize, _held_too) = resize.unzip();
+        let client = Client {
+            input,
+            stdout: out(self.stdout, asked.stdout),
+            stderr: out(self.stderr, asked.stderr),
+            error: out(self.error, true),
+            with_status: protocol.is_some_and(|protocol| protocol.starts_with("v4")),
+        };
+        let reading = async move { tokio::join!(read_stdin(stdin, &inputs), read_sizes(resize, &inputs)) };
+        let (mut work, mut reading) = (std::pin::pin!(work(client)), std::pin::pin!(reading));
+        let mut is_reading = true;
+        loop {
+            tokio::select! {
+                () = &mut work => return,
+                ((), ()) = &mut reading, if is_reading => is_reading = false,
+            }
+        }
+    }
+}
+
+fn halves(stream: Stream) -> (Receiving, node_spdy::Sending) {
+    (stream.receiving, stream.sending)
+}
+
+async fn read_stdin(stdin: Option<Receiving>, inputs: &mpsc::Sender<Input>) {
+    let Some(mut stdin) = stdin else { return };
+    loop {
+        let input = match stdin.next().await {
+            Ok(Some(bytes)) => Input::Stdin(bytes),
+            Ok(None) | Err(_) => Input::StdinEnd,
+        };
+        let over = input == Input::StdinEnd;
+        if inputs.send(input).await.is_err() || over {
+            return;
+        }
+    }
+}
+
+/// Sizes are JSON, one after the other, wherever they are cut.
+async fn read_sizes(resize: Option<Receiving>, inputs: &mpsc::Sender<Input>) {
+    let Some(mut resize) = resize else { return };
+    let mut text = Vec::new();
+    while let Ok(Some(bytes)) = resize.next().await {
+        text.extend_from_slice(&bytes);
+        for size in take_sizes(&mut text) {
+            if inputs.send(Input::Resize(size)).await.is_err() {
+                return;
+            }
+        }
+        if text.len() > SIZE_LEN_MAX {
+            return tracing::debug!("a terminal's size that never ends");
+        }
+    }
+}
+
+/// The whole sizes at the beginning of a text, which they leave.
+fn take_sizes(text: &mut Vec<u8>) -> Vec<TerminalSize> {
+    let mut values = serde_json::Deserializer::from_slice(text).into_iter::<TerminalSize>();
+    let mut sizes = Vec::new();
+    let mut used = 0;
+    while let Some(Ok(size)) = values.next() {
+        sizes.push(size);
+        used = values.byte_offset();
+    }
+    text.drain(..used);
+    sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_however_they_are_cut() {
+        let mut text = b"{\"Width\":80,\"Height\":24}\n{\"Width\":1".to_vec();
+        assert_eq!(take_sizes(&mut text), [TerminalSize { width: 80, height: 24 }]);
+        text.extend_from_slice(b"00,\"Height\":30}\n");
+        assert_eq!(take_sizes(&mut text), [TerminalSize { width: 100, height: 30 }]);
+        assert!(text.trim_ascii().is_empty());
+        let mut bad = b"what?".to_vec();
+        assert_eq!(take_sizes(&mut bad), []);
+    }
+}

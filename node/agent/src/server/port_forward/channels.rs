@@ -1,0 +1,152 @@
+//! Ports over a websocket (`v4.channel.k8s.io`): for each port a data and an error channel, the first
+//! frame of each being the port in two bytes. There is one connection a port.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use axum::extract::ws::{Message, WebSocket};
+use bytes::Bytes;
+use futures::{SinkExt as _, StreamExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::Target;
+use super::dial::dial;
+use crate::server::channel::{Form, closing};
+use crate::server::query_pairs;
+
+/// Protocols, the best first.
+pub(super) const PROTOCOLS: [&str; 4] = ["v4.channel.k8s.io", "portforward.k8s.io", "v4.base64.channel.k8s.io", "channel.k8s.io"];
+/// Ports in one request: each takes two channel numbers.
+const PORTS_MAX: usize = 64;
+/// Bytes in one frame.
+const FRAME_LEN: usize = 32 * 1_024;
+/// Frames that may wait, each way.
+const FRAMES_MAX: usize = 16;
+/// How long nothing may happen; upstream's.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 3_600);
+
+/// The ports that a query names.
+pub(super) fn ports(query: &str) -> Result<Vec<u16>, String> {
+    let named = query_pairs(query).into_iter().filter(|(name, _)| matches!(name.as_str(), "port" | "ports"));
+    let texts: Vec<String> = named.flat_map(|(_, value)| value.split(',').map(str::to_owned).collect::<Vec<_>>()).collect();
+    let parsed: Vec<u16> = texts
+        .iter()
+        .map(|text| {
+            text.parse().ok().filter(|port| *port > 0).ok_or_else(|| format!("query parameter \"port\" has a bad value: \"{text}\""))
+        })
+        .collect::<Result<_, _>>()?;
+    match parsed.len() {
+        0 => Err("query parameter \"port\" is required".to_owned()),
+        count if count > PORTS_MAX => Err(format!("at most {PORTS_MAX} ports can be forwarded at once")),
+        _ => Ok(parsed),
+    }
+}
+
+pub(super) async fn run(socket: WebSocket, ports: Vec<u16>, target: Target) {
+    let form = Form::of(socket.protocol().and_then(|protocol| protocol.to_str().ok()));
+    let (mut sink, mut from_client) = socket.split();
+    let (frames, mut to_client) = mpsc::channel::<Message>(FRAMES_MAX);
+    let mut inputs: HashMap<u8, mpsc::Sender<Bytes>> = HashMap::new();
+    let mut tasks = JoinSet::new();
+    for (index, port) in ports.into_iter().enumerate() {
+        let Ok(data) = u8::try_from(index * 2) else { continue };
+        let (input, bytes) = mpsc::channel(FRAMES_MAX);
+        inputs.insert(data, input);
+        tasks.spawn(forward(port, data, form, target.clone(), bytes, frames.clone()));
+    }
+    drop(frames);
+    let active = watch::Sender::new(());
+    let receive = async {
+        while let Some(Ok(message)) = from_client.next().await {
+            active.send_replace(());
+            if matches!(message, Message::Close(_)) {
+                return;
+            }
+            let Some((channel, bytes)) = form.decode(message) else { continue };
+            if let Some(input) = inputs.get(&channel)
+                && input.send(bytes).await.is_err()
+            {
+                inputs.remove(&channel);
+            }
+        }
+    };
+    let send = async {
+        while let Some(frame) = to_client.recv().await {
+            active.send_replace(());
+            if sink.send(frame).await.is_err() {
+                return;
+            }
+        }
+        if let Err(error) = sink.send(closing()).await {
+            tracing::debug!(%error, "port-forward client is gone");
+        }
+    };
+    tokio::select! {
+        () = receive => {}
+        () = send => {}
+        () = idle(active.subscribe()) => tracing::info!("a forward was idle for too long"),
+    }
+    tasks.shutdown().await;
+}
+
+/// Resolves when nothing happens for too long.
+async fn idle(mut active: watch::Receiver<()>) {
+    while let Ok(Ok(())) = tokio::time::timeout(IDLE_TIMEOUT, active.changed()).await {}
+}
+
+/// One port: announced on both its channels, then connected and carried.
+async fn forward(port: u16, data: u8, form: Form, target: Target, mut input: mpsc::Receiver<Bytes>, to: mpsc::Sender<Message>) {
+    let error_channel = data + 1;
+    for channel in [data, error_channel] {
+        if to.send(form.encode(channel, &port.to_le_bytes())).await.is_err() {
+            return;
+        }
+    }
+    let stream = match dial(&target, port).await {
+        Ok(stream) => stream,
+        Err(refused) => {
+            let text = format!("error forwarding port {port} to pod {}, uid {}: {refused}", target.name, target.uid);
+            if to.send(form.encode(error_channel, text.as_bytes())).await.is_err() {
+                tracing::debug!("port-forward client is gone");
+            }
+            return;
+        }
+    };
+    let (mut from_pod, mut to_pod) = stream.into_split();
+    let up = async {
+        while let Some(bytes) = input.recv().await {
+            if to_pod.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    };
+    let down = async {
+        let mut buffer = vec![0; FRAME_LEN];
+        while let Ok(len @ 1..) = from_pod.read(&mut buffer).await {
+            if to.send(form.encode(data, buffer.get(..len).unwrap_or_default())).await.is_err() {
+                return;
+            }
+        }
+    };
+    // The Pod's side decides: when it has said all, the connection is over.
+    tokio::select! {
+        () = down => {}
+        () = async { up.await; std::future::pending::<()>().await } => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_checked() {
+        assert_eq!(ports("port=80&port=81"), Ok(vec![80, 81]));
+        assert_eq!(ports("ports=80,81"), Ok(vec![80, 81]));
+        for bad in ["", "port=0", "port=x", "port=70000"] {
+            assert!(ports(bad).is_err(), "{bad}");
+        }
+    }
+}

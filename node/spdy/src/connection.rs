@@ -1,0 +1,440 @@
+//! The server's side of a connection: streams come, bytes go both ways on each, until either side ends
+//! it. One future drives it all ([`serve`]); it holds no more than its [`Limits`] say.
+//!
+//! A stream whose reader is slow holds up only itself as long as the peer keeps to its window or all
+//! that waits stays within [`Limits::waiting_len_max`]. Go's clients keep to no window; what they send
+//! beyond is left in the socket, since throwing it away would break an upload that is merely slow.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::frame::{DATA_LEN_MAX, Decoder, Encoder, Frame, FrameError, Reset};
+use crate::headers::Headers;
+use crate::stream::{Chunk, Credit, Receiving, Sending, Stream};
+
+/// What is read from the socket at once.
+const READ_LEN: usize = 64 * 1_024;
+/// What is written at once, when so much waits.
+const WRITE_LEN: usize = 64 * 1_024;
+/// Data frames that wait to be written, of all streams together.
+const FRAMES_MAX: usize = 16;
+/// Answers that wait to be written: a peer that asks and never reads is let go.
+const ANSWERS_MAX: usize = 256;
+/// Streams that wait to be looked at.
+const OFFERS_MAX: usize = 64;
+/// What a waiting piece of data costs beside its bytes.
+const PIECE_COST: usize = 128;
+/// The window that streams begin with, by the specification.
+const INITIAL_WINDOW: i64 = 64 * 1_024;
+/// How long the peer may take to hang up after we have said that we are done.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// What one connection may hold, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Streams at one time.
+    pub streams_max: usize,
+    /// Received bytes that wait for their readers, of all streams together.
+    pub waiting_len_max: usize,
+    /// How long nothing may happen on it; pings are nothing.
+    pub idle_timeout: Duration,
+}
+
+impl Default for Limits {
+    /// Upstream's idle timeout, and room for a few hundred connections in one forward.
+    fn default() -> Self {
+        Self { streams_max: 1_024, waiting_len_max: 8 << 20, idle_timeout: Duration::from_secs(4 * 3_600) }
+    }
+}
+
+/// Why a connection ended before its time.
+#[derive(Debug, Error)]
+pub enum SpdyError {
+    /// The socket failed.
+    #[error("reading or writing the connection")]
+    Io(#[from] io::Error),
+    /// The peer sent what is no SPDY.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The peer asks and does not read the answers.
+    #[error("the peer reads no answers")]
+    Unread,
+    /// Nothing happened for too long.
+    #[error("nothing happened for too long")]
+    Idle,
+}
+
+/// A connection as its owner sees it.
+pub struct Connection {
+    offers: mpsc::Receiver<Stream>,
+    frames: mpsc::Sender<Frame>,
+    shared: Arc<Shared>,
+}
+
+impl Connection {
+    /// The next stream that the peer opens; it has been agreed to. `None` when the connection has
+    /// ended. Cancel-safe.
+    pub async fn accept(&mut self) -> Option<Stream> {
+        self.offers.recv().await
+    }
+
+    /// Ends the connection after all that waits to be sent.
+    pub async fn close(self) {
+        let last = Frame::GoAway { last: self.shared.last_id() };
+        if self.frames.send(last).await.is_err() {
+            tracing::debug!("the connection has ended already");
+        }
+    }
+}
+
+/// The server's side over a byte stream: the owner's handle, and the future that does the work and
+/// resolves when the connection has ended. Streams are lost when the future is dropped.
+pub fn serve<T>(io: T, limits: Limits) -> (Connection, impl Future<Output = Result<(), SpdyError>> + Send)
+where
+    T: AsyncRead + AsyncWrite + Send + 'static,
+{
+    let (say, answers) = mpsc::channel(ANSWERS_MAX);
+    let (frames, queued) = mpsc::channel(FRAMES_MAX);
+    let (offer, offers) = mpsc::channel(OFFERS_MAX);
+    let shared = Arc::new(Shared::new(say));
+    let connection = Connection { offers, frames: frames.clone(), shared: shared.clone() };
+    let reader = Reader {
+        shared: shared.clone(),
+        offer,
+        frames: frames.downgrade(),
+        room: Arc::new(Semaphore::new(limits.waiting_len_max)),
+        limits,
+        decoder: Decoder::default(),
+    };
+    drop(frames);
+    let writer = Writer { shared: shared.clone(), answers, queued, encoder: Encoder::default() };
+    (connection, drive(io, reader, writer, shared))
+}
+
+async fn drive<T: AsyncRead + AsyncWrite + Send>(io: T, reader: Reader, writer: Writer, shared: Arc<Shared>) -> Result<(), SpdyError> {
+    let _ends_streams = EndStreams(shared.clone());
+    let (from, to) = tokio::io::split(io);
+    let (mut reading, mut writing) = (std::pin::pin!(reader.run(from)), std::pin::pin!(writer.run(to)));
+    tokio::select! {
+        ended = &mut reading => ended,
+        () = shared.unread.cancelled() => Err(SpdyError::Unread),
+        written = &mut writing => {
+            written?;
+            // To hang up at once could cost the peer what it has not read yet.
+            tokio::time::timeout(LINGER, reading).await.unwrap_or(Ok(()))
+        }
+    }
+}
+
+/// No stream outlives its connection, also one that is cut off.
+struct EndStreams(Arc<Shared>);
+
+impl Drop for EndStreams {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// What reader, writer and streams share.
+pub(crate) struct Shared {
+    say: mpsc::Sender<Frame>,
+    streams: Mutex<Streams>,
+    active: Mutex<Instant>,
+    /// The peer paces us.
+    paced: AtomicBool,
+    initial_window: AtomicI64,
+    unread: CancellationToken,
+}
+
+#[derive(Default)]
+struct Streams {
+    open: HashMap<u32, Slot>,
+    last_id: u32,
+    ended: bool,
+}
+
+/// A stream that is open in at least one direction.
+struct Slot {
+    /// Where what comes goes; `None` when the peer has finished.
+    chunks: Option<mpsc::UnboundedSender<Chunk>>,
+    gone: CancellationToken,
+    credit: Arc<Credit>,
+    we_finished: bool,
+}
+
+impl Shared {
+    fn new(say: mpsc::Sender<Frame>) -> Self {
+        Self {
+            say,
+            streams: Mutex::default(),
+            active: Mutex::new(Instant::now()),
+            paced: AtomicBool::new(false),
+            initial_window: AtomicI64::new(INITIAL_WINDOW),
+            unread: CancellationToken::new(),
+        }
+    }
+
+    /// Sends a short frame ahead of all data.
+    pub(crate) fn say(&self, frame: Frame) {
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.say.try_send(frame) {
+            self.unread.cancel();
+        }
+    }
+
+    pub(crate) fn is_paced(&self) -> bool {
+        self.paced.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn we_finished(&self, id: u32) {
+        let mut streams = self.streams.lock();
+        if let Some(slot) = streams.open.get_mut(&id) {
+            slot.we_finished = true;
+            if slot.chunks.is_none() {
+                streams.open.remove(&id);
+            }
+        }
+    }
+
+    fn peer_finished(&self, id: u32) {
+        let mut streams = self.streams.lock();
+        if let Some(slot) = streams.open.get_mut(&id) {
+            if let Some(chunks) = slot.chunks.take()
+                && chunks.send(Chunk::Fin).is_err()
+            {
+                tracing::trace!(stream = id, "nobody reads this stream to its end");
+            }
+            if slot.we_finished {
+                streams.open.remove(&id);
+            }
+        }
+    }
+
+    /// Our side breaks a stream off, unless it is over.
+    pub(crate) fn break_off(&self, id: u32, why: Reset) {
+        if self.forget(id) {
+            self.say(Frame::Reset { id, why });
+        }
+    }
+
+    /// Whether it was there.
+    fn forget(&self, id: u32) -> bool {
+        let removed = self.streams.lock().open.remove(&id);
+        if let Some(slot) = &removed {
+            slot.gone.cancel();
+        }
+        removed.is_some()
+    }
+
+    fn end(&self) {
+        let mut streams = self.streams.lock();
+        streams.ended = true;
+        for (_, slot) in streams.open.drain() {
+            slot.gone.cancel();
+        }
+    }
+
+    fn last_id(&self) -> u32 {
+        self.streams.lock().last_id
+    }
+
+    fn touch(&self) {
+        *self.active.lock() = Instant::now();
+    }
+
+    async fn idle(&self, timeout: Duration) {
+        loop {
+            let until = *self.active.lock() + timeout;
+            if Instant::now() >= until {
+                return;
+            }
+            tokio::time::sleep_until(until).await;
+        }
+    }
+}
+
+struct Reader {
+    shared: Arc<Shared>,
+    offer: mpsc::Sender<Stream>,
+    /// Weak: the queue ends when nobody but us could send.
+    frames: mpsc::WeakSender<Frame>,
+    room: Arc<Semaphore>,
+    limits: Limits,
+    decoder: Decoder,
+}
+
+impl Reader {
+    async fn run(mut self, mut from: impl AsyncRead + Unpin) -> Result<(), SpdyError> {
+        let mut buffer = BytesMut::new();
+        loop {
+            while let Some(frame) = self.decoder.next(&mut buffer)? {
+                if !matches!(frame, Frame::Ping(_)) {
+                    self.shared.touch();
+                }
+                self.take(frame).await;
+            }
+            buffer.reserve(READ_LEN);
+            let read = tokio::select! {
+                read = from.read_buf(&mut buffer) => read?,
+                () = self.shared.idle(self.limits.idle_timeout) => return Err(SpdyError::Idle),
+            };
+            if read == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn take(&self, frame: Frame) {
+        match frame {
+            Frame::SynStream { id, fin, headers } => self.open(id, fin, headers),
+            Frame::Data { id, fin, bytes } => self.data(id, fin, bytes).await,
+            Frame::Headers { id, fin: true, .. } => self.shared.peer_finished(id),
+            Frame::Reset { id, .. } => {
+                self.shared.forget(id);
+            }
+            // Even ids are ours, and we ask nothing.
+            Frame::Ping(id) if id % 2 == 1 => self.shared.say(Frame::Ping(id)),
+            Frame::Settings { initial_window: Some(bytes) } => self.pace(bytes.into()),
+            Frame::WindowUpdate { id, more } => {
+                self.shared.paced.store(true, Ordering::Release);
+                if let Some(slot) = self.shared.streams.lock().open.get(&id) {
+                    slot.credit.add(more.into());
+                }
+            }
+            Frame::Headers { .. } | Frame::SynReply { .. } | Frame::Ping(_) | Frame::Settings { .. } | Frame::GoAway { .. } => {}
+        }
+    }
+
+    /// The peer's windows begin with so many bytes from now on, those that are open included.
+    fn pace(&self, initial: i64) {
+        let before = self.shared.initial_window.swap(initial, Ordering::AcqRel);
+        self.shared.paced.store(true, Ordering::Release);
+        for slot in self.shared.streams.lock().open.values() {
+            slot.credit.add(initial.saturating_sub(before));
+        }
+    }
+
+    fn open(&self, id: u32, fin: bool, headers: Headers) {
+        let stream = match self.admit(id) {
+            Ok((chunks, sending)) => {
+                let receiving = Receiving { id, chunks, shared: self.shared.clone(), unreported: 0, ended: false };
+                Stream { id, headers, receiving, sending }
+            }
+            Err(why) => return self.shared.say(Frame::Reset { id, why }),
+        };
+        self.shared.say(Frame::SynReply { id, fin: false, headers: Headers::default() });
+        if fin {
+            self.shared.peer_finished(id);
+        }
+        if let Err(mpsc::error::TrySendError::Full(stream) | mpsc::error::TrySendError::Closed(stream)) = self.offer.try_send(stream) {
+            stream.sending.reset(Reset::RefusedStream);
+        }
+    }
+
+    /// A place for a new stream, if it may have one.
+    fn admit(&self, id: u32) -> Result<(mpsc::UnboundedReceiver<Chunk>, Sending), Reset> {
+        let mut streams = self.shared.streams.lock();
+        // A client's ids are odd and grow.
+        if id.is_multiple_of(2) || id <= streams.last_id {
+            return Err(Reset::ProtocolError);
+        }
+        streams.last_id = id;
+        let frames = self.frames.upgrade().ok_or(Reset::RefusedStream)?;
+        if streams.open.len() >= self.limits.streams_max || streams.ended {
+            return Err(Reset::RefusedStream);
+        }
+        // What waits in it is limited by `room`.
+        let (sender, chunks) = mpsc::unbounded_channel();
+        let gone = CancellationToken::new();
+        let credit = Arc::new(Credit::new(self.shared.initial_window.load(Ordering::Acquire)));
+        streams.open.insert(id, Slot { chunks: Some(sender), gone: gone.clone(), credit: credit.clone(), we_finished: false });
+        Ok((chunks, Sending { id, frames, shared: self.shared.clone(), gone, credit, open: true }))
+    }
+
+    async fn data(&self, id: u32, fin: bool, bytes: Bytes) {
+        let chunks = {
+            let streams = self.shared.streams.lock();
+            let found = streams.open.get(&id).map(|slot| slot.chunks.clone());
+            match found {
+                Some(chunks) => chunks,
+                // Of one that is over, something may still be on its way.
+                None if id <= streams.last_id => return,
+                None => return self.shared.say(Frame::Reset { id, why: Reset::InvalidStream }),
+            }
+        };
+        let Some(chunks) = chunks else {
+            return self.shared.break_off(id, Reset::ProtocolError);
+        };
+        if !bytes.is_empty() && !chunks.is_closed() {
+            let cost = (bytes.len() + PIECE_COST).min(self.limits.waiting_len_max);
+            let share = tokio::select! {
+                share = self.room.clone().acquire_many_owned(u32::try_from(cost).unwrap_or(u32::MAX)) => share,
+                // Nobody will read it any more.
+                () = chunks.closed() => return if fin { self.shared.peer_finished(id) },
+            };
+            // The semaphore is never closed.
+            if let Ok(share) = share
+                && chunks.send(Chunk::Data(bytes, share)).is_err()
+            {
+                tracing::trace!(stream = id, "nobody reads this stream");
+            }
+        }
+        if fin {
+            self.shared.peer_finished(id);
+        }
+    }
+}
+
+struct Writer {
+    shared: Arc<Shared>,
+    answers: mpsc::Receiver<Frame>,
+    queued: mpsc::Receiver<Frame>,
+    encoder: Encoder,
+}
+
+impl Writer {
+    async fn run(mut self, mut to: impl AsyncWrite + Unpin) -> Result<(), SpdyError> {
+        let mut buffer = BytesMut::with_capacity(WRITE_LEN + DATA_LEN_MAX);
+        loop {
+            let first = tokio::select! {
+                biased;
+                answer = self.answers.recv() => answer,
+                frame = self.queued.recv() => frame,
+            };
+            // Nobody is left who could send.
+            let first = first.unwrap_or_else(|| Frame::GoAway { last: self.shared.last_id() });
+            let mut over = self.put(&first, &mut buffer);
+            while !over && buffer.len() < WRITE_LEN {
+                let Ok(next) = self.answers.try_recv().or_else(|_| self.queued.try_recv()) else { break };
+                over = self.put(&next, &mut buffer);
+            }
+            to.write_all(&buffer).await?;
+            to.flush().await?;
+            buffer.clear();
+            if over {
+                to.shutdown().await?;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether it is the last one.
+    fn put(&mut self, frame: &Frame, buffer: &mut BytesMut) -> bool {
+        if matches!(frame, Frame::Data { .. }) {
+            self.shared.touch();
+        }
+        self.encoder.put(frame, buffer);
+        matches!(frame, Frame::GoAway { .. })
+    }
+}

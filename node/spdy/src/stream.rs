@@ -1,0 +1,179 @@
+//! One stream: what is received and what is sent, each half on its own.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::connection::Shared;
+use crate::frame::{DATA_LEN_MAX, Frame, Reset};
+use crate::headers::Headers;
+
+/// After so many bytes read the sender hears that it may send as many more.
+const REPORT_LEN: usize = 32 * 1_024;
+
+/// The stream was broken off, or its connection ended.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("the stream was broken off")]
+pub struct Lost;
+
+/// A stream that the peer has opened.
+pub struct Stream {
+    /// Its id.
+    pub id: u32,
+    /// What it is for.
+    pub headers: Headers,
+    /// What the peer sends.
+    pub receiving: Receiving,
+    /// What goes to the peer.
+    pub sending: Sending,
+}
+
+/// What came on a stream.
+pub(crate) enum Chunk {
+    /// Bytes, and their share of what may wait.
+    Data(Bytes, OwnedSemaphorePermit),
+    /// Nothing follows.
+    Fin,
+}
+
+/// The peer's half of a stream. Dropped, what still comes is thrown away.
+pub struct Receiving {
+    pub(crate) id: u32,
+    pub(crate) chunks: mpsc::UnboundedReceiver<Chunk>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) unreported: usize,
+    pub(crate) ended: bool,
+}
+
+impl Receiving {
+    /// The next bytes, never none of them; `None` at the end. Cancel-safe.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Lost> {
+        if self.ended {
+            return Ok(None);
+        }
+        match self.chunks.recv().await {
+            Some(Chunk::Data(bytes, share)) => {
+                drop(share);
+                self.report(bytes.len());
+                Ok(Some(bytes))
+            }
+            Some(Chunk::Fin) => {
+                self.ended = true;
+                Ok(None)
+            }
+            None => Err(Lost),
+        }
+    }
+
+    fn report(&mut self, len: usize) {
+        self.unreported += len;
+        if self.unreported >= REPORT_LEN {
+            let more = u32::try_from(self.unreported).unwrap_or_default();
+            self.shared.say(Frame::WindowUpdate { id: self.id, more });
+            self.unreported = 0;
+        }
+    }
+}
+
+/// Our half of a stream. Dropped before [`Sending::finish`], the stream is broken off.
+pub struct Sending {
+    pub(crate) id: u32,
+    pub(crate) frames: mpsc::Sender<Frame>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) gone: CancellationToken,
+    pub(crate) credit: Arc<Credit>,
+    pub(crate) open: bool,
+}
+
+impl Sending {
+    /// Sends bytes; waits while the peer takes no more.
+    pub async fn send(&mut self, bytes: Bytes) -> Result<(), Lost> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let want = rest.len().min(DATA_LEN_MAX);
+            let len = tokio::select! {
+                biased;
+                () = self.gone.cancelled() => return Err(Lost),
+                len = self.credit.take(&self.shared, want) => len,
+            };
+            self.queue(Frame::Data { id: self.id, fin: false, bytes: rest.split_to(len) }).await?;
+        }
+        Ok(())
+    }
+
+    /// Says that nothing follows.
+    pub async fn finish(mut self) -> Result<(), Lost> {
+        self.queue(Frame::Data { id: self.id, fin: true, bytes: Bytes::new() }).await?;
+        self.open = false;
+        self.shared.we_finished(self.id);
+        Ok(())
+    }
+
+    /// Breaks the stream off for a reason.
+    pub fn reset(mut self, why: Reset) {
+        self.open = false;
+        self.shared.break_off(self.id, why);
+    }
+
+    /// Resolves when the stream is broken off or its connection has ended.
+    pub async fn lost(&self) {
+        self.gone.cancelled().await;
+    }
+
+    async fn queue(&self, frame: Frame) -> Result<(), Lost> {
+        tokio::select! {
+            biased;
+            () = self.gone.cancelled() => Err(Lost),
+            sent = self.frames.send(frame) => sent.map_err(|_| Lost),
+        }
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if self.open {
+            self.shared.break_off(self.id, Reset::Cancel);
+        }
+    }
+}
+
+/// What the peer lets us send ahead on one stream. It counts only for peers that have shown that they
+/// pace us: Go's clients never do, and would be waited for in vain.
+pub(crate) struct Credit {
+    left: Mutex<i64>,
+    more: Notify,
+}
+
+impl Credit {
+    pub(crate) fn new(initial: i64) -> Self {
+        Self { left: Mutex::new(initial), more: Notify::new() }
+    }
+
+    /// Changes what is left; less than nothing is possible, when the peer shrinks its window.
+    pub(crate) fn add(&self, more: i64) {
+        let mut left = self.left.lock();
+        *left = left.saturating_add(more);
+        self.more.notify_one();
+    }
+
+    async fn take(&self, shared: &Shared, want: usize) -> usize {
+        loop {
+            if let Some(len) = self.try_take(shared.is_paced(), want) {
+                return len;
+            }
+            self.more.notified().await;
+        }
+    }
+
+    fn try_take(&self, paced: bool, want: usize) -> Option<usize> {
+        let mut left = self.left.lock();
+        let available = usize::try_from(*left).unwrap_or(0);
+        let len = if paced { want.min(available) } else { want };
+        *left = left.saturating_sub(i64::try_from(len).unwrap_or(i64::MAX));
+        (len > 0).then_some(len)
+    }
+}

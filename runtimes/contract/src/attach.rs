@@ -1,0 +1,19 @@
+//! Attaching to a container that runs: its shim listens on a socket in the container's directory
+//! ([`hub`]), the agent connects to it ([`connect`]). What the container writes goes to everyone who is
+//! attached, beside the log; what they send goes to its stdin.
+//!
+//! Both sides send frames: a kind, a length in four bytes, so many bytes.
+
+mod client;
+mod frame;
+pub mod hub;
+
+pub use client::connect;
+pub use hub::Hub;
+
+/// The socket's name in the container's directory.
+const SOCKET: &str = "attach.sock";
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
+mod tests;

@@ -1,0 +1,93 @@
+//! Who is attached to the container: a thread of its own takes them in and reads what they send, since
+//! the guest may compute without ever calling out. What the guest writes is sent from its own call,
+//! without waiting: a client that reads too slowly is let go.
+//!
+//! A guest has pipes, not a terminal: WASI knows no terminal settings, sizes or signals from one.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::unistd::pipe2;
+use parking_lot::Mutex;
+use runtimes_contract::ContainerSpec;
+use runtimes_contract::attach::Hub;
+use runtimes_contract::cri::Stream;
+
+use super::Failure;
+
+/// The thread polls and copies.
+const STACK_LEN: usize = 128 << 10;
+/// How long clients may take to read the rest when the guest has ended.
+const FINISH_WITHIN: Duration = Duration::from_secs(2);
+
+/// Everyone who is attached, and the guest's stdin.
+pub struct Attached {
+    hub: Mutex<Hub>,
+    /// The guest's end, until it is taken.
+    stdin: Mutex<Option<OwnedFd>>,
+    /// Tells the thread that something waits to be sent.
+    wake: EventFd,
+}
+
+impl Attached {
+    /// Listens in the container's directory.
+    pub fn listen(dir: &Path, spec: &ContainerSpec) -> Result<Self, Failure> {
+        let listening = "listening for who attaches";
+        let mut hub = Hub::listen(dir).map_err(Failure::io(listening))?;
+        let mut stdin = None;
+        if spec.stdin {
+            let (read, write) = pipe2(OFlag::O_CLOEXEC).map_err(Failure::io("making stdin"))?;
+            hub.set_stdin(write, spec.stdin_once).map_err(Failure::io("making stdin"))?;
+            stdin = Some(read);
+        }
+        let wake = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).map_err(Failure::io(listening))?;
+        Ok(Self { hub: Mutex::new(hub), stdin: Mutex::new(stdin), wake })
+    }
+
+    /// Starts the thread.
+    pub fn serve_beside(self: &Arc<Self>) -> Result<(), Failure> {
+        let its = self.clone();
+        let thread = std::thread::Builder::new().name("attached".into()).stack_size(STACK_LEN);
+        thread.spawn(move || its.serve()).map(drop).map_err(Failure::io("starting a thread"))
+    }
+
+    fn serve(&self) {
+        loop {
+            let watched = self.hub.lock().watched();
+            let mut fds = vec![PollFd::new(self.wake.as_fd(), PollFlags::POLLIN)];
+            fds.extend(watched.iter().map(|(fd, flags)| PollFd::new(fd.as_fd(), *flags)));
+            // An interruption leads to another look.
+            let _ready = poll(&mut fds, PollTimeout::NONE);
+            let _woken = self.wake.read();
+            self.hub.lock().serve();
+        }
+    }
+
+    /// The guest's stdin, once; none when the container has none.
+    pub fn take_stdin(&self) -> Option<OwnedFd> {
+        self.stdin.lock().take()
+    }
+
+    /// Sends what the guest wrote.
+    pub fn output(&self, stream: Stream, bytes: &[u8]) {
+        let mut hub = self.hub.lock();
+        hub.output(stream, bytes);
+        if hub.is_full() {
+            hub.let_go_of_full();
+        }
+        if hub.is_waiting() {
+            // A counter that is full wakes as well.
+            let _woken = self.wake.write(1);
+        }
+    }
+
+    /// Sends what still waits, for a moment.
+    pub fn finish(&self) {
+        self.hub.lock().finish(FINISH_WITHIN);
+    }
+}
