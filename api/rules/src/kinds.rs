@@ -45,7 +45,6 @@ use serde_json::Value;
 use crate::at::At;
 use crate::checks::Checks;
 
-pub use event::convert as convert_event;
 pub use mandatory::flow_control as mandatory_flow_control;
 pub use persistent_volume_claim::validate_spec as claim_spec;
 

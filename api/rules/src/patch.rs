@@ -17,6 +17,10 @@ pub const OPERATIONS_MAX: usize = 10_000;
 /// Most bytes that `copy` operations may add, and the largest result (upstream's request body limit).
 pub const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
+/// Deepest nesting that a patch may leave. What is stored must be readable again, which ends at 127
+/// levels, and a tower of moves must not exhaust the stack of whoever walks it.
+const DEPTH_MAX: usize = 120;
+
 /// Why a patch was refused.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PatchError {
@@ -46,6 +50,7 @@ pub fn json(original: &Value, patch: &Value) -> Result<Value, PatchError> {
         serde_json::from_value(patch.clone()).map_err(|error| PatchError::Malformed(format!("error decoding patch: {error}")))?;
     let mut object = original.clone();
     let mut copied = 0_usize;
+    let mut nesting = Nesting::of(original);
     for operation in &patch.0 {
         if let PatchOperation::Copy(copy) = operation {
             copied = copied.saturating_add(object.pointer(copy.from.as_str()).map_or(0, size));
@@ -55,8 +60,51 @@ pub fn json(original: &Value, patch: &Value) -> Result<Value, PatchError> {
         }
         json_patch::patch_unsafe(&mut object, std::slice::from_ref(operation))
             .map_err(|error| PatchError::NotApplicable(format!("{} in path {:?}", error.kind, operation.path().as_str())))?;
+        nesting.after(operation, &object)?;
     }
     Ok(object)
+}
+
+/// How deep an object is at most. Measured only where the operations so far could have made it too
+/// deep, since measuring costs as much as the object is large.
+struct Nesting {
+    at_most: usize,
+    /// What was stored deeper than the bound may stay as deep.
+    limit: usize,
+}
+
+impl Nesting {
+    fn of(object: &Value) -> Self {
+        let depth = depth(object);
+        Self { at_most: depth, limit: depth.max(DEPTH_MAX) }
+    }
+
+    fn after(&mut self, operation: &PatchOperation, object: &Value) -> Result<(), PatchError> {
+        let moved = match operation {
+            PatchOperation::Add(add) => depth(&add.value),
+            PatchOperation::Replace(replace) => depth(&replace.value),
+            PatchOperation::Move(_) | PatchOperation::Copy(_) => self.at_most,
+            PatchOperation::Remove(_) | PatchOperation::Test(_) => return Ok(()),
+        };
+        let above = operation.path().as_str().matches('/').count();
+        self.at_most = self.at_most.max(above.saturating_add(moved));
+        if self.at_most > self.limit {
+            self.at_most = depth(object);
+        }
+        if self.at_most > self.limit {
+            return Err(PatchError::NotApplicable(format!("the object would be nested deeper than {} levels", self.limit)));
+        }
+        Ok(())
+    }
+}
+
+/// Levels of lists and maps.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(list) => 1 + list.iter().map(depth).max().unwrap_or_default(),
+        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or_default(),
+        _ => 0,
+    }
 }
 
 /// Applies a JSON merge patch.

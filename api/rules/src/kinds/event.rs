@@ -1,7 +1,5 @@
 //! Events, of both groups: one object under two names for its fields. The server stores the core
-//! form; [`convert`] turns one into the other.
-
-use serde_json::{Map, Value, json};
+//! form, and turns one into the other.
 
 use super::Rules;
 use crate::at::At;
@@ -16,35 +14,6 @@ pub const EVENTS: Rules = Rules::new(|_| {}, validate_create, validate_update);
 const INSTANCE_LEN_MAX: usize = 128;
 const WORD_LEN_MAX: usize = 128;
 const NOTE_LEN_MAX: usize = 1024;
-
-/// Field names of the core form and of the `events.k8s.io` form.
-const RENAMED: [(&str, &str); 7] = [
-    ("involvedObject", "regarding"),
-    ("message", "note"),
-    ("source", "deprecatedSource"),
-    ("firstTimestamp", "deprecatedFirstTimestamp"),
-    ("lastTimestamp", "deprecatedLastTimestamp"),
-    ("count", "deprecatedCount"),
-    ("reportingComponent", "reportingController"),
-];
-
-/// Turns an Event into the form of a group: the core group (empty) or `events.k8s.io`.
-pub fn convert(event: Value, group: &str) -> Value {
-    let Value::Object(fields) = event else {
-        return event;
-    };
-    let to_core = group.is_empty();
-    let rename = |name: String| {
-        let pair = RENAMED.iter().find(|(core, events)| if to_core { *events == name } else { *core == name });
-        match pair {
-            Some((core, events)) => (if to_core { *core } else { *events }).to_owned(),
-            None => name,
-        }
-    };
-    let mut converted: Map<String, Value> = fields.into_iter().map(|(name, value)| (rename(name), value)).collect();
-    converted.insert("apiVersion".to_owned(), json!(if to_core { "v1" } else { "events.k8s.io/v1" }));
-    Value::Object(converted)
-}
 
 fn validate_core(event: &At<'_>, checks: &mut Checks) {
     check(event, &event.get("involvedObject"), &event.get("reportingComponent"), &event.get("message"), checks);
@@ -143,23 +112,5 @@ fn validate_update(_sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut 
     ] {
         let now = At::new(new.get(events).value(), new.get(core).path);
         checks.immutable(&now, &old.get(events));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_event_survives_the_way_there_and_back() {
-        let core = json!({
-            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}, "involvedObject": {"kind": "Pod"}, "message": "m", "reason": "r",
-            "source": {"component": "c"}, "count": 2, "reportingComponent": "c", "reportingInstance": "i",
-        });
-        let events = convert(core.clone(), "events.k8s.io");
-        assert_eq!(events.get("regarding"), core.get("involvedObject"));
-        assert_eq!(events.get("deprecatedCount"), core.get("count"));
-        assert_eq!(events.get("reportingController"), core.get("reportingComponent"));
-        assert_eq!(convert(events, ""), core);
     }
 }

@@ -1,5 +1,7 @@
 //! Job.
 
+mod policies;
+
 use serde_json::{Value, json};
 
 use super::{Rules, workload};
@@ -76,6 +78,24 @@ fn prepare_create(object: &mut Value) {
 }
 
 fn validate_create(object: &At<'_>, checks: &mut Checks) {
+    host_names(object, checks);
+    validate(object, checks);
+}
+
+/// The Pods of an indexed Job have its name and their index as host names.
+fn host_names(object: &At<'_>, checks: &mut Checks) {
+    let (name, spec) = (object.find("metadata.name"), object.get("spec"));
+    let completions = spec.get("completions").int();
+    if spec.get("completionMode").text() != "Indexed" || completions <= 0 {
+        return;
+    }
+    let longest = format!("{}-{}", name.text(), completions - 1);
+    if !format::is_dns_label(&longest) {
+        checks.invalid(&name, format!("will not able to create pod with invalid DNS label: {longest}"));
+    }
+}
+
+fn validate(object: &At<'_>, checks: &mut Checks) {
     let spec = object.get("spec");
     generated_selector(object, &spec, checks);
     validate_spec(&spec, checks);
@@ -111,25 +131,14 @@ fn generated_selector(object: &At<'_>, spec: &At<'_>, checks: &mut Checks) {
 
 /// Checks the part of a spec that a CronJob's template has too.
 pub fn validate_spec(spec: &At<'_>, checks: &mut Checks) {
-    for field in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex"]
-    {
+    for field in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"] {
         checks.not_negative(&spec.get(field));
     }
-    let mode = spec.get("completionMode");
-    checks.one_of_if_set(&mode, &COMPLETION_MODES);
-    if mode.text() == "Indexed" {
-        if !spec.get("completions").exists() {
-            checks.required(&spec.get("completions"), "when completion mode is Indexed");
-        }
-        if spec.get("parallelism").int() > INDEXED_PARALLELISM_MAX {
-            let detail = format!("must be less than or equal to {INDEXED_PARALLELISM_MAX} when completion mode is Indexed");
-            checks.invalid(&spec.get("parallelism"), detail);
-        }
-    } else if spec.get("backoffLimitPerIndex").exists() {
-        checks.invalid(&spec.get("backoffLimitPerIndex"), "requires indexed completion mode");
-    }
-    checks.one_of_if_set(&spec.get("podReplacementPolicy"), &["Failed", "TerminatingOrFailed"]);
     managed_by(&spec.get("managedBy"), checks);
+    policies::indexes(spec, checks);
+    policies::failure(spec, checks);
+    policies::success(spec, checks);
+    policies::replacement(spec, checks);
     let template = spec.get("template");
     pod::validate_template(&template, checks);
     let restart = template.get("spec").get("restartPolicy");
@@ -164,7 +173,7 @@ fn validate_update(sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut C
         }
         return;
     }
-    validate_create(new, checks);
+    validate(new, checks);
     let (spec, before) = (new.get("spec"), old.get("spec"));
     completions(&spec, &before, checks);
     for field in IMMUTABLE {

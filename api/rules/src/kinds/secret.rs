@@ -77,7 +77,9 @@ fn json_map(at: &At<'_>, checks: &mut Checks) {
     }
     let bytes = STANDARD.decode(at.text()).unwrap_or_default();
     if let Err(error) = serde_json::from_slice::<Map<String, Value>>(&bytes) {
-        checks.invalid_value(&at.path, "<secret contents redacted>", error.to_string());
+        // The error's own text may quote what it found.
+        let place = format!("not a JSON object: line {}, column {}", error.line(), error.column());
+        checks.invalid_value(&at.path, "<secret contents redacted>", place);
     }
 }
 

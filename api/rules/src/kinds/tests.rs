@@ -212,6 +212,12 @@ fn jobs() {
             "spec: {manualSelector: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}",
             "spec: {selector: {matchLabels: {x: y}}, template: {metadata: {labels: {job-name: other}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}",
             "spec: {managedBy: x, podReplacementPolicy: y, backoffLimitPerIndex: 1, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}",
+            "spec: {completionMode: Indexed, completions: 200000, parallelism: 20000, backoffLimitPerIndex: 1, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}",
+            "spec: {completionMode: Indexed, completions: 3, maxFailedIndexes: 4, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}",
+            "spec: {podReplacementPolicy: TerminatingOrFailed, podFailurePolicy: {rules: [{}, {action: FailIndex, onExitCodes: {operator: In, values: [0]}}, {action: x, onPodConditions: [{type: a b, status: y}]}]}, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}",
+            "spec: {podFailurePolicy: {rules: [{action: Count, onExitCodes: {operator: x, containerName: d, values: [3, 2, 3]}, onPodConditions: [{type: A}]}, {action: Ignore, onExitCodes: {operator: NotIn, values: []}}]}, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}",
+            "spec: {successPolicy: {rules: []}, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}",
+            "spec: {completionMode: Indexed, completions: 5, successPolicy: {rules: [{}, {succeededCount: 6}, {succeededIndexes: '0,2-4', succeededCount: 5}, {succeededIndexes: '3,1'}, {succeededIndexes: '1-9'}, {succeededIndexes: 'x'}, {succeededIndexes: '1-2-3'}, {succeededIndexes: '2-2'}]}, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}",
         ],
     );
     refused(

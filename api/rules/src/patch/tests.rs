@@ -58,6 +58,26 @@ fn json_patches_are_bounded() {
     assert!(matches!(json(&json!({}), &Value::Array(doubling)), Err(PatchError::CopyTooLarge(_))));
 }
 
+/// Each pair of moves wraps the object once more; what comes of thousands could neither be stored and
+/// read again nor walked on a thread's stack.
+#[test]
+fn json_patches_do_not_pile_up_without_end() {
+    let wrap = [
+        json!({"op": "add", "path": "/b", "value": {}}),
+        json!({"op": "move", "from": "/a", "path": "/b/c"}),
+        json!({"op": "move", "from": "/b", "path": "/a"}),
+    ];
+    let tower = |levels: usize| Value::Array(wrap.iter().cycle().take(3 * levels).cloned().collect());
+    let object = json!({"a": {}});
+    let allowed = json(&object, &tower(100)).expect("fits");
+    assert_eq!(depth(&allowed), 102);
+    assert!(matches!(json(&object, &tower(3_000)), Err(PatchError::NotApplicable(_))));
+    // Many moves that lead nowhere are fine.
+    let swap = [json!({"op": "move", "from": "/a", "path": "/b"}), json!({"op": "move", "from": "/b", "path": "/a"})];
+    let swaps = Value::Array(swap.iter().cycle().take(9_000).cloned().collect());
+    assert_eq!(json(&object, &swaps), Ok(object.clone()));
+}
+
 #[test]
 fn merge_patches_follow_the_rfc() {
     for (object, patch, wanted) in [
