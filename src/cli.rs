@@ -94,7 +94,7 @@ pub struct ControlPlane {
     #[arg(long, value_delimiter = ',')]
     pub tls_san: Vec<String>,
     /// Admission plugins to turn off.
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = api_server::known_admission_plugin)]
     pub disable_admission_plugins: Vec<String>,
     /// Requests that change nothing, answered at once.
     #[arg(long, default_value_t = 400)]

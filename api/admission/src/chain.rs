@@ -34,6 +34,14 @@ pub trait Plugin: Send + Sync {
 #[error("admission-control plugin {0:?} is unknown")]
 pub struct UnknownPlugin(pub String);
 
+/// The name of a plugin, if it is one of upstream's.
+pub fn known_plugin(name: &str) -> Result<String, UnknownPlugin> {
+    let nobody: Allows = Arc::new(|_, _, _| false);
+    let mut names = plugins::ABSENT.iter().chain(plugins::ELSEWHERE);
+    let is_known = names.any(|known| *known == name) || plugins::all(nobody).iter().any(|plugin| plugin.name() == name);
+    if is_known { Ok(name.to_owned()) } else { Err(UnknownPlugin(name.to_owned())) }
+}
+
 /// The plugins that are on.
 pub struct Chain {
     plugins: Vec<Box<dyn Plugin>>,
@@ -42,12 +50,10 @@ pub struct Chain {
 impl Chain {
     /// All plugins that upstream has on by default and that are built here, less the disabled ones.
     pub fn new(disabled: &[String], allows: Allows) -> Result<Self, UnknownPlugin> {
-        let mut plugins = plugins::all(allows);
-        let known: Vec<&str> =
-            plugins.iter().map(|plugin| plugin.name()).chain(plugins::ABSENT.iter().chain(plugins::ELSEWHERE).copied()).collect();
-        if let Some(unknown) = disabled.iter().find(|name| !known.contains(&name.as_str())) {
-            return Err(UnknownPlugin(unknown.clone()));
+        for name in disabled {
+            known_plugin(name)?;
         }
+        let mut plugins = plugins::all(allows);
         plugins.retain(|plugin| !disabled.iter().any(|name| name == plugin.name()));
         Ok(Self { plugins })
     }

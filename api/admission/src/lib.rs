@@ -18,7 +18,7 @@ pub mod webhook;
 #[cfg(test)]
 mod testing;
 
-pub use chain::{Allows, Chain, Plugin, UnknownPlugin};
+pub use chain::{Allows, Chain, Plugin, UnknownPlugin, known_plugin};
 pub use denied::{Awaited, Cause, Denied};
 pub use plugins::resource_quota;
 pub use request::{Operation, Request};

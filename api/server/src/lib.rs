@@ -42,6 +42,7 @@ mod version;
 mod webhooks;
 mod wire;
 
+pub use api_admission::known_plugin as known_admission_plugin;
 pub use at_rest::{AtRest, EncryptionError};
 pub use audit::{AuditConfig, AuditLog, AuditPolicy, AuditPolicyError};
 pub use bootstrap::BootstrapError;

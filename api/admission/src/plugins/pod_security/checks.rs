@@ -92,6 +92,7 @@ pub fn broken(level: Level, metadata: Option<&Value>, spec: &Value) -> Violation
             host_namespaces(spec),
             host_path(spec).filter(|_| !restricted),
             host_ports(spec),
+            probe_hosts(spec),
             privileged(spec),
             proc_mount(spec),
             selinux(spec),
@@ -219,6 +220,26 @@ fn host_ports(spec: &Value) -> Option<Violation> {
     let noun = if used.len() == 1 { "hostPort" } else { "hostPorts" };
     let list: Vec<String> = used.iter().map(i64::to_string).collect();
     violation("hostPort", format!("{} {verb} {noun} {}", containers(&names), list.join(", ")))
+}
+
+/// A probe or hook of another host than the Pod makes the node ask where the Pod itself may not.
+fn probe_hosts(spec: &Value) -> Option<Violation> {
+    fn hosts(container: &Value) -> impl Iterator<Item = &str> {
+        let handlers = ["/livenessProbe", "/readinessProbe", "/startupProbe", "/lifecycle/postStart", "/lifecycle/preStop"];
+        let handlers = handlers.into_iter().filter_map(|at| container.pointer(at));
+        handlers
+            .flat_map(|handler| ["/httpGet/host", "/tcpSocket/host"].map(|at| json::text_at(handler, at)))
+            .filter(|host| !host.is_empty())
+    }
+    let names: BTreeSet<&str> = names_where(spec, |c| hosts(c).next().is_some()).into_iter().collect();
+    let asked: BTreeSet<&str> = pods::containers(spec).flat_map(hosts).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let verb = if names.len() == 1 { "uses" } else { "use" };
+    let noun = if asked.len() == 1 { "probe or lifecycle host" } else { "probe or lifecycle hosts" };
+    let names: Vec<&str> = names.into_iter().collect();
+    violation("probe or lifecycle host", format!("{} {verb} {noun} {}", containers(&names), quoted(asked)))
 }
 
 fn flag(of: &Value, field: &str) -> Option<bool> {

@@ -36,6 +36,10 @@ fn baseline_refuses_what_leads_out_of_the_container() {
         (json!({ "hostNetwork": true, "hostIPC": true }), "host namespaces (hostNetwork=true, hostIPC=true)"),
         (json!({ "volumes": [{ "name": "v", "hostPath": { "path": "/" } }] }), "hostPath volumes (volume \"v\")"),
         (ports, "hostPort (containers \"a\", \"b\" use hostPorts 80, 81)"),
+        (
+            json!({ "containers": [{ "name": "a", "livenessProbe": { "httpGet": { "host": "10.0.0.1", "port": 1 } } }, { "name": "b", "lifecycle": { "preStop": { "tcpSocket": { "host": "x", "port": 1 } } } }] }),
+            "probe or lifecycle host (containers \"a\", \"b\" use probe or lifecycle hosts \"10.0.0.1\", \"x\")",
+        ),
         (two, "privileged (containers \"i\", \"c\" must not set securityContext.privileged=true)"),
         (one(json!({ "procMount": "Unmasked" })), "procMount (container \"c\" must not set securityContext.procMount to \"Unmasked\")"),
         (
