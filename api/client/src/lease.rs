@@ -37,14 +37,27 @@ pub async fn heartbeat(client: kube::Client, node_name: &str, duration: Duration
     let mut retry = RETRY_MIN;
     let mut known = None;
     loop {
-        let pause = match beat.renew(known.take()).await {
-            Ok(lease) => {
+        // A server that does not answer must not keep the beat from its next attempt.
+        let renewal = tokio::time::timeout(duration / 4, beat.renew(known.take()));
+        let renewed = tokio::select! {
+            () = cancel.cancelled() => return,
+            renewed = renewal => renewed,
+        };
+        let failure = match renewed {
+            Ok(Ok(lease)) => {
                 known = Some(lease);
+                None
+            }
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("no answer in time".to_owned()),
+        };
+        let pause = match failure {
+            None => {
                 retry = RETRY_MIN;
                 duration / 4
             }
-            Err(error) => {
-                tracing::warn!(node = node_name, %error, "node lease not renewed");
+            Some(error) => {
+                tracing::warn!(node = node_name, error, "node lease not renewed");
                 let pause = retry;
                 retry = (retry * 2).min(RETRY_MAX).min(duration / 4);
                 pause
@@ -181,7 +194,13 @@ impl Candidate {
     /// Tries until the Lease is ours; `false` when cancelled first.
     async fn acquire(&mut self, cancel: &CancellationToken) -> bool {
         loop {
-            if self.try_hold_logged().await {
+            // A server that does not answer keeps neither the next attempt nor the end waiting.
+            let attempt = tokio::time::timeout(self.election.renew_deadline, self.try_hold_logged());
+            let held = tokio::select! {
+                () = cancel.cancelled() => return false,
+                held = attempt => matches!(held, Ok(true)),
+            };
+            if held {
                 return true;
             }
             tokio::select! {
@@ -247,8 +266,10 @@ impl Candidate {
 
     /// Gives the Lease up so that another candidate need not wait for it to run out.
     async fn release(&mut self) {
-        if let Err(error) = self.try_release().await {
-            tracing::debug!(lease = self.election.name, %error, "lease not released");
+        match tokio::time::timeout(self.election.renew_deadline, self.try_release()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(lease = self.election.name, %error, "lease not released"),
+            Err(_) => tracing::debug!(lease = self.election.name, "lease not released: no answer in time"),
         }
     }
 
@@ -298,7 +319,41 @@ fn seconds(duration: Duration) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+
+    /// A client of a server that takes requests and says nothing, and how many it took.
+    fn client_of_silence() -> (kube::Client, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&asked);
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
+        });
+        (kube::Client::new(service, "default"), asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_says_nothing_is_asked_again_and_holds_nobody_up() {
+        let (client, asked) = client_of_silence();
+        let cancel = CancellationToken::new();
+        let beating = tokio::spawn(heartbeat(client.clone(), "n", Duration::from_secs(40), cancel.clone()));
+        let leading = tokio::spawn({
+            let cancel = cancel.clone();
+            async move { lead(client, &Election::new("x", "me"), cancel, |_| std::future::ready(())).await }
+        });
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        // Six heartbeats of ten seconds, and five attempts to lead.
+        let asked = asked.load(Ordering::Relaxed);
+        assert!(asked >= 9, "only {asked}");
+        cancel.cancel();
+        let ended = tokio::time::timeout(Duration::from_secs(1), async { (beating.await, leading.await) }).await;
+        let (beating, leading) = ended.expect("both end at once");
+        beating.expect("no panic");
+        assert_eq!(leading.expect("no panic"), None);
+    }
 
     fn spec(holder: &str) -> LeaseSpec {
         LeaseSpec {
