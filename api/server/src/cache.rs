@@ -90,7 +90,7 @@ impl Drop for Announced<'_> {
 }
 
 impl Cache {
-    fn new(floor: u64, at_rest: AtRest) -> Self {
+    pub(crate) fn new(floor: u64, at_rest: AtRest) -> Self {
         let (resources, waiting, written) = (RwLock::default(), Mutex::default(), Mutex::default());
         Self { resources, floor: AtomicU64::new(floor), applied: watch::Sender::new(floor), waiting, written, at_rest }
     }

@@ -212,9 +212,16 @@ impl Feeder {
         let head = snapshot.revision;
         let events = self.store.watch(head).await?;
         for resource in self.cache.resources() {
-            resource.reset(head);
+            resource.forget_unreadable();
         }
-        load(&self.cache, snapshot);
+        let mut found: HashMap<GroupResource, Vec<Arc<Object>>> = HashMap::new();
+        for Entry { key, value, revision, .. } in snapshot.entries {
+            let Some((resource, object)) = read_current(&self.cache, &key, revision, &value) else { continue };
+            found.entry(resource.name.clone()).or_default().push(Arc::new(object));
+        }
+        for resource in self.cache.resources() {
+            resource.reset(head, found.remove(&resource.name).unwrap_or_default());
+        }
         self.cache.forget_waiting(head);
         Ok(events)
     }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::event::{Before, Event};
 use super::filter::Filter;
 use super::object::Object;
-use super::ring::{Place, Ring};
+use super::ring::{Place, Ring, Undone};
 use super::watchers::{Delivery, Key, Watchers};
 
 type ByName = BTreeMap<Arc<str>, Arc<Object>>;
@@ -93,11 +93,10 @@ impl Drop for Subscription {
 impl Resource {
     pub(crate) fn new(name: GroupResource, floor: u64) -> Self {
         let node_indexed = name.group.is_empty() && name.resource == "pods";
-        let objects = Objects { by_namespace: BTreeMap::new(), by_node: HashMap::new(), revision: 0, ring: Ring::new(floor) };
         Self {
             name,
             node_indexed,
-            objects: RwLock::new(objects),
+            objects: RwLock::new(Objects::new(0, floor)),
             watchers: Mutex::default(),
             revision: AtomicU64::new(0),
             unreadable: RwLock::default(),
@@ -130,6 +129,11 @@ impl Resource {
         self.unreadable.write().insert((namespace.to_owned(), name.to_owned()), why);
     }
 
+    /// Feeder: what cannot be read is about to be found out anew.
+    pub(crate) fn forget_unreadable(&self) {
+        self.unreadable.write().clear();
+    }
+
     /// The revision of the last change.
     pub(crate) fn revision(&self) -> u64 {
         self.revision.load(Ordering::Acquire)
@@ -157,17 +161,23 @@ impl Resource {
 
     /// At most `limit` objects that match, behind a place, as they were at a revision; `None` when
     /// that is forgotten.
-    pub(crate) fn page(&self, filter: &Filter, revision: u64, behind: Option<&Place>, limit: Option<usize>) -> Option<Page> {
-        let limit = limit.unwrap_or(usize::MAX);
-        // Without selectors every candidate counts, so there is no need to look at all of them.
-        let (take, plain) = (if filter.is_plain() { limit.saturating_add(1) } else { usize::MAX }, filter.is_plain());
-        let (candidates, rest) = self.objects.read().past(filter, revision, behind, take)?;
-        let mut candidates = candidates.into_iter().filter(|object| plain || filter.matches(object));
-        let items: Vec<_> = candidates.by_ref().take(limit).collect();
-        let next = candidates.next();
-        let more = next.is_some().then(|| items.last().map(|last| (Arc::clone(&last.namespace), Arc::clone(&last.name)))).flatten();
-        let remaining = (plain && more.is_some()).then_some(rest + 1);
-        Some(Page { items, revision, more, remaining })
+    pub(crate) fn past(&self, filter: &Filter, revision: u64, behind: Option<&Place>, limit: Option<usize>) -> Option<Page> {
+        let found = {
+            let objects = self.objects.read();
+            let undone = objects.ring.undo_to(revision)?;
+            objects.behind(filter, &undone, behind, candidates_max(filter, limit))
+        };
+        Some(found.into_page(filter, revision, limit))
+    }
+
+    /// The same as they are now, which is at least as of revision `applied`.
+    pub(crate) fn present(&self, filter: &Filter, applied: u64, behind: Option<&Place>, limit: Option<usize>) -> Page {
+        let (found, revision) = {
+            let objects = self.objects.read();
+            let found = objects.behind(filter, &Undone::new(), behind, candidates_max(filter, limit));
+            (found, objects.revision.max(applied))
+        };
+        found.into_page(filter, revision, limit)
     }
 
     /// Starts a watch. What came before and what comes after meet without a gap.
@@ -247,13 +257,16 @@ impl Resource {
         event
     }
 
-    /// Feeder: forgets everything up to a revision and ends every watch, since events were missed.
-    pub(crate) fn reset(&self, floor: u64) {
+    /// Feeder: forgets everything up to a revision, at which these objects are all there are, and ends
+    /// every watch, since events were missed. No reader sees the resource without its objects.
+    pub(crate) fn reset(&self, floor: u64, present: Vec<Arc<Object>>) {
+        let mut all = Objects::new(floor, floor);
+        for object in present {
+            all.insert(object, self.node_indexed);
+        }
         let mut watchers = self.watchers.lock();
-        let mut objects = self.objects.write();
-        *objects = Objects { by_namespace: BTreeMap::new(), by_node: HashMap::new(), revision: floor, ring: Ring::new(floor) };
+        *self.objects.write() = all;
         self.revision.store(floor, Ordering::Release);
-        self.unreadable.write().clear();
         watchers.end_all();
     }
 
@@ -268,7 +281,35 @@ impl Resource {
     }
 }
 
+/// Objects that may match, and how many more there are.
+struct Candidates {
+    objects: Vec<Arc<Object>>,
+    rest: usize,
+}
+
+/// How many candidates make a page: without selectors every one counts, and one more tells whether
+/// there is a next page.
+fn candidates_max(filter: &Filter, limit: Option<usize>) -> usize {
+    limit.filter(|_| filter.is_plain()).map_or(usize::MAX, |limit| limit.saturating_add(1))
+}
+
+impl Candidates {
+    fn into_page(self, filter: &Filter, revision: u64, limit: Option<usize>) -> Page {
+        let plain = filter.is_plain();
+        let mut matching = self.objects.into_iter().filter(|object| plain || filter.matches(object));
+        let items: Vec<_> = matching.by_ref().take(limit.unwrap_or(usize::MAX)).collect();
+        let has_more = matching.next().is_some();
+        let more = items.last().filter(|_| has_more).map(|last| (Arc::clone(&last.namespace), Arc::clone(&last.name)));
+        let remaining = (plain && more.is_some()).then_some(self.rest + 1);
+        Page { items, revision, more, remaining }
+    }
+}
+
 impl Objects {
+    fn new(revision: u64, floor: u64) -> Self {
+        Self { by_namespace: BTreeMap::new(), by_node: HashMap::new(), revision, ring: Ring::new(floor) }
+    }
+
     fn insert(&mut self, object: Arc<Object>, node_indexed: bool) {
         if node_indexed && let Some(node) = object.node() {
             let place = (Arc::clone(&object.namespace), Arc::clone(&object.name));
@@ -313,9 +354,8 @@ impl Objects {
         }
     }
 
-    /// Up to `take` objects behind a place as of a revision, and how many follow.
-    fn past(&self, filter: &Filter, revision: u64, behind: Option<&Place>, take: usize) -> Option<(Vec<Arc<Object>>, usize)> {
-        let undone = self.ring.undo_to(revision)?;
+    /// Up to `take` objects of the filter's namespace behind a place, with some changes undone.
+    fn behind(&self, filter: &Filter, undone: &Undone, behind: Option<&Place>, take: usize) -> Candidates {
         let is_behind = |place: &Place| behind.is_none_or(|behind| place > behind);
         let in_namespace = |namespace: &str| filter.namespace.as_deref().is_none_or(|wanted| wanted == namespace);
         let mut put_back = undone
@@ -338,7 +378,7 @@ impl Objects {
             match next {
                 Some(object) if items.len() < take => items.push(Arc::clone(object)),
                 Some(_) => rest += 1,
-                None => return Some((items, rest)),
+                None => return Candidates { objects: items, rest },
             }
         }
     }

@@ -15,6 +15,9 @@ const EVENTS_BYTES_MAX: usize = 16 << 20;
 /// Where an object is: namespace and name.
 pub(crate) type Place = (Arc<str>, Arc<str>);
 
+/// What stood at some places earlier; `None` where there was nothing.
+pub(crate) type Undone = BTreeMap<Place, Option<Arc<Object>>>;
+
 /// A bounded history.
 #[derive(Debug)]
 pub(crate) struct Ring {
@@ -71,7 +74,7 @@ impl Ring {
 
     /// What has to be put back (or, where `None`, taken away) to see the resource as it was at a
     /// revision; `None` when that is forgotten.
-    pub(crate) fn undo_to(&self, revision: u64) -> Option<BTreeMap<Place, Option<Arc<Object>>>> {
+    pub(crate) fn undo_to(&self, revision: u64) -> Option<Undone> {
         if revision < self.list_floor {
             return None;
         }
@@ -85,9 +88,11 @@ impl Ring {
     }
 }
 
-/// An event keeps the old object alive; the new one mostly lives anyway.
+/// An event keeps the object before it alive, and the line that watchers get: the object after it or,
+/// where that is gone, the last state.
 fn weight(event: &Event) -> usize {
-    event.old().map_or(0, |object| object.bytes().len()) + 256
+    let len = |object: Option<&Arc<Object>>| object.map_or(0, |object| object.bytes().len());
+    len(event.old()) + len(event.after.as_ref().or(event.old())) + 256
 }
 
 #[cfg(test)]

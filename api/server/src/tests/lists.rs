@@ -64,7 +64,7 @@ async fn a_version_of_the_future_times_out() {
     let cluster = with_config_maps(1).await;
     let now = cluster.get(CONFIG_MAPS).await.ok()["metadata"]["resourceVersion"].as_str().expect("a version").to_owned();
     let answer = cluster.get(&format!("{CONFIG_MAPS}?resourceVersion=1000000")).await;
-    let message = format!("Too large resource version: 1000000, current: {now}");
+    let message = format!("Timeout: Too large resource version: 1000000, current: {now}");
     assert_eq!(answer.refusal(), (504, message.as_str()));
     assert_eq!(answer.body["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
 }
@@ -76,7 +76,7 @@ async fn a_token_that_is_too_old_comes_with_a_fresh_one() {
     cluster.config_map("e00", json!({})).await;
     // More changes than are remembered.
     let resource = cluster.server.app().cache.resource(&api_model::kind::GroupResource::new("", "configmaps"));
-    resource.reset(cluster.server.app().cache.applied());
+    resource.reset(cluster.server.app().cache.applied(), Vec::new());
     cluster.config_map("d00", json!({})).await;
     let token = first["metadata"]["continue"].as_str().expect("a token");
     let gone = cluster.get(&format!("{CONFIG_MAPS}?limit=5&continue={token}")).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api_model::selector::FieldSelector;
+use api_model::selector::{FieldSelector, FieldTerm};
 use axum::body::Body;
 use http::Response;
 
@@ -44,7 +44,7 @@ pub(crate) async fn page(call: &Call, options: &ListOptions) -> ApiResult<Page> 
     match (asked.filter(|_| exact), options.limit) {
         (Some(revision), limit) => past(call, &filter, revision, None, limit).ok_or_else(|| too_old(call, revision)),
         (None, None) => Ok(call.served.resource.list(&filter, call.app.cache.applied())),
-        (None, limit) => now(call, &filter, None, limit),
+        (None, limit) => Ok(now(call, &filter, None, limit)),
     }
 }
 
@@ -58,19 +58,16 @@ fn next_page(call: &Call, options: &ListOptions, filter: &Filter, token: &Token)
             let page = past(call, filter, revision, Some(&place), options.limit);
             page.ok_or_else(|| ApiError::continue_expired(token.inconsistent().encode()))
         }
-        None => now(call, filter, Some(&place), options.limit),
+        None => Ok(now(call, filter, Some(&place), options.limit)),
     }
 }
 
 fn past(call: &Call, filter: &Filter, revision: u64, behind: Option<&Place>, limit: Option<usize>) -> Option<Page> {
-    call.served.resource.page(filter, revision, behind, limit)
+    call.served.resource.past(filter, revision, behind, limit)
 }
 
-fn now(call: &Call, filter: &Filter, behind: Option<&Place>, limit: Option<usize>) -> ApiResult<Page> {
-    // The present is always remembered, whatever is compacted meanwhile; a change between the two
-    // calls makes the page one of a moment ago.
-    let revision = call.app.cache.applied();
-    past(call, filter, revision, behind, limit).ok_or_else(|| too_old(call, revision))
+fn now(call: &Call, filter: &Filter, behind: Option<&Place>, limit: Option<usize>) -> Page {
+    call.served.resource.present(filter, call.app.cache.applied(), behind, limit)
 }
 
 fn too_old(call: &Call, revision: u64) -> ApiError {
@@ -80,7 +77,11 @@ fn too_old(call: &Call, revision: u64) -> ApiError {
 /// What a list or watch is about. Fields that the kind does not offer are refused.
 pub(crate) fn filter(call: &Call, options: &ListOptions) -> ApiResult<Filter> {
     let namespace = (call.served.kind.namespaced && !call.namespace.is_empty()).then(|| call.namespace.clone());
-    let fields = stored_fields(&call.served, &options.fields)?;
+    let mut fields = stored_fields(&call.served, &options.fields)?;
+    if !call.name.is_empty() {
+        // `/watch/…/NAME`: the caller was authorized for that object alone.
+        fields.terms.push(FieldTerm { path: "metadata.name".to_owned(), value: call.name.clone(), negated: false });
+    }
     Ok(Filter { namespace, labels: options.labels.clone(), fields, kind: Some(Arc::clone(&call.served.stored)) })
 }
 
