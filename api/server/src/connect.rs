@@ -51,12 +51,9 @@ async fn log(call: &Call, target: &Target) -> ApiResult<Response<Body>> {
     let request = Request::builder().method(Method::GET).uri(&target.path).header(header::HOST, target.authority()).body(Body::empty());
     let request = request.map_err(ApiError::internal)?;
     let mut sender = node::connect(&call.app, target).await?;
-    let answer = sender.send_request(request).await.map_err(|error| node::failed(target, &error))?;
-    let (parts, body) = answer.into_parts();
-    let body = Body::new(body);
-    if parts.status.is_success() {
-        return Ok(text(StatusCode::OK, body));
+    let answer = node::ask(&mut sender, target, request).await?;
+    if answer.status().is_success() {
+        return Ok(text(StatusCode::OK, Body::new(answer.into_body())));
     }
-    let bytes = crate::wire::body::read(body).await?;
-    Err(node::refused(parts.status, &bytes))
+    Err(node::refused(target, answer).await)
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use http::StatusCode;
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
@@ -16,6 +17,10 @@ use crate::status::ApiError;
 
 /// A node that does not answer within this time is unreachable.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A node that takes a request and says nothing to it within this time is as good as unreachable. What
+/// follows the head of an answer may take as long as it likes.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Connects and authenticates, both ways.
 pub(super) async fn connect(app: &Arc<App>, target: &Target) -> Result<http1::SendRequest<Body>, ApiError> {
@@ -42,14 +47,33 @@ async fn handshake(app: &Arc<App>, target: &Target) -> Result<http1::SendRequest
     Ok(sender)
 }
 
+/// Sends a request and waits for the head of its answer.
+pub(super) async fn ask(
+    sender: &mut http1::SendRequest<Body>,
+    target: &Target,
+    request: Request<Body>,
+) -> Result<Response<Incoming>, ApiError> {
+    match tokio::time::timeout(ANSWER_TIMEOUT, sender.send_request(request)).await {
+        Ok(answered) => answered.map_err(|error| failed(target, &error)),
+        Err(_) => Err(failed(target, &"timed out waiting for an answer")),
+    }
+}
+
 /// The node cannot be reached or breaks off.
 pub(super) fn failed(target: &Target, error: &dyn std::fmt::Display) -> ApiError {
     ApiError::internal(format!("error dialing backend: {}: {error}", target.authority()))
 }
 
 /// The node answered with an error: its text is the client's.
-pub(super) fn refused(status: StatusCode, body: &[u8]) -> ApiError {
-    let message = String::from_utf8_lossy(body).trim().to_owned();
+pub(super) async fn refused(target: &Target, answer: Response<Incoming>) -> ApiError {
+    let status = answer.status();
+    let reading = tokio::time::timeout(ANSWER_TIMEOUT, crate::wire::body::read(Body::new(answer.into_body())));
+    let body = match reading.await {
+        Ok(Ok(body)) => body,
+        Ok(Err(error)) => return error,
+        Err(_) => return failed(target, &"timed out waiting for an answer"),
+    };
+    let message = String::from_utf8_lossy(&body).trim().to_owned();
     match status {
         StatusCode::BAD_REQUEST => ApiError::bad_request(message),
         StatusCode::NOT_FOUND => ApiError::not_found_text(message),

@@ -37,11 +37,9 @@ pub(super) async fn open(call: &Call, target: &Target, mut parts: Parts) -> ApiR
     }
     let request = request.body(Body::empty()).map_err(ApiError::internal)?;
     let mut sender = node::connect(&call.app, target).await?;
-    let mut answer = sender.send_request(request).await.map_err(|error| node::failed(target, &error))?;
+    let mut answer = node::ask(&mut sender, target, request).await?;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-        let status = answer.status();
-        let bytes = crate::wire::body::read(Body::new(answer.into_body())).await?;
-        return Err(node::refused(status, &bytes));
+        return Err(node::refused(target, answer).await);
     }
     let node = hyper::upgrade::on(&mut answer);
     let mut response = Response::new(Body::empty());

@@ -12,6 +12,12 @@ use super::*;
 
 /// A node's server: answers logs with what it was asked, and echoes on upgraded connections.
 async fn node() -> u16 {
+    node_that_tells().await.0
+}
+
+/// The same, with a word for every request that it gets.
+async fn node_that_tells() -> (u16, tokio::sync::mpsc::UnboundedReceiver<()>) {
+    let (asked, told) = tokio::sync::mpsc::unbounded_channel();
     let subject = api_auth::pki::Subject::server(
         "system:node:n1",
         &PkiConfig { names: Default::default(), addresses: [IpAddr::V4(Ipv4Addr::LOCALHOST)].into() },
@@ -22,7 +28,7 @@ async fn node() -> u16 {
     let port = listener.local_addr().expect("an address").port();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let acceptor = acceptor.clone();
+            let (acceptor, asked) = (acceptor.clone(), asked.clone());
             tokio::spawn(async move {
                 let stream = acceptor.accept(stream).await.expect("a handshake");
                 let user = stream
@@ -32,16 +38,24 @@ async fn node() -> u16 {
                     .and_then(<[_]>::first)
                     .and_then(|leaf| api_auth::authenticate::certificate_user(leaf));
                 assert!(user.is_some_and(|user| user.in_group("system:masters")), "the API server shows who it is");
-                let service = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(node_answer));
+                let answer = service_fn(move |request| {
+                    // Most tests do not listen.
+                    let _ = asked.send(());
+                    node_answer(request)
+                });
+                let service = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
                 service.with_upgrades().await.expect("served");
             });
         }
     });
-    port
+    (port, told)
 }
 
 async fn node_answer(mut request: Request<hyper::body::Incoming>) -> Result<Response<Body>, std::convert::Infallible> {
     let asked = request.uri().to_string();
+    if asked.contains("/silent") {
+        std::future::pending::<()>().await;
+    }
     if asked.contains("/missing") {
         let mut response = Response::new(Body::from("container not found"));
         *response.status_mut() = StatusCode::NOT_FOUND;
@@ -98,6 +112,49 @@ async fn a_node_that_is_away_is_said_to_be() {
     assert_eq!(log.status, StatusCode::INTERNAL_SERVER_ERROR);
     assert!(log.refusal().1.contains("error dialing backend: 127.0.0.1:1: "), "{log:?}");
     assert_eq!(cluster.get(&format!("{PODS}/p/exec?command=ls")).await.refusal(), (400, "Upgrade request required"));
+}
+
+/// A node may take a request and then hang: whoever asked is told in the end.
+#[tokio::test]
+async fn a_node_that_does_not_answer_is_not_waited_for_for_ever() {
+    let cluster = cluster().await;
+    let (port, mut asked) = node_that_tells().await;
+    with_pod(&cluster, port).await;
+    cluster.pod("silent", "n1").await;
+    let path = format!("{PODS}/silent/log");
+    let asking = cluster.get(&path);
+    let passing = async {
+        asked.recv().await.expect("the node is asked");
+        tokio::time::pause();
+        tokio::time::advance(std::time::Duration::from_secs(60)).await;
+    };
+    let (log, ()) = tokio::join!(asking, passing);
+    assert_eq!(log.status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(log.refusal().1.ends_with("timed out waiting for an answer"), "{log:?}");
+}
+
+/// Websockets begin with a GET, which must not make reading enough to run something.
+#[tokio::test]
+async fn exec_is_for_those_who_may_create_it() {
+    let cluster = cluster().await;
+    cluster.pod("p", "").await;
+    let (rbac, base) = ("rbac.authorization.k8s.io", "/apis/rbac.authorization.k8s.io/v1");
+    for (name, verbs) in [("reader", json!(["get"])), ("worker", json!(["get", "create"]))] {
+        let role = json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": name},
+            "rules": [{"apiGroups": [""], "resources": ["pods/exec"], "verbs": verbs}]});
+        cluster.post(&format!("{base}/clusterroles"), role).await.ok();
+        let binding = json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": name}, "subjects": [{"apiGroup": rbac, "kind": "User", "name": name}]});
+        cluster.post(&format!("{base}/clusterrolebindings"), binding).await.ok();
+    }
+    let ask = async |name: &str| {
+        let request = Request::builder().uri(format!("{PODS}/p/exec?command=ls")).body(Body::empty()).expect("a request");
+        json_of(send(&cluster.user(name, &["system:authenticated"]), request).await).await
+    };
+    let message =
+        "pods \"p\" is forbidden: User \"reader\" cannot create resource \"pods/exec\" in API group \"\" in the namespace \"default\"";
+    assert_eq!(ask("reader").await.refusal(), (403, message));
+    assert_eq!(ask("worker").await.refusal(), (400, "pod p does not have a host assigned"));
 }
 
 /// The server on loopback, and a TLS connection to it.
