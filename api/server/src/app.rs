@@ -24,7 +24,12 @@ use crate::registry::{Registry, Served};
 use crate::services::Allocator;
 use crate::status::{ApiError, ApiResult};
 use crate::webhooks::Webhooks;
+use crate::wire::body::BODY_BYTES_MAX;
 use crate::wire::query::Query;
+
+/// Bytes of a stored object: a body of the largest size, and what defaults add to it. Patches could pile
+/// up more, one after the other.
+const OBJECT_BYTES_MAX: usize = BODY_BYTES_MAX + (1 << 20);
 
 /// The parts of the server, shared by all requests.
 pub(crate) struct App {
@@ -111,6 +116,9 @@ impl App {
         value: Value,
         bytes: Bytes,
     ) -> Result<Arc<Object>, WriteError> {
+        if bytes.len() > OBJECT_BYTES_MAX {
+            return Err(WriteError::Api(ApiError::too_large(OBJECT_BYTES_MAX)));
+        }
         let key = key::of(&served.resource.name, namespace, name);
         let stored = self.cache.seal(&served.resource.name, &key, &bytes);
         let stored = stored.map_err(|error| WriteError::Api(ApiError::unsealable(&key, &error)))?;

@@ -123,7 +123,7 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
         return subresource::connect(call, parts).await;
     }
     let limit = app.config.request_timeout;
-    tokio::time::timeout(limit, perform(call, verb, body)).await.unwrap_or_else(|_| Err(ApiError::timeout()))
+    tokio::time::timeout(limit, perform(call, verb, body)).await.unwrap_or_else(|_| Err(ApiError::took_too_long()))
 }
 
 async fn perform(mut call: Call, verb: &str, body: Body) -> ApiResult<Response<Body>> {
@@ -202,6 +202,13 @@ fn attributes(wanted: &Wanted) -> Attributes {
 fn check_place(found: &ResourcePath, namespaced: bool, verb: &str) -> ApiResult<()> {
     let has_namespace = !found.namespace.is_empty();
     let is_namespace = found.plural == "namespaces" && found.group.is_empty();
+    // The deprecated prefix is for watching objects, not for a second way to everything else.
+    if found.watch && !found.subresource.is_empty() {
+        return Err(ApiError::no_such_resource());
+    }
+    if found.watch && verb != "watch" {
+        return Err(ApiError::method_not_allowed());
+    }
     match (namespaced, has_namespace) {
         (true, false) if !found.name.is_empty() => Err(ApiError::no_such_resource()),
         (true, false) if !matches!(verb, "list" | "watch") => Err(ApiError::method_not_allowed()),

@@ -20,6 +20,18 @@ pub(crate) fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
     path.iter().try_fold(value, |at, name| at.get(name)).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// What a value is called in messages about its type.
+pub(crate) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -131,32 +131,6 @@ fn serve(kind: &Arc<Kind>, cache: &Cache) -> Served {
     Served { kind: Arc::clone(kind), name, resource, stored: Arc::clone(kind), conversion: None, custom: None }
 }
 
-/// Kinds of which upstream's strategies say `AllowCreateOnUpdate`.
-const CREATED_BY_UPDATE: &[(&str, &str)] = &[
-    ("", "endpoints"),
-    ("", "events"),
-    ("", "limitranges"),
-    ("", "podtemplates"),
-    ("", "resourcequotas"),
-    ("", "services"),
-    ("events.k8s.io", "events"),
-    ("coordination.k8s.io", "leases"),
-    ("rbac.authorization.k8s.io", "clusterrolebindings"),
-    ("rbac.authorization.k8s.io", "clusterroles"),
-    ("rbac.authorization.k8s.io", "rolebindings"),
-    ("rbac.authorization.k8s.io", "roles"),
-];
-
-/// Kinds of which upstream's strategies deny `AllowUnconditionalUpdate`.
-const UPDATED_ONLY_WITH_VERSION: &[(&str, &str)] = &[
-    ("apiextensions.k8s.io", "customresourcedefinitions"),
-    ("coordination.k8s.io", "leases"),
-    ("node.k8s.io", "runtimeclasses"),
-    ("policy", "poddisruptionbudgets"),
-    ("storage.k8s.io", "csidrivers"),
-    ("storage.k8s.io", "csinodes"),
-];
-
 /// Kinds whose deletion answers the object (`ReturnDeletedObject`).
 const DELETION_ANSWERS_OBJECT: &[(&str, &str)] = &[
     ("", "persistentvolumeclaims"),
@@ -183,12 +157,12 @@ impl Served {
 
     /// Whether PUT on a name that does not exist creates the object.
     pub(crate) fn is_created_by_update(&self) -> bool {
-        self.is_in(CREATED_BY_UPDATE)
+        api_rules::allows_create_on_update(&self.kind)
     }
 
     /// Whether PUT without a resource version overwrites.
     pub(crate) fn allows_unconditional_update(&self) -> bool {
-        self.custom.is_none() && !self.is_in(UPDATED_ONLY_WITH_VERSION)
+        api_rules::allows_unconditional_update(&self.kind)
     }
 
     /// Whether DELETE answers the object rather than a Status.

@@ -49,6 +49,9 @@ async fn bind(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
 fn answer(call: &Call, mut review: Value) -> ApiResult<Value> {
     let (app, view) = (&call.app, &*call.app.cache);
     match call.served.kind.plural.as_str() {
+        "tokenreviews" if review.pointer("/spec/token").and_then(Value::as_str).unwrap_or_default().is_empty() => {
+            return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
+        }
         "tokenreviews" => return Ok(app.authenticator.token_review(&review, view, Timestamp::now())),
         "selfsubjectreviews" => json::set(&mut review, &["status"], json!({"userInfo": *call.user})),
         "selfsubjectrulesreviews" => {

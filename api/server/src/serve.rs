@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_auth::authenticate::certificate_user;
+use api_auth::pki::read_certificate_der;
 use axum::body::Body;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use jiff::Timestamp;
+use rustls_pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
 use crate::app::App;
 use crate::audit::Peer;
@@ -75,12 +77,12 @@ async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, ver
         Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
-    let shown = Shown::of(&stream, &verifier);
+    let shown = Shown::of(stream.get_ref().1.peer_certificates().unwrap_or_default(), &verifier);
     let peer = stream.get_ref().0.peer_addr().ok().map(|address| Peer(address.ip().to_canonical()));
     let service = service_fn(|request: Request<Incoming>| {
         let app = Arc::clone(&app);
         let mut request = request.map(Body::new);
-        shown.mark(&mut request);
+        shown.mark(&mut request, Timestamp::now());
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);
         }
@@ -114,32 +116,64 @@ fn builder() -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// What the client's certificate says of it: looked at once a connection.
+/// What the client's certificate says of it. Its signature is looked at once a connection, its time
+/// with each request: connections may outlive certificates.
+#[derive(Debug)]
 enum Shown {
     Nothing,
-    User(Identity),
+    User { identity: Identity, until: Timestamp },
     Unknown,
 }
 
 impl Shown {
-    fn of(stream: &TlsStream<TcpStream>, verifier: &Verifier) -> Self {
-        let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    fn of(chain: &[CertificateDer<'_>], verifier: &Verifier) -> Self {
         let Some(leaf) = chain.first() else { return Self::Nothing };
         if !verifier.is_good(chain) {
             return Self::Unknown;
         }
-        certificate_user(leaf).map_or(Self::Unknown, |user| Self::User(Identity(Arc::new(user))))
+        let until = chain.iter().filter_map(|certificate| read_certificate_der(certificate).ok()).map(|info| info.not_after).min();
+        match (certificate_user(leaf), until) {
+            (Some(user), Some(until)) => Self::User { identity: Identity(Arc::new(user)), until },
+            _ => Self::Unknown,
+        }
     }
 
-    fn mark(&self, request: &mut Request<Body>) {
+    fn mark(&self, request: &mut Request<Body>, now: Timestamp) {
         match self {
             Self::Nothing => {}
-            Self::User(identity) => {
+            Self::User { identity, until } if now <= *until => {
                 request.extensions_mut().insert(identity.clone());
             }
-            Self::Unknown => {
+            Self::User { .. } | Self::Unknown => {
                 request.extensions_mut().insert(UnknownCertificate);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api_auth::{Pki, PkiConfig};
+    use jiff::SignedDuration;
+    use rustls_pki_types::pem::PemObject;
+
+    #[test]
+    fn a_certificate_that_expires_during_a_connection_counts_no_more() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let pki = Pki::open(directory.path(), &PkiConfig::for_cluster("cluster.local")).expect("keys");
+        let (_, verifier) = crate::tls::acceptor(&pki).expect("a verifier");
+        let jane = pki.issue_client("jane", &[], Duration::from_secs(3_600)).expect("a certificate");
+        let chain = [CertificateDer::from_pem_slice(jane.certificate_pem.as_bytes()).expect("PEM")];
+        let shown = Shown::of(&chain, &verifier);
+        let is_jane = |after: SignedDuration| {
+            let mut request = Request::new(Body::empty());
+            shown.mark(&mut request, Timestamp::now() + after);
+            let user = request.extensions().get::<Identity>().map(|Identity(user)| user.username.clone());
+            assert_eq!(user.is_none(), request.extensions().get::<UnknownCertificate>().is_some(), "one of the two");
+            user.as_deref() == Some("jane")
+        };
+        assert!(is_jane(SignedDuration::ZERO));
+        assert!(!is_jane(SignedDuration::from_hours(2)));
     }
 }

@@ -203,14 +203,18 @@ impl ApiError {
 
     pub(crate) fn too_large_version(asked: u64, at: NotYet) -> Self {
         let message = format!("Too large resource version: {asked}, current: {}", at.current);
-        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
-            .cause("ResourceVersionTooLarge", "Too large resource version", "")
-            .retry_after(1)
+        Self::timeout(&message, 1).cause("ResourceVersionTooLarge", "Too large resource version", "")
     }
 
-    pub(crate) fn timeout() -> Self {
-        let message = "request did not complete within the allotted timeout";
-        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
+    /// The request took longer than requests may take.
+    pub(crate) fn took_too_long() -> Self {
+        Self::timeout("request did not complete within requested timeout - context deadline exceeded", 0)
+    }
+
+    /// Something took too long. `seconds` 0 is no advice when to retry.
+    pub(crate) fn timeout(what: &str, seconds: u32) -> Self {
+        let error = Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", format!("Timeout: {what}"));
+        if seconds > 0 { error.retry_after(seconds) } else { error }
     }
 
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {

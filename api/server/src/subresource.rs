@@ -11,12 +11,17 @@ use http::Response;
 use http::request::Parts;
 
 use crate::app::Call;
+use crate::authorize::may;
 use crate::connect;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs;
 
 /// Subresources that are connections to somewhere else rather than data.
 const CONNECTIONS: &[&str] = &["attach", "exec", "log", "portforward", "proxy"];
+
+/// Connections that are no mere reading, whatever their HTTP method: websockets begin with a GET. As
+/// upstream, they ask for the right to create (`AuthorizePodWebsocketUpgradeCreatePermission`).
+const CHANGES_THE_POD: &[&str] = &["attach", "exec", "portforward"];
 
 /// Whether requests for it stay open for as long as they like.
 pub(crate) fn is_connection(subresource: &str) -> bool {
@@ -59,5 +64,8 @@ pub(crate) async fn connect(call: Call, parts: Parts) -> ApiResult<Response<Body
         _ => "",
     };
     check(&call, verb)?;
+    if CHANGES_THE_POD.contains(&call.subresource.as_str()) {
+        may(&call, "create")?;
+    }
     connect::answer(call, parts).await
 }

@@ -1,29 +1,29 @@
-//! `pods/eviction`: a deletion that asks the Pod's disruption budget first.
+//! `pods/eviction`: a deletion that asks the Pod's disruption budget first, and leaves the reason on
+//! the Pod for whoever wonders why it went.
+
+mod budget;
 
 use api_admission::Operation;
-use api_model::kind::GroupResource;
 use api_model::meta;
-use api_model::selector::Selector;
-use api_model::view::View;
 use axum::body::Body;
 use http::{Response, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::app::{App, Call, WriteError};
+use self::budget::Answer;
+use crate::app::Call;
 use crate::json;
 use crate::nonresource::json_answer;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::admit::{self, Step};
-use crate::verbs::delete::delete_object;
+use crate::verbs::delete::{check_preconditions, delete_object};
+use crate::verbs::modify::modify_unchecked;
 use crate::wire::body;
 use crate::wire::options::{DeleteOptions, WriteOptions};
 use crate::wire::query::Query;
 
-/// Others that may change the budget in between.
+/// Others that may change the Pod, or its budget, in between.
 const ATTEMPTS_MAX: usize = 20;
-/// Pods that a budget remembers as on their way out; beyond that upstream refuses too.
-const DISRUPTED_LEN_MAX: usize = 2_000;
 
 /// `POST` of an Eviction.
 pub(super) async fn evict(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
@@ -39,82 +39,92 @@ pub(super) async fn evict(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
     }
     json::set(&mut eviction, &["apiVersion"], "policy/v1");
     json::set(&mut eviction, &["kind"], "Eviction");
-    let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
-    admit::mutate(call, step, Some(&mut eviction)).await?;
-    admit::validate(call, step, Some(&mut eviction)).await?;
     let mut delete = DeleteOptions::parse(&Query::default(), eviction.get("deleteOptions"))?;
     delete.dry_run |= options.dry_run;
-    let pod = call.object()?.value();
-    if needs_budget(&pod) {
-        ask_budget(&call.app, &pod, delete.dry_run).await?;
+    let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: delete.dry_run };
+    admit::mutate(call, step, Some(&mut eviction)).await?;
+    admit::validate(call, step, Some(&mut eviction)).await?;
+    if !evict_unguarded(call, &delete).await? {
+        evict_guarded(call, &delete).await?;
     }
-    delete_object(call, &name, &delete).await?;
     let mut response = json_answer(&json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}));
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
 }
 
-/// A Pod that does not run, or stops already, costs the budget nothing.
-fn needs_budget(pod: &Value) -> bool {
-    let phase = pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
-    !meta::is_deleting(pod) && !matches!(phase, "Succeeded" | "Failed" | "Pending")
-}
-
-fn budgets(app: &App, pod: &Value) -> Vec<std::sync::Arc<Value>> {
-    let all = app.cache.list(&GroupResource::new("policy", "poddisruptionbudgets"), Some(meta::namespace(pod)));
-    all.into_iter()
-        .filter(|budget| Selector::from_label_selector(budget.pointer("/spec/selector")).is_ok_and(|selector| selector.matches(pod)))
-        .collect()
-}
-
-/// Takes one disruption from the Pod's budget, or refuses.
-async fn ask_budget(app: &App, pod: &Value, dry_run: bool) -> ApiResult<()> {
+/// Evicts a Pod that costs no budget anything, because it does not run or stops already; answers
+/// whether it was one.
+async fn evict_unguarded(call: &mut Call, delete: &DeleteOptions) -> ApiResult<bool> {
+    let mut conflict = None;
     for _ in 0..ATTEMPTS_MAX {
-        let budgets = budgets(app, pod);
-        let budget = match budgets.as_slice() {
-            [] => return Ok(()),
-            [budget] => budget,
-            _ => {
-                return Err(ApiError::internal(
-                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-                ));
-            }
-        };
-        let changed = disrupted(budget, pod)?;
-        if dry_run {
-            return Ok(());
+        let pod = call.object()?.value();
+        let is_over = meta::is_deleting(&pod) || matches!(phase(&pod), "Succeeded" | "Failed");
+        if !is_over && phase(&pod) != "Pending" {
+            return Ok(false);
         }
-        let served = app.registry.find("policy", "v1", "poddisruptionbudgets").ok_or_else(ApiError::no_such_resource)?;
-        let (namespace, name) = (meta::namespace(budget), meta::name(budget));
-        let revision = meta::resource_version(budget).parse().unwrap_or_default();
-        match app.put(&served, namespace, name, api_store::Expect::At(revision), changed).await {
-            Ok(_) => return Ok(()),
-            Err(WriteError::Conflict) => app.cache.overtaken(&served.resource, namespace, name, revision).await,
-            Err(WriteError::Api(error)) => return Err(error),
+        // One that is not over may start to run at any moment, and then its budget must be asked.
+        let options = if is_over { delete.clone() } else { as_of(&pod, delete) };
+        match mark_and_delete(call, options).await {
+            Err(error) if error.code() == StatusCode::CONFLICT && delete.resource_version.is_none() => conflict = Some(error),
+            done => return done.map(|()| true),
         }
     }
-    Err(ApiError::too_many_requests("couldn't update PodDisruptionBudget due to conflicts", 10))
+    Err(conflict.unwrap_or_else(|| ApiError::modified(&call.served.name, &call.name)))
 }
 
-/// The budget after one more disruption.
-fn disrupted(budget: &Value, pod: &Value) -> ApiResult<Value> {
-    let number = |path: &str| budget.pointer(path).and_then(Value::as_i64).unwrap_or_default();
-    let name = meta::name(budget);
-    if number("/status/observedGeneration") < number("/metadata/generation") {
-        let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-        return Err(ApiError::disruption(message, &format!("The disruption budget {name} is still being processed by the server."), 10));
+/// Evicts a Pod that runs, if its budget allows.
+async fn evict_guarded(call: &mut Call, delete: &DeleteOptions) -> ApiResult<()> {
+    let pod = call.object()?.value();
+    match budget::ask(&call.app, &pod, delete.dry_run).await? {
+        Answer::Granted => mark_and_delete(call, delete.clone()).await,
+        // It does not count as healthy, so that nothing is lost with it, as long as it stays so.
+        Answer::NotCounted(name) => match mark_and_delete(call, as_of(&pod, delete)).await {
+            Err(error) if error.code() == StatusCode::CONFLICT && delete.resource_version.is_none() => Err(budget::still_processed(&name)),
+            done => done,
+        },
     }
-    let disrupted = budget.pointer("/status/disruptedPods").and_then(Value::as_object).map_or(0, serde_json::Map::len);
-    if number("/status/disruptionsAllowed") <= 0 || disrupted > DISRUPTED_LEN_MAX {
-        let cause = format!(
-            "The disruption budget {name} needs {} healthy pods and has {} currently",
-            number("/status/desiredHealthy"),
-            number("/status/currentHealthy")
-        );
-        return Err(ApiError::disruption("Cannot evict pod as it would violate the pod's disruption budget.", &cause, 0));
+}
+
+fn phase(pod: &Value) -> &str {
+    pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The options with the condition that the Pod has not changed, unless the client set one.
+fn as_of(pod: &Value, delete: &DeleteOptions) -> DeleteOptions {
+    let version = delete.resource_version.clone().or_else(|| Some(meta::resource_version(pod).to_owned()));
+    DeleteOptions { resource_version: version, ..delete.clone() }
+}
+
+/// Tells on the Pod why it goes, then deletes it, both under the preconditions of `options`.
+async fn mark_and_delete(call: &mut Call, mut options: DeleteOptions) -> ApiResult<()> {
+    if !options.dry_run {
+        let marking = modify_unchecked(call, false, |call, pod| {
+            check_preconditions(call, pod, &options)?;
+            Ok(marked(pod))
+        });
+        let marked = marking.await?.value();
+        if options.resource_version.is_some() {
+            options.resource_version = Some(meta::resource_version(&marked).to_owned());
+        }
     }
-    let mut changed = budget.clone();
-    json::set(&mut changed, &["status", "disruptionsAllowed"], number("/status/disruptionsAllowed") - 1);
-    json::set(&mut changed, &["status", "disruptedPods", meta::name(pod)], meta::time(Timestamp::now()));
-    Ok(changed)
+    let name = call.name.clone();
+    delete_object(call, &name, &options).await.map(drop)
+}
+
+/// The Pod with the condition that upstream's eviction sets.
+fn marked(pod: &Value) -> Value {
+    let mut pod = pod.clone();
+    let mut conditions = pod.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    let is_target = |condition: &&mut Value| condition.get("type").and_then(Value::as_str) == Some("DisruptionTarget");
+    let condition = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+        "lastProbeTime": null, "lastTransitionTime": meta::time(Timestamp::now()),
+    });
+    match conditions.iter_mut().find(is_target) {
+        Some(same) if same.get("status") == condition.get("status") && same.get("reason") == condition.get("reason") => return pod,
+        Some(other) => *other = condition,
+        None => conditions.push(condition),
+    }
+    json::set(&mut pod, &["status", "conditions"], conditions);
+    pod
 }

@@ -25,6 +25,7 @@ pub(super) async fn request(call: &mut Call, bytes: &[u8]) -> ApiResult<Response
     json::set(&mut request, &["kind"], "TokenRequest");
     json::set(&mut request, &["apiVersion"], "authentication.k8s.io/v1");
     call.object()?;
+    // A node gets tokens for its own Pods only: that is NodeRestriction's to say.
     let name = call.name.clone();
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
     admit::mutate(call, step, Some(&mut request)).await?;

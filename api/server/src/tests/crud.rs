@@ -196,7 +196,7 @@ async fn a_put_creates_kinds_that_allow_it() {
     let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
     assert_eq!(cluster.put(path, &lease).await.status, StatusCode::CREATED);
     let refused = cluster.put(path, &lease).await;
-    assert!(refused.refusal().1.contains("metadata.resourceVersion: Invalid value: 0: must be specified for an update"), "{refused:?}");
+    assert!(refused.refusal().1.contains("metadata.resourceVersion: Invalid value: 0x0: must be specified for an update"), "{refused:?}");
     assert_eq!(cluster.put(&format!("{CONFIG_MAPS}/none"), &config_map("none", json!({}))).await.status, StatusCode::NOT_FOUND);
 }
 

@@ -39,6 +39,8 @@ async fn preconditions_are_checked() {
     let wrong = cluster.request(Method::DELETE, &path, "application/json", options(json!({"uid": "x"}))).await;
     assert_eq!(wrong.status, StatusCode::CONFLICT);
     assert!(wrong.refusal().1.contains("Precondition failed: UID in precondition: x, UID in object meta: "), "{wrong:?}");
+    let unreadable = cluster.request(Method::DELETE, &path, "application/json", options(json!({"uid": 5}))).await;
+    assert_eq!(unreadable.status, StatusCode::BAD_REQUEST, "a condition that is not understood is not ignored: {unreadable:?}");
     let right = options(json!({"uid": created["metadata"]["uid"], "resourceVersion": created["metadata"]["resourceVersion"]}));
     cluster.request(Method::DELETE, &path, "application/json", right).await.ok();
 }

@@ -72,3 +72,17 @@ async fn a_patch_may_not_rename_or_break_an_object() {
     let unknown = cluster.request(Method::PATCH, &path, "application/json", "{}").await;
     assert_eq!(unknown.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }
+
+/// Each patch fits into a request; what they pile up must fit into memory too.
+#[tokio::test]
+async fn an_object_does_not_grow_without_end() {
+    let cluster = cluster().await;
+    cluster.pod("p", "").await;
+    let path = format!("{PODS}/p/status");
+    let large = "x".repeat(2 << 20);
+    cluster.patch(&path, "merge", json!({"status": {"message": large}})).await.ok();
+    let refused = cluster.patch(&path, "merge", json!({"status": {"reason": large}})).await;
+    assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(refused.body["reason"], "RequestEntityTooLarge");
+    cluster.patch(&path, "merge", json!({"status": {"message": null}})).await.ok();
+}

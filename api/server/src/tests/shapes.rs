@@ -13,6 +13,9 @@ async fn tables_show_what_kubectl_prints() {
     assert_eq!(table["rows"][0]["cells"].as_array().map(Vec::len), Some(columns.len()));
     assert_eq!(table["rows"][0]["cells"][0], "p");
     assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
+    assert!(table["rows"][0].get("conditions").is_none());
+    cluster.patch(&format!("{PODS}/p/status"), "merge", json!({"status": {"phase": "Succeeded"}})).await.ok();
+    assert_eq!(cluster.get_as(PODS, TABLE).await.ok()["rows"][0]["conditions"][0]["type"], "Completed");
     let with_object = cluster.get_as(&format!("{PODS}/p?includeObject=Object"), TABLE).await.ok();
     assert_eq!(with_object["rows"][0]["object"]["kind"], "Pod");
     assert!(cluster.get_as(&format!("{PODS}?includeObject=None"), TABLE).await.ok()["rows"][0].get("object").is_none());
@@ -92,4 +95,14 @@ async fn every_answer_bears_an_audit_id() {
     assert!(cluster.get("/version").await.headers.contains_key("audit-id"));
     let request = Request::builder().uri("/version").header("audit-id", "mine").body(Body::empty()).expect("a request");
     assert_eq!(cluster.raw(request).await.headers()["audit-id"], "mine");
+}
+
+#[tokio::test]
+async fn a_server_whose_store_is_gone_says_that_it_is_not_well() {
+    let cluster = cluster().await;
+    assert_eq!(cluster.get("/livez").await.ok(), "ok");
+    cluster.store.close().await;
+    let answer = cluster.get("/livez").await;
+    assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(answer.body.as_str().is_some_and(|text| text.contains("[-]etcd failed")), "{answer:?}");
 }

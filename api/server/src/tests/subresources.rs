@@ -75,7 +75,7 @@ async fn an_eviction_asks_the_budget() {
     body["spec"]["nodeName"] = "n1".into();
     cluster.service_account().await;
     cluster.post(PODS, body).await.ok();
-    cluster.patch(&format!("{PODS}/p/status"), "merge", json!({"status": {"phase": "Running"}})).await.ok();
+    running(&cluster, "p", "True").await;
     let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}});
@@ -88,10 +88,93 @@ async fn an_eviction_asks_the_budget() {
     assert_eq!(refused.body["details"]["causes"][0]["reason"], "DisruptionBudget");
     cluster.patch(&format!("{budgets}/b/status"), "merge", status(1)).await.ok();
     assert_eq!(cluster.post(&format!("{PODS}/p/eviction"), eviction).await.status, StatusCode::CREATED);
-    assert!(cluster.get(&format!("{PODS}/p")).await.ok()["metadata"]["deletionTimestamp"].is_string());
+    let evicted = cluster.get(&format!("{PODS}/p")).await.ok();
+    assert!(evicted["metadata"]["deletionTimestamp"].is_string());
+    let conditions = evicted["status"]["conditions"].as_array().expect("conditions");
+    let target = conditions.iter().find(|condition| condition["type"] == "DisruptionTarget").expect("the reason");
+    assert_eq!((&target["status"], &target["reason"]), (&json!("True"), &json!("EvictionByEvictionAPI")));
     let budget = cluster.get(&format!("{budgets}/b")).await.ok();
     assert_eq!(budget["status"]["disruptionsAllowed"], 0);
     assert!(budget["status"]["disruptedPods"]["p"].is_string());
+    assert_eq!(budget["status"]["conditions"][0]["reason"], "InsufficientPods");
+}
+
+async fn running(cluster: &Cluster, pod: &str, ready: &str) {
+    let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]});
+    cluster.patch(&format!("{PODS}/{pod}/status"), "merge", json!({"status": status})).await.ok();
+}
+
+/// A Pod that is not ready does not count as healthy, so that its eviction costs the budget nothing.
+#[tokio::test]
+async fn an_eviction_of_an_unhealthy_pod_is_free() {
+    let cluster = cluster().await;
+    cluster.service_account().await;
+    for name in ["p", "q"] {
+        let mut body = pod(name);
+        body["metadata"]["labels"] = json!({"app": name});
+        body["spec"]["nodeName"] = "n1".into();
+        cluster.post(PODS, body).await.ok();
+        running(&cluster, name, "False").await;
+        let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+        let policy = if name == "p" { json!("IfHealthyBudget") } else { json!("AlwaysAllow") };
+        let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
+            "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": name}}, "unhealthyPodEvictionPolicy": policy}});
+        cluster.post(budgets, budget).await.ok();
+        let status = |healthy: u32| json!({"status": {"observedGeneration": 1, "disruptionsAllowed": 0, "desiredHealthy": 2, "currentHealthy": healthy, "expectedPods": 3}});
+        cluster.patch(&format!("{budgets}/{name}/status"), "merge", status(1)).await.ok();
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+        if name == "p" {
+            let refused = cluster.post(&format!("{PODS}/p/eviction"), eviction.clone()).await;
+            assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "the budget lacks healthy Pods already");
+            cluster.patch(&format!("{budgets}/p/status"), "merge", status(2)).await.ok();
+        }
+        let dry = cluster.post(&format!("{PODS}/{name}/eviction?dryRun=All"), eviction.clone()).await;
+        assert_eq!(dry.status, StatusCode::CREATED);
+        assert!(cluster.get(&format!("{PODS}/{name}")).await.ok()["metadata"]["deletionTimestamp"].is_null());
+        cluster.post(&format!("{PODS}/{name}/eviction"), eviction).await.ok();
+        assert!(cluster.get(&format!("{PODS}/{name}")).await.ok()["metadata"]["deletionTimestamp"].is_string());
+        assert_eq!(cluster.get(&format!("{budgets}/{name}")).await.ok()["status"]["disruptedPods"], Value::Null);
+    }
+}
+
+async fn post_as(user: &InProcess, path: &str, body: Value) -> Answer {
+    let request = Request::builder().method(Method::POST).uri(path).header(header::CONTENT_TYPE, "application/json");
+    json_of(send(user, request.body(Body::from(body.to_string())).expect("a request")).await).await
+}
+
+#[tokio::test]
+async fn a_node_evicts_its_own_pods_alone() {
+    let cluster = cluster().await;
+    cluster.pod("own", "n1").await;
+    cluster.pod("other", "n2").await;
+    let node = cluster.user("system:node:n1", &["system:nodes", "system:authenticated"]);
+    let eviction = |name: &str| json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+    assert_eq!(post_as(&node, &format!("{PODS}/own/eviction"), eviction("own")).await.status, StatusCode::CREATED);
+    let refused = post_as(&node, &format!("{PODS}/other/eviction"), eviction("other")).await;
+    assert!(refused.refusal().1.contains("node n1 can only evict pods with spec.nodeName set to itself"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_node_gets_tokens_for_its_own_pods_alone() {
+    let cluster = cluster().await;
+    let own = cluster.pod("own", "n1").await;
+    let other = cluster.pod("other", "n2").await;
+    let node = cluster.user("system:node:n1", &["system:nodes", "system:authenticated"]);
+    let ask = |bound: Value| {
+        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": bound}});
+        let node = node.clone();
+        async move { post_as(&node, "/api/v1/namespaces/default/serviceaccounts/default/token", request).await }
+    };
+    let reference =
+        |pod: &Value| json!({"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]});
+    ask(reference(&own)).await.ok();
+    for (bound, why) in
+        [(Value::Null, "node requested token not bound to a pod"), (reference(&other), "bound to a pod scheduled on a different node")]
+    {
+        let refused = ask(bound).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN);
+        assert!(refused.refusal().1.contains(why), "{refused:?}");
+    }
 }
 
 #[tokio::test]

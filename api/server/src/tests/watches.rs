@@ -140,7 +140,7 @@ async fn a_version_that_is_forgotten_is_gone() {
     cluster.config_map("a", json!({})).await;
     let app = cluster.server.app();
     let now = app.cache.applied();
-    app.cache.resource(&api_model::kind::GroupResource::new("", "configmaps")).reset(now);
+    app.cache.resource(&api_model::kind::GroupResource::new("", "configmaps")).reset(now, Vec::new());
     let mut watch = watch(&cluster, &format!("{CONFIG_MAPS}?watch=1&resourceVersion=1")).await;
     let event = watch.next().await.expect("an event");
     assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(410)));
@@ -236,4 +236,30 @@ async fn all_watchers_are_told_the_same_without_a_gap() {
             assert_eq!(last, Some(stored));
         }
     }
+}
+
+#[tokio::test]
+async fn a_watch_may_ask_for_any_time() {
+    let cluster = cluster().await;
+    cluster.config_map("a", json!({})).await;
+    let mut watch = watch(&cluster, &format!("{CONFIG_MAPS}?watch=true&timeoutSeconds={}", i64::MAX)).await;
+    assert_eq!(watch.told().await, told("ADDED", "a"));
+}
+
+/// The path of a watch may name one object, and whoever may watch that one gets no others.
+#[tokio::test]
+async fn a_watch_by_path_shows_the_named_object_alone() {
+    let cluster = cluster().await;
+    cluster.config_map("a", json!({})).await;
+    cluster.config_map("b", json!({})).await;
+    let path = "/api/v1/watch/namespaces/default/configmaps";
+    let mut one = watch(&cluster, &format!("{path}/b")).await;
+    assert_eq!(one.told().await, told("ADDED", "b"));
+    cluster.delete(&format!("{CONFIG_MAPS}/a")).await.ok();
+    cluster.delete(&format!("{CONFIG_MAPS}/b")).await.ok();
+    assert_eq!(one.told().await, told("DELETED", "b"));
+    let mut namespace = watch(&cluster, "/api/v1/watch/namespaces/default").await;
+    assert_eq!(namespace.told().await, told("ADDED", "default"));
+    assert_eq!(cluster.post(path, config_map("c", json!({}))).await.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(cluster.get("/api/v1/watch/namespaces/default/pods/p/log").await.status, StatusCode::NOT_FOUND);
 }

@@ -18,6 +18,7 @@ use super::recording::Recording;
 use super::update::answer;
 use crate::app::Call;
 use crate::authorize::may;
+use crate::json;
 use crate::status::{ApiError, ApiResult};
 use crate::wire;
 use crate::wire::accept::Answer;
@@ -99,7 +100,7 @@ pub(crate) fn decode(call: &mut Call, bytes: &[u8], typed: &Typed<'_>, options: 
     let undecodable = |error: String| ApiError::bad_request(format!("error decoding patch: {error}"));
     let Decoded { value: mut config, duplicates } = api_rules::decode(bytes, true).map_err(|error| undecodable(error.to_string()))?;
     if !config.is_object() {
-        let found = body::type_name(&config);
+        let found = json::type_name(&config);
         return Err(undecodable(format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}")));
     }
     check_kind(&config, typed)?;

@@ -23,7 +23,7 @@ pub(crate) fn checked(call: &mut Call, mut value: Value, duplicates: &[String], 
     if !value.is_object() {
         let message = format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct",
-            type_name(&value)
+            json::type_name(&value)
         );
         return Err(ApiError::bad_request(message));
     }
@@ -34,18 +34,6 @@ pub(crate) fn checked(call: &mut Call, mut value: Value, duplicates: &[String], 
     let mut value = call.served.to_stored(value);
     meta::unset(&mut value, "selfLink");
     Ok(value)
-}
-
-/// A value's type in JSON's words.
-pub(crate) fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 /// `apiVersion` and `kind` must be the path's; where they are left out, they are filled in.

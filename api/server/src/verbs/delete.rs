@@ -76,8 +76,11 @@ pub(crate) async fn delete_object(call: &mut Call, name: &str, options: &DeleteO
         let object = call.object_named(name)?;
         let value = object.value();
         check_preconditions(call, &value, options)?;
-        let step = Step { operation: Operation::Delete, name, old: Some(&value), dry_run: options.dry_run };
-        admit::deletion(call, step, options).await?;
+        // Who comes through a subresource was admitted there.
+        if call.subresource.is_empty() {
+            let step = Step { operation: Operation::Delete, name, old: Some(&value), dry_run: options.dry_run };
+            admit::deletion(call, step, options).await?;
+        }
         match perform(call, &object, plan(&call.served, &value, options, Timestamp::now()), options.dry_run).await {
             Ok(outcome) => return Ok(outcome),
             Err(WriteError::Conflict) => call.app.cache.overtaken(&call.served.resource, &object.namespace, name, object.revision).await,
@@ -87,7 +90,8 @@ pub(crate) async fn delete_object(call: &mut Call, name: &str, options: &DeleteO
     Err(ApiError::modified(&call.served.name, name))
 }
 
-fn check_preconditions(call: &Call, object: &Value, options: &DeleteOptions) -> ApiResult<()> {
+/// Refuses where the object is not the one that the options mean.
+pub(crate) fn check_preconditions(call: &Call, object: &Value, options: &DeleteOptions) -> ApiResult<()> {
     let conditions = [
         ("UID", options.uid.as_deref(), meta::uid(object)),
         ("ResourceVersion", options.resource_version.as_deref(), meta::resource_version(object)),

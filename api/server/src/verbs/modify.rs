@@ -102,10 +102,11 @@ fn check_version(call: &Call, new: &Value, old: &Value) -> ApiResult<()> {
         let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", meta::uid(old));
         return Err(ApiError::conflict(&call.served.name, &call.name, &why));
     }
-    if version.is_empty() && !call.served.allows_unconditional_update() {
+    if matches!(version, "" | "0") && !call.served.allows_unconditional_update() {
         let path = Path::new("metadata").child("resourceVersion");
-        let error = FieldError::invalid(&path, 0, "must be specified for an update");
-        return Err(ApiError::invalid(&call.served.kind, &call.name, &[error]));
+        // Go shows unsigned numbers so, and upstream names the resource here rather than the kind.
+        let error = FieldError { value: None, ..FieldError::invalid(&path, 0, "0x0: must be specified for an update") };
+        return Err(ApiError::invalid_kind(&call.served.name.group, &call.served.name.resource, &call.name, &[error]));
     }
     if !version.is_empty() && version != "0" && version != meta::resource_version(old) {
         return Err(ApiError::modified(&call.served.name, &call.name));

@@ -9,7 +9,11 @@ use api_rules::FieldValidation;
 use serde_json::Value;
 
 use super::query::Query;
+use crate::json::type_name;
 use crate::status::{ApiError, ApiResult};
+
+/// A longer watch than this is one of this length: what a client asks for is added to the clock.
+const TIMEOUT_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
 
 /// How a resource version in a list is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +51,7 @@ impl ListOptions {
             timeout: number(query, "timeoutSeconds")?
                 .and_then(|seconds| u64::try_from(seconds).ok())
                 .filter(|s| *s > 0)
-                .map(Duration::from_secs),
+                .map(|seconds| Duration::from_secs(seconds).min(TIMEOUT_MAX)),
         };
         Ok(options)
     }
@@ -230,25 +234,48 @@ pub(crate) struct DeleteOptions {
 impl DeleteOptions {
     /// From the query and, where there is one, the body.
     pub(crate) fn parse(query: &Query, body: Option<&Value>) -> ApiResult<Self> {
+        let body = Body(body);
+        body.field("", "v1.DeleteOptions", Value::as_object)?;
+        body.field("preconditions", "v1.Preconditions", Value::as_object)?;
+        let texts = |value: &Value| value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
         let mut errors = Vec::new();
-        let text = |field: &str| -> Option<String> {
-            let from_body = body.and_then(|body| body.get(field)).and_then(Value::as_str);
-            from_body.or(query.filled(field)).map(str::to_owned)
-        };
-        let from_body = body.and_then(|body| body.get("dryRun")).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        let dry_run = check_dry_run(from_body.chain(query.all("dryRun")), &mut errors);
-        let grace_period_seconds = match body.and_then(|body| body.get("gracePeriodSeconds")).and_then(Value::as_i64) {
+        let asked = body.field("dryRun", "[]string", texts)?.unwrap_or_default();
+        let dry_run = check_dry_run(asked.iter().map(String::as_str).chain(query.all("dryRun")), &mut errors);
+        let grace_period_seconds = match body.field("gracePeriodSeconds", "int64", Value::as_i64)? {
             Some(seconds) => Some(seconds),
             None => number(query, "gracePeriodSeconds")?,
         };
-        let orphan = body
-            .and_then(|body| body.get("orphanDependents"))
-            .and_then(Value::as_bool)
-            .or(query.filled("orphanDependents").map(|_| query.flag("orphanDependents")));
-        let propagation = propagation(text("propagationPolicy").as_deref(), orphan, &mut errors);
+        let orphan = body.field("orphanDependents", "bool", Value::as_bool)?;
+        let orphan = orphan.or(query.filled("orphanDependents").map(|_| query.flag("orphanDependents")));
+        let policy = body.text("propagationPolicy", "v1.DeletionPropagation")?;
+        let policy = policy.or_else(|| query.filled("propagationPolicy").map(str::to_owned));
+        let propagation = propagation(policy.as_deref(), orphan, &mut errors);
         refuse("DeleteOptions", &errors)?;
-        let precondition = |field: &str| body.and_then(|body| body.get("preconditions")?.get(field)?.as_str()).map(str::to_owned);
-        Ok(Self { dry_run, grace_period_seconds, propagation, uid: precondition("uid"), resource_version: precondition("resourceVersion") })
+        let uid = body.text("preconditions.uid", "types.UID")?;
+        let resource_version = body.text("preconditions.resourceVersion", "string")?;
+        Ok(Self { dry_run, grace_period_seconds, propagation, uid, resource_version })
+    }
+}
+
+/// A body whose fields may be absent, but not of another type than upstream's: a condition that is not
+/// understood must not be taken for none.
+struct Body<'a>(Option<&'a Value>);
+
+impl<'a> Body<'a> {
+    /// The field at a dotted path, the body itself where that is empty.
+    fn field<T>(&self, path: &str, go_type: &str, read: impl FnOnce(&'a Value) -> Option<T>) -> ApiResult<Option<T>> {
+        let mut names = path.split('.').filter(|name| !name.is_empty());
+        let found = self.0.and_then(|body| names.try_fold(body, |at, name| at.get(name)));
+        let Some(value) = found.filter(|value| !value.is_null()) else { return Ok(None) };
+        let wrong = || {
+            let field = if path.is_empty() { "value".to_owned() } else { format!("struct field DeleteOptions.{path}") };
+            ApiError::bad_request(format!("json: cannot unmarshal {} into Go {field} of type {go_type}", type_name(value)))
+        };
+        read(value).map(Some).ok_or_else(wrong)
+    }
+
+    fn text(&self, path: &str, go_type: &str) -> ApiResult<Option<String>> {
+        self.field(path, go_type, |value| value.as_str().map(str::to_owned))
     }
 }
 

@@ -4,6 +4,8 @@ use api_model::kind::Kind;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::json;
+
 /// Which object stands beside a row's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IncludeObject {
@@ -33,11 +35,15 @@ pub(crate) fn table(version: &str, metadata: Value, kind: &Kind, rows: Vec<Value
 /// One object's row.
 pub(crate) fn row(version: &str, kind: &Kind, object: &Value, include: IncludeObject, now: Timestamp) -> Value {
     let cells = api_print::cells(kind, object, now);
-    match include {
+    let mut row = match include {
         IncludeObject::None => json!({"cells": cells}),
         IncludeObject::Metadata => json!({"cells": cells, "object": partial(version, object)}),
         IncludeObject::Object => json!({"cells": cells, "object": object}),
+    };
+    if let Some(conditions) = api_print::row_conditions(kind, object) {
+        json::set(&mut row, &["conditions"], conditions);
     }
+    row
 }
 
 /// An object's metadata alone.

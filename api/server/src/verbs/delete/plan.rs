@@ -32,12 +32,12 @@ pub(super) enum Plan {
 
 /// The next step of a deletion.
 pub(super) fn plan(served: &Served, object: &Value, options: &DeleteOptions, now: Timestamp) -> Plan {
+    let Some(grace) = grace(served, object, options) else { return Plan::Keep };
     let mut new = object.clone();
-    set_finalizers(&mut new, options.propagation);
+    set_finalizers(&mut new, options.propagation.or_else(|| default_propagation(served, object)));
     if served.is(definitions::GROUP, definitions::PLURAL) && !meta::is_deleting(object) {
         definitions::hold_for_cleanup(&mut new, now);
     }
-    let grace = if served.is("", "pods") { pod_grace(object, options) } else { 0 };
     let held = !meta::finalizers(&new).is_empty() || spec_finalizers(&new) > 0;
     if !held && grace == 0 {
         return Plan::Remove;
@@ -48,6 +48,35 @@ pub(super) fn plan(served: &Served, object: &Value, options: &DeleteOptions, now
         mark(&mut new, grace, now);
     }
     if new == *object { Plan::Keep } else { Plan::Change(new) }
+}
+
+/// How long the object may take to end; `None` where a Pod is on its way out already and the request
+/// is not in more of a hurry.
+fn grace(served: &Served, object: &Value, options: &DeleteOptions) -> Option<i64> {
+    if !served.is("", "pods") {
+        return Some(0);
+    }
+    if !meta::is_deleting(object) {
+        return Some(pod_grace(object, options));
+    }
+    match (granted(object), options.grace_period_seconds) {
+        (None, _) => Some(0),
+        (Some(granted), Some(wanted)) if wanted < granted => Some(if wanted < 0 { 1 } else { wanted }),
+        (Some(_), _) => None,
+    }
+}
+
+/// The time that a deletion has given the object.
+fn granted(object: &Value) -> Option<i64> {
+    object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64)
+}
+
+/// What becomes of dependents where nobody says: of these kinds upstream lets them go, as it did
+/// before there was a choice, unless a finalizer on the object says otherwise.
+fn default_propagation(served: &Served, object: &Value) -> Option<Propagation> {
+    let chosen = meta::finalizers(object).iter().any(|finalizer| matches!(*finalizer, FOREGROUND | ORPHAN));
+    let orphans = served.is("batch", "jobs") || served.is("", "replicationcontrollers");
+    (orphans && !chosen).then_some(Propagation::Orphan)
 }
 
 /// How long a Pod may take to stop: not at all when nothing of it runs anywhere.
@@ -95,7 +124,7 @@ fn mark(object: &mut Value, grace: i64, now: Timestamp) {
 
 /// A second deletion may only hurry.
 fn shorten_grace(new: &mut Value, old: &Value, grace: i64) {
-    let before = old.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or_default();
+    let before = granted(old).unwrap_or_default();
     let Ok(end) = meta::text(old, "deletionTimestamp").parse::<Timestamp>() else { return };
     if grace >= before {
         return;
@@ -107,4 +136,72 @@ fn shorten_grace(new: &mut Value, old: &Value, grace: i64) {
 
 fn after(now: Timestamp, seconds: i64) -> Timestamp {
     now.saturating_add(Duration::from_secs(seconds.unsigned_abs())).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AtRest;
+    use crate::cache::Cache;
+    use crate::registry::Registry;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    fn served(group: &str, plural: &str) -> Arc<Served> {
+        let registry = Registry::new(&Cache::new(0, AtRest::default()));
+        registry.find(group, "v1", plural).expect("served")
+    }
+
+    fn running(deleting: bool) -> Value {
+        let mut pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}, "status": {"phase": "Running"}});
+        if deleting {
+            pod["metadata"]["deletionTimestamp"] = "2024-01-01T00:01:00Z".into();
+            pod["metadata"]["deletionGracePeriodSeconds"] = 60.into();
+        }
+        pod
+    }
+
+    fn seconds(plan: &Plan) -> Option<i64> {
+        match plan {
+            Plan::Change(pod) => granted(pod),
+            Plan::Remove | Plan::Keep => None,
+        }
+    }
+
+    #[test]
+    fn only_a_hurry_that_is_asked_for_shortens_a_grace_that_was_given() {
+        let pods = served("", "pods");
+        let now: Timestamp = "2024-01-01T00:00:00Z".parse().expect("a time");
+        let delete = |pod: &Value, grace| {
+            let options = DeleteOptions { grace_period_seconds: grace, ..DeleteOptions::default() };
+            plan(&pods, pod, &options, now)
+        };
+        assert_eq!(seconds(&delete(&running(false), None)), Some(30));
+        assert_eq!(delete(&running(true), None), Plan::Keep, "its own 30 seconds are no wish of this request");
+        assert_eq!(delete(&running(true), Some(90)), Plan::Keep);
+        assert_eq!(seconds(&delete(&running(true), Some(5))), Some(5));
+        assert_eq!(seconds(&delete(&running(true), Some(-1))), Some(1));
+        assert_eq!(delete(&running(true), Some(0)), Plan::Remove);
+        let mut done = running(true);
+        done["status"]["phase"] = "Succeeded".into();
+        assert_eq!(delete(&done, None), Plan::Keep, "its node still takes it apart");
+    }
+
+    #[test]
+    fn jobs_let_their_pods_go_where_nobody_says_otherwise() {
+        let jobs = served("batch", "jobs");
+        let job = json!({"metadata": {"name": "j", "finalizers": ["example.com/hold"]}});
+        let finalizers = |object: &Value, propagation| {
+            let options = DeleteOptions { propagation, ..DeleteOptions::default() };
+            match plan(&jobs, object, &options, Timestamp::UNIX_EPOCH) {
+                Plan::Change(new) => new["metadata"]["finalizers"].clone(),
+                Plan::Remove | Plan::Keep => Value::Null,
+            }
+        };
+        assert_eq!(finalizers(&job, None), json!(["example.com/hold", "orphan"]));
+        assert_eq!(finalizers(&job, Some(Propagation::Background)), json!(["example.com/hold"]));
+        let mut chosen = job.clone();
+        chosen["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+        assert_eq!(finalizers(&chosen, None), json!(["foregroundDeletion"]));
+    }
 }
