@@ -132,7 +132,7 @@ async fn patches_status_and_scale_change_their_own_part() {
     let mut unversioned = cluster.get(&path).await.ok();
     unversioned["metadata"].as_object_mut().expect("a map").remove("resourceVersion");
     let refused = cluster.put(&path, &unversioned).await;
-    assert!(refused.refusal().1.contains("metadata.resourceVersion: Invalid value: 0: must be specified for an update"), "{refused:?}");
+    assert!(refused.refusal().1.contains("metadata.resourceVersion: Invalid value: 0x0: must be specified for an update"), "{refused:?}");
 }
 
 #[tokio::test]
