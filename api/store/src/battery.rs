@@ -233,6 +233,7 @@ pub async fn a_closed_store_refuses_writes(store: Arc<dyn Store>) {
     store.close().await;
     assert!(matches!(store.write(write("b", Some("2"), Expect::Absent)).await, Err(StoreError::Closed)));
     assert!(matches!(store.compacted().await, Err(StoreError::Closed)), "who only asks learns it too");
+    assert!(matches!(store.head().await, Err(StoreError::Closed)), "and so do health checks");
 }
 
 /// Makes one test of each promise; the argument is a future of a fresh `Arc<dyn Store>`.

@@ -137,9 +137,7 @@ impl Drop for EtcdStore {
 impl Store for EtcdStore {
     async fn write(&self, write: Write) -> Result<Revision, StoreError> {
         let shared = &self.shared;
-        if *shared.closed.borrow() {
-            return Err(StoreError::Closed);
-        }
+        shared.check_open()?;
         let key = shared.key(&write.key);
         let expected = match write.expect {
             Expect::Absent => 0,
@@ -179,6 +177,7 @@ impl Store for EtcdStore {
     }
 
     async fn head(&self) -> Result<Revision, StoreError> {
+        self.shared.check_open()?;
         let heads = &self.shared.heads;
         let arrived = heads.clock.fetch_add(1, Ordering::SeqCst);
         let mut last = heads.last.lock().await;
@@ -218,6 +217,7 @@ impl Store for EtcdStore {
     }
 
     async fn compacted(&self) -> Result<Revision, StoreError> {
+        self.shared.check_open()?;
         let failed = |status| self.shared.failed("asking for the oldest revision of", status);
         match self.shared.probe(1).await {
             Ok(_) => return Ok(0),
@@ -262,6 +262,10 @@ impl Store for EtcdStore {
 }
 
 impl Shared {
+    fn check_open(&self) -> Result<(), StoreError> {
+        if *self.closed.borrow() { Err(StoreError::Closed) } else { Ok(()) }
+    }
+
     async fn until_closed(&self) {
         // Ends also when nobody is left to close it.
         let _closed = self.closed.subscribe().wait_for(|closed| *closed).await.map(|closed| *closed);

@@ -59,7 +59,8 @@ impl Store for MemoryStore {
     }
 
     async fn head(&self) -> Result<Revision, StoreError> {
-        Ok(self.state.lock().revision)
+        let state = self.state.lock();
+        if state.closed { Err(StoreError::Closed) } else { Ok(state.revision) }
     }
 
     async fn watch(&self, after: Revision) -> Result<Events, StoreError> {

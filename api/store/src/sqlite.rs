@@ -41,12 +41,14 @@ pub struct SqliteConfig {
     /// Revisions of history kept behind the head for watches to resume from; fewer where they would
     /// take more room than what is current.
     pub history_len: u64,
+    /// Bytes of history kept whatever is current.
+    pub history_bytes_min: u64,
 }
 
 impl SqliteConfig {
-    /// A database at that path with 10,000 revisions of history.
+    /// A database at that path with 10,000 revisions of history, or 4 MiB of it.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), history_len: 10_000 }
+        Self { path: path.into(), history_len: 10_000, history_bytes_min: 4 << 20 }
     }
 }
 
@@ -99,7 +101,7 @@ impl SqliteStore {
             _lock: opened.lock,
         });
         let (requests, queue) = mpsc::channel(QUEUE_LEN_MAX);
-        let writer = writer::Writer::new(Arc::clone(&shared), opened.writer, opened.index, opened.history, config.history_len);
+        let writer = writer::Writer::new(Arc::clone(&shared), opened.writer, opened.index, opened.history, &config);
         tokio::spawn(writer.run(queue));
         Ok(Self { shared, requests })
     }
@@ -122,7 +124,7 @@ impl Store for SqliteStore {
     }
 
     async fn head(&self) -> Result<Revision, StoreError> {
-        Ok(self.shared.tail.head())
+        if self.requests.is_closed() { Err(StoreError::Closed) } else { Ok(self.shared.tail.head()) }
     }
 
     async fn watch(&self, after: Revision) -> Result<Events, StoreError> {

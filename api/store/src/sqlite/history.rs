@@ -8,8 +8,6 @@ use std::collections::VecDeque;
 
 use crate::Revision;
 
-/// History that is kept whatever is current.
-const BYTES_MIN: u64 = 4 << 20;
 /// What SQLite spends on a row besides key and value.
 const ROW_BYTES: u64 = 32;
 /// Revisions compacted between two batches: well under a millisecond's work.
@@ -58,11 +56,11 @@ impl History {
     }
 
     /// Up to where history should be compacted now, if at all: one slice, even when more is due.
-    pub(super) fn due(&self, head: Revision, compacted: Revision, history_len: u64) -> Option<Revision> {
+    pub(super) fn due(&self, head: Revision, compacted: Revision, history_len: u64, bytes_min: u64) -> Option<Revision> {
         let slice = compacted + SLICE_LEN as u64;
         let too_long =
             (head.saturating_sub(compacted) >= history_len.saturating_mul(2)).then(|| slice.min(head.saturating_sub(history_len)));
-        let bound = (self.live_bytes / 2).max(BYTES_MIN);
+        let bound = (self.live_bytes / 2).max(bytes_min);
         let too_big = (self.bytes > bound).then(|| self.leaving(bound / 2)).flatten();
         too_long.max(too_big).filter(|upto| *upto > compacted)
     }
@@ -86,6 +84,8 @@ impl History {
 mod tests {
     use super::*;
 
+    const BYTES_MIN: u64 = 4 << 20;
+
     /// Updates of one key of a size, after other keys of `live` bytes.
     fn updates(live: u64, count: u64, row: u64) -> History {
         let mut history = History::new(live, VecDeque::new());
@@ -97,25 +97,25 @@ mod tests {
     #[test]
     fn history_is_due_by_its_length() {
         let history = updates(0, 30, 10);
-        assert_eq!(history.due(30, 0, 100), None);
-        assert_eq!(history.due(30, 0, 15), Some(15));
-        assert_eq!(history.due(30, 15, 15), None);
+        assert_eq!(history.due(30, 0, 100, BYTES_MIN), None);
+        assert_eq!(history.due(30, 0, 15, BYTES_MIN), Some(15));
+        assert_eq!(history.due(30, 15, 15, BYTES_MIN), None);
         // A slice at a time.
-        assert_eq!(updates(0, 9_000, 10).due(9_000, 0, 100), Some(1_000));
+        assert_eq!(updates(0, 9_000, 10).due(9_000, 0, 100, BYTES_MIN), Some(1_000));
     }
 
     #[test]
     fn history_is_due_by_its_size() {
         const MIB: u64 = 1 << 20;
-        assert_eq!(updates(0, 5, MIB).due(5, 0, 1_000), None);
-        assert_eq!(updates(0, 6, MIB).due(6, 0, 1_000), Some(4), "more than the least: the half of that is left");
-        assert_eq!(updates(20 * MIB, 6, MIB).due(6, 0, 1_000), None, "less than half of the live data");
+        assert_eq!(updates(0, 5, MIB).due(5, 0, 1_000, BYTES_MIN), None);
+        assert_eq!(updates(0, 6, MIB).due(6, 0, 1_000, BYTES_MIN), Some(4), "more than the least: the half of that is left");
+        assert_eq!(updates(20 * MIB, 6, MIB).due(6, 0, 1_000, BYTES_MIN), None, "less than half of the live data");
         // One row alone may be more than the bound.
-        assert_eq!(updates(0, 2, 100 * MIB).due(2, 0, 1_000), Some(2));
+        assert_eq!(updates(0, 2, 100 * MIB).due(2, 0, 1_000, BYTES_MIN), Some(2));
         let mut history = updates(0, 2, 9 * MIB);
         history.stored(3, 32, true, Some(9 * MIB));
-        assert_eq!(history.due(3, 0, 1_000), Some(3));
+        assert_eq!(history.due(3, 0, 1_000, BYTES_MIN), Some(3));
         history.compacted(3);
-        assert_eq!((history.bytes, history.live_bytes, history.due(3, 3, 1_000)), (0, 0, None));
+        assert_eq!((history.bytes, history.live_bytes, history.due(3, 3, 1_000, BYTES_MIN)), (0, 0, None));
     }
 }

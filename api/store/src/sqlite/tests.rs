@@ -7,7 +7,7 @@ use crate::Expect;
 use crate::battery::{take, write};
 
 async fn open(dir: &tempfile::TempDir) -> Result<SqliteStore, StoreError> {
-    SqliteStore::open(SqliteConfig { path: dir.path().join("state.db"), history_len: 100 }).await
+    SqliteStore::open(SqliteConfig { history_len: 100, ..SqliteConfig::new(dir.path().join("state.db")) }).await
 }
 
 /// A fresh store whose directory lives as long as the test's process.
@@ -111,7 +111,7 @@ async fn a_compaction_that_fails_takes_no_later_write_with_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn history_read_during_a_compaction_has_no_gap() {
     let dir = tempfile::tempdir().expect("a directory");
-    let config = SqliteConfig { path: dir.path().join("state.db"), history_len: 1_000_000 };
+    let config = SqliteConfig { history_len: 1_000_000, history_bytes_min: u64::MAX, ..SqliteConfig::new(dir.path().join("state.db")) };
     let store = Arc::new(SqliteStore::open(config).await.expect("opens"));
     let (keys, rounds, page) = (64_u64, 60_u64, "v".repeat(4_000));
     // Each key is replaced again and again, so that compaction leaves holes everywhere, and pages to hand back.

@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Connection, SqlStr};
 use tokio::sync::{mpsc, oneshot};
 
 use super::history::{History, row_bytes};
-use super::{Current, Index, Request, Shared, signed};
+use super::{Current, Index, Request, Shared, SqliteConfig, signed};
 use crate::{Event, Expect, Revision, StoreError, Write};
 
 /// Writes stored by one statement; with five parameters each this is far below SQLite's bound.
@@ -29,6 +29,7 @@ pub(super) struct Writer {
     index: Index,
     history: History,
     history_len: u64,
+    history_bytes_min: u64,
     /// Pages of the file that are unused, at the last look.
     free_pages: i64,
 }
@@ -52,8 +53,16 @@ struct Batch {
 }
 
 impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, connection: SqliteConnection, index: Index, history: History, history_len: u64) -> Self {
-        Self { shared, connection, index, history, history_len, free_pages: 0 }
+    pub(super) fn new(shared: Arc<Shared>, connection: SqliteConnection, index: Index, history: History, config: &SqliteConfig) -> Self {
+        Self {
+            shared,
+            connection,
+            index,
+            history,
+            history_len: config.history_len,
+            history_bytes_min: config.history_bytes_min,
+            free_pages: 0,
+        }
     }
 
     /// Serves requests until it is told to close or every sender is gone.
@@ -165,22 +174,21 @@ impl Writer {
 
     /// Compacts a slice when that is due, or hands free space back.
     async fn keep_short(&mut self) {
-        let done = match self.history.due(self.shared.tail.head(), self.shared.compacted(), self.history_len) {
+        let (head, compacted) = (self.shared.tail.head(), self.shared.compacted());
+        let done = match self.history.due(head, compacted, self.history_len, self.history_bytes_min) {
             Some(upto) => self.compact(upto).await,
-            None => self.vacuum().await,
+            None if self.free_pages > VACUUM_PAGES => self.vacuum().await,
+            None => Ok(()),
         };
         if let Err(error) = done {
             tracing::error!(error = &error as &dyn Error, "compaction failed; it will be tried again");
         }
     }
 
-    /// Hands a slice of what is free back to the file system, unless it is little.
+    /// Hands a slice of what is free back to the file system.
     async fn vacuum(&mut self) -> Result<(), StoreError> {
-        if self.free_pages <= VACUUM_PAGES {
-            return Ok(());
-        }
-        let done = vacuum(&mut self.connection).await;
-        self.free_pages = done.map_err(|source| self.shared.failed("handing back free space of", source))?;
+        let left = vacuum(&mut self.connection).await;
+        self.free_pages = left.map_err(|source| self.shared.failed("handing back free pages of", source))?;
         Ok(())
     }
 
@@ -197,15 +205,16 @@ impl Writer {
         let from = self.shared.compacted();
         // Said before it is done: who reads history meanwhile must not take what is left of it for all of it.
         self.shared.compacted.store(upto, Ordering::Release);
-        match compact(&mut self.connection, from, upto).await {
-            Ok(free_pages) => self.free_pages = free_pages,
-            Err(source) => {
-                self.shared.compacted.store(from, Ordering::Release);
-                return Err(self.shared.failed("compacting", source));
-            }
+        if let Err(source) = compact(&mut self.connection, from, upto).await {
+            self.shared.compacted.store(from, Ordering::Release);
+            return Err(self.shared.failed("compacting", source));
         }
         self.history.compacted(upto);
         tracing::debug!(revision = upto, "history compacted");
+        // What was deleted is deleted, whether or not the file gets smaller for it.
+        if let Err(error) = self.vacuum().await {
+            tracing::warn!(error = &error as &dyn Error, "handing back free pages failed");
+        }
         Ok(())
     }
 
@@ -219,19 +228,17 @@ impl Writer {
 
 /// One transaction, kept by hand: when the disk is full SQLite may roll back by itself, and sqlx's own
 /// transactions then lose count, so that a later one stays open and takes answered writes with it.
-/// Answers how many pages are free.
-async fn compact(connection: &mut SqliteConnection, from: Revision, upto: Revision) -> Result<i64, sqlx::Error> {
+async fn compact(connection: &mut SqliteConnection, from: Revision, upto: Revision) -> Result<(), sqlx::Error> {
     sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await?;
     let done = match delete_history(connection, from, upto).await {
         Ok(()) => sqlx::query("COMMIT").execute(&mut *connection).await.map(drop),
         failed => failed,
     };
-    if let Err(error) = done {
+    if done.is_err() {
         // Fails only where nothing is left to roll back.
         let _rolled_back_already = sqlx::query("ROLLBACK").execute(connection).await;
-        return Err(error);
     }
-    free_pages(connection).await
+    done
 }
 
 async fn delete_history(connection: &mut SqliteConnection, from: Revision, upto: Revision) -> Result<(), sqlx::Error> {
@@ -244,14 +251,10 @@ async fn delete_history(connection: &mut SqliteConnection, from: Revision, upto:
     sqlx::query("UPDATE meta SET value = ? WHERE name = 'compacted'").bind(signed(upto)).execute(connection).await.map(drop)
 }
 
-async fn free_pages(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar("PRAGMA freelist_count").fetch_one(connection).await
-}
-
 /// Answers how many free pages are left.
 async fn vacuum(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
     sqlx::query(AssertSqlSafe(format!("PRAGMA incremental_vacuum({VACUUM_PAGES})"))).execute(&mut *connection).await?;
-    free_pages(connection).await
+    sqlx::query_scalar("PRAGMA freelist_count").fetch_one(connection).await
 }
 
 /// One statement for a batch; sizes repeat, so SQLite keeps it prepared.

@@ -79,7 +79,7 @@ impl Node {
 /// Replays so many rounds; answers after each twelfth of them the file's size and that of the live data.
 async fn replay(dir: &std::path::Path, rounds: u64, history_len: u64) -> Vec<(u64, u64)> {
     let path = dir.join("state.db");
-    let store = Arc::new(SqliteStore::open(SqliteConfig { path: path.clone(), history_len }).await.expect("opens"));
+    let store = Arc::new(SqliteStore::open(SqliteConfig { history_len, ..SqliteConfig::new(&path) }).await.expect("opens"));
     let mut nodes = futures::future::join_all((0..NODES).map(|n| Node::new(Arc::clone(&store), n))).await;
     let mut sizes = Vec::new();
     for month in 0..12 {
