@@ -10,6 +10,7 @@ mod full_disk;
 mod kubectl;
 mod life;
 mod linear;
+mod ownership;
 mod quickstart;
 mod registry;
 mod side_by_side;
