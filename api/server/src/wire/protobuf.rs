@@ -71,6 +71,7 @@ fn message(id: &str, bytes: &[u8], schema: Option<&Schema>, depth: usize) -> Res
         return Err(ProtobufError::Deep);
     }
     let fields = table::message(id).ok_or(ProtobufError::UnknownKind)?;
+    let schema = if id.ends_with(".JSONSchemaProps") { schema_of_schemas() } else { schema };
     let mut out = Map::new();
     let mut reader = Reader::new(bytes);
     while let Some((tag, wire)) = reader.next()? {
@@ -161,9 +162,10 @@ fn value(kind: &Kind, wire: Wire<'_>, schema: Option<&Schema>, depth: usize) -> 
         (Kind::Bytes, Wire::Bytes(bytes)) => special::base64(bytes),
         (Kind::Integer, Wire::Number(number)) => integer(number),
         (Kind::Truth, Wire::Number(number)) => (number != 0).into(),
-        (Kind::Double, Wire::Fixed64(bits)) => f64::from_bits(bits).into(),
+        (Kind::Double, Wire::Fixed64(bits)) => double(f64::from_bits(bits)),
         (Kind::Message(id), Wire::Bytes(bytes)) => match special::decode(id, bytes)? {
             Some(value) => value,
+            None if id.contains(".JSONSchemaPropsOr") => either(message(id, bytes, None, depth + 1)?),
             None => {
                 let mut fields = message(id, bytes, schema.filter(|schema| schema.items().is_none()), depth + 1)?;
                 // A list that has a message of its own, such as `ExtraValue`.
@@ -175,6 +177,24 @@ fn value(kind: &Kind, wire: Wire<'_>, schema: Option<&Schema>, depth: usize) -> 
         },
         _ => return Err(ProtobufError::Malformed),
     })
+}
+
+/// A schema in a definition, and in that schema: wherever one stands it has the same fields.
+fn schema_of_schemas() -> Option<&'static Schema> {
+    let definition = api_schema::of_gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition")?;
+    definition.property("spec")?.property("versions")?.items()?.property("schema")?.property("openAPIV3Schema")
+}
+
+/// A schema, or what may stand instead of one: a truth value, several schemas, names.
+fn either(mut fields: Map<String, Value>) -> Value {
+    let found = ["schema", "jSonSchemas", "property", "allows"].into_iter().find_map(|name| fields.remove(name));
+    found.unwrap_or(Value::Bool(false))
+}
+
+/// JSON writes whole numbers without a fraction.
+#[expect(clippy::cast_possible_truncation, reason = "only numbers that 64 bits hold")]
+fn double(number: f64) -> Value {
+    if number.fract() == 0.0 && number.abs() < 9.0e15 { (number as i64).into() } else { number.into() }
 }
 
 /// Whole numbers are two's complement in 64 bits, whatever their size.

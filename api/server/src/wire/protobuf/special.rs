@@ -21,7 +21,7 @@ pub(super) fn decode(id: &str, bytes: &[u8]) -> Result<Option<Value>, ProtobufEr
         "IntOrString" => int_or_string(bytes)?,
         "Time" => time(bytes, meta::time)?,
         "MicroTime" => time(bytes, meta::micro_time)?,
-        "RawExtension" | "FieldsV1" => json(bytes)?,
+        "RawExtension" | "FieldsV1" | "JSON" => json(bytes)?,
         _ => return Ok(None),
     }))
 }

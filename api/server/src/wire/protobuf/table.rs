@@ -59,6 +59,7 @@ pub(super) fn root(group: &str, version: &str, kind: &str) -> Option<String> {
     }
     let module = match group {
         "" => "core",
+        "apiextensions.k8s.io" => return known(format!("apiextensions_apiserver.pkg.apis.apiextensions.{version}.{kind}")),
         "apiregistration.k8s.io" => return known(format!("kube_aggregator.pkg.apis.apiregistration.{version}.{kind}")),
         group => group.split('.').next().unwrap_or_default(),
     };
@@ -106,13 +107,18 @@ fn camel(snake: &str) -> String {
 }
 
 impl Field {
-    /// The JSON field that this is: the one of the same letters.
+    /// The JSON field that this is: the one of the same letters and digits.
     pub(super) fn property<'a>(&self, schema: &'a Schema) -> Option<(&'a str, &'a Schema)> {
         if let Some(property) = schema.property(&self.camel) {
             return schema.properties().find(|(name, _)| *name == self.camel).map(|(name, _)| (name, property));
         }
-        schema.properties().find(|(name, _)| name.eq_ignore_ascii_case(&self.camel))
+        schema.properties().find(|(name, _)| letters(name).eq(letters(&self.camel)))
     }
+}
+
+/// What of a name both sides spell alike: `x-kubernetes-list-type` is `xKubernetesListType`, `$ref` is `ref`.
+fn letters(name: &str) -> impl Iterator<Item = char> {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase())
 }
 
 /// Scalar fields that are pointers in upstream's types: a zero in them is not the same as nothing.
@@ -142,7 +148,15 @@ const POINTERS: &[&str] = &[
     "leaseTransitions",
     "manualSelector",
     "maxFailedIndexes",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minProperties",
     "minReplicas",
+    "minimum",
     "mode",
     "optional",
     "orphanDependents",
@@ -188,16 +202,11 @@ pub(super) fn is_pointer(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api_model::kind::{self, builtin};
-
-    /// The kinds that have a protobuf form here: definitions of custom resources come as JSON.
-    fn kinds() -> impl Iterator<Item = &'static kind::Kind> {
-        builtin().iter().map(|kind| &**kind).filter(|kind| kind.group != crate::definitions::GROUP)
-    }
+    use api_model::kind::builtin;
 
     #[test]
     fn every_served_kind_has_a_message_and_every_message_its_parts() {
-        for kind in kinds() {
+        for kind in builtin() {
             assert!(root(&kind.group, &kind.version, &kind.kind).is_some(), "{kind:?}");
         }
         for id in MESSAGES.keys() {
@@ -218,7 +227,7 @@ mod tests {
     #[test]
     fn every_scalar_of_a_served_kind_is_a_field_in_json() {
         let mut lost = Vec::new();
-        for kind in kinds() {
+        for kind in builtin() {
             let id = root(&kind.group, &kind.version, &kind.kind).expect("known");
             let schema = api_schema::of(kind).expect("a schema");
             walk(&id, schema, &mut Vec::new(), &mut lost);

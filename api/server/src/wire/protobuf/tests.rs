@@ -1,12 +1,20 @@
 use super::*;
 use serde_json::json;
 
-/// A field of bytes: text or a message.
-fn bytes(tag: u8, content: impl AsRef<[u8]>) -> Vec<u8> {
-    let content = content.as_ref();
-    let mut out = vec![tag << 3 | 2, u8::try_from(content.len()).expect("short")];
-    out.extend_from_slice(content);
+fn varint(mut number: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    while number >= 0x80 {
+        out.push(u8::try_from(number & 0x7f | 0x80).expect("eight bits"));
+        number >>= 7;
+    }
+    out.push(u8::try_from(number).expect("seven bits"));
     out
+}
+
+/// A field of bytes: text or a message.
+fn bytes(tag: usize, content: impl AsRef<[u8]>) -> Vec<u8> {
+    let content = content.as_ref();
+    [varint(tag << 3 | 2), varint(content.len()), content.to_vec()].concat()
 }
 
 fn number(tag: u8, number: u8) -> Vec<u8> {
@@ -49,6 +57,28 @@ fn a_pod_with_inlined_sources_ports_and_quantities() {
         json!({"volumes": [{"name": "v", "emptyDir": {}}], "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "i",
             "ports": [{"containerPort": 80}], "resources": {"limits": {"cpu": "500m"}},
             "livenessProbe": {"httpGet": {"path": "/", "port": "http"}}}]})
+    );
+}
+
+#[test]
+fn a_definition_with_schemas_in_schemas() {
+    let size = [bytes(5, "integer"), vec![11 << 3 | 1, 0, 0, 0, 0, 0, 0, 0, 0], bytes(8, bytes(1, "3"))].concat();
+    let list = [bytes(5, "array"), bytes(24, bytes(1, bytes(5, "string")))].concat();
+    let property = |name: &str, schema: &[u8]| bytes(29, [bytes(1, name), bytes(2, schema)].concat());
+    let any = [bytes(5, "object"), bytes(30, number(1, 1))].concat();
+    let kept = [bytes(5, "object"), varint(38 << 3), vec![1], bytes(42, "map")].concat();
+    let schema =
+        [bytes(5, "object"), property("size", &size), property("list", &list), property("any", &any), property("kept", &kept)].concat();
+    let version = [bytes(1, "v1"), number(2, 1), number(3, 1), bytes(4, bytes(1, &schema)), bytes(5, bytes(1, ""))].concat();
+    let found = decoded("apiextensions.k8s.io/v1", "CustomResourceDefinition", &bytes(2, bytes(7, version)));
+    assert_eq!(
+        found["spec"]["versions"][0],
+        json!({"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}, "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+            "size": {"type": "integer", "minimum": 0, "default": 3},
+            "list": {"type": "array", "items": {"type": "string"}},
+            "any": {"type": "object", "additionalProperties": true},
+            "kept": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "x-kubernetes-list-type": "map"},
+        }}}})
     );
 }
 
