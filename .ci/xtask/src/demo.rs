@@ -116,7 +116,7 @@ impl Cluster {
     fn wait(&self) -> Result<()> {
         sh::say("waiting for the Pods");
         let mut told = String::new();
-        sh::wait_for("the start of the Pods", RUN_LIMIT, || {
+        let waited = sh::wait_for("the start of the Pods", RUN_LIMIT, || {
             let pods = self.pods().ok()?;
             let line = pods
                 .iter()
@@ -129,7 +129,14 @@ impl Cluster {
             }
             let done = |(name, phase, ready): &(String, String, bool)| if name == "lookup" { phase == "Succeeded" } else { *ready };
             (pods.len() == 4 && pods.iter().all(done)).then_some(())
-        })
+        });
+        if waited.is_err() {
+            // What keeps them: Pods that find no place, images that do not come, a node under pressure.
+            for args in [&["events", "--types=Warning"][..], &["describe", "nodes"]] {
+                sh::run(&mut self.kubectl(args))?;
+            }
+        }
+        waited
     }
 
     fn pods(&self) -> Result<Vec<(String, String, bool)>> {
