@@ -8,6 +8,7 @@ mod down;
 mod duration;
 mod host;
 mod images;
+mod memory;
 mod node;
 mod place;
 mod say;

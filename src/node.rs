@@ -73,7 +73,7 @@ pub async fn run_alone(options: cli::Agent) -> anyhow::Result<()> {
         Ok(())
     });
     start(&mut tasks, &settings, parts, Identity { client: joined.client, serving: joined.serving }, &cancel);
-    say::line(&format!("skiff is ready: node {} has joined {}", settings.node_name, join.server));
+    say::ready(&format!("skiff is ready: node {} has joined {}", settings.node_name, join.server));
     until_stopped(&mut tasks, &cancel).await
 }
 

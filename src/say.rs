@@ -3,9 +3,17 @@
 
 use std::io::Write as _;
 
+use crate::memory;
+
 /// A line on standard output.
 pub fn line(text: &str) {
     let _unheard = writeln!(std::io::stdout(), "{text}");
+}
+
+/// That the start is over; what only the start needed goes.
+pub fn ready(text: &str) {
+    line(text);
+    memory::settle();
 }
 
 /// A line on standard error.

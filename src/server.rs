@@ -13,7 +13,7 @@ pub async fn run(options: Server) -> anyhow::Result<()> {
     let control = ControlPlane { place, ranges: options.ranges, options: options.control, node_ip };
     let running = control::start(&control, &cancel).await?;
     let token = control::join_token(&running).await?;
-    say::line(&format!(
+    say::ready(&format!(
         "skiff is ready: export KUBECONFIG={} and join nodes with: skiff agent --server {} --token \"$(cat {})\"",
         running.kubeconfig.display(),
         running.url,

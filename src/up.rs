@@ -76,7 +76,7 @@ async fn say_ready(running: &Running, settings: &NodeSettings, cancel: &Cancella
             Err(_) => say::complaint(&format!("the node {} is not ready yet; `kubectl describe node` says why", settings.node_name)),
         },
     }
-    say::line(&format!("skiff is ready: export KUBECONFIG={}", running.kubeconfig.display()));
+    say::ready(&format!("skiff is ready: export KUBECONFIG={}", running.kubeconfig.display()));
     Ok(())
 }
 
