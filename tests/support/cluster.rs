@@ -264,6 +264,9 @@ impl<'a> Kubectl<'a> {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = self.net.command("kubectl");
         command.arg("--kubeconfig").arg(&self.kubeconfig).args(args).current_dir(project());
+        // Every cluster of the tests is reached at the same address: what one serves is not to be
+        // remembered for another.
+        command.env("KUBECACHEDIR", self.kubeconfig.with_extension("cache"));
         command
     }
 

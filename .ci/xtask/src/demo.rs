@@ -108,7 +108,8 @@ impl Cluster {
 
     fn kubectl(&self, args: &[&str]) -> Command {
         let mut command = sh::command("kubectl", ["--kubeconfig", &kubeconfig()]);
-        command.args(args);
+        // Not the user's: another cluster's kinds may be remembered there for this address.
+        command.args(args).env("KUBECACHEDIR", format!("{DATA_DIR}/kubectl-cache"));
         command
     }
 
