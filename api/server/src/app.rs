@@ -195,6 +195,14 @@ impl App {
     }
 }
 
+impl App {
+    /// [`App::remove`] that answers the last state as clients of the kind see it.
+    pub(crate) async fn remove_shown(&self, served: &Served, object: &Arc<Object>, shown: &Object) -> Result<Arc<Object>, WriteError> {
+        let gone = self.remove(served, object).await?;
+        Ok(if served.converter().is_some() { Arc::new(shown.at_revision(gone.revision)) } else { gone })
+    }
+}
+
 impl Call {
     /// A call that the server makes itself, for objects of a kind in a namespace.
     pub(crate) fn internal(app: &Arc<App>, served: &Arc<Served>, namespace: &str, user: UserInfo) -> Self {

@@ -16,6 +16,7 @@ mod bootstrap;
 mod cache;
 mod config;
 mod connect;
+mod conversion;
 mod definitions;
 mod documents;
 mod exclusive;

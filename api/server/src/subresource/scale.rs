@@ -26,7 +26,7 @@ pub(super) async fn answer(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResu
     let mut presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     presentation.media.form = crate::wire::accept::Form::Object;
     let object = match verb {
-        "get" => call.object()?.value(),
+        "get" => call.shown_object().await?.value(),
         "update" => update(call, bytes).await?,
         _ => patch(call, bytes).await?,
     };
