@@ -13,6 +13,7 @@ use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::aggregation::Aggregation;
 use crate::audit::{Audit, Trail};
 use crate::cache::{self, Cache, Object};
 use crate::config::Config;
@@ -42,6 +43,7 @@ pub(crate) struct App {
     pub(crate) chain: Chain,
     pub(crate) services: Arc<Allocator>,
     pub(crate) webhooks: Webhooks,
+    pub(crate) aggregation: Aggregation,
     pub(crate) gate: Gate,
     pub(crate) quotas: Quotas,
     pub(crate) metrics: Metrics,

@@ -7,6 +7,7 @@
 //! watchers cost one call. What is asked and what an answer means is in `api_rules::conversion`.
 
 mod kept;
+mod owners;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use api_rules::conversion;
 use serde_json::Value;
 
 use self::kept::Kept;
+pub(crate) use self::owners::settle as settle_owners;
 use crate::app::{App, Call};
 use crate::cache::{Before, Beginning, Delivery, Event, Filter, Object, encode};
 use crate::json;

@@ -6,7 +6,7 @@
 //! definitions each time (`names.rs`, `kinds.rs`: pure); this file does it.
 
 mod cleanup;
-mod condition;
+pub(crate) mod condition;
 mod kinds;
 mod names;
 
@@ -23,6 +23,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 pub(crate) use self::cleanup::hold_for_cleanup;
+pub(crate) use self::kinds::version_order;
 use crate::app::App;
 use crate::authenticate::Identity;
 use crate::cache::{Filter, Object, Resource, Since};

@@ -231,7 +231,9 @@ mod tests {
         for (answer, wanted) in cases {
             assert_eq!(said(answer, 1), wanted);
         }
-        assert!(said(mine("labels", json!({"a b": "c"})), 1).starts_with("returned invalid metadata: metadata.labels: Invalid value: \"a b\""));
+        assert!(
+            said(mine("labels", json!({"a b": "c"})), 1).starts_with("returned invalid metadata: metadata.labels: Invalid value: \"a b\"")
+        );
         assert_eq!(said(mine("name", "b".into()), 2), "returned invalid converted object at index 0: must have the same name: a != b");
     }
 

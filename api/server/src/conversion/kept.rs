@@ -73,7 +73,11 @@ impl Kept {
     }
 
     /// What is made of an event: by the first who asks, while the others wait.
-    pub(super) async fn event<F: Future<Output = ApiResult<Event>>>(&self, stored: &Event, make: impl FnOnce() -> F) -> ApiResult<Arc<Event>> {
+    pub(super) async fn event<F: Future<Output = ApiResult<Event>>>(
+        &self,
+        stored: &Event,
+        make: impl FnOnce() -> F,
+    ) -> ApiResult<Arc<Event>> {
         let once = {
             let mut events = self.events.lock();
             let once = Arc::clone(events.entry(stored.revision).or_default());

@@ -79,7 +79,8 @@ async fn apply_scale(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
         meta::set(&mut config, "resourceVersion", version);
     }
     let config = call.served.to_stored(config);
-    let outcome = modify(call, options.dry_run, &Recording::Done, |call, old| apply::applied(call, Some(old), &config, &options)).await?;
+    let recording = Recording::applied(&options);
+    let outcome = modify(call, options.dry_run, &recording, |call, old| apply::applied(call, Some(old), &config, &options)).await?;
     Ok(outcome.value())
 }
 

@@ -14,6 +14,7 @@ use super::admit::{self, Step};
 use super::recording::Recording;
 use crate::app::{Call, WriteError};
 use crate::cache::{Object, encode};
+use crate::conversion;
 use crate::services::{self, carry_over};
 use crate::status::{ApiError, ApiResult};
 
@@ -124,6 +125,7 @@ async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, 
     }
     api_rules::default(&served.stored, new);
     recording.enter(call, Some(old), new);
+    conversion::settle_owners(call, old, new, recording).await?;
     admit::mutate(call, step, Some(new)).await?;
     api_rules::prepare_update(&served.stored, sub.as_deref(), new, old);
     let errors = api_rules::validate_update(&served.stored, sub.as_deref(), new, old);
@@ -137,12 +139,7 @@ async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, 
 }
 
 /// Writes over `old`, which clients see as `shown`.
-async fn store(
-    call: &Call,
-    (old, shown): (&Arc<Object>, &Arc<Object>),
-    mut new: Value,
-    dry_run: bool,
-) -> Result<Outcome, WriteError> {
+async fn store(call: &Call, (old, shown): (&Arc<Object>, &Arc<Object>), mut new: Value, dry_run: bool) -> Result<Outcome, WriteError> {
     let (app, served) = (&call.app, &call.served);
     let alone = services::alone(call, dry_run).await.map_err(WriteError::Api)?;
     let reservation = app.services.reserve(served, &mut new, Some(&shown.value()), &app.cache).map_err(WriteError::Api)?;

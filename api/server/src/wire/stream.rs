@@ -53,13 +53,7 @@ pub(crate) struct Wish {
 }
 
 impl WatchBody {
-    pub(crate) fn new(
-        presentation: Presentation,
-        cache: Arc<Cache>,
-        beginning: Beginning,
-        subscription: Subscription,
-        wish: Wish,
-    ) -> Self {
+    pub(crate) fn new(presentation: Presentation, cache: Arc<Cache>, beginning: Beginning, subscription: Subscription, wish: Wish) -> Self {
         let now = Instant::now();
         let end = now + wish.timeout;
         let wake = if wish.bookmarks { end.min(now + BOOKMARK_EVERY) } else { end };

@@ -79,7 +79,10 @@ async fn objects_are_stored_in_one_version_and_shown_in_each() {
     let hook = hook().await;
     let cluster = with_two_versions(&hook).await;
     let made = cluster.post(WIDGETS_V2, widget_v2("a", json!({"dimensions": {"size": 3}, "paint": "green"}))).await.ok();
-    assert_eq!((&made["apiVersion"], &made["spec"]), (&json!("example.com/v2"), &json!({"dimensions": {"size": 3}, "paint": "green", "finish": "matt"})));
+    assert_eq!(
+        (&made["apiVersion"], &made["spec"]),
+        (&json!("example.com/v2"), &json!({"dimensions": {"size": 3}, "paint": "green", "finish": "matt"}))
+    );
     let inner = stored(&cluster, "a");
     assert_eq!((&inner["apiVersion"], &inner["spec"]), (&json!("example.com/v1"), &json!({"size": 3, "color": "green"})));
     assert_eq!(cluster.get(&format!("{WIDGETS}/a")).await.ok()["spec"], inner["spec"]);
@@ -105,14 +108,22 @@ async fn every_way_of_writing_speaks_the_requested_version() {
     let size = async || cluster.get(&one).await.ok()["spec"]["size"].clone();
     let merged = cluster.patch(&two, "merge", json!({"spec": {"dimensions": {"size": 4}}})).await.ok();
     assert_eq!((&merged["spec"]["dimensions"]["size"], &merged["metadata"]["generation"], size().await), (&json!(4), &json!(2), json!(4)));
-    cluster.patch(&two, "json", json!([{"op": "test", "path": "/spec/paint", "value": "red"}, {"op": "replace", "path": "/spec/dimensions/size", "value": 5}])).await.ok();
+    cluster
+        .patch(
+            &two,
+            "json",
+            json!([{"op": "test", "path": "/spec/paint", "value": "red"}, {"op": "replace", "path": "/spec/dimensions/size", "value": 5}]),
+        )
+        .await
+        .ok();
     assert_eq!(size().await, 5);
     let mut whole = cluster.get(&two).await.ok();
     whole["spec"]["dimensions"]["size"] = 6.into();
     cluster.put(&two, &whole).await.ok();
     assert_eq!(size().await, 6);
     let config = widget_v2("a", json!({"dimensions": {"size": 7}})).to_string();
-    let applied = cluster.request(Method::PATCH, &format!("{two}?fieldManager=m&force=true"), "application/apply-patch+yaml", config).await.ok();
+    let applied =
+        cluster.request(Method::PATCH, &format!("{two}?fieldManager=m&force=true"), "application/apply-patch+yaml", config).await.ok();
     assert_eq!((&applied["spec"]["dimensions"]["size"], size().await), (&json!(7), json!(7)));
     cluster.patch(&format!("{two}/scale"), "merge", json!({"spec": {"replicas": 8}})).await.ok();
     assert_eq!(cluster.get(&format!("{two}/scale")).await.ok()["spec"]["replicas"], 8);
@@ -148,6 +159,17 @@ async fn managers_of_both_versions_are_kept() {
     ];
     assert_eq!(entries(&both), wanted);
     assert_eq!(entries(&cluster.get(&format!("{WIDGETS}/a")).await.ok()), wanted, "whatever the webhook sends back");
+    // What one owns as a size, the other would change as a dimension.
+    let refused = apply(WIDGETS_V2, "two", widget_v2("a", json!({"dimensions": {"size": 4}, "paint": "red"}))).await;
+    assert_eq!(refused.refusal(), (409, "Apply failed with 1 conflict: conflict with \"one\": .spec.size"));
+    let same = apply(WIDGETS_V2, "two", widget_v2("a", json!({"dimensions": {"size": 3}, "paint": "red"}))).await.ok();
+    assert_eq!(entries(&same).len(), 2, "they agree");
+    let taken = apply(WIDGETS_V2, "two", widget_v2("a", json!({"dimensions": {"size": 4}, "paint": "red"})));
+    assert_eq!(taken.await.status, StatusCode::CONFLICT);
+    let updated =
+        cluster.patch(&format!("{WIDGETS_V2}/a?fieldManager=three"), "merge", json!({"spec": {"dimensions": {"size": 5}}})).await.ok();
+    let managers: Vec<String> = entries(&updated).into_iter().map(|(manager, ..)| manager).collect();
+    assert_eq!(managers, ["two", "three"], "who owned the size in the other version does no more");
 }
 
 #[tokio::test]
@@ -161,7 +183,13 @@ async fn lists_are_converted_in_batches_and_kept() {
     assert_eq!(hook.asked().len(), 0, "the stored version needs nobody");
     let list = cluster.get(WIDGETS_V2).await.ok();
     assert_eq!((&list["apiVersion"], list["items"].as_array().expect("items").len()), (&json!("example.com/v2"), 20));
-    assert!(list["items"].as_array().expect("items").iter().all(|item| item["spec"]["dimensions"]["size"] == 3 && item["spec"].get("unknown").is_none()));
+    assert!(
+        list["items"]
+            .as_array()
+            .expect("items")
+            .iter()
+            .all(|item| item["spec"]["dimensions"]["size"] == 3 && item["spec"].get("unknown").is_none())
+    );
     assert_eq!(hook.asked().len(), 1);
     assert_eq!(hook.asked()[0]["request"]["objects"].as_array().expect("objects").len(), 20);
     cluster.get(WIDGETS_V2).await.ok();
@@ -329,7 +357,8 @@ async fn admission_sees_the_version_of_its_rules() {
     let hook = hook().await;
     let cluster = with_two_versions(&hook).await;
     let admission = Hook::answering(|review| {
-        let patch = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, r#"[{"op": "replace", "path": "/spec/size", "value": 9}]"#);
+        let patch =
+            base64::Engine::encode(&base64::engine::general_purpose::STANDARD, r#"[{"op": "replace", "path": "/spec/size", "value": 9}]"#);
         let response = json!({"uid": review["request"]["uid"], "allowed": true, "patchType": "JSONPatch", "patch": patch});
         Response::new(Body::from(json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}).to_string()))
     })
