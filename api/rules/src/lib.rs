@@ -31,7 +31,7 @@ use api_model::field::FieldError;
 use api_model::kind::Kind;
 use serde_json::Value;
 
-pub use custom::read_stored;
+pub use custom::{conversion, read_stored};
 pub use decode::{DecodeError, Decoded, decode};
 pub use fields::{FieldValidation, check_body, check_fields};
 pub use format::{is_dns_label, is_dns_subdomain};

@@ -26,7 +26,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::at_rest::{AtRest, AtRestError};
 
-pub(crate) use event::{Change, Event, frame};
+pub(crate) use event::{Before, Change, Event, frame};
 pub(crate) use feed::start;
 pub(crate) use filter::Filter;
 pub(crate) use object::{Object, encode};

@@ -94,6 +94,19 @@ impl Managers {
         self.0.retain(|manager| !manager.fields.is_empty());
     }
 
+    /// [`Managers::disown`] of those who speak that version.
+    pub(super) fn disown_in(&mut self, api_version: &str, fields: &FieldSet) {
+        for manager in self.0.iter_mut().filter(|manager| manager.id.api_version == api_version) {
+            manager.fields = manager.fields.difference(fields);
+        }
+        self.0.retain(|manager| !manager.fields.is_empty());
+    }
+
+    /// Those who speak that version.
+    pub(super) fn of_version(&self, api_version: &str) -> Self {
+        Self(self.0.iter().filter(|manager| manager.id.api_version == api_version).cloned().collect())
+    }
+
     /// What anybody owns.
     pub(super) fn owned(&self) -> FieldSet {
         self.0.iter().fold(FieldSet::default(), |owned, manager| owned.union(&manager.fields))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api_model::kind::Kind;
-use api_model::selector::{FieldSelector, Selector, field_text};
+use api_model::selector::{FieldSelector, FieldTerm, Selector, field_text};
 use serde_json::Value;
 
 use super::object::Object;
@@ -26,6 +26,13 @@ impl Filter {
     /// Whether nothing but the namespace narrows the choice.
     pub(crate) fn is_plain(&self) -> bool {
         self.labels.is_everything() && self.fields.terms.is_empty()
+    }
+
+    /// The part that is the same in every version of an object: its namespace and its name.
+    pub(crate) fn of_place(&self) -> Self {
+        let names = |term: &&FieldTerm| matches!(term.path.as_str(), "metadata.name" | "metadata.namespace");
+        let fields = FieldSelector { terms: self.fields.terms.iter().filter(names).cloned().collect() };
+        Self { namespace: self.namespace.clone(), labels: Selector::default(), fields, kind: self.kind.clone() }
     }
 
     /// The one name that can match, if the selector says so.

@@ -26,7 +26,7 @@ pub(super) async fn answer(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResu
     let mut presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     presentation.media.form = crate::wire::accept::Form::Object;
     let object = match verb {
-        "get" => call.object()?.value(),
+        "get" => call.shown_object().await?.value(),
         "update" => update(call, bytes).await?,
         _ => patch(call, bytes).await?,
     };
@@ -79,7 +79,8 @@ async fn apply_scale(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
         meta::set(&mut config, "resourceVersion", version);
     }
     let config = call.served.to_stored(config);
-    let outcome = modify(call, options.dry_run, &Recording::Done, |call, old| apply::applied(call, Some(old), &config, &options)).await?;
+    let recording = Recording::applied(&options);
+    let outcome = modify(call, options.dry_run, &recording, |call, old| apply::applied(call, Some(old), &config, &options)).await?;
     Ok(outcome.value())
 }
 

@@ -3,14 +3,14 @@ use std::time::Duration;
 use super::*;
 
 /// A running watch, line by line.
-struct Watch {
+pub(super) struct Watch {
     body: Body,
     buffer: Vec<u8>,
 }
 
 impl Watch {
     /// The next event; `None` when the stream has ended.
-    async fn next(&mut self) -> Option<Value> {
+    pub(super) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
@@ -29,7 +29,7 @@ impl Watch {
     }
 }
 
-async fn watch(cluster: &Cluster, path: &str) -> Watch {
+pub(super) async fn watch(cluster: &Cluster, path: &str) -> Watch {
     watch_as(cluster, path, "application/json").await
 }
 

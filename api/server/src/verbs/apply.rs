@@ -47,6 +47,7 @@ pub(crate) async fn apply(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
     check_fields(kind, &mut config, &[], FieldValidation::Ignore)
         .map_err(|error| ApiError::bad_request(error.handled_as(&kind.kind, &kind.version)))?;
     let config = served.to_stored(config);
+    let recording = Recording::applied(&options);
     for _ in 0..ATTEMPTS_MAX {
         if call.sub().is_none() && call.object().is_err() {
             match create(call, &config, &options).await {
@@ -56,7 +57,7 @@ pub(crate) async fn apply(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
                 Ok(Created::DryRun(value)) => return Ok(presentation.unstored(StatusCode::CREATED, value)),
             }
         }
-        let changed = modify(call, options.dry_run, &Recording::Done, |call, old| {
+        let changed = modify(call, options.dry_run, &recording, |call, old| {
             let mut object = applied(call, Some(old), &config, &options)?;
             body::check_name(call, &mut object)?;
             Ok(object)

@@ -23,13 +23,27 @@ pub(crate) async fn list(call: &Call) -> ApiResult<Response<Body>> {
     Ok(respond(&presentation, page))
 }
 
-/// The objects that a list means.
+/// The objects that a list means, as the call's clients see them. Where versions are converted, what a
+/// selector speaks of is known only after that: pages may then be shorter than they could be.
 pub(crate) async fn page(call: &Call, options: &ListOptions) -> ApiResult<Page> {
     options.check_list()?;
     let filter = filter(call, options)?;
+    if call.served.converter().is_none() {
+        return stored_page(call, options, &filter).await;
+    }
+    let mut page = stored_page(call, options, &filter.of_place()).await?;
+    page.items = call.app.shown(&call.served, page.items).await?;
+    if !filter.is_plain() {
+        page.items.retain(|object| filter.matches(object));
+        page.remaining = None;
+    }
+    Ok(page)
+}
+
+async fn stored_page(call: &Call, options: &ListOptions, filter: &Filter) -> ApiResult<Page> {
     call.check_readable(filter.namespace.as_deref())?;
     if let Some(token) = &options.continue_token {
-        return next_page(call, options, &filter, &Token::decode(token)?);
+        return next_page(call, options, filter, &Token::decode(token)?);
     }
     let asked = options.resource_version.filter(|revision| *revision > 0);
     if let Some(revision) = asked {
@@ -42,9 +56,9 @@ pub(crate) async fn page(call: &Call, options: &ListOptions) -> ApiResult<Page> 
         None => options.limit.is_some(),
     };
     match (asked.filter(|_| exact), options.limit) {
-        (Some(revision), limit) => past(call, &filter, revision, None, limit).ok_or_else(|| too_old(call, revision)),
-        (None, None) => Ok(call.served.resource.list(&filter, call.app.cache.applied())),
-        (None, limit) => Ok(now(call, &filter, None, limit)),
+        (Some(revision), limit) => past(call, filter, revision, None, limit).ok_or_else(|| too_old(call, revision)),
+        (None, None) => Ok(call.served.resource.list(filter, call.app.cache.applied())),
+        (None, limit) => Ok(now(call, filter, None, limit)),
     }
 }
 

@@ -8,11 +8,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
 use http_body::Frame;
 use tokio::time::{Instant, Sleep};
 
 use super::present::Presentation;
-use crate::cache::{Beginning, Cache, Change, Delivery, Object, Subscription};
+use crate::cache::{Beginning, Cache, Change, Delivery, Object, Subscription, frame};
+use crate::conversion::WatchConversion;
+use crate::status::ApiResult;
 
 /// How often a client that asked for bookmarks gets one: upstream's about once a minute.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -35,6 +38,9 @@ pub(crate) struct WatchBody {
     end: Instant,
     timer: Pin<Box<Sleep>>,
     ended: bool,
+    conversion: Option<WatchConversion>,
+    /// Events on their way into the watch's version; nothing overtakes them.
+    converting: Option<BoxFuture<'static, ApiResult<Vec<Delivery>>>>,
 }
 
 /// What the client asked for.
@@ -42,16 +48,12 @@ pub(crate) struct Wish {
     pub(crate) bookmarks: bool,
     pub(crate) mark_initial_end: bool,
     pub(crate) timeout: Duration,
+    /// Where objects are converted before they are sent.
+    pub(crate) conversion: Option<WatchConversion>,
 }
 
 impl WatchBody {
-    pub(crate) fn new(
-        presentation: Presentation,
-        cache: Arc<Cache>,
-        beginning: Beginning,
-        subscription: Subscription,
-        wish: &Wish,
-    ) -> Self {
+    pub(crate) fn new(presentation: Presentation, cache: Arc<Cache>, beginning: Beginning, subscription: Subscription, wish: Wish) -> Self {
         let now = Instant::now();
         let end = now + wish.timeout;
         let wake = if wish.bookmarks { end.min(now + BOOKMARK_EVERY) } else { end };
@@ -68,6 +70,8 @@ impl WatchBody {
             end,
             timer: Box::pin(tokio::time::sleep_until(wake)),
             ended: false,
+            conversion: wish.conversion,
+            converting: None,
         }
     }
 
@@ -118,12 +122,27 @@ impl http_body::Body for WatchBody {
             if this.ended {
                 return Poll::Ready(None);
             }
+            if let Some(converting) = &mut this.converting {
+                let converted = std::task::ready!(converting.as_mut().poll(cx));
+                this.converting = None;
+                match converted {
+                    Ok(deliveries) => this.events.extend(deliveries),
+                    Err(error) => {
+                        this.ended = true;
+                        return Poll::Ready(Some(Ok(Frame::data(frame("ERROR", error.to_value().to_string().as_bytes())))));
+                    }
+                }
+                continue;
+            }
             // Read before the channel is drained: every event up to it is in the channel by now.
             let applied = this.cache.applied();
             match this.subscription.events.poll_recv_many(cx, &mut this.received, EVENTS_AT_ONCE) {
                 Poll::Ready(0) => return Poll::Ready(None),
                 Poll::Ready(_) => {
-                    this.events.extend(this.received.drain(..));
+                    match this.conversion.clone() {
+                        None => this.events.extend(this.received.drain(..)),
+                        Some(conversion) => this.converting = Some(Box::pin(conversion.deliveries(std::mem::take(&mut this.received)))),
+                    }
                     continue;
                 }
                 Poll::Pending => {}
