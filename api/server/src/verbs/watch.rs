@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::Bytes;
+use bytes::BytesMut;
 use http::{HeaderValue, Response, header};
 use rand::Rng;
 
 use super::list::filter;
 use crate::app::Call;
-use crate::cache::{Since, frame};
+use crate::cache::{Since, write_line};
 use crate::status::{ApiError, ApiResult};
 use crate::wire::accept::Answer;
 use crate::wire::options::ListOptions;
@@ -52,8 +52,9 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
 
 /// A stream that consists of one ERROR event.
 fn failed(error: &ApiError) -> Response<Body> {
-    let line: Bytes = frame("ERROR", error.to_value().to_string().as_bytes());
-    stream(Body::from(line))
+    let mut line = BytesMut::new();
+    write_line("ERROR", &mut line, |out| out.extend_from_slice(error.to_value().to_string().as_bytes()));
+    stream(Body::from(line.freeze()))
 }
 
 fn stream(body: Body) -> Response<Body> {
