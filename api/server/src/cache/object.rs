@@ -92,7 +92,14 @@ impl Object {
 
     /// `spec.nodeName`, where set.
     pub(crate) fn node(&self) -> Option<&Arc<str>> {
-        let read = || self.value().get("spec")?.get("nodeName")?.as_str().filter(|node| !node.is_empty()).map(Arc::from);
+        let read = || {
+            let at_hand = self.value.lock().upgrade();
+            let node = match &at_hand {
+                Some(value) => value.get("spec")?.get("nodeName")?.as_str()?.to_owned(),
+                None => serde_json::from_slice::<Bound>(&self.stored).ok()?.spec?.node_name?,
+            };
+            (!node.is_empty()).then(|| Arc::from(node))
+        };
         self.node.get_or_init(read).as_ref()
     }
 
@@ -181,6 +188,18 @@ impl Object {
             Err(_) => labels.matches(&self.value()),
         }
     }
+}
+
+/// The part of a Pod that says where it is.
+#[derive(Deserialize)]
+struct Bound {
+    spec: Option<BoundSpec>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BoundSpec {
+    node_name: Option<String>,
 }
 
 /// The part of metadata that label selectors ask about.
@@ -353,6 +372,17 @@ mod tests {
             assert_eq!(object.is_selected_by(&selector), expected, "{labels}");
             let _at_hand = object.value();
             assert_eq!(object.is_selected_by(&selector), expected, "{labels}");
+        }
+    }
+
+    #[test]
+    fn the_node_is_read_with_and_without_a_value_at_hand() {
+        for (spec, expected) in [(json!({"nodeName": "n", "x": [{}]}), Some("n")), (json!({"nodeName": ""}), None), (Value::Null, None)] {
+            for at_hand in [false, true] {
+                let pod = object(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": spec}), 7);
+                let _value = at_hand.then(|| pod.value());
+                assert_eq!(pod.node().map(|node| &**node), expected, "{spec}");
+            }
         }
     }
 }
