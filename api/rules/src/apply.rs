@@ -75,6 +75,16 @@ pub struct Writer<'w> {
 /// nobody's changes are recorded until somebody applies.
 pub fn record(target: &Target<'_>, old: Option<&Value>, new: &mut Value, by: Writer<'_>) {
     let sent = take(new).filter(|_| target.subresource.is_empty());
+    let stated = old.and_then(managers::stated);
+    let comparison = compare::objects(target.typing, old.unwrap_or(&NOTHING), new, &target.scope);
+    let id = target.id(by.manager, Operation::Update);
+    // Mostly a manager changes again what it owns already: then nothing changes but a time.
+    if let Some(stated) = stated.filter(|stated| sent.as_ref().is_none_or(|sent| sent == *stated))
+        && comparison.removed.is_empty()
+        && let Some(entries) = managers::changed_again(stated, &id, &comparison.changed, by.now)
+    {
+        return meta::set(new, "managedFields", entries);
+    }
     let mut managers = match (sent.as_deref(), old) {
         (Some(sent), _) if managers::is_reset(sent) => Managers::default(),
         (sent, old) => sent.and_then(managers::stated_by_user).or_else(|| old.map(Managers::of)).unwrap_or_default(),
@@ -82,8 +92,7 @@ pub fn record(target: &Target<'_>, old: Option<&Value>, new: &mut Value, by: Wri
     if managers.is_empty() && old.is_some() {
         return;
     }
-    let comparison = compare::objects(target.typing, old.unwrap_or(&NOTHING), new, &target.scope);
-    update(&mut managers, target.id(by.manager, Operation::Update), comparison, by.now);
+    update(&mut managers, id, comparison, by.now);
     managers.cap();
     managers.write(new);
 }

@@ -159,9 +159,10 @@ impl App {
         match event.and_then(|event| event.after.clone()) {
             Some(object) => Ok(object),
             // Already forgotten by the cache's history: what was written is known all the same.
-            None => Object::new(namespace.into(), name.into(), revision, &bytes, None)
-                .map(Arc::new)
-                .map_err(|error| WriteError::Api(ApiError::internal(error))),
+            None => {
+                let object = self.cache.object((namespace.into(), name.into()), revision, bytes);
+                object.map(Arc::new).map_err(|error| WriteError::Api(ApiError::internal(error)))
+            }
         }
     }
 

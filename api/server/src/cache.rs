@@ -2,12 +2,16 @@
 //!
 //! One feeder follows the store's log and is the only one to change anything. A write is answered
 //! when the feeder has applied it, so that whoever was answered sees the write in every later read.
-//! Each object's bytes are made once; gets, lists and watchers share them.
+//! Each object's bytes are made once; gets, lists and watchers share them, and so does the store's tail.
+//! Parsed values are kept of the latest only.
 
+mod delivery;
 mod event;
 mod feed;
 mod filter;
 mod object;
+mod queue;
+mod recent;
 mod resource;
 mod ring;
 mod view;
@@ -26,13 +30,15 @@ use tokio::sync::{oneshot, watch};
 
 use crate::at_rest::{AtRest, AtRestError};
 
-pub(crate) use event::{Before, Change, Event, frame};
+pub(crate) use delivery::Delivery;
+pub(crate) use event::{Before, Change, Event, write_line};
 pub(crate) use feed::start;
 pub(crate) use filter::Filter;
 pub(crate) use object::{Object, encode};
-pub(crate) use resource::{Beginning, Page, Resource, Since, Subscription, TooOld};
+pub(crate) use resource::{Beginning, Behind, Page, Resource, Since, Subscription, TooOld};
 pub(crate) use ring::Place;
-pub(crate) use watchers::Delivery;
+
+use recent::Recent;
 
 /// How long a read waits for a revision that is not there yet: upstream's `blockTimeout`.
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
@@ -49,6 +55,7 @@ pub(crate) struct Cache {
     /// What is being written, by the address of the stored bytes: the feeder need neither open nor parse it.
     written: Mutex<HashMap<usize, Written>>,
     at_rest: AtRest,
+    recent: Arc<Recent>,
 }
 
 /// A write under way.
@@ -92,7 +99,8 @@ impl Drop for Announced<'_> {
 impl Cache {
     pub(crate) fn new(floor: u64, at_rest: AtRest) -> Self {
         let (resources, waiting, written) = (RwLock::default(), Mutex::default(), Mutex::default());
-        Self { resources, floor: AtomicU64::new(floor), applied: watch::Sender::new(floor), waiting, written, at_rest }
+        let (applied, recent) = (watch::Sender::new(floor), Arc::default());
+        Self { resources, floor: AtomicU64::new(floor), applied, waiting, written, at_rest, recent }
     }
 
     /// The resource of that name, made when first asked for.
@@ -150,6 +158,11 @@ impl Cache {
                 std::future::pending::<()>().await;
             }
         }
+    }
+
+    /// An object of which the cache's history knows no more.
+    pub(crate) fn object(&self, place: Place, revision: u64, plain: Bytes) -> Result<Object, serde_json::Error> {
+        Object::new(place, revision, plain, None, &self.recent)
     }
 
     /// The bytes to store for an object.

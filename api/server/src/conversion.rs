@@ -127,7 +127,7 @@ fn batch_len(objects: &[Arc<Value>]) -> usize {
 
 /// Whether an object's bytes say that it is of this version.
 fn is_of(kind: &Kind, object: &Object) -> bool {
-    let rest = object.bytes().strip_prefix(b"{\"kind\":\"").and_then(|rest| rest.strip_prefix(kind.kind.as_bytes()));
+    let rest = object.type_meta().strip_prefix(b"{\"kind\":\"").and_then(|rest| rest.strip_prefix(kind.kind.as_bytes()));
     let rest = rest.and_then(|rest| rest.strip_prefix(b"\",\"apiVersion\":\"")).and_then(|rest| rest.strip_prefix(kind.group.as_bytes()));
     let rest = rest.and_then(|rest| rest.strip_prefix(b"/")).and_then(|rest| rest.strip_prefix(kind.version.as_bytes()));
     rest.is_some_and(|rest| rest.starts_with(b"\""))
@@ -222,25 +222,25 @@ impl WatchConversion {
     pub(crate) async fn beginning(&self, Beginning { state, events, revision }: Beginning) -> ApiResult<Beginning> {
         let mut state = self.app.shown(&self.served, state).await?;
         state.retain(|object| self.filter.as_ref().is_none_or(|filter| filter.matches(object)));
-        let of_events = events.iter().filter_map(|(_, event)| event.after.clone()).collect();
+        let of_events = events.iter().flat_map(|told| told.changes()).filter_map(|(_, event)| event.after.clone()).collect();
         self.app.shown(&self.served, of_events).await?;
         let events = self.clone().deliveries(events).await?;
         Ok(Beginning { state, events, revision })
     }
 
     /// What happens, in its order.
-    pub(crate) async fn deliveries(self, deliveries: Vec<Delivery>) -> ApiResult<Vec<Delivery>> {
+    pub(crate) async fn deliveries(self, deliveries: Vec<Arc<Delivery>>) -> ApiResult<Vec<Arc<Delivery>>> {
         let Some(converter) = self.served.converter() else { return Ok(deliveries) };
         let mut told = Vec::with_capacity(deliveries.len());
-        for (change, event) in deliveries {
-            let event = converter.kept.event(&event, || self.event(&event)).await?;
+        for (change, event) in deliveries.iter().flat_map(|together| together.changes()) {
+            let event = converter.kept.event(event, || self.event(event)).await?;
             let change = match &self.filter {
-                None => Some(change),
+                None => Some(*change),
                 Some(filter) => event.change_for(filter),
             };
             told.extend(change.map(|change| (change, event)));
         }
-        Ok(told)
+        Ok(Delivery::of(told))
     }
 
     async fn event(&self, event: &Event) -> ApiResult<Event> {

@@ -88,11 +88,10 @@ impl Definitions {
                 let rest = self.sync().await;
                 tokio::select! {
                     () = shutdown.cancelled() => return,
-                    change = changes.events.recv() => if change.is_none() { break },
+                    told = changes.events.told() => if !told { break },
                     _ = applied.changed(), if rest == Rest::Objects => {}
                     () = tokio::time::sleep(RETRY), if rest == Rest::Retry => {}
                 }
-                while changes.events.try_recv().is_ok() {}
             }
             // Every watch was ended: the store's log is being taken up again, or nothing comes from it any more.
             tokio::select! {

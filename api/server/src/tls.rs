@@ -10,7 +10,9 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::CryptoProvider;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
+use rustls::{
+    CipherSuite, ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme, SupportedCipherSuite,
+};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use thiserror::Error;
@@ -44,9 +46,28 @@ impl Verifier {
     }
 }
 
+/// What HTTP/2 is called in a handshake.
+pub(crate) const HTTP2: &[u8] = b"h2";
+
 /// The cryptography that all TLS here is made with.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// The same, with AES-128 before AES-256: as strong for all that is known, and a quarter cheaper. Go's
+/// servers choose alike.
+fn serving_provider() -> Arc<CryptoProvider> {
+    let mut provider = rustls::crypto::ring::default_provider();
+    let has_long_key = |suite: &SupportedCipherSuite| {
+        matches!(
+            suite.suite(),
+            CipherSuite::TLS13_AES_256_GCM_SHA384
+                | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+                | CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384
+        )
+    };
+    provider.cipher_suites.sort_by_key(has_long_key);
+    Arc::new(provider)
 }
 
 fn roots(pki: &Pki) -> Result<RootCertStore, TlsError> {
@@ -104,13 +125,14 @@ pub(crate) fn acceptor(pki: &Pki) -> Result<(TlsAcceptor, Verifier), TlsError> {
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(pki)?), provider()).allow_unauthenticated().build()?;
     let what = "the server's certificate";
     let (certificates, key) = chain(pki.serving(), what)?;
-    let mut config = ServerConfig::builder_with_provider(provider())
+    let mut config = ServerConfig::builder_with_provider(serving_provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::Unusable(what, error))?
         .with_client_cert_verifier(Arc::new(Lenient(Arc::clone(&verifier))))
         .with_single_cert(certificates, key)
         .map_err(|error| TlsError::Unusable(what, error))?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
+    config.ignore_client_order = true;
     Ok((TlsAcceptor::from(Arc::new(config)), Verifier(verifier)))
 }
 

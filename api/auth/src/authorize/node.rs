@@ -169,17 +169,13 @@ fn related(node: &str, attributes: &Attributes, view: &dyn View) -> Decision {
             .get(&GroupResource::new("storage.k8s.io", "volumeattachments"), None, name)
             .is_some_and(|a| a.pointer("/spec/nodeName").and_then(Value::as_str) == Some(node)),
         "pods" => view.get(&pods(), Some(namespace), name).is_some_and(|p| bound_to(&p, node)),
-        _ => pods_of(node, Some(namespace), view).any(|pod| refers(&pod, resource, name)),
+        _ => view.pods_on(node, Some(namespace)).iter().any(|pod| refers(pod, resource, name)),
     };
     if found { yes() } else { no(&format!("no relationship found between node '{node}' and this object")) }
 }
 
 fn pods() -> GroupResource {
     GroupResource::new("", "pods")
-}
-
-fn pods_of<'a>(node: &'a str, namespace: Option<&str>, view: &dyn View) -> impl Iterator<Item = std::sync::Arc<Value>> + use<'a> {
-    view.list(&pods(), namespace).into_iter().filter(move |pod| bound_to(pod, node))
 }
 
 fn bound_to(pod: &Value, node: &str) -> bool {
@@ -191,7 +187,7 @@ fn volume_used(node: &str, volume: &str, view: &dyn View) -> bool {
     let Some(volume) = view.get(&GroupResource::new("", "persistentvolumes"), None, volume) else { return false };
     let claim = |field: &str| volume.pointer(&format!("/spec/claimRef/{field}")).and_then(Value::as_str).unwrap_or_default();
     let (namespace, name) = (claim("namespace"), claim("name"));
-    !name.is_empty() && pods_of(node, Some(namespace), view).any(|pod| refers(&pod, "persistentvolumeclaims", name))
+    !name.is_empty() && view.pods_on(node, Some(namespace)).iter().any(|pod| refers(pod, "persistentvolumeclaims", name))
 }
 
 /// Whether a Pod's spec names that object of its namespace.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use crate::cache::{Event, Object, encode};
+use crate::cache::{Event, Object};
 use crate::status::{ApiError, ApiResult};
 
 /// Bytes of objects in one generation.
@@ -39,7 +39,7 @@ impl Generations {
             self.old = std::mem::take(&mut self.young);
             self.young_bytes = 0;
         }
-        self.young_bytes += object.bytes().len();
+        self.young_bytes += object.len();
         self.young.insert(place, Arc::clone(object));
     }
 
@@ -65,9 +65,7 @@ impl Kept {
 
     /// Keeps what was made of an object.
     pub(super) fn keep(&self, stored: &Object, value: Value) -> ApiResult<Arc<Object>> {
-        let (namespace, name, revision) = place(stored);
-        let made = Object::new(namespace, name, revision, &encode(&value), Some(value)).map_err(ApiError::internal)?;
-        let made = Arc::new(made);
+        let made = Arc::new(stored.converted(value).map_err(ApiError::internal)?);
         self.objects.lock().insert(place(stored), &made);
         Ok(made)
     }
@@ -94,13 +92,14 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
     use serde_json::json;
 
     #[test]
     fn what_is_asked_for_stays_and_the_rest_goes_in_its_time() {
         let kept = Kept::default();
         let big = "x".repeat(GENERATION_BYTES_MAX / 4);
-        let stored = |revision| Object::new("n".into(), "a".into(), revision, b"{}", None).expect("JSON");
+        let stored = |revision| Object::new(("n".into(), "a".into()), revision, Bytes::from_static(b"{}"), None, &Arc::default()).expect("JSON");
         let made = || json!({"kind": "Widget", "apiVersion": "example.com/v2", "metadata": {"name": "a"}, "text": big});
         for revision in 1..=40 {
             kept.keep(&stored(revision), made()).expect("JSON");
@@ -109,7 +108,7 @@ mod tests {
         assert!(kept.object(&stored(2)).is_none());
         let bytes: usize = {
             let objects = kept.objects.lock();
-            objects.young.values().chain(objects.old.values()).map(|object| object.bytes().len()).sum()
+            objects.young.values().chain(objects.old.values()).map(|object| object.len()).sum()
         };
         assert!(bytes < 3 * GENERATION_BYTES_MAX, "{bytes}");
         let shown = kept.object(&stored(40)).expect("the last");

@@ -7,7 +7,7 @@ use axum::body::Body;
 use http::Response;
 
 use crate::app::Call;
-use crate::cache::{Filter, Page, Place};
+use crate::cache::{Behind, Filter, Page};
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
 use crate::wire::accept::Answer;
@@ -66,21 +66,21 @@ fn next_page(call: &Call, options: &ListOptions, filter: &Filter, token: &Token)
     if options.resource_version.is_some_and(|revision| revision > 0) {
         return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
     }
-    let place = token.place();
+    let behind = token.behind();
     match token.revision() {
         Some(revision) => {
-            let page = past(call, filter, revision, Some(&place), options.limit);
+            let page = past(call, filter, revision, Some(&behind), options.limit);
             page.ok_or_else(|| ApiError::continue_expired(token.inconsistent().encode()))
         }
-        None => Ok(now(call, filter, Some(&place), options.limit)),
+        None => Ok(now(call, filter, Some(&behind), options.limit)),
     }
 }
 
-fn past(call: &Call, filter: &Filter, revision: u64, behind: Option<&Place>, limit: Option<usize>) -> Option<Page> {
+fn past(call: &Call, filter: &Filter, revision: u64, behind: Option<&Behind>, limit: Option<usize>) -> Option<Page> {
     call.served.resource.past(filter, revision, behind, limit)
 }
 
-fn now(call: &Call, filter: &Filter, behind: Option<&Place>, limit: Option<usize>) -> Page {
+fn now(call: &Call, filter: &Filter, behind: Option<&Behind>, limit: Option<usize>) -> Page {
     call.served.resource.present(filter, call.app.cache.applied(), behind, limit)
 }
 

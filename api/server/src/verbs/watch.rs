@@ -4,19 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use rand::Rng;
 
 use super::list::filter;
 use crate::app::Call;
-use crate::cache::{Since, frame};
+use crate::cache::Since;
 use crate::conversion::WatchConversion;
 use crate::status::{ApiError, ApiResult};
 use crate::wire::accept::Answer;
 use crate::wire::options::ListOptions;
 use crate::wire::present::Presentation;
-use crate::wire::stream::{WatchBody, Wish};
+use crate::wire::stream::{WatchBody, Wish, error_line};
 
 /// Upstream's `--min-request-timeout`: a watch without timeout lasts once to twice as long.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1_800);
@@ -59,8 +58,7 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
 
 /// A stream that consists of one ERROR event.
 fn failed(error: &ApiError) -> Response<Body> {
-    let line: Bytes = frame("ERROR", error.to_value().to_string().as_bytes());
-    stream(Body::from(line))
+    stream(Body::from(error_line(error)))
 }
 
 fn stream(body: Body) -> Response<Body> {
