@@ -39,7 +39,7 @@ use crate::handle::handle;
 use crate::metrics::Metrics;
 use crate::oidc::{Follower, OidcStartError};
 use crate::presence::Presence;
-use crate::quota::Quotas;
+use crate::quota::{self, Quotas};
 use crate::registry::Registry;
 use crate::serve;
 use crate::services::Allocator;
@@ -123,6 +123,8 @@ impl Server {
             false => bootstrap::publish(&app, &[app.config.advertise_address]).await?,
         }
         app.tasks.spawn(expire::run(Arc::clone(&app)));
+        app.tasks.spawn(expire::lists(Arc::clone(&app)));
+        app.tasks.spawn(quota::status::keep(Arc::clone(&app)));
         Ok(Self { app, acceptor, verifier, stop_feeding, feeding })
     }
 

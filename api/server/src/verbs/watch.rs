@@ -44,7 +44,7 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
     };
     let wish = Wish {
         bookmarks: options.bookmarks,
-        mark_initial_end: options.send_initial_events == Some(true),
+        mark_initial_end: options.send_initial_events == Some(true) && options.bookmarks,
         timeout: options.timeout.unwrap_or_else(|| TIMEOUT_MIN.mul_f64(rand::rng().random_range(1.0..2.0))),
     };
     Ok(stream(Body::new(WatchBody::new(presentation, Arc::clone(&call.app.cache), beginning, subscription, &wish))))
