@@ -49,6 +49,8 @@ pub(crate) struct Cache {
     resources: RwLock<HashMap<GroupResource, Arc<Resource>>>,
     /// Nothing is known of what happened up to this revision.
     floor: AtomicU64,
+    /// Lists of the past may be as of this revision or a later one.
+    lists_from: AtomicU64,
     /// Everything up to this revision has been applied and handed to the watchers.
     applied: watch::Sender<u64>,
     waiting: Mutex<Waiting>,
@@ -99,8 +101,8 @@ impl Drop for Announced<'_> {
 impl Cache {
     pub(crate) fn new(floor: u64, at_rest: AtRest) -> Self {
         let (resources, waiting, written) = (RwLock::default(), Mutex::default(), Mutex::default());
-        let (applied, recent) = (watch::Sender::new(floor), Arc::default());
-        Self { resources, floor: AtomicU64::new(floor), applied, waiting, written, at_rest, recent }
+        let (floor, applied, recent) = (AtomicU64::new(floor), watch::Sender::new(floor), Arc::default());
+        Self { resources, floor, lists_from: AtomicU64::new(0), applied, waiting, written, at_rest, recent }
     }
 
     /// The resource of that name, made when first asked for.
@@ -121,6 +123,16 @@ impl Cache {
     /// The revision up to which everything is applied.
     pub(crate) fn applied(&self) -> u64 {
         *self.applied.borrow()
+    }
+
+    /// The oldest revision as of which lists are still answered.
+    pub(crate) fn lists_from(&self) -> u64 {
+        self.lists_from.load(Ordering::Acquire)
+    }
+
+    /// Lists as of earlier revisions are refused from now on, as if history before this one were compacted.
+    pub(crate) fn expire_lists(&self, before: u64) {
+        self.lists_from.fetch_max(before, Ordering::AcqRel);
     }
 
     /// Tells of every revision that is applied.

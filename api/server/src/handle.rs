@@ -22,7 +22,7 @@ use crate::wire::options::ListOptions;
 use crate::wire::path::{self, ResourcePath};
 use crate::wire::query::Query;
 use crate::wire::socket::Socket;
-use crate::{audit, authenticate, authorize, nonresource, reviews, subresource, wire};
+use crate::{audit, authenticate, authorize, impersonate, nonresource, reviews, subresource, wire};
 
 /// Longest text in one `Warning` header, and most headers: upstream truncates alike.
 const WARNING_LEN_MAX: usize = 256;
@@ -81,7 +81,7 @@ async fn allowed(app: &App, parts: &Parts, attributes: &Attributes, passed: &mut
         trail.begin(authenticated.as_deref().ok(), attributes, parts).await;
     }
     let authenticated = authenticated?;
-    let user = authenticate::acting(app, &authenticated, &parts.headers)?;
+    let user = impersonate::acting(app, &authenticated, attributes, &parts.headers)?;
     if let Some(trail) = trail.filter(|_| !Arc::ptr_eq(&authenticated, &user)) {
         trail.impersonated(&user);
     }

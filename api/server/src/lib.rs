@@ -25,6 +25,7 @@ mod expire;
 mod fairness;
 mod handle;
 mod health;
+mod impersonate;
 mod json;
 mod key;
 mod metrics;

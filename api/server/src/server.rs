@@ -40,7 +40,7 @@ use crate::handle::handle;
 use crate::metrics::Metrics;
 use crate::oidc::{Follower, OidcStartError};
 use crate::presence::Presence;
-use crate::quota::Quotas;
+use crate::quota::{self, Quotas};
 use crate::registry::Registry;
 use crate::serve;
 use crate::services::Allocator;
@@ -125,6 +125,8 @@ impl Server {
         }
         app.tasks.spawn(aggregation::keeper::run(Arc::clone(&app)));
         app.tasks.spawn(expire::run(Arc::clone(&app)));
+        app.tasks.spawn(expire::lists(Arc::clone(&app)));
+        app.tasks.spawn(quota::status::keep(Arc::clone(&app)));
         Ok(Self { app, acceptor, verifier, stop_feeding, feeding })
     }
 

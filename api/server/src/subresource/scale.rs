@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api_model::meta;
 use api_rules::apply::Typing;
-use api_rules::scale;
+use api_rules::{Duplicate, scale};
 use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ async fn write(
     Ok(outcome.value())
 }
 
-fn checked(call: &mut Call, mut scale: Value, duplicates: &[String], options: &WriteOptions) -> ApiResult<Value> {
+fn checked(call: &mut Call, mut scale: Value, duplicates: &[Duplicate], options: &WriteOptions) -> ApiResult<Value> {
     let warnings = api_rules::check_body("autoscaling", "v1", "Scale", &mut scale, duplicates, options.validation)
         .map_err(|error| ApiError::bad_request(error.handled_as("Scale", "v1")))?;
     call.warn(warnings);

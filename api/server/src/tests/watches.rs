@@ -175,6 +175,11 @@ async fn tables_are_watched_too() {
     assert_eq!((&first["object"]["kind"], &first["object"]["rows"][0]["cells"][0]), (&json!("Table"), &json!("a")));
     assert!(first["object"]["columnDefinitions"].is_array());
     assert!(watch.next().await.expect("an event")["object"]["columnDefinitions"].is_null());
+    let metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+    let mut watch = watch_as(&cluster, &format!("{CONFIG_MAPS}?watch=1&fieldSelector=metadata.name%3Db"), metadata).await;
+    let event = watch.next().await.expect("an event");
+    assert_eq!((&event["object"]["kind"], &event["object"]["metadata"]["name"]), (&json!("PartialObjectMetadata"), &json!("b")));
+    assert!(event["object"].get("data").is_none(), "{event}");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod plan;
 use std::sync::Arc;
 
 use api_admission::Operation;
+use api_model::kind::GroupResource;
 use api_model::meta;
 use api_store::Expect;
 use axum::body::Body;
@@ -94,13 +95,17 @@ pub(crate) async fn delete_object(call: &mut Call, name: &str, options: &DeleteO
 /// Refuses where the object is not the one that the options mean.
 pub(crate) fn check_preconditions(call: &Call, object: &Value, options: &DeleteOptions) -> ApiResult<()> {
     let conditions = [
-        ("UID", options.uid.as_deref(), meta::uid(object)),
-        ("ResourceVersion", options.resource_version.as_deref(), meta::resource_version(object)),
+        ("UID", options.uid.as_deref(), meta::uid(object), "deleted and then recreated"),
+        ("ResourceVersion", options.resource_version.as_deref(), meta::resource_version(object), "modified"),
     ];
-    for (what, wanted, found) in conditions {
+    for (what, wanted, found, perhaps) in conditions {
         if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
-            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
-            return Err(ApiError::conflict(&call.served.name, meta::name(object), &why));
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {perhaps}"
+            );
+            // Upstream names the kind here, not the resource.
+            let kind = GroupResource::new(&call.served.kind.group, &call.served.kind.kind);
+            return Err(ApiError::conflict(&kind, meta::name(object), &why));
         }
     }
     Ok(())

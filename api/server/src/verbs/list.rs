@@ -52,11 +52,11 @@ async fn stored_page(call: &Call, options: &ListOptions, filter: &Filter) -> Api
     }
     // A limit without a match is exact, as it was before there were matches.
     let exact = match options.version_match {
-        Some(how) => how == Match::Exact,
+        Some(ref how) => *how == Match::Exact,
         None => options.limit.is_some(),
     };
     match (asked.filter(|_| exact), options.limit) {
-        (Some(revision), limit) => past(call, filter, revision, None, limit).ok_or_else(|| too_old(call, revision)),
+        (Some(revision), limit) => past(call, filter, revision, None, limit).ok_or_else(ApiError::list_too_old),
         (None, None) => Ok(call.served.resource.list(filter, call.app.cache.applied())),
         (None, limit) => Ok(now(call, filter, None, limit)),
     }
@@ -77,15 +77,11 @@ fn next_page(call: &Call, options: &ListOptions, filter: &Filter, token: &Token)
 }
 
 fn past(call: &Call, filter: &Filter, revision: u64, behind: Option<&Behind>, limit: Option<usize>) -> Option<Page> {
-    call.served.resource.past(filter, revision, behind, limit)
+    (revision >= call.app.cache.lists_from()).then(|| call.served.resource.past(filter, revision, behind, limit))?
 }
 
 fn now(call: &Call, filter: &Filter, behind: Option<&Behind>, limit: Option<usize>) -> Page {
     call.served.resource.present(filter, call.app.cache.applied(), behind, limit)
-}
-
-fn too_old(call: &Call, revision: u64) -> ApiError {
-    ApiError::too_old(revision, crate::cache::TooOld { oldest: call.served.resource.revision() })
 }
 
 /// What a list or watch is about. Fields that the kind does not offer are refused.
@@ -112,8 +108,10 @@ fn stored_fields(served: &Served, fields: &FieldSelector) -> ApiResult<FieldSele
             Some(path) => term.path = path,
             None => {
                 let message = match offered.len() {
-                    // Upstream's kinds without fields of their own have one wording, the others another.
-                    0..=2 => format!("\"{}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", term.path),
+                    // Upstream's built-in kinds without fields of their own have one wording, all others another.
+                    0..=2 if served.custom.is_none() => {
+                        format!("\"{}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", term.path)
+                    }
                     _ => format!("field label not supported: {}", term.path),
                 };
                 return Err(ApiError::bad_request(message));

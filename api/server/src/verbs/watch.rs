@@ -49,7 +49,7 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
     }
     let wish = Wish {
         bookmarks: options.bookmarks,
-        mark_initial_end: options.send_initial_events == Some(true),
+        mark_initial_end: options.send_initial_events == Some(true) && options.bookmarks,
         conversion,
         timeout: options.timeout.unwrap_or_else(|| TIMEOUT_MIN.mul_f64(rand::rng().random_range(1.0..2.0))),
     };
