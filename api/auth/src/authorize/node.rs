@@ -192,12 +192,12 @@ fn related(node: &str, attributes: &Attributes, view: &dyn View) -> Decision {
             .is_some_and(|slice| slice.pointer("/spec/nodeName").and_then(Value::as_str) == Some(node)),
         "pods" => view.get(&pods(), Some(namespace), name).is_some_and(|p| bound_to(&p, node)),
         // A claim that was made of a template bears a name that only the Pod's status says.
-        "resourceclaims" => pods_of(node, Some(namespace), view).any(|pod| {
+        "resourceclaims" => view.pods_on(node, Some(namespace)).iter().any(|pod| {
             let claims = |path: &str| pod.pointer(path).and_then(Value::as_array).cloned().unwrap_or_default();
             let all = [claims("/spec/resourceClaims"), claims("/status/resourceClaimStatuses")].concat();
             all.iter().any(|claim| text(claim, "resourceClaimName") == name)
         }),
-        _ => pods_of(node, Some(namespace), view).any(|pod| refers(&pod, resource, name)),
+        _ => view.pods_on(node, Some(namespace)).iter().any(|pod| refers(pod, resource, name)),
     };
     if found { yes() } else { no(&format!("no relationship found between node '{node}' and this object")) }
 }
