@@ -198,10 +198,11 @@ mod tests {
         let service = |name: &str, group: &str, version: &str| {
             let value = json!({"kind": "APIService", "apiVersion": "apiregistration.k8s.io/v1", "metadata": {"name": name},
                 "spec": {"group": group, "version": version, "service": {"name": "s", "namespace": "n", "port": 8443}}});
-            crate::cache::Object::new("".into(), name.into(), 1, &crate::cache::encode(&value), None).expect("JSON")
+            let object = cache.object(("".into(), name.into()), 1, crate::cache::encode(&value)).expect("JSON");
+            aggregation.resource.load(Arc::new(object));
         };
-        aggregation.resource.apply("", "v1.example.com", 1, Some(service("v1.example.com", "example.com", "v1")));
-        aggregation.resource.apply("", "v1.apps", 2, Some(service("v1.apps", "apps", "v1")));
+        service("v1.example.com", "example.com", "v1");
+        service("v1.apps", "apps", "v1");
         for (path, found) in [
             ("/apis/example.com/v1", true),
             ("/apis/example.com/v1/", true),
