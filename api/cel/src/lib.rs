@@ -14,7 +14,6 @@
 mod authorizer;
 mod budget;
 mod check;
-mod decimal;
 mod env;
 mod error;
 mod estimate;
@@ -34,16 +33,18 @@ mod value;
 
 use api_schema::Structural;
 
-pub use authorizer::{Authorizer, Check, Decision, Stage};
+pub use authorizer::{Authorizer, Check, Decision, Question, Stage};
 pub use budget::Budget;
 pub use env::Env;
 pub use error::{CompileError, EvaluateError};
 pub use estimate::{REQUEST_BYTES_MAX, repeated};
+pub use library::{format::Format, url::Url};
 pub use names::{escape, unescape};
 pub use schema::{Shape, type_of};
 pub use scope::Scope;
+pub use semver::Semver;
 pub use types::{ObjectType, Type};
-pub use value::Value;
+pub use value::{Key, Text, Value};
 
 /// The most that one evaluation may cost: upstream's `PerCallLimit`.
 pub const CALL_COST_MAX: u64 = 1_000_000;

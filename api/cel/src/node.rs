@@ -1,5 +1,7 @@
 //! A parsed expression, taken apart from the parser's own form.
 
+use std::sync::Arc;
+
 /// One part of an expression.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -47,17 +49,17 @@ pub(crate) enum Literal {
     Int(i64),
     Uint(u64),
     Double(f64),
-    String(std::sync::Arc<str>),
-    Bytes(std::sync::Arc<[u8]>),
+    String(Arc<str>),
+    Bytes(Arc<[u8]>),
 }
 
 /// What macros such as `all` and `map` become.
 #[derive(Debug)]
 pub(crate) struct Fold {
     pub(crate) range: Node,
-    pub(crate) variable: Box<str>,
-    pub(crate) second: Option<Box<str>>,
-    pub(crate) accumulator: Box<str>,
+    pub(crate) variable: Arc<str>,
+    pub(crate) second: Option<Arc<str>>,
+    pub(crate) accumulator: Arc<str>,
     pub(crate) start: Node,
     pub(crate) condition: Node,
     pub(crate) step: Node,

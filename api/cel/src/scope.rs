@@ -3,9 +3,9 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
+use crate::Expression;
 use crate::error::EvaluateError;
 use crate::value::Value;
-use crate::Expression;
 
 /// The values of variables. A variable that was declared and has no value here is an error only where it is
 /// used (`no such attribute`).

@@ -12,12 +12,12 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use serde_json::Value as Json;
 
-pub(crate) use compare::{compare, equals};
-pub(crate) use json::{duration, duration_text};
+pub(crate) use compare::{ListKind, compare, equals, list_kind};
+pub(crate) use json::{duration, duration_text, timestamp};
 pub use key::Key;
+pub(crate) use key::whole;
 
 use crate::authorizer::{Authorizer, Check, Question, Stage};
-use crate::decimal::Decimal;
 use crate::error::EvaluateError;
 use crate::library::format::Format;
 use crate::library::url::Url;
@@ -59,8 +59,8 @@ pub enum Value<'v> {
     Optional(Option<Arc<Value<'v>>>),
     /// A type.
     Type(Type),
-    /// `kubernetes.Quantity`
-    Quantity(Arc<Decimal>),
+    /// `kubernetes.Quantity`, in billionths.
+    Quantity(i128),
     /// `kubernetes.URL`
     Url(Arc<Url>),
     /// `net.IP`

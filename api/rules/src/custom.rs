@@ -5,11 +5,12 @@
 
 mod defaulting;
 mod embedded;
+pub mod field_path;
 mod formats;
 mod lists;
 mod numbers;
 pub mod prune;
-mod rules;
+pub mod rules;
 mod values;
 
 use api_model::field::FieldError;

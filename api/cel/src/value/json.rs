@@ -21,9 +21,7 @@ pub(super) fn read<'v>(json: &'v Json, shape: Shape<'v>) -> Value<'v> {
     match json {
         Json::Null => Value::Null,
         Json::Bool(flag) => Value::Bool(*flag),
-        Json::Number(number) if schema.is_some_and(|schema| schema.kind == "number") => {
-            Value::Double(number.as_f64().unwrap_or_default())
-        }
+        Json::Number(number) if schema.is_some_and(|schema| schema.kind == "number") => Value::Double(number.as_f64().unwrap_or_default()),
         Json::Number(number) => match (number.as_i64(), number.as_u64()) {
             (Some(number), _) => Value::Int(number),
             (None, Some(number)) => Value::Uint(number),
@@ -157,10 +155,15 @@ pub(super) fn write(value: &Value<'_>) -> Result<Json, EvaluateError> {
         Value::Map(map) => Json::Object(fields(map.iter())?),
         Value::Message(message) => Json::Object(fields(message.1.iter())?),
         Value::Json(json, _) => (*json).clone(),
-        Value::Quantity(quantity) => Json::String(quantity.to_string()),
         Value::Ip(ip) => Json::String(ip.to_string()),
         Value::Cidr(cidr) => Json::String(cidr.to_string()),
-        Value::Optional(_) | Value::Type(_) | Value::Url(_) | Value::Semver(_) | Value::Format(_) | Value::Authorizer(_) => {
+        Value::Quantity(_)
+        | Value::Optional(_)
+        | Value::Type(_)
+        | Value::Url(_)
+        | Value::Semver(_)
+        | Value::Format(_)
+        | Value::Authorizer(_) => {
             return Err(foreign());
         }
     })

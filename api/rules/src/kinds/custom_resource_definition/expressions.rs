@@ -1,13 +1,15 @@
 //! The rules of a schema (`x-kubernetes-validations`): they compile against the schema of their place, and
 //! cost no more than a request may.
 
-use api_cel::{ESTIMATED_COST_MAX, Expression, Yields, repeated};
+use api_cel::{ESTIMATED_COST_MAX, Expression, Type, repeated};
 use api_model::field::{FieldError, Path};
 use api_schema::{Structural, ValidationRule};
 use serde_json::Value;
 
 use crate::at::At;
 use crate::checks::Checks;
+use crate::custom::field_path;
+use crate::custom::rules::env;
 
 const RULES: &str = "x-kubernetes-validations";
 /// Upstream's `StaticEstimatedCRDCostLimit`: what all rules of a schema may cost together.
@@ -58,15 +60,28 @@ fn walk(at: &At<'_>, schema: &Structural, place: &Place, total: &mut u64, checks
 }
 
 fn check(rule: &ValidationRule, json: &Value, path: &Path, schema: &Structural, place: &Place, total: &mut u64, checks: &mut Checks) {
-    let is_whole = place.is_root || schema.embedded_resource;
-    let Some(expression) = compiled(&rule.rule, Yields::Bool, "rule", json, path, (schema, is_whole), checks) else { return };
-    spend(&expression, ("rule", "estimated rule cost"), path, schema, place, total, checks);
-    if !rule.message_expression.trim().is_empty()
-        && let Some(message) = compiled(&rule.message_expression, Yields::Text, "messageExpression", json, path, (schema, is_whole), checks)
+    if !rule.field_path.trim().is_empty()
+        && let Err(why) = field_path::read(rule.field_path.trim(), schema)
     {
-        spend(&message, ("messageExpression", "estimated messageExpression cost"), path, schema, place, total, checks);
+        checks.invalid_value(&path.child("fieldPath"), rule.field_path.as_str(), format!("fieldPath must be a valid path: {why}"));
     }
-    if !expression.uses_old_self() {
+    let env = env(schema, place.is_root, rule.optional_old_self);
+    let mut compile = |text: &str, of: &Type, field: &str, wrong: &str| {
+        let compiled = Expression::compile(text, &env).map_err(|error| error.to_string());
+        let compiled = compiled.and_then(|compiled| if compiled.result() == of { Ok(compiled) } else { Err(wrong.to_owned()) });
+        compiled.map_err(|error| checks.push(FieldError::invalid(&path.child(field), json.clone(), error))).ok()
+    };
+    let Some(expression) = compile(&rule.rule, &Type::Bool, "rule", "cel expression must evaluate to a bool") else { return };
+    let message = if rule.message_expression.trim().is_empty() {
+        None
+    } else {
+        compile(&rule.message_expression, &Type::String, "messageExpression", "messageExpression must evaluate to a string")
+    };
+    spend(&expression, ("rule", "estimated rule cost"), path, schema, place, total, checks);
+    if let Some(message) = &message {
+        spend(message, ("messageExpression", "estimated messageExpression cost"), path, schema, place, total, checks);
+    }
+    if !expression.uses("oldSelf") {
         if let Some(optional) = json.get("optionalOldSelf") {
             checks.invalid_value(&path.child("optionalOldSelf"), optional.clone(), "may not be set if oldSelf is not used in rule");
         }
@@ -76,24 +91,7 @@ fn check(rule: &ValidationRule, json: &Value, path: &Path, schema: &Structural, 
     }
 }
 
-fn compiled(
-    text: &str,
-    yields: Yields,
-    field: &str,
-    json: &Value,
-    path: &Path,
-    (schema, is_whole): (&Structural, bool),
-    checks: &mut Checks,
-) -> Option<Expression> {
-    match Expression::compile(text, schema, is_whole, yields) {
-        Ok(expression) => Some(expression),
-        Err(error) => {
-            checks.push(FieldError::invalid(&path.child(field), json.clone(), error.to_string()));
-            None
-        }
-    }
-}
-
+/// Counts what an expression can cost at all the values of its place.
 fn spend(
     expression: &Expression,
     (field, what): (&str, &str),
@@ -103,7 +101,7 @@ fn spend(
     total: &mut u64,
     checks: &mut Checks,
 ) {
-    let cost = expression.cost(schema, None).saturating_mul(place.repeated);
+    let cost = expression.estimate(schema).saturating_mul(place.repeated);
     if cost > ESTIMATED_COST_MAX {
         checks.push(FieldError::forbidden(&path.child(field), too_expensive(what, cost, ESTIMATED_COST_MAX)));
     }

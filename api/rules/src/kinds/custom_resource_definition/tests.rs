@@ -131,7 +131,9 @@ fn rules_that_do_not_compile_or_cost_too_much() {
             ruled("rule: 'self.a > 1', messageExpression: 'self.a'"),
             ruled("rule: 'self.a > 1', optionalOldSelf: true"),
             ruled("rule: 'self.l.all(x, self.l.exists(y, x == y))'"),
-            with_schema("{type: object, properties: {l: {type: array, items: {type: integer, x-kubernetes-validations: [{rule: 'self == oldSelf'}]}}}}"),
+            with_schema(
+                "{type: object, properties: {l: {type: array, items: {type: integer, x-kubernetes-validations: [{rule: 'self == oldSelf'}]}}}}",
+            ),
         ],
     );
 }
