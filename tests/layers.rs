@@ -12,7 +12,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("api-model", &[]),
     ("api-store", &[]),
     ("api-schema", &["api-model"]),
-    ("api-cel", &["api-schema"]),
+    ("api-cel", &["api-model", "api-schema"]),
     ("api-print", &["api-model"]),
     ("api-rules", &["api-cel", "api-model", "api-schema"]),
     ("api-auth", &["api-model"]),

@@ -87,8 +87,8 @@ fn uint<'v>(value: &Value<'v>) -> Option<Value<'v>> {
     }))
 }
 
+#[expect(clippy::cast_precision_loss, reason = "that is what the conversion does")]
 fn double<'v>(value: &Value<'v>) -> Option<Value<'v>> {
-    #[expect(clippy::cast_precision_loss, reason = "that is what the conversion does")]
     Some(Value::Double(match value {
         Value::Double(number) => *number,
         Value::Int(number) => *number as f64,

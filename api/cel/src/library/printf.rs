@@ -87,8 +87,8 @@ fn fill(made: &mut String, verb: char, precision: Option<usize>, value: &Value<'
     Ok(())
 }
 
+#[expect(clippy::cast_precision_loss, reason = "shown as a float, as asked for")]
 fn number(value: &Value<'_>) -> Option<f64> {
-    #[expect(clippy::cast_precision_loss, reason = "shown as a float, as asked for")]
     match value {
         Value::Double(number) => Some(*number),
         Value::Int(number) => Some(*number as f64),

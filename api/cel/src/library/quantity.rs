@@ -29,7 +29,7 @@ pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) ->
     let [Value::Quantity(this), rest @ ..] = args else { return Ok(None) };
     let overflow = || EvaluateError::failed("quantity overflow");
     let value = match (function, rest) {
-        ("sign", []) => Value::Int(this.signum() as i64),
+        ("sign", []) => Value::Int(number_of(this.cmp(&0))),
         ("isInteger", []) => Value::Bool(whole(*this).is_some()),
         ("asInteger", []) => Value::Int(whole(*this).ok_or_else(|| EvaluateError::failed("cannot convert value to integer"))?),
         #[expect(clippy::cast_precision_loss, reason = "it is called approximate")]

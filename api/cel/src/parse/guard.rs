@@ -21,26 +21,39 @@ pub(super) fn check(text: &str) -> Result<(), CompileError> {
             )));
         }
     }
-    let mut levels = vec![0_usize];
+    let mut levels = vec![Level::default()];
     let mut sum = 0_usize;
     let mut rest = text;
     while let Some(token) = next(&mut rest) {
+        let is_nested = levels.len() > 1;
+        let Some(level) = levels.last_mut() else { break };
         match token {
+            // A bracket that follows something is a call or an index of it.
             Token::Open => {
-                // A bracket that follows something is a call or an index of it.
-                sum += count(&mut levels) + 1;
-                levels.push(1);
+                level.following += 1;
+                sum += 2;
+                levels.push(Level { following: 1, choices: 0 });
             }
-            Token::Close => {
-                let closed = if levels.len() > 1 { levels.pop().unwrap_or_default() } else { 0 };
-                sum = sum.saturating_sub(closed);
+            Token::Close if is_nested => {
+                sum -= levels.pop().map_or(0, |level| level.following + level.choices);
             }
-            Token::Separator => {
-                let level = levels.last_mut().map(std::mem::take).unwrap_or_default();
-                sum = sum.saturating_sub(level);
+            Token::Comma => {
+                sum -= level.following + level.choices;
+                *level = Level::default();
             }
-            Token::Operator => sum += count(&mut levels),
-            Token::Other => {}
+            Token::Junction => {
+                sum -= level.following;
+                level.following = 0;
+            }
+            Token::Choice => {
+                level.choices += 1;
+                sum += 1;
+            }
+            Token::Operator => {
+                level.following += 1;
+                sum += 1;
+            }
+            Token::Close | Token::Other => {}
         }
         if sum > DEPTH_MAX {
             return Err(too_deep());
@@ -49,20 +62,21 @@ pub(super) fn check(text: &str) -> Result<(), CompileError> {
     Ok(())
 }
 
-fn count(levels: &mut [usize]) -> usize {
-    match levels.last_mut() {
-        Some(level) => {
-            *level += 1;
-            1
-        }
-        None => 0,
-    }
+/// What follows one another between two brackets.
+#[derive(Default)]
+struct Level {
+    /// Since the last comma or logical operator.
+    following: usize,
+    /// `?` and `:` since the last comma: each alternative is within the one before, whatever stands in it.
+    choices: usize,
 }
 
 enum Token {
     Open,
     Close,
-    Separator,
+    Comma,
+    Junction,
+    Choice,
     Operator,
     Other,
 }
@@ -73,9 +87,10 @@ fn next(rest: &mut &str) -> Option<Token> {
     let (token, len) = match first {
         '(' | '[' | '{' => (Token::Open, 1),
         ')' | ']' | '}' => (Token::Close, 1),
-        ',' => (Token::Separator, 1),
-        '&' | '|' => (Token::Separator, 1),
-        '.' | '+' | '-' | '*' | '/' | '%' | '!' | '<' | '>' | '=' | '?' | ':' => match text.get(..2) {
+        ',' => (Token::Comma, 1),
+        '&' | '|' => (Token::Junction, 1),
+        '?' | ':' => (Token::Choice, 1),
+        '.' | '+' | '-' | '*' | '/' | '%' | '!' | '<' | '>' | '=' => match text.get(..2) {
             Some("//") => (Token::Other, text.find('\n').unwrap_or(text.len())),
             Some("==" | "!=" | "<=" | ">=") => (Token::Operator, 2),
             _ => (Token::Operator, 1),
@@ -128,6 +143,7 @@ mod tests {
             format!("1{}", " + 1".repeat(5_000)),
             format!("a{}", "[0]".repeat(5_000)),
             format!("{}1", "true ? 1 : ".repeat(5_000)),
+            format!("{}1", "true ? 1 : true && ".repeat(5_000)),
             format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000)),
             "x".repeat(CHARS_MAX + 1),
         ];

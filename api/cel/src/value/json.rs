@@ -179,10 +179,3 @@ pub(crate) fn timestamp(text: &str) -> Option<Timestamp> {
     let is_strict = text.get(10..11).is_some_and(|t| t == "T" || t == "t") && !text.contains('[');
     if is_strict { text.parse().ok() } else { None }
 }
-
-/// A made text.
-impl From<Arc<str>> for Text<'_> {
-    fn from(text: Arc<str>) -> Self {
-        Self::Shared(text)
-    }
-}

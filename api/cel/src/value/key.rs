@@ -42,10 +42,10 @@ impl Key {
 }
 
 /// The whole number that a float is.
+#[expect(clippy::cast_possible_truncation, reason = "whole and within the range")]
 pub(crate) fn whole(number: f64) -> Option<i64> {
     // 2^63, the first float beyond the range.
     const END: f64 = 9_223_372_036_854_775_808.0;
-    #[expect(clippy::cast_possible_truncation, reason = "whole and within the range")]
     (number.fract() == 0.0 && (-END..END).contains(&number)).then_some(number as i64)
 }
 
