@@ -49,9 +49,9 @@ impl<'s> Variables<'s> {
         let mut inner = self.with([(&*fold.accumulator, start)]);
         match &fold.second {
             Some(second) => inner.known.extend([(&*fold.variable, keys), (&**second, values)]),
-            None if is_list || range.schema.is_none() => inner.known.push((&fold.variable, values)),
+            None if is_list || range.schema.is_none() => inner.known.push((&*fold.variable, values)),
             // Over a map, a single variable is the key.
-            None => inner.known.push((&fold.variable, keys)),
+            None => inner.known.push((&*fold.variable, keys)),
         }
         inner
     }

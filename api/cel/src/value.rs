@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use serde_json::Value as Json;
 
-pub(crate) use compare::{ListKind, compare, equals, list_kind};
+pub(crate) use compare::{compare, equals, list_kind};
 pub(crate) use json::{duration, duration_text, timestamp};
 pub use key::Key;
 pub(crate) use key::whole;

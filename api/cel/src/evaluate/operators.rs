@@ -1,12 +1,13 @@
 //! Operators on values: arithmetic with overflow as an error, comparisons, indexes, membership.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 
 use super::Meter;
 use crate::error::EvaluateError;
-use crate::value::{Key, ListKind, Value, compare, equals, list_kind};
+use crate::value::{Key, Value, compare, equals, list_kind};
 
 type Outcome<'v> = Result<Value<'v>, EvaluateError>;
 
@@ -52,17 +53,15 @@ pub(crate) fn same(left: &Value<'_>, right: &Value<'_>, meter: &mut Meter) -> Re
         (Value::String(left), Value::String(right)) => meter.pay_text(left.len().min(right.len()) as u64)?,
         (Value::Bytes(left), Value::Bytes(right)) => meter.pay_text(left.len().min(right.len()) as u64)?,
         // What is not of the same size is not equal; that is seen at once.
-        _ if left.size() == right.size() => {
-            let all = extent(left, meter);
-            meter.pay_text(all)?;
-            // Elements in any order are compared each with each.
-            if list_kind(left).is_some() && list_kind(right).is_some() {
-                meter.pay(all.saturating_mul(right.size()))?;
-            }
-        }
+        _ if is_composite(left) && left.size() == right.size() => meter.pay_text(extent(left, meter))?,
         _ => {}
     }
     Ok(equals(left, right))
+}
+
+/// Whether there is more in a value than can be seen in a step.
+fn is_composite(value: &Value<'_>) -> bool {
+    matches!(value, Value::List(_) | Value::Map(_) | Value::Message(_) | Value::Json(..) | Value::Optional(_))
 }
 
 /// Everything that is in a value, counted no further than can be paid for.
@@ -157,16 +156,11 @@ fn lists<'v>(left: &Value<'v>, right: &Value<'v>, meter: &mut Meter) -> Outcome<
         joined.extend(more);
         return Ok(Value::list(joined));
     };
-    meter.pay(left.size().saturating_mul(right.size()))?;
+    meter.pay_text(extent(left, meter).saturating_add(extent(right, meter)))?;
+    let mut places: BTreeMap<String, usize> = joined.iter().enumerate().map(|(index, element)| (kind.identity(element), index)).collect();
     for element in more {
-        let is_same = |other: &Value<'v>| match kind {
-            ListKind::Set => equals(other, &element),
-            ListKind::Map(keys) => keys.iter().all(|key| match (other.field(key), element.field(key)) {
-                (Some(left), Some(right)) => equals(&left, &right),
-                (left, right) => left.is_none() && right.is_none(),
-            }),
-        };
-        match joined.iter_mut().find(|other| is_same(other)) {
+        let place = *places.entry(kind.identity(&element)).or_insert(joined.len());
+        match joined.get_mut(place) {
             Some(other) => *other = element,
             None => joined.push(element),
         }
@@ -232,9 +226,8 @@ fn is_in(wanted: &Value<'_>, held: &Value<'_>, meter: &mut Meter) -> Result<bool
     }
     let elements = held.elements().ok_or_else(EvaluateError::no_overload)?;
     meter.pay(held.size().max(1))?;
-    let is_simple = wanted.elements().is_none() && !wanted.is_map();
     for element in elements {
-        let is_equal = if is_simple { equals(wanted, &element) } else { same(wanted, &element, meter)? };
+        let is_equal = if is_composite(wanted) { same(wanted, &element, meter)? } else { equals(wanted, &element) };
         if is_equal {
             return Ok(true);
         }

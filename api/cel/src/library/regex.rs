@@ -22,9 +22,9 @@ const NESTING_MAX: u32 = 100;
 const KEPT_MAX: usize = 16;
 /// What the first patterns cost beyond upstream's price: nothing, since nearly every expression has one or
 /// two that are written out.
-const COMPILE_FREE: usize = 8;
-/// What each further one costs: about as long as a millisecond takes.
-const COMPILE_COST: u64 = 2_000;
+const COMPILE_FREE: usize = 16;
+/// What each further one costs: about as much as a large one takes time.
+const COMPILE_COST: u64 = 10_000;
 
 /// Patterns that an evaluation has compiled.
 #[derive(Default)]

@@ -16,7 +16,7 @@ fn functions_do_what_their_documents_say() {
         "'tacocat'.substring(4) == 'cat' && 'tacocat'.substring(0, 4) == 'taco'",
         "'  x '.trim() == 'x' && 'gum'.reverse() == 'mug'",
         "strings.quote('a\"b') == '\"a\\\\\"b\"'",
-        "'%d of %s, %.2f, %x, %b, %e'.format([3, ['a', 1.5], 2.5, 255, 5, 1052.032911275]) == '3 of [a, 1.5], 2.50, ff, 101, 1.052033e+03'",
+        "'%d of %s, %.2f, %x, %b, %e'.format([dyn(3), ['a', 'b'], 2.5, 255, 5, 1052.032911275]) == '3 of [a, b], 2.50, ff, 101, 1.052033e+03'",
         "'äöü'.size() == 3 && 'äöü'.charAt(1) == 'ö' && size('äöü') == 3",
         // Lists.
         "[1, 2, 3].isSorted() && !['b', 'a'].isSorted() && [1, 3].sum() == 4 && [1, 3].max() == 3 && ['b', 'a'].min() == 'a'",

@@ -1,10 +1,12 @@
 //! Which values are equal, and which is less.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
 use super::{Text, Value};
+use crate::names::escape;
 
 /// Whether two values are equal. Numbers of different types are by their amount; values of types that have
 /// nothing in common are not equal. Lists of which the schema says that they are sets or maps are so in any order.
@@ -53,16 +55,31 @@ fn lists(left: &Value<'_>, right: &Value<'_>) -> bool {
         return false;
     }
     let (Some(mut elements), Some(others)) = (left.elements(), right.elements()) else { return false };
-    match list_kind(left).zip(list_kind(right)) {
-        Some(_) => elements.all(|element| right.elements().is_some_and(|mut others| others.any(|other| equals(&element, &other)))),
-        None => elements.zip(others).all(|(left, right)| equals(&left, &right)),
-    }
+    let Some(kind) = list_kind(left).filter(|_| list_kind(right).is_some()) else {
+        return elements.zip(others).all(|(left, right)| equals(&left, &right));
+    };
+    let others: BTreeMap<String, Value<'_>> = others.map(|other| (kind.identity(&other), other)).collect();
+    elements.all(|element| others.get(&kind.identity(&element)).is_some_and(|other| equals(&element, other)))
 }
 
 /// How a list tells its elements apart.
 pub(crate) enum ListKind<'s> {
     Set,
     Map(&'s [String]),
+}
+
+impl ListKind<'_> {
+    /// What tells an element from the others.
+    pub(crate) fn identity(&self, element: &Value<'_>) -> String {
+        let text = |value: &Value<'_>| value.to_json().map(|json| json.to_string()).unwrap_or_default();
+        match self {
+            Self::Set => text(element),
+            Self::Map(keys) => {
+                let keys = keys.iter().map(|key| element.field(&escape(key)).map(|value| text(&value)).unwrap_or_default());
+                keys.collect::<Vec<_>>().join(",")
+            }
+        }
+    }
 }
 
 /// Of a list of an object whose schema says so.
