@@ -1,7 +1,5 @@
 //! JSON as values and back: a schema's numbers are doubles whatever they look like, its times are times.
 
-use std::sync::Arc;
-
 use api_schema::Structural;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

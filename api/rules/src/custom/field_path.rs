@@ -11,7 +11,7 @@ pub fn read(text: &str, schema: &Structural) -> Result<Path, String> {
         let missing = || "does not refer to a valid field".to_owned();
         (path, schema) = match &schema.additional {
             _ if !schema.properties.is_empty() => (path.child(&name), schema.properties.get(&name).ok_or_else(missing)?),
-            Additional::Schema(values) => (path.key(&name), values),
+            Additional::Schema(values) => (path.key(&name), &**values),
             _ => return Err(missing()),
         };
         rest = after;
