@@ -40,7 +40,12 @@ impl Meter {
     /// Pays for something before it is done.
     pub(crate) fn pay(&mut self, cost: u64) -> Result<(), EvaluateError> {
         self.spent = self.spent.saturating_add(cost);
-        if self.spent > self.limit { Err(EvaluateError::CallCost) } else { Ok(()) }
+        if self.spent <= self.limit {
+            return Ok(());
+        }
+        // What cannot be paid for is not done: it does not count in full.
+        self.spent = self.limit.saturating_add(1);
+        Err(EvaluateError::CallCost)
     }
 
     /// What may still be spent.
