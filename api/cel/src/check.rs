@@ -47,7 +47,7 @@ impl Checker<'_> {
             Kind::Literal(literal) => of_literal(literal),
             Kind::Ident(name) => self.named(node, name),
             Kind::Select { operand, field, is_test } => self.select(node, operand, field, *is_test),
-            Kind::Call { function, is_member, args } => self.call(node, function, *is_member, args),
+            Kind::Call { function, is_member, args, .. } => self.call(node, function, *is_member, args),
             Kind::List(entries) => {
                 let of = self.all_of(entries.iter());
                 Type::list(of)

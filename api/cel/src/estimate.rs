@@ -58,7 +58,7 @@ fn node<'s>(part: &'s Node, variables: &Variables<'s>) -> Estimate<'s> {
             let cost = node(operand, variables).cost.saturating_add(u64::from(!is_test));
             Estimate { cost, known: Known { schema, size: None } }
         }
-        Kind::Call { function, is_member, args } => {
+        Kind::Call { function, is_member, args, .. } => {
             let mut estimate = calls::estimate(function, *is_member, args, variables);
             estimate.known.schema = estimate.known.schema.or(schema);
             estimate

@@ -9,6 +9,8 @@ pub(crate) mod operators;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use regex::Regex;
+
 use crate::check::named_type;
 use crate::error::EvaluateError;
 use crate::estimate::{LIST_COST, MAP_COST, MESSAGE_COST};
@@ -84,7 +86,7 @@ impl<'v> Run<'_, 'v> {
             Kind::Literal(literal) => Ok(of_literal(literal)),
             Kind::Ident(name) => self.named(name),
             Kind::Select { operand, field, is_test } => self.select(node, operand, field, *is_test),
-            Kind::Call { function, is_member, args } => self.call(function, *is_member, args),
+            Kind::Call { function, is_member, args, pattern } => self.call(function, *is_member, args, pattern.as_deref()),
             Kind::List(entries) => self.list(entries),
             Kind::Map(entries) => self.map(entries),
             Kind::Message { name, fields } => self.message(name, fields),
@@ -207,7 +209,7 @@ impl<'v> Run<'_, 'v> {
         Ok(Value::Message(Arc::new((name.to_owned(), made))))
     }
 
-    fn call(&mut self, function: &str, is_member: bool, args: &[Node]) -> Outcome<'v> {
+    fn call(&mut self, function: &str, is_member: bool, args: &[Node], pattern: Option<&Regex>) -> Outcome<'v> {
         match (function, args) {
             ("_&&_", [left, right]) => self.junction(left, right, false),
             ("_||_", [left, right]) => self.junction(left, right, true),
@@ -241,7 +243,7 @@ impl<'v> Run<'_, 'v> {
                 }
                 match operators::call(function, &values, &mut self.meter)? {
                     Some(value) => Ok(value),
-                    None => library::call(function, &values, self),
+                    None => library::call(function, &values, pattern, self),
                 }
             }
         }

@@ -18,6 +18,8 @@ mod times;
 pub(crate) mod url;
 mod version;
 
+use ::regex::Regex;
+
 use crate::error::EvaluateError;
 use crate::evaluate::Run;
 use crate::value::{self, Value};
@@ -26,13 +28,13 @@ type Outcome<'v> = Result<Value<'v>, EvaluateError>;
 /// What a library makes of a call; none where it has no such function for such values.
 type Found<'v> = Result<Option<Value<'v>>, EvaluateError>;
 
-/// Calls a function that is no operator.
-pub(crate) fn call<'v>(function: &str, args: &[Value<'v>], run: &mut Run<'_, 'v>) -> Outcome<'v> {
+/// Calls a function that is no operator; with its pattern, where that is written out.
+pub(crate) fn call<'v>(function: &str, args: &[Value<'v>], pattern: Option<&Regex>, run: &mut Run<'_, 'v>) -> Outcome<'v> {
     let meter = &mut run.meter;
     if let Some(value) = strings::call(function, args, meter)? {
         return Ok(value);
     }
-    if let Some(value) = regex::call(function, args, meter, &mut run.patterns)? {
+    if let Some(value) = regex::call(function, args, meter, (pattern, &mut run.patterns))? {
         return Ok(value);
     }
     for library in
@@ -48,7 +50,7 @@ pub(crate) fn call<'v>(function: &str, args: &[Value<'v>], run: &mut Run<'_, 'v>
 /// What is wrong with a text that is written out as an argument.
 pub(crate) fn check_text(function: &str, text: &str) -> Result<(), String> {
     let is_good = match function {
-        "matches" => regex::compile(text).is_ok(),
+        "matches" => regex::compile(text, regex::WRITTEN_BYTES_MAX).is_ok(),
         "duration" => value::duration(text).is_some(),
         "timestamp" => value::timestamp(text).is_some(),
         _ => true,

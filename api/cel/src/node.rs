@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use regex::Regex;
+
 /// One part of an expression.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -25,6 +27,8 @@ pub(crate) enum Kind {
         function: Box<str>,
         is_member: bool,
         args: Vec<Node>,
+        /// Its pattern, where that is written out: compiled once rather than in each evaluation.
+        pattern: Option<Box<Regex>>,
     },
     List(Vec<Entry>),
     Map(Vec<(Node, Entry)>),

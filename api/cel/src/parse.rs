@@ -11,6 +11,7 @@ use cel::{IdedExpr, ParseError};
 
 use crate::error::{CompileError, Issue};
 use crate::functions;
+use crate::library;
 use crate::macros;
 use crate::node::{Entry, Fold, Kind, Literal, Node};
 
@@ -154,14 +155,16 @@ impl Converter<'_> {
         let target = target.map(|target| self.node(target)).transpose()?;
         let mut args = args.into_iter().map(|arg| self.node(arg)).collect::<Result<Vec<_>, _>>()?;
         let qualified = target.as_ref().and_then(Node::qualified_name).map(|prefix| format!("{prefix}.{name}"));
-        Ok(match (qualified.filter(|name| functions::is_known(name)), target) {
-            (Some(whole), _) => Kind::Call { function: whole.into(), is_member: false, args },
+        let (function, is_member): (Box<str>, bool) = match (qualified.filter(|name| functions::is_known(name)), target) {
+            (Some(whole), _) => (whole.into(), false),
             (None, Some(target)) => {
                 args.insert(0, target);
-                Kind::Call { function: name.into(), is_member: true, args }
+                (name.into(), true)
             }
-            (None, None) => Kind::Call { function: name.trim_start_matches('.').into(), is_member: false, args },
-        })
+            (None, None) => (name.trim_start_matches('.').into(), false),
+        };
+        let pattern = library::regex::written_out(&function, &args).map(Box::new);
+        Ok(Kind::Call { function, is_member, args, pattern })
     }
 
     fn map_entry(&self, entry: IdedEntryExpr) -> Result<(Node, Entry), Issue> {

@@ -1,8 +1,8 @@
 //! Regular expressions: `matches`, `find`, `findAll`.
 //!
 //! They are Go's (RE2), which take time linear in the text; so do those of the `regex` crate. Compiling one
-//! takes time and room by what it repeats, so its program has a limit, and each pattern that is new to an
-//! evaluation has a price.
+//! takes time and room by what it repeats, so its program has a limit; one that is written out is compiled with its
+//! expression, and each that an evaluation makes has a price.
 
 mod translate;
 
@@ -12,38 +12,33 @@ use super::Found;
 use crate::error::EvaluateError;
 use crate::estimate::matching;
 use crate::evaluate::Meter;
+use crate::node::{Kind, Literal, Node};
 use crate::value::Value;
 
-/// Octets of a compiled pattern.
-const PROGRAM_BYTES_MAX: usize = 1 << 20;
+/// Octets of a compiled pattern that is written out: it is compiled once for all evaluations.
+pub(super) const WRITTEN_BYTES_MAX: usize = 1 << 20;
+/// Octets of a compiled pattern that comes of an evaluation: it takes about a millisecond.
+const MADE_BYTES_MAX: usize = 128 << 10;
 /// Groups within groups.
 const NESTING_MAX: u32 = 100;
-/// Patterns that one evaluation keeps compiled.
+/// Made patterns that one evaluation keeps compiled.
 const KEPT_MAX: usize = 16;
-/// What the first patterns cost beyond upstream's price: nothing, since nearly every expression has one or
-/// two that are written out.
-const COMPILE_FREE: usize = 16;
-/// What each further one costs: about as much as a large one takes time.
-const COMPILE_COST: u64 = 10_000;
+/// What each made pattern costs beyond upstream's price: about as much as it takes time.
+const COMPILE_COST: u64 = 5_000;
 
-/// Patterns that an evaluation has compiled.
+/// Patterns that an evaluation has made and compiled.
 #[derive(Default)]
 pub(crate) struct Patterns {
     kept: Vec<(String, Regex)>,
-    compiled: usize,
 }
 
 impl Patterns {
     fn get(&mut self, pattern: &str, meter: &mut Meter) -> Result<&Regex, EvaluateError> {
-        let place = self.kept.iter().position(|(kept, _)| kept == pattern);
-        let place = match place {
+        let place = match self.kept.iter().position(|(kept, _)| kept == pattern) {
             Some(place) => place,
             None => {
-                self.compiled += 1;
-                if self.compiled > COMPILE_FREE {
-                    meter.pay(COMPILE_COST)?;
-                }
-                let regex = compile(pattern).map_err(EvaluateError::failed)?;
+                meter.pay(COMPILE_COST)?;
+                let regex = compile(pattern, MADE_BYTES_MAX).map_err(EvaluateError::failed)?;
                 if self.kept.len() >= KEPT_MAX {
                     self.kept.remove(0);
                 }
@@ -56,21 +51,43 @@ impl Patterns {
 }
 
 /// Compiles a pattern as Go understands it.
-pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
+pub(super) fn compile(pattern: &str, bytes_max: usize) -> Result<Regex, String> {
     let translated = translate::from_go(pattern);
     let mut builder = RegexBuilder::new(&translated);
-    builder.size_limit(PROGRAM_BYTES_MAX).dfa_size_limit(PROGRAM_BYTES_MAX).nest_limit(NESTING_MAX);
+    builder.size_limit(bytes_max).dfa_size_limit(WRITTEN_BYTES_MAX).nest_limit(NESTING_MAX);
     builder.build().map_err(|_| format!("error parsing regexp: {pattern}"))
 }
 
+/// The pattern of a call that has it written out, if it is one.
+pub(crate) fn written_out(function: &str, args: &[Node]) -> Option<Regex> {
+    match args {
+        [_, Node { kind: Kind::Literal(Literal::String(pattern)), .. }, ..] if is_known(function) => {
+            compile(pattern, WRITTEN_BYTES_MAX).ok()
+        }
+        _ => None,
+    }
+}
+
+fn is_known(function: &str) -> bool {
+    matches!(function, "matches" | "find" | "findAll")
+}
+
 /// Calls a function of patterns.
-pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter, patterns: &mut Patterns) -> Found<'v> {
+pub(super) fn call<'v>(
+    function: &str,
+    args: &[Value<'v>],
+    meter: &mut Meter,
+    (written, patterns): (Option<&Regex>, &mut Patterns),
+) -> Found<'v> {
     let [Value::String(text), Value::String(pattern), rest @ ..] = args else { return Ok(None) };
-    if !matches!(function, "matches" | "find" | "findAll") {
+    if !is_known(function) {
         return Ok(None);
     }
     meter.pay(matching(text.len() as u64, pattern.len() as u64))?;
-    let regex = patterns.get(pattern, meter)?;
+    let regex = match written {
+        Some(regex) => regex,
+        None => patterns.get(pattern, meter)?,
+    };
     Ok(Some(match (function, rest) {
         ("matches", []) => Value::Bool(regex.is_match(text)),
         ("find", []) => Value::from(regex.find(text).map(|found| found.as_str()).unwrap_or_default()),

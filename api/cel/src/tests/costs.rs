@@ -63,6 +63,15 @@ fn what_would_run_for_ever_ends() {
 }
 
 #[test]
+fn patterns_that_are_written_out_are_compiled_once() {
+    let this = json!({"name": "a"});
+    let (outcome, cost) = spent("self.name.matches('^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$')", &this);
+    assert_eq!((outcome, cost < 20), (Ok("true".to_owned()), true));
+    let (outcome, cost) = spent("self.name.matches('^' + self.name + '$') && self.name.matches('^' + self.name + '$')", &this);
+    assert_eq!((outcome, (5_000..6_000).contains(&cost)), (Ok("true".to_owned()), true), "{cost}");
+}
+
+#[test]
 fn texts_that_double_end() {
     let mut text = "'a'".to_owned();
     for level in 0..40 {

@@ -89,7 +89,7 @@ fn quoted(letters: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut Stri
 
 #[cfg(test)]
 mod tests {
-    use super::super::compile;
+    use super::super::{WRITTEN_BYTES_MAX, compile};
 
     #[test]
     fn patterns_mean_what_they_mean_in_go() {
@@ -108,7 +108,7 @@ mod tests {
             (r"\bfoo\b", "a foo b", true),
             (r"^[+--]$", "-", true),
         ] {
-            let regex = compile(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
+            let regex = compile(pattern, WRITTEN_BYTES_MAX).unwrap_or_else(|error| panic!("{pattern}: {error}"));
             assert_eq!(regex.is_match(text), matches, "{pattern} on {text}");
         }
     }
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn what_would_grow_without_bound_is_no_pattern() {
         for pattern in ["(((a{100}){100}){100}){100}".to_owned(), "(".repeat(10_000), format!("{}a{}", "(".repeat(500), ")".repeat(500))] {
-            assert!(compile(&pattern).is_err());
+            assert!(compile(&pattern, WRITTEN_BYTES_MAX).is_err());
         }
     }
 }
