@@ -10,81 +10,58 @@ pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) ->
     let [Value::String(text), rest @ ..] = args else {
         return if function == "join" { join(args, meter).map(Some) } else { Ok(None) };
     };
-    let text: &str = text;
-    let len = text.len() as u64;
+    meter.pay(price(function, text, rest))?;
+    if let Some(found) = looked_up(function, text, rest)? {
+        return Ok(Some(found));
+    }
     Ok(Some(match (function, rest) {
-        ("size", []) => {
-            meter.pay(1)?;
-            Value::Int(int(text.chars().count()))
+        ("lowerAscii", []) => Value::from(text.to_ascii_lowercase()),
+        ("upperAscii", []) => Value::from(text.to_ascii_uppercase()),
+        ("trim", []) => Value::from(text.trim()),
+        ("reverse", []) => Value::from(text.chars().rev().collect::<String>()),
+        ("strings.quote", []) => Value::from(quote(text)),
+        ("jsonpatch.escapeKey", []) => Value::from(text.replace('~', "~0").replace('/', "~1")),
+        ("replace", [Value::String(old), Value::String(new), limit @ ..]) => replace(text, old, new, limit_of(limit)?, meter)?,
+        ("split", [Value::String(separator), limit @ ..]) => split(text, separator, limit_of(limit)?, meter)?,
+        ("substring", [Value::Int(from)]) => substring(text, *from, None)?,
+        ("substring", [Value::Int(from), Value::Int(to)]) => substring(text, *from, Some(*to))?,
+        ("format", [values]) => {
+            let values = values.elements().ok_or_else(EvaluateError::no_overload)?.collect::<Vec<_>>();
+            Value::from(printf::format(text, &values, meter)?)
         }
-        ("startsWith", [Value::String(prefix)]) => {
-            meter.pay_text(prefix.len() as u64)?;
-            Value::Bool(text.starts_with(&**prefix))
-        }
-        ("endsWith", [Value::String(suffix)]) => {
-            meter.pay_text(suffix.len() as u64)?;
-            Value::Bool(text.ends_with(&**suffix))
-        }
-        ("contains", [Value::String(part)]) => {
-            meter.pay(len.div_ceil(10).saturating_mul((part.len() as u64).div_ceil(10)))?;
-            Value::Bool(text.contains(&**part))
-        }
-        ("charAt", [Value::Int(index)]) => {
-            meter.pay_text(len)?;
-            char_at(text, *index)?
-        }
+        _ => return Ok(None),
+    }))
+}
+
+/// What a look through the text costs; what is made of it is paid for as it is made.
+fn price(function: &str, text: &str, args: &[Value<'_>]) -> u64 {
+    let tenth = |len: usize| (len as u64).div_ceil(10);
+    let first = || args.first().and_then(Value::as_str).map_or(0, |text| tenth(text.len()));
+    match function {
+        "size" => 1,
+        "startsWith" | "endsWith" => first(),
+        "contains" => tenth(text.len()).saturating_mul(first()),
+        "charAt" | "indexOf" | "lastIndexOf" | "lowerAscii" | "upperAscii" | "trim" | "reverse" | "substring" => tenth(text.len()),
+        "replace" | "split" | "strings.quote" | "jsonpatch.escapeKey" => tenth(text.len().saturating_mul(2)),
+        _ => 0,
+    }
+}
+
+/// Functions that make no text.
+fn looked_up<'v>(function: &str, text: &str, args: &[Value<'v>]) -> Found<'v> {
+    Ok(Some(match (function, args) {
+        ("size", []) => Value::Int(int(text.chars().count())),
+        ("startsWith", [Value::String(prefix)]) => Value::Bool(text.starts_with(&**prefix)),
+        ("endsWith", [Value::String(suffix)]) => Value::Bool(text.ends_with(&**suffix)),
+        ("contains", [Value::String(part)]) => Value::Bool(text.contains(&**part)),
+        ("charAt", [Value::Int(index)]) => char_at(text, *index)?,
         ("indexOf" | "lastIndexOf", [Value::String(part), from @ ..]) => {
-            meter.pay_text(len)?;
             let from = match from {
                 [] => None,
                 [Value::Int(from)] => Some(*from),
                 _ => return Err(EvaluateError::no_overload()),
             };
             Value::Int(index_of(text, part, from, function == "lastIndexOf")?)
-        }
-        ("lowerAscii", []) => {
-            meter.pay_text(len)?;
-            Value::from(text.to_ascii_lowercase())
-        }
-        ("upperAscii", []) => {
-            meter.pay_text(len)?;
-            Value::from(text.to_ascii_uppercase())
-        }
-        ("trim", []) => {
-            meter.pay_text(len)?;
-            Value::from(text.trim())
-        }
-        ("reverse", []) => {
-            meter.pay_text(len)?;
-            Value::from(text.chars().rev().collect::<String>())
-        }
-        ("strings.quote", []) => {
-            meter.pay_text(len.saturating_mul(2))?;
-            Value::from(quote(text))
-        }
-        ("replace", [Value::String(old), Value::String(new), limit @ ..]) => {
-            meter.pay_text(len.saturating_mul(2))?;
-            replace(text, old, new, limit_of(limit)?, meter)?
-        }
-        ("split", [Value::String(separator), limit @ ..]) => {
-            meter.pay_text(len.saturating_mul(2))?;
-            split(text, separator, limit_of(limit)?, meter)?
-        }
-        ("substring", [Value::Int(from)]) => {
-            meter.pay_text(len)?;
-            substring(text, *from, None)?
-        }
-        ("substring", [Value::Int(from), Value::Int(to)]) => {
-            meter.pay_text(len)?;
-            substring(text, *from, Some(*to))?
-        }
-        ("format", [values]) => {
-            let values = values.elements().ok_or_else(EvaluateError::no_overload)?.collect::<Vec<_>>();
-            Value::from(printf::format(text, &values, meter)?)
-        }
-        ("jsonpatch.escapeKey", []) => {
-            meter.pay_text(len.saturating_mul(2))?;
-            Value::from(text.replace('~', "~0").replace('/', "~1"))
         }
         _ => return Ok(None),
     }))

@@ -216,9 +216,11 @@ async fn old_objects_read_as_the_definition_says_by_now() {
     cluster.post(WIDGETS, widget("old", json!({"size": 3}))).await.ok();
     let path = format!("{DEFINITIONS}/widgets.example.com");
     for version in 0..2 {
-        let properties = format!("/spec/versions/{version}/schema/openAPIV3Schema/properties/spec/properties");
+        let spec = format!("/spec/versions/{version}/schema/openAPIV3Schema/properties/spec");
+        let properties = format!("{spec}/properties");
         let patch = json!([
             {"op": "add", "path": format!("{properties}/shape"), "value": {"type": "string", "default": "round"}},
+            {"op": "remove", "path": format!("{spec}/x-kubernetes-validations")},
             {"op": "remove", "path": format!("{properties}/color")},
             {"op": "remove", "path": format!("/spec/versions/{version}/selectableFields")},
         ]);
