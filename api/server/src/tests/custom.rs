@@ -12,7 +12,7 @@ const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 /// A definition of widgets in two versions, the first of which is stored.
 fn definition() -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {
-        "spec": {"type": "object", "required": ["size"], "properties": {
+        "spec": {"type": "object", "required": ["size"], "x-kubernetes-validations": [{"rule": "self.color != 'green' || self.size < 9", "message": "green ones are small"}], "properties": {
             "size": {"type": "integer", "minimum": 1, "maximum": 10},
             "color": {"type": "string", "enum": ["red", "green"], "default": "red"},
             "maybe": {"type": "string", "nullable": true},
@@ -102,9 +102,12 @@ async fn objects_are_pruned_defaulted_and_checked() {
     assert_eq!(
         message,
         "Widget.example.com \"b\" is invalid: [spec.color: Unsupported value: \"blue\": supported values: \"red\", \"green\", spec.size: \
-         Invalid value: \"string\": spec.size in body must be of type integer: \"string\"]"
+         Invalid value: \"string\": spec.size in body must be of type integer: \"string\", <nil>: Invalid value: null: some validation rules \
+         were not checked because the object was invalid; correct the existing errors to complete validation]"
     );
     assert_eq!(refused.body["details"]["causes"][1]["reason"], "FieldValueTypeInvalid");
+    let refused = cluster.post(WIDGETS, widget("b", json!({"size": 9, "color": "green"}))).await;
+    assert_eq!(refused.refusal(), (422, "Widget.example.com \"b\" is invalid: spec: Invalid value: green ones are small"));
 }
 
 #[tokio::test]
@@ -215,9 +218,11 @@ async fn old_objects_read_as_the_definition_says_by_now() {
     cluster.post(WIDGETS, widget("old", json!({"size": 3}))).await.ok();
     let path = format!("{DEFINITIONS}/widgets.example.com");
     for version in 0..2 {
-        let properties = format!("/spec/versions/{version}/schema/openAPIV3Schema/properties/spec/properties");
+        let spec = format!("/spec/versions/{version}/schema/openAPIV3Schema/properties/spec");
+        let properties = format!("{spec}/properties");
         let patch = json!([
             {"op": "add", "path": format!("{properties}/shape"), "value": {"type": "string", "default": "round"}},
+            {"op": "remove", "path": format!("{spec}/x-kubernetes-validations")},
             {"op": "remove", "path": format!("{properties}/color")},
             {"op": "remove", "path": format!("/spec/versions/{version}/selectableFields")},
         ]);
