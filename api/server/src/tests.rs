@@ -5,6 +5,7 @@ mod admission;
 mod apply;
 mod at_rest;
 mod audit;
+mod battery;
 mod crud;
 mod custom;
 mod deletion;
