@@ -22,7 +22,7 @@ use crate::wire::options::ListOptions;
 use crate::wire::path::{self, ResourcePath};
 use crate::wire::query::Query;
 use crate::wire::socket::Socket;
-use crate::{audit, authenticate, authorize, impersonate, nonresource, reviews, subresource, wire};
+use crate::{audit, authenticate, authorize, components, impersonate, nonresource, reviews, subresource, wire};
 
 /// Longest text in one `Warning` header, and most headers: upstream truncates alike.
 const WARNING_LEN_MAX: usize = 256;
@@ -174,6 +174,8 @@ async fn main_resource(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<R
         return Err(ApiError::method_not_allowed());
     }
     match verb {
+        "get" if components::is_report(&call.served) => components::get(call).await,
+        "list" if components::is_report(&call.served) => components::list(call).await,
         "get" => verbs::get::get(call).await,
         "list" => verbs::list::list(call).await,
         "watch" => {

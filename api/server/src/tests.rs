@@ -6,6 +6,7 @@ mod aggregate;
 mod apply;
 mod at_rest;
 mod audit;
+mod battery;
 mod crud;
 mod custom;
 mod deletion;

@@ -103,16 +103,25 @@ impl Presentation {
     }
 
     fn shown(&self, stored: &Value) -> Value {
-        let value = self.served.shown(stored.clone());
         match self.media.form {
-            Form::Object => value,
-            Form::Metadata => partial(self.media.meta_version(), &value),
+            Form::Object => self.served.shown(stored.clone()),
+            Form::Metadata => partial(self.media.meta_version(), &self.served.shown(stored.clone())),
             Form::Table => {
-                let metadata = json!({"resourceVersion": api_model::meta::resource_version(&value)});
-                let row = row(self.media.meta_version(), &self.served.kind, &value, self.include, Timestamp::now());
+                let metadata = json!({"resourceVersion": api_model::meta::resource_version(stored)});
+                let row = self.row(stored, Timestamp::now());
                 table(self.media.meta_version(), metadata, &self.served.kind, vec![row], true)
             }
         }
+    }
+
+    /// A row of a table. Whatever the view, what is printed is the stored object, which holds the most.
+    fn row(&self, stored: &Value, now: Timestamp) -> Value {
+        let shown = self.served.shown(stored.clone());
+        let printed = match self.served.conversion {
+            Some(_) => (&*self.served.stored, stored),
+            None => (&*self.served.kind, &shown),
+        };
+        row(self.media.meta_version(), printed, &shown, self.include, now)
     }
 
     /// Any JSON, in the client's encoding.
@@ -134,8 +143,17 @@ impl Presentation {
 
     /// A list that is not sent verbatim.
     pub(crate) fn list(&self, page: &Page, metadata: Value) -> Value {
+        if self.media.form == Form::Table {
+            let now = Timestamp::now();
+            let rows = page.items.iter().map(|object| self.row(&self.served.current(object), now)).collect();
+            return table(self.media.meta_version(), metadata, &self.served.kind, rows, true);
+        }
+        self.list_of(page.items.iter().map(|object| self.served.shown((*self.served.current(object)).clone())), metadata)
+    }
+
+    /// A list of what clients of the kind are to see.
+    pub(crate) fn list_of(&self, values: impl Iterator<Item = Value>, metadata: Value) -> Value {
         let version = self.media.meta_version();
-        let values = page.items.iter().map(|object| self.served.shown((*self.served.current(object)).clone()));
         let kind = &self.served.kind;
         match self.media.form {
             Form::Object => {
@@ -148,7 +166,7 @@ impl Presentation {
             }
             Form::Table => {
                 let now = Timestamp::now();
-                table(version, metadata, kind, values.map(|value| row(version, kind, &value, self.include, now)).collect(), true)
+                table(version, metadata, kind, values.map(|value| row(version, (kind, &value), &value, self.include, now)).collect(), true)
             }
         }
     }

@@ -204,10 +204,18 @@ mod tests {
     use super::*;
     use api_model::kind::builtin;
 
+    /// Kinds that became stable after the definitions that the table is made from: they are sent as JSON.
+    const UNPUBLISHED: [&str; 4] = ["ClusterTrustBundle", "DeviceTaintRule", "PodCertificateRequest", "StorageVersionMigration"];
+
+    fn published() -> impl Iterator<Item = &'static std::sync::Arc<api_model::kind::Kind>> {
+        builtin().iter().filter(|kind| !UNPUBLISHED.contains(&kind.kind.as_str()))
+    }
+
     #[test]
     fn every_served_kind_has_a_message_and_every_message_its_parts() {
         for kind in builtin() {
-            assert!(root(&kind.group, &kind.version, &kind.kind).is_some(), "{kind:?}");
+            let has_message = root(&kind.group, &kind.version, &kind.kind).is_some();
+            assert!(has_message != UNPUBLISHED.contains(&kind.kind.as_str()), "{kind:?}");
         }
         for id in MESSAGES.keys() {
             for field in message(id).expect("known") {
@@ -227,7 +235,7 @@ mod tests {
     #[test]
     fn every_scalar_of_a_served_kind_is_a_field_in_json() {
         let mut lost = Vec::new();
-        for kind in builtin() {
+        for kind in published() {
             let id = root(&kind.group, &kind.version, &kind.kind).expect("known");
             let schema = api_schema::of(kind).expect("a schema");
             walk(&id, schema, &mut Vec::new(), &mut lost);
