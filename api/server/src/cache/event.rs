@@ -45,12 +45,17 @@ pub(crate) struct Event {
     pub(crate) after: Option<Arc<Object>>,
     /// The last state, with this event's revision: what DELETED carries.
     gone: OnceLock<Arc<Object>>,
-    frames: [OnceLock<Bytes>; 3],
+    frames: Frames,
+    /// Made for the first watcher that speaks protobuf.
+    protobuf_frames: OnceLock<Box<Frames>>,
 }
+
+/// What watchers are sent, by type of event.
+type Frames = [OnceLock<Bytes>; 3];
 
 impl Event {
     pub(crate) fn new(revision: u64, before: Before, after: Option<Arc<Object>>) -> Self {
-        Self { revision, before, after, gone: OnceLock::new(), frames: Default::default() }
+        Self { revision, before, after, gone: OnceLock::new(), frames: Frames::default(), protobuf_frames: OnceLock::new() }
     }
 
     /// The object before the change, where it is known.
@@ -92,13 +97,22 @@ impl Event {
 
     /// The line on the wire, made once for all watchers.
     pub(crate) fn frame(&self, change: Change) -> Bytes {
+        self.once(&self.frames, change, |object| frame(change.word(), object.bytes()))
+    }
+
+    /// The same in protobuf, made once for all watchers that speak it. It is kept as long as the event.
+    pub(crate) fn protobuf_frame(&self, change: Change, make: impl FnOnce(&Object) -> Bytes) -> Bytes {
+        self.once(self.protobuf_frames.get_or_init(Box::default), change, make)
+    }
+
+    fn once(&self, frames: &Frames, change: Change, make: impl FnOnce(&Object) -> Bytes) -> Bytes {
         let slot = match change {
             Change::Added => 0,
             Change::Modified => 1,
             Change::Deleted => 2,
         };
-        let make = || self.object(change).map(|object| frame(change.word(), object.bytes())).unwrap_or_default();
-        self.frames.get(slot).map(|slot| slot.get_or_init(make).clone()).unwrap_or_default()
+        let make = || self.object(change).map(|object| make(object)).unwrap_or_default();
+        frames.get(slot).map(|slot| slot.get_or_init(make).clone()).unwrap_or_default()
     }
 }
 

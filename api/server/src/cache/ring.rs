@@ -9,7 +9,8 @@ use super::object::Object;
 
 /// Events kept of one resource.
 const EVENTS_LEN_MAX: usize = 4_096;
-/// Bytes of objects kept by the events of one resource.
+/// Bytes of objects kept by the events of one resource, as JSON. Where there are watchers that speak
+/// protobuf, what they were sent comes on top: never more, and mostly half.
 const EVENTS_BYTES_MAX: usize = 16 << 20;
 
 /// Where an object is: namespace and name.

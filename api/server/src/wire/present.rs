@@ -1,5 +1,5 @@
 //! How objects are shown to one client: as they are (the shared bytes), as another kind's view, as
-//! a table, or as metadata alone.
+//! a table, or as metadata alone; in JSON, YAML or protobuf.
 
 use std::sync::Arc;
 
@@ -9,8 +9,9 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::accept::{Answer, Encoding, Form, Media, negotiate};
+use super::accept::{self, Answer, Encoding, Form, Media, negotiate};
 use super::gzip;
+use super::protobuf::{self, EncodeError};
 use super::query::Query;
 use super::table::{IncludeObject, partial, row, table};
 use crate::cache::{Change, Event, Object, Page, frame};
@@ -29,13 +30,20 @@ pub(crate) struct Presentation {
 
 impl Presentation {
     pub(crate) fn negotiate(served: &Arc<Served>, headers: &HeaderMap, query: &Query, answer: Answer) -> ApiResult<Self> {
-        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-        let media = negotiate(accept, answer)?;
+        let has_protobuf = || served.custom.is_none() && protobuf::Form::exists(&served.kind.api_version(), &served.kind.kind);
+        let media = negotiate(accept::text(headers), answer, &has_protobuf)?;
         let include = query.get("includeObject");
         let include = IncludeObject::parse(include).ok_or_else(|| {
             ApiError::bad_request(format!("unrecognized includeObject value: {}", Value::from(include.unwrap_or_default())))
         })?;
         Ok(Self { served: Arc::clone(served), media, include, gzip: gzip::accepted(headers) })
+    }
+
+    /// The same for an answer that is always the object itself: of subresources and questions.
+    pub(crate) fn plain(served: &Arc<Served>, headers: &HeaderMap, query: &Query) -> ApiResult<Self> {
+        let mut presentation = Self::negotiate(served, headers, query, Answer::Object)?;
+        presentation.media.form = Form::Object;
+        Ok(presentation)
     }
 
     /// Whether clients get the very bytes that the cache holds of an object that is up to date with its
@@ -54,8 +62,50 @@ impl Presentation {
         if self.is_verbatim() && self.served.is_current(object) {
             return self.respond(status, object.bytes().clone());
         }
+        if self.is_protobuf() {
+            return self.respond_encoded(status, self.encoded(object));
+        }
         let value = self.shown(&self.served.current(object));
         self.value(status, &value)
+    }
+
+    pub(crate) fn is_protobuf(&self) -> bool {
+        self.media.encoding == Encoding::Protobuf
+    }
+
+    /// The form in protobuf of what is shown of an object.
+    pub(crate) fn form(&self) -> Result<protobuf::Form, EncodeError> {
+        match self.media.form {
+            Form::Metadata => protobuf::Form::of(self.media.meta_version(), "PartialObjectMetadata"),
+            Form::Object | Form::Table => protobuf::Form::of(&self.served.kind.api_version(), &self.served.kind.kind),
+        }
+    }
+
+    /// The form in protobuf of lists of that.
+    pub(crate) fn list_form(&self) -> Result<protobuf::ListForm, EncodeError> {
+        match self.media.form {
+            Form::Metadata => protobuf::ListForm::of(self.media.meta_version(), "PartialObjectMetadataList"),
+            Form::Object | Form::Table => protobuf::ListForm::of(&self.served.kind.api_version(), &self.served.kind.list_kind()),
+        }
+    }
+
+    /// The whole object in JSON as this kind's clients see it.
+    pub(crate) fn json(&self, object: &Object) -> Bytes {
+        match !self.served.is_view() && self.served.is_current(object) {
+            true => object.bytes().clone(),
+            false => self.served.shown((*self.served.current(object)).clone()).to_string().into(),
+        }
+    }
+
+    fn encoded(&self, object: &Object) -> Result<Vec<u8>, EncodeError> {
+        self.form()?.encode(&self.json(object))
+    }
+
+    fn respond_encoded(&self, status: StatusCode, encoded: Result<Vec<u8>, EncodeError>) -> Response<Body> {
+        match encoded {
+            Ok(bytes) => self.respond(status, bytes.into()),
+            Err(error) => ApiError::not_encodable(&error).into_response(),
+        }
     }
 
     /// A value that is no stored object: dry runs, subresource bodies.
@@ -83,6 +133,7 @@ impl Presentation {
             Encoding::Json => value.to_string(),
             // Every JSON value can be written as YAML.
             Encoding::Yaml => serde_yaml::to_string(value).unwrap_or_default(),
+            Encoding::Protobuf => return self.respond_encoded(status, protobuf::encode(value)),
         };
         self.respond(status, Bytes::from(bytes))
     }
@@ -120,6 +171,9 @@ impl Presentation {
         if self.is_verbatim() && self.served.is_current(object) {
             return frame(change.word(), object.bytes());
         }
+        if self.is_protobuf() {
+            return framed(change, self.encoded(object));
+        }
         frame(change.word(), self.shown_in_watch(&self.served.current(object), first).to_string().as_bytes())
     }
 
@@ -128,6 +182,9 @@ impl Presentation {
         let object = event.object(change);
         if self.is_verbatim() && object.is_none_or(|object| self.served.is_current(object)) {
             return event.frame(change);
+        }
+        if self.is_protobuf() && self.media.form == Form::Object && !self.served.is_view() {
+            return event.protobuf_frame(change, |object| framed(change, self.encoded(object)));
         }
         object.map(|object| self.frame(change, object, first)).unwrap_or_default()
     }
@@ -155,6 +212,29 @@ impl Presentation {
                 table(self.media.meta_version(), json!({"resourceVersion": revision.to_string()}), kind, vec![row], false)
             }
         };
-        frame("BOOKMARK", object.to_string().as_bytes())
+        self.framed_value("BOOKMARK", &object)
     }
+
+    /// A watch's ERROR, its last event.
+    pub(crate) fn failure(&self, error: &ApiError) -> Bytes {
+        self.framed_value("ERROR", &error.to_value())
+    }
+
+    fn framed_value(&self, word: &str, value: &Value) -> Bytes {
+        match self.is_protobuf() {
+            true => protobuf::encode(value).map_or_else(|error| unframed(&error), |bytes| protobuf::frame(word, &bytes)),
+            false => frame(word, value.to_string().as_bytes()),
+        }
+    }
+}
+
+/// A watch's frame in protobuf; of what has no such form, the error that says so.
+fn framed(change: Change, encoded: Result<Vec<u8>, EncodeError>) -> Bytes {
+    encoded.map_or_else(|error| unframed(&error), |bytes| protobuf::frame(change.word(), &bytes))
+}
+
+fn unframed(error: &EncodeError) -> Bytes {
+    // A Status has a form.
+    let status = protobuf::encode(&ApiError::not_encodable(error).to_value()).unwrap_or_default();
+    protobuf::frame("ERROR", &status)
 }

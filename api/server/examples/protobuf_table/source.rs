@@ -1,42 +1,62 @@
-//! Makes `src/wire/protobuf/table.txt` from the sources of the k8s-pb crate, whose structs prost has
-//! generated from upstream's proto definitions: `protobuf_table K8S_PB_DIRECTORY > table.txt`.
-//!
-//! A line is a message: its path, then a field a word as `tag:name:type`. Types are `s` text, `b`
-//! bytes, `i` whole number, `t` truth, `d` double, or a message's path; `*` before a type is a list,
-//! `%` a map from text.
+//! The messages in prost's structs.
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-type Error = Box<dyn std::error::Error>;
+use crate::Error;
 
-/// Modules of stable versions; what is missing here cannot be sent as protobuf.
+/// Fields by the path of their message.
+pub type Messages = BTreeMap<String, Vec<Field>>;
+
+/// A field as the struct has it.
+pub struct Field {
+    pub tag: u32,
+    /// In camel case: mostly, but not always, what JSON calls it (`hostIp` for `hostIP`).
+    pub camel: String,
+    /// As the table writes it.
+    pub kind: String,
+}
+
+/// Modules of versions that are not stable, and of what no client of ours asks for.
 const SKIPPED: &[&str] =
-    &["alpha", "beta", "api/extensions", "metrics", "testapigroup", "imagepolicy", "admission/", "apidiscovery", "apiserverinternal"];
+    &["alpha", "beta", "api/extensions", "metrics", "testapigroup", "imagepolicy", "admission/", "apiserverinternal"];
+/// All the same.
+const KEPT: &[&str] = &["apis/meta/v1beta1/", "apidiscovery/v2beta1/"];
 
-fn main() -> Result<(), Error> {
-    let root = PathBuf::from(std::env::args().nth(1).ok_or("usage: protobuf_table K8S_PB_DIRECTORY")?).join("src");
-    let mut files = Vec::new();
-    collect(&root, &mut files)?;
-    files.sort();
-    let mut table = String::new();
-    for file in files {
-        let relative = file.strip_prefix(&root)?.parent().unwrap_or(Path::new("")).to_string_lossy().into_owned();
-        if SKIPPED.iter().any(|skipped| format!("{relative}/").contains(skipped)) {
+impl Field {
+    /// The path of the message that it holds.
+    pub fn message(&self) -> Option<&str> {
+        Some(self.kind.trim_start_matches(['*', '%'])).filter(|kind| kind.contains('.'))
+    }
+
+    /// Whether it holds one value rather than a list or map.
+    pub fn is_one(&self) -> bool {
+        !self.kind.starts_with(['*', '%'])
+    }
+}
+
+/// Every message below a directory.
+pub fn collect(root: &Path) -> Result<Messages, Error> {
+    let mut paths = Vec::new();
+    modules(root, &mut paths)?;
+    let mut found = Messages::new();
+    for path in paths {
+        let relative = path.strip_prefix(root)?.parent().unwrap_or(Path::new("")).to_string_lossy().into_owned();
+        let folder = format!("{relative}/");
+        if SKIPPED.iter().any(|skipped| folder.contains(skipped)) && !KEPT.iter().any(|kept| folder.contains(kept)) {
             continue;
         }
         let module: Vec<&str> = relative.split('/').collect();
-        messages(&std::fs::read_to_string(&file)?, &module, &mut table)?;
+        messages(&std::fs::read_to_string(&path)?, &module, &mut found)?;
     }
-    print!("{table}");
-    Ok(())
+    Ok(found)
 }
 
-fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
+fn modules(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
         if path.is_dir() {
-            collect(&path, files)?;
+            modules(&path, files)?;
         } else if path.file_name().is_some_and(|name| name == "mod.rs") {
             files.push(path);
         }
@@ -44,25 +64,27 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
     Ok(())
 }
 
-fn messages(source: &str, module: &[&str], table: &mut String) -> Result<(), Error> {
+fn messages(source: &str, module: &[&str], found: &mut Messages) -> Result<(), Error> {
     let mut attribute = String::new();
     let mut declaration = String::new();
-    let mut inside = false;
+    let mut id: Option<String> = None;
     for line in source.lines().map(str::trim) {
         if let Some(name) = line.strip_prefix("pub struct ").and_then(|rest| rest.split([' ', '{']).next()) {
-            inside = true;
-            write!(table, "{}.{name}", module.join("."))?;
+            let path = format!("{}.{name}", module.join("."));
+            found.insert(path.clone(), Vec::new());
+            id = Some(path);
         }
-        if inside && (line.starts_with('}') || line.ends_with("{}")) {
-            inside = false;
-            table.push('\n');
+        if line.starts_with('}') || line.ends_with("{}") {
+            id = None;
         } else if line.starts_with("#[prost(") {
             line.clone_into(&mut attribute);
         } else if !attribute.is_empty() && !line.starts_with("///") {
             // Long declarations take several lines.
             declaration.push_str(line);
             if declaration.ends_with(',') && declaration.matches('<').count() == declaration.matches('>').count() {
-                field(&attribute, &declaration, module, table)?;
+                if let Some(fields) = id.as_ref().and_then(|id| found.get_mut(id)) {
+                    fields.push(field(&attribute, &declaration, module)?);
+                }
                 attribute.clear();
                 declaration.clear();
             }
@@ -71,12 +93,11 @@ fn messages(source: &str, module: &[&str], table: &mut String) -> Result<(), Err
     Ok(())
 }
 
-fn field(attribute: &str, declaration: &str, module: &[&str], table: &mut String) -> Result<(), Error> {
+fn field(attribute: &str, declaration: &str, module: &[&str]) -> Result<Field, Error> {
     let field = declaration.strip_prefix("pub ").ok_or("an attribute without field")?;
     let (name, declared) = field.split_once(':').ok_or("a field without type")?;
     let tag = attribute.rsplit("tag = \"").next().and_then(|rest| rest.split('"').next()).ok_or("a field without tag")?;
-    write!(table, " {tag}:{}:{}", name.trim_start_matches("r#"), kind(attribute, declared, module)?)?;
-    Ok(())
+    Ok(Field { tag: tag.parse()?, camel: camel(name.trim_start_matches("r#")), kind: kind(attribute, declared, module)? })
 }
 
 fn kind(attribute: &str, declared: &str, module: &[&str]) -> Result<String, Error> {
@@ -114,4 +135,20 @@ fn message(declared: &str, module: &[&str]) -> String {
     }
     module.extend(name);
     module.join(".")
+}
+
+fn camel(snake: &str) -> String {
+    let mut out = String::with_capacity(snake.len());
+    let mut upper = false;
+    for c in snake.chars() {
+        match c {
+            '_' => upper = true,
+            c if upper => {
+                out.push(c.to_ascii_uppercase());
+                upper = false;
+            }
+            c => out.push(c),
+        }
+    }
+    out
 }
