@@ -85,7 +85,8 @@ pub(crate) fn negotiate(header: Option<&str>, answer: Answer, has_protobuf: &dyn
 
 /// How an error is told to a client that accepts this.
 pub(crate) fn of_errors(headers: &HeaderMap) -> Encoding {
-    match negotiate(text(headers), Answer::Error, &|| true) {
+    let header = text(headers).filter(|header| header.contains(protobuf::MEDIA));
+    match negotiate(header, Answer::Error, &|| true) {
         Ok(Media { encoding: Encoding::Protobuf, .. }) => Encoding::Protobuf,
         _ => Encoding::Json,
     }

@@ -31,11 +31,18 @@ const PIECE_BYTES: usize = 64 * 1024;
 pub(crate) async fn respond(presentation: &Presentation, page: Page) -> Response<Body> {
     let metadata = metadata(&page);
     if presentation.is_protobuf() {
-        return match Encoded::make(presentation, page.items).await.and_then(|items| ListBody::protobuf(items, &metadata)) {
-            Ok(body) => body.answer(presentation),
-            Err(error) => ApiError::not_encodable(&error).into_response(),
-        };
+        let encoded = Encoded::make(presentation, &page.items).await;
+        match (encoded.and_then(|items| ListBody::protobuf(items, &metadata)), presentation.instead()) {
+            (Ok(body), _) => return body.answer(presentation),
+            (Err(error), None) => return ApiError::not_encodable(&error).into_response(),
+            (Err(_), Some(instead)) => return plain(&instead, page, metadata),
+        }
     }
+    plain(presentation, page, metadata)
+}
+
+/// A list in JSON or YAML.
+fn plain(presentation: &Presentation, page: Page, metadata: Value) -> Response<Body> {
     if !presentation.shows_bytes(&page.items) {
         return presentation.value(http::StatusCode::OK, &presentation.list(&page, metadata));
     }

@@ -32,12 +32,12 @@ enum Item {
 }
 
 impl Encoded {
-    pub(super) async fn make(presentation: &Presentation, objects: Vec<Arc<Object>>) -> Result<Self, EncodeError> {
+    pub(super) async fn make(presentation: &Presentation, objects: &[Arc<Object>]) -> Result<Self, EncodeError> {
         let (form, list) = (presentation.form()?, presentation.list_form()?);
         let mut items = Vec::with_capacity(objects.len());
         let (mut len, mut kept, mut turn) = (0, 0, 0);
         for object in objects {
-            let json = presentation.json(&object);
+            let json = presentation.json(object);
             let message = form.message(&json)?;
             len += list.item_len(message.len());
             turn += json.len();
