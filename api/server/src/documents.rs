@@ -188,7 +188,9 @@ impl Name {
     fn media(&self) -> &'static str {
         match (self, self.encoding()) {
             (Self::Api(Flavour::Aggregated, _) | Self::Apis(Flavour::Aggregated, _), Encoding::Protobuf) => AGGREGATED_PROTOBUF,
-            (Self::Api(Flavour::AggregatedBeta, _) | Self::Apis(Flavour::AggregatedBeta, _), Encoding::Protobuf) => AGGREGATED_BETA_PROTOBUF,
+            (Self::Api(Flavour::AggregatedBeta, _) | Self::Apis(Flavour::AggregatedBeta, _), Encoding::Protobuf) => {
+                AGGREGATED_BETA_PROTOBUF
+            }
             (Self::Api(Flavour::Aggregated, _) | Self::Apis(Flavour::Aggregated, _), _) => AGGREGATED,
             (Self::Api(Flavour::AggregatedBeta, _) | Self::Apis(Flavour::AggregatedBeta, _), _) => AGGREGATED_BETA,
             (Self::OpenApiV2 { protobuf: true }, _) => openapi::V2_PROTOBUF,

@@ -48,7 +48,6 @@ const OTHERS: &[(&str, &str)] = &[
     ("apimachinery.pkg.apis.meta.v1.APIResourceList", "v1/APIResourceList"),
     ("apimachinery.pkg.apis.meta.v1.APIVersions", "v1/APIVersions"),
     ("apimachinery.pkg.apis.meta.v1.DeleteOptions", "v1/DeleteOptions"),
-    ("apimachinery.pkg.apis.meta.v1.Status", "v1/Status"),
     (
         "apimachinery.pkg.apis.meta.v1.PartialObjectMetadata",
         "meta.k8s.io/v1/PartialObjectMetadata,meta.k8s.io/v1beta1/PartialObjectMetadata",
@@ -86,6 +85,7 @@ fn kind_of(id: &str) -> Option<(&'static str, &str, &str)> {
     let group = match path {
         "apiextensions_apiserver.pkg.apis.apiextensions" => "apiextensions.k8s.io",
         "kube_aggregator.pkg.apis.apiregistration" => "apiregistration.k8s.io",
+        "apimachinery.pkg.apis.meta" => "",
         _ => GROUPS.iter().find(|(module, _)| path.strip_prefix("api.") == Some(module))?.1,
     };
     Some((group, version, kind))

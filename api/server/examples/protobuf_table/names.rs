@@ -9,6 +9,8 @@ use crate::source::{Field, Messages};
 
 /// Names that no schema of ours tells.
 const OTHERS: &[(&str, &str)] = &[("serverAddressByClientCidRs", "serverAddressByClientCIDRs"), ("clientCidr", "clientCIDR")];
+/// A list that no schema of ours tells.
+const VERBS: &str = "apimachinery.pkg.apis.meta.v1.Verbs";
 /// Messages that JSON writes in a way of its own: their fields are none of its.
 const SPECIAL: &[&str] = &[
     ".Quantity",
@@ -22,6 +24,13 @@ const SPECIAL: &[&str] = &[
     ".JSONSchemaPropsOrArray",
     ".JSONSchemaPropsOrStringArray",
 ];
+
+/// Messages inlined in one another: a rule in a rule with operations in one with a name.
+const INLINED_DEPTH_MAX: usize = 2;
+
+fn is_special(id: &str) -> bool {
+    SPECIAL.iter().any(|special| id.ends_with(special))
+}
 
 /// What was learned.
 #[derive(Default)]
@@ -40,6 +49,9 @@ impl Names {
         if let Some((name, keeps_zero)) = self.known.get(&(id.to_owned(), field.tag)) {
             return Some((name, *keeps_zero));
         }
+        if id == VERBS {
+            return Some(("[]", true));
+        }
         if self.walked.contains(id) || self.inlined.contains(id) {
             return None;
         }
@@ -54,11 +66,11 @@ impl Names {
 
     /// Learns the names in a message from the schema of the same type.
     pub fn walk(&mut self, messages: &Messages, id: &str, schema: &Schema) {
-        if SPECIAL.iter().any(|special| id.ends_with(special)) || !self.walked.insert(id.to_owned()) {
+        if is_special(id) || !self.walked.insert(id.to_owned()) {
             return;
         }
         let mut found = BTreeSet::from(["apiVersion".to_owned(), "kind".to_owned()]);
-        self.fields(messages, id, schema, &mut found);
+        self.fields(messages, id, schema, &mut found, INLINED_DEPTH_MAX);
         let missing = schema.properties().map(|(name, _)| name.to_owned()).filter(|name| !found.contains(name));
         let missing: BTreeSet<String> = missing.collect();
         if !missing.is_empty() {
@@ -67,7 +79,7 @@ impl Names {
     }
 
     /// The same, of a message whose fields may be some among others.
-    fn fields(&mut self, messages: &Messages, id: &str, schema: &Schema, found: &mut BTreeSet<String>) {
+    fn fields(&mut self, messages: &Messages, id: &str, schema: &Schema, found: &mut BTreeSet<String>, depth: usize) {
         for field in messages.get(id).into_iter().flatten() {
             match (property(schema, &field.camel), field.message()) {
                 (Some((name, inner)), message) => {
@@ -78,9 +90,9 @@ impl Names {
                         self.message(messages, message, element(field, inner));
                     }
                 }
-                (None, Some(message)) if field.is_one() => {
+                (None, Some(message)) if field.is_one() && depth > 0 && !is_special(message) => {
                     let before = found.len();
-                    self.fields(messages, message, schema, found);
+                    self.fields(messages, message, schema, found, depth - 1);
                     if found.len() > before {
                         self.known.insert((id.to_owned(), field.tag), (String::new(), false));
                         self.inlined.insert(message.to_owned());

@@ -18,8 +18,7 @@ pub struct Field {
 }
 
 /// Modules of versions that are not stable, and of what no client of ours asks for.
-const SKIPPED: &[&str] =
-    &["alpha", "beta", "api/extensions", "metrics", "testapigroup", "imagepolicy", "admission/", "apiserverinternal"];
+const SKIPPED: &[&str] = &["alpha", "beta", "api/extensions", "metrics", "testapigroup", "imagepolicy", "admission/", "apiserverinternal"];
 /// All the same.
 const KEPT: &[&str] = &["apis/meta/v1beta1/", "apidiscovery/v2beta1/"];
 
@@ -70,7 +69,7 @@ fn messages(source: &str, module: &[&str], found: &mut Messages) -> Result<(), E
     let mut id: Option<String> = None;
     for line in source.lines().map(str::trim) {
         if let Some(name) = line.strip_prefix("pub struct ").and_then(|rest| rest.split([' ', '{']).next()) {
-            let path = format!("{}.{name}", module.join("."));
+            let path = spelled(&format!("{}.{name}", module.join(".")));
             found.insert(path.clone(), Vec::new());
             id = Some(path);
         }
@@ -134,7 +133,12 @@ fn message(declared: &str, module: &[&str]) -> String {
         }
     }
     module.extend(name);
-    module.join(".")
+    spelled(&module.join("."))
+}
+
+/// Upstream's spelling of what Rust's manners changed, where it matters here.
+fn spelled(path: &str) -> String {
+    path.replace(".Json", ".JSON")
 }
 
 fn camel(snake: &str) -> String {

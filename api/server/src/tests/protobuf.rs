@@ -122,7 +122,8 @@ async fn lists_and_pages() {
     let next = format!("{CONFIG_MAPS}?limit=5&continue={}", metadata.r#continue());
     let page: core::v1::ConfigMapList = get(&cluster, &next, PROTOBUF).await.message("ConfigMapList");
     assert_eq!(page.items.len(), 4);
-    let none: core::v1::ConfigMapList = get(&cluster, &format!("{CONFIG_MAPS}?labelSelector=a%3Db"), PROTOBUF).await.message("ConfigMapList");
+    let none: core::v1::ConfigMapList =
+        get(&cluster, &format!("{CONFIG_MAPS}?labelSelector=a%3Db"), PROTOBUF).await.message("ConfigMapList");
     assert_eq!(none.items.len(), 0);
 }
 
@@ -130,7 +131,8 @@ async fn lists_and_pages() {
 async fn watches_are_frames() {
     let cluster = cluster().await;
     cluster.config_map("a", json!({})).await;
-    let request = Request::builder().uri(format!("{CONFIG_MAPS}?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"));
+    let request = Request::builder()
+        .uri(format!("{CONFIG_MAPS}?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"));
     let request = request.header(header::ACCEPT, "application/vnd.kubernetes.protobuf;stream=watch,application/json");
     let response = cluster.raw(request.body(Body::empty()).expect("a request")).await;
     assert_eq!(response.headers()[header::CONTENT_TYPE], "application/vnd.kubernetes.protobuf;stream=watch");
@@ -149,11 +151,10 @@ async fn watches_are_frames() {
 #[tokio::test]
 async fn a_watch_that_starts_too_early_is_told_so() {
     let cluster = cluster().await;
-    let newer = cluster.config_map("a", json!({})).await;
-    let restarted = cluster_on(Arc::clone(&cluster.store)).await;
-    let version = newer["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse::<u64>().ok()).expect("a number");
-    let path = format!("{CONFIG_MAPS}?watch=true&resourceVersion={}", version - 1);
-    let answer = get(&restarted, &path, PROTOBUF).await;
+    cluster.config_map("a", json!({})).await;
+    let app = cluster.server.app();
+    app.cache.resource(&api_model::kind::GroupResource::new("", "configmaps")).reset(app.cache.applied(), Vec::new());
+    let answer = get(&cluster, &format!("{CONFIG_MAPS}?watch=true&resourceVersion=1"), PROTOBUF).await;
     let event = meta::WatchEvent::decode(&answer.bytes[4..]).expect("an event");
     let status: meta::Status = message(event.object.expect("an object").raw(), "Status");
     assert_eq!((event.r#type.as_deref(), status.reason()), (Some("ERROR"), "Expired"));
@@ -186,7 +187,8 @@ impl Frames {
 async fn metadata_alone_of_any_kind() {
     let cluster = cluster().await;
     cluster.config_map("a", json!({"l": "v"})).await;
-    let one = format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+    let one =
+        format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
     let found: meta::PartialObjectMetadata = get(&cluster, &format!("{CONFIG_MAPS}/a"), &one).await.message("PartialObjectMetadata");
     assert_eq!(found.metadata.expect("metadata").labels["l"], "v");
     let many = format!("{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json");
@@ -206,8 +208,29 @@ async fn tables_and_patches_stay_what_they_are() {
     assert_eq!(get(&cluster, CONFIG_MAPS, &table).await.status, StatusCode::NOT_ACCEPTABLE);
     let answer = cluster.get_as(CONFIG_MAPS, &format!("{table},application/json;as=Table;v=v1;g=meta.k8s.io")).await;
     assert_eq!(answer.ok()["kind"], "Table");
-    let patch = ask(&cluster, Method::PATCH, &format!("{CONFIG_MAPS}/a"), PROTOBUF, envelope("v1", "ConfigMap", &core::v1::ConfigMap::default()));
-    assert_eq!(patch.await.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    let body = envelope("v1", "ConfigMap", &core::v1::ConfigMap::default());
+    let patch = ask(&cluster, Method::PATCH, &format!("{CONFIG_MAPS}/a"), PROTOBUF, body).await;
+    assert_eq!(patch.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+}
+
+/// A field that is newer than the published definitions: nothing is left out silently.
+#[tokio::test]
+async fn what_has_no_form_is_answered_as_json_or_refused() {
+    let cluster = cluster().await;
+    cluster.service_account().await;
+    let mut newer = pod("newer");
+    newer["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {"mode": 448}}]);
+    cluster.post(PODS, newer).await.ok();
+    cluster.pod("older", "").await;
+    let path = format!("{PODS}/newer");
+    for path in [path.as_str(), PODS] {
+        let json = cluster.get_as(path, EITHER).await;
+        assert_eq!(json.headers[header::CONTENT_TYPE], "application/json");
+        assert!(json.ok().to_string().contains("\"mode\":448"), "{path}");
+        let refused = get(&cluster, path, PROTOBUF).await;
+        assert_eq!(refused.status, StatusCode::NOT_ACCEPTABLE, "{path}");
+    }
+    assert_eq!(get(&cluster, &format!("{PODS}/older"), EITHER).await.media, PROTOBUF);
 }
 
 #[tokio::test]
@@ -250,7 +273,8 @@ async fn subresources_and_questions() {
     let token: authentication::v1::TokenRequest = token.message("TokenRequest");
     assert!(!token.status.expect("a status").token().is_empty());
 
-    let wanted = authorization::v1::ResourceAttributes { verb: Some("get".to_owned()), resource: Some("pods".to_owned()), ..Default::default() };
+    let wanted =
+        authorization::v1::ResourceAttributes { verb: Some("get".to_owned()), resource: Some("pods".to_owned()), ..Default::default() };
     let spec = authorization::v1::SelfSubjectAccessReviewSpec { resource_attributes: Some(wanted), non_resource_attributes: None };
     let review = authorization::v1::SelfSubjectAccessReview { spec: Some(spec), ..Default::default() };
     let body = envelope("authorization.k8s.io/v1", "SelfSubjectAccessReview", &review);

@@ -103,8 +103,9 @@ impl Form {
     }
 }
 
-/// Anything that says what it is, in its envelope.
+/// Anything that says what it is, in its envelope. What names no version, as the list of versions does
+/// not, is of the first.
 pub(crate) fn encode(value: &Value) -> Result<Vec<u8>, EncodeError> {
-    let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
-    Form::of(text("apiVersion"), text("kind"))?.encode(value.to_string().as_bytes())
+    let text = |field: &str| value.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+    Form::of(text("apiVersion").unwrap_or("v1"), text("kind").unwrap_or_default())?.encode(value.to_string().as_bytes())
 }

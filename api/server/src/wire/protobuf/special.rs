@@ -63,8 +63,12 @@ impl Special {
                 }
                 _ => Err(ProtobufError::WrongWireType(wire.number(), "allows")),
             }),
-            Self::SchemaOrArray => schema_or(bytes, (1, 2), Value::Null, depth, |found, wire| push(found, wire, |bytes| schema(bytes, depth))),
-            Self::SchemaOrNames => schema_or(bytes, (1, 2), Value::Null, depth, |found, wire| push(found, wire, |bytes| Ok(read::text(bytes)?.into()))),
+            Self::SchemaOrArray => {
+                schema_or(bytes, (1, 2), Value::Null, depth, |found, wire| push(found, wire, |bytes| schema(bytes, depth)))
+            }
+            Self::SchemaOrNames => {
+                schema_or(bytes, (1, 2), Value::Null, depth, |found, wire| push(found, wire, |bytes| Ok(read::text(bytes)?.into())))
+            }
         }
     }
 }

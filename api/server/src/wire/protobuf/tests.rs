@@ -123,9 +123,17 @@ fn a_message_in_pieces_is_merged() {
 fn zeros_that_mean_something_are_kept() {
     for (api_version, kind, object) in [
         ("apps/v1", "Deployment", json!({"spec": {"replicas": 0, "strategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": "0%"}}}})),
-        ("v1", "Pod", json!({"status": {"containerStatuses": [{"name": "", "ready": false, "restartCount": 0, "image": "", "imageID": ""}]}})),
+        (
+            "v1",
+            "Pod",
+            json!({"status": {"containerStatuses": [{"name": "", "ready": false, "restartCount": 0, "image": "", "imageID": ""}]}}),
+        ),
         ("v1", "PersistentVolumeClaim", json!({"spec": {"storageClassName": ""}})),
-        ("flowcontrol.apiserver.k8s.io/v1", "PriorityLevelConfiguration", json!({"spec": {"type": "Limited", "limited": {"nominalConcurrencyShares": 0}}})),
+        (
+            "flowcontrol.apiserver.k8s.io/v1",
+            "PriorityLevelConfiguration",
+            json!({"spec": {"type": "Limited", "limited": {"nominalConcurrencyShares": 0}}}),
+        ),
         ("v1", "ConfigMap", json!({"data": {"k": ""}, "binaryData": {"b": ""}})),
     ] {
         assert_eq!(there_and_back(api_version, kind, object.clone()), object, "{kind}");
@@ -176,7 +184,10 @@ fn partial_metadata_is_taken_from_the_whole_object() {
     let form = Form::of("meta.k8s.io/v1", "PartialObjectMetadata").expect("a form");
     let whole = json!({"kind": "Thing", "apiVersion": "example.com/v1", "metadata": {"name": "t", "labels": {"a": "b"}}, "spec": {"x": [1, {"y": null}]}});
     let decoded = decode(&form.encode(whole.to_string().as_bytes()).expect("encodes")).expect("decodes").value;
-    assert_eq!(decoded, json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "t", "labels": {"a": "b"}}}));
+    assert_eq!(
+        decoded,
+        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "t", "labels": {"a": "b"}}})
+    );
 }
 
 #[test]

@@ -33,6 +33,8 @@ impl Maker {
         let value = match name.rsplit('.').next().unwrap_or_default() {
             "JSONSchemaPropsOrBool" => Some(json!(true)),
             "JSONSchemaPropsOrArray" => Some(json!([{"type": "string"}, {"maximum": 2.5}])),
+            // It has no fields, but schemas cannot say so.
+            "CustomResourceSubresourceStatus" => Some(json!({})),
             "JSONSchemaPropsOrStringArray" => Some(json!(["a", "b"])),
             _ => self.shape(schema, above),
         };
@@ -45,10 +47,9 @@ impl Maker {
         let n = self.count;
         Some(match schema.shape() {
             Shape::Object => {
-                let is_options = schema.definition().is_some_and(|name| name.ends_with(".DeleteOptions"));
                 let mut fields = Map::new();
                 for (name, field) in schema.properties() {
-                    if is_options && matches!(name, "apiVersion" | "kind") || !schema.is_required(name) && !(self.wanted)() {
+                    if !schema.is_required(name) && !(self.wanted)() {
                         continue;
                     }
                     if let Some(value) = self.value(field, above) {
@@ -74,18 +75,22 @@ impl Maker {
     }
 }
 
-/// Takes out what has no number, so that it cannot be sent.
-fn without_unnumbered(message: &'static Message, value: &mut Value) {
+/// Takes out what has no number, so that it cannot be sent, and what says of a part of an object of which
+/// kind it is: only envelopes say that.
+fn sendable(message: &'static Message, value: &mut Value) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(|item| without_unnumbered(message, item)),
+        Value::Array(items) => items.iter_mut().for_each(|item| sendable(message, item)),
         Value::Object(fields) => {
-            fields.retain(|name, _| message.named(name).is_none_or(|(_, field)| !matches!(field.kind, table::Kind::Unnumbered)));
+            fields.retain(|name, _| match message.named(name) {
+                Some((_, field)) => !matches!(field.kind, table::Kind::Unnumbered),
+                None => !matches!(name.as_str(), "apiVersion" | "kind"),
+            });
             for (name, value) in fields {
                 let Some((_, field)) = message.named(name) else { continue };
                 let table::Kind::Message(inner) = field.kind else { continue };
                 match (field.shape, value) {
-                    (table::Shape::Map, Value::Object(entries)) => entries.values_mut().for_each(|value| without_unnumbered(inner, value)),
-                    (_, value) => without_unnumbered(inner, value),
+                    (table::Shape::Map, Value::Object(entries)) => entries.values_mut().for_each(|value| sendable(inner, value)),
+                    (_, value) => sendable(inner, value),
                 }
             }
         }
@@ -98,9 +103,9 @@ fn object(api_version: &str, kind: &str, maker: &mut Maker) -> Option<Value> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let message = table::root(api_version, kind)?;
     let mut object = maker.value(api_schema::of_gvk(group, version, kind)?, &mut Vec::new())?;
+    sendable(message, &mut object);
     object["apiVersion"] = api_version.into();
     object["kind"] = kind.into();
-    without_unnumbered(message, &mut object);
     Some(object)
 }
 

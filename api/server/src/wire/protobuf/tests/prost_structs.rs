@@ -145,5 +145,5 @@ fn prost_reads_envelopes_and_frames() {
     let unknown = runtime::Unknown::decode(raw.strip_prefix(MAGIC).expect("an envelope")).expect("reads");
     assert_eq!(unknown.type_meta.as_ref().map(|meta| (meta.api_version(), meta.kind())), Some(("v1", "Status")));
     let read = meta::Status::decode(unknown.raw()).expect("reads");
-    assert_eq!((read.code(), read.reason(), read.details.expect("details").retry_after_seconds()), (404, "NotFound", 3));
+    assert_eq!((read.code(), read.reason(), read.details.as_ref().expect("details").retry_after_seconds()), (404, "NotFound", 3));
 }
