@@ -10,6 +10,7 @@ use rand::Rng;
 use super::list::filter;
 use crate::app::Call;
 use crate::cache::Since;
+use crate::conversion::WatchConversion;
 use crate::status::{ApiError, ApiResult};
 use crate::wire::accept::{Answer, Media};
 use crate::wire::options::ListOptions;
@@ -35,8 +36,10 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
         let waited = call.app.cache.wait_for(revision).await;
         waited.map_err(|at| ApiError::too_large_version(revision, at))?;
     }
+    let conversion = WatchConversion::of(call, &filter);
+    let filter = if conversion.is_some() { filter.of_place() } else { filter };
     let started = call.served.resource.watch(filter, since, call.served.kind.namespaced, call.app.cache.applied());
-    let (beginning, subscription) = match started {
+    let (mut beginning, subscription) = match started {
         Ok(started) => started,
         // Clients take it from the stream, as upstream sends it.
         Err(oldest) => {
@@ -44,13 +47,17 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
             return Ok(stream(presentation.media, Body::from(presentation.failure(&error))));
         }
     };
+    if let Some(conversion) = &conversion {
+        beginning = conversion.beginning(beginning).await?;
+    }
     let wish = Wish {
         bookmarks: options.bookmarks,
-        mark_initial_end: options.send_initial_events == Some(true),
+        mark_initial_end: options.send_initial_events == Some(true) && options.bookmarks,
+        conversion,
         timeout: options.timeout.unwrap_or_else(|| TIMEOUT_MIN.mul_f64(rand::rng().random_range(1.0..2.0))),
     };
     let media = presentation.media;
-    Ok(stream(media, Body::new(WatchBody::new(presentation, Arc::clone(&call.app.cache), beginning, subscription, &wish))))
+    Ok(stream(media, Body::new(WatchBody::new(presentation, Arc::clone(&call.app.cache), beginning, subscription, wish))))
 }
 
 fn stream(media: Media, body: Body) -> Response<Body> {

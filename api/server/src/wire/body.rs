@@ -1,6 +1,6 @@
 //! Request bodies: read within a limit, decoded as JSON, YAML or protobuf.
 
-use api_rules::Decoded;
+use api_rules::{DecodeError, Decoded};
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, header};
@@ -57,8 +57,13 @@ pub(crate) fn decode_as(headers: &HeaderMap, body: &[u8], kind: &str) -> ApiResu
         }
         _ => return decode(headers, body),
     };
-    api_rules::decode(body, yaml)
-        .map_err(|error| unrecognized(kind, body, &format!("couldn't get version/kind; json parse error: {error}")))
+    api_rules::decode(body, yaml).map_err(|error| {
+        let why = match error {
+            DecodeError::Json(_) => error.to_string(),
+            error => format!("couldn't get version/kind; json parse error: {error}"),
+        };
+        unrecognized(kind, body, &why)
+    })
 }
 
 fn unrecognized(kind: &str, body: &[u8], why: &str) -> ApiError {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use serde_json::Value;
 
 use crate::cache::Object;
@@ -19,6 +19,7 @@ const TURN_BYTES: usize = 256 << 10;
 
 /// What is still to be sent.
 pub(super) struct Encoded {
+    presentation: Presentation,
     form: Form,
     list: ListForm,
     items: std::vec::IntoIter<Item>,
@@ -28,7 +29,7 @@ pub(super) struct Encoded {
 enum Item {
     Ready(Vec<u8>),
     /// What it is made from, and the length that was told.
-    Later(Bytes, usize),
+    Later(Arc<Object>, usize),
 }
 
 impl Encoded {
@@ -45,14 +46,14 @@ impl Encoded {
                 kept += message.len();
                 items.push(Item::Ready(message));
             } else {
-                items.push(Item::Later(json, message.len()));
+                items.push(Item::Later(Arc::clone(object), message.len()));
             }
             if turn >= TURN_BYTES {
                 turn = 0;
                 tokio::task::yield_now().await;
             }
         }
-        Ok(Self { form, list, items: items.into_iter(), len })
+        Ok(Self { presentation: presentation.clone(), form, list, items: items.into_iter(), len })
     }
 
     /// Bytes of all items.
@@ -70,8 +71,12 @@ impl Encoded {
         let message = match self.items.next() {
             None => return false,
             Some(Item::Ready(message)) => message,
-            // What went well once, with the same bytes, goes well again.
-            Some(Item::Later(json, len)) => self.form.message(&json).unwrap_or_else(|_| vec![0; len]),
+            Some(Item::Later(object, len)) => match self.form.message(&self.presentation.json(&object)) {
+                Ok(message) if message.len() == len => message,
+                // Its kind was defined anew meanwhile. No message begins with a zero: the client sees that
+                // the list is broken, and asks again.
+                _ => vec![0; len],
+            },
         };
         let mut head = Vec::with_capacity(12);
         self.list.item_head(&mut head, message.len());
