@@ -29,8 +29,8 @@ async fn the_pods_of_a_lost_node_are_replaced_elsewhere() {
     let first = cluster.node("n1").await;
     cluster.node("n2").await;
     let nodes: Api<Node> = cluster.all();
-    let joined =
-        until("Pod ranges", nodes.clone(), |all| all.values().all(|n| n.spec.as_ref().is_some_and(|s| s.pod_cidr.is_some()))).await;
+    let has_range = |node: &Node| node.spec.as_ref().is_some_and(|spec| spec.pod_cidr.is_some());
+    let joined = until("Pod ranges", nodes.clone(), |all| all.len() == 2 && all.values().all(has_range)).await;
     let ranges: BTreeSet<String> = joined.values().filter_map(|n| n.spec.as_ref()?.pod_cidr.clone()).collect();
     assert_eq!(ranges, BTreeSet::from(["10.244.0.0/24".to_owned(), "10.244.1.0/24".to_owned()]));
 
