@@ -3,6 +3,8 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod access;
+mod aggregate;
+mod convert;
 mod crash;
 mod custom;
 mod etcd;

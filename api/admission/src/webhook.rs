@@ -11,7 +11,7 @@ mod review;
 mod rule;
 
 pub use answer::{Answer, BadAnswer, rejection};
-pub use config::{Endpoint, Webhook};
+pub use config::{Endpoint, Webhook, ca_bundle};
 pub use reinvocation::Reinvocation;
 pub use review::{Gvk, Review};
 pub use rule::Rule;

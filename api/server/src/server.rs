@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::aggregation::{self, Aggregation};
 use crate::app::App;
 use crate::audit::Audit;
 use crate::authenticate::Identity;
@@ -39,7 +40,7 @@ use crate::handle::handle;
 use crate::metrics::Metrics;
 use crate::oidc::{Follower, OidcStartError};
 use crate::presence::Presence;
-use crate::quota::Quotas;
+use crate::quota::{self, Quotas};
 use crate::registry::Registry;
 use crate::serve;
 use crate::services::Allocator;
@@ -122,7 +123,10 @@ impl Server {
             }
             false => bootstrap::publish(&app, &[app.config.advertise_address]).await?,
         }
+        app.tasks.spawn(aggregation::keeper::run(Arc::clone(&app)));
         app.tasks.spawn(expire::run(Arc::clone(&app)));
+        app.tasks.spawn(expire::lists(Arc::clone(&app)));
+        app.tasks.spawn(quota::status::keep(Arc::clone(&app)));
         Ok(Self { app, acceptor, verifier, stop_feeding, feeding })
     }
 
@@ -197,6 +201,7 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
         chain: Chain::new(&config.disable_admission_plugins, allows)?,
         authenticator: Authenticator::new(std::mem::take(&mut config.token_auth_file), tokens, config.anonymous_auth).with_oidc(oidc),
         registry: Registry::new(&cache),
+        aggregation: Aggregation::new(&cache),
         webhooks: Webhooks::new(&cache, &config.disable_admission_plugins),
         gate: Gate::new(&config, &cache),
         quotas: Quotas::default(),

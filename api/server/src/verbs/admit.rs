@@ -95,7 +95,7 @@ async fn appears(call: &Call, awaited: &Awaited) -> bool {
         return true;
     }
     // The first event about an object that was not there is its creation.
-    matches!(tokio::time::timeout(AWAITED_FOR, subscription.events.recv()).await, Ok(Some(_)))
+    tokio::time::timeout(AWAITED_FOR, subscription.events.told()).await.unwrap_or(false)
 }
 
 /// Nobody may hand out rights that they do not hold: see `api_auth::authorize::escalation`.

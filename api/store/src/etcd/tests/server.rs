@@ -1,5 +1,6 @@
 //! A real etcd of one member, on loopback, in a directory of its own.
 
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -39,7 +40,11 @@ impl Etcd {
 
     /// One for the rest of this process.
     pub(super) fn kept() -> &'static Self {
-        Box::leak(Box::new(Self::start()))
+        let etcd = Box::leak(Box::new(Self::start()));
+        // Nothing drops it: who ends it clears its directory away as well.
+        let clear = etcd.child.as_mut().and_then(|shell| shell.stdin.as_mut()).expect("it runs");
+        writeln!(clear, "{}", etcd.dir.path().display()).expect("the shell reads");
+        etcd
     }
 
     pub(super) fn config(&self) -> EtcdConfig {
@@ -49,8 +54,13 @@ impl Etcd {
 
     pub(super) fn start_again(&mut self) {
         // The shell ends etcd when this process is gone, however it went: its end of the pipe closes.
+        // What it was told before that is a directory to remove.
         let mut shell = Command::new("sh");
-        shell.args(["-c", "etcd \"$@\" & pid=$!; read gone; kill -9 $pid", "sh"]);
+        shell.args([
+            "-c",
+            "etcd \"$@\" & pid=$!; dir=; while read -r line; do dir=$line; done; kill -9 $pid; wait $pid; rm -rf \"$dir\"",
+            "sh",
+        ]);
         shell.arg("--data-dir").arg(self.dir.path().join("data"));
         shell.args(["--listen-client-urls", &self.url, "--advertise-client-urls", &self.url]);
         shell.args(["--listen-peer-urls", &self.peer, "--initial-advertise-peer-urls", &self.peer]);
