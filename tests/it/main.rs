@@ -4,6 +4,7 @@
 
 mod access;
 mod aggregate;
+mod cel;
 mod convert;
 mod crash;
 mod custom;

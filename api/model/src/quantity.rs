@@ -13,18 +13,28 @@ const DECIMAL: [(&str, i32); 9] = [("n", -9), ("u", -6), ("m", -3), ("k", 3), ("
 
 /// Thousandths, rounded up as upstream does (`MilliValue`).
 pub fn milli(text: &str) -> Result<i128, QuantityError> {
+    parts(text, 3)
+}
+
+/// Billionths, rounded up: upstream's quantities are no finer.
+pub fn nano(text: &str) -> Result<i128, QuantityError> {
+    parts(text, 9)
+}
+
+/// Parts of which a unit has ten to the power of `digits`.
+fn parts(text: &str, digits: i32) -> Result<i128, QuantityError> {
     let split = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '+' | '-' | '.'))).unwrap_or(text.len());
     let (number, suffix) = text.split_at_checked(split).ok_or(QuantityError)?;
     let (mantissa, scale) = decimal(number)?;
     if let Some((_, power)) = BINARY.iter().find(|(s, _)| *s == suffix) {
-        return scaled(mantissa.checked_mul(1_i128 << power).ok_or(QuantityError)?, 3 - scale);
+        return scaled(mantissa.checked_mul(1_i128 << power).ok_or(QuantityError)?, digits - scale);
     }
     if let Some((_, power)) = DECIMAL.iter().find(|(s, _)| *s == suffix) {
-        return scaled(mantissa, 3 - scale + power);
+        return scaled(mantissa, digits - scale + power);
     }
     match suffix.strip_prefix(['e', 'E']) {
-        _ if suffix.is_empty() => scaled(mantissa, 3 - scale),
-        Some(exponent) => scaled(mantissa, 3 - scale + exponent.parse::<i8>().map(i32::from).map_err(|_| QuantityError)?),
+        _ if suffix.is_empty() => scaled(mantissa, digits - scale),
+        Some(exponent) => scaled(mantissa, digits - scale + exponent.parse::<i8>().map(i32::from).map_err(|_| QuantityError)?),
         None => Err(QuantityError),
     }
 }
@@ -77,6 +87,8 @@ mod tests {
         ] {
             assert_eq!(milli(text), Ok(wanted), "{text}");
         }
+        assert_eq!(nano("1n"), Ok(1));
+        assert_eq!(nano("1.5k"), Ok(1_500_000_000_000));
         assert_eq!(value("100m"), Ok(1));
         assert_eq!(value("64Mi"), Ok(67_108_864));
     }

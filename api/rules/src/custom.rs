@@ -6,10 +6,12 @@
 pub mod conversion;
 mod defaulting;
 mod embedded;
+pub mod field_path;
 mod formats;
 mod lists;
 mod numbers;
 pub mod prune;
+pub mod rules;
 mod values;
 
 use api_model::field::FieldError;
@@ -22,12 +24,13 @@ pub use formats::is_known as is_known_format;
 
 /// What is wrong with an object; `old` is what it was before an update. What an update leaves as it was is
 /// not complained of, so that a definition may become stricter while its objects live.
-pub fn validate(schema: &Structural, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub fn validate(kind: &Kind, schema: &Structural, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = values::check(schema, object, old);
     embedded::check(schema, object, &mut errors);
     if old.is_none_or(|old| lists::check(schema, old).is_empty()) {
         errors.extend(lists::check(schema, object));
     }
+    rules::check(kind, schema, object, old, &mut errors);
     errors
 }
 

@@ -76,7 +76,7 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldError> {
     let mut checks = checks::Checks::default();
     meta::validate(kind, object, &mut checks);
     if let Some(schema) = api_schema::structural(kind) {
-        custom::validate(schema, object, None).into_iter().for_each(|error| checks.push(error));
+        custom::validate(kind, schema, object, None).into_iter().for_each(|error| checks.push(error));
         scale::validate_custom(kind, object, &mut checks);
     } else if let Some(rules) = kinds::rules(kind) {
         (rules.validate_create)(&at::At::root(object), &mut checks);
@@ -90,7 +90,7 @@ pub fn validate_update(kind: &Kind, sub: Option<&str>, new: &Value, old: &Value)
     let mut checks = checks::Checks::default();
     meta::validate_update(kind, new, old, &mut checks);
     if let Some(schema) = api_schema::structural(kind) {
-        custom::validate(schema, new, Some(old)).into_iter().for_each(|error| checks.push(error));
+        custom::validate(kind, schema, new, Some(old)).into_iter().for_each(|error| checks.push(error));
         scale::validate_custom(kind, new, &mut checks);
     } else if let Some(rules) = kinds::rules(kind) {
         (rules.validate_update)(sub, &at::At::root(new), &at::At::root(old), &mut checks);

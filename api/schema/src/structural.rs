@@ -198,6 +198,17 @@ impl Structural {
     }
 }
 
+impl Structural {
+    /// Every schema that stands directly in this one, but for those of junctions.
+    pub fn children(&self) -> impl Iterator<Item = &Self> {
+        let further = match &self.additional {
+            Additional::Schema(schema) => Some(&**schema),
+            _ => None,
+        };
+        self.properties.values().chain(further).chain(self.items.as_deref())
+    }
+}
+
 impl Additional {
     fn parse(json: Option<&Value>) -> Self {
         match json {

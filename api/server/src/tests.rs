@@ -16,6 +16,7 @@ mod lists;
 mod nodes;
 mod oidc;
 mod patches;
+mod protobuf;
 mod restart;
 mod services;
 mod shapes;

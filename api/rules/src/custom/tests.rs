@@ -154,3 +154,74 @@ fn stored_objects_read_as_the_schema_says_by_now() {
     assert_eq!(object["spec"], json!({"size": 3}));
     assert_eq!(read(&kind, "spec: {}")["spec"], json!({"size": 3}));
 }
+
+const RULED: &str = r#"
+type: object
+properties:
+  spec:
+    type: object
+    x-kubernetes-validations:
+    - {rule: self.min <= self.max, message: min is above max}
+    - {rule: '!has(self.name) || self.name.size() < 5', fieldPath: .name, reason: FieldValueForbidden}
+    - {rule: self.max >= oldSelf.max, messageExpression: "'max was ' + string(oldSelf.max)"}
+    - {rule: '!oldSelf.hasValue() || self.max < 9', optionalOldSelf: true}
+    properties:
+      min: {type: integer}
+      max: {type: integer}
+      name: {type: string}
+      parts:
+        type: array
+        maxItems: 10
+        items:
+          type: object
+          x-kubernetes-validations: [{rule: self.count < 3}]
+          properties: {count: {type: integer}}
+      secret: {type: string, x-kubernetes-validations: [{rule: self == oldSelf, message: it is immutable}]}
+"#;
+
+#[test]
+fn rules_are_told_when_they_do_not_hold() {
+    let kind = widgets(RULED);
+    let cases = [
+        "spec: {min: 1, max: 2}",
+        "spec: {min: 3, max: 2, name: abcdef}",
+        "spec: {min: 1}",
+        "spec: {min: x, max: 2}",
+        "spec: {min: 1, max: 2, parts: [{count: 1}, {count: 3}]}",
+    ];
+    insta::assert_snapshot!(table(&cases, |case| create_problems(&kind, case)));
+    let changes = ["spec: {min: 1, max: 4}", "spec: {min: 1, max: 5, secret: b}", "spec: {min: 1, max: 9, secret: a}"];
+    let old = "spec: {min: 1, max: 5, secret: a}";
+    insta::assert_snapshot!(table(&changes, |case| crate::testing::update_problems(&kind, None, old, case)));
+}
+
+#[test]
+fn rules_that_would_run_for_long_do_not_run() {
+    let kind = widgets(
+        "{type: object, x-kubernetes-validations: [{rule: 'self.a.all(x, self.a.all(y, self.a.all(z, x + y + z > 0)))'}], properties: {a: {type: array, items: {type: integer}}}}",
+    );
+    let object = |len: usize| json!({"metadata": {"name": "a", "namespace": "default"}, "a": vec![1; len]});
+    let problems = |len: usize| crate::validate_create(&kind, &object(len)).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(problems(5), Vec::<String>::new());
+    assert_eq!(
+        problems(2_000),
+        [
+            "<nil>: Invalid value: \"object\": 'operation cancelled: actual cost limit exceeded': no further validation rules will be run due \
+             to call cost exceeds limit for rule: self.a.all(x, self.a.all(y, self.a.all(z, x + y + z > 0)))"
+        ]
+    );
+}
+
+#[test]
+fn all_rules_of_an_object_share_a_budget() {
+    let kind = widgets(
+        "{type: object, properties: {l: {type: array, items: {type: array, items: {type: integer}, x-kubernetes-validations: [{rule: 'self.all(x, self.all(y, x + y > 0))'}]}}}}",
+    );
+    let object = |len: usize| json!({"metadata": {"name": "a", "namespace": "default"}, "l": vec![vec![1; 300]; len]});
+    let problems = |len: usize| crate::validate_create(&kind, &object(len)).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(problems(3), Vec::<String>::new());
+    let problems = problems(100);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let wanted = "Invalid value: \"array\": validation failed due to running out of cost budget, no further validation rules will be run";
+    assert!(problems[0].starts_with("l[1") && problems[0].ends_with(wanted), "{problems:?}");
+}

@@ -217,7 +217,7 @@ fn alone(schema: &Structural, value: &Value, old: Option<&Value>, path: &Path) -
 }
 
 /// What an element was before, where elements can be told apart.
-fn same_element<'v>(schema: &Structural, element: &Value, old: &'v [Value]) -> Option<&'v Value> {
+pub fn same_element<'v>(schema: &Structural, element: &Value, old: &'v [Value]) -> Option<&'v Value> {
     if schema.list_type != "map" {
         return None;
     }

@@ -4,6 +4,7 @@
 //! Upstream validates a form of the object in which what all versions share stands in the spec itself;
 //! messages name the fields of that form (`spec.validation.openAPIV3Schema`), and so do ours.
 
+mod expressions;
 mod schema;
 mod structural;
 mod versions;

@@ -12,7 +12,7 @@ const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 /// A definition of widgets in two versions, the first of which is stored.
 fn definition() -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {
-        "spec": {"type": "object", "required": ["size"], "properties": {
+        "spec": {"type": "object", "required": ["size"], "x-kubernetes-validations": [{"rule": "self.color != 'green' || self.size < 9", "message": "green ones are small"}], "properties": {
             "size": {"type": "integer", "minimum": 1, "maximum": 10},
             "color": {"type": "string", "enum": ["red", "green"], "default": "red"},
             "maybe": {"type": "string", "nullable": true},
@@ -102,9 +102,12 @@ async fn objects_are_pruned_defaulted_and_checked() {
     assert_eq!(
         message,
         "Widget.example.com \"b\" is invalid: [spec.color: Unsupported value: \"blue\": supported values: \"red\", \"green\", spec.size: \
-         Invalid value: \"string\": spec.size in body must be of type integer: \"string\"]"
+         Invalid value: \"string\": spec.size in body must be of type integer: \"string\", <nil>: Invalid value: null: some validation rules \
+         were not checked because the object was invalid; correct the existing errors to complete validation]"
     );
     assert_eq!(refused.body["details"]["causes"][1]["reason"], "FieldValueTypeInvalid");
+    let refused = cluster.post(WIDGETS, widget("b", json!({"size": 9, "color": "green"}))).await;
+    assert_eq!(refused.refusal(), (422, "Widget.example.com \"b\" is invalid: spec: Invalid value: green ones are small"));
 }
 
 #[tokio::test]
@@ -215,9 +218,11 @@ async fn old_objects_read_as_the_definition_says_by_now() {
     cluster.post(WIDGETS, widget("old", json!({"size": 3}))).await.ok();
     let path = format!("{DEFINITIONS}/widgets.example.com");
     for version in 0..2 {
-        let properties = format!("/spec/versions/{version}/schema/openAPIV3Schema/properties/spec/properties");
+        let spec = format!("/spec/versions/{version}/schema/openAPIV3Schema/properties/spec");
+        let properties = format!("{spec}/properties");
         let patch = json!([
             {"op": "add", "path": format!("{properties}/shape"), "value": {"type": "string", "default": "round"}},
+            {"op": "remove", "path": format!("{spec}/x-kubernetes-validations")},
             {"op": "remove", "path": format!("{properties}/color")},
             {"op": "remove", "path": format!("/spec/versions/{version}/selectableFields")},
         ]);
@@ -274,4 +279,20 @@ async fn applying_knows_the_schema_of_the_definition() {
     assert!(unknown.refusal().1.contains(".spec.shape: field not declared in schema"), "{unknown:?}");
     assert_eq!(apply("two", json!({"size": 4})).await.status, StatusCode::CONFLICT);
     assert_eq!(apply("two", json!({"color": "green"})).await.ok()["spec"], json!({"size": 3, "color": "green"}));
+}
+
+/// Custom resources have no messages; their metadata has, as every object's.
+#[tokio::test]
+async fn protobuf_is_for_metadata_alone() {
+    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+    let cluster = with_widgets().await;
+    cluster.post(WIDGETS, widget("a", json!({"size": 3}))).await.ok();
+    assert_eq!(cluster.get_as(WIDGETS, PROTOBUF).await.status, StatusCode::NOT_ACCEPTABLE);
+    assert_eq!(cluster.get_as(WIDGETS, &format!("{PROTOBUF},application/json")).await.ok()["kind"], "WidgetList");
+    assert_eq!(cluster.request(Method::POST, WIDGETS, PROTOBUF, "k8s\0").await.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    let missing = cluster.get_as(&format!("{WIDGETS}/x"), &format!("{PROTOBUF},application/json")).await;
+    assert_eq!((missing.status, &missing.body["reason"]), (StatusCode::NOT_FOUND, &json!("NotFound")));
+    let list = format!("{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
+    let answer = cluster.get_as(WIDGETS, &list).await;
+    assert_eq!((answer.status, answer.headers[header::CONTENT_TYPE].to_str().expect("text")), (StatusCode::OK, PROTOBUF));
 }

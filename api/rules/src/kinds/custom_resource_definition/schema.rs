@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use api_model::field::FieldError;
 use api_schema::Structural;
 
-use super::structural;
+use super::{expressions, structural};
 use crate::at::At;
 use crate::checks::Checks;
 use crate::custom;
@@ -59,6 +59,9 @@ pub fn validate(schema: &At<'_>, has_status: bool, checks: &mut Checks) {
         defaults(schema, true, checks);
     }
     place(schema, Within::default(), checks);
+    if checks.count() == before {
+        expressions::validate(schema, checks);
+    }
 }
 
 /// Warnings about a definition: formats that nobody checks.

@@ -135,6 +135,30 @@ fn schemas_with_wrong_words() {
 }
 
 #[test]
+fn rules_that_do_not_compile_or_cost_too_much() {
+    let ruled = |rule: &str| {
+        with_schema(&format!(
+            "{{type: object, properties: {{spec: {{type: object, x-kubernetes-validations: [{{{rule}}}], properties: {{a: {{type: integer}}, l: {{type: array, items: {{type: integer}}}}}}}}}}}}"
+        ))
+    };
+    refused(
+        "rules",
+        &[
+            ruled("rule: 'self.a > 1'"),
+            ruled("rule: 'self.b > 1'"),
+            ruled("rule: 'self.a >'"),
+            ruled("rule: 'self.a'"),
+            ruled("rule: 'self.a > 1', messageExpression: 'self.a'"),
+            ruled("rule: 'self.a > 1', optionalOldSelf: true"),
+            ruled("rule: 'self.l.all(x, self.l.exists(y, x == y))'"),
+            with_schema(
+                "{type: object, properties: {l: {type: array, items: {type: integer, x-kubernetes-validations: [{rule: 'self == oldSelf'}]}}}}",
+            ),
+        ],
+    );
+}
+
+#[test]
 fn names_of_an_established_kind_stay() {
     let kind = kind("apiextensions.k8s.io", "customresourcedefinitions");
     let good = with_schema("{type: object}");

@@ -1,0 +1,95 @@
+//! What an expression can cost at most, told from its text and the limits of the schema before there is any
+//! object. The rules are those of cel-go's estimator and of Kubernetes' library; where they know nothing of
+//! a size, the largest request bounds it.
+
+pub(crate) mod calls;
+mod sizes;
+
+use api_schema::Structural;
+
+use crate::infer::{Known, Variables};
+use crate::node::{Fold, Kind, Literal, Node};
+
+pub(crate) use calls::CHECK_COST;
+pub use sizes::{REQUEST_BYTES_MAX, repeated};
+
+/// What making lists, maps and messages costs.
+pub(crate) const LIST_COST: u64 = 10;
+pub(crate) const MAP_COST: u64 = 30;
+pub(crate) const MESSAGE_COST: u64 = 40;
+
+/// The most that an expression can cost.
+pub(crate) fn of(root: &Node, schema: &Structural) -> u64 {
+    node(root, &Variables::new(schema)).cost
+}
+
+/// What is known of a part.
+#[derive(Clone, Copy, Default)]
+struct Estimate<'s> {
+    cost: u64,
+    known: Known<'s>,
+}
+
+impl Estimate<'_> {
+    /// The size at most.
+    fn size(&self) -> u64 {
+        self.known.size.or_else(|| self.known.schema.map(sizes::len_max)).unwrap_or(REQUEST_BYTES_MAX)
+    }
+}
+
+/// A tenth, rounded up: what looking at so many characters costs.
+pub(crate) fn traversal(size: u64) -> u64 {
+    size.div_ceil(10)
+}
+
+/// What matching a text against a pattern costs, by their sizes.
+pub(crate) fn matching(text: u64, pattern: u64) -> u64 {
+    traversal(text.saturating_add(1)).saturating_mul(pattern.div_ceil(4))
+}
+
+fn node<'s>(part: &'s Node, variables: &Variables<'s>) -> Estimate<'s> {
+    let schema = variables.schema(part);
+    let sum = |parts: &[&'s Node]| parts.iter().map(|part| node(part, variables).cost).fold(0, u64::saturating_add);
+    let sized = |cost: u64, size: usize| Estimate { cost, known: Known { schema: None, size: Some(size as u64) } };
+    match &part.kind {
+        Kind::Literal(literal) => sized(0, literal_size(literal)),
+        Kind::Ident(name) => Estimate { cost: 1, known: variables.get(name).unwrap_or_default() },
+        Kind::Select { operand, is_test, .. } => {
+            let cost = node(operand, variables).cost.saturating_add(u64::from(!is_test));
+            Estimate { cost, known: Known { schema, size: None } }
+        }
+        Kind::Call { function, is_member, args, .. } => {
+            let mut estimate = calls::estimate(function, *is_member, args, variables);
+            estimate.known.schema = estimate.known.schema.or(schema);
+            estimate
+        }
+        Kind::List(entries) => sized(sum(&part.children()).saturating_add(LIST_COST), entries.len()),
+        Kind::Map(entries) => sized(sum(&part.children()).saturating_add(MAP_COST), entries.len()),
+        Kind::Message { fields, .. } => sized(sum(&part.children()).saturating_add(MESSAGE_COST), fields.len()),
+        Kind::Fold(fold) => folded(fold, variables),
+    }
+}
+
+fn literal_size(literal: &Literal) -> usize {
+    match literal {
+        Literal::String(text) => text.len(),
+        Literal::Bytes(bytes) => bytes.len(),
+        _ => 1,
+    }
+}
+
+fn folded<'s>(fold: &'s Fold, variables: &Variables<'s>) -> Estimate<'s> {
+    let range = node(&fold.range, variables);
+    let start = node(&fold.start, variables);
+    let times = range.size();
+    // What accumulates grows with each step: a list by an element, anything else not at all.
+    let accumulated = match &fold.start.kind {
+        Kind::List(_) | Kind::Map(_) => Known { schema: None, size: Some(times) },
+        _ => start.known,
+    };
+    let inner = variables.within(fold, range.known, accumulated);
+    let once = node(&fold.condition, &inner).cost.saturating_add(node(&fold.step, &inner).cost);
+    let result = node(&fold.result, &variables.with([(&*fold.accumulator, accumulated)]));
+    let cost = [range.cost, start.cost, once.saturating_mul(times), result.cost].into_iter().fold(0, u64::saturating_add);
+    Estimate { cost, known: result.known }
+}

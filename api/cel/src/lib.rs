@@ -1,0 +1,102 @@
+//! Expressions in the Common Expression Language as Kubernetes has them: in `x-kubernetes-validations` of
+//! custom resources, in match conditions of webhooks and in admission policies.
+//!
+//! In comes the text of an expression with the declarations of what it may name ([`Env`]); out comes an
+//! [`Expression`] whose names, functions and types have been checked. It is evaluated over a [`Scope`] of
+//! values within a [`Budget`]. Errors are in the words of cel-go and of Kubernetes.
+//!
+//! The `cel` crate parses. Types, functions, evaluation and cost are ours, because every step of an
+//! evaluation must be paid for: whatever the text and the values are, an evaluation ends after
+//! [`CALL_COST_MAX`] units of cost (a unit is about one step, or ten characters looked at).
+//!
+//! Left to others: where expressions stand in which objects, what a result means, HTTP.
+
+mod authorizer;
+mod budget;
+mod check;
+mod env;
+mod error;
+mod estimate;
+mod evaluate;
+mod functions;
+mod infer;
+mod library;
+mod macros;
+mod names;
+mod node;
+mod parse;
+mod schema;
+mod scope;
+mod semver;
+mod types;
+mod value;
+
+use api_schema::Structural;
+
+pub use authorizer::{Authorizer, Check, Decision, Question, Stage};
+pub use budget::Budget;
+pub use env::Env;
+pub use error::{CompileError, EvaluateError};
+pub use estimate::{REQUEST_BYTES_MAX, repeated};
+pub use library::{format::Format, url::Url};
+pub use names::{escape, unescape};
+pub use schema::{Shape, type_of};
+pub use scope::Scope;
+pub use semver::Semver;
+pub use types::{ObjectType, Type};
+pub use value::{Key, Text, Value};
+
+/// The most that one evaluation may cost: upstream's `PerCallLimit`.
+pub const CALL_COST_MAX: u64 = 1_000_000;
+/// The most that all expressions together may cost when an object is validated, or a policy is asked:
+/// upstream's `RuntimeCELCostBudget`.
+pub const OBJECT_COST_MAX: u64 = 10_000_000;
+/// The most that the match conditions of one webhook or policy may cost: upstream's
+/// `RuntimeCELCostBudgetMatchConditions`.
+pub const MATCH_CONDITIONS_COST_MAX: u64 = 2_500_000;
+/// The most that one expression may cost by the schema's limits: upstream's `StaticEstimatedCostLimit`.
+pub const ESTIMATED_COST_MAX: u64 = 10_000_000;
+
+/// A parsed and checked expression; it can be evaluated by many threads at once.
+#[derive(Debug)]
+pub struct Expression {
+    root: node::Node,
+    result: Type,
+}
+
+impl Expression {
+    /// Parses an expression and checks it against the declarations. What it yields is told by
+    /// [`Expression::result`]; whoever wants a certain type looks there.
+    pub fn compile(text: &str, env: &Env) -> Result<Self, CompileError> {
+        let parsed = parse::parse(text)?;
+        let result = check::check(&parsed, env).map_err(|issues| CompileError::new(issues, &parsed.source))?;
+        Ok(Self { root: parsed.root, result })
+    }
+
+    /// The type of what the expression yields.
+    pub fn result(&self) -> &Type {
+        &self.result
+    }
+
+    /// Whether the expression names a variable.
+    pub fn uses(&self, variable: &str) -> bool {
+        self.root.any(&mut |node| matches!(&node.kind, node::Kind::Ident(name) if **name == *variable))
+    }
+
+    /// The most that one evaluation can cost when `self` and `oldSelf` have this schema.
+    pub fn estimate(&self, schema: &Structural) -> u64 {
+        estimate::of(&self.root, schema)
+    }
+
+    /// Evaluates. What it costs is taken from the budget, also when it fails.
+    pub fn evaluate<'v>(&self, scope: &Scope<'v>, budget: &mut Budget) -> Result<Value<'v>, EvaluateError> {
+        let (result, cost) = evaluate::run(&self.root, scope, budget.left().min(CALL_COST_MAX));
+        match (result, budget.pay(cost)) {
+            (_, false) => Err(EvaluateError::OutOfBudget),
+            (result, true) => result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

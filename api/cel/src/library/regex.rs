@@ -1,0 +1,107 @@
+//! Regular expressions: `matches`, `find`, `findAll`.
+//!
+//! They are Go's (RE2), which take time linear in the text; so do those of the `regex` crate. Compiling one
+//! takes time and room by what it repeats, so its program has a limit; one that is written out is compiled with its
+//! expression, and each that an evaluation makes has a price.
+
+mod translate;
+
+use regex::{Regex, RegexBuilder};
+
+use super::Found;
+use crate::error::EvaluateError;
+use crate::estimate::matching;
+use crate::evaluate::Meter;
+use crate::node::{Kind, Literal, Node};
+use crate::value::Value;
+
+/// Octets of a compiled pattern that is written out: it is compiled once for all evaluations.
+pub(super) const WRITTEN_BYTES_MAX: usize = 1 << 20;
+/// Octets of a compiled pattern that comes of an evaluation: it takes about a millisecond.
+const MADE_BYTES_MAX: usize = 128 << 10;
+/// Groups within groups.
+const NESTING_MAX: u32 = 100;
+/// Made patterns that one evaluation keeps compiled.
+const KEPT_MAX: usize = 16;
+/// What each made pattern costs beyond upstream's price: about as much as it takes time.
+const COMPILE_COST: u64 = 5_000;
+
+/// Patterns that an evaluation has made and compiled.
+#[derive(Default)]
+pub(crate) struct Patterns {
+    kept: Vec<(String, Regex)>,
+}
+
+impl Patterns {
+    fn get(&mut self, pattern: &str, meter: &mut Meter) -> Result<&Regex, EvaluateError> {
+        let place = match self.kept.iter().position(|(kept, _)| kept == pattern) {
+            Some(place) => place,
+            None => {
+                meter.pay(COMPILE_COST)?;
+                let regex = compile(pattern, MADE_BYTES_MAX).map_err(EvaluateError::failed)?;
+                if self.kept.len() >= KEPT_MAX {
+                    self.kept.remove(0);
+                }
+                self.kept.push((pattern.to_owned(), regex));
+                self.kept.len() - 1
+            }
+        };
+        self.kept.get(place).map(|(_, regex)| regex).ok_or_else(EvaluateError::no_overload)
+    }
+}
+
+/// Compiles a pattern as Go understands it.
+pub(super) fn compile(pattern: &str, bytes_max: usize) -> Result<Regex, String> {
+    let translated = translate::from_go(pattern);
+    let mut builder = RegexBuilder::new(&translated);
+    builder.size_limit(bytes_max).dfa_size_limit(WRITTEN_BYTES_MAX).nest_limit(NESTING_MAX);
+    builder.build().map_err(|_| format!("error parsing regexp: {pattern}"))
+}
+
+/// The pattern of a call that has it written out, if it is one.
+pub(crate) fn written_out(function: &str, args: &[Node]) -> Option<Regex> {
+    match args {
+        [_, Node { kind: Kind::Literal(Literal::String(pattern)), .. }, ..] if is_known(function) => {
+            compile(pattern, WRITTEN_BYTES_MAX).ok()
+        }
+        _ => None,
+    }
+}
+
+fn is_known(function: &str) -> bool {
+    matches!(function, "matches" | "find" | "findAll")
+}
+
+/// Calls a function of patterns.
+pub(super) fn call<'v>(
+    function: &str,
+    args: &[Value<'v>],
+    meter: &mut Meter,
+    (written, patterns): (Option<&Regex>, &mut Patterns),
+) -> Found<'v> {
+    let [Value::String(text), Value::String(pattern), rest @ ..] = args else { return Ok(None) };
+    if !is_known(function) {
+        return Ok(None);
+    }
+    meter.pay(matching(text.len() as u64, pattern.len() as u64))?;
+    let regex = match written {
+        Some(regex) => regex,
+        None => patterns.get(pattern, meter)?,
+    };
+    Ok(Some(match (function, rest) {
+        ("matches", []) => Value::Bool(regex.is_match(text)),
+        ("find", []) => Value::from(regex.find(text).map(|found| found.as_str()).unwrap_or_default()),
+        ("findAll", []) => all(regex, text, usize::MAX, meter)?,
+        ("findAll", [Value::Int(limit)]) => all(regex, text, usize::try_from(*limit).unwrap_or(usize::MAX), meter)?,
+        _ => return Err(EvaluateError::no_overload()),
+    }))
+}
+
+fn all<'v>(regex: &Regex, text: &str, limit: usize, meter: &mut Meter) -> Result<Value<'v>, EvaluateError> {
+    let mut found = Vec::new();
+    for one in regex.find_iter(text).take(limit) {
+        meter.pay(1)?;
+        found.push(Value::from(one.as_str()));
+    }
+    Ok(Value::list(found))
+}

@@ -1,0 +1,45 @@
+//! Semantic versions: `semver('1.2.3').isLessThan(semver('2.0.0'))`.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::Found;
+use super::quantity::number_of;
+use crate::error::EvaluateError;
+use crate::evaluate::Meter;
+use crate::semver::Semver;
+use crate::value::Value;
+
+/// Calls a function of versions.
+pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> Found<'v> {
+    let value = match (function, args) {
+        ("semver" | "isSemver", [Value::String(text), normalizes @ ..]) => {
+            let normalizes = match normalizes {
+                [] => false,
+                [Value::Bool(flag)] => *flag,
+                _ => return Err(EvaluateError::no_overload()),
+            };
+            meter.pay_text(text.len() as u64)?;
+            match (Semver::parse(text, normalizes), function) {
+                (parsed, "isSemver") => Value::Bool(parsed.is_some()),
+                (Some(parsed), _) => Value::Semver(Arc::new(parsed)),
+                (None, _) => return Err(EvaluateError::failed(format!("No Major.Minor.Patch elements found in {text:?}"))),
+            }
+        }
+        (_, [Value::Semver(this), rest @ ..]) => {
+            meter.pay(1)?;
+            let number = |part: u64| Value::Int(i64::try_from(part).unwrap_or(i64::MAX));
+            match (function, rest) {
+                ("major", []) => number(this.major),
+                ("minor", []) => number(this.minor),
+                ("patch", []) => number(this.patch),
+                ("isGreaterThan", [Value::Semver(other)]) => Value::Bool(this.order(other) == Ordering::Greater),
+                ("isLessThan", [Value::Semver(other)]) => Value::Bool(this.order(other) == Ordering::Less),
+                ("compareTo", [Value::Semver(other)]) => Value::Int(number_of(this.order(other))),
+                _ => return Ok(None),
+            }
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(value))
+}

@@ -1,0 +1,48 @@
+//! The values that expressions see.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+use crate::Expression;
+use crate::error::EvaluateError;
+use crate::value::Value;
+
+/// The values of variables. A variable that was declared and has no value here is an error only where it is
+/// used (`no such attribute`).
+#[derive(Default)]
+pub struct Scope<'v> {
+    values: BTreeMap<String, Value<'v>>,
+    composed: BTreeMap<String, Composed<'v>>,
+}
+
+/// A variable that is an expression itself.
+pub(crate) struct Composed<'v> {
+    pub(crate) expression: &'v Expression,
+    pub(crate) outcome: OnceCell<Result<Value<'v>, EvaluateError>>,
+}
+
+impl<'v> Scope<'v> {
+    /// Gives a variable a value.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: Value<'v>) -> Self {
+        self.values.insert(name.to_owned(), value);
+        self
+    }
+
+    /// Gives `variables.<name>` an expression over this same scope. It is evaluated where it is first used,
+    /// at most once, and paid for by the evaluation that uses it first. It may use only variables that were
+    /// composed before it.
+    #[must_use]
+    pub fn with_composed(mut self, name: &str, expression: &'v Expression) -> Self {
+        self.composed.insert(name.to_owned(), Composed { expression, outcome: OnceCell::new() });
+        self
+    }
+
+    pub(crate) fn value(&self, name: &str) -> Option<&Value<'v>> {
+        self.values.get(name)
+    }
+
+    pub(crate) fn composed(&self, name: &str) -> Option<&Composed<'v>> {
+        self.composed.get(name)
+    }
+}

@@ -1,0 +1,280 @@
+//! Values of expressions. Lists and maps of objects stay JSON until something in them is looked at.
+
+mod compare;
+mod json;
+mod key;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use jiff::Timestamp;
+use serde_json::Value as Json;
+
+pub(crate) use compare::{compare, equals, list_kind};
+pub(crate) use json::{duration, duration_text, timestamp};
+pub use key::Key;
+pub(crate) use key::whole;
+
+use crate::authorizer::{Authorizer, Check, Question, Stage};
+use crate::error::EvaluateError;
+use crate::library::format::Format;
+use crate::library::url::Url;
+use crate::schema::Shape;
+use crate::semver::Semver;
+use crate::types::{self, Type};
+
+/// A value. Clones are cheap.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Value<'v> {
+    /// `null`
+    Null,
+    /// `true` and `false`
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A whole number from zero on.
+    Uint(u64),
+    /// A floating point number.
+    Double(f64),
+    /// A text.
+    String(Text<'v>),
+    /// Octets.
+    Bytes(Arc<[u8]>),
+    /// A span of time in nanoseconds.
+    Duration(i64),
+    /// A point in time.
+    Timestamp(Timestamp),
+    /// A list.
+    List(Arc<Vec<Value<'v>>>),
+    /// A map.
+    Map(Arc<BTreeMap<Key, Value<'v>>>),
+    /// A written-out message: its type's name and its fields.
+    Message(Arc<(String, BTreeMap<Key, Value<'v>>)>),
+    /// A JSON list or object, and how it is read.
+    Json(&'v Json, Shape<'v>),
+    /// A value that may not be there.
+    Optional(Option<Arc<Value<'v>>>),
+    /// A type.
+    Type(Type),
+    /// `kubernetes.Quantity`, in billionths.
+    Quantity(i128),
+    /// `kubernetes.URL`
+    Url(Arc<Url>),
+    /// `net.IP`
+    Ip(IpAddr),
+    /// `net.CIDR`
+    Cidr(IpNet),
+    /// `kubernetes.Semver`
+    Semver(Arc<Semver>),
+    /// `kubernetes.NamedFormat`
+    Format(&'static Format),
+    /// An authorizer and what comes of it.
+    Authorizer(Box<Question<'v>>),
+}
+
+/// A text, borrowed from an object or made by an expression.
+#[derive(Clone, Debug)]
+pub enum Text<'v> {
+    /// Of an object.
+    Borrowed(&'v str),
+    /// Made.
+    Shared(Arc<str>),
+}
+
+impl std::ops::Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Borrowed(text) => text,
+            Self::Shared(text) => text,
+        }
+    }
+}
+
+impl From<&str> for Value<'_> {
+    fn from(text: &str) -> Self {
+        Self::String(Text::Shared(text.into()))
+    }
+}
+
+impl From<String> for Value<'_> {
+    fn from(text: String) -> Self {
+        Self::String(Text::Shared(text.into()))
+    }
+}
+
+impl From<bool> for Value<'_> {
+    fn from(flag: bool) -> Self {
+        Self::Bool(flag)
+    }
+}
+
+impl<'v> Value<'v> {
+    /// JSON as it is read in a shape.
+    pub fn json(json: &'v Json, shape: Shape<'v>) -> Self {
+        json::read(json, shape)
+    }
+
+    /// A value that may not be there.
+    pub fn optional(value: Option<Self>) -> Self {
+        Self::Optional(value.map(Arc::new))
+    }
+
+    /// The variable `authorizer`.
+    pub fn authorizer(authorizer: &'v dyn Authorizer) -> Self {
+        Self::Authorizer(Box::new(Question { authorizer, check: Check::default(), stage: Stage::Authorizer }))
+    }
+
+    /// The variable `authorizer.requestResource`: everything but the verb is known.
+    pub fn resource_check(authorizer: &'v dyn Authorizer, check: Check) -> Self {
+        Self::Authorizer(Box::new(Question { authorizer, check, stage: Stage::Resource }))
+    }
+
+    /// The text, if it is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The truth value, if it is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self {
+            Self::Bool(flag) => Some(*flag),
+            _ => None,
+        }
+    }
+
+    /// The value as JSON, as an object takes it up; an error for what JSON cannot hold.
+    pub fn to_json(&self) -> Result<Json, EvaluateError> {
+        json::write(self)
+    }
+
+    /// The type, as far as the value itself tells.
+    pub fn type_of(&self) -> Type {
+        match self {
+            Self::Null => Type::Null,
+            Self::Bool(_) => Type::Bool,
+            Self::Int(_) => Type::Int,
+            Self::Uint(_) => Type::Uint,
+            Self::Double(_) => Type::Double,
+            Self::String(_) => Type::String,
+            Self::Bytes(_) => Type::Bytes,
+            Self::Duration(_) => Type::Duration,
+            Self::Timestamp(_) => Type::Timestamp,
+            Self::List(_) | Self::Json(Json::Array(_), _) => Type::list(Type::Dyn),
+            Self::Map(_) | Self::Json(..) => Type::Map(Arc::new(Type::Dyn), Arc::new(Type::Dyn)),
+            Self::Message(message) => Type::built(&message.0),
+            Self::Optional(_) => Type::optional(Type::Dyn),
+            Self::Type(_) => Type::Type(Arc::new(Type::Dyn)),
+            Self::Quantity(_) => Type::Opaque(types::QUANTITY),
+            Self::Url(_) => Type::Opaque(types::URL),
+            Self::Ip(_) => Type::Opaque(types::IP),
+            Self::Cidr(_) => Type::Opaque(types::CIDR),
+            Self::Semver(_) => Type::Opaque(types::SEMVER),
+            Self::Format(_) => Type::Opaque(types::FORMAT),
+            Self::Authorizer(question) => Type::Opaque(match question.stage {
+                Stage::Authorizer => types::AUTHORIZER,
+                Stage::Path => types::PATH_CHECK,
+                Stage::Group => types::GROUP_CHECK,
+                Stage::Resource => types::RESOURCE_CHECK,
+                Stage::Decided(_) => types::DECISION,
+            }),
+        }
+    }
+
+    pub(crate) fn list(values: Vec<Self>) -> Self {
+        Self::List(Arc::new(values))
+    }
+
+    /// What cost is reckoned by: characters, octets, elements; one of everything else.
+    pub(crate) fn size(&self) -> u64 {
+        let len = match self {
+            // Octets rather than characters, which would have to be counted.
+            Self::String(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::List(list) => list.len(),
+            Self::Map(map) => map.len(),
+            Self::Message(message) => message.1.len(),
+            Self::Json(Json::Array(list), _) => list.len(),
+            Self::Json(Json::Object(map), _) => map.len(),
+            Self::Ip(IpAddr::V4(_)) | Self::Cidr(IpNet::V4(_)) => 4,
+            Self::Ip(IpAddr::V6(_)) | Self::Cidr(IpNet::V6(_)) => 16,
+            _ => 1,
+        };
+        len as u64
+    }
+
+    /// The elements of a list.
+    pub(crate) fn elements(&self) -> Option<Elements<'_, 'v>> {
+        match self {
+            Self::List(list) => Some(Elements::Made(list.iter())),
+            Self::Json(Json::Array(list), shape) => Some(Elements::Json(list.iter(), shape.element())),
+            _ => None,
+        }
+    }
+
+    /// The entries of a map, as expressions see them.
+    pub(crate) fn entries(&self) -> Option<Vec<(Key, Self)>> {
+        match self {
+            Self::Map(map) => Some(map.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
+            Self::Message(message) => Some(message.1.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
+            Self::Json(Json::Object(map), shape) => Some(json::entries(map, *shape)),
+            _ => None,
+        }
+    }
+
+    /// What stands at a key of a map.
+    pub(crate) fn at_key(&self, key: &Key) -> Option<Self> {
+        match self {
+            Self::Map(map) => map.get(key).cloned(),
+            Self::Message(message) => message.1.get(key).cloned(),
+            Self::Json(Json::Object(map), shape) => match key {
+                Key::String(name) => json::field(map, name, *shape),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// What stands at a field of that name.
+    pub(crate) fn field(&self, name: &str) -> Option<Self> {
+        match self {
+            Self::Json(Json::Object(map), shape) => json::field(map, name, *shape),
+            _ => self.at_key(&Key::String(name.into())),
+        }
+    }
+
+    pub(crate) fn is_map(&self) -> bool {
+        matches!(self, Self::Map(_) | Self::Message(_) | Self::Json(Json::Object(_), _))
+    }
+}
+
+/// The elements of a list, one after the other.
+pub(crate) enum Elements<'a, 'v> {
+    Made(std::slice::Iter<'a, Value<'v>>),
+    Json(std::slice::Iter<'v, Json>, Shape<'v>),
+}
+
+impl<'v> Iterator for Elements<'_, 'v> {
+    type Item = Value<'v>;
+
+    fn next(&mut self) -> Option<Value<'v>> {
+        match self {
+            Self::Made(values) => values.next().cloned(),
+            Self::Json(values, shape) => values.next().map(|json| json::read(json, *shape)),
+        }
+    }
+
+    fn nth(&mut self, n: usize) -> Option<Value<'v>> {
+        match self {
+            Self::Made(values) => values.nth(n).cloned(),
+            Self::Json(values, shape) => values.nth(n).map(|json| json::read(json, *shape)),
+        }
+    }
+}

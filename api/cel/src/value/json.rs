@@ -1,0 +1,179 @@
+//! JSON as values and back: a schema's numbers are doubles whatever they look like, its times are times.
+
+use api_schema::Structural;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use serde_json::{Map, Number, Value as Json};
+
+use super::{Key, Text, Value};
+use crate::error::EvaluateError;
+use crate::names::{escape, unescape};
+use crate::schema::Shape;
+
+/// JSON as it is read in a shape.
+pub(super) fn read<'v>(json: &'v Json, shape: Shape<'v>) -> Value<'v> {
+    let schema = shape.schema();
+    match json {
+        Json::Null => Value::Null,
+        Json::Bool(flag) => Value::Bool(*flag),
+        Json::Number(number) if schema.is_some_and(|schema| schema.kind == "number") => Value::Double(number.as_f64().unwrap_or_default()),
+        Json::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => Value::Int(number),
+            (None, Some(number)) => Value::Uint(number),
+            (None, None) => float(number, schema),
+        },
+        Json::String(text) => schema.and_then(|schema| formatted(&schema.format, text)).unwrap_or(Value::String(Text::Borrowed(text))),
+        Json::Array(_) | Json::Object(_) => Value::Json(json, shape),
+    }
+}
+
+/// A number with a point; where the schema says integer it is whole (`1.0`).
+fn float<'v>(number: &Number, schema: Option<&Structural>) -> Value<'v> {
+    let float = number.as_f64().unwrap_or_default();
+    match super::key::whole(float) {
+        Some(whole) if schema.is_some_and(|schema| schema.kind == "integer") => Value::Int(whole),
+        _ => Value::Double(float),
+    }
+}
+
+/// A field by its name in expressions.
+pub(super) fn field<'v>(map: &'v Map<String, Json>, name: &str, shape: Shape<'v>) -> Option<Value<'v>> {
+    let unescaped;
+    let name = if shape.escapes() && name.contains("__") {
+        unescaped = unescape(name);
+        unescaped.as_str()
+    } else {
+        name
+    };
+    let json = map.get(name)?;
+    Some(read(json, shape.field(name)?))
+}
+
+/// All fields under their names in expressions.
+pub(super) fn entries<'v>(map: &'v Map<String, Json>, shape: Shape<'v>) -> Vec<(Key, Value<'v>)> {
+    let entry = |(name, json): (&String, &'v Json)| {
+        let value = read(json, shape.field(name)?);
+        let name = if shape.escapes() { escape(name) } else { name.clone() };
+        Some((Key::String(name.into()), value))
+    };
+    map.iter().filter_map(entry).collect()
+}
+
+/// A text that stands for something else; none where it is not what its format says.
+fn formatted<'v>(format: &str, text: &str) -> Option<Value<'v>> {
+    match format {
+        "date-time" => text.parse().ok().map(Value::Timestamp),
+        "date" => {
+            let date: Date = text.parse().ok()?;
+            Some(Value::Timestamp(date.to_zoned(TimeZone::UTC).ok()?.timestamp()))
+        }
+        "byte" => STANDARD.decode(text).ok().map(|bytes| Value::Bytes(bytes.into())),
+        "duration" => duration(text).map(Value::Duration),
+        _ => None,
+    }
+}
+
+/// Nanoseconds of `1h30m`, as Go writes durations.
+pub(crate) fn duration(text: &str) -> Option<i64> {
+    const UNITS: [(&str, i128); 8] = [
+        ("ns", 1),
+        ("us", 1_000),
+        ("µs", 1_000),
+        ("μs", 1_000),
+        ("ms", 1_000_000),
+        ("s", 1_000_000_000),
+        ("m", 60_000_000_000),
+        ("h", 3_600_000_000_000),
+    ];
+    let (sign, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if rest == "0" {
+        return Some(0);
+    }
+    if rest.is_empty() {
+        return None;
+    }
+    let mut nanoseconds = 0_i128;
+    while !rest.is_empty() {
+        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len()));
+        let (unit, after) = after.split_at(after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len()));
+        let factor = UNITS.iter().find(|(name, _)| *name == unit)?.1;
+        nanoseconds = nanoseconds.checked_add(scaled(number, factor)?)?;
+        rest = after;
+    }
+    i64::try_from(sign * nanoseconds).ok()
+}
+
+/// A number with or without a point, times a factor, rounded down.
+fn scaled(number: &str, factor: i128) -> Option<i128> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    // Digits beyond these cannot make a nanosecond.
+    let fraction = fraction.get(..fraction.len().min(18)).unwrap_or_default();
+    let below = if fraction.is_empty() {
+        0
+    } else {
+        fraction.parse::<i128>().ok()?.checked_mul(factor)? / 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?
+    };
+    whole.checked_mul(factor)?.checked_add(below)
+}
+
+/// Seconds, as CEL writes durations.
+pub(crate) fn duration_text(nanoseconds: i64) -> String {
+    let (sign, size) = (if nanoseconds < 0 { "-" } else { "" }, nanoseconds.unsigned_abs());
+    let (whole, below) = (size / 1_000_000_000, size % 1_000_000_000);
+    match below {
+        0 => format!("{sign}{whole}s"),
+        below => format!("{sign}{whole}.{}s", format!("{below:09}").trim_end_matches('0')),
+    }
+}
+
+/// A value as JSON.
+pub(super) fn write(value: &Value<'_>) -> Result<Json, EvaluateError> {
+    let foreign = || EvaluateError::failed(format!("no such overload: {} has no JSON form", value.type_of()));
+    Ok(match value {
+        Value::Null => Json::Null,
+        Value::Bool(flag) => Json::Bool(*flag),
+        Value::Int(number) => (*number).into(),
+        Value::Uint(number) => (*number).into(),
+        Value::Double(number) => Number::from_f64(*number).map(Json::Number).ok_or_else(foreign)?,
+        Value::String(text) => Json::String(text.to_string()),
+        Value::Bytes(bytes) => Json::String(STANDARD.encode(bytes)),
+        Value::Duration(span) => Json::String(duration_text(*span)),
+        Value::Timestamp(time) => Json::String(time.to_string()),
+        Value::List(list) => Json::Array(list.iter().map(write).collect::<Result<_, _>>()?),
+        Value::Map(map) => Json::Object(fields(map.iter())?),
+        Value::Message(message) => Json::Object(fields(message.1.iter())?),
+        Value::Json(json, _) => (*json).clone(),
+        Value::Ip(ip) => Json::String(ip.to_string()),
+        Value::Cidr(cidr) => Json::String(cidr.to_string()),
+        Value::Quantity(_)
+        | Value::Optional(_)
+        | Value::Type(_)
+        | Value::Url(_)
+        | Value::Semver(_)
+        | Value::Format(_)
+        | Value::Authorizer(_) => {
+            return Err(foreign());
+        }
+    })
+}
+
+fn fields<'a, 'v: 'a>(entries: impl Iterator<Item = (&'a Key, &'a Value<'v>)>) -> Result<Map<String, Json>, EvaluateError> {
+    entries.map(|(key, value)| Ok((key.to_string(), write(value)?))).collect()
+}
+
+/// A point in time as CEL reads it.
+pub(crate) fn timestamp(text: &str) -> Option<Timestamp> {
+    // RFC 3339 has a zone that is an offset; more lenient forms are none.
+    let is_strict = text.get(10..11).is_some_and(|t| t == "T" || t == "t") && !text.contains('[');
+    if is_strict { text.parse().ok() } else { None }
+}

@@ -1,0 +1,123 @@
+//! The rules of a schema (`x-kubernetes-validations`): they compile against the schema of their place, and
+//! cost no more than a request may.
+
+use api_cel::{ESTIMATED_COST_MAX, Expression, Type, repeated};
+use api_model::field::{FieldError, Path};
+use api_schema::{Structural, ValidationRule};
+use serde_json::Value;
+
+use crate::at::At;
+use crate::checks::Checks;
+use crate::custom::field_path;
+use crate::custom::rules::env;
+
+const RULES: &str = "x-kubernetes-validations";
+/// Upstream's `StaticEstimatedCRDCostLimit`: what all rules of a schema may cost together.
+const TOTAL_COST_MAX: u64 = 100_000_000;
+/// How much too expensive is told as a number.
+const FACTOR_MAX: f64 = 100.0;
+
+/// Where in a schema a place is.
+#[derive(Clone)]
+struct Place {
+    is_root: bool,
+    /// How many values of the place an object can have.
+    repeated: u64,
+    /// The list or map whose elements cannot be told apart, so that nothing is known of what they were.
+    uncorrelatable: Option<Path>,
+}
+
+/// Checks every rule of a schema that is otherwise good.
+pub fn validate(schema: &At<'_>, checks: &mut Checks) {
+    let mut total = 0;
+    let structural = Structural::parse(&schema.shown());
+    walk(schema, &structural, &Place { is_root: true, repeated: 1, uncorrelatable: None }, &mut total, checks);
+    if total > TOTAL_COST_MAX {
+        let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        checks.forbidden(schema, too_expensive(what, total, TOTAL_COST_MAX));
+    }
+}
+
+fn walk(at: &At<'_>, schema: &Structural, place: &Place, total: &mut u64, checks: &mut Checks) {
+    for (index, (rule, json)) in schema.rules.iter().zip(at.get(RULES).items()).enumerate() {
+        let path = at.path.child(RULES).index(index);
+        check(rule, &json.shown(), &path, schema, place, total, checks);
+    }
+    let outer = |is_atomic: bool| place.uncorrelatable.clone().or(is_atomic.then(|| at.path.clone()));
+    for (name, property) in &schema.properties {
+        let place = Place { is_root: false, repeated: place.repeated, uncorrelatable: outer(schema.map_type == "atomic") };
+        walk(&at.get("properties").key(name), property, &place, total, checks);
+    }
+    let inside = repeated(place.repeated, schema);
+    if let api_schema::Additional::Schema(values) = &schema.additional {
+        let place = Place { is_root: false, repeated: inside, uncorrelatable: outer(schema.map_type == "atomic") };
+        walk(&at.get("additionalProperties"), values, &place, total, checks);
+    }
+    if let Some(items) = &schema.items {
+        let place = Place { is_root: false, repeated: inside, uncorrelatable: outer(schema.list_type != "map") };
+        walk(&at.get("items"), items, &place, total, checks);
+    }
+}
+
+fn check(rule: &ValidationRule, json: &Value, path: &Path, schema: &Structural, place: &Place, total: &mut u64, checks: &mut Checks) {
+    if !rule.field_path.trim().is_empty()
+        && let Err(why) = field_path::read(rule.field_path.trim(), schema)
+    {
+        checks.invalid_value(&path.child("fieldPath"), rule.field_path.as_str(), format!("fieldPath must be a valid path: {why}"));
+    }
+    let env = env(schema, place.is_root, rule.optional_old_self);
+    let mut compile = |text: &str, of: &Type, field: &str, wrong: &str| {
+        let compiled = Expression::compile(text, &env).map_err(|error| error.to_string());
+        let compiled = compiled.and_then(|compiled| if compiled.result() == of { Ok(compiled) } else { Err(wrong.to_owned()) });
+        compiled.map_err(|error| checks.push(FieldError::invalid(&path.child(field), json.clone(), error))).ok()
+    };
+    let Some(expression) = compile(&rule.rule, &Type::Bool, "rule", "cel expression must evaluate to a bool") else { return };
+    let message = if rule.message_expression.trim().is_empty() {
+        None
+    } else {
+        compile(&rule.message_expression, &Type::String, "messageExpression", "messageExpression must evaluate to a string")
+    };
+    spend(&expression, ("rule", "estimated rule cost"), path, schema, place, total, checks);
+    if let Some(message) = &message {
+        spend(message, ("messageExpression", "estimated messageExpression cost"), path, schema, place, total, checks);
+    }
+    if !expression.uses("oldSelf") {
+        if let Some(optional) = json.get("optionalOldSelf") {
+            checks.invalid_value(&path.child("optionalOldSelf"), optional.clone(), "may not be set if oldSelf is not used in rule");
+        }
+    } else if let Some(uncorrelatable) = &place.uncorrelatable {
+        let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}");
+        checks.invalid_value(&path.child("rule"), rule.rule.as_str(), detail);
+    }
+}
+
+/// Counts what an expression can cost at all the values of its place.
+fn spend(
+    expression: &Expression,
+    (field, what): (&str, &str),
+    path: &Path,
+    schema: &Structural,
+    place: &Place,
+    total: &mut u64,
+    checks: &mut Checks,
+) {
+    let cost = expression.estimate(schema).saturating_mul(place.repeated);
+    if cost > ESTIMATED_COST_MAX {
+        checks.push(FieldError::forbidden(&path.child(field), too_expensive(what, cost, ESTIMATED_COST_MAX)));
+    }
+    *total = total.saturating_add(cost);
+}
+
+fn too_expensive(what: &str, cost: u64, limit: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "a factor for people to read")]
+    let factor = cost as f64 / limit as f64;
+    let factor = match factor {
+        factor if factor > FACTOR_MAX => "more than 100x".to_owned(),
+        factor if factor < 1.5 => format!("{factor:.6}x"),
+        factor => format!("{factor:.1}x"),
+    };
+    format!(
+        "{what} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where \
+         arrays, maps, and strings are declared)"
+    )
+}
