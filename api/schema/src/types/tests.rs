@@ -29,7 +29,6 @@ const WITH_THEIR_ACTOR: &[(&str, &str)] = &[
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
-    ("apiregistration.k8s.io", "APIService"),
 ];
 
 /// The newest version's types, where cargo keeps the sources of the crate.

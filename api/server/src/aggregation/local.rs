@@ -42,7 +42,10 @@ const PRIORITIES: &[(&str, i64, i64)] = &[
     ("node.k8s.io", 16_300, 15),
     ("discovery.k8s.io", 16_200, 12),
     ("flowcontrol.apiserver.k8s.io", 16_100, 21),
+    ("resource.k8s.io", 15_900, 15),
 ];
+/// Of a version that is not its group's preferred one.
+const OLDER_VERSION_PRIORITY: i64 = 15;
 /// Of built-in groups that are not in the table.
 const OTHER_PRIORITY: (i64, i64) = (15_000, 15);
 
@@ -55,7 +58,10 @@ pub(crate) fn builtin() -> Vec<Value> {
         .collect();
     let service = |(group, version): (&str, &str)| {
         let known = PRIORITIES.iter().find(|(known, ..)| *known == group).map(|(_, of_group, of_version)| (*of_group, *of_version));
-        api_service(group, version, known.unwrap_or(OTHER_PRIORITY), "onstart")
+        let (of_group, of_version) = known.unwrap_or(OTHER_PRIORITY);
+        let preferred = api_model::kind::builtin().iter().find(|kind| kind.group == group);
+        let is_preferred = preferred.is_some_and(|kind| kind.version == version);
+        api_service(group, version, (of_group, if is_preferred { of_version } else { OLDER_VERSION_PRIORITY }), "onstart")
     };
     versions.into_iter().map(service).collect()
 }
