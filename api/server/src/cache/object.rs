@@ -22,6 +22,8 @@ const METADATA: &[u8] = b",\"metadata\":{";
 /// `kind` and `apiVersion` of an object that we wrote end before this.
 const PREFIX_LEN_MAX: usize = 1_024;
 const VERSION: &[u8] = b"\"resourceVersion\":\"";
+/// Digits of the largest revision.
+const DIGITS_MAX: usize = 20;
 /// What a thread keeps of the memory in which it writes objects.
 const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
@@ -36,6 +38,8 @@ pub(crate) struct Object {
     stored: Bytes,
     /// Where the resource version belongs in `stored`.
     at: usize,
+    /// The size of the JSON that clients get. Known without a look at the bytes, which are seldom at hand.
+    len: usize,
     value: Mutex<Weak<Value>>,
     recent: Arc<Recent>,
     /// Whether it is to be written again though nothing changed: another key is in use now.
@@ -62,8 +66,9 @@ impl Object {
                 (stored, at)
             }
         };
+        let len = stored.len() + version_len(stored.get(at..).unwrap_or_default(), revision);
         let (value_slot, recent, node) = (Mutex::default(), Arc::clone(recent), OnceLock::new());
-        let object = Self { namespace, name, revision, stored, at, value: value_slot, recent, stale: false, node };
+        let object = Self { namespace, name, revision, stored, at, len, value: value_slot, recent, stale: false, node };
         if let Some(value) = value {
             object.keep(&mut object.value.lock(), value);
         }
@@ -83,6 +88,7 @@ impl Object {
             revision,
             stored: self.stored.clone(),
             at: self.at,
+            len: self.stored.len() + version_len(self.tail(), revision),
             value: Mutex::default(),
             recent: Arc::clone(&self.recent),
             stale: self.stale,
@@ -110,8 +116,7 @@ impl Object {
 
     /// The size of its JSON.
     pub(crate) fn len(&self) -> usize {
-        let comma = usize::from(self.tail().first() != Some(&b'}'));
-        self.stored.len() + VERSION.len() + decimal_len(self.revision) + 1 + comma
+        self.len
     }
 
     /// The JSON that clients get.
@@ -130,8 +135,7 @@ impl Object {
     /// The size of [`Object::write_metadata`].
     pub(crate) fn metadata_len(&self) -> usize {
         let rest = self.metadata();
-        let comma = usize::from(rest.first() != Some(&b'}'));
-        1 + rest.len() + VERSION.len() + decimal_len(self.revision) + 1 + comma
+        1 + rest.len() + version_len(rest, self.revision)
     }
 
     /// Writes the JSON of its metadata alone.
@@ -142,8 +146,9 @@ impl Object {
 
     /// Writes the resource version and, behind it, what begins within the metadata.
     fn write_after_metadata(&self, out: &mut BytesMut, rest: &[u8]) {
+        let mut digits = [0; DIGITS_MAX];
         out.put_slice(VERSION);
-        out.put_slice(self.revision.to_string().as_bytes());
+        out.put_slice(decimal(self.revision, &mut digits));
         out.put_slice(if rest.first() == Some(&b'}') { b"\"" } else { b"\"," });
         out.put_slice(rest);
     }
@@ -290,6 +295,26 @@ fn object_end(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
+/// How much the resource version's field adds before these bytes.
+fn version_len(rest: &[u8], revision: u64) -> usize {
+    VERSION.len() + decimal_len(revision) + if rest.first() == Some(&b'}') { 1 } else { 2 }
+}
+
+/// A number's digits, without the memory and the machinery of a text.
+fn decimal(mut number: u64, digits: &mut [u8; DIGITS_MAX]) -> &[u8] {
+    let mut first = DIGITS_MAX;
+    for (at, digit) in digits.iter_mut().enumerate().rev() {
+        // A digit fits a byte.
+        *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+        first = at;
+        if number == 0 {
+            break;
+        }
+    }
+    digits.get(first..).unwrap_or_default()
+}
+
 fn decimal_len(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
@@ -383,6 +408,14 @@ mod tests {
                 let _value = at_hand.then(|| pod.value());
                 assert_eq!(pod.node().map(|node| &**node), expected, "{spec}");
             }
+        }
+    }
+
+    #[test]
+    fn digits_are_those_of_the_number() {
+        for number in [0, 7, 10, 99, 100, 1_234_567_890, u64::MAX] {
+            let digits = decimal(number, &mut [0; DIGITS_MAX]).to_vec();
+            assert_eq!((digits.len(), String::from_utf8(digits).expect("text")), (decimal_len(number), number.to_string()));
         }
     }
 }
