@@ -1,5 +1,5 @@
 //! One object as everybody gets to see it: the bytes that the store holds, and its parsed value, made
-//! when asked for and kept for as long as it is among the last that were.
+//! when asked for and shared by all who have it at hand.
 //!
 //! The store holds an object as JSON that begins with `kind`, `apiVersion` and `metadata`, without
 //! the resource version, which is known only after the write. It is put in behind `"metadata":{`
@@ -7,6 +7,7 @@
 //! same bytes: a parsed object weighs five times as much.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use api_model::selector::Selector;
@@ -45,11 +46,13 @@ pub(crate) struct Object {
     /// Whether it is to be written again though nothing changed: another key is in use now.
     stale: bool,
     node: OnceLock<Option<Arc<str>>>,
+    /// Read when a selector first asks for them.
+    labels: OnceLock<Labels>,
 }
 
 impl Object {
-    /// From the bytes that the store holds. `value` is what they were made from, where the maker
-    /// still has it.
+    /// From the bytes that the store holds. `value` is what they were made from, where the maker has it and it
+    /// will be wanted again soon.
     pub(crate) fn new(
         (namespace, name): (Arc<str>, Arc<str>),
         revision: u64,
@@ -67,10 +70,14 @@ impl Object {
             }
         };
         let len = stored.len() + version_len(stored.get(at..).unwrap_or_default(), revision);
-        let (value_slot, recent, node) = (Mutex::default(), Arc::clone(recent), OnceLock::new());
-        let object = Self { namespace, name, revision, stored, at, len, value: value_slot, recent, stale: false, node };
-        if let Some(value) = value {
-            object.keep(&mut object.value.lock(), value);
+        let (slot, recent) = (Mutex::default(), Arc::clone(recent));
+        let (node, labels) = (OnceLock::new(), OnceLock::new());
+        let object = Self { namespace, name, revision, stored, at, len, value: slot, recent, stale: false, node, labels };
+        if let Some(mut value) = value {
+            api_model::meta::set(&mut value, "resourceVersion", revision.to_string());
+            let value = Arc::new(value);
+            *object.value.lock() = Arc::downgrade(&value);
+            object.recent.keep(&value, object.stored.len());
         }
         Ok(object)
     }
@@ -93,6 +100,7 @@ impl Object {
             recent: Arc::clone(&self.recent),
             stale: self.stale,
             node: self.node.clone(),
+            labels: OnceLock::new(),
         }
     }
 
@@ -163,37 +171,54 @@ impl Object {
         tail.get(..object_end(tail)).unwrap_or_default()
     }
 
-    /// The parsed object, resource version included.
+    /// The parsed object, resource version included: the one that somebody has at hand, or a new one. It is
+    /// taken apart by who drops it last, best where it was made: memory that one thread takes and another
+    /// gives back is dear.
     pub(crate) fn value(&self) -> Arc<Value> {
         let mut slot = self.value.lock();
-        match slot.upgrade() {
-            Some(value) => value,
-            // The bytes are ours; a value that does not parse could only be a broken disk's.
-            None => self.keep(&mut slot, serde_json::from_slice(&self.stored).unwrap_or_default()),
+        if let Some(value) = slot.upgrade() {
+            return value;
         }
-    }
-
-    fn keep(&self, slot: &mut Weak<Value>, mut value: Value) -> Arc<Value> {
+        // The bytes are ours; a value that does not parse could only be a broken disk's.
+        let mut value: Value = serde_json::from_slice(&self.stored).unwrap_or_default();
         api_model::meta::set(&mut value, "resourceVersion", self.revision.to_string());
         let value = Arc::new(value);
         *slot = Arc::downgrade(&value);
-        self.recent.keep(&value, self.stored.len());
         value
     }
 
-    /// Whether a selector finds its labels. Of an object whose value is not at hand only the metadata is read.
+    /// The same, kept for a while: for what is looked at again and again.
+    pub(crate) fn kept_value(&self) -> Arc<Value> {
+        let at_hand = self.value.lock().upgrade();
+        at_hand.unwrap_or_else(|| {
+            let value = self.value();
+            self.recent.keep(&value, self.stored.len());
+            value
+        })
+    }
+
+    /// Whether a selector finds its labels.
     pub(crate) fn is_selected_by(&self, labels: &Selector) -> bool {
-        if let Some(value) = self.value.lock().upgrade() {
-            return labels.matches(&value);
-        }
+        let own = self.labels.get_or_init(|| self.read_labels());
+        labels.matches_by(&|key| own.iter().find(|(found, _)| **found == *key).map(|(_, value)| &**value))
+    }
+
+    /// Reads no more than the metadata, where that is as it should be.
+    fn read_labels(&self) -> Labels {
         let metadata = [b"{", self.metadata()].concat();
-        // What cannot be read so (a label that is no text) is read as a whole.
-        match serde_json::from_slice::<Labelled>(&metadata) {
-            Ok(Labelled { labels: found }) => labels.matches_by(&|key| found.as_ref()?.get(key)?.as_str()),
-            Err(_) => labels.matches(&self.value()),
-        }
+        let found = match serde_json::from_slice::<Labelled>(&metadata) {
+            Ok(Labelled { labels }) => labels.unwrap_or_default(),
+            Err(_) => {
+                let value = self.value();
+                let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+                api_model::meta::labels(&value).into_iter().flatten().filter_map(text).collect()
+            }
+        };
+        found.into_iter().map(|(key, value)| (key.into(), value.into())).collect()
     }
 }
+
+type Labels = Box<[(Box<str>, Box<str>)]>;
 
 /// The part of a Pod that says where it is.
 #[derive(Deserialize)]
@@ -210,7 +235,7 @@ struct BoundSpec {
 /// The part of metadata that label selectors ask about.
 #[derive(Deserialize)]
 struct Labelled {
-    labels: Option<Map<String, Value>>,
+    labels: Option<BTreeMap<String, String>>,
 }
 
 /// The form in which an object is stored: without resource version, `kind`, `apiVersion` and
