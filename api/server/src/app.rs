@@ -152,7 +152,9 @@ impl App {
         let key = key::of(&served.resource.name, namespace, name);
         let stored = self.cache.seal(&served.resource.name, &key, &bytes);
         let stored = stored.map_err(|error| WriteError::Api(ApiError::unsealable(&key, &error)))?;
-        let announced = self.cache.announce(&stored, &bytes, value);
+        // Before the wait, after which another thread may go on.
+        drop(value);
+        let announced = self.cache.announce(&stored, &bytes);
         let revision = self.write(Write { key, value: Some(stored), expect }).await?;
         let event = self.cache.settled(&served.resource, revision).await.map_err(|closed| WriteError::Api(closed.into()))?;
         drop(announced);

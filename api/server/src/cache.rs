@@ -25,7 +25,6 @@ use std::time::Duration;
 use api_model::kind::GroupResource;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
 use crate::at_rest::{AtRest, AtRestError};
@@ -54,7 +53,7 @@ pub(crate) struct Cache {
     /// Everything up to this revision has been applied and handed to the watchers.
     applied: watch::Sender<u64>,
     waiting: Mutex<Waiting>,
-    /// What is being written, by the address of the stored bytes: the feeder need neither open nor parse it.
+    /// What is being written, by the address of the stored bytes: the feeder need not open it.
     written: Mutex<HashMap<usize, Written>>,
     at_rest: AtRest,
     recent: Arc<Recent>,
@@ -67,7 +66,6 @@ struct Written {
     stored: Bytes,
     /// As it was before it was sealed.
     plain: Bytes,
-    value: Value,
 }
 
 #[derive(Debug, Default)]
@@ -86,7 +84,7 @@ pub(crate) struct NotYet {
     pub(crate) current: u64,
 }
 
-/// Takes a write's value back when the write failed.
+/// Takes a write's announcement back when the write failed.
 pub(crate) struct Announced<'a> {
     cache: &'a Cache,
     address: usize,
@@ -182,10 +180,10 @@ impl Cache {
         self.at_rest.seal(resource, key, plain)
     }
 
-    /// Announces what is about to be written, so that it need not be opened and parsed again.
-    pub(crate) fn announce(&self, stored: &Bytes, plain: &Bytes, value: Value) -> Announced<'_> {
+    /// Announces what is about to be written, so that it need not be opened again.
+    pub(crate) fn announce(&self, stored: &Bytes, plain: &Bytes) -> Announced<'_> {
         let address = stored.as_ptr() as usize;
-        self.written.lock().insert(address, Written { stored: stored.clone(), plain: plain.clone(), value });
+        self.written.lock().insert(address, Written { stored: stored.clone(), plain: plain.clone() });
         Announced { cache: self, address }
     }
 

@@ -92,15 +92,15 @@ fn place(key: &str) -> Option<key::Parts<'_>> {
 /// The object behind stored bytes, or why there is none.
 fn read(cache: &Cache, resource: &Resource, key: &str, revision: u64, stored: &bytes::Bytes) -> Result<Object, String> {
     let place = place(key).ok_or("a key that is not ours")?;
-    let (plain, stale, value) = match cache.take_written(stored) {
-        Some(Written { plain, value, .. }) => (plain, false, Some(value)),
+    let (plain, stale) = match cache.take_written(stored) {
+        Some(Written { plain, .. }) => (plain, false),
         None => {
             let opened = cache.at_rest.open(&resource.name, key, stored);
             let Opened { bytes, stale } = opened.map_err(|error| error.to_string())?;
-            (bytes, stale, None)
+            (bytes, stale)
         }
     };
-    let object = Object::new((place.namespace.into(), place.name.into()), revision, plain, value, &cache.recent);
+    let object = Object::new((place.namespace.into(), place.name.into()), revision, plain, None, &cache.recent);
     object.map(|object| if stale { object.stale() } else { object }).map_err(|error| format!("not JSON: {error}"))
 }
 

@@ -60,7 +60,7 @@ impl Filter {
             "metadata.namespace" => *object.namespace == term.value,
             // Told to every node of every change of its Pods: not a thing to look up in JSON.
             NODE_FIELD if self.node().is_some() => object.node().is_some_and(|node| **node == *term.value),
-            path => self.text(path, &object.value()) == term.value,
+            path => self.text(path, &object.kept_value()) == term.value,
         };
         is_equal != term.negated
     }

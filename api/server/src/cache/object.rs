@@ -1,5 +1,5 @@
 //! One object as everybody gets to see it: the bytes that the store holds, and its parsed value, made
-//! when asked for and kept for as long as it is among the last that were.
+//! when asked for and shared by all who have it at hand.
 //!
 //! The store holds an object as JSON that begins with `kind`, `apiVersion` and `metadata`, without
 //! the resource version, which is known only after the write. It is put in behind `"metadata":{`
@@ -7,6 +7,7 @@
 //! same bytes: a parsed object weighs five times as much.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use api_model::selector::Selector;
@@ -22,6 +23,8 @@ const METADATA: &[u8] = b",\"metadata\":{";
 /// `kind` and `apiVersion` of an object that we wrote end before this.
 const PREFIX_LEN_MAX: usize = 1_024;
 const VERSION: &[u8] = b"\"resourceVersion\":\"";
+/// Digits of the largest revision.
+const DIGITS_MAX: usize = 20;
 /// What a thread keeps of the memory in which it writes objects.
 const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
@@ -36,16 +39,20 @@ pub(crate) struct Object {
     stored: Bytes,
     /// Where the resource version belongs in `stored`.
     at: usize,
+    /// The size of the JSON that clients get. Known without a look at the bytes, which are seldom at hand.
+    len: usize,
     value: Mutex<Weak<Value>>,
     recent: Arc<Recent>,
     /// Whether it is to be written again though nothing changed: another key is in use now.
     stale: bool,
     node: OnceLock<Option<Arc<str>>>,
+    /// Read when a selector first asks for them.
+    labels: OnceLock<Labels>,
 }
 
 impl Object {
-    /// From the bytes that the store holds. `value` is what they were made from, where the maker
-    /// still has it.
+    /// From the bytes that the store holds. `value` is what they were made from, where the maker has it and it
+    /// will be wanted again soon.
     pub(crate) fn new(
         (namespace, name): (Arc<str>, Arc<str>),
         revision: u64,
@@ -62,10 +69,15 @@ impl Object {
                 (stored, at)
             }
         };
-        let (value_slot, recent, node) = (Mutex::default(), Arc::clone(recent), OnceLock::new());
-        let object = Self { namespace, name, revision, stored, at, value: value_slot, recent, stale: false, node };
-        if let Some(value) = value {
-            object.keep(&mut object.value.lock(), value);
+        let len = stored.len() + version_len(stored.get(at..).unwrap_or_default(), revision);
+        let (slot, recent) = (Mutex::default(), Arc::clone(recent));
+        let (node, labels) = (OnceLock::new(), OnceLock::new());
+        let object = Self { namespace, name, revision, stored, at, len, value: slot, recent, stale: false, node, labels };
+        if let Some(mut value) = value {
+            api_model::meta::set(&mut value, "resourceVersion", revision.to_string());
+            let value = Arc::new(value);
+            *object.value.lock() = Arc::downgrade(&value);
+            object.recent.keep(&value, object.stored.len());
         }
         Ok(object)
     }
@@ -83,10 +95,12 @@ impl Object {
             revision,
             stored: self.stored.clone(),
             at: self.at,
+            len: self.stored.len() + version_len(self.tail(), revision),
             value: Mutex::default(),
             recent: Arc::clone(&self.recent),
             stale: self.stale,
             node: self.node.clone(),
+            labels: OnceLock::new(),
         }
     }
 
@@ -121,8 +135,7 @@ impl Object {
 
     /// The size of its JSON.
     pub(crate) fn len(&self) -> usize {
-        let comma = usize::from(self.tail().first() != Some(&b'}'));
-        self.stored.len() + VERSION.len() + decimal_len(self.revision) + 1 + comma
+        self.len
     }
 
     /// The JSON that clients get.
@@ -141,8 +154,7 @@ impl Object {
     /// The size of [`Object::write_metadata`].
     pub(crate) fn metadata_len(&self) -> usize {
         let rest = self.metadata();
-        let comma = usize::from(rest.first() != Some(&b'}'));
-        1 + rest.len() + VERSION.len() + decimal_len(self.revision) + 1 + comma
+        1 + rest.len() + version_len(rest, self.revision)
     }
 
     /// Writes the JSON of its metadata alone.
@@ -153,8 +165,9 @@ impl Object {
 
     /// Writes the resource version and, behind it, what begins within the metadata.
     fn write_after_metadata(&self, out: &mut BytesMut, rest: &[u8]) {
+        let mut digits = [0; DIGITS_MAX];
         out.put_slice(VERSION);
-        out.put_slice(self.revision.to_string().as_bytes());
+        out.put_slice(decimal(self.revision, &mut digits));
         out.put_slice(if rest.first() == Some(&b'}') { b"\"" } else { b"\"," });
         out.put_slice(rest);
     }
@@ -169,37 +182,54 @@ impl Object {
         tail.get(..object_end(tail)).unwrap_or_default()
     }
 
-    /// The parsed object, resource version included.
+    /// The parsed object, resource version included: the one that somebody has at hand, or a new one. It is
+    /// taken apart by who drops it last, best where it was made: memory that one thread takes and another
+    /// gives back is dear.
     pub(crate) fn value(&self) -> Arc<Value> {
         let mut slot = self.value.lock();
-        match slot.upgrade() {
-            Some(value) => value,
-            // The bytes are ours; a value that does not parse could only be a broken disk's.
-            None => self.keep(&mut slot, serde_json::from_slice(&self.stored).unwrap_or_default()),
+        if let Some(value) = slot.upgrade() {
+            return value;
         }
-    }
-
-    fn keep(&self, slot: &mut Weak<Value>, mut value: Value) -> Arc<Value> {
+        // The bytes are ours; a value that does not parse could only be a broken disk's.
+        let mut value: Value = serde_json::from_slice(&self.stored).unwrap_or_default();
         api_model::meta::set(&mut value, "resourceVersion", self.revision.to_string());
         let value = Arc::new(value);
         *slot = Arc::downgrade(&value);
-        self.recent.keep(&value, self.stored.len());
         value
     }
 
-    /// Whether a selector finds its labels. Of an object whose value is not at hand only the metadata is read.
+    /// The same, kept for a while: for what is looked at again and again.
+    pub(crate) fn kept_value(&self) -> Arc<Value> {
+        let at_hand = self.value.lock().upgrade();
+        at_hand.unwrap_or_else(|| {
+            let value = self.value();
+            self.recent.keep(&value, self.stored.len());
+            value
+        })
+    }
+
+    /// Whether a selector finds its labels.
     pub(crate) fn is_selected_by(&self, labels: &Selector) -> bool {
-        if let Some(value) = self.value.lock().upgrade() {
-            return labels.matches(&value);
-        }
+        let own = self.labels.get_or_init(|| self.read_labels());
+        labels.matches_by(&|key| own.iter().find(|(found, _)| **found == *key).map(|(_, value)| &**value))
+    }
+
+    /// Reads no more than the metadata, where that is as it should be.
+    fn read_labels(&self) -> Labels {
         let metadata = [b"{", self.metadata()].concat();
-        // What cannot be read so (a label that is no text) is read as a whole.
-        match serde_json::from_slice::<Labelled>(&metadata) {
-            Ok(Labelled { labels: found }) => labels.matches_by(&|key| found.as_ref()?.get(key)?.as_str()),
-            Err(_) => labels.matches(&self.value()),
-        }
+        let found = match serde_json::from_slice::<Labelled>(&metadata) {
+            Ok(Labelled { labels }) => labels.unwrap_or_default(),
+            Err(_) => {
+                let value = self.value();
+                let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+                api_model::meta::labels(&value).into_iter().flatten().filter_map(text).collect()
+            }
+        };
+        found.into_iter().map(|(key, value)| (key.into(), value.into())).collect()
     }
 }
+
+type Labels = Box<[(Box<str>, Box<str>)]>;
 
 /// The part of a Pod that says where it is.
 #[derive(Deserialize)]
@@ -216,7 +246,7 @@ struct BoundSpec {
 /// The part of metadata that label selectors ask about.
 #[derive(Deserialize)]
 struct Labelled {
-    labels: Option<Map<String, Value>>,
+    labels: Option<BTreeMap<String, String>>,
 }
 
 /// The form in which an object is stored: without resource version, `kind`, `apiVersion` and
@@ -299,6 +329,26 @@ fn object_end(bytes: &[u8]) -> usize {
         }
     }
     bytes.len()
+}
+
+/// How much the resource version's field adds before these bytes.
+fn version_len(rest: &[u8], revision: u64) -> usize {
+    VERSION.len() + decimal_len(revision) + if rest.first() == Some(&b'}') { 1 } else { 2 }
+}
+
+/// A number's digits, without the memory and the machinery of a text.
+fn decimal(mut number: u64, digits: &mut [u8; DIGITS_MAX]) -> &[u8] {
+    let mut first = DIGITS_MAX;
+    for (at, digit) in digits.iter_mut().enumerate().rev() {
+        // A digit fits a byte.
+        *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+        first = at;
+        if number == 0 {
+            break;
+        }
+    }
+    digits.get(first..).unwrap_or_default()
 }
 
 fn decimal_len(number: u64) -> usize {
@@ -394,6 +444,14 @@ mod tests {
                 let _value = at_hand.then(|| pod.value());
                 assert_eq!(pod.node().map(|node| &**node), expected, "{spec}");
             }
+        }
+    }
+
+    #[test]
+    fn digits_are_those_of_the_number() {
+        for number in [0, 7, 10, 99, 100, 1_234_567_890, u64::MAX] {
+            let digits = decimal(number, &mut [0; DIGITS_MAX]).to_vec();
+            assert_eq!((digits.len(), String::from_utf8(digits).expect("text")), (decimal_len(number), number.to_string()));
         }
     }
 }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 /// Bytes of the JSON whose values are kept; the values weigh about five times as much.
-const JSON_BYTES_MAX: usize = 1 << 20;
+const JSON_BYTES_MAX: usize = 512 << 10;
 
 /// Keeps values alive; the oldest go first.
 #[derive(Debug, Default)]

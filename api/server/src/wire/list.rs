@@ -26,6 +26,8 @@ use crate::status::{ApiError, ApiResult};
 
 /// Bytes in one piece of a list.
 const PIECE_BYTES: usize = 64 * 1024;
+/// How far an object of common size goes beyond that.
+const OVER_BYTES: usize = 8 * 1024;
 
 /// Answers a list.
 pub(crate) async fn respond(presentation: &Presentation, page: Page) -> Response<Body> {
@@ -127,7 +129,7 @@ impl ListBody {
     }
 
     fn piece(&mut self) -> Bytes {
-        let mut piece = BytesMut::with_capacity(PIECE_BYTES.min(self.remaining));
+        let mut piece = BytesMut::with_capacity(PIECE_BYTES.saturating_add(OVER_BYTES).min(self.remaining));
         piece.extend_from_slice(&std::mem::take(&mut self.head));
         while piece.len() < PIECE_BYTES {
             if !self.items.append(&mut piece) {
