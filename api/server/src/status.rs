@@ -304,6 +304,7 @@ impl ApiError {
     pub(crate) fn into_response(self) -> Response<Body> {
         let mut response = Response::new(Body::from(self.to_value().to_string()));
         *response.status_mut() = self.0.code;
+        response.extensions_mut().insert(Own);
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(seconds) = self.0.details.retry_after_seconds {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -314,6 +315,10 @@ impl ApiError {
         response
     }
 }
+
+/// Marks an answer as the server's own refusal, whole and in memory, not one that is passed on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own;
 
 impl From<SelectorError> for ApiError {
     fn from(error: SelectorError) -> Self {

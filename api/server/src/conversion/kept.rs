@@ -99,7 +99,8 @@ mod tests {
     fn what_is_asked_for_stays_and_the_rest_goes_in_its_time() {
         let kept = Kept::default();
         let big = "x".repeat(GENERATION_BYTES_MAX / 4);
-        let stored = |revision| Object::new(("n".into(), "a".into()), revision, Bytes::from_static(b"{}"), None, &Arc::default()).expect("JSON");
+        let stored =
+            |revision| Object::new(("n".into(), "a".into()), revision, Bytes::from_static(b"{}"), None, &Arc::default()).expect("JSON");
         let made = || json!({"kind": "Widget", "apiVersion": "example.com/v2", "metadata": {"name": "a"}, "text": big});
         for revision in 1..=40 {
             kept.keep(&stored(revision), made()).expect("JSON");
