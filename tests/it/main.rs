@@ -9,6 +9,7 @@ mod crash;
 mod custom;
 mod etcd;
 mod full_disk;
+mod hostile;
 mod kubectl;
 mod life;
 mod linear;

@@ -1,9 +1,10 @@
 //! What chores need of the machine. On Debian and Ubuntu, as root, what is missing is installed and
 //! said; elsewhere the one line that installs it is printed.
 
+use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::sh;
 
@@ -21,6 +22,9 @@ pub const BUILD: &[Need] = &[("cc", "gcc"), ("make", "make")];
 /// To test it.
 pub const TEST: &[Need] =
     &[("dig", "bind9-dnsutils"), ("curl", "curl"), ("docker-registry", "docker-registry"), ("skopeo", "skopeo"), ("etcd", "etcd-server")];
+
+/// Asks a server what its OpenAPI documents say it can be asked.
+pub const SCHEMATHESIS: &[&str] = &["schemathesis==4.32.5"];
 
 /// Versions of clang with a matching WASM runtime library in Debian or Ubuntu, the proven one first.
 const CLANGS: &[u32] = &[16, 19, 18, 17, 15, 14];
@@ -70,6 +74,27 @@ pub fn nextest() -> Result<()> {
     }
     sh::say("installing cargo-nextest");
     sh::run(&mut sh::command("cargo", ["install", "--locked", "cargo-nextest"]))
+}
+
+/// A virtual environment of Python with exactly these packages, made once and kept under target/; answers the
+/// directory of its programs.
+pub fn venv(name: &str, packages: &[&str]) -> Result<PathBuf> {
+    ensure(&[&[("python3", "python3")]])?;
+    let dir = sh::target().join("venv").join(name);
+    let (programs, stamp) = (dir.join("bin"), dir.join("packages"));
+    let wanted = packages.join("\n");
+    if std::fs::read_to_string(&stamp).is_ok_and(|there| there == wanted) {
+        return Ok(programs);
+    }
+    // Debian keeps venv in a package of its own, which the module's presence does not tell.
+    if !Command::new("python3").args(["-c", "import ensurepip"]).output().is_ok_and(|ran| ran.status.success()) {
+        install(&["python3-venv"])?;
+    }
+    sh::say(&format!("installing {}", packages.join(" ")));
+    sh::run(sh::command("python3", ["-m", "venv", "--clear"]).arg(&dir))?;
+    sh::run(sh::command(&programs.join("pip").to_string_lossy(), ["install", "--quiet", "--no-input"]).args(packages))?;
+    std::fs::write(&stamp, wanted).with_context(|| format!("writing {}", stamp.display()))?;
+    Ok(programs)
 }
 
 /// Root is needed for namespaces, mounts and cgroups.
