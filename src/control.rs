@@ -215,7 +215,7 @@ fn write_kubeconfig(control: &ControlPlane, pki: &Pki) -> anyhow::Result<PathBuf
     let host = if bound.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { bound };
     let url = format!("https://{}", SocketAddr::new(host, control.options.secure_port));
     let kubeconfig = api_client::connect::kubeconfig(&url, "kubernetes-admin", pki.ca_pem(), &admin.certificate_pem, &admin.key_pem);
-    control.place.write_private("admin.kubeconfig", &serde_json::to_string_pretty(&kubeconfig)?)
+    control.place.renew_private("admin.kubeconfig", &serde_json::to_string_pretty(&kubeconfig)?)
 }
 
 /// Makes the right to join a bootstrap token, once, and keeps it beside the database.

@@ -4,6 +4,19 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// Lets this process have as many files open as the system allows it to: each client is one. The limit that
+/// processes start with is 1,024 on most systems, for the sake of programs that use `select`.
+pub fn allow_open_files() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| match soft < hard {
+        true => setrlimit(Resource::RLIMIT_NOFILE, hard, hard),
+        false => Ok(()),
+    });
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the limit of open files could not be raised");
+    }
+}
 
 /// A node's name: as given, or the hostname.
 pub fn node_name(given: Option<&str>) -> anyhow::Result<String> {

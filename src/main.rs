@@ -38,6 +38,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false).init();
     // One provider of cryptography for the whole process; this is its first use.
     let _first = rustls::crypto::ring::default_provider().install_default();
+    host::allow_open_files();
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -2,7 +2,7 @@
 //! stay apart and each is found again.
 
 use std::fs::{DirBuilder, File, TryLockError};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,9 @@ use sha2::{Digest, Sha256};
 
 /// The default directory has the plain prefix; others add a hash of their path.
 const DEFAULT_DIR: &str = "/var/lib/skiff";
+
+/// Digits of the largest process id.
+const PID_LEN: usize = 10;
 
 /// A data directory.
 #[derive(Clone, Debug)]
@@ -41,12 +44,16 @@ impl Place {
         let file = File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path)?;
         match file.try_lock() {
             Ok(()) => {
-                file.set_len(0)?;
-                (&file).write_all(std::process::id().to_string().as_bytes())?;
+                // Overwritten where it stands: a full disk has no room for it anew. It tells people whom they
+                // meet; what keeps them out is the lock.
+                if let Err(error) = (&file).write_all(format!("{:<PID_LEN$}", std::process::id()).as_bytes()) {
+                    tracing::warn!(%error, path = %path.display(), "the process' id could not be written down");
+                }
                 Ok(file)
             }
             Err(TryLockError::WouldBlock) => {
                 let pid = std::fs::read_to_string(&path).unwrap_or_default();
+                let pid = pid.trim();
                 bail!("{} is in use by another skiff process (pid {pid}); stop it, or give this one another --data-dir", self.dir.display())
             }
             Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("locking {}", path.display())),
@@ -64,6 +71,21 @@ impl Place {
         };
         write().with_context(|| format!("writing {}", path.display()))?;
         Ok(path)
+    }
+
+    /// [`Place::write_private`] of a file that is good for a while: an older one does where the disk is full.
+    pub fn renew_private(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
+        let is_full = |error: &anyhow::Error| {
+            let cause = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+            matches!(cause, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
+        };
+        match self.write_private(name, content) {
+            Err(error) if is_full(&error) && self.at(name).exists() => {
+                tracing::warn!(error = format!("{error:#}"), "the old one is kept");
+                Ok(self.at(name))
+            }
+            written => written,
+        }
     }
 }
 

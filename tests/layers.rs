@@ -40,7 +40,7 @@ const OURS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that see everything.
-const TOPS: &[&str] = &["skiff", "tests", "xtask"];
+const TOPS: &[&str] = &["skiff", "tests", "tests-fuzz", "xtask"];
 
 /// Foreign crates with the doors through which they come in.
 const DOORS: &[(&str, &[&str])] = &[

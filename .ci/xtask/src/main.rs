@@ -4,6 +4,7 @@
 mod bench;
 mod build;
 mod demo;
+mod fuzz;
 mod lint;
 mod needs;
 mod samples;
@@ -43,6 +44,24 @@ enum Chore {
         /// Which part: api, sched, pods, memory; all unless given.
         part: Option<String>,
     },
+    /// Try the fuzz targets with inputs that follow from a seed.
+    Fuzz {
+        /// Which target; all, one after the other, unless given.
+        #[arg(default_value = "all")]
+        target: String,
+        /// For how long each.
+        #[arg(default_value_t = 60)]
+        seconds: u64,
+        /// Another seed is another run.
+        #[arg(default_value_t = 1)]
+        seed: u64,
+    },
+    /// Ask a cluster of its own everything that its OpenAPI documents allow, by schemathesis.
+    Schemathesis {
+        /// Requests of each kind; the tests' run has few.
+        #[arg(default_value_t = 20)]
+        examples: u32,
+    },
     /// Build the guests under samples/ into target/samples.
     Samples,
 }
@@ -55,6 +74,8 @@ fn main() -> ExitCode {
         Chore::Test { filter } => test::run(filter.as_deref()),
         Chore::Lint => lint::run(),
         Chore::Bench { part } => bench::run(part.as_deref()),
+        Chore::Fuzz { target, seconds, seed } => fuzz::run(&target, seconds, seed),
+        Chore::Schemathesis { examples } => test::schemathesis(examples),
         Chore::Samples => samples::build().map(drop),
     };
     match done {

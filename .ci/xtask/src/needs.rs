@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::sh;
 
@@ -22,6 +22,9 @@ pub const BUILD: &[Need] = &[("cc", "gcc"), ("make", "make")];
 /// To test it.
 pub const TEST: &[Need] =
     &[("dig", "bind9-dnsutils"), ("curl", "curl"), ("docker-registry", "docker-registry"), ("skopeo", "skopeo"), ("etcd", "etcd-server")];
+
+/// Asks a server what its OpenAPI documents say it can be asked.
+pub const SCHEMATHESIS: &[&str] = &["schemathesis==4.32.5"];
 
 /// Versions of clang with a matching WASM runtime library in Debian or Ubuntu, the proven one first.
 const CLANGS: &[u32] = &[16, 19, 18, 17, 15, 14];
@@ -73,27 +76,32 @@ pub fn nextest() -> Result<()> {
     sh::run(&mut sh::command("cargo", ["install", "--locked", "cargo-nextest"]))
 }
 
-/// Python with the packages that `tests/it/python/requirements.txt` pins, in a directory of its own: its
-/// interpreter. Made once, and again when the list has changed.
-pub fn python() -> Result<PathBuf> {
-    let (home, pins) = (sh::target().join("python"), sh::root().join("tests/it/python/requirements.txt"));
-    let (interpreter, installed) = (home.join("bin/python"), home.join("requirements.txt"));
-    let wanted = std::fs::read(&pins)?;
-    if interpreter.exists() && std::fs::read(&installed).is_ok_and(|found| found == wanted) {
-        return Ok(interpreter);
+/// A virtual environment of Python with exactly these packages, made once and kept under target/; answers the
+/// directory of its programs.
+pub fn venv(name: &str, packages: &[&str]) -> Result<PathBuf> {
+    ensure(&[&[("python3", "python3")]])?;
+    let dir = sh::target().join("venv").join(name);
+    let (programs, stamp) = (dir.join("bin"), dir.join("packages"));
+    let wanted = packages.join("\n");
+    if std::fs::read_to_string(&stamp).is_ok_and(|there| there == wanted) {
+        return Ok(programs);
     }
-    let has_venv = Command::new("python3").args(["-c", "import ensurepip, venv"]).output().is_ok_and(|output| output.status.success());
-    if !has_venv {
+    // Debian keeps venv in a package of its own, which the module's presence does not tell.
+    if !Command::new("python3").args(["-c", "import ensurepip"]).output().is_ok_and(|ran| ran.status.success()) {
         install(&["python3-venv"])?;
     }
-    sh::say("installing the Python client");
-    sh::run(sh::command("python3", ["-m", "venv", "--clear"]).arg(&home))?;
-    sh::run(
-        Command::new(&interpreter).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]).arg(&pins),
-    )?;
-    // Only now is it whole.
-    std::fs::write(installed, wanted)?;
-    Ok(interpreter)
+    sh::say(&format!("installing {}", packages.join(" ")));
+    sh::run(sh::command("python3", ["-m", "venv", "--clear"]).arg(&dir))?;
+    sh::run(sh::command(&programs.join("pip").to_string_lossy(), ["install", "--quiet", "--no-input"]).args(packages))?;
+    std::fs::write(&stamp, wanted).with_context(|| format!("writing {}", stamp.display()))?;
+    Ok(programs)
+}
+
+/// Python with the packages that `tests/it/python/requirements.txt` pins: its interpreter.
+pub fn python() -> Result<PathBuf> {
+    let pins = std::fs::read_to_string(sh::root().join("tests/it/python/requirements.txt"))?;
+    let packages: Vec<&str> = pins.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    Ok(venv("kubernetes", &packages)?.join("python"))
 }
 
 /// Root is needed for namespaces, mounts and cgroups.

@@ -15,6 +15,7 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     let programs = build::debug()?;
     let guests = samples::build()?;
     let python = needs::python()?;
+    let schemathesis = needs::venv("schemathesis", needs::SCHEMATHESIS)?;
     let mut ended = Vec::new();
     // Stories look at the whole machine for what a cluster leaves behind: nothing else may run then.
     for (what, tests) in [("the crates' own tests", "not binary(it)"), ("the stories", "binary(it)")] {
@@ -25,9 +26,23 @@ pub fn run(filter: Option<&str>) -> Result<()> {
             .env("SKIFF_PROGRAMS", &programs)
             .env("SKIFF_SAMPLES", &guests)
             .env("SKIFF_PYTHON", &python)
+            .env("SKIFF_SCHEMATHESIS", &schemathesis)
             .args(filter);
         ended.push(sh::run(&mut nextest));
     }
     // Both are run, whatever the first says: one run shows all there is to mend.
     ended.into_iter().collect()
+}
+
+/// The story of a server that is asked everything, longer than among the other tests.
+pub fn schemathesis(examples: u32) -> Result<()> {
+    needs::root()?;
+    needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT])?;
+    needs::nextest()?;
+    let (programs, venv) = (build::debug()?, needs::venv("schemathesis", needs::SCHEMATHESIS)?);
+    sh::say(&format!("asking a server everything, {examples} times over"));
+    let story = "binary(it) & test(/^hostile::schemathesis/)";
+    let mut nextest = sh::command("cargo", ["nextest", "run", "--no-capture", "-E", story]);
+    nextest.args(build::WORKSPACE).env("SKIFF_PROGRAMS", &programs).env("SKIFF_SCHEMATHESIS", &venv);
+    sh::run(nextest.env("SKIFF_SCHEMATHESIS_EXAMPLES", examples.to_string()))
 }

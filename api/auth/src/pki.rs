@@ -125,6 +125,7 @@ impl std::fmt::Debug for Identity {
 /// The opened directory.
 pub struct Pki {
     directory: PathBuf,
+    config: PkiConfig,
     ca: Authority,
     serving: Identity,
     kubelet_client: Identity,
@@ -153,6 +154,7 @@ impl Pki {
         let service_account_key_pem = open_service_account_key(directory)?;
         Ok(Self {
             directory: directory.to_owned(),
+            config: config.clone(),
             ca,
             serving,
             kubelet_client,
@@ -160,6 +162,18 @@ impl Pki {
             front_proxy_client,
             service_account_key_pem,
         })
+    }
+
+    /// The same directory opened once more: certificates that are about to expire by then are issued again.
+    /// Another authority than this one's is never taken up, and none is made.
+    pub fn reopened_at(&self, now: Timestamp) -> Result<Self, PkiError> {
+        for (name, own) in [("ca.crt", self.ca_pem()), ("front-proxy-ca.crt", self.front_proxy_ca_pem.as_str())] {
+            let path = self.directory.join(name);
+            if files::read(&path)?.as_deref() != Some(own) {
+                return Err(PkiError::Unusable { path, problem: "it is not what this process started with".to_owned() });
+            }
+        }
+        Self::open_at(&self.directory, &self.config, now)
     }
 
     /// Where the files are.

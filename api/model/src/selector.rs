@@ -1,10 +1,14 @@
 //! Label and field selectors: parsed from query strings and from `LabelSelector` values, matched
 //! against objects held as JSON values.
 
+mod field;
+
 use std::fmt;
 
 use serde_json::{Map, Value};
 use thiserror::Error;
+
+pub use field::{FieldSelector, FieldTerm, field_text};
 
 /// Requirements in one selector; a request with more is refused.
 const REQUIREMENTS_MAX: usize = 10_000;
@@ -15,6 +19,9 @@ pub enum SelectorError {
     /// The text does not follow the grammar.
     #[error("unable to parse requirement: {0}")]
     Syntax(String),
+    /// The text is no field selector.
+    #[error("{0}")]
+    Field(String),
     /// A `LabelSelector` names an operator that does not exist.
     #[error("\"{0}\" is not a valid label selector operator")]
     Operator(String),
@@ -194,111 +201,60 @@ fn bound(key: &str, value: &str) -> Result<i64, SelectorError> {
 }
 
 fn label_key(key: &str) -> Result<String, SelectorError> {
-    let name = key.rsplit('/').next().unwrap_or_default();
-    let good =
-        !name.is_empty() && name.len() <= 63 && key.len() <= 317 && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./".contains(&b));
-    if good { Ok(key.to_owned()) } else { Err(SelectorError::Syntax(format!("invalid label key {key:?}"))) }
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let prefix_good = prefix.is_none_or(|prefix| {
+        !prefix.is_empty()
+            && prefix.len() <= 253
+            && prefix.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
+    });
+    if prefix_good && !name.is_empty() && is_word(name) {
+        return Ok(key.to_owned());
+    }
+    Err(SelectorError::Syntax(format!("invalid label key {key:?}")))
 }
 
 fn label_value(value: &str) -> Result<String, SelectorError> {
-    let good = value.len() <= 63 && value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
-    if good { Ok(value.to_owned()) } else { Err(SelectorError::Syntax(format!("invalid label value: {value:?}"))) }
+    if is_word(value) { Ok(value.to_owned()) } else { Err(SelectorError::Syntax(format!("invalid label value: {value:?}"))) }
 }
 
-/// One term of a field selector.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldTerm {
-    /// Field path, for example `spec.nodeName`.
-    pub path: String,
-    /// Value to compare with.
-    pub value: String,
-    /// Whether the field must differ.
-    pub negated: bool,
+/// What label names and values are made of; empty is one too.
+fn is_word(text: &str) -> bool {
+    let ends = [text.bytes().next(), text.bytes().next_back()];
+    text.len() <= 63
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+        && ends.into_iter().flatten().all(|b| b.is_ascii_alphanumeric())
 }
 
-/// A field selector: all terms must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldSelector {
-    /// The terms.
-    pub terms: Vec<FieldTerm>,
-}
-
-impl FieldSelector {
-    /// Parses `metadata.name=x,status.phase!=Running`. `\`, `,` and `=` may be escaped by `\`.
-    pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        let mut terms = Vec::new();
-        for part in split_unescaped(text) {
-            if part.is_empty() {
-                continue;
-            }
-            let (path, value, negated) = if let Some((p, v)) = part.split_once("!=") {
-                (p, v, true)
-            } else if let Some((p, v)) = part.split_once("==").or_else(|| part.split_once('=')) {
-                (p, v, false)
-            } else {
-                return Err(SelectorError::Syntax(format!("invalid selector: '{text}'; can't understand '{part}'")));
-            };
-            terms.push(FieldTerm { path: path.trim().to_owned(), value: unescape(value.trim()), negated });
-        }
-        Ok(Self { terms })
-    }
-
-    /// The value that a path must equal, where one term says so: `metadata.name`, `spec.nodeName`
-    /// and the like lead to an index.
-    pub fn exact(&self, path: &str) -> Option<&str> {
-        self.terms.iter().find(|t| t.path == path && !t.negated).map(|t| t.value.as_str())
-    }
-
-    /// Whether an object's fields match; an absent field counts as empty.
-    pub fn matches(&self, object: &Value) -> bool {
-        self.terms.iter().all(|term| (field_text(object, &term.path) == term.value) != term.negated)
-    }
-}
-
-/// The text of a dotted field path; empty when absent.
-pub fn field_text(object: &Value, path: &str) -> String {
-    let found = path.split('.').try_fold(object, |at, name| at.get(name));
-    match found {
-        Some(Value::String(s)) => s.clone(),
-        Some(Value::Bool(b)) => b.to_string(),
-        Some(Value::Number(n)) => n.to_string(),
-        _ => String::new(),
-    }
-}
-
-fn split_unescaped(text: &str) -> Vec<String> {
-    let (mut parts, mut current, mut escaped) = (Vec::new(), String::new(), false);
-    for c in text.chars() {
-        match c {
-            _ if escaped => {
-                current.push('\\');
-                current.push(c);
-                escaped = false;
-            }
-            '\\' => escaped = true,
-            ',' => parts.push(std::mem::take(&mut current)),
-            _ => current.push(c),
-        }
-    }
-    parts.push(current);
-    parts
-}
-
-fn unescape(value: &str) -> String {
-    let mut out = String::with_capacity(value.len());
-    let mut chars = value.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => out.extend(chars.next()),
-            _ => out.push(c),
-        }
-    }
-    out
-}
-
-impl fmt::Display for FieldTerm {
+impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}{}", self.path, if self.negated { "!=" } else { "=" }, self.value)
+        match self {
+            Self::In(key, values) => match values.as_slice() {
+                [value] => write!(f, "{key}={value}"),
+                values => write!(f, "{key} in ({})", values.join(",")),
+            },
+            Self::NotIn(key, values) => match values.as_slice() {
+                [value] => write!(f, "{key}!={value}"),
+                values => write!(f, "{key} notin ({})", values.join(",")),
+            },
+            Self::Exists(key) => f.write_str(key),
+            Self::DoesNotExist(key) => write!(f, "!{key}"),
+            Self::Greater(key, bound) => write!(f, "{key}>{bound}"),
+            Self::Less(key, bound) => write!(f, "{key}<{bound}"),
+        }
+    }
+}
+
+/// The query-string form, which parses to the same selector; of the one that matches nothing, which has none,
+/// something that does not parse.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.nothing {
+            return f.write_str("<nothing>");
+        }
+        for (at, requirement) in self.requirements.iter().enumerate() {
+            write!(f, "{}{requirement}", if at > 0 { "," } else { "" })?;
+        }
+        Ok(())
     }
 }
 

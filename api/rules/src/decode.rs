@@ -91,7 +91,7 @@ pub fn decode(body: &[u8], yaml: bool) -> Result<Decoded, DecodeError> {
     if !yaml {
         return decode_json(text);
     }
-    if text.trim_start().starts_with('{')
+    if text.trim_start().starts_with(['{', '['])
         && let Ok(decoded) = decode_json(text)
     {
         return Ok(decoded);

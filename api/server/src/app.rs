@@ -6,6 +6,7 @@ use api_admission::Chain;
 use api_auth::{Authenticator, Authorizer};
 use api_model::request::UserInfo;
 use api_store::{Expect, Store, StoreError, Write};
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Value;
@@ -50,7 +51,8 @@ pub(crate) struct App {
     /// None: nothing is recorded.
     pub(crate) audit: Option<Arc<Audit>>,
     pub(crate) documents: crate::documents::Documents,
-    pub(crate) node_tls: TlsConnector,
+    /// As the present certificate has it.
+    pub(crate) node_tls: ArcSwap<TlsConnector>,
     /// For backends of a proxy, whose certificates nobody here knows.
     pub(crate) proxy_tls: TlsConnector,
     /// No new work after this.
@@ -127,7 +129,7 @@ impl App {
 
     /// Writes, or refuses; the latter only when every read sees the write that was faster. Who is told
     /// that an object exists may not find it missing afterwards.
-    async fn write(&self, write: Write) -> Result<u64, WriteError> {
+    pub(crate) async fn write(&self, write: Write) -> Result<u64, WriteError> {
         let written = self.store.write(write).await;
         if let Err(StoreError::Conflict { current: Some(revision) }) = written
             && self.cache.wait_for(revision).await.is_err()
@@ -235,7 +237,7 @@ impl Call {
     pub(crate) fn object_named(&self, name: &str) -> ApiResult<Arc<Object>> {
         let (resource, namespace) = (&self.served.resource, self.namespace_key());
         resource.get(namespace, name).ok_or_else(|| match resource.unreadable(namespace, name) {
-            Some(why) => ApiError::unreadable(&key::of(&resource.name, namespace, name), &why),
+            Some(unreadable) => ApiError::unreadable(&key::of(&resource.name, namespace, name), &unreadable.why),
             None => ApiError::not_found(&self.served.name, name),
         })
     }

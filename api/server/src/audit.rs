@@ -35,7 +35,7 @@ use self::log::Writer;
 pub use self::policy::{AuditPolicy, AuditPolicyError};
 use self::policy::{Level, Stage, Verdict};
 use crate::app::App;
-use crate::status::ApiError;
+use crate::status::{ApiError, Own};
 use crate::subresource::is_connection;
 use crate::wire::protobuf;
 
@@ -187,7 +187,8 @@ impl Trail {
         }
         let verb = self.state.lock().event.verb.clone();
         let object = match verb.as_str() {
-            "patch" => serde_yaml::from_slice(bytes).ok(),
+            // Bounded like every other body: an apply may be YAML with aliases.
+            "patch" => api_rules::decode(bytes, true).ok().map(|decoded| decoded.value),
             // A body that cannot be read is the client's error, and in the answer.
             _ => crate::wire::body::decode(headers, bytes).ok().map(|decoded| decoded.value),
         };
@@ -247,7 +248,9 @@ impl Trail {
             let state = self.state.lock();
             (state.event.verb.clone(), state.event.level >= Level::RequestResponse, state.long_running)
         };
-        let fails = response.status().is_client_error() || response.status().is_server_error();
+        // What a backend answers through a proxy may go on for ever: of such answers only the server's own are read.
+        let is_own = !long_running || response.extensions().get::<Own>().is_some();
+        let fails = is_own && (response.status().is_client_error() || response.status().is_server_error());
         let media = text(response.headers(), header::CONTENT_TYPE.as_str()).to_owned();
         // An error that comes through a proxy may be of any length.
         let is_short = http_body::Body::size_hint(response.body()).exact().is_some_and(|len| len <= STATUS_BYTES_MAX);

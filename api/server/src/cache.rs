@@ -34,7 +34,7 @@ pub(crate) use event::{Before, Change, Event, write_line};
 pub(crate) use feed::start;
 pub(crate) use filter::Filter;
 pub(crate) use object::{Object, encode};
-pub(crate) use resource::{Beginning, Behind, Page, Resource, Since, Subscription, TooOld};
+pub(crate) use resource::{Beginning, Behind, Page, Resource, Since, Subscription, TooOld, Unreadable};
 pub(crate) use ring::Place;
 
 use recent::Recent;

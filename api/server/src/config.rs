@@ -49,6 +49,8 @@ pub struct Config {
     pub max_requests_inflight: u32,
     /// Requests answered at once that change something.
     pub max_mutating_requests_inflight: u32,
+    /// Connections at once; further ones wait to be accepted.
+    pub connections_max: usize,
     /// How long an Event is kept after it was last written; for ever when zero.
     pub event_ttl: Duration,
 }
@@ -91,6 +93,7 @@ impl Config {
             request_timeout: Duration::from_secs(60),
             max_requests_inflight: 400,
             max_mutating_requests_inflight: 200,
+            connections_max: 20_000,
             event_ttl: Duration::from_secs(3_600),
         }
     }

@@ -21,7 +21,7 @@ use crate::verbs;
 use crate::wire::accept::{self, Encoding};
 use crate::wire::options::ListOptions;
 use crate::wire::path::{self, ResourcePath};
-use crate::wire::query::Query;
+use crate::wire::query::{self, Query};
 use crate::wire::socket::Socket;
 use crate::{audit, authenticate, authorize, components, impersonate, nonresource, reviews, subresource, wire};
 
@@ -116,6 +116,9 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
         parts.headers.remove(header::ACCEPT_ENCODING);
     }
     let Wanted { verb, found, query, served } = wanted;
+    if !subresource::is_connection(&found.subresource) {
+        query::check(parts.uri.query())?;
+    }
     let served = served.ok_or_else(ApiError::no_such_resource)?;
     check_place(&found, served.kind.namespaced, verb)?;
     let is_watch = verb == "watch" && found.subresource.is_empty();
@@ -242,6 +245,9 @@ fn check_place(found: &ResourcePath, namespaced: bool, verb: &str) -> ApiResult<
     }
     if found.watch && verb != "watch" {
         return Err(ApiError::method_not_allowed());
+    }
+    if let Some(why) = found.name_fault() {
+        return Err(ApiError::bad_request(format!("Name parameter invalid: {:?}: {why}", found.name)));
     }
     match (namespaced, has_namespace) {
         (true, false) if !found.name.is_empty() => Err(ApiError::no_such_resource()),

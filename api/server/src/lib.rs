@@ -35,6 +35,7 @@ mod oidc;
 mod presence;
 mod quota;
 mod registry;
+mod renewal;
 mod reviews;
 mod serve;
 mod server;
@@ -57,6 +58,11 @@ pub use config::Config;
 pub use oidc::{OidcProvider, OidcStartError};
 pub use server::{InProcess, Server, StartError};
 pub use tls::TlsError;
+
+/// A body in protobuf as JSON, or what is wrong with it: for who tries what bodies do, as fuzz targets.
+pub fn decode_protobuf(body: &[u8]) -> Result<serde_json::Value, String> {
+    wire::protobuf::decode(body).map(|decoded| decoded.value).map_err(|error| error.to_string())
+}
 
 /// The version that `/version` states, `v1.37.0+skiff`: nodes report it too.
 pub fn version() -> String {

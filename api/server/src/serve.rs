@@ -1,7 +1,9 @@
 //! Connections from outside: TLS, then HTTP/1.1 or HTTP/2 until the client goes or the server stops.
 
 mod gathered;
+mod idle;
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +13,24 @@ use api_auth::pki::read_certificate_der;
 use axum::body::Body;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
+use hyper::server::conn::{http1, http2};
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use jiff::Timestamp;
 use rustls_pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
+use self::idle::{Activity, Busy, Sending};
 use crate::app::App;
 use crate::audit::Peer;
 use crate::authenticate::{Identity, UnknownCertificate};
 use crate::handle::handle;
 use crate::tls::{HTTP2, Verifier};
-use gathered::Gathered;
+use gathered::{Gathered, Gatherer};
 
-/// Connections at once; further ones wait to be accepted.
-const CONNECTIONS_MAX: usize = 20_000;
 /// A client that has not shaken hands by then is dropped.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client that has not sent its request's head by then is dropped.
@@ -38,14 +40,24 @@ const STREAMS_MAX: u32 = 250;
 /// What one HTTP/2 stream may send ahead, and one connection.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
-/// Idle HTTP/2 connections are asked for a sign of life this often.
+/// The longest head of a request: path, query and headers. A path with its query ends at 64 KiB in any case,
+/// which is what the `http` crate can hold.
+const HEAD_BYTES_MAX: u32 = 128 * 1024;
+/// What is kept for one HTTP/2 stream whose client reads slowly.
+const SEND_BUFFER_BYTES: usize = 400 * 1024;
+/// Streams of one HTTP/2 connection that its client gave up before anyone looked at them, and that were reset
+/// for the client's faults: more of either ends the connection (the rapid reset, CVE-2023-44487).
+const RESETS_PENDING_MAX: usize = 20;
+const RESETS_FOR_FAULTS_MAX: usize = 1_024;
+/// Idle HTTP/2 connections are asked for a sign of life this often, and have so long to give one.
 const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pause after the system could not accept, for example because files ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections until the server stops.
 pub(crate) async fn serve(app: Arc<App>, listener: TcpListener, acceptor: TlsAcceptor, verifier: Verifier) -> io::Result<()> {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Arc::new(Semaphore::new(app.config.connections_max));
     loop {
         let place = tokio::select! {
             () = app.shutdown.cancelled() => return Ok(()),
@@ -71,8 +83,8 @@ pub(crate) async fn serve(app: Arc<App>, listener: TcpListener, acceptor: TlsAcc
 }
 
 async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, verifier: Verifier) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "setting TCP_NODELAY failed");
+    if let Err(error) = stream.set_nodelay(true).and_then(|()| idle::notice_absence(&stream)) {
+        tracing::debug!(%error, "setting a connection's options failed");
     }
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(Gathered::new(stream))).await;
     let stream = match handshake {
@@ -82,45 +94,92 @@ async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, ver
     };
     let shown = Shown::of(stream.get_ref().1.peer_certificates().unwrap_or_default(), &verifier);
     let peer = stream.get_ref().0.peer_addr().ok().map(|address| Peer(address.ip().to_canonical()));
+    let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
+    let activity = Arc::new(Activity::default());
     let gatherer = stream.get_ref().0.gatherer();
     // Other protocols may hand the socket on to a task that nobody here drives.
-    if stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
+    if speaks_http2 {
         gatherer.gather();
     }
     let service = service_fn(|request: Request<Incoming>| {
-        let app = Arc::clone(&app);
+        let (app, busy) = (Arc::clone(&app), Busy::new(&activity));
         let mut request = request.map(Body::new);
         shown.mark(&mut request, Timestamp::now());
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);
         }
-        async move { Ok::<Response<Body>, std::convert::Infallible>(handle(app, request).await) }
+        async move { Ok::<_, Infallible>(busy.until_sent(handle(app, request).await)) }
     });
-    let builder = builder();
-    let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    let io = TokioIo::new(stream);
+    // Which protocol is spoken was agreed on with TLS. Finding it out from the first bytes, as hyper-util does, would
+    // wait for them without end.
+    let ended = match speaks_http2 {
+        true => over_http2(&app, http2().serve_connection(io, service), &gatherer, &activity).await,
+        false => {
+            let mut serving = std::pin::pin!(http1().serve_connection(io, service).with_upgrades());
+            tokio::select! {
+                ended = serving.as_mut() => ended,
+                () = app.shutdown.cancelled() => {
+                    serving.as_mut().graceful_shutdown();
+                    serving.await
+                }
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended");
+    }
+}
+
+async fn over_http2<S>(
+    app: &App,
+    serving: http2::Connection<TokioIo<TlsStream<Gathered>>, S, TokioExecutor>,
+    gatherer: &Gatherer,
+    activity: &Activity,
+) -> hyper::Result<()>
+where
+    S: Service<Request<Incoming>, Response = Response<Sending>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
     let mut serving = std::pin::pin!(serving);
-    let ended = tokio::select! {
+    tokio::select! {
         ended = gatherer.drive(serving.as_mut()) => ended,
         () = app.shutdown.cancelled() => {
             serving.as_mut().graceful_shutdown();
             gatherer.drive(serving).await
         }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(error, "a connection ended");
+        () = activity.idle() => {
+            serving.as_mut().graceful_shutdown();
+            activity.touch();
+            tokio::select! {
+                ended = gatherer.drive(serving.as_mut()) => ended,
+                // Who did not even say that it speaks HTTP/2 does not hear the goodbye either.
+                () = activity.idle() => Ok(()),
+            }
+        }
     }
 }
 
-fn builder() -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+fn http1() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    let head_bytes = usize::try_from(HEAD_BYTES_MAX).unwrap_or(usize::MAX);
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(head_bytes);
     builder
-        .http2()
+}
+
+fn http2() -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .keep_alive_interval(PING_EVERY);
+        .max_header_list_size(HEAD_BYTES_MAX)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .max_pending_accept_reset_streams(RESETS_PENDING_MAX)
+        .max_local_error_reset_streams(RESETS_FOR_FAULTS_MAX)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_TIMEOUT);
     builder
 }
 
@@ -170,7 +229,8 @@ mod tests {
     fn a_certificate_that_expires_during_a_connection_counts_no_more() {
         let directory = tempfile::tempdir().expect("a directory");
         let pki = Pki::open(directory.path(), &PkiConfig::for_cluster("cluster.local")).expect("keys");
-        let (_, verifier) = crate::tls::acceptor(&pki).expect("a verifier");
+        let shown = Arc::new(crate::tls::Shown::of(&pki).expect("a certificate"));
+        let (_, verifier) = crate::tls::acceptor(&pki, shown).expect("a verifier");
         let jane = pki.issue_client("jane", &[], Duration::from_secs(3_600)).expect("a certificate");
         let chain = [CertificateDer::from_pem_slice(jane.certificate_pem.as_bytes()).expect("PEM")];
         let shown = Shown::of(&chain, &verifier);

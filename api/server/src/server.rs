@@ -15,6 +15,7 @@ use api_model::kind::GroupResource;
 use api_model::request::UserInfo;
 use api_model::view::View as _;
 use api_store::{Store, StoreError};
+use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
@@ -42,6 +43,7 @@ use crate::oidc::{Follower, OidcStartError};
 use crate::presence::Presence;
 use crate::quota::{self, Quotas};
 use crate::registry::Registry;
+use crate::renewal;
 use crate::serve;
 use crate::services::Allocator;
 use crate::tls::{self, TlsError};
@@ -88,6 +90,8 @@ pub enum StartError {
 /// A running API server.
 pub struct Server {
     app: Arc<App>,
+    #[cfg(test)]
+    shown: Arc<tls::Shown>,
     acceptor: tokio_rustls::TlsAcceptor,
     verifier: tls::Verifier,
     /// Stops what feeds the cache; last, since writes under way wait for it.
@@ -98,7 +102,8 @@ pub struct Server {
 impl Server {
     /// Reads the store, makes what every cluster has, and is ready for clients.
     pub async fn start(mut config: Config, store: Arc<dyn Store>) -> Result<Self, StartError> {
-        let (acceptor, verifier) = tls::acceptor(&config.pki)?;
+        let shown = Arc::new(tls::Shown::of(&config.pki)?);
+        let (acceptor, verifier) = tls::acceptor(&config.pki, Arc::clone(&shown))?;
         let stop_feeding = CancellationToken::new();
         let (cache, feed) = cache::start(Arc::clone(&store), std::mem::take(&mut config.encryption), stop_feeding.clone()).await?;
         let feeding = TaskTracker::new();
@@ -127,7 +132,16 @@ impl Server {
         app.tasks.spawn(expire::run(Arc::clone(&app)));
         app.tasks.spawn(expire::lists(Arc::clone(&app)));
         app.tasks.spawn(quota::status::keep(Arc::clone(&app)));
-        Ok(Self { app, acceptor, verifier, stop_feeding, feeding })
+        app.tasks.spawn(renewal::run(Arc::clone(&app), shown.clone()));
+        Ok(Self {
+            app,
+            #[cfg(test)]
+            shown,
+            acceptor,
+            verifier,
+            stop_feeding,
+            feeding,
+        })
     }
 
     /// A tower service for clients in the same process, such as `kube::Client::new`, that acts as
@@ -157,6 +171,12 @@ impl Server {
     #[cfg(test)]
     pub(crate) fn app(&self) -> &Arc<App> {
         &self.app
+    }
+
+    /// The certificate that clients are shown.
+    #[cfg(test)]
+    pub(crate) fn shown(&self) -> &tls::Shown {
+        &self.shown
     }
 
     /// A read-only view of what is stored.
@@ -206,7 +226,7 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
         gate: Gate::new(&config, &cache),
         quotas: Quotas::default(),
         services: Allocator::new(config.service_cluster_ip_range, config.service_node_port_range.clone()),
-        node_tls: tls::node_connector(&config.pki)?,
+        node_tls: ArcSwap::from_pointee(tls::node_connector(&config.pki)?),
         audit: config.audit.as_ref().map(Audit::open).transpose().map_err(StartError::Audit)?.map(Arc::new),
         proxy_tls: tls::proxy_connector()?,
         metrics: Metrics::default(),

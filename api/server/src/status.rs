@@ -323,6 +323,7 @@ impl ApiError {
         let media = if encoded.is_some() { protobuf::MEDIA } else { "application/json" };
         let mut response = Response::new(encoded.map_or_else(|| Body::from(value.to_string()), Body::from));
         *response.status_mut() = self.0.code;
+        response.extensions_mut().insert(Own);
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
         if let Some(seconds) = self.0.details.retry_after_seconds {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -333,6 +334,10 @@ impl ApiError {
         response
     }
 }
+
+/// Marks an answer as the server's own refusal, whole and in memory, not one that is passed on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own;
 
 impl From<SelectorError> for ApiError {
     fn from(error: SelectorError) -> Self {

@@ -12,6 +12,7 @@ mod custom;
 mod deletion;
 mod expiry;
 mod fairness;
+mod hostile;
 mod lists;
 mod nodes;
 mod oidc;

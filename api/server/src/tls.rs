@@ -6,10 +6,12 @@
 use std::sync::Arc;
 
 use api_auth::{Identity, Pki};
+use arc_swap::ArcSwap;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::{
     CipherSuite, ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme, SupportedCipherSuite,
 };
@@ -111,26 +113,67 @@ pub(crate) fn tests_server(certificate_pem: &str, key_pem: &str) -> TlsAcceptor 
 /// A client in tests, with any certificate or none.
 #[cfg(test)]
 pub(crate) fn tests_connector(pki: &Pki, identity: Option<&Identity>) -> TlsConnector {
+    tests_connector_speaking(pki, identity, &[])
+}
+
+/// [`tests_connector`] that offers these protocols.
+#[cfg(test)]
+pub(crate) fn tests_connector_speaking(pki: &Pki, identity: Option<&Identity>, protocols: &[&[u8]]) -> TlsConnector {
     let config = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().expect("versions");
     let config = config.with_root_certificates(roots(pki).expect("roots"));
-    let config = match identity.map(|identity| chain(identity, "a certificate").expect("PEM")) {
+    let mut config = match identity.map(|identity| chain(identity, "a certificate").expect("PEM")) {
         Some((certificates, key)) => config.with_client_auth_cert(certificates, key).expect("a certificate"),
         None => config.with_no_client_auth(),
     };
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     TlsConnector::from(Arc::new(config))
 }
 
-/// What the server accepts connections with, and what tells good client certificates from others.
-pub(crate) fn acceptor(pki: &Pki) -> Result<(TlsAcceptor, Verifier), TlsError> {
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(pki)?), provider()).allow_unauthenticated().build()?;
+/// What the server shows of itself, which changes when a certificate is renewed. Connections that are open live on.
+#[derive(Debug)]
+pub(crate) struct Shown(ArcSwap<CertifiedKey>);
+
+impl Shown {
+    pub(crate) fn of(pki: &Pki) -> Result<Self, TlsError> {
+        Ok(Self(ArcSwap::from_pointee(certified(pki)?)))
+    }
+
+    /// Shows a renewed certificate from now on.
+    pub(crate) fn take_up(&self, pki: &Pki) -> Result<(), TlsError> {
+        self.0.store(Arc::new(certified(pki)?));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+impl Shown {
+    /// The certificate, DER.
+    pub(crate) fn certificate(&self) -> Vec<u8> {
+        self.0.load().cert.first().expect("a certificate").to_vec()
+    }
+}
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+}
+
+fn certified(pki: &Pki) -> Result<CertifiedKey, TlsError> {
     let what = "the server's certificate";
     let (certificates, key) = chain(pki.serving(), what)?;
+    CertifiedKey::from_der(certificates, key, &provider()).map_err(|error| TlsError::Unusable(what, error))
+}
+
+/// What the server accepts connections with, and what tells good client certificates from others.
+pub(crate) fn acceptor(pki: &Pki, shown: Arc<Shown>) -> Result<(TlsAcceptor, Verifier), TlsError> {
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(pki)?), provider()).allow_unauthenticated().build()?;
+    let what = "the server's certificate";
     let mut config = ServerConfig::builder_with_provider(serving_provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::Unusable(what, error))?
         .with_client_cert_verifier(Arc::new(Lenient(Arc::clone(&verifier))))
-        .with_single_cert(certificates, key)
-        .map_err(|error| TlsError::Unusable(what, error))?;
+        .with_cert_resolver(shown);
     config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
     config.ignore_client_order = true;
     Ok((TlsAcceptor::from(Arc::new(config)), Verifier(verifier)))

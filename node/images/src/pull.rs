@@ -1,5 +1,7 @@
 //! Fetching an image from a registry by the OCI distribution protocol.
 
+mod bounded;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,9 +13,9 @@ use oci_client::manifest::OciDescriptor;
 use oci_client::{Client, Reference};
 use tokio::io::AsyncWriteExt;
 
+use self::bounded::{AtMost, MANIFEST_BYTES_MAX, Manifests};
 use crate::assemble::{self, Parts, assemble};
-use crate::blobs::digest_of;
-use crate::manifest::{self, ACCEPTED, Document};
+use crate::manifest::{self, Document};
 use crate::reference::Name;
 use crate::{Image, ImageError, ImageStore};
 
@@ -77,21 +79,26 @@ impl From<ImageError> for PullError {
 }
 
 async fn pull_as(store: &ImageStore, name: &Name, auth: &oci_client::secrets::RegistryAuth) -> Result<Image, PullError> {
-    let client = client(store, &name.reference);
+    let insecure = insecure(store, &name.reference);
+    let scheme = if insecure.iter().any(|registry| registry == name.reference.resolve_registry()) { "http" } else { "https" };
+    let client = client(insecure);
+    let http = reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).read_timeout(READ_TIMEOUT).build();
+    let http = http.map_err(|error| failed(name, error.to_string()))?;
+    let manifests = Manifests { client: &client, http, scheme, auth };
     let refused = |error: OciDistributionError| match error {
         OciDistributionError::AuthenticationFailure(_) | OciDistributionError::UnauthorizedError { .. } => {
             PullError::Unauthorized(reason(&error))
         }
         other => PullError::Image(failed(name, reason(&other))),
     };
-    let (bytes, digest) = client.pull_manifest_raw(&name.reference, auth, ACCEPTED).await.map_err(refused)?;
+    let (bytes, digest) = manifests.fetch(&name.reference).await.map_err(refused)?;
     let (manifest, digest) = match parsed(name, &bytes)? {
         Document { manifests: Some(entries), .. } => {
             let entry = manifest::choose(&entries).map_err(|reason| failed(name, reason))?;
             let reference =
                 Reference::with_digest(name.reference.registry().to_owned(), name.reference.repository().to_owned(), entry.digest.clone());
-            let (bytes, _) = client.pull_manifest_raw(&reference, auth, ACCEPTED).await.map_err(refused)?;
-            if digest_of(&bytes) != entry.digest {
+            let (bytes, fetched) = manifests.fetch(&reference).await.map_err(refused)?;
+            if fetched != entry.digest {
                 return Err(failed(name, format!("the registry sent other content than {}", entry.digest)).into());
             }
             (parsed(name, &bytes)?, digest)
@@ -131,7 +138,9 @@ async fn fetch(store: &ImageStore, client: &Client, name: &Name, digest: &str, s
     let mut attempt = 1;
     loop {
         let mut file = tokio::fs::File::create(&temporary).await.map_err(ImageError::io(doing.clone()))?;
-        match client.pull_blob(&name.reference, &descriptor, &mut file).await {
+        // Without a size it is a document, which is as long as a manifest at most.
+        let len_max = if size > 0 { size } else { MANIFEST_BYTES_MAX.try_into().unwrap_or(u64::MAX) };
+        match client.pull_blob(&name.reference, &descriptor, AtMost::new(&mut file, len_max)).await {
             Ok(()) => {
                 file.flush().await.map_err(ImageError::io(doing.clone()))?;
                 file.sync_all().await.map_err(ImageError::io(doing.clone()))?;
@@ -140,6 +149,9 @@ async fn fetch(store: &ImageStore, client: &Client, name: &Name, digest: &str, s
             Err(error) => {
                 tokio::fs::remove_file(&temporary).await.map_err(ImageError::io(doing.clone()))?;
                 match error {
+                    OciDistributionError::IoError(source) if source.kind() == std::io::ErrorKind::FileTooLarge => {
+                        return Err(failed(name, source.to_string()));
+                    }
                     OciDistributionError::IoError(source) => return Err(ImageError::io(doing)(source)),
                     OciDistributionError::RequestError(_) if attempt < BLOB_ATTEMPTS => attempt += 1,
                     error => return Err(failed(name, reason(&error))),
@@ -149,14 +161,19 @@ async fn fetch(store: &ImageStore, client: &Client, name: &Name, digest: &str, s
     }
 }
 
-fn client(store: &ImageStore, reference: &Reference) -> Client {
-    // One provider serves the whole process; another part may have installed it already.
-    let _installed = rustls::crypto::ring::default_provider().install_default();
+/// Registries that are spoken to without TLS.
+fn insecure(store: &ImageStore, reference: &Reference) -> Vec<String> {
     let registry = reference.resolve_registry();
     let mut insecure = store.insecure.clone();
     if is_loopback(registry) {
         insecure.push(registry.to_owned());
     }
+    insecure
+}
+
+fn client(insecure: Vec<String>) -> Client {
+    // One provider serves the whole process; another part may have installed it already.
+    let _installed = rustls::crypto::ring::default_provider().install_default();
     Client::new(ClientConfig {
         protocol: ClientProtocol::HttpsExcept(insecure),
         connect_timeout: Some(CONNECT_TIMEOUT),

@@ -26,7 +26,7 @@ fn label_selectors_match_as_upstream_documents() {
 
 #[test]
 fn nonsense_is_refused() {
-    for text in ["app in web", "a b", "=x", "app=a b", "n>x"] {
+    for text in ["app in web", "a b", "=x", "app=a b", "n>x", "a/b/c", "/a", "A/b", "-a", "a=-b", "a=b-", "a in (b", "a=)", "!!a"] {
         assert!(Selector::parse(text).is_err(), "{text}");
     }
 }
@@ -50,4 +50,24 @@ fn field_selectors_compare_text() {
         assert_eq!(FieldSelector::parse(text).map(|s| s.matches(&pod)), Ok(wanted), "{text}");
     }
     assert!(FieldSelector::parse("metadata.name").is_err());
+    let refused = |text: &str| FieldSelector::parse(text).expect_err("refused").to_string();
+    assert_eq!(refused("a=b,c"), "invalid selector: 'a=b,c'; can't understand 'c'");
+    assert_eq!(refused("a=b=c"), "invalid field selector: unescaped character in value: 61");
+    assert_eq!(refused("a=b\\x"), "invalid field selector: invalid escape sequence: \\x");
+    assert_eq!(refused("a=b\\"), "invalid field selector: invalid escape sequence: \\");
+}
+
+#[test]
+fn what_is_shown_parses_to_the_same() {
+    for text in ["", "a=b", "a!=", "a in (b,c)", "a notin (,c)", "a,!b,c>1,d<-2", "example.com/a=b"] {
+        let selector = Selector::parse(text).expect("parses");
+        assert_eq!(selector.to_string(), text);
+        assert_eq!(Selector::parse(&selector.to_string()), Ok(selector));
+    }
+    for text in ["", "a=b", "a!=b\\,c", "a=\\\\,b=\\=\\="] {
+        let selector = FieldSelector::parse(text).expect("parses");
+        assert_eq!(selector.to_string(), text);
+    }
+    let nothing = Selector::from_label_selector(None).expect("parses").to_string();
+    assert!(Selector::parse(&nothing).is_err(), "nothing is not shown as what matches everything");
 }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::event::{Before, Event};
 use super::object::Object;
 use super::resource::Applied;
-use super::{Cache, Resource, Written};
+use super::{Cache, Resource, Unreadable, Written};
 use crate::at_rest::{AtRest, Opened};
 use crate::key;
 
@@ -75,7 +75,7 @@ fn read_current(cache: &Cache, key: &str, revision: u64, stored: &bytes::Bytes) 
         Ok(object) => Some((resource, object)),
         Err(problem) => {
             tracing::error!(key, revision, problem, "a stored object cannot be read");
-            resource.put_unreadable(place.namespace, place.name, problem);
+            resource.put_unreadable(place.namespace, place.name, Unreadable { revision, why: problem });
             None
         }
     }

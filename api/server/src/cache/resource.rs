@@ -28,8 +28,15 @@ pub(crate) struct Resource {
     watchers: Mutex<Watchers>,
     /// The revision of the last change.
     revision: AtomicU64,
-    /// What is stored and cannot be read, by namespace and name, with the reason.
-    unreadable: RwLock<BTreeMap<(String, String), String>>,
+    /// What is stored and cannot be read, by namespace and name.
+    unreadable: RwLock<BTreeMap<(String, String), Unreadable>>,
+}
+
+/// Something that is stored and cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) revision: u64,
+    pub(crate) why: String,
 }
 
 #[derive(Debug)]
@@ -130,8 +137,8 @@ impl Resource {
         self.objects.read().by_namespace.get(namespace)?.get(name).cloned()
     }
 
-    /// Why an object that is stored cannot be read.
-    pub(crate) fn unreadable(&self, namespace: &str, name: &str) -> Option<String> {
+    /// An object that is stored and cannot be read.
+    pub(crate) fn unreadable(&self, namespace: &str, name: &str) -> Option<Unreadable> {
         let unreadable = self.unreadable.read();
         if unreadable.is_empty() {
             return None;
@@ -142,13 +149,13 @@ impl Resource {
     /// Namespace and name of an object that cannot be read, and why: one of a namespace or of all.
     pub(crate) fn unreadable_in(&self, namespace: Option<&str>) -> Option<(String, String, String)> {
         let unreadable = self.unreadable.read();
-        let ((namespace, name), why) = unreadable.iter().find(|((at, _), _)| namespace.is_none_or(|wanted| wanted == at))?;
-        Some((namespace.clone(), name.clone(), why.clone()))
+        let ((namespace, name), found) = unreadable.iter().find(|((at, _), _)| namespace.is_none_or(|wanted| wanted == at))?;
+        Some((namespace.clone(), name.clone(), found.why.clone()))
     }
 
     /// Feeder: an object that cannot be read.
-    pub(crate) fn put_unreadable(&self, namespace: &str, name: &str, why: String) {
-        self.unreadable.write().insert((namespace.to_owned(), name.to_owned()), why);
+    pub(crate) fn put_unreadable(&self, namespace: &str, name: &str, unreadable: Unreadable) {
+        self.unreadable.write().insert((namespace.to_owned(), name.to_owned()), unreadable);
     }
 
     /// Feeder: an object that can be read, or is gone.

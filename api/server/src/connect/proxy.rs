@@ -53,10 +53,11 @@ async fn forward(call: &Call, location: &Location, parts: Parts, body: Body) -> 
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let path = if call.rest.is_empty() { "/" } else { &call.rest };
     let authority = location.address.authority();
+    let to_node = call.app.node_tls.load_full();
     let tls = match location.reach {
         Reach::Plain => None,
         Reach::Tls => Some((&call.app.proxy_tls, location.address.host.as_str())),
-        Reach::Node => Some((&call.app.node_tls, location.address.host.as_str())),
+        Reach::Node => Some((&*to_node, location.address.host.as_str())),
     };
     let sender = backend::connect(&call.app, &location.address, tls).await.map_err(unreachable)?;
     let passed = Passed { host: &authority, target: &format!("{path}{query}"), headers: &call.headers, more: HeaderMap::new() };

@@ -128,3 +128,41 @@ async fn the_wrong_key_is_an_error_that_says_so() {
         cluster.server.shutdown().await;
     }
 }
+
+/// A lost key makes whole lists fail; who may do so gets rid of what it had sealed.
+#[tokio::test]
+async fn what_no_key_opens_can_be_deleted_unseen() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let first = cluster_with(encrypting(&[FIRST], ""), Arc::clone(&store)).await;
+    first.post(SECRETS, secret("lost")).await.ok();
+    first.server.shutdown().await;
+    let cluster = cluster_with(encrypting(&[SECOND], ""), store).await;
+    cluster.post(SECRETS, secret("good")).await.ok();
+    let unseen = |name: &str, more: &str| format!("{SECRETS}/{name}?ignoreStoreReadErrorWithClusterBreakingPotential=true{more}");
+    assert_eq!(cluster.get(SECRETS).await.status, StatusCode::INTERNAL_SERVER_ERROR);
+    let refused = cluster.delete(&unseen("good", "")).await;
+    let why = "Secret \"good\" is invalid: ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: is exclusively used to \
+               delete corrupt object(s), try again by removing this option";
+    assert_eq!(refused.refusal(), (422, why));
+    let both = cluster.delete(&unseen("lost", "&gracePeriodSeconds=0")).await;
+    assert_eq!(both.status, StatusCode::UNPROCESSABLE_ENTITY, "{both:?}");
+    assert_eq!(cluster.delete(&unseen("missing", "")).await.status, StatusCode::NOT_FOUND);
+    // Being allowed to delete is not enough.
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "deleter"},
+        "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["delete"]}]});
+    cluster.post(&format!("{rbac}/namespaces/default/roles"), role).await.ok();
+    let subject = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}]);
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "jane"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "deleter"}, "subjects": subject});
+    cluster.post(&format!("{rbac}/namespaces/default/rolebindings"), binding).await.ok();
+    let jane = cluster.user("jane", &["system:authenticated"]);
+    let request = Request::builder().method(Method::DELETE).uri(unseen("lost", "")).body(Body::empty()).expect("a request");
+    let refused = json_of(send(&jane, request).await).await;
+    assert!(refused.status == StatusCode::FORBIDDEN && refused.refusal().1.contains("unsafe-delete-ignore-read-errors"), "{refused:?}");
+    cluster.delete(&unseen("lost", "&dryRun=All")).await.ok();
+    assert_eq!(cluster.get(SECRETS).await.status, StatusCode::INTERNAL_SERVER_ERROR, "only tried");
+    assert_eq!(cluster.delete(&unseen("lost", "")).await.ok()["status"], "Success");
+    assert_eq!(names(&cluster.get(SECRETS).await.ok()), ["good"]);
+    cluster.post(SECRETS, secret("lost")).await.ok();
+}

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use api_model::request::Attributes;
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt};
 
 use super::*;
 use crate::{AuditConfig, AuditLog, AuditPolicy};
@@ -174,4 +174,24 @@ async fn paths_are_recorded_by_their_rules() {
     assert_eq!(events[0].get("objectRef"), None);
     let metrics = audited.cluster.get("/metrics").await.ok();
     assert!(metrics.as_str().is_some_and(|text| text.contains("\napiserver_audit_event_total 1\n")), "{metrics}");
+}
+
+/// What is behind a proxy may answer without end, errors too.
+#[tokio::test]
+async fn an_endless_answer_through_a_proxy_is_passed_on_and_not_kept() {
+    let audited = audited("{level: RequestResponse}").await;
+    super::nodes::with_pod(&audited.cluster, super::nodes::node().await).await;
+    let request = Request::builder().uri("/api/v1/nodes/n1/proxy/endless/missing").body(Body::empty()).expect("a request");
+    let limit = std::time::Duration::from_secs(20);
+    let response = tokio::time::timeout(limit, audited.cluster.raw(request)).await.expect("it is not waited for the end");
+    assert_eq!(response.status(), StatusCode::NOT_FOUND);
+    let first = response.into_body().into_data_stream().next().await.expect("some of it").expect("bytes");
+    assert!(!first.is_empty());
+    let refused = audited.cluster.get("/api/v1/nodes/n2/proxy/").await;
+    assert_eq!(refused.refusal(), (404, "nodes \"n2\" not found"));
+    let events = audited.events().await;
+    let of_nodes: Vec<&Value> = events.iter().filter(|event| event["stage"] == "ResponseStarted").collect();
+    assert_eq!(of_nodes[0]["responseStatus"]["code"], 404);
+    assert_eq!(of_nodes[0]["responseObject"], Value::Null);
+    assert_eq!(of_nodes[1]["responseStatus"]["message"], "nodes \"n2\" not found", "the server's own words are kept");
 }

@@ -281,6 +281,35 @@ async fn applying_knows_the_schema_of_the_definition() {
     assert_eq!(apply("two", json!({"color": "green"})).await.ok()["spec"], json!({"size": 3, "color": "green"}));
 }
 
+/// Where the replicas are is the definition's to say, in the object and in who owns them.
+#[tokio::test]
+async fn a_scale_is_applied_where_the_definition_has_the_replicas() {
+    let cluster = with_widgets().await;
+    cluster.post(WIDGETS, widget("a", json!({"size": 3}))).await.ok();
+    let path = format!("{WIDGETS}/a");
+    let apply = |sub: &'static str, manager: &'static str, config: Value| {
+        let path = format!("{path}{sub}?fieldManager={manager}");
+        let cluster = &cluster;
+        async move { cluster.request(Method::PATCH, &path, "application/apply-patch+yaml", config.to_string()).await }
+    };
+    let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 7}});
+    let refused = apply("/scale", "hpa", scale.clone()).await;
+    assert_eq!(refused.status, StatusCode::CONFLICT, "{refused:?}");
+    assert!(refused.refusal().1.ends_with(": .spec.size") || refused.refusal().1.ends_with(": .spec.replicas"), "{refused:?}");
+    assert_eq!(apply("/scale", "hpa&force=true", scale).await.ok()["spec"]["replicas"], 7);
+    let scaled = cluster.get(&path).await.ok();
+    assert_eq!(scaled["spec"], json!({"size": 7, "color": "red"}), "no other field");
+    let entries = scaled["metadata"]["managedFields"].as_array().expect("entries").clone();
+    let own = entries.iter().find(|entry| entry["manager"] == "hpa").expect("an entry");
+    assert_eq!((&own["subresource"], &own["fieldsV1"]), (&json!("scale"), &json!({"f:spec": {"f:size": {}}})));
+    let refused = apply("", "other", widget("a", json!({"size": 2}))).await;
+    assert_eq!(refused.status, StatusCode::CONFLICT, "{refused:?}");
+    // Who states no replicas any more gives them up, and the definition's field stays as it is required.
+    let nothing = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {}});
+    let given_up = apply("/scale", "hpa", nothing).await;
+    assert!(given_up.status.is_success() || given_up.status == StatusCode::UNPROCESSABLE_ENTITY, "{given_up:?}");
+}
+
 /// Custom resources have no messages; their metadata has, as every object's.
 #[tokio::test]
 async fn protobuf_is_for_metadata_alone() {

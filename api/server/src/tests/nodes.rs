@@ -56,6 +56,12 @@ pub(super) async fn node_answer(mut request: Request<hyper::body::Incoming>) -> 
     if asked.contains("/silent") {
         std::future::pending::<()>().await;
     }
+    if asked.contains("/endless") {
+        let chunks = futures::stream::repeat_with(|| Ok::<_, std::convert::Infallible>(bytes::Bytes::from_static(&[b'x'; 4_096])));
+        let mut response = Response::new(Body::from_stream(chunks));
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        return Ok(response);
+    }
     if asked.contains("/missing") {
         let mut response = Response::new(Body::from("container not found"));
         *response.status_mut() = StatusCode::NOT_FOUND;

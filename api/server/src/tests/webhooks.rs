@@ -46,7 +46,7 @@ impl Hook {
 
     /// One that takes its time.
     async fn considering(takes: std::time::Duration, answer: impl Fn(&Value) -> Response<Body> + Send + Sync + 'static) -> Self {
-        let names = PkiConfig { names: Default::default(), addresses: [IpAddr::V4(Ipv4Addr::LOCALHOST)].into() };
+        let names = PkiConfig { names: ["hook.default.svc".to_owned()].into(), addresses: [IpAddr::V4(Ipv4Addr::LOCALHOST)].into() };
         let subject = api_auth::pki::Subject::server("hook", &names);
         let identity = PKI.issue(&subject, std::time::Duration::from_secs(3_600)).expect("a certificate");
         let acceptor = crate::tls::tests_server(&identity.certificate_pem, &identity.key_pem);

@@ -2,6 +2,7 @@
 //! until they are gone.
 
 mod plan;
+pub(crate) mod unreadable;
 
 use std::sync::Arc;
 
@@ -42,6 +43,9 @@ pub(crate) enum Outcome {
 pub(crate) async fn delete(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     let options = options(call, bytes)?;
+    if options.ignore_read_error {
+        return unreadable::delete(call, &options, &presentation).await;
+    }
     let name = call.name.clone();
     Ok(match delete_object(call, &name, &options).await? {
         Outcome::Pending(object) => presentation.object(StatusCode::OK, &object),

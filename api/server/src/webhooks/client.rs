@@ -36,7 +36,7 @@ const COMPLAINT_BYTES_MAX: usize = 256;
 /// Connections kept to one webhook, and how long, as upstream keeps them.
 const IDLE_MAX: usize = 25;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// Sets of trusted authorities that pools are kept for; beyond that all start anew.
+/// Pools that are kept; beyond that all start anew.
 const POOLS_MAX: usize = 256;
 
 type Http = legacy::Client<HttpsConnector<Dialer>, Full<Bytes>>;
@@ -60,21 +60,30 @@ impl<'c> From<&'c Webhook> for Callee<'c> {
     }
 }
 
+/// Whose connections are kept together.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Pool {
+    bundle: Bundle,
+    /// What was behind the Service when the connections were made: once that changes they are used no more, and
+    /// end by themselves. None for what is no Service.
+    endpoints: Option<Vec<(String, u16)>>,
+}
+
 /// The way to webhooks.
 pub(crate) struct Client {
     cache: Arc<Cache>,
-    by_bundle: Mutex<HashMap<Bundle, Http>>,
+    pools: Mutex<HashMap<Pool, Http>>,
 }
 
 impl Client {
     pub(super) fn new(cache: Arc<Cache>) -> Self {
-        Self { cache, by_bundle: Mutex::default() }
+        Self { cache, pools: Mutex::default() }
     }
 
     /// Posts a question; answers the JSON that comes back, or why there is none, in upstream's words.
     pub(crate) async fn post(&self, callee: Callee<'_>, body: String) -> Result<Value, String> {
-        let http = self.http(callee.ca_bundle)?;
         let url = format!("{}?timeout={}s", callee.endpoint.url(), callee.timeout.as_secs());
+        let http = self.http(Pool { bundle: callee.ca_bundle.clone(), endpoints: self.endpoints(&url) })?;
         let request = Request::builder()
             .method(Method::POST)
             .uri(&url)
@@ -95,12 +104,22 @@ impl Client {
         serde_json::from_slice(&body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))
     }
 
-    fn http(&self, bundle: &Bundle) -> Result<Http, String> {
-        let mut by_bundle = self.by_bundle.lock();
-        if let Some(http) = by_bundle.get(bundle) {
+    /// All that is behind a Service now.
+    fn endpoints(&self, url: &str) -> Option<Vec<(String, u16)>> {
+        let uri: Uri = url.parse().ok()?;
+        let service = resolve::Service::named_by(uri.host()?)?;
+        // That nothing is there, dialling says.
+        let mut endpoints = service.endpoints(&*self.cache, port_of(&uri)).unwrap_or_default();
+        endpoints.sort();
+        Some(endpoints)
+    }
+
+    fn http(&self, pool: Pool) -> Result<Http, String> {
+        let mut pools = self.pools.lock();
+        if let Some(http) = pools.get(&pool) {
             return Ok(http.clone());
         }
-        let tls = trusting(bundle).map_err(|error| format!("unable to load root certificates: {error}"))?;
+        let tls = trusting(&pool.bundle).map_err(|error| format!("unable to load root certificates: {error}"))?;
         let dialer = Dialer { cache: Arc::clone(&self.cache) };
         let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().wrap_connector(dialer);
         let http = legacy::Client::builder(TokioExecutor::new())
@@ -109,12 +128,16 @@ impl Client {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_MAX)
             .build(connector);
-        if by_bundle.len() == POOLS_MAX {
-            by_bundle.clear();
+        if pools.len() == POOLS_MAX {
+            pools.clear();
         }
-        by_bundle.insert(bundle.clone(), http.clone());
+        pools.insert(pool, http.clone());
         Ok(http)
     }
+}
+
+fn port_of(uri: &Uri) -> u16 {
+    uri.port_u16().unwrap_or(443)
 }
 
 /// A client's side of TLS that trusts these authorities.
@@ -187,7 +210,7 @@ impl tower::Service<Uri> for Dialer {
         let cache = Arc::clone(&self.cache);
         Box::pin(async move {
             let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-            let targets = resolve::targets(&*cache, host, uri.port_u16().unwrap_or(443)).map_err(io::Error::other)?;
+            let targets = resolve::targets(&*cache, host, port_of(&uri)).map_err(io::Error::other)?;
             let mut failure = io::Error::other(format!("no endpoints available for service {host:?}"));
             for (host, port) in targets {
                 match TcpStream::connect((host.as_str(), port)).await {

@@ -18,22 +18,42 @@ const TRIES_MAX: usize = 3;
 /// # Errors
 /// When there is no such Service, no such port, or nothing behind it.
 pub(crate) fn targets(view: &dyn View, host: &str, port: u16) -> Result<Vec<(String, u16)>, String> {
-    let parts: Vec<&str> = host.split('.').collect();
-    let [name, namespace, "svc"] = parts.as_slice() else { return Ok(vec![(host.to_owned(), port)]) };
-    let service = view.get(&GroupResource::new("", "services"), Some(namespace), name);
-    let service = service.ok_or_else(|| format!("service {name:?} not found"))?;
-    if json::text(&service, &["spec", "type"]) == "ExternalName" {
-        return Ok(vec![(json::text(&service, &["spec", "externalName"]).to_owned(), port)]);
-    }
-    let port_name = port_name(&service, port).ok_or_else(|| format!("no service port {port} found for service {name:?}"))?;
-    let slices = view.list(&GroupResource::new("discovery.k8s.io", "endpointslices"), Some(namespace));
-    let mut targets: Vec<_> = slices.iter().filter(|slice| is_of(slice, name)).flat_map(|slice| ready(slice, port_name)).collect();
-    if targets.is_empty() {
-        return Err(format!("no endpoints available for service {name:?}"));
-    }
+    let Some(service) = Service::named_by(host) else { return Ok(vec![(host.to_owned(), port)]) };
+    let mut targets = service.endpoints(view, port)?;
     targets.shuffle(&mut rand::rng());
     targets.truncate(TRIES_MAX);
     Ok(targets)
+}
+
+/// A Service, named by a host of the form `name.namespace.svc`.
+pub(super) struct Service<'h> {
+    name: &'h str,
+    namespace: &'h str,
+}
+
+impl<'h> Service<'h> {
+    pub(super) fn named_by(host: &'h str) -> Option<Self> {
+        let parts: Vec<&str> = host.split('.').collect();
+        let [name, namespace, "svc"] = parts.as_slice() else { return None };
+        Some(Self { name, namespace })
+    }
+
+    /// All that is ready behind a port, which is something.
+    ///
+    /// # Errors
+    /// When there is no such Service, no such port, or nothing behind it.
+    pub(super) fn endpoints(&self, view: &dyn View, port: u16) -> Result<Vec<(String, u16)>, String> {
+        let Self { name, namespace } = *self;
+        let service = view.get(&GroupResource::new("", "services"), Some(namespace), name);
+        let service = service.ok_or_else(|| format!("service {name:?} not found"))?;
+        if json::text(&service, &["spec", "type"]) == "ExternalName" {
+            return Ok(vec![(json::text(&service, &["spec", "externalName"]).to_owned(), port)]);
+        }
+        let port_name = port_name(&service, port).ok_or_else(|| format!("no service port {port} found for service {name:?}"))?;
+        let slices = view.list(&GroupResource::new("discovery.k8s.io", "endpointslices"), Some(namespace));
+        let found: Vec<_> = slices.iter().filter(|slice| is_of(slice, name)).flat_map(|slice| ready(slice, port_name)).collect();
+        if found.is_empty() { Err(format!("no endpoints available for service {name:?}")) } else { Ok(found) }
+    }
 }
 
 /// What a Service calls a port; none where it has no such port.

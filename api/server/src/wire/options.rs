@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::query::Query;
 use crate::json::type_name;
 use crate::status::{ApiError, ApiResult};
+use crate::verbs::delete::unreadable;
 
 /// A longer watch than this is one of this length: what a client asks for is added to the clock.
 const TIMEOUT_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
@@ -235,6 +236,8 @@ pub(crate) struct DeleteOptions {
     /// Preconditions.
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
+    /// Delete an object that cannot be read, unseen.
+    pub(crate) ignore_read_error: bool,
 }
 
 impl DeleteOptions {
@@ -256,10 +259,22 @@ impl DeleteOptions {
         let policy = body.text("propagationPolicy", "v1.DeletionPropagation")?;
         let policy = policy.or_else(|| query.filled("propagationPolicy").map(str::to_owned));
         let propagation = propagation(policy.as_deref(), orphan, &mut errors);
-        refuse("DeleteOptions", &errors)?;
         let uid = body.text("preconditions.uid", "types.UID")?;
         let resource_version = body.text("preconditions.resourceVersion", "string")?;
-        Ok(Self { dry_run, grace_period_seconds, propagation, uid, resource_version })
+        let asked = body.field(unreadable::OPTION, "bool", Value::as_bool)?;
+        let ignore_read_error = asked.unwrap_or_else(|| query.flag(unreadable::OPTION));
+        let conditions = [
+            ("preconditions", uid.is_some() || resource_version.is_some()),
+            ("orphanDependents", orphan.is_some()),
+            ("gracePeriodSeconds", grace_period_seconds.is_some()),
+            ("propagationPolicy", policy.is_some()),
+        ];
+        for (option, _) in conditions.iter().filter(|(_, is_set)| ignore_read_error && *is_set) {
+            let why = format!("cannot be set together with {option}");
+            errors.push(FieldError::invalid(&Path::new(unreadable::OPTION), true, why));
+        }
+        refuse("DeleteOptions", &errors)?;
+        Ok(Self { dry_run, grace_period_seconds, propagation, uid, resource_version, ignore_read_error })
     }
 }
 

@@ -26,8 +26,12 @@ const NAMESPACE_SUBRESOURCES: &[&str] = &["finalize", "status"];
 
 /// Takes a path apart; `None` when it is no resource's.
 pub(crate) fn parse(path: &str) -> Option<ResourcePath> {
-    let trimmed = path.strip_prefix('/')?;
-    let mut segments = Segments { rest: trimmed };
+    let mut segments = Segments { rest: path.strip_prefix('/')?, has_gap: false };
+    // What stands behind a gap (`//`) must not be taken for nothing: that would name something larger.
+    taken_apart(path, &mut segments).filter(|_| !segments.has_gap)
+}
+
+fn taken_apart(path: &str, segments: &mut Segments<'_>) -> Option<ResourcePath> {
     let group = match segments.next()? {
         "api" => String::new(),
         "apis" => decode(segments.next()?)?,
@@ -55,12 +59,23 @@ pub(crate) fn parse(path: &str) -> Option<ResourcePath> {
         first
     };
     found.plural = decode(plural)?;
-    found.name = segments.next().map(decode).unwrap_or(Some(String::new()))?;
+    found.name = segments.next().map(decode_name).unwrap_or(Some(String::new()))?;
     found.subresource = segments.next().map(decode).unwrap_or(Some(String::new()))?;
     if !segments.rest.is_empty() || path.ends_with('/') && !found.subresource.is_empty() {
         found.rest = format!("/{}", segments.rest);
     }
     Some(found)
+}
+
+impl ResourcePath {
+    /// What keeps the name from being one: upstream's `IsValidPathSegmentName`.
+    pub(crate) fn name_fault(&self) -> Option<&'static str> {
+        match self.name.as_str() {
+            "." => Some("may not be '.'"),
+            ".." => Some("may not be '..'"),
+            name => name.contains('%').then_some("may not contain '%'"),
+        }
+    }
 }
 
 fn of_namespace(mut found: ResourcePath, subresource: &str) -> ResourcePath {
@@ -72,14 +87,16 @@ fn of_namespace(mut found: ResourcePath, subresource: &str) -> ResourcePath {
 
 struct Segments<'a> {
     rest: &'a str,
+    /// There was an empty segment before the end.
+    has_gap: bool,
 }
 
 impl<'a> Segments<'a> {
-    /// The next segment; none at the end. An empty one in the middle ends the path too: such a
-    /// path names nothing.
+    /// The next segment; none at the end, and at a gap.
     fn next(&mut self) -> Option<&'a str> {
         let (segment, rest) = self.rest.split_once('/').unwrap_or((self.rest, ""));
         self.rest = rest;
+        self.has_gap |= segment.is_empty() && !rest.is_empty();
         (!segment.is_empty()).then_some(segment)
     }
 
@@ -90,19 +107,28 @@ impl<'a> Segments<'a> {
 
 /// A segment with `%XX` decoded. What could lead elsewhere (`..`, a slash) names nothing.
 fn decode(segment: &str) -> Option<String> {
+    decode_name(segment).filter(|decoded| !matches!(decoded.as_str(), "." | ".."))
+}
+
+/// [`decode`] of an object's name, which is told what is wrong with it.
+fn decode_name(segment: &str) -> Option<String> {
     let decoded = percent_decode(segment, false)?;
-    match &*decoded {
-        "." | ".." => None,
-        text if text.contains(['/', '\0']) => None,
-        _ => Some(decoded.into_owned()),
-    }
+    (!decoded.contains(['/', '\0'])).then(|| decoded.into_owned())
 }
 
 /// Decodes `%XX`, and `+` as a space where `plus` says so; `None` when the outcome is not UTF-8 or
 /// an escape is cut short.
 pub(crate) fn percent_decode(text: &str, plus: bool) -> Option<Cow<'_, str>> {
+    match percent_bytes(text, plus)? {
+        Cow::Borrowed(_) => Some(Cow::Borrowed(text)),
+        Cow::Owned(bytes) => String::from_utf8(bytes).ok().map(Cow::Owned),
+    }
+}
+
+/// [`percent_decode`] to bytes of any kind: `None` only when an escape is broken.
+pub(crate) fn percent_bytes(text: &str, plus: bool) -> Option<Cow<'_, [u8]>> {
     if !text.bytes().any(|b| b == b'%' || plus && b == b'+') {
-        return Some(Cow::Borrowed(text));
+        return Some(Cow::Borrowed(text.as_bytes()));
     }
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -113,7 +139,7 @@ pub(crate) fn percent_decode(text: &str, plus: bool) -> Option<Cow<'_, str>> {
             byte => byte,
         });
     }
-    String::from_utf8(out).ok().map(Cow::Owned)
+    Some(Cow::Owned(out))
 }
 
 fn hex(digit: u8) -> Option<u8> {
@@ -163,6 +189,17 @@ mod tests {
             "/api/v1/namespaces/../pods",
             "/api/v1/namespaces/a%2Fb/pods",
             "/api/v1/namespaces/%zz/pods",
+            "/api/v1/namespaces/%2e%2e/pods/p",
+            "/api/v1/namespaces/a/%2e%2e/p",
+            "/api/v1/namespaces/a/pods/%00",
+            "/api/v1/namespaces/a/pods/%ff",
+            "/api/v1/namespaces/a/pods/p%2flog",
+            "/api/v1//pods",
+            "/api/v1/namespaces//pods",
+            "/api/v1/namespaces/a//pods/b",
+            "/api/v1/namespaces/a/pods//b",
+            "/api/v1/namespaces/a/pods/b//log",
+            "//api/v1/pods",
         ] {
             assert_eq!(parse(path), None, "{path}");
         }

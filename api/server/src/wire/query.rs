@@ -1,19 +1,20 @@
 //! The query string as pairs.
 
-use super::path::percent_decode;
+use std::borrow::Cow;
+
+use super::path::percent_bytes;
+use crate::status::{ApiError, ApiResult};
 
 /// Pairs in the order given.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Takes a query string apart. Pairs that are not UTF-8 are dropped, as unknown ones are.
+    /// Takes a query string apart. What is not UTF-8 is replaced, so that no value that is checked passes; it
+    /// must not vanish, or a broken selector would select everything. Pairs with a broken escape do, here as
+    /// upstream; [`check`] is for those that may not.
     pub(crate) fn parse(text: Option<&str>) -> Self {
-        let pairs = text.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()).filter_map(|pair| {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Some((percent_decode(key, true)?.into_owned(), percent_decode(value, true)?.into_owned()))
-        });
-        Self(pairs.collect())
+        Self(pairs(text).filter_map(|(key, value)| Some((decode(key)?, decode(value)?))).collect())
     }
 
     /// The first value of that name.
@@ -37,6 +38,34 @@ impl Query {
     }
 }
 
+/// Refuses a query with a broken escape. Upstream drops such a pair, and deletes or lists everything where it
+/// was the selector; nobody can want that.
+pub(crate) fn check(text: Option<&str>) -> ApiResult<()> {
+    let broken = pairs(text).flat_map(|(key, value)| [key, value]).find(|part| percent_bytes(part, true).is_none());
+    match broken {
+        None => Ok(()),
+        Some(part) => {
+            let shown: String = part.chars().take(SHOWN_LEN_MAX).collect();
+            Err(ApiError::bad_request(format!("invalid URL escape in {shown:?}")))
+        }
+    }
+}
+
+/// What of a broken pair an error shows.
+const SHOWN_LEN_MAX: usize = 64;
+
+fn pairs(text: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = text.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+fn decode(part: &str) -> Option<String> {
+    percent_bytes(part, true).map(|bytes| match bytes {
+        Cow::Borrowed(_) => part.to_owned(),
+        Cow::Owned(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +78,16 @@ mod tests {
         assert!(!query.flag("pretty"));
         assert_eq!(query.all("x").collect::<Vec<_>>(), ["1", "2"]);
         assert_eq!(query.filled("watch"), None);
+    }
+
+    #[test]
+    fn a_broken_value_does_not_vanish() {
+        let query = Query::parse(Some("labelSelector=a%3D%ff&x=%zz&%ff=1"));
+        assert_eq!(query.get("labelSelector"), Some("a=\u{fffd}"));
+        assert_eq!((query.get("x"), query.get("\u{fffd}")), (None, Some("1")));
+        assert!(check(Some("a=%41+%2c&b")).is_ok());
+        for broken in ["a=%", "a=%4", "a=%zz", "%4=a", "a=1&b=%g0"] {
+            assert_eq!(check(Some(broken)).map_err(|error| error.code().as_u16()), Err(400), "{broken}");
+        }
     }
 }

@@ -22,6 +22,9 @@ const BINARY: &str = "binary.k8s.io";
 /// Messages are text in base64.
 const BASE64: &str = "base64.binary.k8s.io";
 
+/// The longest message that a client may send. None is looked at but for its end.
+const HEARD_BYTES_MAX: usize = 4 * 1024;
+
 /// A client's wish for its answer in messages.
 pub(crate) struct Socket {
     upgrade: WebSocketUpgrade,
@@ -42,6 +45,7 @@ impl Socket {
     /// The wish, if the request is one. Must be asked before the headers are taken.
     pub(crate) async fn wanted(parts: &mut Parts, is_watch: bool) -> Option<Self> {
         let upgrade = WebSocketUpgrade::from_request_parts(parts, &()).await.ok()?.protocols([BINARY, BASE64]);
+        let upgrade = upgrade.max_message_size(HEARD_BYTES_MAX).max_frame_size(HEARD_BYTES_MAX);
         let protocol = upgrade.selected_protocol().and_then(|protocol| protocol.to_str().ok());
         let form = match protocol {
             Some(BASE64) => Form::Base64,

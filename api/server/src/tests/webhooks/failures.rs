@@ -125,3 +125,32 @@ async fn a_dry_run_is_not_shown_to_webhooks_with_side_effects() {
     assert_eq!(refused.refusal(), (400, "admission webhook \"old.example.com\" does not support dry run"));
     cluster.config_map("c", json!({})).await;
 }
+
+/// A Pod that left the Service may live on and answer; it is no longer asked.
+#[tokio::test]
+async fn a_connection_is_used_only_while_its_endpoint_is_in_the_slices() {
+    let cluster = cluster().await;
+    let (first, second) = (Hook::thinking(agree).await, Hook::thinking(agree).await);
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "hook"}, "spec": {"ports": [{"port": 443}]}});
+    cluster.post("/api/v1/namespaces/default/services", service).await.ok();
+    let app = cluster.server.app();
+    let served = app.registry.find("discovery.k8s.io", "v1", "endpointslices").expect("served");
+    // Loopback is no endpoint that the rules allow, but where these hooks are.
+    let point = async |expect, hook: &Hook| {
+        let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {"name": "hook-x", "namespace": "default", "labels": {"kubernetes.io/service-name": "hook"}},
+            "ports": [{"name": "", "port": hook.port}], "endpoints": [{"addresses": ["127.0.0.1"]}]});
+        app.put(&served, "default", "hook-x", expect, slice).await.expect("stored").revision
+    };
+    let revision = point(api_store::Expect::Absent, &first).await;
+    let mut webhook = first.webhook("s.example.com", json!({}));
+    webhook["clientConfig"] = json!({"service": {"name": "hook", "namespace": "default"}, "caBundle": webhook["clientConfig"]["caBundle"]});
+    cluster.configure("Validating", "v", json!([webhook])).await;
+    for name in ["a", "b"] {
+        cluster.config_map(name, json!({})).await;
+    }
+    assert_eq!((first.asked().len(), first.connections.load(Ordering::SeqCst)), (2, 1), "a connection is kept");
+    point(api_store::Expect::At(revision), &second).await;
+    cluster.config_map("c", json!({})).await;
+    assert_eq!((first.asked().len(), second.asked().len()), (2, 1));
+}

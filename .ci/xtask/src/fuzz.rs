@@ -1,0 +1,13 @@
+//! Long runs of the fuzz targets, on the stable toolchain.
+
+use anyhow::Result;
+
+use crate::sh;
+
+/// Tries one target, or all of them one after the other, each for that long.
+pub fn run(target: &str, seconds: u64, seed: u64) -> Result<()> {
+    sh::say(&format!("trying {target} for {seconds} s, seed {seed}"));
+    // With the checks of a debug build: an overflow is a finding.
+    let mut cargo = sh::command("cargo", ["run", "--quiet", "--package", "tests-fuzz", "--bin", "skiff-fuzz", "--"]);
+    sh::run(cargo.args([target, &seconds.to_string(), &seed.to_string()]))
+}

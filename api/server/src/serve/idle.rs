@@ -1,0 +1,151 @@
+//! Connections that nobody uses: clients that are gone without a word, and clients that ask nothing for long.
+//!
+//! A peer that lost its power sends no FIN. HTTP/2 asks it for signs of life; for HTTP/1.1 the system does, and
+//! gives up data that nobody acknowledges. A client that is there and asks nothing is sent away politely, as
+//! upstream does: each connection takes a place that others may wait for.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::Response;
+use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+/// Upstream's `IdleTimeout`.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// A silent peer is probed after this long, this often, so many times.
+const PROBE_AFTER: Duration = Duration::from_secs(30);
+const PROBE_EVERY: Duration = Duration::from_secs(15);
+const PROBES: u32 = 3;
+/// Data that is not acknowledged for this long ends the connection.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(75);
+
+/// Has the system notice when the peer is gone.
+pub(super) fn notice_absence(stream: &TcpStream) -> std::io::Result<()> {
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY).with_retries(PROBES))?;
+    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX))
+}
+
+/// What goes on on one connection.
+#[derive(Debug)]
+pub(super) struct Activity(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    running: usize,
+    since: Instant,
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        Self(Mutex::new(State { running: 0, since: Instant::now() }))
+    }
+}
+
+impl Activity {
+    /// Something happened just now.
+    pub(super) fn touch(&self) {
+        self.0.lock().since = Instant::now();
+    }
+
+    /// Waits until nothing went on for [`IDLE_TIMEOUT`].
+    pub(super) async fn idle(&self) {
+        loop {
+            let quiet_until = {
+                let state = self.0.lock();
+                let since = if state.running > 0 { Instant::now() } else { state.since };
+                since + IDLE_TIMEOUT
+            };
+            if quiet_until <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(quiet_until).await;
+        }
+    }
+}
+
+/// A request under way, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Busy(Arc<Activity>);
+
+impl Busy {
+    pub(super) fn new(activity: &Arc<Activity>) -> Self {
+        activity.0.lock().running += 1;
+        Self(Arc::clone(activity))
+    }
+
+    /// The request is under way until its answer is sent, or the client does not want it any more.
+    pub(super) fn until_sent(self, answer: Response<Body>) -> Response<Sending> {
+        answer.map(|body| Sending { body, _busy: self })
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut state = self.0.0.lock();
+        state.running -= 1;
+        state.since = Instant::now();
+    }
+}
+
+/// The body of an answer that keeps its connection busy.
+#[derive(Debug)]
+pub(super) struct Sending {
+    body: Body,
+    _busy: Busy,
+}
+
+impl http_body::Body for Sending {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_system_looks_whether_the_peer_is_there() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+        let stream = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
+        notice_absence(&stream).expect("set");
+        let socket = SockRef::from(&stream);
+        assert_eq!(socket.keepalive().ok(), Some(true));
+        assert_eq!(socket.tcp_user_timeout().ok(), Some(Some(UNACKNOWLEDGED_MAX)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_once_its_last_answer_is_sent_and_some_time_passed() {
+        let activity = Arc::new(Activity::default());
+        let started = Instant::now();
+        activity.idle().await;
+        assert_eq!(started.elapsed(), IDLE_TIMEOUT, "one that never asked anything");
+        let watch = Busy::new(&activity).until_sent(Response::new(Body::empty()));
+        let is_idle = tokio::time::timeout(10 * IDLE_TIMEOUT, activity.idle()).await;
+        assert!(is_idle.is_err(), "an answer is being sent");
+        drop(watch);
+        let sent = Instant::now();
+        activity.idle().await;
+        assert_eq!(sent.elapsed(), IDLE_TIMEOUT);
+    }
+}

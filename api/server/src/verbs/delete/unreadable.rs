@@ -1,0 +1,49 @@
+//! The way out when a stored object cannot be read, since its key is lost or its bytes are damaged: whoever may
+//! do so has it deleted without anyone looking at it, by upstream's `ignoreStoreReadErrorWithClusterBreakingPotential`
+//! (KEP-3926). No finalizer, plugin or webhook is asked. Until then every list that it belongs to fails, and says
+//! which object it is.
+
+use api_model::field::{FieldError, Path};
+use api_store::{Expect, Write};
+use axum::body::Body;
+use http::{Response, StatusCode};
+use serde_json::json;
+
+use crate::app::{Call, WriteError};
+use crate::authorize::may;
+use crate::key;
+use crate::status::{ApiError, ApiResult};
+use crate::wire::options::DeleteOptions;
+use crate::wire::present::Presentation;
+
+/// The option that asks for it.
+pub(crate) const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+/// Who may; to be able to delete is not enough.
+const VERB: &str = "unsafe-delete-ignore-read-errors";
+
+/// Deletes the object that the path names, which must be one that cannot be read.
+pub(super) async fn delete(call: &Call, options: &DeleteOptions, presentation: &Presentation) -> ApiResult<Response<Body>> {
+    may(call, VERB)?;
+    let (app, resource, namespace) = (&call.app, &call.served.resource, call.namespace_key());
+    let Some(unreadable) = resource.unreadable(namespace, &call.name) else {
+        if resource.get(namespace, &call.name).is_none() {
+            return Err(call.not_found());
+        }
+        let why = "is exclusively used to delete corrupt object(s), try again by removing this option";
+        let error = FieldError::invalid(&Path::new(OPTION), true, why);
+        return Err(ApiError::invalid(&call.served.kind, &call.name, &[error]));
+    };
+    if !options.dry_run {
+        let key = key::of(&resource.name, namespace, &call.name);
+        tracing::warn!(%key, user = call.user.username, why = unreadable.why, "deleting an object that cannot be read");
+        let gone = app.write(Write { key, value: None, expect: Expect::At(unreadable.revision) }).await;
+        let revision = gone.map_err(|error| match error {
+            WriteError::Conflict => ApiError::modified(&call.served.name, &call.name),
+            WriteError::Api(error) => error,
+        })?;
+        app.cache.settled(resource, revision).await?;
+    }
+    let details = json!({"name": call.name, "group": call.served.name.group, "kind": call.served.name.resource});
+    let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
+    Ok(presentation.value(StatusCode::OK, &success))
+}

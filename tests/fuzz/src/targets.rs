@@ -1,0 +1,147 @@
+//! The targets, in the order of their names, and what they share.
+
+mod bodies;
+mod frames;
+mod patches;
+mod selectors;
+
+use serde_json::Value;
+
+/// What takes bytes.
+pub struct Target {
+    /// What it is called, here and in the corpus.
+    pub name: &'static str,
+    /// Words that mean something to it.
+    pub words: &'static [&'static str],
+    /// Takes an input; panics where a promise is broken.
+    pub run: fn(&[u8]),
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target { name: "apply", words: FIELDS, run: patches::apply },
+    Target { name: "decode_json", words: FIELDS, run: bodies::json },
+    Target { name: "decode_yaml", words: YAML, run: bodies::yaml },
+    Target { name: "field_selector", words: SELECTORS, run: selectors::field },
+    Target { name: "json_patch", words: POINTERS, run: patches::json },
+    Target { name: "label_selector", words: SELECTORS, run: selectors::label },
+    Target { name: "merge_patch", words: FIELDS, run: patches::merge },
+    Target { name: "protobuf", words: &["k8s\0", "v1", "ConfigMap", "Pod"], run: bodies::protobuf },
+    Target { name: "spdy", words: &["\u{80}\u{3}", ":path", "streamtype"], run: frames::spdy },
+    Target { name: "spdy_headers", words: &["streamtype", "port", ":", "\n", "requestid"], run: frames::spdy_headers },
+    Target { name: "strategic_patch", words: FIELDS, run: patches::strategic },
+    Target { name: "websocket", words: &["\u{0}", "{\"Width\":1,\"Height\":1}"], run: frames::websocket },
+];
+
+/// Names that the schemas and the directives of patches know.
+const FIELDS: &[&str] = &[
+    "metadata",
+    "spec",
+    "status",
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+    "managedFields",
+    "name",
+    "containers",
+    "ports",
+    "containerPort",
+    "protocol",
+    "env",
+    "value",
+    "valueFrom",
+    "volumes",
+    "tolerations",
+    "conditions",
+    "type",
+    "template",
+    "selector",
+    "matchLabels",
+    "matchExpressions",
+    "replicas",
+    "$patch",
+    "delete",
+    "replace",
+    "merge",
+    "$retainKeys",
+    "$setElementOrder/containers",
+    "$setElementOrder/ports",
+    "$deleteFromPrimitiveList/finalizers",
+    "strategy",
+    "rollingUpdate",
+    "resources",
+    "limits",
+    "cpu",
+    "500m",
+];
+const POINTERS: &[&str] = &[
+    "op",
+    "path",
+    "from",
+    "value",
+    "add",
+    "remove",
+    "replace",
+    "move",
+    "copy",
+    "test",
+    "/",
+    "/-",
+    "/0",
+    "/metadata",
+    "/metadata/labels",
+    "/spec/containers/0",
+    "/spec/containers/-",
+    "/a~1b",
+    "/a~0b",
+    "/01",
+    "/-1",
+    "/18446744073709551616",
+];
+const SELECTORS: &[&str] =
+    &["=", "==", "!=", "in", "notin", " in (", ")", ",", "!", ">", "<", "\\", "\\=", "\\,", "metadata.name", "a/b", " "];
+const YAML: &[&str] =
+    &["- ", ": ", "&a ", "*a", "<<: *a", "---\n", "...\n", "|\n", ">-\n", "!!str ", "? ", "\t", "\n  ", "#", "'", "\"", "{", "["];
+
+/// What stands between the documents of one input.
+pub const BETWEEN: &[u8] = b"\n%%\n";
+
+/// The documents of an input.
+pub fn documents(input: &[u8]) -> Vec<&[u8]> {
+    let (mut parts, mut rest) = (Vec::new(), input);
+    while let Some(at) = rest.windows(BETWEEN.len()).position(|window| window == BETWEEN) {
+        parts.push(&rest[..at]);
+        rest = &rest[at + BETWEEN.len()..];
+    }
+    parts.push(rest);
+    parts
+}
+
+/// A document as the server would decode it from a body.
+fn decoded(document: &[u8]) -> Option<Value> {
+    api_rules::decode(document, false).ok().map(|decoded| decoded.value)
+}
+
+/// Whether two values are the same, but for the last digits of fractions, which printing may change.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, value)| b.get(key).is_some_and(|other| same(value, other)))
+        }
+        (Value::Number(a), Value::Number(b)) if a.is_f64() && b.is_f64() => {
+            let (a, b) = (a.as_f64().unwrap_or_default(), b.as_f64().unwrap_or_default());
+            (a - b).abs() <= a.abs() * 1e-12
+        }
+        (a, b) => a == b,
+    }
+}
+
+/// What may be stored must be readable again.
+fn is_readable(value: &Value) {
+    let text = value.to_string();
+    let again = api_rules::decode(text.as_bytes(), false).unwrap_or_else(|error| panic!("not readable again: {error}: {text:.200}"));
+    assert!(same(&again.value, value), "read again as something else: {} {value}", again.value);
+    assert!(again.duplicates.is_empty());
+}

@@ -1,0 +1,30 @@
+//! Selectors as they stand in queries.
+
+use api_model::selector::{FieldSelector, Selector};
+use serde_json::json;
+
+/// What is shown parses to the same, and matches what it matched.
+pub fn label(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let Ok(selector) = Selector::parse(&text) else { return };
+    let shown = selector.to_string();
+    let again = Selector::parse(&shown).unwrap_or_else(|error| panic!("{text:?} shown as {shown:?}: {error}"));
+    assert_eq!(again, selector, "{text:?} shown as {shown:?}");
+    for labels in [json!({}), json!({"a": "b", "b": "", "n": "5", "example.com/a": "x"})] {
+        let object = json!({"metadata": {"labels": labels}});
+        assert_eq!(again.matches(&object), selector.matches(&object));
+    }
+}
+
+/// The same of fields.
+pub fn field(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let Ok(selector) = FieldSelector::parse(&text) else { return };
+    let shown = selector.to_string();
+    let again = FieldSelector::parse(&shown).unwrap_or_else(|error| panic!("{text:?} shown as {shown:?}: {error}"));
+    assert_eq!(again, selector, "{text:?} shown as {shown:?}");
+    selector.matches(&json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n"}}));
+    for term in selector.terms.iter().filter(|term| !term.negated) {
+        assert!(selector.exact(&term.path).is_some());
+    }
+}

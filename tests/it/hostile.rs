@@ -1,0 +1,97 @@
+//! The story of a server that is asked whatever its own OpenAPI documents allow, and much that they do not: no
+//! answer blames the server. schemathesis, the real one, makes the requests; they follow from a seed.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use tests::run::run;
+use tests::{Cluster, Net};
+
+/// Documents with the kinds whose rules are the most, so that the short run meets many of them.
+const DOCUMENTS: &[&str] =
+    &["apis/apps/v1", "apis/apiextensions.k8s.io/v1", "apis/rbac.authorization.k8s.io/v1", "apis/authorization.k8s.io/v1", "api/v1"];
+/// Every document, for the long run.
+const ALL_DOCUMENTS: &[&str] = &[
+    "api/v1",
+    "apis/admissionregistration.k8s.io/v1",
+    "apis/apiextensions.k8s.io/v1",
+    "apis/apps/v1",
+    "apis/authentication.k8s.io/v1",
+    "apis/authorization.k8s.io/v1",
+    "apis/autoscaling/v2",
+    "apis/batch/v1",
+    "apis/certificates.k8s.io/v1",
+    "apis/coordination.k8s.io/v1",
+    "apis/discovery.k8s.io/v1",
+    "apis/events.k8s.io/v1",
+    "apis/flowcontrol.apiserver.k8s.io/v1",
+    "apis/networking.k8s.io/v1",
+    "apis/node.k8s.io/v1",
+    "apis/policy/v1",
+    "apis/rbac.authorization.k8s.io/v1",
+    "apis/scheduling.k8s.io/v1",
+    "apis/storage.k8s.io/v1",
+];
+/// The same requests in every run.
+const SEED: &str = "1";
+/// Seconds for one document in the short run.
+const SECONDS: &str = "8";
+/// Requests that stay open, or that a node answers.
+const CONNECTIONS: &str = "/watch/|/(proxy|exec|attach|portforward|log)(/|$)";
+
+/// What schemathesis asks and what it makes of the answers, where that is ours to say.
+const HOOKS: &str = r#"
+import schemathesis
+
+# Upstream answers by 500 to these faults of the client, and so word for word does this server.
+UPSTREAMS_OWN = ("failed to create typed patch object",)
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    # A watch stays open.
+    for name in ("watch", "timeoutSeconds"):
+        (case.query or {}).pop(name, None)
+
+@schemathesis.hook
+def after_call(context, case, response):
+    if response.status_code == 500 and any(text in response.text for text in UPSTREAMS_OWN):
+        response.status_code = 400
+"#;
+
+#[test]
+fn schemathesis_finds_no_fault_of_the_server() {
+    let examples = std::env::var("SKIFF_SCHEMATHESIS_EXAMPLES").ok();
+    let mut cluster = Cluster::prepared(Net::alone(), &["server"]);
+    cluster.start();
+    let documents = if examples.is_some() { ALL_DOCUMENTS } else { DOCUMENTS };
+    for document in documents {
+        let ran = run(&mut schemathesis(&cluster, document, examples.as_deref()), None);
+        assert!(ran.stdout.contains(" generated"), "no request was made: {ran}");
+        assert!(ran.succeeded(), "{ran}");
+    }
+    assert_eq!(cluster.kubectl().ok("get --raw /readyz"), "ok");
+    let log = cluster.log();
+    assert!(!log.contains("panicked"), "{log}");
+    assert_eq!(cluster.stop(), 0, "{}", cluster.log());
+    cluster.down();
+}
+
+fn schemathesis(cluster: &Cluster, document: &str, examples: Option<&str>) -> Command {
+    let programs = std::env::var_os("SKIFF_SCHEMATHESIS")
+        .map_or_else(|| tests::cluster::project().join("target/venv/schemathesis/bin"), PathBuf::from);
+    std::fs::write(cluster.data_dir().join("hooks.py"), HOOKS).expect("writes");
+    let pki = |file: &str| cluster.data_dir().join("pki").join(file);
+    let mut command = cluster.net.command(&programs.join("st").display().to_string());
+    command.arg("run").arg(format!("https://127.0.0.1:6443/openapi/v3/{document}"));
+    command.arg("--tls-verify").arg(pki("ca.crt"));
+    command.arg("--request-cert").arg(pki("apiserver-kubelet-client.crt"));
+    command.arg("--request-cert-key").arg(pki("apiserver-kubelet-client.key"));
+    command.args(["--checks", "not_a_server_error", "--seed", SEED, "--exclude-path-regex", CONNECTIONS, "--continue-on-failure"]);
+    command.args(["--suppress-health-check", "all", "--warnings", "off", "--request-timeout", "30", "--phases", "coverage,fuzzing"]);
+    match examples {
+        Some(examples) => command.args(["--max-examples", examples]),
+        None => command.args(["--max-examples", "2", "--max-time", SECONDS, "--no-shrink"]),
+    };
+    command.current_dir(cluster.data_dir()).env("SCHEMATHESIS_HOOKS", "hooks").env("PYTHONPATH", cluster.data_dir());
+    command
+}
