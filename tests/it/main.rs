@@ -12,6 +12,7 @@ mod kubectl;
 mod life;
 mod linear;
 mod ownership;
+mod policies;
 mod quickstart;
 mod registry;
 mod side_by_side;

@@ -31,7 +31,6 @@ pub const ABSENT: &[&str] = &[
     "ExtendedResourceToleration",
     "ImagePolicyWebhook",
     "LimitPodHardAntiAffinityTopology",
-    "MutatingAdmissionPolicy",
     "NamespaceAutoProvision",
     "NamespaceExists",
     "OwnerReferencesPermissionEnforcement",
@@ -39,11 +38,11 @@ pub const ABSENT: &[&str] = &[
     "PodTolerationRestriction",
     "PodTopologyLabels",
     "StorageObjectInUseProtection",
-    "ValidatingAdmissionPolicy",
 ];
 
-/// Plugins that need I/O: the server does what they do, unless they are switched off.
-pub const ELSEWHERE: &[&str] = &["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"];
+/// Plugins that need I/O or follow what is configured: the server does what they do, unless they are switched off.
+pub const ELSEWHERE: &[&str] =
+    &["MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook"];
 
 /// The plugins in the order in which they run, which is upstream's.
 pub fn all(allows: Allows) -> Vec<Box<dyn Plugin>> {

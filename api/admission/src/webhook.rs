@@ -11,6 +11,7 @@ mod review;
 mod rule;
 
 pub use answer::{Answer, BadAnswer, rejection};
+pub(crate) use config::selector;
 pub use config::{Endpoint, Webhook};
 pub use reinvocation::Reinvocation;
 pub use review::{Gvk, Review};
@@ -52,13 +53,14 @@ impl Webhook {
             forms.iter().position(|form| self.rules.iter().any(|rule| rule.matches(request, form)))
         };
         // The cheap questions first: what the rules leave out needs no namespace.
-        let (Some(form), true) = (by_rules(), self.wants_object(request)) else { return Ok(None) };
+        let (Some(form), true) = (by_rules(), wants_object(&self.objects, request)) else { return Ok(None) };
         Ok(in_namespace(&self.namespaces, request, view)?.then_some(form))
     }
+}
 
-    fn wants_object(&self, request: &Request<'_>) -> bool {
-        self.objects.is_everything() || [request.object(), request.old].into_iter().flatten().any(|object| self.objects.matches(object))
-    }
+/// Whether the labels of a request's object match, before or after.
+pub(crate) fn wants_object(selector: &Selector, request: &Request<'_>) -> bool {
+    selector.is_everything() || [request.object(), request.old].into_iter().flatten().any(|object| selector.matches(object))
 }
 
 /// Whether the labels of a request's namespace match. What is in no namespace always does.

@@ -38,6 +38,7 @@ use crate::fairness::{Gate, keeper};
 use crate::handle::handle;
 use crate::metrics::Metrics;
 use crate::oidc::{Follower, OidcStartError};
+use crate::policies::Policies;
 use crate::presence::Presence;
 use crate::quota::Quotas;
 use crate::registry::Registry;
@@ -197,6 +198,7 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
         chain: Chain::new(&config.disable_admission_plugins, allows)?,
         authenticator: Authenticator::new(std::mem::take(&mut config.token_auth_file), tokens, config.anonymous_auth).with_oidc(oidc),
         registry: Registry::new(&cache),
+        policies: Policies::new(&cache, &config.disable_admission_plugins),
         webhooks: Webhooks::new(&cache, &config.disable_admission_plugins),
         gate: Gate::new(&config, &cache),
         quotas: Quotas::default(),

@@ -14,6 +14,7 @@ mod lists;
 mod nodes;
 mod oidc;
 mod patches;
+mod policies;
 mod restart;
 mod services;
 mod shapes;

@@ -3,8 +3,8 @@
 //! is decided in `api_admission::webhook`; here they are found, called and obeyed.
 
 mod client;
-mod forms;
-mod options;
+pub(crate) mod forms;
+pub(crate) mod options;
 mod resolve;
 
 use std::sync::Arc;
@@ -120,6 +120,7 @@ pub(crate) async fn mutate(call: &mut Call, asked: Asked<'_>, mut object: Option
         }
         changed.map(drop).or_else(|failure| tolerate(webhook, failure))?;
     }
+    rounds.end(object.as_deref());
     Ok(())
 }
 

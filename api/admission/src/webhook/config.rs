@@ -115,7 +115,7 @@ impl Webhook {
 }
 
 /// A selector that is absent, here, leaves nothing out; one that does not parse was never stored.
-fn selector(value: Option<&Value>) -> Selector {
+pub(crate) fn selector(value: Option<&Value>) -> Selector {
     match value.filter(|value| !value.is_null()) {
         None => Selector::default(),
         value => Selector::from_label_selector(value).unwrap_or_default(),

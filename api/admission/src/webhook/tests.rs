@@ -195,20 +195,25 @@ fn whoever_missed_a_change_is_asked_once_more() {
     rounds.asked("early");
     rounds.changed();
     rounds.asked("late");
-    assert!(rounds.goes_on(Some(&two)));
+    rounds.end(Some(&two));
+    assert!(Reinvocation::goes_on([&mut rounds]));
     rounds.begin(Some(&two));
     assert!(rounds.is_due("early") && !rounds.is_due("late"), "late has seen it all");
     rounds.changed();
-    assert!(!rounds.goes_on(Some(&one)), "there is no third round");
+    assert!(!Reinvocation::goes_on([&mut rounds]), "there is no third round");
     let mut rounds = Reinvocation::default();
     rounds.changed();
     rounds.asked("only");
-    assert!(rounds.goes_on(Some(&one)) && !rounds.is_due("only"), "its own change is no news to it");
+    rounds.end(Some(&one));
+    let mut others = Reinvocation::default();
+    others.asked("other");
+    assert!(Reinvocation::goes_on([&mut rounds, &mut others]) && !rounds.is_due("only"), "its own change is no news to it");
+    assert!(!others.is_due("other"), "nobody has told it of a change yet");
     rounds.begin(Some(&two));
     assert!(rounds.is_due("only"), "a plugin has changed it since");
     let mut quiet = Reinvocation::default();
     quiet.asked("only");
-    assert!(!quiet.goes_on(Some(&one)));
+    assert!(!Reinvocation::goes_on([&mut quiet]));
 }
 
 #[test]

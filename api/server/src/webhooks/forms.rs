@@ -1,10 +1,11 @@
-//! The forms in which an object can be shown to a webhook, and the way back: a resource may be served
+//! The forms in which an object can be shown to a webhook or a policy, and the way back: a resource may be served
 //! in several groups and versions, and at `scale` it is a Scale.
 
 use std::sync::Arc;
 
 use api_admission::webhook::Gvk;
 use api_model::kind::Kind;
+use api_rules::apply::Typing;
 use api_rules::{FieldValidation, scale};
 use serde_json::Value;
 
@@ -12,20 +13,20 @@ use crate::app::Call;
 use crate::registry::Served;
 
 /// The forms of a call's object; the first is the one that the call is for.
-pub(super) struct Forms(Vec<Arc<Served>>);
+pub(crate) struct Forms(Vec<Arc<Served>>);
 
 impl Forms {
-    pub(super) fn of(call: &Call) -> Self {
+    pub(crate) fn of(call: &Call) -> Self {
         let mut forms = vec![Arc::clone(&call.served)];
         forms.extend(call.app.registry.equivalents(&call.served));
         Self(forms)
     }
 
-    pub(super) fn kinds(&self) -> impl Iterator<Item = &Kind> {
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &Kind> {
         self.0.iter().map(|served| &*served.kind)
     }
 
-    pub(super) fn get(&self, index: usize) -> Option<Arc<Served>> {
+    pub(crate) fn get(&self, index: usize) -> Option<Arc<Served>> {
         self.0.get(index).cloned()
     }
 }
@@ -36,7 +37,7 @@ fn shows_object(call: &Call, form: &Served) -> bool {
 }
 
 /// What the webhook sees of an object in stored form.
-pub(super) fn show(call: &Call, form: &Served, object: &Value) -> Value {
+pub(crate) fn show(call: &Call, form: &Served, object: &Value) -> Value {
     let of_scale = || scale::read(&form.kind, object);
     match call.subresource.as_str() {
         "scale" => of_scale().unwrap_or_default(),
@@ -51,7 +52,15 @@ pub(super) fn show(call: &Call, form: &Served, object: &Value) -> Value {
 /// When the patch does not apply or makes something of another kind.
 pub(super) fn patch(call: &Call, form: &Served, object: &Value, patch: &Value) -> Result<Value, String> {
     let shown = show(call, form, object);
-    let mut patched = api_rules::patch::json(&shown, patch).map_err(|error| error.to_string())?;
+    let patched = api_rules::patch::json(&shown, patch).map_err(|error| error.to_string())?;
+    take_back(call, form, object, &shown, patched)
+}
+
+/// The object, in stored form, after somebody changed what [`show`] shows of it.
+///
+/// # Errors
+/// When it has become something of another kind.
+pub(crate) fn take_back(call: &Call, form: &Served, object: &Value, shown: &Value, mut patched: Value) -> Result<Value, String> {
     let Gvk { group, version, kind } = Gvk::of(&form.kind, &call.subresource);
     for field in ["apiVersion", "kind"] {
         if patched.get(field) != shown.get(field) {
@@ -70,4 +79,16 @@ pub(super) fn patch(call: &Call, form: &Served, object: &Value, patch: &Value) -
         api_rules::default(&form.stored, &mut patched);
     }
     Ok(patched)
+}
+
+/// The type of what [`show`] shows.
+pub(crate) fn typing<'s>(call: &Call, form: &'s Served) -> Typing<'s> {
+    match call.subresource.as_str() {
+        "scale" => api_schema::of_gvk("autoscaling", "v1", "Scale").map_or(Typing::Deduced, Typing::Known),
+        _ if shows_object(call, form) => Typing::of(&form.kind),
+        sub => {
+            let Gvk { group, version, kind } = Gvk::of(&form.kind, sub);
+            api_schema::of_gvk(&group, &version, &kind).map_or(Typing::Deduced, Typing::Known)
+        }
+    }
 }
