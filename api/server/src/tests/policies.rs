@@ -210,7 +210,7 @@ async fn warnings_reach_the_client_and_failures_the_audit_log() {
     let text = std::fs::read_to_string(&path).expect("the log");
     let events = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
     let told = events.filter(|event| event["objectRef"]["resource"] == "configmaps" && event["objectRef"]["name"] == "c");
-    let annotations = told.map(|event| event["annotations"].clone()).last().expect("recorded");
+    let annotations = told.map(|event| event["annotations"].clone()).next_back().expect("recorded");
     assert_eq!(annotations["p/who"], "by admin");
     let failure = annotations["validation.policy.admission.k8s.io/validation_failure"].as_str().expect("a text").to_owned();
     assert_eq!(serde_json::from_str::<Value>(&failure).expect("JSON")[0]["message"], "mind this");
