@@ -6,6 +6,7 @@
 
 mod change;
 mod compiled;
+mod conditions;
 mod evaluate;
 mod failures;
 mod findings;
@@ -14,6 +15,7 @@ mod matching;
 mod params;
 
 pub use change::Change;
+pub(crate) use conditions::Conditions;
 pub use evaluate::Asked;
 pub use failures::Failures;
 pub use findings::Findings;

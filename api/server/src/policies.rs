@@ -5,7 +5,7 @@ mod asker;
 mod mutate;
 mod params;
 mod rights;
-mod seen;
+pub(crate) mod seen;
 
 use std::collections::HashMap;
 use std::sync::Arc;

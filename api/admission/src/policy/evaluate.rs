@@ -1,7 +1,7 @@
 //! What the expressions of a policy yield for a request.
 
 use api_cel::admission::namespace_shape;
-use api_cel::{Authorizer, Budget, Check, MATCH_CONDITIONS_COST_MAX, OBJECT_COST_MAX, Scope, Shape, Value};
+use api_cel::{Authorizer, Budget, Check, OBJECT_COST_MAX, Scope, Shape, Value};
 use serde_json::Value as Json;
 
 use super::change::Change;
@@ -49,18 +49,25 @@ pub(super) struct Validated {
     pub(super) failed_annotations: Vec<String>,
 }
 
-impl Policy {
-    fn scope<'v>(&'v self, asked: &Asked<'v>, params: Option<&'v Json>) -> Scope<'v> {
-        let json = |json: Option<&'v Json>| json.map_or(Value::Null, |json| Value::json(json, Shape::Free));
-        let namespace = asked.namespace.map_or(Value::Null, |namespace| Value::json(namespace, namespace_shape()));
-        let mut scope = Scope::default()
-            .with("object", json(asked.object))
-            .with("oldObject", json(asked.old))
-            .with("request", json(Some(asked.request)))
+impl<'a> Asked<'a> {
+    /// The variables that every expression has, and `params`.
+    pub(crate) fn scope(&self, params: Option<&'a Json>) -> Scope<'a> {
+        let json = |json: Option<&'a Json>| json.map_or(Value::Null, |json| Value::json(json, Shape::Free));
+        let namespace = self.namespace.map_or(Value::Null, |namespace| Value::json(namespace, namespace_shape()));
+        Scope::default()
+            .with("object", json(self.object))
+            .with("oldObject", json(self.old))
+            .with("request", json(Some(self.request)))
             .with("namespaceObject", namespace)
             .with("params", json(params))
-            .with("authorizer", Value::authorizer(asked.authorizer))
-            .with("authorizer.requestResource", Value::resource_check(asked.authorizer, asked.check.clone()));
+            .with("authorizer", Value::authorizer(self.authorizer))
+            .with("authorizer.requestResource", Value::resource_check(self.authorizer, self.check.clone()))
+    }
+}
+
+impl Policy {
+    fn scope<'v>(&'v self, asked: &Asked<'v>, params: Option<&'v Json>) -> Scope<'v> {
+        let mut scope = asked.scope(params);
         for (name, variable) in &self.variables {
             if let Some(expression) = variable.expression() {
                 scope = scope.with_composed(name, expression);
@@ -69,33 +76,11 @@ impl Policy {
         scope
     }
 
-    /// Whether all match conditions hold. One that does not hold decides, whatever the others come to.
-    ///
-    /// # Errors
-    /// When none is false and some have no value.
-    fn meets<'v>(&'v self, scope: &Scope<'v>) -> Result<bool, String> {
-        let mut budget = Budget::new(MATCH_CONDITIONS_COST_MAX);
-        let mut errors = Vec::new();
-        for condition in &self.conditions {
-            match condition.evaluate(scope, &mut budget) {
-                Ok(value) if value.as_bool() == Some(false) => return Ok(false),
-                Ok(_) => {}
-                Err(Failed::Budget) => return Err(Failed::Budget.message()),
-                Err(failed) => errors.push(failed.message()),
-            }
-        }
-        match errors.as_slice() {
-            [] => Ok(true),
-            [one] => Err(one.clone()),
-            many => Err(format!("[{}]", many.join(", "))),
-        }
-    }
-
     /// What a validating policy makes of a request, with one object of parameters.
     pub(super) fn validate(&self, asked: &Asked<'_>, params: Option<&Json>) -> Validated {
         let scope = self.scope(asked, params);
         let fails = |message: String| Validated { refusals: self.failure(0, message).into_iter().collect(), ..Validated::default() };
-        match self.meets(&scope) {
+        match self.conditions.hold(&scope) {
             Ok(true) => {}
             Ok(false) => return Validated::default(),
             Err(message) => return fails(message),
@@ -157,7 +142,7 @@ impl Policy {
     /// # Errors
     /// When its conditions have no value.
     pub fn is_due(&self, asked: &Asked<'_>, params: Option<&Json>) -> Result<bool, String> {
-        self.meets(&self.scope(asked, params))
+        self.conditions.hold(&self.scope(asked, params))
     }
 
     /// One of the changes that a mutating policy wants made.

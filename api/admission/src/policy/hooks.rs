@@ -9,6 +9,7 @@ use api_model::meta;
 use serde_json::Value;
 
 use super::compiled::Compiled;
+use super::conditions::Conditions;
 use super::matching::Match;
 use super::params::{ParamKind, ParamRef};
 use crate::json;
@@ -26,7 +27,7 @@ pub struct Policy {
     pub is_reinvoked: bool,
     /// Which requests it is about.
     pub matched: Match,
-    pub(super) conditions: Vec<Compiled>,
+    pub(super) conditions: Conditions,
     pub(super) variables: Vec<(String, Compiled)>,
     pub(super) validations: Vec<Validation>,
     pub(super) annotations: Vec<(String, Compiled)>,
@@ -80,8 +81,6 @@ impl Policy {
         let is_mutating = spec.get("mutations").is_some_and(|mutations| !mutations.is_null());
         let (env, variables) = variables(spec, is_mutating, has_params);
         let message_env = with_composed(admission::env(has_params, false), &variables);
-        let condition_env = admission::env(has_params, true);
-        let condition = |condition: &Value| Compiled::new(json::text(condition, "expression").trim(), &condition_env, Wanted::Bool);
         let annotation = |annotation: &Value| {
             let value = Compiled::new(json::text(annotation, "valueExpression").trim(), &env, Wanted::TextOrNull);
             (json::text(annotation, "key").to_owned(), value)
@@ -91,7 +90,7 @@ impl Policy {
             fails_open: json::text(spec, "failurePolicy") == "Ignore",
             is_reinvoked: json::text(spec, "reinvocationPolicy") == "IfNeeded",
             matched: Match::from(spec.get("matchConstraints").unwrap_or(&Value::Null)),
-            conditions: json::list(spec, "matchConditions").iter().map(condition).collect(),
+            conditions: Conditions::of(spec, has_params),
             validations: json::list(spec, "validations").iter().map(|item| Validation::from(item, &env, &message_env)).collect(),
             annotations: json::list(spec, "auditAnnotations").iter().map(annotation).collect(),
             mutations: json::list(spec, "mutations").iter().map(|item| Mutation::from(item, &env)).collect(),

@@ -3,7 +3,7 @@
 //! what they share: which requests are meant, conditions, variables and parameters.
 
 mod binding;
-mod expressions;
+pub mod expressions;
 mod matching;
 mod mutating;
 mod validating;

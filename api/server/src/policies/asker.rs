@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::authorize::decide;
 
 /// Answers for the user of a request, or for a service account.
-pub(super) struct Asker<'a> {
+pub(crate) struct Asker<'a> {
     pub(super) app: &'a App,
     pub(super) user: &'a UserInfo,
 }

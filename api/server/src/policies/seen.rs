@@ -18,7 +18,7 @@ use crate::webhooks::forms::{self, Forms};
 use crate::webhooks::{Asked, options};
 
 /// A request and its objects in one form.
-pub(super) struct Seen {
+pub(crate) struct Seen {
     form: usize,
     object: Option<Value>,
     old: Option<Value>,
@@ -26,7 +26,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub(super) fn of(call: &Call, asked: Asked<'_>, request: &Request<'_>, (index, form): (usize, &Served)) -> Self {
+    pub(crate) fn of(call: &Call, asked: Asked<'_>, request: &Request<'_>, (index, form): (usize, &Served)) -> Self {
         Self {
             form: index,
             object: request.object().map(|object| forms::show(call, form, object)),
@@ -49,7 +49,7 @@ fn as_variable(call: &Call, asked: Asked<'_>, request: &Request<'_>, form: &Serv
 }
 
 /// What does not depend on the form, and the forms that were looked at.
-pub(super) struct Sight<'a> {
+pub(crate) struct Sight<'a> {
     call: &'a Call,
     asker: Asker<'a>,
     namespace: Option<Arc<Value>>,
@@ -60,7 +60,7 @@ pub(super) struct Sight<'a> {
 impl<'a> Sight<'a> {
     /// # Errors
     /// When the request's namespace does not exist.
-    pub(super) fn of(call: &'a Call, request: &Request<'_>) -> ApiResult<Self> {
+    pub(crate) fn of(call: &'a Call, request: &Request<'_>) -> ApiResult<Self> {
         let is_namespace = request.kind.group.is_empty() && request.kind.plural == "namespaces";
         let name = if is_namespace { "" } else { request.namespace };
         let resource = GroupResource::new("", "namespaces");
@@ -81,7 +81,7 @@ impl<'a> Sight<'a> {
     }
 
     /// What is seen in a form; it is worked out once.
-    pub(super) fn in_form(&mut self, asked: Asked<'_>, request: &Request<'_>, forms: &Forms, form: usize) -> Arc<Seen> {
+    pub(crate) fn in_form(&mut self, asked: Asked<'_>, request: &Request<'_>, forms: &Forms, form: usize) -> Arc<Seen> {
         if let Some(seen) = self.seen.iter().find(|seen| seen.form == form) {
             return Arc::clone(seen);
         }
@@ -92,7 +92,7 @@ impl<'a> Sight<'a> {
     }
 
     /// What expressions are given.
-    pub(super) fn asked<'s>(&'s self, seen: &'s Seen) -> policy::Asked<'s> {
+    pub(crate) fn asked<'s>(&'s self, seen: &'s Seen) -> policy::Asked<'s> {
         policy::Asked {
             request: &seen.request,
             object: seen.object.as_ref(),
