@@ -49,7 +49,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let done = runtime.block_on(async {
+    let done = runtime.block_on(memory::watched(async {
         match command {
             Command::Up(options) => up::run(options).await,
             Command::Server(options) => server::run(options).await,
@@ -62,7 +62,7 @@ fn run(command: Command) -> anyhow::Result<()> {
                 Ok(())
             }
         }
-    });
+    }));
     // Threads that wait in the kernel (a pull, a compile) must not keep a stopped process alive.
     runtime.shutdown_background();
     done

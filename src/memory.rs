@@ -1,19 +1,54 @@
-//! What a start leaves behind: code that runs once, and memory that was freed. Who idles should weigh
-//! what it uses.
+//! What a start leaves behind: code that runs once, and memory that was freed; later, what a busy hour
+//! leaves. Who idles should weigh what it uses.
 
-/// Lets go of both. Code that is used again comes back from the page cache, a few pages at a time; of an
-/// idle cluster's weight this is a third.
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior};
+
+/// How often a running process looks whether there is something to let go of.
+const EVERY: Duration = Duration::from_secs(10);
+/// Memory that must have come since it last let go, in pages of 4 KiB: 4 MiB.
+const GROWN_PAGES: u64 = 1_024;
+
+/// Does work and lets go of memory beside it: once of what the start left, and then whenever some has come.
+pub async fn watched<T>(work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    let mut ticks = tokio::time::interval_at(Instant::now() + EVERY, EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut known: Option<u64> = None;
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            _ = ticks.tick() => match known {
+                // Parts that start after the others said that they are ready are done by now.
+                None => settle(),
+                Some(known) if resident_pages() > known + GROWN_PAGES => trim(),
+                Some(_) => continue,
+            }
+        }
+        known = Some(resident_pages());
+    }
+}
+
+/// Lets go of what only the start needed. Code that is used again comes back from the page cache, a few
+/// pages at a time; of an idle cluster's weight this is a third.
 pub fn settle() {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     let program = std::env::current_exe().unwrap_or_default();
-    for (start, end) in code(&maps, &program.to_string_lossy()) {
-        // SAFETY: a private mapping of our program that nobody may write to: what is dropped is read in again
-        // from the file, unchanged, when it is next run.
+    for (start, end) in unchanged(&maps, &program.to_string_lossy()) {
+        // SAFETY: a private mapping of our program that nobody may write to and whose pages are those of the
+        // file: what is dropped is read in again from there, unchanged, when it is next used.
         let advised = unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED) };
         if advised != 0 {
             tracing::debug!(error = %std::io::Error::last_os_error(), "mapped code stays");
         }
     }
+    trim();
+}
+
+/// Gives memory that was freed back to the system.
+fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: has no preconditions.
     unsafe {
@@ -21,14 +56,35 @@ pub fn settle() {
     }
 }
 
-/// Where the code of that program is mapped, by `/proc/self/maps` (proc(5)).
-fn code<'m>(maps: &'m str, program: &'m str) -> impl Iterator<Item = (usize, usize)> + 'm {
-    maps.lines().filter_map(move |line| {
-        let (range, rest) = line.split_once(' ')?;
-        let is_ours = rest.starts_with("r-xp ") && rest.splitn(5, ' ').last()?.trim_start() == program;
-        let (start, end) = range.split_once('-').filter(|_| is_ours)?;
-        Some((usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?))
-    })
+/// Memory in use, by `/proc/self/statm` (proc(5)); 0 where that cannot be read.
+fn resident_pages() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or_default()
+}
+
+/// Where the code and the constants of that program are mapped, by `/proc/self/smaps` (proc(5)). What the
+/// loader has written to, constants that hold addresses, is not among them.
+fn unchanged(smaps: &str, program: &str) -> Vec<(usize, usize)> {
+    let (mut found, mut mapping) = (Vec::new(), None);
+    for line in smaps.lines() {
+        if let Some(found) = range(line) {
+            mapping = is_constant(line, program).then_some(found);
+        } else if let Some(anonymous) = line.strip_prefix("Anonymous:") {
+            found.extend(mapping.take().filter(|_| anonymous.trim() == "0 kB"));
+        }
+    }
+    found
+}
+
+/// The addresses at the head of a mapping's entry.
+fn range(line: &str) -> Option<(usize, usize)> {
+    let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+    Some((usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?))
+}
+
+fn is_constant(head: &str, program: &str) -> bool {
+    let mut words = head.splitn(6, ' ');
+    matches!(words.nth(1), Some("r-xp" | "r--p")) && words.last().is_some_and(|path| path.trim_start() == program)
 }
 
 #[cfg(test)]
@@ -37,23 +93,42 @@ mod tests {
 
     const MAPS: &str = "\
 55d0c0000000-55d0c0400000 r--p 00000000 fe:00 1234                       /usr/bin/my skiff
+Size:               4096 kB
+Anonymous:             0 kB
+VmFlags: rd mr mw me
 55d0c0400000-55d0c3000000 r-xp 00400000 fe:00 1234                       /usr/bin/my skiff
-55d0c3000000-55d0c3100000 rw-p 03000000 fe:00 1234                       /usr/bin/my skiff
+Size:              45056 kB
+Anonymous:             0 kB
+55d0c3000000-55d0c3100000 r--p 03000000 fe:00 1234                       /usr/bin/my skiff
+Anonymous:          1024 kB
+55d0c3100000-55d0c3200000 rw-p 03100000 fe:00 1234                       /usr/bin/my skiff
+Anonymous:             0 kB
 7f0000000000-7f0000100000 r-xp 00000000 fe:00 99                         /usr/lib/libc.so.6
+Anonymous:             0 kB
 7ffd00000000-7ffd00002000 r-xp 00000000 00:00 0                          [vdso]
+Anonymous:             0 kB
 ";
 
     #[test]
-    fn only_the_programs_own_code_is_found() {
-        let found: Vec<_> = code(MAPS, "/usr/bin/my skiff").collect();
-        assert_eq!(found, [(0x55d0_c040_0000, 0x55d0_c300_0000)]);
+    fn only_what_the_program_has_unchanged_is_found() {
+        assert_eq!(unchanged(MAPS, "/usr/bin/my skiff"), [(0x55d0_c000_0000, 0x55d0_c040_0000), (0x55d0_c040_0000, 0x55d0_c300_0000)]);
     }
 
     #[test]
     fn a_process_goes_on_after_it() {
-        let maps = std::fs::read_to_string("/proc/self/maps").expect("a process has maps");
+        let maps = std::fs::read_to_string("/proc/self/smaps").expect("a process has maps");
         let program = std::env::current_exe().expect("a process has a program");
-        assert!(code(&maps, &program.to_string_lossy()).next().is_some());
+        assert!(unchanged(&maps, &program.to_string_lossy()).len() >= 2);
         settle();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_goes_on_beside_it() {
+        assert!(resident_pages() > 0);
+        let work = async {
+            tokio::time::sleep(EVERY * 3).await;
+            7
+        };
+        assert_eq!(watched(work).await, 7);
     }
 }

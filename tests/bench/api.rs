@@ -18,6 +18,8 @@ const SINGLE: usize = 300;
 const LISTS: usize = 100;
 const WATCHERS: usize = 100;
 const EVENTS: usize = 300;
+/// Until a process that is left alone has given back what it does not need.
+const QUIET: Duration = Duration::from_secs(20);
 const BASE: &str = "/api/v1/namespaces/default/configmaps";
 
 fn config_map(name: &str, round: usize) -> Bytes {
@@ -68,7 +70,10 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     let meter = watches(kubeconfig, &client, pid).await;
     table.spent(&meter.spent(), &format!("watch delivery ({EVENTS} updates to {WATCHERS} watchers)"), WATCHERS * EVENTS, delivery);
     Table::latency().took("create, one at a time, synced", singles);
-    Table::sizes().is("memory (PSS) after the run", &mib(pss_kib(pid)));
+    let sizes = Table::sizes();
+    sizes.is("memory (PSS) after the run, 100 watchers still there", &mib(pss_kib(pid)));
+    tokio::time::sleep(QUIET).await;
+    sizes.is(&format!("the same {} seconds later", QUIET.as_secs()), &mib(pss_kib(pid)));
 }
 
 /// Events to many watchers, each of which reads every one; answers the meter that began with the first.

@@ -18,6 +18,7 @@ mod memory;
 mod pods;
 mod process;
 mod report;
+mod scale;
 mod sched;
 
 use std::io::Read as _;
@@ -27,7 +28,7 @@ use std::time::Duration;
 use tests::{Cluster, Net};
 
 /// The parts, in the order they are measured.
-const PARTS: &[&str] = &["api", "sched", "pods", "memory"];
+const PARTS: &[&str] = &["api", "scale", "sched", "pods", "memory"];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -54,6 +55,7 @@ fn outside(part: &str) -> String {
         "api" | "sched" => {
             started(&["server", "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller,-node-ipam-controller"])
         }
+        "scale" => started(scale::SERVER),
         _ => started(&["up", "--max-pods=1000"]),
     };
     if part == "pods" || part == "memory" {
@@ -84,6 +86,7 @@ fn inside(part: &str, kubeconfig: &str, pid: u32) {
     runtime.block_on(async {
         match part {
             "api" => api::run(kubeconfig, pid).await,
+            "scale" => scale::run(kubeconfig, pid).await,
             "sched" => sched::run(kubeconfig, pid).await,
             "pods" => pods::run(kubeconfig, pid).await,
             _ => memory::run(kubeconfig, pid).await,

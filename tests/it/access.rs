@@ -109,6 +109,7 @@ fn tokens_are_made_for_accounts(cluster: &Cluster, kubectl: &Kubectl<'_>, files:
     assert_eq!(line("secrets "), None, "{list}");
     assert_eq!(own.run(&["auth", "can-i", "delete", "pods"]).stdout, "no\n");
     assert!(own.fails("get secrets").contains("User \"system:serviceaccount:default:builder\" cannot list resource \"secrets\""));
+    others_are_impersonated_by_right(kubectl, &own);
     let unauthorized = "You must be logged in to the server";
     assert!(with(&token("--audience=another")).fails("auth whoami").contains(unauthorized));
     let short = kubectl.fails("create token builder --duration=1m");
@@ -129,6 +130,20 @@ fn tokens_are_made_for_accounts(cluster: &Cluster, kubectl: &Kubectl<'_>, files:
     // kubectl asks for a password when it has nothing to show.
     let nobody = cluster.net.run("curl", &["-sSk", "--max-time", "10", "https://127.0.0.1:6443/api/v1/namespaces/default/pods"]).ok();
     assert!(nobody.contains("User \\\"system:anonymous\\\" cannot list resource \\\"pods\\\""), "{nobody}");
+}
+
+/// `own` is kubectl as the ServiceAccount `default/builder`.
+fn others_are_impersonated_by_right(kubectl: &Kubectl<'_>, own: &Kubectl<'_>) {
+    let refused = own.fails("get pods --as jane");
+    let builder = "User \"system:serviceaccount:default:builder\"";
+    assert!(refused.contains(&format!("{builder} cannot impersonate-on:user-info:list resource \"pods\"")), "{refused}");
+    kubectl.ok("create clusterrole impersonators --verb=impersonate --resource=users --resource-name=jane");
+    kubectl.ok("create clusterrolebinding impersonators --clusterrole=impersonators --serviceaccount=default:builder");
+    assert!(own.fails("get pods --as jane").contains("User \"jane\" cannot list resource \"pods\""));
+    assert!(own.ok("auth whoami --as jane").contains("jane"));
+    for words in ["--as jane --as-group system:masters", "--as jane --as-uid 7", "--as joe"] {
+        assert!(own.fails(&format!("get pods {words}")).contains(builder), "{words}");
+    }
 }
 
 /// A certificate signing request's manifest, and the key in PEM.

@@ -21,6 +21,7 @@ fn kubectl_works() {
     objects_are_shown_and_explained(&kubectl);
     objects_are_marked_and_watched(&kubectl);
     rights_are_told(&kubectl);
+    quotas_count(&kubectl);
     deleted_objects_are_gone(&kubectl);
 }
 
@@ -80,6 +81,12 @@ fn what_is_wrong_is_refused(kubectl: &Kubectl<'_>) {
     let conflict = kubectl.with_input("replace -f -", &stale).fails();
     let wanted = "Operation cannot be fulfilled on services \"web\": the object has been modified; please apply your changes to the latest version and try again";
     assert!(conflict.contains(wanted), "{conflict}");
+    let unfit = kubectl.fails("patch service web --type=merge -p {\"spec\":{\"sessionAffinity\":7}}");
+    assert!(unfit.starts_with("The request is invalid: patch: Invalid value: \"{"), "{unfit}");
+    assert!(
+        unfit.ends_with("json: cannot unmarshal number into Go struct field ServiceSpec.spec.sessionAffinity of type string\n"),
+        "{unfit}"
+    );
     let immutable = kubectl.fails("patch service web -p {\"spec\":{\"clusterIP\":\"10.96.0.77\"}}");
     assert!(immutable.contains("spec.clusterIPs[0]: Invalid value: [\"10.96.0.77\"]: may not change once set"), "{immutable}");
 }
@@ -253,6 +260,21 @@ fn rights_are_told(kubectl: &Kubectl<'_>) {
         raised.contains("user \"jane\" (groups=[\"system:authenticated\"]) is attempting to grant RBAC permissions not currently held"),
         "{raised}"
     );
+}
+
+fn quotas_count(kubectl: &Kubectl<'_>) {
+    kubectl.ok("create quota few --hard=count/roles.rbac.authorization.k8s.io=1");
+    kubectl.ok("create role first --verb=get --resource=pods");
+    kubectl.until("resourcequota/few", "/status/used/count~1roles.rbac.authorization.k8s.io", "1");
+    let described = kubectl.ok("describe quota few");
+    assert!(
+        described.lines().any(|line| line.split_whitespace().collect::<Vec<_>>() == ["count/roles.rbac.authorization.k8s.io", "1", "1"]),
+        "{described}"
+    );
+    let refused = kubectl.fails("create role second --verb=get --resource=pods");
+    assert!(refused.contains("exceeded quota: few, requested: count/roles.rbac.authorization.k8s.io=1, used: "), "{refused}");
+    kubectl.ok("delete quota few");
+    kubectl.ok("delete role first");
 }
 
 fn deleted_objects_are_gone(kubectl: &Kubectl<'_>) {

@@ -3,7 +3,9 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod access;
+mod aggregate;
 mod cel;
+mod convert;
 mod crash;
 mod custom;
 mod etcd;

@@ -1,22 +1,13 @@
 //! Admission webhooks as somebody runs them: behind a Service, registered and felt by kubectl; and how
 //! requests are sorted by priority and fairness.
 
-use std::convert::Infallible;
-use std::sync::{Arc, mpsc};
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
-use rustls::ServerConfig;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
-use tests::{Cluster, Kubectl, Net};
-use tokio_rustls::TlsAcceptor;
+use tests::{Cluster, Kubectl, backend};
 
 const PORT: u16 = 8443;
 
@@ -24,53 +15,15 @@ const PORT: u16 = 8443;
 fn webhooks_have_their_say() {
     let cluster = Cluster::up();
     let kubectl = cluster.kubectl();
-    let authority = hook_in(&cluster.net);
-    behind_a_service(&kubectl, &cluster.net.ip);
+    let authority = backend::serve_in(&cluster.net, "hook.default.svc", PORT, None, answer);
+    kubectl.apply(&backend::service("hook", &cluster.net.ip, PORT)).ok();
     objects_are_changed_and_refused(&kubectl, &authority);
     nobody_is_asked_any_more(&kubectl);
     conditions_decide_who_is_asked(&kubectl, &authority);
     requests_are_sorted(&kubectl);
 }
 
-/// Runs a webhook in a namespace for as long as the test; answers its authority's certificate.
-fn hook_in(net: &Net) -> String {
-    let key = rcgen::generate_simple_self_signed(["hook.default.svc".to_owned()]).expect("a certificate");
-    let pem = key.cert.pem();
-    let (ready, is_ready) = mpsc::channel();
-    let namespace = format!("/run/netns/{}", net.name);
-    // The thread ends with the test's process.
-    std::thread::spawn(move || {
-        let namespace = std::fs::File::open(namespace).expect("the namespace");
-        nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).expect("may enter it");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::bind(("0.0.0.0", PORT)).await.expect("the port is free");
-            ready.send(()).expect("the test waits");
-            let acceptor = acceptor(key.cert.der().clone(), key.signing_key.serialize_der());
-            while let Ok((stream, _)) = listener.accept().await {
-                let acceptor = acceptor.clone();
-                tokio::spawn(async move {
-                    let Ok(stream) = acceptor.accept(stream).await else { return };
-                    // A client may go away at any time.
-                    let _ended =
-                        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(answer)).await;
-                });
-            }
-        });
-    });
-    is_ready.recv().expect("the webhook listens");
-    pem
-}
-
-fn acceptor(certificate: CertificateDer<'static>, key: Vec<u8>) -> TlsAcceptor {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
-    let config = config.with_no_client_auth();
-    let config = config.with_single_cert(vec![certificate], PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key))).expect("a certificate");
-    TlsAcceptor::from(Arc::new(config))
-}
-
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(request: Request<Incoming>) -> backend::Answer {
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.expect("a body").to_bytes();
     let review: Value = serde_json::from_slice(&body).expect("JSON");
@@ -83,7 +36,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     };
     response["uid"] = review["request"]["uid"].clone();
     let answer = json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response});
-    Ok(Response::new(Full::from(answer.to_string())))
+    Response::new(Full::from(answer.to_string()))
 }
 
 /// Nothing red is kept, nothing precious is deleted, nobody looks into `tools`.
@@ -95,16 +48,6 @@ fn think(request: &Value) -> Value {
         Some(_) if request["object"]["data"]["colour"] == "red" => denied("red is taken"),
         _ => json!({"allowed": true, "warnings": ["mind the colour"]}),
     }
-}
-
-fn behind_a_service(kubectl: &Kubectl<'_>, ip: &str) {
-    let yaml = format!(
-        "apiVersion: v1\nkind: Service\nmetadata: {{name: hook}}\nspec: {{ports: [{{name: https, port: 443, targetPort: {PORT}}}]}}\n---\n\
-         apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
-         metadata: {{name: hook-1, labels: {{kubernetes.io/service-name: hook}}}}\naddressType: IPv4\n\
-         endpoints: [{{addresses: [{ip}], conditions: {{ready: true}}}}]\nports: [{{name: https, port: {PORT}}}]\n"
-    );
-    kubectl.apply(&yaml).ok();
 }
 
 fn configuration(kind: &str, path: &str, authority: &str, rules: &str) -> String {

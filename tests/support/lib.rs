@@ -13,6 +13,7 @@
     reason = "test support: a failure is a failed test"
 )]
 
+pub mod backend;
 pub mod cluster;
 pub mod disk;
 pub mod etcd;

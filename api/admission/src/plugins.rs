@@ -11,6 +11,7 @@ pub mod namespace_lifecycle;
 pub mod node_restriction;
 pub mod persistent_volume_claim_resize;
 pub mod pod_security;
+pub mod pod_topology_labels;
 pub mod priority;
 pub mod resource_quota;
 pub mod runtime_class;
@@ -30,13 +31,17 @@ pub const ABSENT: &[&str] = &[
     "EventRateLimit",
     "ExtendedResourceToleration",
     "ImagePolicyWebhook",
+    "JobValidation",
     "LimitPodHardAntiAffinityTopology",
     "NamespaceAutoProvision",
     "NamespaceExists",
+    "NodeDeclaredFeatureValidator",
     "OwnerReferencesPermissionEnforcement",
+    "PodGroupProtection",
+    "PodGroupWorkloadExists",
     "PodNodeSelector",
+    "PodResizeValidator",
     "PodTolerationRestriction",
-    "PodTopologyLabels",
     "StorageObjectInUseProtection",
 ];
 
@@ -62,6 +67,7 @@ pub fn all(allows: Allows) -> Vec<Box<dyn Plugin>> {
         Box::new(certificates::CertificateSigning { allows }),
         Box::new(certificates::CertificateSubjectRestriction),
         Box::new(default_ingress_class::DefaultIngressClass),
+        Box::new(pod_topology_labels::PodTopologyLabels),
         Box::new(resource_quota::ResourceQuota),
     ]
 }

@@ -12,7 +12,7 @@ mod rule;
 
 pub use answer::{Answer, BadAnswer, rejection};
 pub(crate) use config::selector;
-pub use config::{Endpoint, Webhook};
+pub use config::{Endpoint, Webhook, ca_bundle};
 pub use reinvocation::Reinvocation;
 pub use review::{Gvk, Review};
 pub use rule::Rule;

@@ -2,7 +2,9 @@
 //!
 //! `ca.crt` and `ca.key` are the root of trust; `apiserver.*` is what the API server serves with;
 //! `apiserver-kubelet-client.*` is what it shows to nodes; `sa.key` and `sa.pub` sign and verify
-//! ServiceAccount tokens. [`Pki::open`] makes what is missing and renews what no longer fits, so a
+//! ServiceAccount tokens; `front-proxy-ca.*` is a root of its own, which signs `front-proxy-client.*`:
+//! what the API server shows to aggregated servers, so that they believe whom it says a request is
+//! from. [`Pki::open`] makes what is missing and renews what no longer fits, so a
 //! directory left behind by a kill at any moment opens. A certificate authority whose key is
 //! missing or foreign is never replaced: that would cut off every node and every kubeconfig.
 
@@ -32,6 +34,9 @@ const LEAF_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
 /// A certificate with less than this left is issued again when the directory is opened.
 const RENEW_BEFORE: Duration = Duration::from_secs(90 * 24 * 3600);
 
+/// The common name of the front proxy's certificate.
+pub const FRONT_PROXY: &str = "front-proxy-client";
+
 /// Why a directory of keys could not be used, or a certificate not be made.
 #[derive(Debug, Error)]
 pub enum PkiError {
@@ -54,7 +59,7 @@ pub enum PkiError {
         problem: String,
     },
     /// The certificate authority's certificate is there without its key.
-    #[error("{} is missing while ca.crt exists: restore it, or remove ca.crt to start a new cluster identity", path.display())]
+    #[error("{} is missing while its certificate exists: restore it, or remove the certificate to start a new cluster identity", path.display())]
     CaKeyMissing {
         /// Where the key should be.
         path: PathBuf,
@@ -123,6 +128,8 @@ pub struct Pki {
     ca: Authority,
     serving: Identity,
     kubelet_client: Identity,
+    front_proxy_ca_pem: String,
+    front_proxy_client: Identity,
     service_account_key_pem: String,
 }
 
@@ -135,12 +142,24 @@ impl Pki {
     /// Opens the directory as of some time.
     pub fn open_at(directory: &Path, config: &PkiConfig, now: Timestamp) -> Result<Self, PkiError> {
         files::make_directory(directory)?;
-        let ca = open_ca(directory, now)?;
+        let ca = open_ca(directory, "ca", "kubernetes", now)?;
         let serving = leaf(directory, "apiserver", &ca, &Subject::server("kube-apiserver", config), now)?;
         let client = Subject::client("kube-apiserver-kubelet-client", &["system:masters"]);
         let kubelet_client = leaf(directory, "apiserver-kubelet-client", &ca, &client, now)?;
+        let front_proxy_ca = open_ca(directory, "front-proxy-ca", "front-proxy-ca", now)?;
+        let client = Subject::client(FRONT_PROXY, &[]);
+        let front_proxy_client = leaf(directory, "front-proxy-client", &front_proxy_ca, &client, now)?;
+        let front_proxy_ca_pem = front_proxy_ca.certificate_pem;
         let service_account_key_pem = open_service_account_key(directory)?;
-        Ok(Self { directory: directory.to_owned(), ca, serving, kubelet_client, service_account_key_pem })
+        Ok(Self {
+            directory: directory.to_owned(),
+            ca,
+            serving,
+            kubelet_client,
+            front_proxy_ca_pem,
+            front_proxy_client,
+            service_account_key_pem,
+        })
     }
 
     /// Where the files are.
@@ -162,6 +181,16 @@ impl Pki {
     /// What the API server shows to nodes: `kube-apiserver-kubelet-client` of `system:masters`.
     pub fn kubelet_client(&self) -> &Identity {
         &self.kubelet_client
+    }
+
+    /// Who signs for proxies that say whom a request is from, PEM.
+    pub fn front_proxy_ca_pem(&self) -> &str {
+        &self.front_proxy_ca_pem
+    }
+
+    /// What the API server shows to aggregated servers.
+    pub fn front_proxy_client(&self) -> &Identity {
+        &self.front_proxy_client
     }
 
     /// The key that signs ServiceAccount tokens: PKCS#8 PEM, NIST P-256.
@@ -191,8 +220,8 @@ impl Pki {
 
 /// The authority: key first, then certificate, so that a certificate never stands without a key
 /// unless somebody removed it.
-fn open_ca(directory: &Path, now: Timestamp) -> Result<Authority, PkiError> {
-    let (key_path, certificate_path) = (directory.join("ca.key"), directory.join("ca.crt"));
+fn open_ca(directory: &Path, file: &str, common_name: &str, now: Timestamp) -> Result<Authority, PkiError> {
+    let (key_path, certificate_path) = (directory.join(format!("{file}.key")), directory.join(format!("{file}.crt")));
     let certificate = files::read(&certificate_path)?;
     let key = match (files::read(&key_path)?, &certificate) {
         (Some(pem), _) => issue::parse_key(&key_path, &pem)?,
@@ -205,7 +234,7 @@ fn open_ca(directory: &Path, now: Timestamp) -> Result<Authority, PkiError> {
             pem
         }
         None => {
-            let pem = Authority::new_certificate(&key, now, CA_VALIDITY)?;
+            let pem = Authority::new_certificate(&key, common_name, now, CA_VALIDITY)?;
             files::write(&certificate_path, &pem, files::Mode::Public)?;
             pem
         }
@@ -217,7 +246,7 @@ fn check_ca(path: &Path, pem: &str, key: &KeyPair, now: Timestamp) -> Result<(),
     let unusable = |problem: &str| PkiError::Unusable { path: path.to_owned(), problem: problem.to_owned() };
     let info = read_certificate(pem)?;
     if info.public_key_der != key.subject_public_key_info() {
-        return Err(unusable("it does not belong to ca.key"));
+        return Err(unusable("it does not belong to its key"));
     }
     if info.not_after <= now {
         return Err(unusable("it has expired"));

@@ -29,10 +29,12 @@ impl Objects {
 
     /// Stores an object.
     pub fn put(&mut self, object: Value) {
-        let kind =
-            kind::find_by_kind(object["apiVersion"].as_str().expect("apiVersion"), object["kind"].as_str().expect("kind")).expect("served");
+        let (version, name) = (object["apiVersion"].as_str().expect("apiVersion"), object["kind"].as_str().expect("kind"));
+        // What is asked about need not be served.
+        let other = || GroupResource::new(version.split_once('/').map_or("", |(group, _)| group), format!("{}s", name.to_lowercase()));
+        let resource = kind::find_by_kind(version, name).map_or_else(other, |kind| kind.group_resource());
         let key = (meta::namespace(&object).to_owned(), meta::name(&object).to_owned());
-        self.stored.entry(kind.group_resource()).or_default().insert(key, Arc::new(object));
+        self.stored.entry(resource).or_default().insert(key, Arc::new(object));
         self.version += 1;
     }
 

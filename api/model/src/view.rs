@@ -15,6 +15,12 @@ pub trait View: Send + Sync {
     /// All objects of a resource in name order, in one namespace or in all of them.
     fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>>;
 
+    /// The Pods bound to a node, of one namespace or of all: a node asks for its own, and there may be many others.
+    fn pods_on(&self, node: &str, namespace: Option<&str>) -> Vec<Arc<Value>> {
+        let is_there = |pod: &Arc<Value>| pod.pointer("/spec/nodeName").and_then(Value::as_str) == Some(node);
+        self.list(&GroupResource::new("", "pods"), namespace).into_iter().filter(is_there).collect()
+    }
+
     /// A number that changes whenever any object of the resource changes: for caches of what was
     /// worked out from [`View::list`].
     fn version(&self, resource: &GroupResource) -> u64;

@@ -4,7 +4,8 @@
 //! a configuration into an object, takes out what its manager no longer states, and refuses to change
 //! what others own unless forced. How a value is owned (whole, field by field, element by element) its
 //! schema says. Words and rules are upstream's (structured-merge-diff, KEP-555); managers of different API
-//! versions of a kind are held against the stored form, which has the same fields in all of them.
+//! versions of a kind are held against the stored form, which has the same fields in all of them; where a webhook
+//! makes versions differ, [`settle`] takes what changed hands from those who speak another one.
 
 mod compare;
 mod conflict;
@@ -76,6 +77,16 @@ pub struct Writer<'w> {
 /// nobody's changes are recorded until somebody applies.
 pub fn record(target: &Target<'_>, old: Option<&Value>, new: &mut Value, by: Writer<'_>) {
     let sent = take(new).filter(|_| target.subresource.is_empty());
+    let stated = old.and_then(managers::stated);
+    let comparison = compare::objects(target.typing, old.unwrap_or(&NOTHING), new, &target.scope);
+    let id = target.id(by.manager, Operation::Update);
+    // Mostly a manager changes again what it owns already: then nothing changes but a time.
+    if let Some(stated) = stated.filter(|stated| sent.as_ref().is_none_or(|sent| sent == *stated))
+        && comparison.removed.is_empty()
+        && let Some(entries) = managers::changed_again(stated, &id, &comparison.changed, by.now)
+    {
+        return meta::set(new, "managedFields", entries);
+    }
     let mut managers = match (sent.as_deref(), old) {
         (Some(sent), _) if managers::is_reset(sent) => Managers::default(),
         (sent, old) => sent.and_then(managers::stated_by_user).or_else(|| old.map(Managers::of)).unwrap_or_default(),
@@ -83,8 +94,7 @@ pub fn record(target: &Target<'_>, old: Option<&Value>, new: &mut Value, by: Wri
     if managers.is_empty() && old.is_some() {
         return;
     }
-    let comparison = compare::objects(target.typing, old.unwrap_or(&NOTHING), new, &target.scope);
-    update(&mut managers, target.id(by.manager, Operation::Update), comparison, by.now);
+    update(&mut managers, id, comparison, by.now);
     managers.cap();
     managers.write(new);
 }
@@ -129,6 +139,36 @@ pub fn apply(target: &Target<'_>, live: Option<&Value>, config: &Value, by: Writ
         applying.managers.cap();
     }
     applying.perform(force)
+}
+
+/// Versions other than `own` that managers of an object speak.
+pub fn other_versions(object: &Value, own: &str) -> Vec<String> {
+    let mut versions: Vec<String> = Managers::of(object).iter().map(|manager| manager.id.api_version.clone()).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    versions.retain(|version| version != own);
+    versions
+}
+
+/// Takes from managers who speak the target's version what was changed by a writer of another one. `old` and
+/// `new` are the object before and after in the target's version. Where `applier` is given, nobody may lose
+/// anything to it.
+///
+/// # Errors
+/// When an applied configuration would change what others own.
+pub fn settle(target: &Target<'_>, old: &Value, new: &Value, object: &mut Value, applier: Option<&str>) -> Result<(), ApplyConflict> {
+    let Comparison { changed, removed } = compare::objects(target.typing, old, new, &target.scope);
+    let mut managers = Managers::of(object);
+    if let Some(applier) = applier {
+        let theirs = managers.of_version(&target.api_version);
+        let conflicts = Conflicts::find(&theirs, &target.id(applier, Operation::Apply), &changed);
+        if !conflicts.is_empty() {
+            return Err(ApplyConflict(conflicts));
+        }
+    }
+    managers.disown_in(&target.api_version, &changed.union(&removed));
+    managers.write(object);
+    Ok(())
 }
 
 struct Applying<'a> {

@@ -3,6 +3,7 @@
 //!
 //! Metadata is every kind's business and not looked at here, but for that of objects embedded in others.
 
+pub mod conversion;
 mod defaulting;
 mod embedded;
 pub mod field_path;

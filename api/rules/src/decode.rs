@@ -7,11 +7,16 @@
 
 mod tracked;
 
+use std::fmt;
+
 use serde::de::DeserializeSeed;
 use serde_json::Value;
 use thiserror::Error;
 
 use tracked::{Context, Tracked};
+
+/// YAML text that is read once more for the lines of duplicate fields.
+const LINES_BYTES_MAX: usize = 4 << 20;
 
 /// Flow brackets of YAML that may be open at once; past it libyaml's own time turns quadratic.
 const FLOW_DEPTH_MAX: usize = 500;
@@ -21,8 +26,32 @@ const FLOW_DEPTH_MAX: usize = 500;
 pub struct Decoded {
     /// The body.
     pub value: Value,
-    /// Paths of fields that stood twice, in order, such as `spec.containers[0].image`.
-    pub duplicates: Vec<String>,
+    /// Fields that stood twice, in order.
+    pub duplicates: Vec<Duplicate>,
+}
+
+/// A field that stood twice, as upstream tells of it: its decoder of JSON knows paths, the one of YAML lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Duplicate {
+    /// A path such as `spec.containers[0].image`.
+    Path(String),
+    /// The line where it stands again, and its name.
+    Line(usize, String),
+}
+
+impl fmt::Display for Duplicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => write!(f, "duplicate field {}", Value::from(path.as_str())),
+            Self::Line(line, key) => write!(f, "line {line}: key {} already set in map", Value::from(key.as_str())),
+        }
+    }
+}
+
+/// Upstream's one complaint of a YAML text about all of its duplicate fields.
+pub fn yaml_complaint(duplicates: &[Duplicate]) -> String {
+    let lines: Vec<String> = duplicates.iter().map(|duplicate| format!("\n  {duplicate}")).collect();
+    format!("yaml: unmarshal errors:{}", lines.concat())
 }
 
 /// Why a body was refused. All of these are bad requests (400).
@@ -73,10 +102,13 @@ pub fn decode(body: &[u8], yaml: bool) -> Result<Decoded, DecodeError> {
 fn decode_json(text: &str) -> Result<Decoded, DecodeError> {
     let mut context = Context::new(usize::MAX, false);
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let json = |error: serde_json::Error| DecodeError::Json(error.to_string());
+    let json = |error: serde_json::Error| {
+        DecodeError::Json(if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() })
+    };
     let value = Tracked(&mut context).deserialize(&mut deserializer).map_err(json)?;
     deserializer.end().map_err(json)?;
-    Ok(Decoded { value, duplicates: context.into_duplicates() })
+    let duplicates = context.into_duplicates().into_iter().map(Duplicate::Path).collect();
+    Ok(Decoded { value, duplicates })
 }
 
 fn decode_yaml(text: &str) -> Result<Decoded, DecodeError> {
@@ -93,7 +125,32 @@ fn decode_yaml(text: &str) -> Result<Decoded, DecodeError> {
             Some(_) => return Err(DecodeError::ManyDocuments),
         }
     }
-    Ok(Decoded { value: found.unwrap_or(Value::Null), duplicates: context.into_duplicates() })
+    let duplicates = lines_of(text, context.into_duplicates().len());
+    Ok(Decoded { value: found.unwrap_or(Value::Null), duplicates })
+}
+
+/// Where the duplicate fields of a YAML text stand. The parser tells lines in errors alone, so the text is read
+/// once more for each of them, up to the next: in all no more than [`LINES_BYTES_MAX`].
+fn lines_of(text: &str, count: usize) -> Vec<Duplicate> {
+    let passes = LINES_BYTES_MAX.checked_div(text.len()).unwrap_or(0).max(1);
+    (0..count.min(passes)).filter_map(|skipped| line_of(text, skipped)).collect()
+}
+
+fn line_of(text: &str, skipped: usize) -> Option<Duplicate> {
+    let mut context = Context::new(usize::MAX, true).stop_after(skipped);
+    let failed = serde_yaml::Deserializer::from_str(text).find_map(|document| Tracked(&mut context).deserialize(document).err())?;
+    Some(Duplicate::Line(failed.location()?.line(), context.stopped_at()?))
+}
+
+/// [`decode`] of a configuration that is applied: its duplicate fields are told by line in JSON too, which upstream
+/// reads as YAML.
+pub fn decode_applied(body: &[u8]) -> Result<Decoded, DecodeError> {
+    let decoded = decode(body, true)?;
+    let by_path = decoded.duplicates.iter().any(|duplicate| matches!(duplicate, Duplicate::Path(_)));
+    match std::str::from_utf8(body) {
+        Ok(text) if by_path => Ok(Decoded { duplicates: lines_of(text, decoded.duplicates.len()), ..decoded }),
+        _ => Ok(decoded),
+    }
 }
 
 /// What a YAML text may grow to: ten times its length while that is small, else its length. A text

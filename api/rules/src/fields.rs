@@ -12,7 +12,7 @@ use api_schema::{Schema, Shape};
 use serde_json::{Map, Value};
 
 use crate::custom::prune::Place;
-use crate::decode::DecodeError;
+use crate::decode::{DecodeError, Duplicate, yaml_complaint};
 
 /// Unknown fields reported; the rest is pruned in silence.
 const UNKNOWN_MAX: usize = 100;
@@ -44,7 +44,7 @@ impl FieldValidation {
 /// Checks an object of a kind, and changes it in place: unknown fields and nulls go, quantities and
 /// times get their stored writing. Answers warnings. Of custom resources only the metadata must have the
 /// right types: their own fields are pruned here and checked when they are validated.
-pub fn check_fields(kind: &Kind, object: &mut Value, duplicates: &[String], mode: FieldValidation) -> Result<Vec<String>, DecodeError> {
+pub fn check_fields(kind: &Kind, object: &mut Value, duplicates: &[Duplicate], mode: FieldValidation) -> Result<Vec<String>, DecodeError> {
     let Some(schema) = api_schema::structural(kind) else {
         return check_body(&kind.group, &kind.version, &kind.kind, object, duplicates, mode);
     };
@@ -60,7 +60,7 @@ pub fn check_body(
     version: &str,
     kind: &str,
     object: &mut Value,
-    duplicates: &[String],
+    duplicates: &[Duplicate],
     mode: FieldValidation,
 ) -> Result<Vec<String>, DecodeError> {
     let mut walk = Walk::default();
@@ -71,14 +71,18 @@ pub fn check_body(
     told(&walk, duplicates, mode)
 }
 
-/// What is said of unknown and duplicate fields.
-fn told(walk: &Walk, duplicates: &[String], mode: FieldValidation) -> Result<Vec<String>, DecodeError> {
-    let mut found: Vec<String> = walk.unknown.iter().map(|path| format!("unknown field {}", Value::from(path.as_str()))).collect();
-    found.extend(duplicates.iter().map(|path| format!("duplicate field {}", Value::from(path.as_str()))));
+/// What is said of unknown and duplicate fields. Upstream's decoder of YAML goes before that of JSON, which finds
+/// the unknown ones.
+fn told(walk: &Walk, duplicates: &[Duplicate], mode: FieldValidation) -> Result<Vec<String>, DecodeError> {
+    let (lines, paths): (Vec<Duplicate>, Vec<Duplicate>) =
+        duplicates.iter().cloned().partition(|duplicate| matches!(duplicate, Duplicate::Line(..)));
+    let unknown = walk.unknown.iter().map(|path| format!("unknown field {}", Value::from(path.as_str())));
+    let json: Vec<String> = unknown.chain(paths.iter().map(Duplicate::to_string)).collect();
     match mode {
-        FieldValidation::Strict if !found.is_empty() => Err(DecodeError::Strict(found)),
-        FieldValidation::Ignore => Ok(Vec::new()),
-        _ => Ok(found),
+        FieldValidation::Strict if !lines.is_empty() => Err(DecodeError::Strict([vec![yaml_complaint(&lines)], json].concat())),
+        FieldValidation::Strict if !json.is_empty() => Err(DecodeError::Strict(json)),
+        FieldValidation::Strict | FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Warn => Ok(lines.iter().map(Duplicate::to_string).chain(json).collect()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The table: which rules hold for which kind. A kind that is not in it has metadata rules alone.
 
+mod api_service;
 mod binding;
 mod certificate;
 mod config_map;
@@ -100,6 +101,7 @@ pub fn rules(kind: &Kind) -> Option<&'static Rules> {
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => &policy::VALIDATING,
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => &policy::VALIDATING_BINDING,
         ("apiextensions.k8s.io", "CustomResourceDefinition") => &custom_resource_definition::RULES,
+        ("apiregistration.k8s.io", "APIService") => &api_service::RULES,
         ("apps", "ControllerRevision") => &controller_revision::RULES,
         ("apps", "DaemonSet") => &daemon_set::RULES,
         ("apps", "Deployment") => &deployment::RULES,

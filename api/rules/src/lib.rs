@@ -31,8 +31,8 @@ use api_model::field::FieldError;
 use api_model::kind::Kind;
 use serde_json::Value;
 
-pub use custom::read_stored;
-pub use decode::{DecodeError, Decoded, decode};
+pub use custom::{conversion, read_stored};
+pub use decode::{DecodeError, Decoded, Duplicate, decode, decode_applied, yaml_complaint};
 pub use fields::{FieldValidation, check_body, check_fields};
 pub use format::{is_dns_label, is_dns_subdomain};
 pub use kinds::mandatory_flow_control;

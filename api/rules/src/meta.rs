@@ -30,9 +30,9 @@ pub fn default(object: &mut Value) {
 pub fn name_problems(kind: &Kind, name: &str, prefix: bool) -> Vec<String> {
     let masked = if prefix { mask_trailing_dash(name) } else { name.to_owned() };
     match (kind.group.as_str(), kind.kind.as_str()) {
-        ("rbac.authorization.k8s.io", _) | ("certificates.k8s.io", "CertificateSigningRequest") | ("" | "events.k8s.io", "Event") => {
-            format::path_segment(name)
-        }
+        ("apiregistration.k8s.io" | "rbac.authorization.k8s.io", _)
+        | ("certificates.k8s.io", "CertificateSigningRequest")
+        | ("" | "events.k8s.io", "Event") => format::path_segment(name),
         ("", "Namespace") => format::dns_label(&masked),
         ("", "Service") => format::dns_1035_label(&masked),
         ("batch", "CronJob") => {

@@ -27,7 +27,7 @@ pub fn is_custom(kind: &Kind) -> bool {
 /// Whether an update may leave `resourceVersion` out and overwrite whatever is stored.
 pub fn allows_unconditional_update(kind: &Kind) -> bool {
     let strict = match kind.group.as_str() {
-        "apiextensions.k8s.io" | "coordination.k8s.io" | "node.k8s.io" | "policy" => true,
+        "apiextensions.k8s.io" | "apiregistration.k8s.io" | "coordination.k8s.io" | "node.k8s.io" | "policy" => true,
         "storage.k8s.io" => matches!(kind.kind.as_str(), "CSIDriver" | "CSINode"),
         "admissionregistration.k8s.io" => kind.kind.contains("AdmissionPolicy"),
         _ => is_custom(kind),

@@ -13,6 +13,7 @@ use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::aggregation::Aggregation;
 use crate::audit::{Audit, Trail};
 use crate::cache::{self, Cache, Object};
 use crate::config::Config;
@@ -44,6 +45,7 @@ pub(crate) struct App {
     pub(crate) services: Arc<Allocator>,
     pub(crate) policies: Policies,
     pub(crate) webhooks: Webhooks,
+    pub(crate) aggregation: Aggregation,
     pub(crate) gate: Gate,
     pub(crate) quotas: Quotas,
     pub(crate) metrics: Metrics,
@@ -159,9 +161,10 @@ impl App {
         match event.and_then(|event| event.after.clone()) {
             Some(object) => Ok(object),
             // Already forgotten by the cache's history: what was written is known all the same.
-            None => Object::new(namespace.into(), name.into(), revision, &bytes, None)
-                .map(Arc::new)
-                .map_err(|error| WriteError::Api(ApiError::internal(error))),
+            None => {
+                let object = self.cache.object((namespace.into(), name.into()), revision, bytes);
+                object.map(Arc::new).map_err(|error| WriteError::Api(ApiError::internal(error)))
+            }
         }
     }
 
@@ -194,6 +197,14 @@ impl App {
         let event = settled.map_err(|closed| WriteError::Api(closed.into()))?;
         let gone = event.and_then(|event| event.object(cache::Change::Deleted).cloned());
         Ok(gone.unwrap_or_else(|| Arc::new(object.at_revision(revision))))
+    }
+}
+
+impl App {
+    /// [`App::remove`] that answers the last state as clients of the kind see it.
+    pub(crate) async fn remove_shown(&self, served: &Served, object: &Arc<Object>, shown: &Object) -> Result<Arc<Object>, WriteError> {
+        let gone = self.remove(served, object).await?;
+        Ok(if served.converter().is_some() { Arc::new(shown.at_revision(gone.revision)) } else { gone })
     }
 }
 

@@ -38,6 +38,9 @@ use crate::app::App;
 use crate::status::ApiError;
 use crate::subresource::is_connection;
 
+/// Longest refusal of a request for a connection that is looked at.
+const STATUS_BYTES_MAX: u64 = 64 * 1024;
+
 /// What to record and where.
 #[derive(Clone, Debug)]
 pub struct AuditConfig {
@@ -250,7 +253,10 @@ impl Trail {
         };
         let fails = response.status().is_client_error() || response.status().is_server_error();
         let media = text(response.headers(), header::CONTENT_TYPE.as_str()).to_owned();
-        let is_needed = fails || (!long_running && (keeps || verb == "delete" || verb == "deletecollection"));
+        // An error that comes through a proxy may be of any length.
+        let is_short = http_body::Body::size_hint(response.body()).exact().is_some_and(|len| len <= STATUS_BYTES_MAX);
+        let is_needed =
+            (fails && (!long_running || is_short)) || (!long_running && (keeps || verb == "delete" || verb == "deletecollection"));
         if !is_needed || response.headers().contains_key(header::CONTENT_ENCODING) {
             return (response, None);
         }

@@ -26,6 +26,7 @@ use http::{Method, Request, StatusCode, header};
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::aggregation;
 use crate::app::App;
 use crate::authenticate::Identity;
 use crate::handle::handle;
@@ -54,6 +55,8 @@ pub(crate) async fn run(app: &Arc<App>) -> Result<(), BootstrapError> {
     rest.extend(roles.write);
     rest.extend(network::services(&app.config));
     rest.extend(join::objects(&app.config));
+    rest.extend(join::published_authority(app));
+    rest.extend(aggregation::local::builtin());
     ensure(app, rest).await
 }
 

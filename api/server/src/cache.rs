@@ -2,12 +2,16 @@
 //!
 //! One feeder follows the store's log and is the only one to change anything. A write is answered
 //! when the feeder has applied it, so that whoever was answered sees the write in every later read.
-//! Each object's bytes are made once; gets, lists and watchers share them.
+//! Each object's bytes are made once; gets, lists and watchers share them, and so does the store's tail.
+//! Parsed values are kept of the latest only.
 
+mod delivery;
 mod event;
 mod feed;
 mod filter;
 mod object;
+mod queue;
+mod recent;
 mod resource;
 mod ring;
 mod view;
@@ -26,13 +30,15 @@ use tokio::sync::{oneshot, watch};
 
 use crate::at_rest::{AtRest, AtRestError};
 
-pub(crate) use event::{Change, Event, frame};
+pub(crate) use delivery::Delivery;
+pub(crate) use event::{Before, Change, Event, write_line};
 pub(crate) use feed::start;
 pub(crate) use filter::Filter;
 pub(crate) use object::{Object, encode};
-pub(crate) use resource::{Beginning, Page, Resource, Since, Subscription, TooOld};
+pub(crate) use resource::{Beginning, Behind, Page, Resource, Since, Subscription, TooOld};
 pub(crate) use ring::Place;
-pub(crate) use watchers::Delivery;
+
+use recent::Recent;
 
 /// How long a read waits for a revision that is not there yet: upstream's `blockTimeout`.
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
@@ -43,12 +49,15 @@ pub(crate) struct Cache {
     resources: RwLock<HashMap<GroupResource, Arc<Resource>>>,
     /// Nothing is known of what happened up to this revision.
     floor: AtomicU64,
+    /// Lists of the past may be as of this revision or a later one.
+    lists_from: AtomicU64,
     /// Everything up to this revision has been applied and handed to the watchers.
     applied: watch::Sender<u64>,
     waiting: Mutex<Waiting>,
     /// What is being written, by the address of the stored bytes: the feeder need neither open nor parse it.
     written: Mutex<HashMap<usize, Written>>,
     at_rest: AtRest,
+    recent: Arc<Recent>,
 }
 
 /// A write under way.
@@ -92,7 +101,8 @@ impl Drop for Announced<'_> {
 impl Cache {
     pub(crate) fn new(floor: u64, at_rest: AtRest) -> Self {
         let (resources, waiting, written) = (RwLock::default(), Mutex::default(), Mutex::default());
-        Self { resources, floor: AtomicU64::new(floor), applied: watch::Sender::new(floor), waiting, written, at_rest }
+        let (floor, applied, recent) = (AtomicU64::new(floor), watch::Sender::new(floor), Arc::default());
+        Self { resources, floor, lists_from: AtomicU64::new(0), applied, waiting, written, at_rest, recent }
     }
 
     /// The resource of that name, made when first asked for.
@@ -113,6 +123,16 @@ impl Cache {
     /// The revision up to which everything is applied.
     pub(crate) fn applied(&self) -> u64 {
         *self.applied.borrow()
+    }
+
+    /// The oldest revision as of which lists are still answered.
+    pub(crate) fn lists_from(&self) -> u64 {
+        self.lists_from.load(Ordering::Acquire)
+    }
+
+    /// Lists as of earlier revisions are refused from now on, as if history before this one were compacted.
+    pub(crate) fn expire_lists(&self, before: u64) {
+        self.lists_from.fetch_max(before, Ordering::AcqRel);
     }
 
     /// Tells of every revision that is applied.
@@ -150,6 +170,11 @@ impl Cache {
                 std::future::pending::<()>().await;
             }
         }
+    }
+
+    /// An object of which the cache's history knows no more.
+    pub(crate) fn object(&self, place: Place, revision: u64, plain: Bytes) -> Result<Object, serde_json::Error> {
+        Object::new(place, revision, plain, None, &self.recent)
     }
 
     /// The bytes to store for an object.

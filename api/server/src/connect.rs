@@ -4,12 +4,14 @@
 //! others it hands the client's upgrade request to the node, the node's answer to the client, and
 //! from then on bytes both ways, whatever protocol the two have agreed on: websocket or SPDY.
 
-mod backend;
+pub(crate) mod backend;
+mod headers;
 mod node;
 mod options;
+pub(crate) mod pass;
 mod proxy;
 mod target;
-mod tunnel;
+pub(crate) mod tunnel;
 
 use api_admission::Operation;
 use axum::body::Body;

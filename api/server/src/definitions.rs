@@ -6,7 +6,7 @@
 //! definitions each time (`names.rs`, `kinds.rs`: pure); this file does it.
 
 mod cleanup;
-mod condition;
+pub(crate) mod condition;
 mod kinds;
 mod names;
 
@@ -23,9 +23,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 pub(crate) use self::cleanup::hold_for_cleanup;
+pub(crate) use self::kinds::version_order;
 use crate::app::App;
 use crate::authenticate::Identity;
 use crate::cache::{Filter, Object, Resource, Since};
+use crate::conversion::{Converter, Hook};
 use crate::handle::handle;
 use crate::registry::{CustomStorage, Served};
 
@@ -86,11 +88,10 @@ impl Definitions {
                 let rest = self.sync().await;
                 tokio::select! {
                     () = shutdown.cancelled() => return,
-                    change = changes.events.recv() => if change.is_none() { break },
+                    told = changes.events.told() => if !told { break },
                     _ = applied.changed(), if rest == Rest::Objects => {}
                     () = tokio::time::sleep(RETRY), if rest == Rest::Retry => {}
                 }
-                while changes.events.try_recv().is_ok() {}
             }
             // Every watch was ended: the store's log is being taken up again, or nothing comes from it any more.
             tokio::select! {
@@ -170,6 +171,9 @@ impl Definitions {
         let wanted = definition.wanted();
         let Some(storage) = kinds::storage_api_version(&wanted) else { return Vec::new() };
         let terminating = meta::is_deleting(&wanted);
+        let kinds = kinds::of(&wanted);
+        let stored = kinds.iter().find(|kind| kind.api_version() == storage).cloned().map(Arc::new);
+        let hook = Hook::of(&wanted).zip(stored);
         let serve = |kind| {
             let old = before.iter().find(|old| *old.kind == kind);
             let is_stored_version = kind.api_version() == storage;
@@ -178,7 +182,8 @@ impl Definitions {
                 .and_then(|old| old.custom.as_ref())
                 .filter(|old| old.api_version == storage)
                 .map_or(definition.object.revision, |old| old.since);
-            let custom = CustomStorage { api_version: storage.clone(), is_stored_version, since, terminating };
+            let converter = hook.clone().map(|(hook, stored)| Arc::new(Converter::new(hook, stored)));
+            let custom = CustomStorage { api_version: storage.clone(), is_stored_version, since, terminating, converter };
             match old {
                 Some(old) if old.custom.as_ref() == Some(&custom) => Arc::clone(old),
                 old => {
@@ -189,7 +194,7 @@ impl Definitions {
                 }
             }
         };
-        kinds::of(&wanted).into_iter().map(serve).collect()
+        kinds.into_iter().map(serve).collect()
     }
 
     async fn write_status(&self, definition: &Definition) -> Rest {

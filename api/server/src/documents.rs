@@ -15,7 +15,6 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::app::App;
-use crate::registry::Table;
 use crate::status::{ApiError, ApiResult};
 use crate::wire::gzip;
 
@@ -33,24 +32,27 @@ pub(crate) struct Documents {
 
 #[derive(Default)]
 struct Made {
-    /// [`Table::number`]
-    table: u64,
+    /// The number of the table of kinds, and how often what others serve has changed.
+    of: Moment,
     documents: HashMap<Name, Document>,
 }
 
+/// What documents are made of changes both here and there.
+type Moment = (u64, u64);
+
 impl Documents {
-    fn known(&self, table: &Table, name: &Name) -> Option<Document> {
+    fn known(&self, of: Moment, name: &Name) -> Option<Document> {
         let made = self.made.lock();
-        made.documents.get(name).filter(|_| made.table == table.number).cloned()
+        made.documents.get(name).filter(|_| made.of == of).cloned()
     }
 
-    fn keep(&self, table: &Table, name: Name, document: Document) {
+    fn keep(&self, of: Moment, name: Name, document: Document) {
         let mut made = self.made.lock();
-        if made.table < table.number {
-            *made = Made { table: table.number, documents: HashMap::new() };
+        if made.of < of {
+            *made = Made { of, documents: HashMap::new() };
         }
         // A document of an older table came too late.
-        if made.table == table.number {
+        if made.of == of {
             made.documents.insert(name, document);
         }
     }
@@ -87,11 +89,12 @@ pub(crate) fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<Body>>
     let name = name(parts.uri.path(), &parts.headers).ok_or_else(ApiError::no_such_resource)?;
     let media = name.media();
     let table = app.registry.table();
-    let document = match app.documents.known(&table, &name) {
+    let of = (table.number, app.aggregation.number());
+    let document = match app.documents.known(of, &name) {
         Some(document) => document,
         None => {
             let document = Document::new(make(app, &table.kinds, &name).ok_or_else(ApiError::no_such_resource)?);
-            app.documents.keep(&table, name, document.clone());
+            app.documents.keep(of, name, document.clone());
             document
         }
     };
@@ -154,14 +157,16 @@ fn flavour(headers: &HeaderMap) -> Flavour {
 fn make(app: &App, kinds: &[Arc<Kind>], name: &Name) -> Option<Bytes> {
     let value: Value = match name {
         Name::Api(Flavour::Legacy) => discovery::api_versions(&app.config.advertise_address.to_string()),
-        Name::Apis(Flavour::Legacy) => discovery::api_group_list(kinds),
+        Name::Apis(Flavour::Legacy) => app.aggregation.with_groups(discovery::api_group_list(kinds), kinds),
         Name::Api(flavour) => discovery::aggregated(kinds, true, *flavour == Flavour::AggregatedBeta),
-        Name::Apis(flavour) => discovery::aggregated(kinds, false, *flavour == Flavour::AggregatedBeta),
-        Name::Group(group) => discovery::api_group(group, kinds)?,
+        Name::Apis(flavour) => {
+            app.aggregation.with_discovery(discovery::aggregated(kinds, false, *flavour == Flavour::AggregatedBeta), kinds)
+        }
+        Name::Group(group) => app.aggregation.group(discovery::api_group(group, kinds), group, kinds)?,
         Name::Resources(group, version) => discovery::api_resource_list(group, version, kinds)?,
         Name::OpenApiV2 { protobuf: false } => return Some(openapi::v2_json(kinds).into()),
         Name::OpenApiV2 { protobuf: true } => return Some(openapi::v2_protobuf_of(kinds).into()),
-        Name::OpenApiV3Index => openapi::v3_index(kinds),
+        Name::OpenApiV3Index => app.aggregation.with_openapi(openapi::v3_index(kinds)),
         Name::OpenApiV3(group, version) => return openapi::v3_json(group, version, kinds).map(Into::into),
     };
     Some(value.to_string().into())

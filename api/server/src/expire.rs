@@ -1,3 +1,8 @@
+//! What ends by itself: Events, and pages of lists.
+//!
+//! A list's pages are of one moment for five to ten minutes, which is how long etcd keeps history under upstream's
+//! server (`--etcd-compaction-interval`): whoever goes on later starts over or takes what is there now.
+//!
 //! Events are kept for `--event-ttl` after they were last written, as upstream does it by leases in etcd.
 //! Several servers on one store may all do this: of two that delete an Event one finds it gone.
 
@@ -13,6 +18,8 @@ use crate::json;
 
 /// How often Events are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Upstream's `DefaultCompactInterval`.
+const LISTS_EVERY: Duration = Duration::from_secs(300);
 /// Deletions at once: the store commits them together.
 const AT_ONCE: usize = 64;
 /// Where an Event says when it was last seen.
@@ -25,6 +32,17 @@ pub(crate) async fn run(app: Arc<App>) {
         tokio::select! {
             () = app.shutdown.cancelled() => return,
             () = tokio::time::sleep(LOOK_EVERY.min(ttl)) => pass(&app, Timestamp::now()).await,
+        }
+    }
+}
+
+/// Runs until the server stops: lists of a moment longer ago than the last two looks are refused.
+pub(crate) async fn lists(app: Arc<App>) {
+    loop {
+        let seen = app.cache.applied();
+        tokio::select! {
+            () = app.shutdown.cancelled() => return,
+            () = tokio::time::sleep(LISTS_EVERY) => app.cache.expire_lists(seen),
         }
     }
 }

@@ -11,6 +11,7 @@ use axum::body::Body;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 
+use crate::aggregation::forward::forward;
 use crate::app::{App, Call};
 use crate::fairness::{self, Passed};
 use crate::metrics::Observed;
@@ -21,7 +22,7 @@ use crate::wire::options::ListOptions;
 use crate::wire::path::{self, ResourcePath};
 use crate::wire::query::Query;
 use crate::wire::socket::Socket;
-use crate::{audit, authenticate, authorize, nonresource, reviews, subresource, wire};
+use crate::{audit, authenticate, authorize, impersonate, nonresource, reviews, subresource, wire};
 
 /// Longest text in one `Warning` header, and most headers: upstream truncates alike.
 const WARNING_LEN_MAX: usize = 256;
@@ -52,7 +53,7 @@ async fn answer(app: &Arc<App>, parts: Parts, body: Body, passed: &mut Passed) -
     let found = path::parse(parts.uri.path());
     let Some(found) = found else {
         let observed = Observed::path(&parts.method);
-        return (observed, at_path(app, &parts, passed).await);
+        return (observed, at_path(app, parts, body, passed).await);
     };
     let query = Query::parse(parts.uri.query());
     let verb = verb(&parts.method, &found, &query);
@@ -62,11 +63,14 @@ async fn answer(app: &Arc<App>, parts: Parts, body: Body, passed: &mut Passed) -
 }
 
 /// A request for a path that is no resource.
-async fn at_path(app: &Arc<App>, parts: &Parts, passed: &mut Passed) -> ApiResult<Response<Body>> {
+async fn at_path(app: &Arc<App>, parts: Parts, body: Body, passed: &mut Passed) -> ApiResult<Response<Body>> {
     let verb = parts.method.as_str().to_ascii_lowercase();
     let attributes = Attributes { verb, path: parts.uri.path().to_owned(), ..Attributes::default() };
-    let (_, _seat) = allowed(app, parts, &attributes, passed).await?;
-    nonresource::answer(app, parts).await
+    let (user, _seat) = allowed(app, &parts, &attributes, passed).await?;
+    match app.aggregation.remote_at(parts.uri.path()) {
+        Some(remote) => forward(app, &remote, &user, parts, body, false).await,
+        None => nonresource::answer(app, &parts).await,
+    }
 }
 
 /// Who the request is from, or is to be taken for, where that user may do it, once it is their turn.
@@ -77,7 +81,7 @@ async fn allowed(app: &App, parts: &Parts, attributes: &Attributes, passed: &mut
         trail.begin(authenticated.as_deref().ok(), attributes, parts).await;
     }
     let authenticated = authenticated?;
-    let user = authenticate::acting(app, &authenticated, &parts.headers)?;
+    let user = impersonate::acting(app, &authenticated, attributes, &parts.headers)?;
     if let Some(trail) = trail.filter(|_| !Arc::ptr_eq(&authenticated, &user)) {
         trail.impersonated(&user);
     }
@@ -100,6 +104,11 @@ struct Wanted {
 async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wanted, passed: &mut Passed) -> ApiResult<Response<Body>> {
     // The seat is held until the answer is made or, of a watch, has begun.
     let (user, _seat) = allowed(app, &parts, &attributes(&wanted), passed).await?;
+    if wanted.served.as_ref().is_none_or(|served| served.kind.custom.is_some())
+        && let Some(remote) = app.aggregation.remote(&wanted.found.group, &wanted.found.version)
+    {
+        return forward(app, &remote, &user, parts, body, wanted.verb == "watch").await;
+    }
     let trail = audit::trail(&parts).cloned();
     if trail.as_ref().is_some_and(|trail| trail.keeps_answer()) {
         parts.headers.remove(header::ACCEPT_ENCODING);

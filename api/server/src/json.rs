@@ -20,6 +20,22 @@ pub(crate) fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
     path.iter().try_fold(value, |at, name| at.get(name)).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// The value as Go prints a map (`%+v`).
+pub(crate) fn go_text(value: &Value) -> String {
+    let all = |parts: Vec<String>| parts.join(" ");
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Array(list) => format!("[{}]", all(list.iter().map(go_text).collect())),
+        Value::Object(map) => {
+            let mut fields: Vec<_> = map.iter().collect();
+            fields.sort_by_key(|(name, _)| name.as_str());
+            format!("map[{}]", all(fields.into_iter().map(|(name, value)| format!("{name}:{}", go_text(value))).collect()))
+        }
+    }
+}
+
 /// What a value is called in messages about its type.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
@@ -44,5 +60,11 @@ mod tests {
         set(&mut value, &["d"], 2);
         assert_eq!(value, json!({"a": {"b": "c"}, "d": 2}));
         assert_eq!((text(&value, &["a", "b"]), text(&value, &["d", "e"])), ("c", ""));
+    }
+
+    #[test]
+    fn maps_are_printed_as_go_does() {
+        let value = json!({"spec": {"replicas": 2, "list": ["a", {"b": true}], "gone": null}});
+        assert_eq!(go_text(&value), "map[spec:map[gone:<nil> list:[a map[b:true]] replicas:2]]");
     }
 }

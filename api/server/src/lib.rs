@@ -7,6 +7,7 @@
 //! from a cache of final bytes that follows the store's log; writes go to the store and are answered
 //! when the cache has them. Nothing else may write to the store.
 
+mod aggregation;
 mod app;
 mod at_rest;
 mod audit;
@@ -16,6 +17,7 @@ mod bootstrap;
 mod cache;
 mod config;
 mod connect;
+mod conversion;
 mod definitions;
 mod documents;
 mod exclusive;
@@ -23,6 +25,7 @@ mod expire;
 mod fairness;
 mod handle;
 mod health;
+mod impersonate;
 mod json;
 mod key;
 mod metrics;

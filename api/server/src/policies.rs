@@ -156,12 +156,12 @@ fn params(source: Option<&Source>, binding: &Binding, namespace: &str) -> Result
 }
 
 /// Asks the validating policies whom it concerns whether they agree.
-pub(crate) fn validate(call: &mut Call, asked: Asked<'_>, object: Option<&mut Value>) -> ApiResult<()> {
+pub(crate) async fn validate(call: &mut Call, asked: Asked<'_>, object: Option<&mut Value>) -> ApiResult<()> {
     let hooks = call.app.policies.validating.current();
     if hooks.is_empty() || webhook::is_exempt(&call.served.kind) {
         return Ok(());
     }
-    let (mut findings, refusal) = examine(call, asked, object, &hooks)?;
+    let (mut findings, refusal) = examine(call, asked, object, &hooks).await?;
     if let Some(trail) = &call.trail {
         findings.annotations.drain(..).for_each(|(name, text)| trail.annotate(name, text));
     }
@@ -169,7 +169,7 @@ pub(crate) fn validate(call: &mut Call, asked: Asked<'_>, object: Option<&mut Va
     refusal.map_or(Ok(()), |status| Err(ApiError::verbatim(status)))
 }
 
-fn examine(call: &Call, asked: Asked<'_>, object: Option<&mut Value>, hooks: &[Hook]) -> ApiResult<(Findings, Option<Value>)> {
+async fn examine(call: &Call, asked: Asked<'_>, object: Option<&mut Value>, hooks: &[Hook]) -> ApiResult<(Findings, Option<Value>)> {
     let (request, forms, mut findings) = (request(call, asked.step, object), Forms::of(call), Findings::default());
     let kinds: Vec<&Kind> = forms.kinds().collect();
     let mut sight = None;
@@ -181,7 +181,7 @@ fn examine(call: &Call, asked: Asked<'_>, object: Option<&mut Value>, hooks: &[H
                 Some(sight) => sight,
                 none => none.insert(Sight::of(call, &request)?),
             };
-            let seen = sight.in_form(asked, &request, &forms, form);
+            let seen = sight.in_form(asked, &request, &forms, form).await?;
             findings.validate(policy, binding, &sight.asked(&seen), params.as_deref());
         }
         findings.publish(&hook.policy);

@@ -3,6 +3,8 @@
 //! What is used is counted from stored objects, so a check is worth nothing once another write may
 //! have come in between. A [`Hold`] goes along with the write until every read sees it.
 
+pub(crate) mod status;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use serde_json::Value;
 
 use crate::cache::{Cache, Object, Resource};
+use crate::conversion::Converter;
 use crate::json;
 
 /// A served kind and where its objects live.
@@ -39,6 +40,8 @@ pub(crate) struct CustomStorage {
     pub(crate) since: u64,
     /// Whether the definition is being deleted: no more objects are made.
     pub(crate) terminating: bool,
+    /// The way between the versions; none where they differ in their name alone.
+    pub(crate) converter: Option<Arc<Converter>>,
 }
 
 /// How a kind that is a view of another is turned into it and back.
@@ -177,19 +180,35 @@ impl Served {
         self.is_in(DELETION_ANSWERS_OBJECT)
     }
 
-    /// Whether clients see objects in another form than the stored one.
-    pub(crate) fn is_view(&self) -> bool {
-        self.conversion.is_some() || self.custom.as_ref().is_some_and(|custom| !custom.is_stored_version)
+    /// The way between the versions, where a webhook is asked. Everything but the store then deals with
+    /// objects in this kind's version: `App::shown` and `App::for_storage` are the doors.
+    pub(crate) fn converter(&self) -> Option<&Converter> {
+        self.custom.as_ref()?.converter.as_deref()
     }
 
-    /// Whether a stored object is what the kind's definition says by now, so that it need not be looked at.
+    /// How a custom resource is stored, where no webhook stands between the versions.
+    fn plain_custom(&self) -> Option<&CustomStorage> {
+        self.custom.as_ref().filter(|custom| custom.converter.is_none())
+    }
+
+    /// Whether clients see objects in another form than the one that is at hand.
+    pub(crate) fn is_view(&self) -> bool {
+        self.conversion.is_some() || self.plain_custom().is_some_and(|custom| !custom.is_stored_version)
+    }
+
+    /// Whether an object is what the kind's definition says by now, so that it need not be looked at.
     pub(crate) fn is_current(&self, object: &Object) -> bool {
+        self.plain_custom().is_none_or(|custom| object.revision > custom.since)
+    }
+
+    /// Whether an object was written since the definition became what it is.
+    pub(crate) fn is_written_since(&self, object: &Object) -> bool {
         self.custom.as_ref().is_none_or(|custom| object.revision > custom.since)
     }
 
     /// A stored object, in stored form, as the kind's definition says by now.
     pub(crate) fn current(&self, object: &Object) -> Arc<Value> {
-        match &self.custom {
+        match self.plain_custom() {
             Some(custom) if object.revision <= custom.since => {
                 let mut value = (*object.value()).clone();
                 api_rules::read_stored(&self.kind, &mut value);
@@ -205,7 +224,7 @@ impl Served {
         if let Some(conversion) = &self.conversion {
             (conversion.from_stored)(&mut value);
         }
-        if self.custom.as_ref().is_some_and(|custom| !custom.is_stored_version) {
+        if self.plain_custom().is_some_and(|custom| !custom.is_stored_version) {
             json::set(&mut value, &["apiVersion"], self.kind.api_version());
             api_rules::read_stored(&self.kind, &mut value);
         }
@@ -217,7 +236,7 @@ impl Served {
         if let Some(conversion) = &self.conversion {
             (conversion.to_stored)(&mut value);
         }
-        if let Some(custom) = &self.custom {
+        if let Some(custom) = self.plain_custom() {
             json::set(&mut value, &["apiVersion"], custom.api_version.as_str());
         }
         value

@@ -47,6 +47,7 @@ async fn bind(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
 }
 
 fn answer(call: &Call, mut review: Value) -> ApiResult<Value> {
+    check_shape(call)?;
     let (app, view) = (&call.app, &*call.app.cache);
     match call.served.kind.plural.as_str() {
         "tokenreviews" if review.pointer("/spec/token").and_then(Value::as_str).unwrap_or_default().is_empty() => {
@@ -78,31 +79,84 @@ fn answer(call: &Call, mut review: Value) -> ApiResult<Value> {
     Ok(review)
 }
 
+/// An answer is no object that could be shown in a table, or by its metadata.
+fn check_shape(call: &Call) -> ApiResult<()> {
+    use crate::wire::accept::{Answer, Form};
+    let presentation = crate::wire::present::Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
+    match presentation.media.form {
+        Form::Object => Ok(()),
+        _ => Err(ApiError::not_acceptable("application/json, application/yaml")),
+    }
+}
+
 /// Who, and what, an access review asks about.
 fn question(call: &Call, review: &Value) -> ApiResult<(UserInfo, Attributes)> {
     let spec = review.get("spec").unwrap_or(&Value::Null);
-    let is_self = call.served.kind.plural == "selfsubjectaccessreviews";
-    let user = if is_self { (*call.user).clone() } else { user(spec) };
-    let invalid = |path: Path, value: Value, detail: &str| {
-        Err(ApiError::invalid(&call.served.kind, meta::name(review), &[FieldError::invalid(&path, value, detail)]))
-    };
-    if user.username.is_empty() && user.groups.is_empty() {
-        return invalid(Path::new("spec").child("user"), "".into(), "at least one of user or group must be specified");
-    }
+    let plural = call.served.kind.plural.as_str();
+    let user = if plural == "selfsubjectaccessreviews" { (*call.user).clone() } else { user(spec) };
     let given = |field: &str| spec.get(field).filter(|value| !value.is_null());
-    let attributes = match (given("resourceAttributes"), given("nonResourceAttributes")) {
-        (Some(resource), None) => resource_attributes(resource),
-        (None, Some(path)) => path_attributes(path),
-        _ => {
-            let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-            return invalid(Path::new("spec").child("resourceAttributes"), Value::Null, detail);
-        }
-    };
-    if call.served.kind.plural == "localsubjectaccessreviews" && attributes.namespace != call.namespace {
-        let path = Path::new("spec").child("resourceAttributes").child("namespace");
-        return invalid(path, attributes.namespace.into(), "must match metadata.namespace");
+    let (resource, path) = (given("resourceAttributes"), given("nonResourceAttributes"));
+    let mut errors = check_spec(&user, resource, path);
+    let is_local = plural == "localsubjectaccessreviews";
+    if has_metadata(review, is_local) {
+        let detail = if is_local { "must be empty except for namespace" } else { "must be empty" };
+        errors.push(FieldError::invalid(&Path::new("metadata"), review.get("metadata").cloned().unwrap_or_default(), detail));
     }
-    Ok((user, attributes))
+    let attributes = match (resource, path) {
+        (Some(resource), _) => resource_attributes(resource),
+        (None, path) => path_attributes(path.unwrap_or(&Value::Null)),
+    };
+    let spec_path = Path::new("spec");
+    if is_local && resource.is_some() && attributes.namespace != call.namespace {
+        let path = spec_path.child("resourceAttributes").child("namespace");
+        errors.push(FieldError::invalid(&path, attributes.namespace.as_str(), "must match metadata.namespace"));
+    }
+    if let Some(path) = path.filter(|_| is_local) {
+        errors.push(FieldError::invalid(&spec_path.child("nonResourceAttributes"), path.clone(), "disallowed on this kind of request"));
+    }
+    if errors.is_empty() { Ok((user, attributes)) } else { Err(ApiError::invalid(&call.served.kind, "", &errors)) }
+}
+
+fn check_spec(user: &UserInfo, resource: Option<&Value>, path: Option<&Value>) -> Vec<FieldError> {
+    let field = |name: &str| Path::new("spec").child(name);
+    let mut errors = Vec::new();
+    match (resource, path) {
+        (Some(_), Some(path)) => {
+            let detail = "cannot be specified in combination with resourceAttributes";
+            errors.push(FieldError::invalid(&field("nonResourceAttributes"), path.clone(), detail));
+        }
+        (None, None) => {
+            let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+            errors.push(FieldError::invalid(&field("resourceAttributes"), Value::Null, detail));
+        }
+        _ => {}
+    }
+    if user.username.is_empty() && user.groups.is_empty() {
+        errors.push(FieldError::invalid(&field("user"), "", "at least one of user or group must be specified"));
+    }
+    for name in ["fieldSelector", "labelSelector"] {
+        let Some(selector) = resource.and_then(|resource| resource.get(name)).filter(|selector| !selector.is_null()) else { continue };
+        let at = field("resourceAttributes").child(name);
+        let has_requirements = selector.get("requirements").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+        match (text(selector, "rawSelector"), has_requirements) {
+            (raw, true) if !raw.is_empty() => {
+                errors.push(FieldError::invalid(&at.child("rawSelector"), raw, "may not specified at the same time as requirements"));
+            }
+            (raw, false) if raw.is_empty() => {
+                let detail = format!("when {name} is specified, requirements or rawSelector is required");
+                errors.push(FieldError::required(&at.child("requirements"), detail));
+            }
+            _ => {}
+        }
+    }
+    errors
+}
+
+/// Whether a question has metadata, which none should have but for the namespace of a local one.
+fn has_metadata(review: &Value, is_local: bool) -> bool {
+    let fields = review.get("metadata").and_then(Value::as_object).into_iter().flatten();
+    let mut fields = fields.filter(|(name, value)| !value.is_null() && *name != "managedFields" && !(is_local && *name == "namespace"));
+    fields.next().is_some()
 }
 
 fn text(value: &Value, field: &str) -> String {

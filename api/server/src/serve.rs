@@ -1,5 +1,7 @@
 //! Connections from outside: TLS, then HTTP/1.1 or HTTP/2 until the client goes or the server stops.
 
+mod gathered;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +24,8 @@ use crate::app::App;
 use crate::audit::Peer;
 use crate::authenticate::{Identity, UnknownCertificate};
 use crate::handle::handle;
-use crate::tls::Verifier;
+use crate::tls::{HTTP2, Verifier};
+use gathered::Gathered;
 
 /// Connections at once; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 20_000;
@@ -71,7 +74,7 @@ async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, ver
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "setting TCP_NODELAY failed");
     }
-    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(Gathered::new(stream))).await;
     let stream = match handshake {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
@@ -79,6 +82,11 @@ async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, ver
     };
     let shown = Shown::of(stream.get_ref().1.peer_certificates().unwrap_or_default(), &verifier);
     let peer = stream.get_ref().0.peer_addr().ok().map(|address| Peer(address.ip().to_canonical()));
+    let gatherer = stream.get_ref().0.gatherer();
+    // Other protocols may hand the socket on to a task that nobody here drives.
+    if stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
+        gatherer.gather();
+    }
     let service = service_fn(|request: Request<Incoming>| {
         let app = Arc::clone(&app);
         let mut request = request.map(Body::new);
@@ -92,10 +100,10 @@ async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, ver
     let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut serving = std::pin::pin!(serving);
     let ended = tokio::select! {
-        ended = serving.as_mut() => ended,
+        ended = gatherer.drive(serving.as_mut()) => ended,
         () = app.shutdown.cancelled() => {
             serving.as_mut().graceful_shutdown();
-            serving.await
+            gatherer.drive(serving).await
         }
     };
     if let Err(error) = ended {

@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::aggregation::{self, Aggregation};
 use crate::app::App;
 use crate::audit::Audit;
 use crate::authenticate::Identity;
@@ -40,7 +41,7 @@ use crate::metrics::Metrics;
 use crate::oidc::{Follower, OidcStartError};
 use crate::policies::Policies;
 use crate::presence::Presence;
-use crate::quota::Quotas;
+use crate::quota::{self, Quotas};
 use crate::registry::Registry;
 use crate::serve;
 use crate::services::Allocator;
@@ -123,7 +124,10 @@ impl Server {
             }
             false => bootstrap::publish(&app, &[app.config.advertise_address]).await?,
         }
+        app.tasks.spawn(aggregation::keeper::run(Arc::clone(&app)));
         app.tasks.spawn(expire::run(Arc::clone(&app)));
+        app.tasks.spawn(expire::lists(Arc::clone(&app)));
+        app.tasks.spawn(quota::status::keep(Arc::clone(&app)));
         Ok(Self { app, acceptor, verifier, stop_feeding, feeding })
     }
 
@@ -199,6 +203,7 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
         authenticator: Authenticator::new(std::mem::take(&mut config.token_auth_file), tokens, config.anonymous_auth).with_oidc(oidc),
         registry: Registry::new(&cache),
         policies: Policies::new(&cache, &config.disable_admission_plugins),
+        aggregation: Aggregation::new(&cache),
         webhooks: Webhooks::new(&cache, &config.disable_admission_plugins),
         gate: Gate::new(&config, &cache),
         quotas: Quotas::default(),

@@ -193,6 +193,11 @@ impl ApiError {
         error
     }
 
+    /// A list of a moment that is forgotten.
+    pub(crate) fn list_too_old() -> Self {
+        Self::expired("The resourceVersion for the provided list is too old.")
+    }
+
     pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)
     }

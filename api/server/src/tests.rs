@@ -2,6 +2,7 @@
 
 mod access;
 mod admission;
+mod aggregate;
 mod apply;
 mod at_rest;
 mod audit;

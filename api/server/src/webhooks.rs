@@ -2,10 +2,10 @@
 //! before made; the validating ones all at once. Which concern a request, and what their answers mean,
 //! is decided in `api_admission::webhook`; here they are found, called and obeyed.
 
-mod client;
+pub(crate) mod client;
 pub(crate) mod forms;
 pub(crate) mod options;
-mod resolve;
+pub(crate) mod resolve;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -36,7 +36,7 @@ const VALIDATING: &str = "validating";
 pub(crate) struct Webhooks {
     mutating: Configured,
     validating: Configured,
-    client: Client,
+    pub(crate) client: Client,
 }
 
 /// The webhooks of one kind of configuration, worked out anew when one changes.
@@ -108,7 +108,7 @@ pub(crate) async fn mutate(call: &mut Call, asked: Asked<'_>, mut object: Option
     rounds.begin(object.as_deref());
     let forms = Forms::of(call);
     for webhook in webhooks.iter() {
-        let Some(form) = form_for(call, asked, webhook, &forms, object.as_deref_mut())? else { continue };
+        let Some(form) = form_for(call, asked, webhook, &forms, object.as_deref_mut()).await? else { continue };
         if !rounds.is_due(&webhook.id) {
             continue;
         }
@@ -134,8 +134,8 @@ pub(crate) async fn validate(call: &mut Call, asked: Asked<'_>, mut object: Opti
     let forms = Forms::of(call);
     let mut questions = Vec::new();
     for webhook in webhooks.iter() {
-        if let Some(form) = form_for(call, asked, webhook, &forms, object.as_deref_mut())? {
-            questions.push((webhook, question(call, asked, webhook, &form, object.as_deref_mut())));
+        if let Some(form) = form_for(call, asked, webhook, &forms, object.as_deref_mut()).await? {
+            questions.push((webhook, question(call, asked, webhook, &form, object.as_deref_mut()).await));
         }
     }
     let app = Arc::clone(&call.app);
@@ -151,13 +151,19 @@ pub(crate) async fn validate(call: &mut Call, asked: Asked<'_>, mut object: Opti
 }
 
 /// The form in which a webhook wants to see the object, where it wants to see it.
-fn form_for(call: &Call, asked: Asked<'_>, webhook: &Webhook, forms: &Forms, object: Option<&mut Value>) -> ApiResult<Option<Arc<Served>>> {
+async fn form_for(
+    call: &Call,
+    asked: Asked<'_>,
+    webhook: &Webhook,
+    forms: &Forms,
+    object: Option<&mut Value>,
+) -> ApiResult<Option<Arc<Served>>> {
     let request = request(call, asked.step, object);
     let kinds: Vec<&Kind> = forms.kinds().collect();
     let Some(index) = webhook.concerns(&request, &kinds, &*call.app.cache)? else { return Ok(None) };
     if webhook.has_conditions() {
         let mut sight = Sight::of(call, &request)?;
-        let seen = sight.in_form(asked, &request, forms, index);
+        let seen = sight.in_form(asked, &request, forms, index).await?;
         let wants = webhook.wants(&sight.asked(&seen));
         if !wants.map_err(|why| ApiError::denied(&call.served.name, request.object_name(), &why))? {
             return Ok(None);
@@ -174,7 +180,7 @@ async fn change(
     form: &Served,
     mut object: Option<&mut Value>,
 ) -> Result<bool, Failure> {
-    let question = question(call, asked, webhook, form, object.as_deref_mut());
+    let question = question(call, asked, webhook, form, object.as_deref_mut()).await;
     let app = Arc::clone(&call.app);
     let answer = ask(&app, webhook, question, MUTATING).await?;
     let Some(patch) = obey(call, webhook, answer).map_err(Failure::Refused)? else { return Ok(false) };
@@ -182,7 +188,7 @@ async fn change(
         let why = format!("admission webhook {:?} attempted to modify the object, which is not supported for this operation", webhook.name);
         return Err(Failure::Refused(ApiError::internal(why)));
     };
-    let patched = forms::patch(call, form, object, &patch).map_err(|why| Failure::Refused(ApiError::internal(why)))?;
+    let patched = forms::patch(call, form, object, &patch).await.map_err(Failure::Refused)?;
     let changed = patched != *object;
     *object = patched;
     Ok(changed)
@@ -196,20 +202,28 @@ struct Question {
     review: Value,
 }
 
-fn question(call: &Call, asked: Asked<'_>, webhook: &Webhook, form: &Served, object: Option<&mut Value>) -> Result<Question, Failure> {
+async fn question(
+    call: &Call,
+    asked: Asked<'_>,
+    webhook: &Webhook,
+    form: &Served,
+    object: Option<&mut Value>,
+) -> Result<Question, Failure> {
     if asked.step.dry_run && webhook.has_side_effects {
         let message = format!("admission webhook {:?} does not support dry run", webhook.name);
         return Err(Failure::Refused(ApiError::bad_request(message)));
     }
     let (uid, version) = (meta::new_uid(), if webhook.knows_v1 { "v1" } else { "v1beta1" });
+    let shown = forms::show(call, form, object.as_deref()).await.map_err(Failure::Refused)?;
+    let old = forms::show(call, form, asked.step.old).await.map_err(Failure::Refused)?;
     let request: Request<'_> = request(call, asked.step, object);
     let review = Review {
         uid: &uid,
         version,
         form: &form.kind,
         requested: &call.served.kind,
-        object: request.object().map(|object| forms::show(call, form, object)),
-        old: request.old.map(|old| forms::show(call, form, old)),
+        object: shown,
+        old,
         options: options::of(call, asked),
         request: &request,
     };
@@ -234,7 +248,7 @@ async fn ask(app: &App, webhook: &Webhook, question: Result<Question, Failure>, 
 
 async fn exchange(client: &Client, webhook: &Webhook, question: Question, mutating: bool) -> Result<Answer, Failure> {
     let Question { uid, version, review, .. } = question;
-    let answer = client.post(webhook, review.to_string()).await;
+    let answer = client.post(webhook.into(), review.to_string()).await;
     let answer = answer.map_err(|why| Failure::Calling(format!("failed to call webhook: {why}")))?;
     let read = Answer::read(&answer, &uid, version, mutating);
     read.map_err(|bad| Failure::Calling(format!("received invalid webhook response: {bad}")))

@@ -3,24 +3,36 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{Event, Revision};
 
-/// Events kept. A follower further behind reads history instead.
+/// Events kept, and bytes of their values. A follower further behind reads history instead.
 const KEPT_LEN_MAX: usize = 2_048;
+const KEPT_BYTES_MAX: usize = 4 << 20;
 /// Events handed out at once.
 const BATCH_LEN_MAX: usize = 512;
 
 pub(crate) struct Tail {
-    recent: Mutex<VecDeque<Event>>,
+    recent: Mutex<Recent>,
     head: watch::Sender<Revision>,
+}
+
+#[derive(Default)]
+struct Recent {
+    events: VecDeque<Event>,
+    bytes: usize,
+}
+
+fn bytes(event: &Event) -> usize {
+    event.value.as_ref().map_or(0, Bytes::len)
 }
 
 impl Tail {
     pub(crate) fn new(head: Revision) -> Self {
-        Self { recent: Mutex::new(VecDeque::new()), head: watch::Sender::new(head) }
+        Self { recent: Mutex::default(), head: watch::Sender::new(head) }
     }
 
     /// The revision of the last event.
@@ -36,10 +48,16 @@ impl Tail {
     /// Appends events that are durable, in order.
     pub(crate) fn push(&self, events: impl IntoIterator<Item = Event>) {
         let mut recent = self.recent.lock();
-        recent.extend(events);
-        let surplus = recent.len().saturating_sub(KEPT_LEN_MAX);
-        recent.drain(..surplus);
-        let head = recent.back().map(|event| event.revision);
+        for event in events {
+            recent.bytes += bytes(&event);
+            recent.events.push_back(event);
+        }
+        // The newest stays whatever its size: those who follow closely want just that.
+        while recent.events.len() > KEPT_LEN_MAX || (recent.bytes > KEPT_BYTES_MAX && recent.events.len() > 1) {
+            let Some(oldest) = recent.events.pop_front() else { break };
+            recent.bytes -= bytes(&oldest);
+        }
+        let head = recent.events.back().map(|event| event.revision);
         drop(recent);
         if let Some(head) = head {
             self.head.send_replace(head);
@@ -52,8 +70,25 @@ impl Tail {
         if after >= self.head() {
             return Some(Vec::new());
         }
-        let first = recent.front()?.revision;
+        let first = recent.events.front()?.revision;
         let skip = usize::try_from((after + 1).checked_sub(first)?).ok()?;
-        Some(recent.iter().skip(skip).take(BATCH_LEN_MAX).cloned().collect())
+        Some(recent.events.iter().skip(skip).take(BATCH_LEN_MAX).cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_values_leave_fewer_events() {
+        let tail = Tail::new(0);
+        let event = |revision, bytes| Event { revision, key: "a".into(), value: Some(Bytes::from(vec![0; bytes])), previous: None };
+        tail.push((1..=10).map(|revision| event(revision, KEPT_BYTES_MAX / 4)));
+        assert!(tail.after(5).is_none());
+        assert_eq!(tail.after(6).map(|events| events.len()), Some(4));
+        tail.push([event(11, KEPT_BYTES_MAX * 2)]);
+        assert_eq!(tail.after(10).map(|events| events.len()), Some(1), "the newest stays");
+        assert!(tail.after(9).is_none());
     }
 }

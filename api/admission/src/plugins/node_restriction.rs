@@ -1,6 +1,8 @@
 //! NodeRestriction: a node writes only its own Node, Lease and CSINode and its own Pods, and only
 //! what is a node's to write. The node authorizer decides which requests get here at all.
 
+mod token;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -57,8 +59,9 @@ impl Plugin for NodeRestriction {
             ("", "pods") => pod(&node, request, view),
             ("", "nodes") => own_node(&node, request),
             ("", "persistentvolumeclaims") => claim(&node, request),
-            ("", "serviceaccounts") => token(&node, request, view),
+            ("", "serviceaccounts") => token::token(&node, request, view),
             ("coordination.k8s.io", "leases") => lease(&node, request),
+            ("resource.k8s.io", "resourceslices") => slice(&node, request),
             ("storage.k8s.io", "csinodes") if request.object_name() != node => {
                 refuse("can only access CSINode with the same name as the requesting node")
             }
@@ -250,29 +253,17 @@ fn claim(node: &str, request: &Request<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A node asks for tokens only for Pods of its own.
-fn token(node: &str, request: &Request<'_>, view: &dyn View) -> Result<(), Problem> {
-    if request.operation != Operation::Create || request.subresource != "token" {
-        return Ok(());
+/// What a node offers is its own; changes of it are the node authorizer's to judge.
+fn slice(node: &str, request: &Request<'_>) -> Result<(), Problem> {
+    let (slice, verb) = match request.operation {
+        Operation::Create => (request.object(), "create"),
+        Operation::Delete => (request.old, "delete"),
+        Operation::Update | Operation::Connect => return Ok(()),
+    };
+    match slice.is_some_and(|slice| json::text_at(slice, "/spec/nodeName") == node) {
+        true => Ok(()),
+        false => refuse(format!("can only {verb} ResourceSlice with the same NodeName as the requesting node")),
     }
-    let reference = request.object().and_then(|o| o.pointer("/spec/boundObjectRef")).unwrap_or(&Value::Null);
-    let (name, uid) = (json::text(reference, "name"), json::text(reference, "uid"));
-    if json::text(reference, "apiVersion") != "v1" || json::text(reference, "kind") != "Pod" || name.is_empty() {
-        return refuse("node requested token not bound to a pod");
-    }
-    if uid.is_empty() {
-        return refuse("node requested token with a pod binding without a uid");
-    }
-    let pod = stored_pod(request.namespace, name, view)?;
-    if uid != meta::uid(&pod) {
-        return refuse(format!(
-            "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
-        ));
-    }
-    if !bound_to(&pod, node) {
-        return refuse("node requested token bound to a pod scheduled on a different node");
-    }
-    Ok(())
 }
 
 fn lease(node: &str, request: &Request<'_>) -> Result<(), Problem> {

@@ -65,6 +65,12 @@ pub fn used(quota: &Value, view: &dyn View) -> Map<String, Value> {
     hard.keys().map(|name| (name.clone(), amount::text(name, used.get(name).copied().unwrap_or_default(), None).into())).collect()
 }
 
+/// The resources whose objects a quota counts.
+pub fn sources(quota: &Value) -> BTreeSet<GroupResource> {
+    let hard = quota.pointer("/spec/hard").and_then(Value::as_object);
+    hard.into_iter().flatten().filter_map(|(name, _)| usage::source(name)).collect()
+}
+
 /// Whether quotas are about such a request at all.
 pub fn concerns(request: &Request<'_>) -> bool {
     if request.namespace.is_empty() {

@@ -37,7 +37,7 @@ pub enum Endpoint {
 impl Endpoint {
     /// From a `clientConfig`. Configurations are validated before they are stored, so what is missing
     /// reads as empty.
-    fn from(config: &Value) -> Self {
+    pub fn from(config: &Value) -> Self {
         let Some(service) = config.get("service").filter(|service| !service.is_null()) else {
             return Self::Url(json::text(config, "url").to_owned());
         };
@@ -58,6 +58,13 @@ impl Endpoint {
             Self::Service { namespace, name, port, path } => format!("https://{name}.{namespace}.svc:{port}{path}"),
         }
     }
+}
+
+/// PEM of the authorities that a `clientConfig` names; none means the machine's. What is no base64 was
+/// refused when it was sent; a bundle that cannot be used fails when it is used.
+pub fn ca_bundle(config: &Value) -> Option<Vec<u8>> {
+    let bundle = json::text(config, "caBundle");
+    (!bundle.is_empty()).then(|| STANDARD.decode(bundle).unwrap_or_default())
 }
 
 /// One webhook.
@@ -97,13 +104,12 @@ impl Webhook {
 
     fn from(owner: &str, index: usize, webhook: &Value) -> Self {
         let text = |field: &str| json::text(webhook, field);
-        let bundle = webhook.get("clientConfig").map(|config| json::text(config, "caBundle")).unwrap_or_default();
+        let config = webhook.get("clientConfig").unwrap_or(&Value::Null);
         Self {
             name: text("name").to_owned(),
             id: format!("{owner}/{}/{index}", text("name")),
-            endpoint: Endpoint::from(webhook.get("clientConfig").unwrap_or(&Value::Null)),
-            // What is no base64 was refused; a bundle that cannot be used fails when it is used.
-            ca_bundle: (!bundle.is_empty()).then(|| STANDARD.decode(bundle).unwrap_or_default()),
+            endpoint: Endpoint::from(config),
+            ca_bundle: ca_bundle(config),
             timeout: Duration::from_secs(webhook.get("timeoutSeconds").and_then(Value::as_u64).unwrap_or(TIMEOUT_SECONDS)),
             fails_open: text("failurePolicy") == "Ignore",
             has_side_effects: !matches!(text("sideEffects"), "None" | "NoneOnDryRun"),

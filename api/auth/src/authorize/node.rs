@@ -44,6 +44,8 @@ pub fn authorize(user: &UserInfo, attributes: &Attributes, view: &dyn View) -> D
         ("", "serviceaccounts") => create_token(node, attributes, view),
         ("coordination.k8s.io", "leases") => lease(node, attributes),
         ("storage.k8s.io", "csinodes") => csi_node(node, attributes),
+        ("resource.k8s.io", "resourceclaims") => get(node, attributes, view),
+        ("resource.k8s.io", "resourceslices") => slice(node, attributes, view),
         ("", "nodes") => own_node(node, attributes),
         ("", "pods") => pod(node, attributes, view),
         _ => by_rules(attributes),
@@ -129,6 +131,23 @@ fn csi_node(node: &str, attributes: &Attributes) -> Decision {
     yes()
 }
 
+/// What a node offers to Pods beside its memory and processors.
+fn slice(node: &str, attributes: &Attributes, view: &dyn View) -> Decision {
+    if !attributes.subresource.is_empty() {
+        return no("cannot authorize ResourceSlice subresources");
+    }
+    match attributes.verb.as_str() {
+        // Whose slice it will be is NodeRestriction's to check.
+        "create" => yes(),
+        "get" | "update" | "patch" | "delete" => related(node, attributes, view),
+        "list" | "watch" | "deletecollection" if selects(attributes, "spec.nodeName", node) => yes(),
+        "list" | "watch" | "deletecollection" => no("can only list/watch/deletecollection resourceslices with nodeName field selector"),
+        _ => no(
+            "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection",
+        ),
+    }
+}
+
 fn own_node(node: &str, attributes: &Attributes) -> Decision {
     match (attributes.subresource.as_str(), attributes.verb.as_str()) {
         ("", "create" | "update" | "patch") | ("status", "update" | "patch") => yes(),
@@ -168,18 +187,23 @@ fn related(node: &str, attributes: &Attributes, view: &dyn View) -> Decision {
         "volumeattachments" => view
             .get(&GroupResource::new("storage.k8s.io", "volumeattachments"), None, name)
             .is_some_and(|a| a.pointer("/spec/nodeName").and_then(Value::as_str) == Some(node)),
+        "resourceslices" => view
+            .get(&GroupResource::new("resource.k8s.io", "resourceslices"), None, name)
+            .is_some_and(|slice| slice.pointer("/spec/nodeName").and_then(Value::as_str) == Some(node)),
         "pods" => view.get(&pods(), Some(namespace), name).is_some_and(|p| bound_to(&p, node)),
-        _ => pods_of(node, Some(namespace), view).any(|pod| refers(&pod, resource, name)),
+        // A claim that was made of a template bears a name that only the Pod's status says.
+        "resourceclaims" => view.pods_on(node, Some(namespace)).iter().any(|pod| {
+            let claims = |path: &str| pod.pointer(path).and_then(Value::as_array).cloned().unwrap_or_default();
+            let all = [claims("/spec/resourceClaims"), claims("/status/resourceClaimStatuses")].concat();
+            all.iter().any(|claim| text(claim, "resourceClaimName") == name)
+        }),
+        _ => view.pods_on(node, Some(namespace)).iter().any(|pod| refers(pod, resource, name)),
     };
     if found { yes() } else { no(&format!("no relationship found between node '{node}' and this object")) }
 }
 
 fn pods() -> GroupResource {
     GroupResource::new("", "pods")
-}
-
-fn pods_of<'a>(node: &'a str, namespace: Option<&str>, view: &dyn View) -> impl Iterator<Item = std::sync::Arc<Value>> + use<'a> {
-    view.list(&pods(), namespace).into_iter().filter(move |pod| bound_to(pod, node))
 }
 
 fn bound_to(pod: &Value, node: &str) -> bool {
@@ -191,7 +215,7 @@ fn volume_used(node: &str, volume: &str, view: &dyn View) -> bool {
     let Some(volume) = view.get(&GroupResource::new("", "persistentvolumes"), None, volume) else { return false };
     let claim = |field: &str| volume.pointer(&format!("/spec/claimRef/{field}")).and_then(Value::as_str).unwrap_or_default();
     let (namespace, name) = (claim("namespace"), claim("name"));
-    !name.is_empty() && pods_of(node, Some(namespace), view).any(|pod| refers(&pod, "persistentvolumeclaims", name))
+    !name.is_empty() && view.pods_on(node, Some(namespace)).iter().any(|pod| refers(pod, "persistentvolumeclaims", name))
 }
 
 /// Whether a Pod's spec names that object of its namespace.

@@ -223,10 +223,19 @@ fn node_view() -> Objects {
         "volumes": volumes,
         "initContainers": [{ "envFrom": [{ "secretRef": { "name": "from" } }] }],
         "containers": [{ "env": [{ "valueFrom": { "configMapKeyRef": { "name": "key" } } }] }],
+        "resourceClaims": [{ "name": "gpu", "resourceClaimName": "gpu" }],
     });
     let other = json!({ "serviceAccountName": "other", "imagePullSecrets": [{ "name": "others" }] });
     let volume = |name: &str, claim: &str| json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": name }, "spec": { "claimRef": { "namespace": "ns", "name": claim } } });
-    Objects::of([pod("mine", "n1", mine), pod("other", "n2", other), volume("pv", "claim"), volume("foreign", "elsewhere")])
+    let slice = |name: &str, on: &str| json!({ "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": { "name": name }, "spec": { "nodeName": on } });
+    Objects::of([
+        slice("own", "n1"),
+        slice("foreign", "n2"),
+        pod("mine", "n1", mine),
+        pod("other", "n2", other),
+        volume("pv", "claim"),
+        volume("foreign", "elsewhere"),
+    ])
 }
 
 #[test]
@@ -282,6 +291,12 @@ fn a_node_reads_what_its_pods_need() {
         create certificates.k8s.io:certificatesigningrequests -: yes
         get storage.k8s.io:csinodes - n1: yes
         get storage.k8s.io:csinodes - n2: no
+        get resource.k8s.io:resourceclaims ns gpu: yes
+        get resource.k8s.io:resourceclaims ns others: no
+        create resource.k8s.io:resourceslices -: yes
+        update resource.k8s.io:resourceslices - own: yes
+        delete resource.k8s.io:resourceslices - foreign: no
+        list resource.k8s.io:resourceslices -: no
         create apps:deployments ns: no
         get /metrics: no";
     for case in cases.trim().lines() {

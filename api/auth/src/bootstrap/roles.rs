@@ -14,8 +14,7 @@ const EXTENSIONS: &[&str] = &["extensions"];
 const RESOURCE: &[&str] = &["resource.k8s.io"];
 const STORAGE: &[&str] = &["storage.k8s.io"];
 
-/// What every node may do; the node authorizer narrows most of it to the node's own Pods. Upstream's rules on
-/// resource.k8s.io are left out: they need a narrowing of their own, which comes with the kinds.
+/// What every node may do; the node authorizer narrows most of it to the node's own Pods.
 pub const NODE: &[Grant] = &[
     On(CREATE, AUTHENTICATION, &["tokenreviews"]),
     On(CREATE, AUTHORIZATION, &["subjectaccessreviews", "localsubjectaccessreviews"]),
@@ -38,6 +37,8 @@ pub const NODE: &[Grant] = &[
     On(&["create", "delete", "get", "patch", "update"], STORAGE, &["csinodes"]),
     On(CREATE, CORE, &["serviceaccounts/token"]),
     On(READ, &["node.k8s.io"], &["runtimeclasses"]),
+    On(GET, RESOURCE, &["resourceclaims"]),
+    On(&["deletecollection"], RESOURCE, &["resourceslices"]),
 ];
 
 const fn role(name: &'static str, grants: &'static [Grant]) -> Role {

@@ -84,8 +84,8 @@ pub struct Authority {
 
 impl Authority {
     /// A new self-signed one.
-    pub fn new_certificate(key: &KeyPair, now: Timestamp, validity: Duration) -> Result<String, PkiError> {
-        let subject = name("kubernetes", &[]);
+    pub fn new_certificate(key: &KeyPair, common_name: &str, now: Timestamp, validity: Duration) -> Result<String, PkiError> {
+        let subject = name(common_name, &[]);
         let template = Template {
             issuer: subject.clone(),
             subject,

@@ -46,6 +46,10 @@ fn a_new_directory_has_kubeadms_files_and_keys_only_for_the_owner() {
         "apiserver.key 600",
         "ca.crt 644",
         "ca.key 600",
+        "front-proxy-ca.crt 644",
+        "front-proxy-ca.key 600",
+        "front-proxy-client.crt 644",
+        "front-proxy-client.key 600",
         "sa.key 600",
         "sa.pub 644",
     ];
@@ -58,6 +62,10 @@ fn a_new_directory_has_kubeadms_files_and_keys_only_for_the_owner() {
     assert!(signed_by(&pki.serving().certificate_pem, pki.ca_pem()));
     let client = read_certificate(&pki.kubelet_client().certificate_pem).expect("client");
     assert_eq!((client.common_name.as_str(), client.organizations), ("kube-apiserver-kubelet-client", vec!["system:masters".to_owned()]));
+    let proxy = read_certificate(&pki.front_proxy_client().certificate_pem).expect("client");
+    assert_eq!((proxy.common_name.as_str(), proxy.organizations.len()), (FRONT_PROXY, 0));
+    assert!(signed_by(&pki.front_proxy_client().certificate_pem, pki.front_proxy_ca_pem()));
+    assert!(!signed_by(&pki.front_proxy_client().certificate_pem, pki.ca_pem()), "it is no user of the cluster");
     let ca = read_certificate(pki.ca_pem()).expect("ca");
     assert!(ca.is_ca && ca.common_name == "kubernetes");
 }
@@ -135,7 +143,7 @@ fn an_authority_without_its_key_is_not_replaced() {
     Pki::open(other.path(), &config()).expect("opens");
     fs::copy(other.path().join("ca.key"), dir.path().join("ca.key")).expect("copy");
     let error = Pki::open(dir.path(), &config()).err().expect("foreign key").to_string();
-    assert!(error.ends_with("ca.crt is not usable: it does not belong to ca.key"), "{error}");
+    assert!(error.ends_with("ca.crt is not usable: it does not belong to its key"), "{error}");
 }
 
 #[test]

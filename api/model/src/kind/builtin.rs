@@ -67,6 +67,11 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
             all("Service", "services", &["svc"], &["proxy", "status"]),
         ],
     ),
+    (
+        "apiregistration.k8s.io",
+        "v1",
+        &[Row { kind: "APIService", plural: "apiservices", short: &[], categories: &["api-extensions"], scope: Cluster, sub: &["status"] }],
+    ),
     ("events.k8s.io", "v1", &[row("Event", "events", &["ev"], Namespaced, &[])]),
     (
         "authentication.k8s.io",

@@ -94,6 +94,19 @@ impl Managers {
         self.0.retain(|manager| !manager.fields.is_empty());
     }
 
+    /// [`Managers::disown`] of those who speak that version.
+    pub(super) fn disown_in(&mut self, api_version: &str, fields: &FieldSet) {
+        for manager in self.0.iter_mut().filter(|manager| manager.id.api_version == api_version) {
+            manager.fields = manager.fields.difference(fields);
+        }
+        self.0.retain(|manager| !manager.fields.is_empty());
+    }
+
+    /// Those who speak that version.
+    pub(super) fn of_version(&self, api_version: &str) -> Self {
+        Self(self.0.iter().filter(|manager| manager.id.api_version == api_version).cloned().collect())
+    }
+
     /// What anybody owns.
     pub(super) fn owned(&self) -> FieldSet {
         self.0.iter().fold(FieldSet::default(), |owned, manager| owned.union(&manager.fields))
@@ -154,6 +167,43 @@ pub(super) fn stated(object: &Value) -> Option<&Vec<Value>> {
     object.get("metadata")?.get("managedFields")?.as_array()
 }
 
+/// The entries after a manager changed fields that are its own and nobody else's; `None` where they are not.
+pub(super) fn changed_again(entries: &[Value], id: &Id, changed: &FieldSet, now: &str) -> Option<Vec<Value>> {
+    if entries.is_empty() {
+        return None;
+    }
+    if changed.is_empty() {
+        return Some(entries.to_vec());
+    }
+    let mine = entries.iter().position(|entry| is_of(entry, id))?;
+    for (at, entry) in entries.iter().enumerate() {
+        let fields = entry.get("fieldsV1").and_then(Value::as_object)?;
+        let is_as_wanted = if at == mine { wire::covers(fields, changed) } else { !wire::meets(fields, changed) };
+        if !is_as_wanted {
+            return None;
+        }
+    }
+    let mut entries = entries.to_vec();
+    entries.get_mut(mine)?.as_object_mut()?.insert("time".to_owned(), now.into());
+    entries.sort_by(|a, b| order(a).cmp(&order(b)));
+    Some(entries)
+}
+
+fn text<'e>(entry: &'e Value, field: &str) -> &'e str {
+    entry.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether an entry is that of an update by these.
+fn is_of(entry: &Value, id: &Id) -> bool {
+    let of_entry = ["manager", "operation", "apiVersion", "subresource"].map(|field| text(entry, field));
+    of_entry == [&id.name, "Update", &id.api_version, &id.subresource]
+}
+
+/// The order of [`Managers::sort`].
+fn order(entry: &Value) -> [&str; 5] {
+    ["operation", "time", "manager", "apiVersion", "subresource"].map(|field| text(entry, field))
+}
+
 /// Whether a user asks for all entries to be dropped: an empty list, or one empty entry.
 pub(super) fn is_reset(entries: &[Value]) -> bool {
     match entries {
@@ -169,7 +219,7 @@ pub(super) fn stated_by_user(entries: &[Value]) -> Option<Managers> {
 }
 
 fn decode(entry: &Value) -> Option<Manager> {
-    let text = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default();
+    let text = |field: &str| text(entry, field);
     let operation = match text("operation") {
         "Apply" => Operation::Apply,
         "Update" => Operation::Update,

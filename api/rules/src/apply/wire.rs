@@ -14,7 +14,28 @@ pub(super) fn decode(fields: &Map<String, Value>) -> Option<FieldSet> {
 
 fn node(value: &Value) -> Option<Node> {
     let fields = value.as_object()?;
-    Some(Node { member: fields.is_empty() || fields.contains_key(SELF), children: decode(fields)? })
+    Some(Node { member: is_member(fields), children: decode(fields)? })
+}
+
+/// Whether the path to these fields is in the set.
+fn is_member(fields: &Map<String, Value>) -> bool {
+    fields.is_empty() || fields.contains_key(SELF)
+}
+
+/// Whether all paths of a set are in what is written here.
+pub(super) fn covers(fields: &Map<String, Value>, set: &FieldSet) -> bool {
+    set.iter().all(|(element, node)| {
+        let below = fields.get(element.as_str()).and_then(Value::as_object);
+        below.is_some_and(|below| (!node.member || is_member(below)) && covers(below, &node.children))
+    })
+}
+
+/// Whether one of them is.
+pub(super) fn meets(fields: &Map<String, Value>, set: &FieldSet) -> bool {
+    set.iter().any(|(element, node)| {
+        let below = fields.get(element.as_str()).and_then(Value::as_object);
+        below.is_some_and(|below| (node.member && is_member(below)) || meets(below, &node.children))
+    })
 }
 
 /// Writes a set.

@@ -15,12 +15,25 @@ pub struct Context {
     spent: usize,
     budget: usize,
     merge_keys: bool,
+    /// Duplicates to pass over before decoding stops at one.
+    passes: Option<usize>,
+    stopped_at: Option<String>,
 }
 
 impl Context {
     /// `budget` bounds values and bytes of text made; `merge_keys` turns YAML's `<<` on.
     pub fn new(budget: usize, merge_keys: bool) -> Self {
-        Self { path: String::new(), duplicates: Vec::new(), spent: 0, budget, merge_keys }
+        Self { path: String::new(), duplicates: Vec::new(), spent: 0, budget, merge_keys, passes: None, stopped_at: None }
+    }
+
+    /// The same that fails at the duplicate field behind the first `skipped`: the error says where that is.
+    pub fn stop_after(self, skipped: usize) -> Self {
+        Self { passes: Some(skipped), ..self }
+    }
+
+    /// The name of the field at which decoding stopped.
+    pub fn stopped_at(self) -> Option<String> {
+        self.stopped_at
     }
 
     /// The paths of duplicate fields.
@@ -116,7 +129,7 @@ impl<'de> Visitor<'de> for Tracked<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         let mut merged = Vec::new();
-        while let Some(key) = access.next_key_seed(Key)? {
+        while let Some(key) = access.next_key_seed(Key { map: &map, context: &mut *self.0 })? {
             self.0.spend(key.len())?;
             let len = self.0.enter_field(&key);
             if map.contains_key(&key) && self.0.duplicates.len() < DUPLICATES_MAX {
@@ -149,9 +162,30 @@ fn merge_into(map: &mut Map<String, Value>, value: Value) {
 }
 
 /// A key: a string, or in YAML any scalar, spelled as JSON would.
-struct Key;
+struct Key<'k> {
+    /// The fields before it.
+    map: &'k Map<String, Value>,
+    context: &'k mut Context,
+}
 
-impl<'de> DeserializeSeed<'de> for Key {
+impl Key<'_> {
+    /// Stops at the duplicate that is looked for.
+    fn checked<E: Error>(self, key: String) -> Result<String, E> {
+        match &mut self.context.passes {
+            Some(passes) if self.map.contains_key(&key) => match passes.checked_sub(1) {
+                Some(left) => *passes = left,
+                None => {
+                    self.context.stopped_at = Some(key);
+                    return Err(E::custom("a duplicate field"));
+                }
+            },
+            _ => {}
+        }
+        Ok(key)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Key<'_> {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
@@ -159,7 +193,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-impl Visitor<'_> for Key {
+impl Visitor<'_> for Key<'_> {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -167,26 +201,26 @@ impl Visitor<'_> for Key {
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<String, E> {
-        Ok(value.to_owned())
+        self.checked(value.to_owned())
     }
 
     fn visit_string<E: Error>(self, value: String) -> Result<String, E> {
-        Ok(value)
+        self.checked(value)
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<String, E> {
-        Ok(value.to_string())
+        self.checked(value.to_string())
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<String, E> {
-        Ok(value.to_string())
+        self.checked(value.to_string())
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<String, E> {
-        Ok(value.to_string())
+        self.checked(value.to_string())
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<String, E> {
-        Ok(value.to_string())
+        self.checked(value.to_string())
     }
 }

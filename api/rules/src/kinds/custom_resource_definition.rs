@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::Rules;
 use crate::at::At;
 use crate::checks::Checks;
+use crate::custom::conversion::REVIEW_VERSIONS;
 use crate::format;
 
 /// The rules of CustomResourceDefinitions.
@@ -178,13 +179,28 @@ fn conversion(conversion: &At<'_>, checks: &mut Checks) {
     }
     if !config.exists() {
         checks.required(&config, "required when strategy is set to Webhook");
-    } else if config.get("url").exists() == config.get("service").exists() {
-        checks.required(&config, "exactly one of url or service is required");
+    } else {
+        super::webhook::client_config::validate(&config, checks);
     }
     if reviews.len() == 0 {
         checks.required(&reviews, "");
-    } else if !reviews.texts().any(|version| version == "v1" || version == "v1beta1") {
-        checks.invalid(&reviews, "must include at least one of v1, v1beta1");
+    } else {
+        review_versions(&reviews, checks);
+    }
+}
+
+fn review_versions(reviews: &At<'_>, checks: &mut Checks) {
+    let mut seen = BTreeSet::new();
+    for version in reviews.items() {
+        let wrong = format::dns_1035_label(version.text());
+        if !seen.insert(version.text()) {
+            checks.invalid(&version, "duplicate version");
+        } else if !wrong.is_empty() {
+            checks.invalid(&version, wrong.join(","));
+        }
+    }
+    if !reviews.texts().any(|version| REVIEW_VERSIONS.contains(&version)) {
+        checks.invalid(reviews, format!("must include at least one of {}", REVIEW_VERSIONS.join(", ")));
     }
 }
 

@@ -45,6 +45,11 @@ fn good() -> Vec<(&'static str, &'static str, String)> {
         ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", POLICY_BINDING),
         ("admissionregistration.k8s.io", "validatingwebhookconfigurations", WEBHOOK),
         ("apiextensions.k8s.io", "customresourcedefinitions", DEFINITION),
+        (
+            "apiregistration.k8s.io",
+            "apiservices",
+            "metadata: {name: v1.x.y}\nspec: {group: x.y, version: v1, groupPriorityMinimum: 100, versionPriority: 1, service: {namespace: n, name: s}}",
+        ),
         ("apps", "controllerrevisions", "data: {x: 1}\nrevision: 1"),
         (
             "apps",

@@ -10,7 +10,7 @@ use crate::checks::Checks;
 use crate::edit::{each, fill_absent, inner};
 use crate::format;
 
-mod client_config;
+pub mod client_config;
 pub mod rule;
 
 /// The rules of both kinds.

@@ -1,17 +1,21 @@
 //! What a node needs to join: the cluster's certificate authority where anybody can read it, as
 //! kubeadm has it; and where the client authority is for aggregated servers.
 
+use api_auth::pki::FRONT_PROXY;
+use api_model::kind::GroupResource;
+use api_model::view::View as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use crate::app::App;
 use crate::config::Config;
+use crate::json;
 
 /// The ConfigMap in `kube-system` that says who signs clients' certificates.
 pub(crate) const PUBLISHED_AUTHORITY: &str = "extension-apiserver-authentication";
 
-/// `kube-public/cluster-info` with the permission to read it, and
-/// `kube-system/extension-apiserver-authentication`.
+/// `kube-public/cluster-info` with the permission to read it.
 pub(super) fn objects(config: &Config) -> Vec<Value> {
     let ca = config.pki.ca_pem();
     let role = "kubeadm:bootstrap-signer-clusterinfo";
@@ -30,12 +34,37 @@ pub(super) fn objects(config: &Config) -> Vec<Value> {
             "roleRef": {"apiGroup": group, "kind": "Role", "name": role},
             "subjects": [{"apiGroup": group, "kind": "User", "name": "system:anonymous"}],
         }),
-        json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": PUBLISHED_AUTHORITY, "namespace": "kube-system"},
-            "data": {"client-ca-file": ca},
-        }),
     ]
+}
+
+/// `kube-system/extension-apiserver-authentication`: what an aggregated server needs to know who asks, from
+/// a client's certificate or from the front proxy's word. What others put there stays.
+pub(super) fn published_authority(app: &App) -> Option<Value> {
+    let pki = &app.config.pki;
+    let stored = app.cache.get(&GroupResource::new("", "configmaps"), Some("kube-system"), PUBLISHED_AUTHORITY);
+    let mut wanted = stored.as_deref().cloned().unwrap_or_else(
+        || json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": PUBLISHED_AUTHORITY, "namespace": "kube-system"}}),
+    );
+    let list = |text: &str| json!([text]).to_string();
+    for (field, value) in [
+        ("client-ca-file", pki.ca_pem().to_owned()),
+        ("requestheader-allowed-names", list(FRONT_PROXY)),
+        ("requestheader-client-ca-file", pki.front_proxy_ca_pem().to_owned()),
+        ("requestheader-extra-headers-prefix", list("X-Remote-Extra-")),
+        ("requestheader-group-headers", list("X-Remote-Group")),
+        ("requestheader-uid-headers", list("X-Remote-Uid")),
+        ("requestheader-username-headers", list("X-Remote-User")),
+    ] {
+        let known = json::text(&wanted, &["data", field]).to_owned();
+        // Another server of this cluster may have an authority of its own for its proxy.
+        let value = match field.ends_with("-ca-file") && !known.is_empty() && !known.contains(value.trim()) {
+            true => format!("{}\n{value}", known.trim_end()),
+            false if field.ends_with("-ca-file") && !known.is_empty() => known,
+            false => value,
+        };
+        json::set(&mut wanted, &["data", field], value);
+    }
+    (stored.as_deref() != Some(&wanted)).then_some(wanted)
 }
 
 /// A kubeconfig that knows the server and its authority but no user.

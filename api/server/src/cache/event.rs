@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 
 use super::filter::Filter;
 use super::object::Object;
@@ -45,12 +45,11 @@ pub(crate) struct Event {
     pub(crate) after: Option<Arc<Object>>,
     /// The last state, with this event's revision: what DELETED carries.
     gone: OnceLock<Arc<Object>>,
-    frames: [OnceLock<Bytes>; 3],
 }
 
 impl Event {
     pub(crate) fn new(revision: u64, before: Before, after: Option<Arc<Object>>) -> Self {
-        Self { revision, before, after, gone: OnceLock::new(), frames: Default::default() }
+        Self { revision, before, after, gone: OnceLock::new() }
     }
 
     /// The object before the change, where it is known.
@@ -90,27 +89,29 @@ impl Event {
         }
     }
 
-    /// The line on the wire, made once for all watchers.
-    pub(crate) fn frame(&self, change: Change) -> Bytes {
-        let slot = match change {
-            Change::Added => 0,
-            Change::Modified => 1,
-            Change::Deleted => 2,
-        };
-        let make = || self.object(change).map(|object| frame(change.word(), object.bytes())).unwrap_or_default();
-        self.frames.get(slot).map(|slot| slot.get_or_init(make).clone()).unwrap_or_default()
+    /// Writes the line on the wire.
+    pub(crate) fn write_line(&self, change: Change, out: &mut BytesMut) {
+        if let Some(object) = self.object(change) {
+            write_line(change.word(), out, |out| object.write(out));
+        }
+    }
+
+    /// About how long that line is.
+    pub(crate) fn line_len(&self, change: Change) -> usize {
+        self.object(change).map_or(0, |object| object.len() + LINE_BYTES)
     }
 }
 
-/// `{"type":…,"object":…}` and a line feed.
-pub(crate) fn frame(word: &str, object: &[u8]) -> Bytes {
-    let mut out = BytesMut::with_capacity(object.len() + word.len() + 24);
+/// What a line has beside its object, at most.
+const LINE_BYTES: usize = 32;
+
+/// Writes `{"type":…,"object":…}` and a line feed.
+pub(crate) fn write_line(word: &str, out: &mut BytesMut, object: impl FnOnce(&mut BytesMut)) {
     out.put_slice(b"{\"type\":\"");
     out.put_slice(word.as_bytes());
     out.put_slice(b"\",\"object\":");
-    out.put_slice(object);
+    object(out);
     out.put_slice(b"}\n");
-    out.freeze()
 }
 
 #[cfg(test)]
@@ -121,7 +122,8 @@ mod tests {
 
     fn labelled(label: &str, revision: u64) -> Arc<Object> {
         let value = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "x", "labels": {"app": label}}});
-        Arc::new(Object::new("ns".into(), "x".into(), revision, &super::super::object::encode(&value), None).expect("JSON"))
+        let stored = super::super::object::encode(&value);
+        Arc::new(Object::new(("ns".into(), "x".into()), revision, stored, None, &Arc::default()).expect("JSON"))
     }
 
     #[test]
@@ -148,9 +150,12 @@ mod tests {
     #[test]
     fn a_deletion_carries_the_old_object_at_the_new_revision() {
         let event = Event::new(9, Before::Object(labelled("a", 1)), Some(labelled("b", 9)));
-        let frame: Value = serde_json::from_slice(&event.frame(Change::Deleted)).expect("JSON");
-        assert_eq!(frame["type"], "DELETED");
-        assert_eq!(frame["object"]["metadata"]["resourceVersion"], "9");
-        assert_eq!(frame["object"]["metadata"]["labels"]["app"], "a");
+        let mut line = BytesMut::new();
+        event.write_line(Change::Deleted, &mut line);
+        assert!(line.len() <= event.line_len(Change::Deleted));
+        let line: Value = serde_json::from_slice(&line).expect("JSON");
+        assert_eq!(line["type"], "DELETED");
+        assert_eq!(line["object"]["metadata"]["resourceVersion"], "9");
+        assert_eq!(line["object"]["metadata"]["labels"]["app"], "a");
     }
 }

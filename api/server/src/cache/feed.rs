@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::event::{Before, Event};
 use super::object::Object;
+use super::resource::Applied;
 use super::{Cache, Resource, Written};
 use crate::at_rest::{AtRest, Opened};
 use crate::key;
@@ -99,7 +100,7 @@ fn read(cache: &Cache, resource: &Resource, key: &str, revision: u64, stored: &b
             (bytes, stale, None)
         }
     };
-    let object = Object::new(place.namespace.into(), place.name.into(), revision, &plain, value);
+    let object = Object::new((place.namespace.into(), place.name.into()), revision, plain, value, &cache.recent);
     object.map(|object| if stale { object.stale() } else { object }).map_err(|error| format!("not JSON: {error}"))
 }
 
@@ -167,9 +168,10 @@ impl Feeder {
         }
     }
 
-    fn apply(&self, batch: Batch) {
-        let mut applied = Vec::with_capacity(batch.events.len());
-        for change in batch.events {
+    fn apply(&self, Batch { events, revision }: Batch) {
+        let mut applied = Vec::with_capacity(events.len());
+        let mut run: Option<(Arc<Resource>, Vec<Applied<'_>>)> = None;
+        for change in &events {
             let Some(place) = key::parse(&change.key) else { continue };
             let (resource, after) = match &change.value {
                 None => (self.cache.resource(&GroupResource::new(place.group, place.resource)), None),
@@ -178,9 +180,19 @@ impl Feeder {
                     None => continue,
                 },
             };
-            applied.push(resource.apply(place.namespace, place.name, change.revision, after));
+            resource.put_readable(place.namespace, place.name);
+            let change = Applied { namespace: place.namespace, name: place.name, revision: change.revision, after };
+            match &mut run {
+                Some((same, changes)) if Arc::ptr_eq(same, &resource) => changes.push(change),
+                // Another resource: the order in which things happened is that in which they are seen.
+                _ => {
+                    let before = run.replace((resource, vec![change]));
+                    applied.extend(before.into_iter().flat_map(|(resource, changes)| resource.apply(changes)));
+                }
+            }
         }
-        self.cache.advance(batch.revision, applied);
+        applied.extend(run.into_iter().flat_map(|(resource, changes)| resource.apply(changes)));
+        self.cache.advance(revision, applied);
     }
 
     /// After a failure: the events to go on with, or `None` when there will be none.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api_model::kind::Kind;
-use api_model::selector::{FieldSelector, Selector, field_text};
+use api_model::selector::{FieldSelector, FieldTerm, Selector, field_text};
 use serde_json::Value;
 
 use super::object::Object;
@@ -28,6 +28,13 @@ impl Filter {
         self.labels.is_everything() && self.fields.terms.is_empty()
     }
 
+    /// The part that is the same in every version of an object: its namespace and its name.
+    pub(crate) fn of_place(&self) -> Self {
+        let names = |term: &&FieldTerm| matches!(term.path.as_str(), "metadata.name" | "metadata.namespace");
+        let fields = FieldSelector { terms: self.fields.terms.iter().filter(names).cloned().collect() };
+        Self { namespace: self.namespace.clone(), labels: Selector::default(), fields, kind: self.kind.clone() }
+    }
+
     /// The one name that can match, if the selector says so.
     pub(crate) fn name(&self) -> Option<&str> {
         self.fields.exact("metadata.name")
@@ -43,18 +50,26 @@ impl Filter {
         if self.namespace.as_deref().is_some_and(|namespace| *namespace != *object.namespace) {
             return false;
         }
-        self.is_plain() || {
-            let value = object.value();
-            self.labels.matches(&value) && self.fields_match(&value)
-        }
+        self.fields.terms.iter().all(|term| self.term_matches(term, object))
+            && (self.labels.is_everything() || object.is_selected_by(&self.labels))
     }
 
-    fn fields_match(&self, value: &Value) -> bool {
-        let text = |path: &str| match &self.kind {
+    fn term_matches(&self, term: &FieldTerm, object: &Object) -> bool {
+        let is_equal = match term.path.as_str() {
+            "metadata.name" => *object.name == term.value,
+            "metadata.namespace" => *object.namespace == term.value,
+            // Told to every node of every change of its Pods: not a thing to look up in JSON.
+            NODE_FIELD if self.node().is_some() => object.node().is_some_and(|node| **node == *term.value),
+            path => self.text(path, &object.value()) == term.value,
+        };
+        is_equal != term.negated
+    }
+
+    fn text(&self, path: &str, value: &Value) -> String {
+        match &self.kind {
             Some(kind) => api_rules::field_value(kind, value, path),
             None => field_text(value, path),
-        };
-        self.fields.terms.iter().all(|term| (text(&term.path) == term.value) != term.negated)
+        }
     }
 }
 
@@ -64,7 +79,7 @@ mod tests {
     use serde_json::json;
 
     fn object(value: &Value) -> Object {
-        Object::new("ns".into(), "x".into(), 1, &super::super::object::encode(value), None).expect("JSON")
+        Object::new(("ns".into(), "x".into()), 1, super::super::object::encode(value), None, &Arc::default()).expect("JSON")
     }
 
     #[test]

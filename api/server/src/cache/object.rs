@@ -1,21 +1,29 @@
-//! One object as everybody gets to see it: its final bytes, made once, and its parsed value, made
-//! when first asked for.
+//! One object as everybody gets to see it: the bytes that the store holds, and its parsed value, made
+//! when asked for and kept for as long as it is among the last that were.
 //!
 //! The store holds an object as JSON that begins with `kind`, `apiVersion` and `metadata`, without
-//! the resource version, which is known only after the write. Splicing it in behind `"metadata":{`
-//! costs one copy and no parsing.
+//! the resource version, which is known only after the write. It is put in behind `"metadata":{`
+//! wherever the object is written out, so that the cache, its history and the store's tail share the
+//! same bytes: a parsed object weighs five times as much.
 
-use std::sync::{Arc, OnceLock};
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock, Weak};
 
+use api_model::selector::Selector;
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde_json::{Map, Value};
+
+use super::recent::Recent;
 
 /// What stands before the fields of an object's metadata.
 const METADATA: &[u8] = b",\"metadata\":{";
 /// `kind` and `apiVersion` of an object that we wrote end before this.
 const PREFIX_LEN_MAX: usize = 1_024;
 const VERSION: &[u8] = b"\"resourceVersion\":\"";
+/// What a thread keeps of the memory in which it writes objects.
+const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
 /// An object at one revision.
 #[derive(Debug)]
@@ -25,10 +33,11 @@ pub(crate) struct Object {
     pub(crate) name: Arc<str>,
     /// The revision of the write that made it: its resource version.
     pub(crate) revision: u64,
-    bytes: Bytes,
-    /// Where the resource version's field starts in `bytes`.
+    stored: Bytes,
+    /// Where the resource version belongs in `stored`.
     at: usize,
-    value: Mutex<Option<Arc<Value>>>,
+    value: Mutex<Weak<Value>>,
+    recent: Arc<Recent>,
     /// Whether it is to be written again though nothing changed: another key is in use now.
     stale: bool,
     node: OnceLock<Option<Arc<str>>>,
@@ -38,26 +47,27 @@ impl Object {
     /// From the bytes that the store holds. `value` is what they were made from, where the maker
     /// still has it.
     pub(crate) fn new(
-        namespace: Arc<str>,
-        name: Arc<str>,
+        (namespace, name): (Arc<str>, Arc<str>),
         revision: u64,
-        stored: &[u8],
+        stored: Bytes,
         value: Option<Value>,
+        recent: &Arc<Recent>,
     ) -> Result<Self, serde_json::Error> {
-        let value = value.map(|mut value| {
-            api_model::meta::set(&mut value, "resourceVersion", revision.to_string());
-            Arc::new(value)
-        });
-        let (bytes, at) = match metadata_at(stored) {
-            Some(at) => (splice(stored, at, at, revision), at),
+        let (stored, at) = match metadata_at(&stored) {
+            Some(at) => (stored, at),
             None => {
                 // Written by something else than `encode`: bring it into our form.
-                let stored = encode(&serde_json::from_slice(stored)?);
+                let stored = encode(&serde_json::from_slice(&stored)?);
                 let at = metadata_at(&stored).unwrap_or_default();
-                (splice(&stored, at, at, revision), at)
+                (stored, at)
             }
         };
-        Ok(Self { namespace, name, revision, bytes, at, value: Mutex::new(value), stale: false, node: OnceLock::new() })
+        let (value_slot, recent, node) = (Mutex::default(), Arc::clone(recent), OnceLock::new());
+        let object = Self { namespace, name, revision, stored, at, value: value_slot, recent, stale: false, node };
+        if let Some(value) = value {
+            object.keep(&mut object.value.lock(), value);
+        }
+        Ok(object)
     }
 
     /// The same, to be written again at the next opportunity.
@@ -67,75 +77,179 @@ impl Object {
 
     /// The same object with a later revision: what a DELETED event carries.
     pub(crate) fn at_revision(&self, revision: u64) -> Self {
-        let bytes = splice(&self.bytes, self.at, self.version_end(), revision);
-        let (namespace, name, node) = (Arc::clone(&self.namespace), Arc::clone(&self.name), self.node.clone());
-        Self { namespace, name, revision, bytes, at: self.at, value: Mutex::new(None), stale: self.stale, node }
+        Self {
+            namespace: Arc::clone(&self.namespace),
+            name: Arc::clone(&self.name),
+            revision,
+            stored: self.stored.clone(),
+            at: self.at,
+            value: Mutex::default(),
+            recent: Arc::clone(&self.recent),
+            stale: self.stale,
+            node: self.node.clone(),
+        }
+    }
+
+    /// What a webhook made of it, in its place and at its revision.
+    pub(crate) fn converted(&self, value: Value) -> Result<Self, serde_json::Error> {
+        let place = (Arc::clone(&self.namespace), Arc::clone(&self.name));
+        Self::new(place, self.revision, encode(&value), Some(value), &self.recent)
+    }
+
+    /// What stands before its metadata: kind and version.
+    pub(crate) fn type_meta(&self) -> &[u8] {
+        self.stored.get(..self.at).unwrap_or_default()
     }
 
     /// `spec.nodeName`, where set.
     pub(crate) fn node(&self) -> Option<&Arc<str>> {
-        let read = || self.value().get("spec")?.get("nodeName")?.as_str().filter(|node| !node.is_empty()).map(Arc::from);
+        let read = || {
+            let at_hand = self.value.lock().upgrade();
+            let node = match &at_hand {
+                Some(value) => value.get("spec")?.get("nodeName")?.as_str()?.to_owned(),
+                None => serde_json::from_slice::<Bound>(&self.stored).ok()?.spec?.node_name?,
+            };
+            (!node.is_empty()).then(|| Arc::from(node))
+        };
         self.node.get_or_init(read).as_ref()
     }
 
     /// Whether these are the bytes that this object is stored as: nothing has changed.
     pub(crate) fn is_stored_as(&self, stored: &[u8]) -> bool {
-        if self.stale {
-            return false;
-        }
-        let end = self.version_end();
-        let (head, tail) = (self.bytes.get(..self.at).unwrap_or_default(), self.bytes.get(end..).unwrap_or_default());
-        stored.len() == head.len() + tail.len() && stored.starts_with(head) && stored.ends_with(tail)
+        !self.stale && self.stored == stored
     }
 
-    /// Where the resource version's field ends, its comma included.
-    fn version_end(&self) -> usize {
-        let end = self.at + VERSION.len() + decimal_len(self.revision) + 1;
-        if self.bytes.get(end) == Some(&b',') { end + 1 } else { end }
+    /// The size of its JSON.
+    pub(crate) fn len(&self) -> usize {
+        let comma = usize::from(self.tail().first() != Some(&b'}'));
+        self.stored.len() + VERSION.len() + decimal_len(self.revision) + 1 + comma
     }
 
     /// The JSON that clients get.
-    pub(crate) fn bytes(&self) -> &Bytes {
-        &self.bytes
+    pub(crate) fn bytes(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.len());
+        self.write(&mut out);
+        out.freeze()
+    }
+
+    /// Writes the JSON that clients get.
+    pub(crate) fn write(&self, out: &mut BytesMut) {
+        out.put_slice(self.type_meta());
+        self.write_after_metadata(out, self.tail());
+    }
+
+    /// The size of [`Object::write_metadata`].
+    pub(crate) fn metadata_len(&self) -> usize {
+        let rest = self.metadata();
+        let comma = usize::from(rest.first() != Some(&b'}'));
+        1 + rest.len() + VERSION.len() + decimal_len(self.revision) + 1 + comma
+    }
+
+    /// Writes the JSON of its metadata alone.
+    pub(crate) fn write_metadata(&self, out: &mut BytesMut) {
+        out.put_slice(b"{");
+        self.write_after_metadata(out, self.metadata());
+    }
+
+    /// Writes the resource version and, behind it, what begins within the metadata.
+    fn write_after_metadata(&self, out: &mut BytesMut, rest: &[u8]) {
+        out.put_slice(VERSION);
+        out.put_slice(self.revision.to_string().as_bytes());
+        out.put_slice(if rest.first() == Some(&b'}') { b"\"" } else { b"\"," });
+        out.put_slice(rest);
+    }
+
+    fn tail(&self) -> &[u8] {
+        self.stored.get(self.at..).unwrap_or_default()
+    }
+
+    /// What is stored of its metadata, without the opening brace.
+    fn metadata(&self) -> &[u8] {
+        let tail = self.tail();
+        tail.get(..object_end(tail)).unwrap_or_default()
     }
 
     /// The parsed object, resource version included.
     pub(crate) fn value(&self) -> Arc<Value> {
-        let mut value = self.value.lock();
-        match &*value {
-            Some(value) => Arc::clone(value),
-            None => {
-                // The bytes are ours; a value that does not parse could only be a broken disk's.
-                let parsed = Arc::new(serde_json::from_slice(&self.bytes).unwrap_or_default());
-                *value = Some(Arc::clone(&parsed));
-                parsed
-            }
+        let mut slot = self.value.lock();
+        match slot.upgrade() {
+            Some(value) => value,
+            // The bytes are ours; a value that does not parse could only be a broken disk's.
+            None => self.keep(&mut slot, serde_json::from_slice(&self.stored).unwrap_or_default()),
         }
     }
 
-    /// Drops the parsed value of an object that is only history now.
-    pub(crate) fn forget_value(&self) {
-        *self.value.lock() = None;
+    fn keep(&self, slot: &mut Weak<Value>, mut value: Value) -> Arc<Value> {
+        api_model::meta::set(&mut value, "resourceVersion", self.revision.to_string());
+        let value = Arc::new(value);
+        *slot = Arc::downgrade(&value);
+        self.recent.keep(&value, self.stored.len());
+        value
     }
+
+    /// Whether a selector finds its labels. Of an object whose value is not at hand only the metadata is read.
+    pub(crate) fn is_selected_by(&self, labels: &Selector) -> bool {
+        if let Some(value) = self.value.lock().upgrade() {
+            return labels.matches(&value);
+        }
+        let metadata = [b"{", self.metadata()].concat();
+        // What cannot be read so (a label that is no text) is read as a whole.
+        match serde_json::from_slice::<Labelled>(&metadata) {
+            Ok(Labelled { labels: found }) => labels.matches_by(&|key| found.as_ref()?.get(key)?.as_str()),
+            Err(_) => labels.matches(&self.value()),
+        }
+    }
+}
+
+/// The part of a Pod that says where it is.
+#[derive(Deserialize)]
+struct Bound {
+    spec: Option<BoundSpec>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BoundSpec {
+    node_name: Option<String>,
+}
+
+/// The part of metadata that label selectors ask about.
+#[derive(Deserialize)]
+struct Labelled {
+    labels: Option<Map<String, Value>>,
 }
 
 /// The form in which an object is stored: without resource version, `kind`, `apiVersion` and
 /// `metadata` first.
 pub(crate) fn encode(value: &Value) -> Bytes {
+    thread_local! {
+        static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    // What is kept for long should not be larger than its content.
+    SCRATCH.with_borrow_mut(|out| {
+        out.clear();
+        write_stored(out, value);
+        let bytes = Bytes::copy_from_slice(out);
+        if out.capacity() > SCRATCH_BYTES_MAX {
+            *out = Vec::new();
+        }
+        bytes
+    })
+}
+
+fn write_stored(out: &mut Vec<u8>, value: &Value) {
     let empty = Map::new();
     let object = value.as_object().unwrap_or(&empty);
-    let mut out = Vec::with_capacity(1_024);
     out.extend_from_slice(b"{\"kind\":");
-    write_json(&mut out, object.get("kind").unwrap_or(&Value::Null));
+    write_json(out, object.get("kind").unwrap_or(&Value::Null));
     out.extend_from_slice(b",\"apiVersion\":");
-    write_json(&mut out, object.get("apiVersion").unwrap_or(&Value::Null));
+    write_json(out, object.get("apiVersion").unwrap_or(&Value::Null));
     out.extend_from_slice(METADATA);
     let metadata = object.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
-    write_fields(&mut out, metadata.iter().filter(|(key, _)| *key != "resourceVersion"), false);
+    write_fields(out, metadata.iter().filter(|(key, _)| *key != "resourceVersion"), false);
     out.push(b'}');
-    write_fields(&mut out, object.iter().filter(|(key, _)| !matches!(key.as_str(), "kind" | "apiVersion" | "metadata")), true);
+    write_fields(out, object.iter().filter(|(key, _)| !matches!(key.as_str(), "kind" | "apiVersion" | "metadata")), true);
     out.push(b'}');
-    Bytes::from(out)
 }
 
 fn write_fields<'a>(out: &mut Vec<u8>, fields: impl Iterator<Item = (&'a String, &'a Value)>, mut comma: bool) {
@@ -167,16 +281,24 @@ fn metadata_at(stored: &[u8]) -> Option<usize> {
     head.windows(METADATA.len()).position(|window| window == METADATA).map(|at| at + METADATA.len())
 }
 
-/// `bytes` with what stands from `start` to `end` replaced by the resource version's field.
-fn splice(bytes: &[u8], start: usize, end: usize, revision: u64) -> Bytes {
-    let (head, tail) = (bytes.get(..start).unwrap_or_default(), bytes.get(end..).unwrap_or_default());
-    let mut out = BytesMut::with_capacity(head.len() + tail.len() + VERSION.len() + 24);
-    out.put_slice(head);
-    out.put_slice(VERSION);
-    out.put_slice(revision.to_string().as_bytes());
-    out.put_slice(if tail.first() == Some(&b'}') { b"\"" } else { b"\"," });
-    out.put_slice(tail);
-    out.freeze()
+/// Where the JSON object ends, brace included, within which these bytes begin.
+fn object_end(bytes: &[u8]) -> usize {
+    let (mut depth, mut in_text, mut escaped) = (1_usize, false, false);
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'{' => depth += 1,
+            b'}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return at + 1;
+        }
+    }
+    bytes.len()
 }
 
 fn decimal_len(number: u64) -> usize {
@@ -189,7 +311,13 @@ mod tests {
     use serde_json::json;
 
     fn object(value: &Value, revision: u64) -> Object {
-        Object::new("ns".into(), "x".into(), revision, &encode(value), None).expect("JSON")
+        Object::new(("ns".into(), "x".into()), revision, encode(value), None, &Arc::default()).expect("JSON")
+    }
+
+    fn written(object: &Object) -> Value {
+        let bytes = object.bytes();
+        assert_eq!(bytes.len(), object.len());
+        serde_json::from_slice(&bytes).expect("JSON")
     }
 
     #[test]
@@ -198,7 +326,7 @@ mod tests {
         let object = object(&value, 42);
         let mut expected = value;
         expected["metadata"]["resourceVersion"] = "42".into();
-        assert_eq!(serde_json::from_slice::<Value>(object.bytes()).expect("JSON"), expected);
+        assert_eq!(written(&object), expected);
         assert_eq!(*object.value(), expected);
     }
 
@@ -208,7 +336,8 @@ mod tests {
             for metadata in [json!({"name": "x"}), json!({})] {
                 let first = object(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}), from);
                 let later = first.at_revision(to);
-                assert_eq!(later.value()["metadata"]["resourceVersion"], to.to_string(), "{:?}", later.bytes());
+                assert_eq!(written(&later)["metadata"]["resourceVersion"], to.to_string(), "{:?}", later.bytes());
+                assert_eq!(*later.value(), written(&later));
                 assert_eq!(later.value()["metadata"]["name"], first.value()["metadata"]["name"]);
             }
         }
@@ -227,10 +356,44 @@ mod tests {
     #[test]
     fn foreign_bytes_are_brought_into_form() {
         let stored = br#"{"metadata":{"resourceVersion":"3","name":"x"},"kind":"ConfigMap","apiVersion":"v1"}"#;
-        let object = Object::new("ns".into(), "x".into(), 5, stored, None).expect("JSON");
+        let object = Object::new(("ns".into(), "x".into()), 5, Bytes::from_static(stored), None, &Arc::default()).expect("JSON");
         assert_eq!(
             object.bytes(),
-            &Bytes::from_static(br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"5","name":"x"}}"#)
+            Bytes::from_static(br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"5","name":"x"}}"#)
         );
+    }
+
+    #[test]
+    fn metadata_ends_where_its_brace_is_closed() {
+        let labels = json!({"a": "}{\\\"", "b": "\\"});
+        for metadata in [json!({}), json!({"labels": labels, "ownerReferences": [{"uid": "u"}], "z": {"z": {}}})] {
+            let object = object(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "}"}}), 7);
+            let mut out = BytesMut::new();
+            object.write_metadata(&mut out);
+            assert_eq!(serde_json::from_slice::<Value>(&out).expect("JSON"), object.value()["metadata"]);
+            assert_eq!(out.len(), object.metadata_len());
+        }
+    }
+
+    #[test]
+    fn labels_are_read_with_and_without_a_value_at_hand() {
+        let selector = Selector::parse("app=a,tier!=b").expect("parses");
+        for (labels, expected) in [(json!({"app": "a"}), true), (json!({"app": "a", "tier": "b"}), false), (Value::Null, false)] {
+            let object = object(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"labels": labels, "name": "x"}}), 7);
+            assert_eq!(object.is_selected_by(&selector), expected, "{labels}");
+            let _at_hand = object.value();
+            assert_eq!(object.is_selected_by(&selector), expected, "{labels}");
+        }
+    }
+
+    #[test]
+    fn the_node_is_read_with_and_without_a_value_at_hand() {
+        for (spec, expected) in [(json!({"nodeName": "n", "x": [{}]}), Some("n")), (json!({"nodeName": ""}), None), (Value::Null, None)] {
+            for at_hand in [false, true] {
+                let pod = object(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": spec}), 7);
+                let _value = at_hand.then(|| pod.value());
+                assert_eq!(pod.node().map(|node| &**node), expected, "{spec}");
+            }
+        }
     }
 }

@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use api_model::kind::GroupResource;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::mpsc;
 
+use super::delivery::Delivery;
 use super::event::{Before, Event};
 use super::filter::Filter;
 use super::object::Object;
+use super::queue::Receiver;
 use super::ring::{Place, Ring, Undone};
-use super::watchers::{Delivery, Key, Watchers};
+use super::watchers::{Key, Watchers};
 
 type ByName = BTreeMap<Arc<str>, Arc<Object>>;
 
@@ -36,6 +37,8 @@ struct Objects {
     by_namespace: BTreeMap<Arc<str>, ByName>,
     by_node: HashMap<Arc<str>, BTreeMap<Place, Arc<Object>>>,
     revision: u64,
+    /// Of all that are current.
+    bytes: usize,
     ring: Ring,
 }
 
@@ -48,6 +51,25 @@ pub(crate) struct Page {
     pub(crate) more: Option<Place>,
     /// How many follow, where that is known.
     pub(crate) remaining: Option<usize>,
+}
+
+/// Where a page begins.
+#[derive(Clone, Debug)]
+pub(crate) struct Behind {
+    /// The last place of the page before it.
+    pub(crate) place: Place,
+    /// How many objects are behind that, where somebody counted: counting anew for each page would make a
+    /// long list cost its length squared.
+    pub(crate) left: Option<usize>,
+}
+
+/// A change that the store tells of.
+pub(crate) struct Applied<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) revision: u64,
+    /// The object after it; `None` when it is gone.
+    pub(crate) after: Option<Object>,
 }
 
 /// Where a watch starts.
@@ -71,7 +93,7 @@ pub(crate) struct TooOld {
 #[derive(Debug, Default)]
 pub(crate) struct Beginning {
     pub(crate) state: Vec<Arc<Object>>,
-    pub(crate) events: Vec<Delivery>,
+    pub(crate) events: Vec<Arc<Delivery>>,
     /// The revision that `state` and `events` lead up to.
     pub(crate) revision: u64,
 }
@@ -79,7 +101,7 @@ pub(crate) struct Beginning {
 /// Events as they come; ends when the watcher was too slow. Unregisters when dropped.
 #[derive(Debug)]
 pub(crate) struct Subscription {
-    pub(crate) events: mpsc::Receiver<Delivery>,
+    pub(crate) events: Receiver,
     resource: Arc<Resource>,
     registered: (Key, u64),
 }
@@ -129,6 +151,13 @@ impl Resource {
         self.unreadable.write().insert((namespace.to_owned(), name.to_owned()), why);
     }
 
+    /// Feeder: an object that can be read, or is gone.
+    pub(crate) fn put_readable(&self, namespace: &str, name: &str) {
+        if !self.unreadable.read().is_empty() {
+            self.unreadable.write().remove(&(namespace.to_owned(), name.to_owned()));
+        }
+    }
+
     /// Feeder: what cannot be read is about to be found out anew.
     pub(crate) fn forget_unreadable(&self) {
         self.unreadable.write().clear();
@@ -140,7 +169,7 @@ impl Resource {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.objects.read().by_namespace.values().map(BTreeMap::len).sum()
+        self.objects.read().len(None)
     }
 
     pub(crate) fn watchers_len(&self) -> usize {
@@ -161,7 +190,7 @@ impl Resource {
 
     /// At most `limit` objects that match, behind a place, as they were at a revision; `None` when
     /// that is forgotten.
-    pub(crate) fn past(&self, filter: &Filter, revision: u64, behind: Option<&Place>, limit: Option<usize>) -> Option<Page> {
+    pub(crate) fn past(&self, filter: &Filter, revision: u64, behind: Option<&Behind>, limit: Option<usize>) -> Option<Page> {
         let found = {
             let objects = self.objects.read();
             let undone = objects.ring.undo_to(revision)?;
@@ -171,7 +200,7 @@ impl Resource {
     }
 
     /// The same as they are now, which is at least as of revision `applied`.
-    pub(crate) fn present(&self, filter: &Filter, applied: u64, behind: Option<&Place>, limit: Option<usize>) -> Page {
+    pub(crate) fn present(&self, filter: &Filter, applied: u64, behind: Option<&Behind>, limit: Option<usize>) -> Page {
         let (found, revision) = {
             let objects = self.objects.read();
             let found = objects.behind(filter, &Undone::new(), behind, candidates_max(filter, limit));
@@ -209,7 +238,7 @@ impl Resource {
         let (registered, events) = watchers.add(Arc::clone(&filter), namespaced);
         drop(watchers);
         beginning.state.retain(|object| filter.matches(object));
-        beginning.events = past.into_iter().filter_map(|event| event.change_for(&filter).map(|change| (change, event))).collect();
+        beginning.events = Delivery::of(past.into_iter().filter_map(|event| event.change_for(&filter).map(|change| (change, event))));
         Ok((beginning, Subscription { events, resource: Arc::clone(self), registered }))
     }
 
@@ -228,33 +257,22 @@ impl Resource {
 
     /// Feeder: an event of before the start.
     pub(crate) fn remember(&self, event: Event) {
-        self.objects.write().ring.push(Arc::new(event));
+        let mut objects = self.objects.write();
+        let bytes = objects.bytes;
+        objects.ring.push(Arc::new(event), bytes);
     }
 
-    /// Feeder: a change, told to everybody whom it concerns.
-    pub(crate) fn apply(&self, namespace: &str, name: &str, revision: u64, after: Option<Object>) -> Arc<Event> {
-        if !self.unreadable.read().is_empty() {
-            self.unreadable.write().remove(&(namespace.to_owned(), name.to_owned()));
-        }
+    /// Feeder: changes that were committed together, in order, told to everybody whom they concern.
+    pub(crate) fn apply(&self, changes: Vec<Applied<'_>>) -> Vec<Arc<Event>> {
         let mut watchers = self.watchers.lock();
-        let event = {
+        let events: Vec<Arc<Event>> = {
             let mut objects = self.objects.write();
-            let before = objects.remove(namespace, name).map_or(Before::Nothing, Before::Object);
-            let event = Arc::new(Event::new(revision, before, after.map(Arc::new)));
-            if let Some(object) = &event.after {
-                objects.insert(Arc::clone(object), self.node_indexed);
-            }
-            objects.revision = revision;
-            objects.ring.push(Arc::clone(&event));
-            self.revision.store(revision, Ordering::Release);
-            event
+            let events = changes.into_iter().map(|change| objects.apply(change, self.node_indexed)).collect();
+            self.revision.store(objects.revision, Ordering::Release);
+            events
         };
-        watchers.dispatch(&event, self.node_indexed);
-        drop(watchers);
-        if let Some(old) = event.old() {
-            old.forget_value();
-        }
-        event
+        watchers.dispatch(&events, self.node_indexed);
+        events
     }
 
     /// Feeder: forgets everything up to a revision, at which these objects are all there are, and ends
@@ -307,10 +325,22 @@ impl Candidates {
 
 impl Objects {
     fn new(revision: u64, floor: u64) -> Self {
-        Self { by_namespace: BTreeMap::new(), by_node: HashMap::new(), revision, ring: Ring::new(floor) }
+        Self { by_namespace: BTreeMap::new(), by_node: HashMap::new(), revision, bytes: 0, ring: Ring::new(floor) }
+    }
+
+    fn apply(&mut self, Applied { namespace, name, revision, after }: Applied<'_>, node_indexed: bool) -> Arc<Event> {
+        let before = self.remove(namespace, name).map_or(Before::Nothing, Before::Object);
+        let event = Arc::new(Event::new(revision, before, after.map(Arc::new)));
+        if let Some(object) = &event.after {
+            self.insert(Arc::clone(object), node_indexed);
+        }
+        self.revision = revision;
+        self.ring.push(Arc::clone(&event), self.bytes);
+        event
     }
 
     fn insert(&mut self, object: Arc<Object>, node_indexed: bool) {
+        self.bytes += object.len();
         if node_indexed && let Some(node) = object.node() {
             let place = (Arc::clone(&object.namespace), Arc::clone(&object.name));
             self.by_node.entry(Arc::clone(node)).or_default().insert(place, Arc::clone(&object));
@@ -325,6 +355,7 @@ impl Objects {
     fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<Object>> {
         let names = self.by_namespace.get_mut(namespace)?;
         let object = names.remove(name)?;
+        self.bytes -= object.len();
         if names.is_empty() {
             self.by_namespace.remove(namespace);
         }
@@ -355,32 +386,53 @@ impl Objects {
     }
 
     /// Up to `take` objects of the filter's namespace behind a place, with some changes undone.
-    fn behind(&self, filter: &Filter, undone: &Undone, behind: Option<&Place>, take: usize) -> Candidates {
-        let is_behind = |place: &Place| behind.is_none_or(|behind| place > behind);
-        let in_namespace = |namespace: &str| filter.namespace.as_deref().is_none_or(|wanted| wanted == namespace);
+    fn behind(&self, filter: &Filter, undone: &Undone, behind: Option<&Behind>, take: usize) -> Candidates {
+        let namespace = filter.namespace.as_deref();
+        let mut found = self.merged(namespace, undone, behind.map(|behind| &behind.place));
+        let objects: Vec<Arc<Object>> = found.by_ref().take(take).cloned().collect();
+        let known = match behind {
+            Some(behind) => behind.left,
+            None => undone.is_empty().then(|| self.len(namespace)),
+        };
+        let rest = match known {
+            _ if objects.len() < take => 0,
+            Some(all) => all.saturating_sub(objects.len()),
+            None => found.count(),
+        };
+        Candidates { objects, rest }
+    }
+
+    /// How many objects there are, of a namespace or of all.
+    fn len(&self, namespace: Option<&str>) -> usize {
+        match namespace {
+            Some(namespace) => self.by_namespace.get(namespace).map_or(0, BTreeMap::len),
+            None => self.by_namespace.values().map(BTreeMap::len).sum(),
+        }
+    }
+
+    /// The objects behind a place, in order, with some changes undone.
+    fn merged<'a>(
+        &'a self,
+        namespace: Option<&'a str>,
+        undone: &'a Undone,
+        behind: Option<&'a Place>,
+    ) -> impl Iterator<Item = &'a Arc<Object>> {
+        let is_behind = move |place: &Place| behind.is_none_or(|behind| place > behind);
+        let is_in_namespace = move |at: &str| namespace.is_none_or(|wanted| wanted == at);
         let mut put_back = undone
             .iter()
-            .filter(|(place, _)| in_namespace(&place.0) && is_behind(place))
+            .filter(move |(place, _)| is_in_namespace(&place.0) && is_behind(place))
             .filter_map(|(_, object)| object.as_ref())
             .peekable();
         let mut present = self
-            .range(filter.namespace.as_deref(), behind)
+            .range(namespace, behind)
             .filter(|object| undone.is_empty() || !undone.contains_key(&(Arc::clone(&object.namespace), Arc::clone(&object.name))))
             .peekable();
-        let mut items = Vec::new();
-        let mut rest = 0;
-        loop {
-            let next = match (present.peek(), put_back.peek()) {
-                (Some(a), Some(b)) if (&b.namespace, &b.name) < (&a.namespace, &a.name) => put_back.next(),
-                (Some(_), _) => present.next(),
-                (None, _) => put_back.next(),
-            };
-            match next {
-                Some(object) if items.len() < take => items.push(Arc::clone(object)),
-                Some(_) => rest += 1,
-                None => return Candidates { objects: items, rest },
-            }
-        }
+        std::iter::from_fn(move || match (present.peek(), put_back.peek()) {
+            (Some(a), Some(b)) if (&b.namespace, &b.name) < (&a.namespace, &a.name) => put_back.next(),
+            (Some(_), _) => present.next(),
+            (None, _) => put_back.next(),
+        })
     }
 
     fn range<'a>(&'a self, namespace: Option<&'a str>, behind: Option<&'a Place>) -> impl Iterator<Item = &'a Arc<Object>> {

@@ -9,8 +9,12 @@ use super::object::Object;
 
 /// Events kept of one resource.
 const EVENTS_LEN_MAX: usize = 4_096;
-/// Bytes of objects kept by the events of one resource.
+/// Bytes of past objects kept by the events of one resource: half as many as its current objects have, but
+/// no fewer and no more than this.
+const EVENTS_BYTES_MIN: usize = 4 << 20;
 const EVENTS_BYTES_MAX: usize = 16 << 20;
+/// What an event weighs beside its past object.
+const EVENT_BYTES: usize = 512;
 
 /// Where an object is: namespace and name.
 pub(crate) type Place = (Arc<str>, Arc<str>);
@@ -40,8 +44,8 @@ impl Ring {
         self.floor
     }
 
-    /// The next event.
-    pub(crate) fn push(&mut self, event: Arc<Event>) {
+    /// The next event of a resource whose current objects have so many bytes.
+    pub(crate) fn push(&mut self, event: Arc<Event>, live_bytes: usize) {
         if matches!(event.before, Before::Forgotten) {
             self.list_floor = event.revision;
             if event.after.is_none() {
@@ -52,7 +56,8 @@ impl Ring {
         }
         self.bytes += weight(&event);
         self.events.push_back(event);
-        while self.events.len() > EVENTS_LEN_MAX || self.bytes > EVENTS_BYTES_MAX {
+        let bytes_max = (live_bytes / 2).clamp(EVENTS_BYTES_MIN, EVENTS_BYTES_MAX);
+        while self.events.len() > EVENTS_LEN_MAX || self.bytes > bytes_max {
             let Some(oldest) = self.events.pop_front() else { break };
             self.bytes -= weight(&oldest);
             self.floor = oldest.revision;
@@ -88,11 +93,9 @@ impl Ring {
     }
 }
 
-/// An event keeps the object before it alive, and the line that watchers get: the object after it or,
-/// where that is gone, the last state.
+/// An event keeps the object before it alive; the one after it is current, or is the one before a later event.
 fn weight(event: &Event) -> usize {
-    let len = |object: Option<&Arc<Object>>| object.map_or(0, |object| object.bytes().len());
-    len(event.old()) + len(event.after.as_ref().or(event.old())) + 256
+    event.old().map_or(0, |object| object.len()) + EVENT_BYTES
 }
 
 #[cfg(test)]
@@ -102,7 +105,8 @@ mod tests {
 
     fn object(name: &str, revision: u64) -> Arc<Object> {
         let value = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}});
-        Arc::new(Object::new("ns".into(), name.into(), revision, &super::super::object::encode(&value), None).expect("JSON"))
+        let stored = super::super::object::encode(&value);
+        Arc::new(Object::new(("ns".into(), name.into()), revision, stored, None, &Arc::default()).expect("JSON"))
     }
 
     #[test]
@@ -110,7 +114,7 @@ mod tests {
         let mut ring = Ring::new(0);
         let many = EVENTS_LEN_MAX as u64 + 10;
         for revision in 1..=many {
-            ring.push(Arc::new(Event::new(revision, Before::Nothing, Some(object("x", revision)))));
+            ring.push(Arc::new(Event::new(revision, Before::Nothing, Some(object("x", revision)))), 0);
         }
         assert_eq!(ring.floor(), 10);
         assert!(ring.after(9).is_none());
@@ -121,10 +125,10 @@ mod tests {
     #[test]
     fn the_past_can_be_put_back() {
         let mut ring = Ring::new(0);
-        ring.push(Arc::new(Event::new(1, Before::Nothing, Some(object("a", 1)))));
-        ring.push(Arc::new(Event::new(2, Before::Object(object("a", 1)), Some(object("a", 2)))));
-        ring.push(Arc::new(Event::new(3, Before::Nothing, Some(object("b", 3)))));
-        ring.push(Arc::new(Event::new(4, Before::Object(object("a", 2)), None)));
+        ring.push(Arc::new(Event::new(1, Before::Nothing, Some(object("a", 1)))), 0);
+        ring.push(Arc::new(Event::new(2, Before::Object(object("a", 1)), Some(object("a", 2)))), 0);
+        ring.push(Arc::new(Event::new(3, Before::Nothing, Some(object("b", 3)))), 0);
+        ring.push(Arc::new(Event::new(4, Before::Object(object("a", 2)), None)), 0);
         let shape = |revision| -> Vec<(String, Option<u64>)> {
             let undone = ring.undo_to(revision).expect("known");
             undone.iter().map(|((_, name), object)| (name.to_string(), object.as_ref().map(|o| o.revision))).collect()
@@ -138,9 +142,25 @@ mod tests {
     #[test]
     fn a_deletion_of_something_forgotten_starts_history_anew() {
         let mut ring = Ring::new(0);
-        ring.push(Arc::new(Event::new(1, Before::Nothing, Some(object("a", 1)))));
-        ring.push(Arc::new(Event::new(2, Before::Forgotten, None)));
+        ring.push(Arc::new(Event::new(1, Before::Nothing, Some(object("a", 1)))), 0);
+        ring.push(Arc::new(Event::new(2, Before::Forgotten, None)), 0);
         assert!(ring.after(1).is_none());
         assert!(ring.after(2).is_some());
+    }
+
+    #[test]
+    fn large_objects_leave_less_history() {
+        let value = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "x"}, "data": {"x": "x".repeat(1 << 20)}});
+        let large = |revision| {
+            let stored = super::super::object::encode(&value);
+            Arc::new(Object::new(("ns".into(), "x".into()), revision, stored, None, &Arc::default()).expect("JSON"))
+        };
+        for (live_bytes, expected) in [(0, 3), (12 << 20, 5), (1 << 30, 15)] {
+            let mut ring = Ring::new(0);
+            for revision in 1..40 {
+                ring.push(Arc::new(Event::new(revision, Before::Object(large(revision)), Some(large(revision + 1)))), live_bytes);
+            }
+            assert_eq!(ring.events.len(), expected, "{live_bytes}");
+        }
     }
 }

@@ -3,14 +3,21 @@
 use std::sync::Arc;
 
 use api_model::kind::GroupResource;
+use api_model::selector::{FieldSelector, FieldTerm};
 use api_model::view::View;
 use serde_json::Value;
 
+use super::filter::NODE_FIELD;
 use super::{Cache, Filter, Resource};
 
 impl Cache {
     fn existing(&self, name: &GroupResource) -> Option<Arc<Resource>> {
         self.resources.read().get(name).cloned()
+    }
+
+    fn selected(&self, resource: &GroupResource, filter: &Filter) -> Vec<Arc<Value>> {
+        let page = self.existing(resource).map(|resource| resource.list(filter, 0)).unwrap_or_default();
+        page.items.iter().map(|object| object.value()).collect()
     }
 }
 
@@ -20,9 +27,14 @@ impl View for Cache {
     }
 
     fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>> {
-        let filter = Filter { namespace: namespace.map(str::to_owned), ..Filter::default() };
-        let page = self.existing(resource).map(|resource| resource.list(&filter, 0)).unwrap_or_default();
-        page.items.iter().map(|object| object.value()).collect()
+        self.selected(resource, &Filter { namespace: namespace.map(str::to_owned), ..Filter::default() })
+    }
+
+    fn pods_on(&self, node: &str, namespace: Option<&str>) -> Vec<Arc<Value>> {
+        let node = FieldTerm { path: NODE_FIELD.to_owned(), value: node.to_owned(), negated: false };
+        let fields = FieldSelector { terms: vec![node] };
+        let filter = Filter { namespace: namespace.map(str::to_owned), fields, ..Filter::default() };
+        self.selected(&GroupResource::new("", "pods"), &filter)
     }
 
     fn version(&self, resource: &GroupResource) -> u64 {

@@ -3,16 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
-
-use super::event::{Change, Event};
+use super::delivery::Delivery;
+use super::event::Event;
 use super::filter::Filter;
-
-/// Events that wait for one watcher; one that lets more pile up is ended and has to start again.
-const WAITING_LEN_MAX: usize = 1_024;
-
-/// A change on its way to one watcher.
-pub(crate) type Delivery = (Change, Arc<Event>);
+use super::queue::{Receiver, Sender, queue};
 
 /// The narrowest of the indexes that covers a filter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +34,7 @@ impl Key {
 struct Watcher {
     id: u64,
     filter: Arc<Filter>,
-    sender: mpsc::Sender<Delivery>,
+    sender: Sender,
 }
 
 /// The watchers of one resource.
@@ -54,8 +48,8 @@ pub(crate) struct Watchers {
 impl Watchers {
     /// Registers a watcher; answers how to remove it and where its events come out. After
     /// [`Watchers::close`] nothing comes out.
-    pub(crate) fn add(&mut self, filter: Arc<Filter>, namespaced: bool) -> ((Key, u64), mpsc::Receiver<Delivery>) {
-        let (sender, receiver) = mpsc::channel(WAITING_LEN_MAX);
+    pub(crate) fn add(&mut self, filter: Arc<Filter>, namespaced: bool) -> ((Key, u64), Receiver) {
+        let (sender, receiver) = queue();
         let (key, id) = (Key::of(&filter, namespaced), self.next_id);
         self.next_id += 1;
         if !self.closed {
@@ -88,33 +82,53 @@ impl Watchers {
         self.by_key.values().map(Vec::len).sum()
     }
 
-    /// Hands an event to those whom it concerns. Those who are too slow are ended.
-    pub(crate) fn dispatch(&mut self, event: &Arc<Event>, node_indexed: bool) {
+    /// Hands events, in order, to those whom they concern. Those who are too slow are ended.
+    pub(crate) fn dispatch(&mut self, events: &[Arc<Event>], node_indexed: bool) {
         if self.by_key.is_empty() {
             return;
         }
-        let Some(object) = event.after.as_ref().or(event.old()) else { return };
-        self.tell(&Key::Everything, event);
-        self.tell(&Key::Namespace(Arc::clone(&object.namespace)), event);
-        self.tell(&Key::Object(Arc::clone(&object.namespace), Arc::clone(&object.name)), event);
-        if !node_indexed {
-            return;
+        let mut by_key: HashMap<Key, Vec<&Arc<Event>>> = HashMap::new();
+        for event in events {
+            for key in keys(event, node_indexed) {
+                if self.by_key.contains_key(&key) {
+                    by_key.entry(key).or_default().push(event);
+                }
+            }
         }
-        let now = event.after.as_ref().and_then(|object| object.node());
-        let was = event.old().and_then(|object| object.node());
-        for node in [now, was.filter(|was| Some(*was) != now)].into_iter().flatten() {
-            self.tell(&Key::Node(Arc::clone(node)), event);
+        for (key, events) in by_key {
+            self.tell(&key, &events);
         }
     }
 
-    fn tell(&mut self, key: &Key, event: &Arc<Event>) {
+    fn tell(&mut self, key: &Key, events: &[&Arc<Event>]) {
         let Some(watchers) = self.by_key.get_mut(key) else { return };
-        watchers.retain(|watcher| match event.change_for(&watcher.filter) {
-            Some(change) => watcher.sender.try_send((change, Arc::clone(event))).is_ok(),
-            None => true,
+        let deliveries = |filter: &Filter| {
+            Delivery::of(events.iter().filter_map(|event| event.change_for(filter).map(|change| (change, Arc::clone(event)))))
+        };
+        // Those who watch all that is under a key are told the same.
+        let mut plain: Option<Vec<Arc<Delivery>>> = None;
+        watchers.retain(|Watcher { filter, sender, .. }| match filter.is_plain() {
+            true => sender.send(plain.get_or_insert_with(|| deliveries(filter))),
+            false => {
+                let own = deliveries(filter);
+                own.is_empty() || sender.send(&own)
+            }
         });
         if watchers.is_empty() {
             self.by_key.remove(key);
         }
     }
+}
+
+/// The keys under which those are whom an event may concern.
+fn keys(event: &Event, node_indexed: bool) -> impl Iterator<Item = Key> {
+    let object = event.after.as_ref().or(event.old());
+    let of_object = object.map(|object| {
+        let (namespace, name) = (&object.namespace, &object.name);
+        [Key::Everything, Key::Namespace(Arc::clone(namespace)), Key::Object(Arc::clone(namespace), Arc::clone(name))]
+    });
+    let node = |object: Option<&Arc<super::object::Object>>| object.filter(|_| node_indexed)?.node().cloned();
+    let now = node(event.after.as_ref());
+    let was = node(event.old()).filter(|was| now.as_ref() != Some(was));
+    of_object.into_iter().flatten().chain([now, was].into_iter().flatten().map(Key::Node))
 }

@@ -18,9 +18,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A host, by address or name, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Address {
-    pub(super) host: String,
-    pub(super) port: u16,
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
 }
 
 impl Address {
@@ -33,19 +33,22 @@ impl Address {
     }
 }
 
+/// TLS, and the name that the other side's certificate is to bear.
+type Tls<'t> = (&'t TlsConnector, &'t str);
+
 /// Connects, and says in words why it could not.
-pub(super) async fn connect(app: &Arc<App>, to: &Address, tls: Option<&TlsConnector>) -> Result<http1::SendRequest<Body>, String> {
+pub(crate) async fn connect(app: &Arc<App>, to: &Address, tls: Option<Tls<'_>>) -> Result<http1::SendRequest<Body>, String> {
     let connecting = tokio::time::timeout(CONNECT_TIMEOUT, handshake(app, to, tls)).await;
     connecting.unwrap_or_else(|_| Err(format!("dial tcp {}: i/o timeout", to.authority())))
 }
 
-async fn handshake(app: &Arc<App>, to: &Address, tls: Option<&TlsConnector>) -> Result<http1::SendRequest<Body>, String> {
+async fn handshake(app: &Arc<App>, to: &Address, tls: Option<Tls<'_>>) -> Result<http1::SendRequest<Body>, String> {
     let stream = TcpStream::connect((to.host.as_str(), to.port)).await.map_err(|error| dialling(to, &error))?;
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "setting TCP_NODELAY failed");
     }
-    let Some(tls) = tls else { return speak(app, stream).await };
-    let name = ServerName::try_from(to.host.clone()).map_err(|error| error.to_string())?;
+    let Some((tls, name)) = tls else { return speak(app, stream).await };
+    let name = ServerName::try_from(name.to_owned()).map_err(|error| error.to_string())?;
     let stream = tls.connect(name, stream).await.map_err(|error| error.to_string())?;
     speak(app, stream).await
 }

@@ -19,7 +19,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Connects and authenticates, both ways.
 pub(super) async fn connect(app: &Arc<App>, target: &Target) -> Result<http1::SendRequest<Body>, ApiError> {
-    let connected = backend::connect(app, &target.address, Some(&app.node_tls)).await;
+    let connected = backend::connect(app, &target.address, Some((&app.node_tls, target.address.host.as_str()))).await;
     connected.map_err(|error| ApiError::internal(format!("error dialing backend: {error}")))
 }
 

@@ -4,21 +4,20 @@
 //!
 //! Links in HTML pages are not rewritten; the `Location` of a redirect is.
 
-mod headers;
 mod location;
 
 use api_admission::Operation;
 use axum::body::Body;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
 use rand::seq::IndexedRandom as _;
 
 use self::location::{Location, Reach};
 use super::backend;
 use super::options;
+use super::pass::{Passed, pass};
 use super::tunnel;
 use crate::app::Call;
-use crate::audit;
 use crate::handle::text;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::admit::{self, Step};
@@ -36,7 +35,7 @@ pub(super) async fn answer(mut call: Call, parts: Parts, body: Body) -> ApiResul
         return redirect_to_root(&parts.uri);
     }
     let location = candidates.choose(&mut rand::rng()).ok_or_else(|| ApiError::internal("nowhere to go"))?;
-    forward(&call, location, parts, body, is_upgrade).await
+    forward(&call, location, parts, body).await
 }
 
 /// Relative links in a page work only below a path that ends with a slash.
@@ -48,38 +47,24 @@ fn redirect_to_root(uri: &Uri) -> ApiResult<Response<Body>> {
     Ok(response)
 }
 
-async fn forward(call: &Call, location: &Location, mut parts: Parts, body: Body, is_upgrade: bool) -> ApiResult<Response<Body>> {
-    let unreachable = |error: &dyn std::fmt::Display| ApiError::unavailable(format!("error trying to reach service: {error}"));
+async fn forward(call: &Call, location: &Location, parts: Parts, body: Body) -> ApiResult<Response<Body>> {
+    let unreachable = |error: String| ApiError::unavailable(format!("error trying to reach service: {error}"));
     let prefix = parts.uri.path().strip_suffix(call.rest.as_str()).unwrap_or_default().to_owned();
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let path = if call.rest.is_empty() { "/" } else { &call.rest };
-    let client = parts.extensions.remove::<hyper::upgrade::OnUpgrade>().filter(|_| is_upgrade);
-    let mut request =
-        Request::builder().method(parts.method.clone()).uri(format!("{path}{query}")).body(body).map_err(ApiError::internal)?;
-    *request.headers_mut() = headers::to_backend(&call.headers, client.is_some());
-    headers::tell_origin(request.headers_mut(), &call.headers, parts.uri.path());
     let authority = location.address.authority();
-    request.headers_mut().insert(header::HOST, HeaderValue::from_str(&authority).map_err(ApiError::internal)?);
     let tls = match location.reach {
         Reach::Plain => None,
-        Reach::Tls => Some(&call.app.proxy_tls),
-        Reach::Node => Some(&call.app.node_tls),
+        Reach::Tls => Some((&call.app.proxy_tls, location.address.host.as_str())),
+        Reach::Node => Some((&call.app.node_tls, location.address.host.as_str())),
     };
-    let connected = backend::connect(&call.app, &location.address, tls).await;
-    let mut sender = connected.map_err(|error| unreachable(&error))?;
-    let mut answer = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
-    if let (StatusCode::SWITCHING_PROTOCOLS, Some(client)) = (answer.status(), client) {
-        let backend = hyper::upgrade::on(&mut answer);
-        tunnel::join_beside(&call.app, client, backend, audit::completion(&parts));
-        let (head, _) = answer.into_parts();
-        return Ok(Response::from_parts(head, Body::empty()));
+    let sender = backend::connect(&call.app, &location.address, tls).await.map_err(unreachable)?;
+    let passed = Passed { host: &authority, target: &format!("{path}{query}"), headers: &call.headers, more: HeaderMap::new() };
+    let mut response = pass(&call.app, sender, parts, passed, body).await.map_err(unreachable)?;
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        rewrite_location(response.headers_mut(), &prefix, &authority);
     }
-    let (mut head, body) = answer.into_parts();
-    head.headers = headers::to_client(&head.headers);
-    // What is of the backend's connection is not of the client's.
-    (head.version, head.extensions) = (http::Version::HTTP_11, http::Extensions::new());
-    rewrite_location(&mut head.headers, &prefix, &authority);
-    Ok(Response::from_parts(head, Body::new(body)))
+    Ok(response)
 }
 
 /// A redirect to a path of the backend is one to a path below the proxy's.

@@ -62,7 +62,7 @@ pub(super) fn join_beside(app: &App, client: hyper::upgrade::OnUpgrade, backend:
 }
 
 /// Whether a client wants to go on in another protocol.
-pub(super) fn is_upgrade(headers: &HeaderMap) -> bool {
+pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
     let connection = headers.get(header::CONNECTION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     headers.contains_key(header::UPGRADE) && connection.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade"))
 }

@@ -6,21 +6,21 @@ use serde_json::{Value, json};
 
 /// A condition's state, without its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Condition {
-    pub(super) kind: &'static str,
-    pub(super) status: bool,
-    pub(super) reason: &'static str,
-    pub(super) message: String,
+pub(crate) struct Condition {
+    pub(crate) kind: &'static str,
+    pub(crate) status: bool,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
 }
 
 impl Condition {
-    pub(super) fn new(kind: &'static str, status: bool, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: &'static str, status: bool, reason: &'static str, message: impl Into<String>) -> Self {
         Self { kind, status, reason, message: message.into() }
     }
 }
 
 /// Whether a condition is true.
-pub(super) fn is_true(definition: &Value, kind: &str) -> bool {
+pub(crate) fn is_true(definition: &Value, kind: &str) -> bool {
     find(definition.get("status").unwrap_or(&Value::Null), kind)
         .is_some_and(|condition| condition.get("status").and_then(Value::as_str) == Some("True"))
 }
@@ -31,7 +31,7 @@ fn find<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
 }
 
 /// Sets a condition; its time moves only when it turns. False where it was so already.
-pub(super) fn set(status: &mut Value, wanted: &Condition, now: Timestamp) -> bool {
+pub(crate) fn set(status: &mut Value, wanted: &Condition, now: Timestamp) -> bool {
     let word = if wanted.status { "True" } else { "False" };
     let old = find(status, wanted.kind).cloned();
     let text = |field: &str| old.as_ref().and_then(|old| old.get(field)).and_then(Value::as_str).unwrap_or_default();

@@ -106,7 +106,7 @@ pub(super) fn discovery_order(one: &Kind, other: &Kind) -> Ordering {
 }
 
 /// Stable before beta before alpha, later before earlier; names of another form come last, by alphabet.
-fn version_order(one: &str, other: &str) -> Ordering {
+pub(crate) fn version_order(one: &str, other: &str) -> Ordering {
     match (rank(one), rank(other)) {
         (Some(one), Some(other)) => other.cmp(&one),
         (Some(_), None) => Ordering::Less,

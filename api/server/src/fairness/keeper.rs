@@ -28,8 +28,8 @@ pub(crate) async fn keep(app: Arc<App>) {
         reconcile(&app).await;
         let changed = tokio::select! {
             () = app.shutdown.cancelled() => return,
-            event = schemas.events.recv() => event.is_some(),
-            event = levels.events.recv() => event.is_some(),
+            told = schemas.events.told() => told,
+            told = levels.events.told() => told,
         };
         if !changed {
             tokio::select! {

@@ -20,7 +20,7 @@ use crate::webhooks::Asked;
 use crate::webhooks::forms::{self, Forms};
 
 /// Asks the mutating policies whom it concerns, and makes the changes that they want.
-pub(crate) fn mutate(call: &Call, asked: Asked<'_>, object: Option<&mut Value>, rounds: &mut Reinvocation) -> ApiResult<()> {
+pub(crate) async fn mutate(call: &Call, asked: Asked<'_>, object: Option<&mut Value>, rounds: &mut Reinvocation) -> ApiResult<()> {
     let hooks = call.app.policies.mutating.current();
     let object = object.filter(|_| asked.step.operation != Operation::Connect);
     let Some(object) = object.filter(|_| !hooks.is_empty() && !webhook::is_exempt(&call.served.kind)) else { return Ok(()) };
@@ -29,7 +29,7 @@ pub(crate) fn mutate(call: &Call, asked: Asked<'_>, object: Option<&mut Value>, 
     let due = due(call, asked, object, &forms, &hooks, &mut failures);
     let mut turn = Turn { call, asked, forms: &forms, rounds, failures: &mut failures };
     for invocation in &due {
-        turn.invoke(invocation, object)?;
+        turn.invoke(invocation, object).await?;
     }
     rounds.end(Some(&*object));
     let refusal = failures.refusal(&request(call, asked.step, Some(object)));
@@ -61,12 +61,12 @@ struct Turn<'t> {
 }
 
 impl Turn<'_> {
-    fn invoke(&mut self, invocation: &Invocation<'_>, object: &mut Value) -> ApiResult<()> {
+    async fn invoke(&mut self, invocation: &Invocation<'_>, object: &mut Value) -> ApiResult<()> {
         let Invocation { policy, binding, form, params } = invocation;
         let Some(served) = self.forms.get(*form) else { return Ok(()) };
         let form = (*form, &*served);
         let is_due = {
-            let (sight, seen) = self.look(form, object)?;
+            let (sight, seen) = self.look(form, object).await?;
             policy.is_due(&sight.asked(&seen), params.as_deref())
         };
         match is_due {
@@ -84,14 +84,12 @@ impl Turn<'_> {
         let before = object.clone();
         for index in 0..policy.mutations() {
             let change = {
-                let (sight, seen) = self.look(form, object)?;
+                let (sight, seen) = self.look(form, object).await?;
                 policy.change(index, &sight.asked(&seen), params.as_deref())
             };
-            match change.and_then(|change| self.changed(&served, object, change)) {
-                Ok(Some((shown, changed))) => {
-                    let stored = forms::take_back(self.call, &served, object, &shown, changed);
-                    *object = stored.map_err(ApiError::internal)?;
-                }
+            let shown = forms::show(self.call, &served, Some(&*object)).await?.unwrap_or_default();
+            match change.and_then(|change| self.changed(&served, &shown, change)) {
+                Ok(Some(changed)) => *object = forms::take_back(self.call, &served, object, &shown, changed).await?,
                 Ok(None) => {}
                 Err(why) => self.failures.failed(policy, binding, &why),
             }
@@ -105,30 +103,30 @@ impl Turn<'_> {
         Ok(())
     }
 
-    fn look(&self, form: (usize, &Served), object: &mut Value) -> ApiResult<(Sight<'_>, Seen)> {
+    async fn look(&self, form: (usize, &Served), object: &mut Value) -> ApiResult<(Sight<'_>, Seen)> {
         let request = request(self.call, self.asked.step, Some(object));
-        Ok((Sight::of(self.call, &request)?, Seen::of(self.call, self.asked, &request, form)))
+        let sight = Sight::of(self.call, &request)?;
+        Ok((sight, Seen::of(self.call, self.asked, &request, form).await?))
     }
 
-    /// What the policy sees of the object, and what it is to become; `None` where a `test` of a patch fails.
-    fn changed(&self, form: &Served, object: &Value, change: Change) -> Result<Option<(Value, Value)>, String> {
-        let shown = forms::show(self.call, form, object);
+    /// What becomes of what the policy sees of the object; `None` where a `test` of a patch fails.
+    fn changed(&self, form: &Served, shown: &Value, change: Change) -> Result<Option<Value>, String> {
         let changed = match change {
             Change::Apply(mut config) => {
                 let Gvk { group, version, kind } = Gvk::of(&form.kind, &self.call.subresource);
                 let api_version = if group.is_empty() { version } else { format!("{group}/{version}") };
                 json::set(&mut config, &["apiVersion"], api_version);
                 json::set(&mut config, &["kind"], kind);
-                let changed = apply::overlay(forms::typing(self.call, form), &shown, &config);
+                let changed = apply::overlay(forms::typing(self.call, form), shown, &config);
                 changed.map_err(|why| format!("error applying patch: {why}"))?
             }
-            Change::Patch(operations) => match patch::json(&shown, &operations) {
+            Change::Patch(operations) => match patch::json(shown, &operations) {
                 Ok(changed) => changed,
                 Err(PatchError::TestFailed(_)) => return Ok(None),
                 Err(error) => return Err(format!("JSONPath: {error}")),
             },
         };
-        Ok(Some((shown, changed)))
+        Ok(Some(changed))
     }
 }
 

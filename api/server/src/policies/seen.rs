@@ -26,13 +26,15 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    pub(crate) fn of(call: &Call, asked: Asked<'_>, request: &Request<'_>, (index, form): (usize, &Served)) -> Self {
-        Self {
+    /// # Errors
+    /// When an object cannot be converted to the form.
+    pub(crate) async fn of(call: &Call, asked: Asked<'_>, request: &Request<'_>, (index, form): (usize, &Served)) -> ApiResult<Self> {
+        Ok(Self {
             form: index,
-            object: request.object().map(|object| forms::show(call, form, object)),
-            old: request.old.map(|old| forms::show(call, form, old)),
+            object: forms::show(call, form, request.object()).await?,
+            old: forms::show(call, form, request.old).await?,
             request: as_variable(call, asked, request, form),
-        }
+        })
     }
 }
 
@@ -81,14 +83,17 @@ impl<'a> Sight<'a> {
     }
 
     /// What is seen in a form; it is worked out once.
-    pub(crate) fn in_form(&mut self, asked: Asked<'_>, request: &Request<'_>, forms: &Forms, form: usize) -> Arc<Seen> {
+    ///
+    /// # Errors
+    /// When an object cannot be converted to the form.
+    pub(crate) async fn in_form(&mut self, asked: Asked<'_>, request: &Request<'_>, forms: &Forms, form: usize) -> ApiResult<Arc<Seen>> {
         if let Some(seen) = self.seen.iter().find(|seen| seen.form == form) {
-            return Arc::clone(seen);
+            return Ok(Arc::clone(seen));
         }
         let served = forms.get(form).unwrap_or_else(|| Arc::clone(&self.call.served));
-        let seen = Arc::new(Seen::of(self.call, asked, request, (form, &served)));
+        let seen = Arc::new(Seen::of(self.call, asked, request, (form, &served)).await?);
         self.seen.push(Arc::clone(&seen));
-        seen
+        Ok(seen)
     }
 
     /// What expressions are given.

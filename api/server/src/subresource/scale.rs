@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api_model::meta;
 use api_rules::apply::Typing;
-use api_rules::scale;
+use api_rules::{Duplicate, scale};
 use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub(super) async fn answer(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResu
     let mut presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     presentation.media.form = crate::wire::accept::Form::Object;
     let object = match verb {
-        "get" => call.object()?.value(),
+        "get" => call.shown_object().await?.value(),
         "update" => update(call, bytes).await?,
         _ => patch(call, bytes).await?,
     };
@@ -79,7 +79,8 @@ async fn apply_scale(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
         meta::set(&mut config, "resourceVersion", version);
     }
     let config = call.served.to_stored(config);
-    let outcome = modify(call, options.dry_run, &Recording::Done, |call, old| apply::applied(call, Some(old), &config, &options)).await?;
+    let recording = Recording::applied(&options);
+    let outcome = modify(call, options.dry_run, &recording, |call, old| apply::applied(call, Some(old), &config, &options)).await?;
     Ok(outcome.value())
 }
 
@@ -99,7 +100,7 @@ async fn write(
     Ok(outcome.value())
 }
 
-fn checked(call: &mut Call, mut scale: Value, duplicates: &[String], options: &WriteOptions) -> ApiResult<Value> {
+fn checked(call: &mut Call, mut scale: Value, duplicates: &[Duplicate], options: &WriteOptions) -> ApiResult<Value> {
     let warnings = api_rules::check_body("autoscaling", "v1", "Scale", &mut scale, duplicates, options.validation)
         .map_err(|error| ApiError::bad_request(error.handled_as("Scale", "v1")))?;
     call.warn(warnings);

@@ -103,8 +103,67 @@ async fn a_user_may_be_taken_for_another() {
     let user = &answer["status"]["userInfo"];
     assert_eq!(user, &json!({"username": "jane", "groups": ["devs", "system:authenticated"], "extra": {"a/b": ["c"]}}));
     let refused = json_of(send(&cluster.user("joe", &["system:authenticated"]), request(body)).await).await;
-    let message = "users \"jane\" is forbidden: User \"joe\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope";
+    let message = "selfsubjectreviews.authentication.k8s.io is forbidden: User \"joe\" cannot impersonate-on:user-info:create resource \
+                   \"selfsubjectreviews\" in API group \"authentication.k8s.io\" at the cluster scope";
     assert_eq!(refused.refusal(), (403, message));
+    let nameless = Request::builder().uri("/api").header("impersonate-group", "a").header("impersonate-extra-k", "v");
+    let nameless = json_of(cluster.raw(nameless.body(Body::empty()).expect("a request")).await).await;
+    let message = "requested &user.DefaultInfo{Name:\"\", UID:\"\", Groups:[]string{\"a\"}, Extra:map[string][]string{\"k\":[]string{\"v\"}}} \
+                   without impersonating a user name";
+    assert_eq!(nameless.refusal(), (400, message));
+}
+
+/// The old verb lets do everything as another; the constrained ones only what they name.
+#[tokio::test]
+async fn impersonation_is_a_right_on_each_thing_that_is_named() {
+    let cluster = cluster().await;
+    let (rbac, base) = ("rbac.authorization.k8s.io", "/apis/rbac.authorization.k8s.io/v1");
+    let grant = async |user: &str, rules: Value| {
+        let role = json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": user}, "rules": rules});
+        cluster.post(&format!("{base}/clusterroles"), role).await.ok();
+        let binding = json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": user},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": user},
+            "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}]});
+        cluster.post(&format!("{base}/clusterrolebindings"), binding).await.ok();
+    };
+    let authentication = "authentication.k8s.io";
+    grant(
+        "old",
+        json!([
+            {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"], "resourceNames": ["jane"]},
+            {"apiGroups": [authentication], "resources": ["userextras/scopes"], "verbs": ["impersonate"], "resourceNames": ["read"]},
+            {"apiGroups": [authentication], "resources": ["uids"], "verbs": ["impersonate"], "resourceNames": ["7"]},
+        ]),
+    )
+    .await;
+    grant(
+        "new",
+        json!([
+            {"apiGroups": [authentication], "resources": ["users"], "verbs": ["impersonate:user-info"], "resourceNames": ["jane"]},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["impersonate-on:user-info:list"]},
+        ]),
+    )
+    .await;
+    grant("jane", json!([{"apiGroups": [""], "resources": ["pods", "secrets"], "verbs": ["list"]}])).await;
+    let ask = async |user: &str, path: &str, headers: &[(&str, &str)]| {
+        let request = Request::builder().uri(path).header("impersonate-user", "jane");
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let user = cluster.user(user, &["system:authenticated"]);
+        json_of(send(&user, request.body(Body::empty()).expect("a request")).await).await
+    };
+    let secrets = "/api/v1/namespaces/default/secrets";
+    assert_eq!(ask("old", PODS, &[]).await.status, StatusCode::OK);
+    assert_eq!(ask("old", secrets, &[("impersonate-uid", "7"), ("impersonate-extra-scopes", "read")]).await.status, StatusCode::OK);
+    for (name, value) in [("impersonate-uid", "8"), ("impersonate-extra-scopes", "write"), ("impersonate-group", "system:masters")] {
+        let refused = ask("old", PODS, &[(name, value)]).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{name}: {refused:?}");
+    }
+    assert_eq!(ask("new", PODS, &[]).await.status, StatusCode::OK);
+    let refused = ask("new", secrets, &[]).await;
+    let message = "secrets is forbidden: User \"new\" cannot impersonate-on:user-info:list resource \"secrets\" in API group \"\" in the namespace \"default\"";
+    assert_eq!(refused.refusal(), (403, message));
+    let refused = ask("new", PODS, &[("impersonate-group", "system:masters")]).await;
+    assert!(refused.refusal().1.ends_with(": impersonating the system:masters group is not allowed"), "{refused:?}");
 }
 
 #[tokio::test]
@@ -118,7 +177,20 @@ async fn access_reviews_answer() {
     assert_eq!(cluster.post(&format!("/apis/{group}/v1/subjectaccessreviews"), other).await.ok()["status"]["allowed"], false);
     let empty = json!({"apiVersion": format!("{group}/v1"), "kind": "SubjectAccessReview", "spec": {"user": "jane"}});
     let refused = cluster.post(&format!("/apis/{group}/v1/subjectaccessreviews"), empty).await;
-    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let none = "spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified";
+    assert_eq!(refused.refusal(), (422, format!("SubjectAccessReview.{group} \"\" is invalid: {none}").as_str()));
+    let local = json!({"apiVersion": format!("{group}/v1"), "kind": "LocalSubjectAccessReview", "metadata": {"name": "x"},
+        "spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "other"}}});
+    let refused = cluster.post(&format!("/apis/{group}/v1/namespaces/default/localsubjectaccessreviews"), local).await;
+    for text in ["metadata: Invalid value", "must match metadata.namespace", "at least one of user or group must be specified"] {
+        assert!(refused.refusal().1.contains(text), "{text}: {refused:?}");
+    }
+    let own = json!({"apiVersion": format!("{group}/v1"), "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": resource}});
+    let table = Request::builder().method(Method::POST).uri(format!("/apis/{group}/v1/selfsubjectaccessreviews"));
+    let table =
+        table.header(header::ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io").header(header::CONTENT_TYPE, "application/json");
+    let refused = json_of(cluster.raw(table.body(Body::from(own.to_string())).expect("a request")).await).await;
+    assert_eq!((refused.status, &refused.body["reason"]), (StatusCode::NOT_ACCEPTABLE, &json!("NotAcceptable")));
     let rules = json!({"apiVersion": format!("{group}/v1"), "kind": "SelfSubjectRulesReview", "spec": {"namespace": "default"}});
     let rules = cluster.post(&format!("/apis/{group}/v1/selfsubjectrulesreviews"), rules).await.ok();
     assert!(rules["status"]["resourceRules"].as_array().is_some_and(|rules| !rules.is_empty()), "{rules}");

@@ -42,6 +42,40 @@ async fn a_quota_holds_against_writers_at_once() {
     assert_eq!(created, 5);
 }
 
+/// What is used stands in the status soon after it is used, and after the quota is made.
+#[tokio::test]
+async fn a_quota_says_what_is_used() {
+    let cluster = cluster().await;
+    cluster.config_map("a", json!({})).await;
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
+        "spec": {"hard": {"configmaps": "5", "requests.cpu": "2"}}});
+    cluster.post(quotas, quota).await.ok();
+    let status = async |used: Value| {
+        let wanted = json!({"hard": {"configmaps": "5", "requests.cpu": "2"}, "used": used});
+        let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+        loop {
+            let quota = cluster.get(&format!("{quotas}/q")).await.ok();
+            if quota["status"] == wanted {
+                return quota;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{quota}");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let quota = status(json!({"configmaps": "1", "requests.cpu": "0"})).await;
+    let owners: Vec<_> = quota["metadata"]["managedFields"].as_array().expect("owners").iter().map(|owner| &owner["subresource"]).collect();
+    assert!(owners.contains(&&json!("status")), "{owners:?}");
+    cluster.service_account().await;
+    let mut asking = pod("p");
+    asking["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1500m"}});
+    cluster.post(PODS, asking).await.ok();
+    cluster.config_map("b", json!({})).await;
+    status(json!({"configmaps": "2", "requests.cpu": "1500m"})).await;
+    cluster.delete(&format!("{CONFIG_MAPS}/a")).await.ok();
+    status(json!({"configmaps": "1", "requests.cpu": "1500m"})).await;
+}
+
 #[tokio::test]
 async fn a_body_that_is_no_json_is_refused_with_its_beginning() {
     let cluster = cluster().await;

@@ -1,5 +1,7 @@
 //! Custom resources from their definition to their end.
 
+mod conversion;
+
 use std::time::Duration;
 
 use super::*;

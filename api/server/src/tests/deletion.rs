@@ -38,7 +38,7 @@ async fn preconditions_are_checked() {
     let options = |preconditions: Value| json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions}).to_string();
     let wrong = cluster.request(Method::DELETE, &path, "application/json", options(json!({"uid": "x"}))).await;
     assert_eq!(wrong.status, StatusCode::CONFLICT);
-    assert!(wrong.refusal().1.contains("Precondition failed: UID in precondition: x, UID in object meta: "), "{wrong:?}");
+    assert!(wrong.refusal().1.contains("the UID in the precondition (x) does not match the UID in record ("), "{wrong:?}");
     let unreadable = cluster.request(Method::DELETE, &path, "application/json", options(json!({"uid": 5}))).await;
     assert_eq!(unreadable.status, StatusCode::BAD_REQUEST, "a condition that is not understood is not ignored: {unreadable:?}");
     let right = options(json!({"uid": created["metadata"]["uid"], "resourceVersion": created["metadata"]["resourceVersion"]}));

@@ -55,6 +55,10 @@ async fn the_past_can_be_listed_exactly() {
     cluster.delete(&format!("{CONFIG_MAPS}/c00")).await.ok();
     let exact = cluster.get(&format!("{CONFIG_MAPS}?resourceVersion={then}&resourceVersionMatch=Exact")).await.ok();
     assert_eq!((names(&exact), exact["metadata"]["resourceVersion"].as_str()), (vec!["c00", "c01"], Some(then.as_str())));
+    let app = cluster.server.app();
+    app.cache.expire_lists(app.cache.applied());
+    let expired = cluster.get(&format!("{CONFIG_MAPS}?resourceVersion={then}&resourceVersionMatch=Exact")).await;
+    assert_eq!(expired.refusal(), (410, "The resourceVersion for the provided list is too old."));
     let not_older = cluster.get(&format!("{CONFIG_MAPS}?resourceVersion={then}&resourceVersionMatch=NotOlderThan")).await.ok();
     assert_eq!(names(&not_older), ["c01"]);
 }
@@ -83,6 +87,22 @@ async fn a_token_that_is_too_old_comes_with_a_fresh_one() {
     assert_eq!(gone.status, StatusCode::GONE);
     let fresh = gone.body["metadata"]["continue"].as_str().expect("a token").to_owned();
     assert_eq!(names(&cluster.get(&format!("{CONFIG_MAPS}?limit=5&continue={fresh}")).await.ok()), ["d00"]);
+}
+
+/// As under etcd, whose history is compacted every five minutes.
+#[tokio::test(start_paused = true)]
+async fn a_token_is_good_for_five_to_ten_minutes() {
+    let cluster = with_config_maps(3).await;
+    let first = cluster.get(&format!("{CONFIG_MAPS}?limit=1")).await.ok();
+    let next = format!("{CONFIG_MAPS}?limit=1&continue={}", first["metadata"]["continue"].as_str().expect("a token"));
+    cluster.config_map("e00", json!({})).await;
+    tokio::time::sleep(std::time::Duration::from_secs(299)).await;
+    assert_eq!(names(&cluster.get(&next).await.ok()), ["c01"]);
+    tokio::time::sleep(std::time::Duration::from_secs(302)).await;
+    let gone = cluster.get(&next).await;
+    assert_eq!((gone.status, &gone.body["reason"]), (StatusCode::GONE, &json!("Expired")));
+    let fresh = gone.body["metadata"]["continue"].as_str().expect("a token");
+    assert_eq!(names(&cluster.get(&format!("{CONFIG_MAPS}?continue={fresh}")).await.ok()), ["c01", "c02", "e00"]);
 }
 
 #[tokio::test]

@@ -3,14 +3,14 @@ use std::time::Duration;
 use super::*;
 
 /// A running watch, line by line.
-struct Watch {
+pub(super) struct Watch {
     body: Body,
     buffer: Vec<u8>,
 }
 
 impl Watch {
     /// The next event; `None` when the stream has ended.
-    async fn next(&mut self) -> Option<Value> {
+    pub(super) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
@@ -29,7 +29,7 @@ impl Watch {
     }
 }
 
-async fn watch(cluster: &Cluster, path: &str) -> Watch {
+pub(super) async fn watch(cluster: &Cluster, path: &str) -> Watch {
     watch_as(cluster, path, "application/json").await
 }
 
@@ -175,6 +175,11 @@ async fn tables_are_watched_too() {
     assert_eq!((&first["object"]["kind"], &first["object"]["rows"][0]["cells"][0]), (&json!("Table"), &json!("a")));
     assert!(first["object"]["columnDefinitions"].is_array());
     assert!(watch.next().await.expect("an event")["object"]["columnDefinitions"].is_null());
+    let metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+    let mut watch = watch_as(&cluster, &format!("{CONFIG_MAPS}?watch=1&fieldSelector=metadata.name%3Db"), metadata).await;
+    let event = watch.next().await.expect("an event");
+    assert_eq!((&event["object"]["kind"], &event["object"]["metadata"]["name"]), (&json!("PartialObjectMetadata"), &json!("b")));
+    assert!(event["object"].get("data").is_none(), "{event}");
 }
 
 #[tokio::test]

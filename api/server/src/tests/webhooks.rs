@@ -21,10 +21,10 @@ const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
 type Think = Arc<dyn Fn(&Value) -> Value + Send + Sync>;
 
 /// A webhook that remembers what it was asked.
-struct Hook {
-    port: u16,
-    asked: Arc<Mutex<Vec<Value>>>,
-    connections: Arc<AtomicUsize>,
+pub(super) struct Hook {
+    pub(super) port: u16,
+    pub(super) asked: Arc<Mutex<Vec<Value>>>,
+    pub(super) connections: Arc<AtomicUsize>,
 }
 
 impl Hook {
@@ -40,7 +40,7 @@ impl Hook {
         .await
     }
 
-    async fn answering(answer: impl Fn(&Value) -> Response<Body> + Send + Sync + 'static) -> Self {
+    pub(super) async fn answering(answer: impl Fn(&Value) -> Response<Body> + Send + Sync + 'static) -> Self {
         Self::considering(std::time::Duration::ZERO, answer).await
     }
 
@@ -81,11 +81,11 @@ impl Hook {
         hook
     }
 
-    fn asked(&self) -> Vec<Value> {
+    pub(super) fn asked(&self) -> Vec<Value> {
         self.asked.lock().clone()
     }
 
-    fn client_config(&self) -> Value {
+    pub(super) fn client_config(&self) -> Value {
         json!({"url": format!("https://127.0.0.1:{}/think", self.port), "caBundle": STANDARD.encode(PKI.ca_pem())})
     }
 

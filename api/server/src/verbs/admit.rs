@@ -63,7 +63,7 @@ pub(crate) async fn deletion(call: &mut Call, step: Step<'_>, options: &DeleteOp
     try_mutate(call, step, None)?;
     ask_to_change(call, asked, None).await?;
     try_validate(call, step, None)?;
-    policies::validate(call, asked, None)?;
+    policies::validate(call, asked, None).await?;
     webhooks::validate(call, asked, None).await
 }
 
@@ -72,7 +72,7 @@ pub(crate) async fn deletion(call: &mut Call, step: Step<'_>, options: &DeleteOp
 async fn ask_to_change(call: &mut Call, asked: Asked<'_>, mut object: Option<&mut Value>) -> ApiResult<()> {
     let (mut by_policies, mut by_webhooks) = (Reinvocation::default(), Reinvocation::default());
     loop {
-        policies::mutate(call, asked, object.as_deref_mut(), &mut by_policies)?;
+        policies::mutate(call, asked, object.as_deref_mut(), &mut by_policies).await?;
         webhooks::mutate(call, asked, object.as_deref_mut(), &mut by_webhooks).await?;
         if !Reinvocation::goes_on([&mut by_policies, &mut by_webhooks]) {
             return Ok(());
@@ -99,7 +99,7 @@ async fn appears(call: &Call, awaited: &Awaited) -> bool {
         return true;
     }
     // The first event about an object that was not there is its creation.
-    matches!(tokio::time::timeout(AWAITED_FOR, subscription.events.recv()).await, Ok(Some(_)))
+    tokio::time::timeout(AWAITED_FOR, subscription.events.told()).await.unwrap_or(false)
 }
 
 /// Nobody may hand out rights that they do not hold: see `api_auth::authorize::escalation`. Nor may they have
@@ -135,7 +135,7 @@ pub(crate) async fn hold_quota(call: &Call, step: Step<'_>, object: &mut Value) 
 pub(crate) async fn validate(call: &mut Call, step: Step<'_>, mut object: Option<&mut Value>) -> ApiResult<()> {
     try_validate(call, step, object.as_deref_mut())?;
     let asked = Asked { step, delete: None };
-    policies::validate(call, asked, object.as_deref_mut())?;
+    policies::validate(call, asked, object.as_deref_mut()).await?;
     webhooks::validate(call, asked, object).await
 }
 

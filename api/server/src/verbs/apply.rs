@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api_model::meta;
 use api_rules::apply::{self, Target, Typing, Writer};
-use api_rules::{Decoded, FieldValidation, check_fields};
+use api_rules::{Decoded, Duplicate, FieldValidation, check_fields, yaml_complaint};
 use axum::body::Body;
 use http::{Response, StatusCode};
 use jiff::Timestamp;
@@ -47,6 +47,7 @@ pub(crate) async fn apply(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
     check_fields(kind, &mut config, &[], FieldValidation::Ignore)
         .map_err(|error| ApiError::bad_request(error.handled_as(&kind.kind, &kind.version)))?;
     let config = served.to_stored(config);
+    let recording = Recording::applied(&options);
     for _ in 0..ATTEMPTS_MAX {
         if call.sub().is_none() && call.object().is_err() {
             match create(call, &config, &options).await {
@@ -56,7 +57,7 @@ pub(crate) async fn apply(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
                 Ok(Created::DryRun(value)) => return Ok(presentation.unstored(StatusCode::CREATED, value)),
             }
         }
-        let changed = modify(call, options.dry_run, &Recording::Done, |call, old| {
+        let changed = modify(call, options.dry_run, &recording, |call, old| {
             let mut object = applied(call, Some(old), &config, &options)?;
             body::check_name(call, &mut object)?;
             Ok(object)
@@ -100,7 +101,7 @@ pub(crate) struct Typed<'t> {
 /// A configuration from a request's body, which fits its type.
 pub(crate) fn decode(call: &mut Call, bytes: &[u8], typed: &Typed<'_>, options: &WriteOptions) -> ApiResult<Value> {
     let undecodable = |error: String| ApiError::bad_request(format!("error decoding patch: {error}"));
-    let Decoded { value: config, duplicates } = api_rules::decode(bytes, true).map_err(|error| undecodable(error.to_string()))?;
+    let Decoded { value: config, duplicates } = api_rules::decode_applied(bytes).map_err(|error| undecodable(error.to_string()))?;
     if !config.is_object() {
         let found = json::type_name(&config);
         return Err(undecodable(format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}")));
@@ -114,13 +115,13 @@ pub(crate) fn decode(call: &mut Call, bytes: &[u8], typed: &Typed<'_>, options: 
         let kind = format!("{}/{}, Kind={}", typed.group, typed.version, typed.kind);
         return Err(ApiError::untyped(format!("failed to create typed patch object ({namespace}/{name}; {kind}): {complaint}")));
     }
-    let twice: Vec<String> = duplicates.iter().map(|path| format!("duplicate field {}", Value::from(path.as_str()))).collect();
     match options.validation {
-        FieldValidation::Strict if !twice.is_empty() => {
-            return Err(ApiError::bad_request(format!("error strict decoding patch: {}", twice.join(", "))));
+        FieldValidation::Strict if !duplicates.is_empty() => {
+            let complaint = yaml_complaint(&duplicates);
+            return Err(ApiError::bad_request(format!("error strict decoding patch: error converting YAML to JSON: {complaint}")));
         }
         FieldValidation::Ignore => {}
-        _ => call.warn(twice),
+        _ => call.warn(duplicates.iter().map(Duplicate::to_string).collect()),
     }
     Ok(config)
 }

@@ -1,8 +1,9 @@
 //! An object from a request's body: decoded, its fields checked, in stored form, with the path's
 //! namespace and without what only the server writes.
 
+use api_model::kind::Kind;
 use api_model::{field, meta};
-use api_rules::{Decoded, check_fields};
+use api_rules::{DecodeError, Decoded, Duplicate, check_fields};
 use serde_json::Value;
 
 use crate::app::Call;
@@ -14,11 +15,18 @@ use crate::wire::options::WriteOptions;
 /// Decodes and checks a body that must be an object of the call's kind.
 pub(crate) fn object(call: &mut Call, body: &[u8], options: &WriteOptions) -> ApiResult<Value> {
     let Decoded { value, duplicates } = body::decode_as(&call.headers, body, &call.served.kind.kind)?;
-    checked(call, value, &duplicates, options)
+    checked(call, value, &duplicates, options, |error, kind| ApiError::bad_request(error.handled_as(&kind.kind, &kind.version)))
 }
 
-/// Checks a value that must be an object of the call's kind, and brings it into stored form.
-pub(crate) fn checked(call: &mut Call, mut value: Value, duplicates: &[String], options: &WriteOptions) -> ApiResult<Value> {
+/// Checks a value that must be an object of the call's kind, and brings it into stored form. `unfit` makes the
+/// refusal of one whose fields do not fit.
+pub(crate) fn checked(
+    call: &mut Call,
+    mut value: Value,
+    duplicates: &[Duplicate],
+    options: &WriteOptions,
+    unfit: impl FnOnce(DecodeError, &Kind) -> ApiError,
+) -> ApiResult<Value> {
     let kind = &call.served.kind;
     if !value.is_object() {
         let message = format!(
@@ -28,8 +36,7 @@ pub(crate) fn checked(call: &mut Call, mut value: Value, duplicates: &[String], 
         return Err(ApiError::bad_request(message));
     }
     check_kind(kind, &mut value)?;
-    let warnings = check_fields(kind, &mut value, duplicates, options.validation)
-        .map_err(|error| ApiError::bad_request(error.handled_as(&kind.kind, &kind.version)))?;
+    let warnings = check_fields(kind, &mut value, duplicates, options.validation).map_err(|error| unfit(error, kind))?;
     call.warn(warnings);
     let mut value = call.served.to_stored(value);
     meta::unset(&mut value, "selfLink");
@@ -37,7 +44,7 @@ pub(crate) fn checked(call: &mut Call, mut value: Value, duplicates: &[String], 
 }
 
 /// `apiVersion` and `kind` must be the path's; where they are left out, they are filled in.
-fn check_kind(kind: &api_model::kind::Kind, value: &mut Value) -> ApiResult<()> {
+fn check_kind(kind: &Kind, value: &mut Value) -> ApiResult<()> {
     let api_version = kind.api_version();
     let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (found_version, found_kind) = (text("apiVersion"), text("kind"));

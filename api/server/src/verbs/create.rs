@@ -134,7 +134,7 @@ fn sign(call: &Call, object: &mut Value) {
 /// What is held until the write is seen, so that a Service's addresses are its own.
 type Addresses = (Option<Reservation>, Option<Arc<Exclusive>>);
 
-async fn store(call: &Call, mut object: Value, addresses: Addresses, options: &WriteOptions) -> ApiResult<Created> {
+async fn store(call: &Call, object: Value, addresses: Addresses, options: &WriteOptions) -> ApiResult<Created> {
     let (app, served, namespace) = (&call.app, &call.served, call.namespace_key());
     let name = meta::name(&object).to_owned();
     if options.dry_run {
@@ -144,13 +144,15 @@ async fn store(call: &Call, mut object: Value, addresses: Addresses, options: &W
         };
     }
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: false };
+    let mut object = app.for_storage(served, object).await?;
     let held = (addresses, admit::hold_quota(call, step, &mut object).await?);
     let written = match held {
         ((None, None), None) => app.put(served, namespace, &name, Expect::Absent, object).await,
         held => app.put_holding(served, (namespace, &name), Expect::Absent, object, held).await,
     };
-    written.map(Created::Stored).map_err(|error| match error {
+    let written = written.map_err(|error| match error {
         WriteError::Conflict => ApiError::already_exists(&served.name, &name),
         WriteError::Api(error) => error,
-    })
+    });
+    app.shown_one(served, written?).await.map(Created::Stored)
 }

@@ -6,6 +6,7 @@ mod plan;
 use std::sync::Arc;
 
 use api_admission::Operation;
+use api_model::kind::GroupResource;
 use api_model::meta;
 use api_store::Expect;
 use axum::body::Body;
@@ -74,14 +75,15 @@ fn success(call: &Call, object: &Value) -> Value {
 pub(crate) async fn delete_object(call: &mut Call, name: &str, options: &DeleteOptions) -> ApiResult<Outcome> {
     for _ in 0..ATTEMPTS_MAX {
         let object = call.object_named(name)?;
-        let value = object.value();
+        let shown = call.app.shown_one(&call.served, Arc::clone(&object)).await?;
+        let value = shown.value();
         check_preconditions(call, &value, options)?;
         // Who comes through a subresource was admitted there.
         if call.subresource.is_empty() {
             let step = Step { operation: Operation::Delete, name, old: Some(&value), dry_run: options.dry_run };
             admit::deletion(call, step, options).await?;
         }
-        match perform(call, &object, plan(&call.served, &value, options, Timestamp::now()), options.dry_run).await {
+        match perform(call, (&object, &shown), plan(&call.served, &value, options, Timestamp::now()), options.dry_run).await {
             Ok(outcome) => return Ok(outcome),
             Err(WriteError::Conflict) => call.app.cache.overtaken(&call.served.resource, &object.namespace, name, object.revision).await,
             Err(WriteError::Api(error)) => return Err(error),
@@ -93,28 +95,33 @@ pub(crate) async fn delete_object(call: &mut Call, name: &str, options: &DeleteO
 /// Refuses where the object is not the one that the options mean.
 pub(crate) fn check_preconditions(call: &Call, object: &Value, options: &DeleteOptions) -> ApiResult<()> {
     let conditions = [
-        ("UID", options.uid.as_deref(), meta::uid(object)),
-        ("ResourceVersion", options.resource_version.as_deref(), meta::resource_version(object)),
+        ("UID", options.uid.as_deref(), meta::uid(object), "deleted and then recreated"),
+        ("ResourceVersion", options.resource_version.as_deref(), meta::resource_version(object), "modified"),
     ];
-    for (what, wanted, found) in conditions {
+    for (what, wanted, found, perhaps) in conditions {
         if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
-            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
-            return Err(ApiError::conflict(&call.served.name, meta::name(object), &why));
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {perhaps}"
+            );
+            // Upstream names the kind here, not the resource.
+            let kind = GroupResource::new(&call.served.kind.group, &call.served.kind.kind);
+            return Err(ApiError::conflict(&kind, meta::name(object), &why));
         }
     }
     Ok(())
 }
 
-async fn perform(call: &Call, object: &Arc<Object>, plan: Plan, dry_run: bool) -> Result<Outcome, WriteError> {
+async fn perform(call: &Call, (object, shown): (&Arc<Object>, &Arc<Object>), plan: Plan, dry_run: bool) -> Result<Outcome, WriteError> {
     let (app, served) = (&call.app, &call.served);
     match plan {
-        Plan::Remove if dry_run => Ok(Outcome::DryRun((*object.value()).clone())),
+        Plan::Remove if dry_run => Ok(Outcome::DryRun((*shown.value()).clone())),
         Plan::Change(value) if dry_run => Ok(Outcome::DryRun(value)),
-        Plan::Keep => Ok(Outcome::Pending(Arc::clone(object))),
-        Plan::Remove => app.remove(served, object).await.map(Outcome::Gone),
+        Plan::Keep => Ok(Outcome::Pending(Arc::clone(shown))),
+        Plan::Remove => app.remove_shown(served, object, shown).await.map(Outcome::Gone),
         Plan::Change(value) => {
+            let value = app.for_storage(served, value).await.map_err(WriteError::Api)?;
             let put = app.put(served, &object.namespace, &object.name, Expect::At(object.revision), value);
-            put.await.map(Outcome::Pending)
+            app.shown_one(served, put.await?).await.map(Outcome::Pending).map_err(WriteError::Api)
         }
     }
 }

@@ -7,7 +7,7 @@ use axum::body::Body;
 use http::Response;
 
 use crate::app::Call;
-use crate::cache::{Filter, Page, Place};
+use crate::cache::{Behind, Filter, Page};
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
 use crate::wire::accept::Answer;
@@ -23,13 +23,27 @@ pub(crate) async fn list(call: &Call) -> ApiResult<Response<Body>> {
     Ok(respond(&presentation, page))
 }
 
-/// The objects that a list means.
+/// The objects that a list means, as the call's clients see them. Where versions are converted, what a
+/// selector speaks of is known only after that: pages may then be shorter than they could be.
 pub(crate) async fn page(call: &Call, options: &ListOptions) -> ApiResult<Page> {
     options.check_list()?;
     let filter = filter(call, options)?;
+    if call.served.converter().is_none() {
+        return stored_page(call, options, &filter).await;
+    }
+    let mut page = stored_page(call, options, &filter.of_place()).await?;
+    page.items = call.app.shown(&call.served, page.items).await?;
+    if !filter.is_plain() {
+        page.items.retain(|object| filter.matches(object));
+        page.remaining = None;
+    }
+    Ok(page)
+}
+
+async fn stored_page(call: &Call, options: &ListOptions, filter: &Filter) -> ApiResult<Page> {
     call.check_readable(filter.namespace.as_deref())?;
     if let Some(token) = &options.continue_token {
-        return next_page(call, options, &filter, &Token::decode(token)?);
+        return next_page(call, options, filter, &Token::decode(token)?);
     }
     let asked = options.resource_version.filter(|revision| *revision > 0);
     if let Some(revision) = asked {
@@ -38,13 +52,13 @@ pub(crate) async fn page(call: &Call, options: &ListOptions) -> ApiResult<Page> 
     }
     // A limit without a match is exact, as it was before there were matches.
     let exact = match options.version_match {
-        Some(how) => how == Match::Exact,
+        Some(ref how) => *how == Match::Exact,
         None => options.limit.is_some(),
     };
     match (asked.filter(|_| exact), options.limit) {
-        (Some(revision), limit) => past(call, &filter, revision, None, limit).ok_or_else(|| too_old(call, revision)),
-        (None, None) => Ok(call.served.resource.list(&filter, call.app.cache.applied())),
-        (None, limit) => Ok(now(call, &filter, None, limit)),
+        (Some(revision), limit) => past(call, filter, revision, None, limit).ok_or_else(ApiError::list_too_old),
+        (None, None) => Ok(call.served.resource.list(filter, call.app.cache.applied())),
+        (None, limit) => Ok(now(call, filter, None, limit)),
     }
 }
 
@@ -52,26 +66,22 @@ fn next_page(call: &Call, options: &ListOptions, filter: &Filter, token: &Token)
     if options.resource_version.is_some_and(|revision| revision > 0) {
         return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
     }
-    let place = token.place();
+    let behind = token.behind();
     match token.revision() {
         Some(revision) => {
-            let page = past(call, filter, revision, Some(&place), options.limit);
+            let page = past(call, filter, revision, Some(&behind), options.limit);
             page.ok_or_else(|| ApiError::continue_expired(token.inconsistent().encode()))
         }
-        None => Ok(now(call, filter, Some(&place), options.limit)),
+        None => Ok(now(call, filter, Some(&behind), options.limit)),
     }
 }
 
-fn past(call: &Call, filter: &Filter, revision: u64, behind: Option<&Place>, limit: Option<usize>) -> Option<Page> {
-    call.served.resource.past(filter, revision, behind, limit)
+fn past(call: &Call, filter: &Filter, revision: u64, behind: Option<&Behind>, limit: Option<usize>) -> Option<Page> {
+    (revision >= call.app.cache.lists_from()).then(|| call.served.resource.past(filter, revision, behind, limit))?
 }
 
-fn now(call: &Call, filter: &Filter, behind: Option<&Place>, limit: Option<usize>) -> Page {
+fn now(call: &Call, filter: &Filter, behind: Option<&Behind>, limit: Option<usize>) -> Page {
     call.served.resource.present(filter, call.app.cache.applied(), behind, limit)
-}
-
-fn too_old(call: &Call, revision: u64) -> ApiError {
-    ApiError::too_old(revision, crate::cache::TooOld { oldest: call.served.resource.revision() })
 }
 
 /// What a list or watch is about. Fields that the kind does not offer are refused.
@@ -98,8 +108,10 @@ fn stored_fields(served: &Served, fields: &FieldSelector) -> ApiResult<FieldSele
             Some(path) => term.path = path,
             None => {
                 let message = match offered.len() {
-                    // Upstream's kinds without fields of their own have one wording, the others another.
-                    0..=2 => format!("\"{}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", term.path),
+                    // Upstream's built-in kinds without fields of their own have one wording, all others another.
+                    0..=2 if served.custom.is_none() => {
+                        format!("\"{}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", term.path)
+                    }
                     _ => format!("field label not supported: {}", term.path),
                 };
                 return Err(ApiError::bad_request(message));

@@ -14,6 +14,7 @@ use super::admit::{self, Step};
 use super::recording::Recording;
 use crate::app::{Call, WriteError};
 use crate::cache::{Object, encode};
+use crate::conversion;
 use crate::services::{self, carry_over};
 use crate::status::{ApiError, ApiResult};
 
@@ -79,14 +80,15 @@ async fn repeat(
     for _ in 0..ATTEMPTS_MAX {
         call.warnings.truncate(warnings);
         let old = call.object()?;
-        let old_value = call.served.current(&old);
+        let shown = call.app.shown_one(&call.served, Arc::clone(&old)).await?;
+        let old_value = call.served.current(&shown);
         let mut new = change(call, &old_value)?;
         check_version(call, &new, &old_value)?;
         let step = Step { operation: Operation::Update, name: &old.name, old: Some(&old_value), dry_run };
         if let Rules::Clients(recording) = rules {
             prepare(call, step, &mut new, &old_value, recording).await?;
         }
-        match store(call, &old, new, dry_run).await {
+        match store(call, (&old, &shown), new, dry_run).await {
             Ok(outcome) => return Ok(outcome),
             Err(WriteError::Conflict) => call.app.cache.overtaken(&call.served.resource, &old.namespace, &old.name, old.revision).await,
             Err(WriteError::Api(error)) => return Err(error),
@@ -123,6 +125,7 @@ async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, 
     }
     api_rules::default(&served.stored, new);
     recording.enter(call, Some(old), new);
+    conversion::settle_owners(call, old, new, recording).await?;
     admit::mutate(call, step, Some(new)).await?;
     api_rules::prepare_update(&served.stored, sub.as_deref(), new, old);
     let errors = api_rules::validate_update(&served.stored, sub.as_deref(), new, old);
@@ -135,21 +138,23 @@ async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, 
     Ok(())
 }
 
-async fn store(call: &Call, old: &Arc<Object>, mut new: Value, dry_run: bool) -> Result<Outcome, WriteError> {
+/// Writes over `old`, which clients see as `shown`.
+async fn store(call: &Call, (old, shown): (&Arc<Object>, &Arc<Object>), mut new: Value, dry_run: bool) -> Result<Outcome, WriteError> {
     let (app, served) = (&call.app, &call.served);
     let alone = services::alone(call, dry_run).await.map_err(WriteError::Api)?;
-    let reservation = app.services.reserve(served, &mut new, Some(&old.value()), &app.cache).map_err(WriteError::Api)?;
+    let reservation = app.services.reserve(served, &mut new, Some(&shown.value()), &app.cache).map_err(WriteError::Api)?;
     if dry_run {
         return Ok(Outcome::DryRun(new));
     }
     if is_released(&new) {
-        return app.remove(served, old).await.map(Outcome::Gone);
+        return app.remove_shown(served, old, shown).await.map(Outcome::Gone);
     }
-    let old_value = old.value();
+    let old_value = shown.value();
     api_rules::apply::keep_times(&old_value, &mut new);
+    let mut new = app.for_storage(served, new).await.map_err(WriteError::Api)?;
     let bytes = encode(&new);
     if old.is_stored_as(&bytes) {
-        return Ok(Outcome::Stored(Arc::clone(old)));
+        return Ok(Outcome::Stored(Arc::clone(shown)));
     }
     let (place, expect) = ((&*old.namespace, &*old.name), Expect::At(old.revision));
     let step = Step { operation: Operation::Update, name: &old.name, old: Some(&old_value), dry_run };
@@ -158,7 +163,7 @@ async fn store(call: &Call, old: &Arc<Object>, mut new: Value, dry_run: bool) ->
         (None, None, None) => app.put_encoded(served, place, expect, new, bytes).await,
         held => app.put_holding(served, place, expect, new, held).await,
     };
-    stored.map(Outcome::Stored)
+    app.shown_one(served, stored?).await.map(Outcome::Stored).map_err(WriteError::Api)
 }
 
 /// Whether an object is deleted and nothing holds it back: no grace and no finalizers, neither in

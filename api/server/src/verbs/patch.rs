@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use api_rules::{Decoded, patch};
+use api_model::field::{FieldError, Path};
+use api_rules::{DecodeError, Decoded, Duplicate, FieldValidation, patch};
 use axum::body::Body;
 use http::Response;
 use serde_json::Value;
@@ -13,6 +14,7 @@ use super::recording::Recording;
 use super::update::answer;
 use super::{apply, body};
 use crate::app::Call;
+use crate::json::go_text;
 use crate::status::{ApiError, ApiResult};
 use crate::wire;
 use crate::wire::accept::Answer;
@@ -22,6 +24,13 @@ use crate::wire::present::Presentation;
 /// The kinds of patch, named by media types.
 const PATCH_TYPES: &str =
     "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml";
+/// Those of custom resources.
+const CUSTOM_PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+/// What an operation of a JSON patch consists of.
+const OPERATION_FIELDS: &[&str] = &["op", "path", "from", "value"];
+
+/// Complaints made of one patch.
+const COMPLAINTS_MAX: usize = 100;
 
 /// How a patch is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +54,45 @@ impl Patch {
             "application/json-patch+json" => PatchKind::Json,
             "application/merge-patch+json" => PatchKind::Merge,
             "application/strategic-merge-patch+json" if call.served.custom.is_none() => PatchKind::Strategic,
+            _ if call.served.custom.is_some() => return Err(ApiError::unsupported_media_type(CUSTOM_PATCH_TYPES)),
             _ => return Err(ApiError::unsupported_media_type(PATCH_TYPES)),
         };
-        Ok(Self { kind, decoded: api_rules::decode(bytes, false)? })
+        let decoded = api_rules::decode(bytes, false).map_err(|error| match error {
+            DecodeError::Json(why) => ApiError::bad_request(format!("error decoding patch: {why}")),
+            error => error.into(),
+        })?;
+        Ok(Self { kind, decoded })
+    }
+
+    /// What strict validation has to say of the patch itself.
+    fn complaints(&self) -> Vec<String> {
+        let twice = self.decoded.duplicates.iter().map(Duplicate::to_string);
+        if self.kind != PatchKind::Json {
+            return twice.collect();
+        }
+        let operations = self.decoded.value.as_array().into_iter().flatten().enumerate();
+        let fields = operations.flat_map(|(at, operation)| {
+            operation.as_object().into_iter().flat_map(|operation| operation.keys()).map(move |name| (at, name))
+        });
+        let unknown = fields.filter(|(_, name)| !OPERATION_FIELDS.contains(&name.as_str()));
+        let unknown = unknown.map(|(at, name)| format!("unknown field {}", Value::from(format!("[{at}].{name}"))));
+        unknown.chain(twice).take(COMPLAINTS_MAX).map(|complaint| format!("json patch {complaint}")).collect()
+    }
+
+    /// The refusal of a patch whose outcome does not fit its kind: upstream shows the outcome or, of a strategic
+    /// merge patch, the patch.
+    fn unfit(&self, schema: Option<&api_schema::Schema>, original: &Value, error: &DecodeError) -> ApiError {
+        let shown = match self.kind {
+            PatchKind::Strategic => go_text(&self.decoded.value),
+            _ => self
+                .apply(schema, original)
+                .map(|mut outcome| {
+                    api_model::meta::unset(&mut outcome, "managedFields");
+                    outcome.to_string()
+                })
+                .unwrap_or_default(),
+        };
+        ApiError::invalid_kind("", "", "", &[FieldError::invalid(&Path::new("patch"), shown, error.to_string())])
     }
 
     /// The patched object. `schema` guides a strategic merge.
@@ -74,12 +119,22 @@ pub(crate) async fn patch(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
     let served = Arc::clone(&call.served);
     let schema = api_schema::of(&served.kind);
     let recording = Recording::of(call, &options);
+    let complaints = if options.validation == FieldValidation::Ignore { Vec::new() } else { patch.complaints() };
     let outcome = modify(call, options.dry_run, &recording, |call, old| {
-        let patched = match served.is_view() {
-            false => patch.apply(schema, old)?,
-            true => patch.apply(schema, &served.shown(old.clone()))?,
-        };
-        let mut object = body::checked(call, patched, &patch.decoded.duplicates, &options)?;
+        let shown = served.is_view().then(|| served.shown(old.clone()));
+        let old = shown.as_ref().unwrap_or(old);
+        let patched = patch.apply(schema, old)?;
+        let is_strict = options.validation == FieldValidation::Strict;
+        if !is_strict {
+            call.warn(complaints.clone());
+        }
+        let mut object = body::checked(call, patched, &[], &options, |error, _| match error {
+            DecodeError::Strict(more) => patch.unfit(schema, old, &DecodeError::Strict([complaints.clone(), more].concat())),
+            error => patch.unfit(schema, old, &error),
+        })?;
+        if is_strict && !complaints.is_empty() {
+            return Err(patch.unfit(schema, old, &DecodeError::Strict(complaints.clone())));
+        }
         body::check_name(call, &mut object)?;
         Ok(object)
     })

@@ -18,6 +18,8 @@ pub(crate) enum Recording {
     By(String),
     /// Whoever made the object has entered it.
     Done,
+    /// So has the apply of this manager, who may take from others where `force` says so.
+    Applied { manager: String, force: bool },
 }
 
 impl Recording {
@@ -25,6 +27,11 @@ impl Recording {
     pub(crate) fn of(call: &Call, options: &WriteOptions) -> Self {
         let named = (!options.field_manager.is_empty()).then(|| options.field_manager.clone());
         Self::By(named.unwrap_or_else(|| program(call)))
+    }
+
+    /// That of an apply.
+    pub(crate) fn applied(options: &WriteOptions) -> Self {
+        Self::Applied { manager: options.field_manager.clone(), force: options.force }
     }
 
     /// Enters what `new` changes in `old`, or brings where there is none.

@@ -32,7 +32,16 @@ pub(crate) async fn update(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<
             Created::DryRun(value) => presentation.unstored(StatusCode::CREATED, value),
         });
     }
-    let outcome = modify(call, options.dry_run, &recording, |_, _| Ok(object.clone())).await?;
+    let mut decoded = Some(object);
+    let again = |call: &mut Call| {
+        let warnings = call.warnings.len();
+        let mut object = body::object(call, bytes, &options)?;
+        body::check_name(call, &mut object)?;
+        // They were given the first time.
+        call.warnings.truncate(warnings);
+        Ok(object)
+    };
+    let outcome = modify(call, options.dry_run, &recording, |call, _| decoded.take().map_or_else(|| again(call), Ok)).await?;
     Ok(answer(&presentation, outcome))
 }
 

@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use rand::Rng;
 
 use super::list::filter;
 use crate::app::Call;
-use crate::cache::{Since, frame};
+use crate::cache::Since;
+use crate::conversion::WatchConversion;
 use crate::status::{ApiError, ApiResult};
 use crate::wire::accept::Answer;
 use crate::wire::options::ListOptions;
 use crate::wire::present::Presentation;
-use crate::wire::stream::{WatchBody, Wish};
+use crate::wire::stream::{WatchBody, Wish, error_line};
 
 /// Upstream's `--min-request-timeout`: a watch without timeout lasts once to twice as long.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1_800);
@@ -36,24 +36,29 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
         let waited = call.app.cache.wait_for(revision).await;
         waited.map_err(|at| ApiError::too_large_version(revision, at))?;
     }
+    let conversion = WatchConversion::of(call, &filter);
+    let filter = if conversion.is_some() { filter.of_place() } else { filter };
     let started = call.served.resource.watch(filter, since, call.served.kind.namespaced, call.app.cache.applied());
-    let (beginning, subscription) = match started {
+    let (mut beginning, subscription) = match started {
         Ok(started) => started,
         // Clients take it from the stream, as upstream sends it.
         Err(oldest) => return Ok(failed(&ApiError::too_old(asked.unwrap_or_default(), oldest))),
     };
+    if let Some(conversion) = &conversion {
+        beginning = conversion.beginning(beginning).await?;
+    }
     let wish = Wish {
         bookmarks: options.bookmarks,
-        mark_initial_end: options.send_initial_events == Some(true),
+        mark_initial_end: options.send_initial_events == Some(true) && options.bookmarks,
+        conversion,
         timeout: options.timeout.unwrap_or_else(|| TIMEOUT_MIN.mul_f64(rand::rng().random_range(1.0..2.0))),
     };
-    Ok(stream(Body::new(WatchBody::new(presentation, Arc::clone(&call.app.cache), beginning, subscription, &wish))))
+    Ok(stream(Body::new(WatchBody::new(presentation, Arc::clone(&call.app.cache), beginning, subscription, wish))))
 }
 
 /// A stream that consists of one ERROR event.
 fn failed(error: &ApiError) -> Response<Body> {
-    let line: Bytes = frame("ERROR", error.to_value().to_string().as_bytes());
-    stream(Body::from(line))
+    stream(Body::from(error_line(error)))
 }
 
 fn stream(body: Body) -> Response<Body> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use api_admission::webhook::Webhook;
+use api_admission::webhook::{Endpoint, Webhook};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -29,7 +29,7 @@ use super::resolve;
 use crate::cache::Cache;
 use crate::tls;
 
-/// The longest answer; an object that big is refused anyway.
+/// The longest answer about one object; one that big is refused anyway.
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// What of a refusing answer's body is passed on.
 const COMPLAINT_BYTES_MAX: usize = 256;
@@ -43,8 +43,25 @@ type Http = legacy::Client<HttpsConnector<Dialer>, Full<Bytes>>;
 /// PEM of the authorities; none means the machine's.
 type Bundle = Option<Vec<u8>>;
 
+/// Whom to call, and how much of an answer is waited for and read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Callee<'c> {
+    pub(crate) endpoint: &'c Endpoint,
+    /// PEM of the authorities; none means the machine's.
+    pub(crate) ca_bundle: &'c Option<Vec<u8>>,
+    pub(crate) timeout: Duration,
+    pub(crate) answer_bytes_max: usize,
+}
+
+impl<'c> From<&'c Webhook> for Callee<'c> {
+    fn from(webhook: &'c Webhook) -> Self {
+        let Webhook { endpoint, ca_bundle, timeout, .. } = webhook;
+        Self { endpoint, ca_bundle, timeout: *timeout, answer_bytes_max: ANSWER_BYTES_MAX }
+    }
+}
+
 /// The way to webhooks.
-pub(super) struct Client {
+pub(crate) struct Client {
     cache: Arc<Cache>,
     by_bundle: Mutex<HashMap<Bundle, Http>>,
 }
@@ -55,9 +72,9 @@ impl Client {
     }
 
     /// Posts a question; answers the JSON that comes back, or why there is none, in upstream's words.
-    pub(super) async fn post(&self, webhook: &Webhook, body: String) -> Result<Value, String> {
-        let http = self.http(&webhook.ca_bundle)?;
-        let url = format!("{}?timeout={}s", webhook.endpoint.url(), webhook.timeout.as_secs());
+    pub(crate) async fn post(&self, callee: Callee<'_>, body: String) -> Result<Value, String> {
+        let http = self.http(callee.ca_bundle)?;
+        let url = format!("{}?timeout={}s", callee.endpoint.url(), callee.timeout.as_secs());
         let request = Request::builder()
             .method(Method::POST)
             .uri(&url)
@@ -66,7 +83,7 @@ impl Client {
             .header(header::USER_AGENT, "kube-apiserver-admission")
             .body(Full::from(body))
             .map_err(|error| format!("parse {url:?}: {error}"))?;
-        let exchanged = tokio::time::timeout(webhook.timeout, exchange(&http, request)).await;
+        let exchanged = tokio::time::timeout(callee.timeout, exchange(&http, request, callee.answer_bytes_max)).await;
         let (status, body) = match exchanged {
             Ok(Ok(answer)) => answer,
             Ok(Err(why)) => return Err(format!("Post {url:?}: {why}")),
@@ -116,10 +133,10 @@ fn trusting(bundle: &Bundle) -> Result<ClientConfig, Box<dyn Error + Send + Sync
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-async fn exchange(http: &Http, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), String> {
+async fn exchange(http: &Http, request: Request<Full<Bytes>>, answer_bytes_max: usize) -> Result<(StatusCode, Bytes), String> {
     let answer: Response<Incoming> = http.request(request).await.map_err(|error| root_cause(&error))?;
     let status = answer.status();
-    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(|error| root_cause(&*error))?;
+    let body = Limited::new(answer.into_body(), answer_bytes_max).collect().await.map_err(|error| root_cause(&*error))?;
     Ok((status, body.to_bytes()))
 }
 

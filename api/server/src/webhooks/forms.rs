@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::app::Call;
 use crate::registry::Served;
+use crate::status::{ApiError, ApiResult};
 
 /// The forms of a call's object; the first is the one that the call is for.
 pub(crate) struct Forms(Vec<Arc<Served>>);
@@ -36,47 +37,51 @@ fn shows_object(call: &Call, form: &Served) -> bool {
     form.kind.subresource(&call.subresource).is_none_or(|sub| sub.kind.is_none())
 }
 
-/// What the webhook sees of an object in stored form.
-pub(crate) fn show(call: &Call, form: &Served, object: &Value) -> Value {
-    let of_scale = || scale::read(&form.kind, object);
-    match call.subresource.as_str() {
-        "scale" => of_scale().unwrap_or_default(),
-        _ if shows_object(call, form) => form.shown(object.clone()),
+/// What the webhook sees of an object in the call's form.
+///
+/// # Errors
+/// When the object cannot be converted.
+pub(crate) async fn show(call: &Call, form: &Served, object: Option<&Value>) -> ApiResult<Option<Value>> {
+    let Some(object) = object else { return Ok(None) };
+    let shown = match call.subresource.as_str() {
+        "scale" => scale::read(&form.kind, object).unwrap_or_default(),
+        _ if shows_object(call, form) => call.app.converted(form, form.shown(object.clone())).await?,
         _ => object.clone(),
-    }
+    };
+    Ok(Some(shown))
 }
 
-/// The object, in stored form, after a patch of what [`show`] shows.
+/// The object, in the call's form, after a patch of what [`show`] shows.
 ///
 /// # Errors
 /// When the patch does not apply or makes something of another kind.
-pub(super) fn patch(call: &Call, form: &Served, object: &Value, patch: &Value) -> Result<Value, String> {
-    let shown = show(call, form, object);
-    let patched = api_rules::patch::json(&shown, patch).map_err(|error| error.to_string())?;
-    take_back(call, form, object, &shown, patched)
+pub(super) async fn patch(call: &Call, form: &Served, object: &Value, patch: &Value) -> ApiResult<Value> {
+    let shown = show(call, form, Some(object)).await?.unwrap_or_default();
+    let patched = api_rules::patch::json(&shown, patch).map_err(ApiError::internal)?;
+    take_back(call, form, object, &shown, patched).await
 }
 
-/// The object, in stored form, after somebody changed what [`show`] shows of it.
+/// The object, in the call's form, after somebody changed what [`show`] shows of it.
 ///
 /// # Errors
-/// When it has become something of another kind.
-pub(crate) fn take_back(call: &Call, form: &Served, object: &Value, shown: &Value, mut patched: Value) -> Result<Value, String> {
+/// When it has become something of another kind, or cannot be converted.
+pub(crate) async fn take_back(call: &Call, form: &Served, object: &Value, shown: &Value, mut patched: Value) -> ApiResult<Value> {
     let Gvk { group, version, kind } = Gvk::of(&form.kind, &call.subresource);
     for field in ["apiVersion", "kind"] {
         if patched.get(field) != shown.get(field) {
-            return Err(format!("a patch may not change {field} of {kind}.{version}.{group}"));
+            return Err(ApiError::internal(format!("a patch may not change {field} of {kind}.{version}.{group}")));
         }
     }
     // Unknown fields go, as they do when a client sends them without asking for warnings.
-    api_rules::check_body(&group, &version, &kind, &mut patched, &[], FieldValidation::Ignore).map_err(|error| error.to_string())?;
+    api_rules::check_body(&group, &version, &kind, &mut patched, &[], FieldValidation::Ignore).map_err(ApiError::internal)?;
     if call.subresource == "scale" {
         let mut scaled = object.clone();
         scale::write(&form.kind, &mut scaled, &patched);
         return Ok(scaled);
     }
     if shows_object(call, form) {
-        patched = form.to_stored(patched);
-        api_rules::default(&form.stored, &mut patched);
+        patched = call.app.converted(&call.served, form.to_stored(patched)).await?;
+        api_rules::default(&call.served.stored, &mut patched);
     }
     Ok(patched)
 }

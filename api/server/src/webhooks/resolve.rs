@@ -17,7 +17,7 @@ const TRIES_MAX: usize = 3;
 ///
 /// # Errors
 /// When there is no such Service, no such port, or nothing behind it.
-pub(super) fn targets(view: &dyn View, host: &str, port: u16) -> Result<Vec<(String, u16)>, String> {
+pub(crate) fn targets(view: &dyn View, host: &str, port: u16) -> Result<Vec<(String, u16)>, String> {
     let parts: Vec<&str> = host.split('.').collect();
     let [name, namespace, "svc"] = parts.as_slice() else { return Ok(vec![(host.to_owned(), port)]) };
     let service = view.get(&GroupResource::new("", "services"), Some(namespace), name);

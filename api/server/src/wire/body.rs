@@ -1,6 +1,6 @@
 //! Request bodies: read within a limit, decoded as JSON or YAML.
 
-use api_rules::Decoded;
+use api_rules::{DecodeError, Decoded};
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, header};
@@ -52,11 +52,11 @@ pub(crate) fn decode_as(headers: &HeaderMap, body: &[u8], kind: &str) -> ApiResu
         _ => return decode(headers, body),
     };
     api_rules::decode(body, yaml).map_err(|error| {
-        let message = format!(
-            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {error} ({})",
-            summary(body)
-        );
-        ApiError::bad_request(message)
+        let why = match error {
+            DecodeError::Json(_) => error.to_string(),
+            error => format!("couldn't get version/kind; json parse error: {error}"),
+        };
+        ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({})", summary(body)))
     })
 }
 

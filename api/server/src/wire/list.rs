@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::gzip::{self, Compressor};
-use super::present::Presentation;
-use crate::cache::{Object, Page, Place};
+use super::present::{Part, Presentation};
+use crate::cache::{Behind, Object, Page, Place};
 use crate::json;
 use crate::status::{ApiError, ApiResult};
 
@@ -26,12 +26,16 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Answers a list.
 pub(crate) fn respond(presentation: &Presentation, page: Page) -> Response<Body> {
     let metadata = metadata(&page);
-    if !presentation.shows_bytes(&page.items) {
+    let Some(part) = presentation.verbatim_of(&page.items) else {
         return presentation.value(http::StatusCode::OK, &presentation.list(&page, metadata));
-    }
+    };
     let kind = &presentation.served.kind;
-    let head = format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[", kind.list_kind(), kind.api_version());
-    let body = ListBody::new(head.into(), page.items);
+    let (list_kind, version) = match part {
+        Part::Whole => (kind.list_kind(), kind.api_version()),
+        Part::Metadata(version) => ("PartialObjectMetadataList".to_owned(), version.to_owned()),
+    };
+    let head = format!("{{\"kind\":\"{list_kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
+    let body = ListBody::new(head.into(), page.items, part);
     let compress = presentation.gzip && body.remaining >= gzip::THRESHOLD_BYTES;
     let mut response = match compress {
         false => Response::new(Body::new(body)),
@@ -47,7 +51,7 @@ pub(crate) fn respond(presentation: &Presentation, page: Page) -> Response<Body>
 fn metadata(page: &Page) -> Value {
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if let Some(place) = &page.more {
-        json::set(&mut metadata, &["continue"], Token::after(page.revision, place).encode());
+        json::set(&mut metadata, &["continue"], Token::after(page.revision, place, page.remaining).encode());
     }
     if let Some(remaining) = page.remaining {
         json::set(&mut metadata, &["remainingItemCount"], remaining);
@@ -59,6 +63,7 @@ fn metadata(page: &Page) -> Value {
 struct ListBody {
     head: Bytes,
     items: std::vec::IntoIter<Arc<Object>>,
+    part: Part,
     /// Bytes still to come, before compression.
     remaining: usize,
     first: bool,
@@ -69,10 +74,10 @@ struct ListBody {
 const TAIL: &[u8] = b"]}";
 
 impl ListBody {
-    fn new(head: Bytes, items: Vec<Arc<Object>>) -> Self {
+    fn new(head: Bytes, items: Vec<Arc<Object>>, part: Part) -> Self {
         let commas = items.len().saturating_sub(1);
-        let remaining = head.len() + commas + TAIL.len() + items.iter().map(|object| object.bytes().len()).sum::<usize>();
-        Self { head, items: items.into_iter(), remaining, first: true, done: false, compressor: None }
+        let remaining = head.len() + commas + TAIL.len() + items.iter().map(|object| part.len(object)).sum::<usize>();
+        Self { head, items: items.into_iter(), part, remaining, first: true, done: false, compressor: None }
     }
 
     fn piece(&mut self) -> Bytes {
@@ -87,7 +92,7 @@ impl ListBody {
             if !std::mem::take(&mut self.first) {
                 piece.extend_from_slice(b",");
             }
-            piece.extend_from_slice(object.bytes());
+            self.part.write(&object, &mut piece);
         }
         self.remaining = self.remaining.saturating_sub(piece.len());
         piece.freeze()
@@ -132,23 +137,27 @@ impl http_body::Body for ListBody {
     }
 }
 
-/// What a continue token says, in upstream's encoding.
+/// What a continue token says, in upstream's encoding, with one field of ours.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Token {
     v: String,
     /// -1 for "as it is now".
     rv: i64,
     start: String,
+    /// How many objects there are behind `start`, where that was counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left: Option<usize>,
 }
 
 impl Token {
-    fn after(revision: u64, (namespace, name): &Place) -> Self {
-        Self { v: "meta.k8s.io/v1".to_owned(), rv: i64::try_from(revision).unwrap_or(-1), start: format!("{namespace}/{name}\0") }
+    fn after(revision: u64, (namespace, name): &Place, left: Option<usize>) -> Self {
+        let rv = i64::try_from(revision).unwrap_or(-1);
+        Self { v: "meta.k8s.io/v1".to_owned(), rv, start: format!("{namespace}/{name}\0"), left }
     }
 
     /// The same place in whatever is there now.
     pub(crate) fn inconsistent(&self) -> Self {
-        Self { v: self.v.clone(), rv: -1, start: self.start.clone() }
+        Self { v: self.v.clone(), rv: -1, start: self.start.clone(), left: None }
     }
 
     pub(crate) fn encode(&self) -> String {
@@ -172,10 +181,10 @@ impl Token {
     }
 
     /// The last place that was sent.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn behind(&self) -> Behind {
         let start = self.start.trim_end_matches('\0');
         let (namespace, name) = start.split_once('/').unwrap_or(("", start));
-        (namespace.into(), name.into())
+        Behind { place: (namespace.into(), name.into()), left: self.left }
     }
 }
 
@@ -186,10 +195,10 @@ mod tests {
     #[test]
     fn tokens_are_read_as_they_were_written() {
         for (namespace, name) in [("default", "x"), ("", "node-1")] {
-            let token = Token::decode(&Token::after(7, &(namespace.into(), name.into())).encode()).expect("ours");
+            let token = Token::decode(&Token::after(7, &(namespace.into(), name.into()), Some(3)).encode()).expect("ours");
             assert_eq!(token.revision(), Some(7));
-            assert_eq!(token.place(), (namespace.into(), name.into()));
-            assert_eq!(token.inconsistent().revision(), None);
+            assert_eq!((token.behind().place, token.behind().left), ((namespace.into(), name.into()), Some(3)));
+            assert_eq!((token.inconsistent().revision(), token.inconsistent().behind().left), (None, None));
         }
         for bad in ["", "!", "e30", &URL_SAFE_NO_PAD.encode(r#"{"v":"v9","rv":1,"start":"a"}"#)] {
             assert!(Token::decode(bad).is_err(), "{bad}");

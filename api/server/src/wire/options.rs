@@ -16,10 +16,12 @@ use crate::status::{ApiError, ApiResult};
 const TIMEOUT_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
 
 /// How a resource version in a list is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Match {
     Exact,
     NotOlderThan,
+    /// None of these: refused where the options are used.
+    Unknown(String),
 }
 
 /// The options of get, list, watch and deletecollection.
@@ -43,7 +45,7 @@ impl ListOptions {
             labels: query.filled("labelSelector").map(Selector::parse).transpose()?.unwrap_or_default(),
             fields: query.filled("fieldSelector").map(FieldSelector::parse).transpose()?.unwrap_or_default(),
             resource_version: resource_version(query)?,
-            version_match: version_match(query)?,
+            version_match: version_match(query),
             limit: number(query, "limit")?.filter(|limit| *limit > 0).and_then(|limit| usize::try_from(limit).ok()),
             continue_token: query.filled("continue").map(str::to_owned),
             bookmarks: query.flag("allowWatchBookmarks"),
@@ -59,9 +61,6 @@ impl ListOptions {
     /// Refuses what upstream refuses of a list.
     pub(crate) fn check_list(&self) -> ApiResult<()> {
         let mut errors = Vec::new();
-        if self.send_initial_events.is_some() {
-            errors.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
-        }
         if self.version_match.is_some() {
             if self.resource_version.is_none() {
                 errors.push(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"));
@@ -70,8 +69,15 @@ impl ListOptions {
                 errors.push(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"));
             }
         }
-        if self.version_match == Some(Match::Exact) && self.resource_version == Some(0) {
-            errors.push(forbidden("resourceVersionMatch", "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+        match &self.version_match {
+            Some(Match::Unknown(text)) => errors.push(unknown_match(text, &["Exact", "NotOlderThan", ""])),
+            Some(Match::Exact) if self.resource_version == Some(0) => {
+                errors.push(forbidden("resourceVersionMatch", "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+            }
+            _ => {}
+        }
+        if self.send_initial_events.is_some() {
+            errors.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
         }
         refuse("ListOptions", &errors)
     }
@@ -79,25 +85,29 @@ impl ListOptions {
     /// Refuses what upstream refuses of a watch.
     pub(crate) fn check_watch(&self) -> ApiResult<()> {
         let mut errors = Vec::new();
-        match (self.send_initial_events, self.version_match) {
-            (None, Some(_)) => {
-                let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-                errors.push(forbidden("resourceVersionMatch", detail));
+        let refused = |detail: &str| forbidden("resourceVersionMatch", detail);
+        if self.send_initial_events.is_some() && self.version_match != Some(Match::NotOlderThan) {
+            errors.push(refused("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
+        }
+        if let Some(version_match) = &self.version_match {
+            if self.send_initial_events.is_none() {
+                errors.push(refused("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
             }
-            (Some(_), version_match) => {
-                if version_match != Some(Match::NotOlderThan) {
-                    let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-                    errors.push(forbidden("resourceVersionMatch", detail));
-                }
-                if self.send_initial_events == Some(true) && !self.bookmarks {
-                    let detail = "sendInitialEvents requires setting allowWatchBookmarks to true";
-                    errors.push(forbidden("sendInitialEvents", detail));
-                }
+            match version_match {
+                Match::NotOlderThan => {}
+                Match::Exact => errors.push(unknown_match("Exact", &["NotOlderThan"])),
+                Match::Unknown(text) => errors.push(unknown_match(text, &["NotOlderThan"])),
             }
-            (None, None) => {}
+            if self.continue_token.is_some() {
+                errors.push(refused("resourceVersionMatch is forbidden when continue is provided"));
+            }
         }
         refuse("ListOptions", &errors)
     }
+}
+
+fn unknown_match(text: &str, supported: &[&str]) -> FieldError {
+    FieldError::not_supported(&Path::new("resourceVersionMatch"), text, supported)
 }
 
 fn forbidden(field: &str, detail: &str) -> FieldError {
@@ -122,16 +132,12 @@ pub(crate) fn resource_version(query: &Query) -> ApiResult<Option<u64>> {
     Ok(Some(number))
 }
 
-fn version_match(query: &Query) -> ApiResult<Option<Match>> {
-    match query.filled("resourceVersionMatch") {
-        None => Ok(None),
-        Some("Exact") => Ok(Some(Match::Exact)),
-        Some("NotOlderThan") => Ok(Some(Match::NotOlderThan)),
-        Some(other) => {
-            let error = FieldError::not_supported(&Path::new("resourceVersionMatch"), other, &["Exact", "NotOlderThan", ""]);
-            Err(ApiError::invalid_kind("meta.k8s.io", "ListOptions", "", &[error]))
-        }
-    }
+fn version_match(query: &Query) -> Option<Match> {
+    Some(match query.filled("resourceVersionMatch")? {
+        "Exact" => Match::Exact,
+        "NotOlderThan" => Match::NotOlderThan,
+        other => Match::Unknown(other.to_owned()),
+    })
 }
 
 fn number(query: &Query, name: &str) -> ApiResult<Option<i64>> {
@@ -325,6 +331,13 @@ mod tests {
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             ),
             ("sendInitialEvents=true", true, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
+            ("sendInitialEvents=true&resourceVersionMatch=Exact", true, "Unsupported value: \"Exact\": supported values: \"NotOlderThan\""),
+            (
+                "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&continue=x",
+                true,
+                "resourceVersionMatch is forbidden when continue is provided",
+            ),
+            ("sendInitialEvents=false", false, "sendInitialEvents is forbidden for list"),
             ("resourceVersion=x", false, "resourceVersion: Invalid value: \"x\""),
         ];
         for (query, watch, expected) in cases {
@@ -332,6 +345,7 @@ mod tests {
             assert!(message.contains(expected), "{query}: {message}");
         }
         assert_eq!(message("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1", true), "");
+        assert_eq!(message("sendInitialEvents=true&resourceVersionMatch=NotOlderThan", true), "", "then no bookmark tells of the end");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use super::accept::{Answer, Encoding, Form, Media, negotiate};
 use super::gzip;
 use super::query::Query;
 use super::table::{IncludeObject, partial, row, table};
-use crate::cache::{Change, Event, Object, Page, frame};
+use crate::cache::{Change, Delivery, Object, Page, write_line};
 use crate::json;
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
@@ -27,6 +27,38 @@ pub(crate) struct Presentation {
     pub(crate) gzip: bool,
 }
 
+/// What is sent of an object as the cache holds it, without looking into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Whole,
+    /// As PartialObjectMetadata of that version.
+    Metadata(&'static str),
+}
+
+/// What stands around the metadata of a PartialObjectMetadata, its version apart.
+const PARTIAL: [&[u8]; 3] = [b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"", b"\",\"metadata\":", b"}"];
+
+impl Part {
+    /// Writes it.
+    pub(crate) fn write(self, object: &Object, out: &mut BytesMut) {
+        let Self::Metadata(version) = self else { return object.write(out) };
+        let [kind, metadata, end] = PARTIAL;
+        out.extend_from_slice(kind);
+        out.extend_from_slice(version.as_bytes());
+        out.extend_from_slice(metadata);
+        object.write_metadata(out);
+        out.extend_from_slice(end);
+    }
+
+    /// How long it is.
+    pub(crate) fn len(self, object: &Object) -> usize {
+        match self {
+            Self::Whole => object.len(),
+            Self::Metadata(version) => PARTIAL.concat().len() + version.len() + object.metadata_len(),
+        }
+    }
+}
+
 impl Presentation {
     pub(crate) fn negotiate(served: &Arc<Served>, headers: &HeaderMap, query: &Query, answer: Answer) -> ApiResult<Self> {
         let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
@@ -38,21 +70,27 @@ impl Presentation {
         Ok(Self { served: Arc::clone(served), media, include, gzip: gzip::accepted(headers) })
     }
 
-    /// Whether clients get the very bytes that the cache holds of an object that is up to date with its
+    /// What clients get of the very bytes that the cache holds of an object that is up to date with its
     /// kind's definition.
-    fn is_verbatim(&self) -> bool {
-        self.media.form == Form::Object && self.media.encoding == Encoding::Json && !self.served.is_view()
+    fn verbatim(&self) -> Option<Part> {
+        let is_verbatim = self.media.encoding == Encoding::Json && !self.served.is_view();
+        match self.media.form {
+            _ if !is_verbatim => None,
+            Form::Object => Some(Part::Whole),
+            Form::Metadata => Some(Part::Metadata(self.media.meta_version())),
+            Form::Table => None,
+        }
     }
 
-    /// Whether clients get the very bytes that the cache holds of these objects.
-    pub(crate) fn shows_bytes(&self, objects: &[Arc<Object>]) -> bool {
-        self.is_verbatim() && objects.iter().all(|object| self.served.is_current(object))
+    /// The same where these objects are up to date.
+    pub(crate) fn verbatim_of<'o>(&self, objects: impl IntoIterator<Item = &'o Arc<Object>>) -> Option<Part> {
+        self.verbatim().filter(|_| objects.into_iter().all(|object| self.served.is_current(object)))
     }
 
     /// An object, as answer to a request for it.
     pub(crate) fn object(&self, status: StatusCode, object: &Object) -> Response<Body> {
-        if self.is_verbatim() && self.served.is_current(object) {
-            return self.respond(status, object.bytes().clone());
+        if self.verbatim() == Some(Part::Whole) && self.served.is_current(object) {
+            return self.respond(status, object.bytes());
         }
         let value = self.shown(&self.served.current(object));
         self.value(status, &value)
@@ -116,20 +154,27 @@ impl Presentation {
     }
 
     /// A watch's line for an object. `first` is whether the client has seen no table columns yet.
-    pub(crate) fn frame(&self, change: Change, object: &Object, first: bool) -> Bytes {
-        if self.is_verbatim() && self.served.is_current(object) {
-            return frame(change.word(), object.bytes());
+    pub(crate) fn write_line(&self, change: Change, object: &Object, first: bool, out: &mut BytesMut) {
+        match self.verbatim().filter(|_| self.served.is_current(object)) {
+            Some(part) => write_line(change.word(), out, |out| part.write(object, out)),
+            None => {
+                let shown = self.shown_in_watch(&self.served.current(object), first).to_string();
+                write_line(change.word(), out, |out| out.extend_from_slice(shown.as_bytes()));
+            }
         }
-        frame(change.word(), self.shown_in_watch(&self.served.current(object), first).to_string().as_bytes())
     }
 
-    /// A watch's line for an event.
-    pub(crate) fn event_frame(&self, change: Change, event: &Event, first: bool) -> Bytes {
-        let object = event.object(change);
-        if self.is_verbatim() && object.is_none_or(|object| self.served.is_current(object)) {
-            return event.frame(change);
+    /// A watch's lines for what it is told.
+    pub(crate) fn lines(&self, delivery: &Delivery, mut first: bool) -> Bytes {
+        let objects = || delivery.changes().iter().filter_map(|(change, event)| Some((*change, event.object(*change)?)));
+        if self.verbatim_of(objects().map(|(_, object)| object)) == Some(Part::Whole) {
+            return delivery.lines();
         }
-        object.map(|object| self.frame(change, object, first)).unwrap_or_default()
+        let mut lines = BytesMut::new();
+        for (change, object) in objects() {
+            self.write_line(change, object, std::mem::take(&mut first), &mut lines);
+        }
+        lines.freeze()
     }
 
     fn shown_in_watch(&self, stored: &Value, first: bool) -> Value {
@@ -155,6 +200,8 @@ impl Presentation {
                 table(self.media.meta_version(), json!({"resourceVersion": revision.to_string()}), kind, vec![row], false)
             }
         };
-        frame("BOOKMARK", object.to_string().as_bytes())
+        let mut line = BytesMut::new();
+        write_line("BOOKMARK", &mut line, |out| out.extend_from_slice(object.to_string().as_bytes()));
+        line.freeze()
     }
 }

@@ -8,26 +8,29 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
 use http_body::Frame;
 use tokio::time::{Instant, Sleep};
 
 use super::present::Presentation;
-use crate::cache::{Beginning, Cache, Change, Delivery, Object, Subscription};
+use crate::cache::{Beginning, Cache, Change, Delivery, Object, Subscription, write_line};
+use crate::conversion::WatchConversion;
+use crate::status::{ApiError, ApiResult};
 
 /// How often a client that asked for bookmarks gets one: upstream's about once a minute.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// Events taken at once, and bytes that are put together in one frame.
-const EVENTS_AT_ONCE: usize = 64;
+/// Bytes that are put together in one frame.
 const FRAME_BYTES: usize = 16 * 1024;
+/// What a line has beside its object, at most.
+const LINE_BYTES: usize = 32;
 
 /// A running watch.
 pub(crate) struct WatchBody {
     presentation: Presentation,
     cache: Arc<Cache>,
     state: std::vec::IntoIter<Arc<Object>>,
-    events: VecDeque<Delivery>,
+    events: VecDeque<Arc<Delivery>>,
     subscription: Subscription,
-    received: Vec<Delivery>,
     bookmarks: bool,
     /// Whether the end of the initial events is still to be marked, and with which revision.
     mark_initial_end: Option<u64>,
@@ -35,6 +38,9 @@ pub(crate) struct WatchBody {
     end: Instant,
     timer: Pin<Box<Sleep>>,
     ended: bool,
+    conversion: Option<WatchConversion>,
+    /// Events on their way into the watch's version; nothing overtakes them.
+    converting: Option<BoxFuture<'static, ApiResult<Vec<Arc<Delivery>>>>>,
 }
 
 /// What the client asked for.
@@ -42,16 +48,12 @@ pub(crate) struct Wish {
     pub(crate) bookmarks: bool,
     pub(crate) mark_initial_end: bool,
     pub(crate) timeout: Duration,
+    /// Where objects are converted before they are sent.
+    pub(crate) conversion: Option<WatchConversion>,
 }
 
 impl WatchBody {
-    pub(crate) fn new(
-        presentation: Presentation,
-        cache: Arc<Cache>,
-        beginning: Beginning,
-        subscription: Subscription,
-        wish: &Wish,
-    ) -> Self {
+    pub(crate) fn new(presentation: Presentation, cache: Arc<Cache>, beginning: Beginning, subscription: Subscription, wish: Wish) -> Self {
         let now = Instant::now();
         let end = now + wish.timeout;
         let wake = if wish.bookmarks { end.min(now + BOOKMARK_EVERY) } else { end };
@@ -61,31 +63,34 @@ impl WatchBody {
             state: beginning.state.into_iter(),
             events: beginning.events.into(),
             subscription,
-            received: Vec::new(),
             bookmarks: wish.bookmarks,
             mark_initial_end: wish.mark_initial_end.then_some(beginning.revision),
             first: true,
             end,
             timer: Box::pin(tokio::time::sleep_until(wake)),
             ended: false,
+            conversion: wish.conversion,
+            converting: None,
         }
     }
 
-    /// The next line that is ready without waiting.
+    /// The next lines that are ready without waiting.
     fn next_ready(&mut self) -> Option<Bytes> {
         if let Some(object) = self.state.next() {
             let first = std::mem::take(&mut self.first);
-            return Some(self.presentation.frame(Change::Added, &object, first));
+            let mut line = BytesMut::with_capacity(object.len() + LINE_BYTES);
+            self.presentation.write_line(Change::Added, &object, first, &mut line);
+            return Some(line.freeze());
         }
         if let Some(revision) = self.mark_initial_end.take() {
             return Some(self.presentation.bookmark(revision, true));
         }
-        let (change, event) = self.events.pop_front()?;
+        let delivery = self.events.pop_front()?;
         let first = std::mem::take(&mut self.first);
-        Some(self.presentation.event_frame(change, &event, first))
+        Some(self.presentation.lines(&delivery, first))
     }
 
-    /// Lines that are ready, put together up to a bound. One line alone is passed on as it is.
+    /// Lines that are ready, put together up to a bound. What many are told alike is passed on as it is.
     fn ready(&mut self) -> Option<Bytes> {
         let first = self.next_ready()?;
         if first.len() >= FRAME_BYTES || !self.has_ready() {
@@ -105,6 +110,13 @@ impl WatchBody {
     }
 }
 
+/// An ERROR event.
+pub(crate) fn error_line(error: &ApiError) -> Bytes {
+    let mut line = BytesMut::new();
+    write_line("ERROR", &mut line, |out| out.extend_from_slice(error.to_value().to_string().as_bytes()));
+    line.freeze()
+}
+
 impl http_body::Body for WatchBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
@@ -118,12 +130,27 @@ impl http_body::Body for WatchBody {
             if this.ended {
                 return Poll::Ready(None);
             }
-            // Read before the channel is drained: every event up to it is in the channel by now.
+            if let Some(converting) = &mut this.converting {
+                let converted = std::task::ready!(converting.as_mut().poll(cx));
+                this.converting = None;
+                match converted {
+                    Ok(deliveries) => this.events.extend(deliveries),
+                    Err(error) => {
+                        this.ended = true;
+                        return Poll::Ready(Some(Ok(Frame::data(error_line(&error)))));
+                    }
+                }
+                continue;
+            }
+            // Read before the queue is emptied: every event up to it is in the queue by now.
             let applied = this.cache.applied();
-            match this.subscription.events.poll_recv_many(cx, &mut this.received, EVENTS_AT_ONCE) {
-                Poll::Ready(0) => return Poll::Ready(None),
-                Poll::Ready(_) => {
-                    this.events.extend(this.received.drain(..));
+            match this.subscription.events.poll_take(cx) {
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(Some(told)) => {
+                    match this.conversion.clone() {
+                        None => this.events = told,
+                        Some(conversion) => this.converting = Some(Box::pin(conversion.deliveries(told.into()))),
+                    }
                     continue;
                 }
                 Poll::Pending => {}

@@ -22,8 +22,8 @@ use crate::{Revision, StoreError};
 pub(super) const SCHEMA: i64 = 1;
 /// Connections that read snapshots and history.
 const READERS_MAX: u32 = 2;
-/// Prepared statements kept: one for each size of a batch, and a few more.
-const STATEMENTS_MAX: usize = super::writer::BATCH_LEN_MAX + 16;
+/// Prepared statements kept: one for each power of two up to a batch's size, and a few more.
+const STATEMENTS_MAX: usize = super::writer::BATCH_LEN_MAX.ilog2() as usize + 1 + 16;
 
 /// What stays of the write-ahead log when it begins anew after a long read held it up.
 const WAL_BYTES_MAX: u32 = 4 << 20;

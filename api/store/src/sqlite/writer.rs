@@ -160,7 +160,7 @@ impl Writer {
     }
 
     async fn insert(&mut self, staged: &[Staged]) -> Result<(), sqlx::Error> {
-        let mut query = sqlx::query(insert_statement(staged.len()));
+        let mut query = sqlx::query(insert_statement(staged.len().next_power_of_two()));
         for write in staged {
             query = query
                 .bind(signed(write.event.revision))
@@ -257,12 +257,14 @@ async fn vacuum(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("PRAGMA freelist_count").fetch_one(connection).await
 }
 
-/// One statement for a batch; sizes repeat, so SQLite keeps it prepared.
+/// One statement for a batch of up to so many rows. Sizes are few, so that SQLite keeps all statements
+/// prepared in little memory; what is not bound is NULL, and rows without revision are none.
 fn insert_statement(rows: usize) -> SqlStr {
-    let mut sql = String::with_capacity(80 + rows * 12);
-    sql.push_str("INSERT INTO log (revision, key, value, previous, created) VALUES ");
+    let mut sql = String::with_capacity(120 + rows * 12);
+    sql.push_str("INSERT INTO log (revision, key, value, previous, created) SELECT * FROM (VALUES ");
     for row in 0..rows {
         sql.push_str(if row == 0 { "(?,?,?,?,?)" } else { ",(?,?,?,?,?)" });
     }
+    sql.push_str(") WHERE column1 IS NOT NULL");
     sqlx::SqlSafeStr::into_sql_str(AssertSqlSafe(sql))
 }

@@ -10,12 +10,17 @@ fn node(labels: Value, taints: Value) -> Value {
 fn pod(name: &str, on: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "ns", "uid": format!("{name}-uid") },
-        "spec": { "nodeName": on, "containers": [{ "name": "c" }] },
+        "spec": { "nodeName": on, "containers": [{ "name": "c" }], "volumes": [
+            { "name": "t", "projected": { "sources": [{ "serviceAccountToken": { "path": "token" } }, { "serviceAccountToken": { "path": "v", "audience": "vault" } }] } },
+            { "name": "c", "csi": { "driver": "csi.example.com" } },
+        ] },
     })
 }
 
 fn view() -> Objects {
-    Objects::of([node(json!({}), json!([])), pod("mine", "n1"), pod("other", "n2")])
+    let driver = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": { "name": "csi.example.com" },
+        "spec": { "tokenRequests": [{ "audience": "driver" }] } });
+    Objects::of([driver, node(json!({}), json!([])), pod("mine", "n1"), pod("other", "n2")])
 }
 
 fn by_node(ask: Ask<'_>) -> String {
@@ -147,6 +152,13 @@ fn a_node_asks_for_tokens_of_its_own_pods() {
     let reference = |name: &str, uid: &str| json!({ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid });
     let refused = |message: &str| refused("serviceaccounts \"default\"", message);
     assert_eq!(ask(reference("mine", "mine-uid")), "ok");
+    let ask_for = |audiences: Value| {
+        let request = json!({ "spec": { "audiences": audiences, "boundObjectRef": reference("mine", "mine-uid") } });
+        by_node(Ask::create_sub(&account, "token", request))
+    };
+    assert_eq!((ask_for(json!(["vault"])), ask_for(json!(["driver"]))), ("ok".to_owned(), "ok".to_owned()));
+    assert_eq!(ask_for(json!(["elsewhere"])), refused("audience \"elsewhere\" not found in pod spec volume"));
+    assert_eq!(ask_for(json!(["vault", "driver"])), refused("node may only request 0 or 1 audiences"));
     assert_eq!(ask(Value::Null), refused("node requested token not bound to a pod"));
     assert_eq!(ask(reference("mine", "")), refused("node requested token with a pod binding without a uid"));
     assert_eq!(ask(reference("gone", "x")), "pods \"gone\" not found");

@@ -99,3 +99,45 @@ fn times_alone_are_no_change() {
         assert_eq!(new["metadata"]["managedFields"][0]["time"], time);
     }
 }
+
+/// The short way of [`record`] leads where the long one does.
+#[test]
+fn who_changes_their_own_again_is_recorded_like_everybody() {
+    let base = json!({"metadata": {"labels": {"l": "1"}}, "data": {"a": "1", "b": "1"}});
+    let changes = [
+        ("one", json!({"metadata": {"labels": {"l": "1"}}, "data": {"a": "2", "b": "2"}}), true),
+        ("one", base.clone(), true),
+        ("two", base.clone(), true),
+        ("one", json!({"metadata": {"labels": {"l": "1"}}, "data": {"a": "2", "b": "1"}}), true),
+        ("two", json!({"metadata": {"labels": {"l": "1"}}, "data": {"a": "2", "b": "1"}}), false),
+        ("one", json!({"metadata": {"labels": {"l": "1"}}, "data": {"a": "1", "b": "1", "c": "1"}}), false),
+    ];
+    for seconds in [&[][..], &["two"], &["two", "three"]] {
+        let mut story = Story::config_map();
+        story.put("one", base.clone());
+        for (at, second) in seconds.iter().enumerate() {
+            let mut object = story.object().clone();
+            object["data"][format!("of-{second}")] = at.into();
+            story.put(second, object);
+        }
+        for (manager, change, is_short) in &changes {
+            let target = Target::new(&story.kind, None);
+            let (old, mut new) = (story.object(), story.object().clone());
+            new["metadata"]["labels"] = change["metadata"]["labels"].clone();
+            for (key, value) in change["data"].as_object().expect("a map") {
+                new["data"][key] = value.clone();
+            }
+            take(&mut new);
+            let (id, now) = (target.id(manager, Operation::Update), "2026-01-01T00:00:59Z");
+            let comparison = compare::objects(target.typing, old, &new, &target.scope);
+            let short = managers::changed_again(managers::stated(old).expect("entries"), &id, &comparison.changed, now);
+            assert_eq!(short.is_some(), *is_short, "{manager} {change} after {seconds:?}");
+            let mut managers = Managers::of(old);
+            update(&mut managers, id, comparison, now);
+            managers.write(&mut new);
+            if short.is_some() {
+                assert_eq!(short.as_ref(), managers::stated(&new), "{manager} {change} after {seconds:?}");
+            }
+        }
+    }
+}

@@ -42,6 +42,26 @@ fn names_and_versions() {
 }
 
 #[test]
+fn conversion_webhooks() {
+    let webhook = |fields: &str| {
+        definition(&format!(
+            "conversion: {{strategy: Webhook, webhook: {fields}}}, versions: [{{name: v1, served: true, storage: true, schema: {{openAPIV3Schema: {{type: object}}}}}}]"
+        ))
+    };
+    refused(
+        "conversion",
+        &[
+            webhook("{clientConfig: {url: 'https://hook.example.com/convert'}, conversionReviewVersions: [v1]}"),
+            webhook("{clientConfig: {service: {name: hook, namespace: default}}, conversionReviewVersions: [v9, v1beta1]}"),
+            webhook("{clientConfig: {}, conversionReviewVersions: [v9]}"),
+            webhook("{clientConfig: {url: 'http://u@h?q', service: {name: hook, namespace: default}}, conversionReviewVersions: [V1, V1]}"),
+            webhook("{clientConfig: {url: 'http://user@host?q#f'}, conversionReviewVersions: [v1]}"),
+            webhook("{clientConfig: {service: {path: 'a//b', port: 70000}}, conversionReviewVersions: [v1]}"),
+        ],
+    );
+}
+
+#[test]
 fn columns_subresources_and_selectable_fields() {
     let version = |fields: &str| {
         definition(&format!(

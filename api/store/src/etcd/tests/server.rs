@@ -56,7 +56,11 @@ impl Etcd {
         // The shell ends etcd when this process is gone, however it went: its end of the pipe closes.
         // What it was told before that is a directory to remove.
         let mut shell = Command::new("sh");
-        shell.args(["-c", "etcd \"$@\" & pid=$!; dir=; while read -r line; do dir=$line; done; kill -9 $pid; wait $pid; rm -rf \"$dir\"", "sh"]);
+        shell.args([
+            "-c",
+            "etcd \"$@\" & pid=$!; dir=; while read -r line; do dir=$line; done; kill -9 $pid; wait $pid; rm -rf \"$dir\"",
+            "sh",
+        ]);
         shell.arg("--data-dir").arg(self.dir.path().join("data"));
         shell.args(["--listen-client-urls", &self.url, "--advertise-client-urls", &self.url]);
         shell.args(["--listen-peer-urls", &self.peer, "--initial-advertise-peer-urls", &self.peer]);

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::connect::tunnel;
+use super::tunnel;
 
 /// Headers of one hop (RFC 9110, section 7.6.1, and what was customary before).
 const OF_ONE_HOP: [&str; 8] =

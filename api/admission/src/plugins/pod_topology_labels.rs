@@ -1,0 +1,82 @@
+//! PodTopologyLabels: a Pod that gets a node gets the labels that say where the node is, so that what runs in it can
+//! read them.
+
+use std::collections::BTreeMap;
+
+use api_model::kind::GroupResource;
+use api_model::meta;
+use api_model::view::View;
+use serde_json::Value;
+
+use crate::chain::Plugin;
+use crate::denied::Denied;
+use crate::json;
+use crate::pods;
+use crate::request::{Operation, Request};
+
+const COPIED: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+
+/// The plugin.
+pub struct PodTopologyLabels;
+
+impl Plugin for PodTopologyLabels {
+    fn name(&self) -> &'static str {
+        "PodTopologyLabels"
+    }
+
+    fn admit(&self, request: &mut Request<'_>, view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
+        if request.operation != Operation::Create {
+            return Ok(());
+        }
+        // A Binding's labels become the Pod's.
+        let is_binding = request.is_sub("", "pods", "binding");
+        if !is_binding && !request.is("", "pods") {
+            return Ok(());
+        }
+        let Some(object) = request.object.as_deref_mut() else { return Ok(()) };
+        let node = match is_binding {
+            true if json::text_at(object, "/target/kind") == "Node" => json::text_at(object, "/target/name"),
+            true => "",
+            false => json::text(pods::spec(object), "nodeName"),
+        };
+        let labels = labels_of(node, view);
+        if labels.is_empty() {
+            return Ok(());
+        }
+        let mut all = meta::labels(object).cloned().unwrap_or_default();
+        all.extend(labels);
+        meta::set(object, "labels", all);
+        Ok(())
+    }
+}
+
+/// What a node says of where it is; nothing of one that does not exist.
+fn labels_of(node: &str, view: &dyn View) -> BTreeMap<String, Value> {
+    let Some(node) = view.get(&GroupResource::new("", "nodes"), None, node).filter(|_| !node.is_empty()) else {
+        return BTreeMap::new();
+    };
+    let own = meta::labels(&node);
+    COPIED.iter().filter_map(|label| Some(((*label).to_owned(), own?.get(*label)?.clone()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Ask, Objects};
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_learns_where_its_node_is() {
+        let view = Objects::of([json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {
+            "topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r", "kubernetes.io/hostname": "n"}}})]);
+        let pod = |node: &str| {
+            let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default",
+                "labels": {"app": "a", "topology.kubernetes.io/zone": "mine"}}, "spec": {"nodeName": node}});
+            Ask::create(pod).admit(&PodTopologyLabels, &view).expect("admitted").object["metadata"]["labels"].clone()
+        };
+        assert_eq!(pod("n"), json!({"app": "a", "topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"}));
+        for node in ["", "unknown"] {
+            assert_eq!(pod(node), json!({"app": "a", "topology.kubernetes.io/zone": "mine"}), "{node}");
+        }
+    }
+}

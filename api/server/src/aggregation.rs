@@ -1,0 +1,221 @@
+//! API aggregation: group versions that another server answers for, registered by an APIService.
+//!
+//! A request for such a version is authenticated and authorized here, and then passed on with the user's
+//! name in headers that the other server believes, because they come with the front proxy's certificate
+//! (`forward.rs`). One loop (`keeper.rs`) finds out whether each of these servers answers (`available.rs`),
+//! keeps what it says it serves for discovery (`discovery.rs`), and registers what this server answers for
+//! itself, so that `kubectl get apiservices` shows everything (`local.rs`). A version that is built in is
+//! always answered here.
+
+mod available;
+mod discovery;
+pub(crate) mod forward;
+pub(crate) mod keeper;
+pub(crate) mod local;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use api_auth::Pki;
+use api_model::kind::GroupResource;
+use api_model::meta;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use parking_lot::RwLock;
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio_rustls::TlsConnector;
+
+use crate::cache::{Cache, Filter, Resource};
+use crate::{json, tls};
+
+/// Group and resource of APIServices.
+pub(crate) const GROUP: &str = "apiregistration.k8s.io";
+pub(crate) const PLURAL: &str = "apiservices";
+
+/// Who answers for what.
+pub(crate) struct Aggregation {
+    resource: Arc<Resource>,
+    known: RwLock<(u64, Arc<[Arc<Remote>]>)>,
+    /// What each server said of itself, by the name of its APIService.
+    documents: RwLock<HashMap<String, Arc<Documents>>>,
+    /// How often that changed.
+    changes: AtomicU64,
+    /// A server did not answer: it is to be looked at again.
+    doubt: Notify,
+}
+
+/// What a server said of itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Documents {
+    /// `APIResourceList`
+    resources: Value,
+    /// Where its OpenAPI v3 document is; empty where it has none.
+    openapi: String,
+}
+
+/// A group version behind a Service.
+pub(crate) struct Remote {
+    /// `version.group`
+    pub(crate) name: String,
+    pub(crate) group: String,
+    pub(crate) version: String,
+    /// Of the Service.
+    namespace: String,
+    service: String,
+    port: u16,
+    /// PEM; none means the machine's authorities.
+    ca_bundle: Option<Vec<u8>>,
+    insecure: bool,
+    pub(crate) is_available: bool,
+    group_priority: i64,
+    version_priority: i64,
+    tls: OnceLock<Result<TlsConnector, String>>,
+}
+
+impl Remote {
+    /// From an APIService; none where it is answered for here.
+    fn of(object: &Value) -> Option<Self> {
+        let spec = object.get("spec")?;
+        let service = spec.get("service").filter(|service| service.is_object())?;
+        let (group, version) = (json::text(spec, &["group"]), json::text(spec, &["version"]));
+        let bundle = json::text(spec, &["caBundle"]);
+        let number = |field: &str| spec.get(field).and_then(Value::as_i64).unwrap_or_default();
+        Some(Self {
+            name: meta::name(object).to_owned(),
+            group: group.to_owned(),
+            version: version.to_owned(),
+            namespace: json::text(service, &["namespace"]).to_owned(),
+            service: json::text(service, &["name"]).to_owned(),
+            port: service.get("port").and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok()).unwrap_or(443),
+            // What is no base64 was refused; a bundle that cannot be used fails when it is used.
+            ca_bundle: (!bundle.is_empty()).then(|| STANDARD.decode(bundle).unwrap_or_default()),
+            insecure: spec.get("insecureSkipTLSVerify") == Some(&Value::Bool(true)),
+            is_available: available::is_available(object),
+            group_priority: number("groupPriorityMinimum"),
+            version_priority: number("versionPriority"),
+            tls: OnceLock::new(),
+        })
+    }
+
+    fn group_version(&self) -> String {
+        format!("{}/{}", self.group, self.version)
+    }
+
+    /// The name that the server's certificate bears.
+    fn host(&self) -> String {
+        format!("{}.{}.svc", self.service, self.namespace)
+    }
+
+    fn tls(&self, pki: &Pki) -> Result<&TlsConnector, String> {
+        let make = || {
+            let connector = tls::aggregator_connector(pki, self.ca_bundle.as_deref(), self.insecure);
+            connector.map_err(|error| error.to_string())
+        };
+        self.tls.get_or_init(make).as_ref().map_err(Clone::clone)
+    }
+}
+
+/// Whether the version is one of this server's own kinds.
+fn is_builtin(group: &str, version: &str) -> bool {
+    api_model::kind::builtin().iter().any(|kind| kind.group == group && kind.version == version)
+}
+
+impl Aggregation {
+    pub(crate) fn new(cache: &Cache) -> Self {
+        Self {
+            resource: cache.resource(&GroupResource::new(GROUP, PLURAL)),
+            known: RwLock::new((0, Arc::new([]))),
+            documents: RwLock::default(),
+            changes: AtomicU64::new(0),
+            doubt: Notify::new(),
+        }
+    }
+
+    /// Every version that others answer for.
+    pub(crate) fn remotes(&self) -> Arc<[Arc<Remote>]> {
+        let revision = self.resource.revision();
+        {
+            let known = self.known.read();
+            if known.0 == revision {
+                return Arc::clone(&known.1);
+            }
+        }
+        // What is listed is at least as new as the revision: at worst it is listed once more.
+        let services = self.resource.list(&Filter::default(), revision);
+        let remotes = services.items.iter().filter_map(|object| Remote::of(&object.value()));
+        let remotes: Arc<[Arc<Remote>]> = remotes.filter(|remote| !is_builtin(&remote.group, &remote.version)).map(Arc::new).collect();
+        *self.known.write() = (revision, Arc::clone(&remotes));
+        remotes
+    }
+
+    /// Who else answers for a version.
+    pub(crate) fn remote(&self, group: &str, version: &str) -> Option<Arc<Remote>> {
+        self.remotes().iter().find(|remote| remote.group == group && remote.version == version).cloned()
+    }
+
+    /// Who else answers for a path that is no resource: a version's discovery or its OpenAPI document.
+    pub(crate) fn remote_at(&self, path: &str) -> Option<Arc<Remote>> {
+        let rest = path.strip_prefix("/openapi/v3").unwrap_or(path).strip_prefix("/apis/")?;
+        let (group, version) = rest.strip_suffix('/').unwrap_or(rest).split_once('/')?;
+        self.remote(group, version)
+    }
+
+    /// Grows with every change of what discovery says of others.
+    pub(crate) fn number(&self) -> u64 {
+        self.resource.revision().saturating_add(self.changes.load(Ordering::Acquire))
+    }
+
+    fn documents_of(&self, remote: &Remote) -> Option<Arc<Documents>> {
+        self.documents.read().get(&remote.name).cloned()
+    }
+
+    fn keep(&self, remote: &Remote, documents: Documents) {
+        let mut all = self.documents.write();
+        if all.get(&remote.name).is_none_or(|known| **known != documents) {
+            all.insert(remote.name.clone(), Arc::new(documents));
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Lets go of what versions said that nobody answers for any more.
+    fn forget_others(&self, remotes: &[Arc<Remote>]) {
+        self.documents.write().retain(|name, _| remotes.iter().any(|remote| remote.name == *name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AtRest;
+    use serde_json::json;
+
+    #[test]
+    fn paths_of_a_version_lead_to_who_answers_for_it() {
+        let cache = Cache::new(0, AtRest::default());
+        let aggregation = Aggregation::new(&cache);
+        let service = |name: &str, group: &str, version: &str| {
+            let value = json!({"kind": "APIService", "apiVersion": "apiregistration.k8s.io/v1", "metadata": {"name": name},
+                "spec": {"group": group, "version": version, "service": {"name": "s", "namespace": "n", "port": 8443}}});
+            let object = cache.object(("".into(), name.into()), 1, crate::cache::encode(&value)).expect("JSON");
+            aggregation.resource.load(Arc::new(object));
+        };
+        service("v1.example.com", "example.com", "v1");
+        service("v1.apps", "apps", "v1");
+        for (path, found) in [
+            ("/apis/example.com/v1", true),
+            ("/apis/example.com/v1/", true),
+            ("/openapi/v3/apis/example.com/v1", true),
+            ("/apis/example.com", false),
+            ("/apis/example.com/v2", false),
+            ("/api/v1", false),
+            ("/openapi/v3", false),
+        ] {
+            assert_eq!(aggregation.remote_at(path).is_some(), found, "{path}");
+        }
+        assert!(aggregation.remote("apps", "v1").is_none(), "what is built in stays here");
+        let remote = aggregation.remote("example.com", "v1").expect("registered");
+        assert_eq!((remote.host().as_str(), remote.port, remote.is_available), ("s.n.svc", 8443, false));
+    }
+}

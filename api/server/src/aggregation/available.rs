@@ -1,0 +1,123 @@
+//! Whether an aggregated server can be asked: what is known of its Service (pure over what is stored), and
+//! then what it says. Reasons and messages are upstream's.
+
+use api_model::kind::GroupResource;
+use api_model::meta;
+use api_model::view::View;
+use serde_json::Value;
+
+use super::Remote;
+use crate::definitions::condition::{self, Condition};
+use crate::json;
+
+const AVAILABLE: &str = "Available";
+
+/// Whether an APIService's condition says so.
+pub(super) fn is_available(object: &Value) -> bool {
+    condition::is_true(object, AVAILABLE)
+}
+
+/// Everything is as it should be.
+pub(super) fn passed() -> Condition {
+    Condition::new(AVAILABLE, true, "Passed", "all checks passed")
+}
+
+/// The server did not say what it serves.
+pub(super) fn failed_discovery(url: &str, why: &str) -> Condition {
+    Condition::new(AVAILABLE, false, "FailedDiscoveryCheck", format!("failing or missing response from {url}: {why}"))
+}
+
+/// What keeps the server from being asked at all; none where nothing does.
+pub(super) fn obstacle(remote: &Remote, view: &dyn View) -> Option<Condition> {
+    let Remote { namespace, service: name, port, .. } = remote;
+    let not = |reason, message: String| Some(Condition::new(AVAILABLE, false, reason, message));
+    let Some(service) = view.get(&GroupResource::new("", "services"), Some(namespace), name) else {
+        return not("ServiceNotFound", format!("service/{name} in {namespace:?} is not present"));
+    };
+    if !matches!(json::text(&service, &["spec", "type"]), "" | "ClusterIP") {
+        return None;
+    }
+    let mut ports = service.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
+    let Some(service_port) = ports.find(|candidate| candidate.get("port").and_then(Value::as_u64) == Some((*port).into())) else {
+        return not("ServicePortError", format!("service/{name} in {namespace:?} is not listening on port {port}"));
+    };
+    let port_name = json::text(service_port, &["name"]);
+    let slices = view.list(&GroupResource::new("discovery.k8s.io", "endpointslices"), Some(namespace));
+    let mut slices = slices.iter().filter(|slice| is_of(slice, name)).peekable();
+    if slices.peek().is_none() {
+        return not("EndpointsNotFound", format!("cannot find endpointslices for service/{name} in {namespace:?}"));
+    }
+    if !slices.any(|slice| has_ready(slice, port_name)) {
+        let message = format!("endpoints for service/{name} in {namespace:?} have no addresses with port name {port_name:?}");
+        return not("MissingEndpoints", message);
+    }
+    None
+}
+
+fn is_of(slice: &Value, service: &str) -> bool {
+    meta::labels(slice).and_then(|labels| labels.get("kubernetes.io/service-name")).and_then(Value::as_str) == Some(service)
+}
+
+fn has_ready(slice: &Value, port_name: &str) -> bool {
+    let list = |field: &str| slice.get(field).and_then(Value::as_array).into_iter().flatten();
+    let is_ready = |endpoint: &Value| endpoint.pointer("/conditions/ready").and_then(Value::as_bool) != Some(false);
+    list("ports").any(|port| json::text(port, &["name"]) == port_name)
+        && list("endpoints").any(|endpoint| is_ready(endpoint) && endpoint.pointer("/addresses/0").is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    struct Fixed(Vec<Value>);
+
+    impl View for Fixed {
+        fn get(&self, resource: &GroupResource, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
+            self.list(resource, namespace).into_iter().find(|object| meta::name(object) == name)
+        }
+
+        fn list(&self, resource: &GroupResource, _: Option<&str>) -> Vec<Arc<Value>> {
+            let kind = if resource.resource == "services" { "Service" } else { "EndpointSlice" };
+            self.0.iter().filter(|object| object["kind"] == kind).cloned().map(Arc::new).collect()
+        }
+
+        fn version(&self, _: &GroupResource) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn each_obstacle_has_upstreams_reason() {
+        let object = json!({"metadata": {"name": "v1.x.y"}, "spec": {"group": "x.y", "version": "v1", "service": {"namespace": "n", "name": "s", "port": 443}}});
+        let remote = Remote::of(&object).expect("remote");
+        let service = |port: u16| json!({"kind": "Service", "metadata": {"name": "s"}, "spec": {"type": "ClusterIP", "ports": [{"name": "https", "port": port}]}});
+        let slice = |port: &str, ready: bool| {
+            json!({"kind": "EndpointSlice", "metadata": {"name": "s-1", "labels": {"kubernetes.io/service-name": "s"}},
+                "ports": [{"name": port, "port": 1}], "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": ready}}]})
+        };
+        let away = json!({"kind": "Service", "metadata": {"name": "s"}, "spec": {"type": "ExternalName", "externalName": "example.com"}});
+        let cases = [
+            (vec![], "ServiceNotFound: service/s in \"n\" is not present"),
+            (vec![service(80)], "ServicePortError: service/s in \"n\" is not listening on port 443"),
+            (vec![service(443)], "EndpointsNotFound: cannot find endpointslices for service/s in \"n\""),
+            (
+                vec![service(443), slice("other", true)],
+                "MissingEndpoints: endpoints for service/s in \"n\" have no addresses with port name \"https\"",
+            ),
+            (
+                vec![service(443), slice("https", false)],
+                "MissingEndpoints: endpoints for service/s in \"n\" have no addresses with port name \"https\"",
+            ),
+            (vec![service(443), slice("https", true)], ""),
+            (vec![away], ""),
+        ];
+        for (objects, wanted) in cases {
+            let found = obstacle(&remote, &Fixed(objects)).map(|condition| format!("{}: {}", condition.reason, condition.message));
+            assert_eq!(found.unwrap_or_default(), wanted);
+        }
+    }
+}

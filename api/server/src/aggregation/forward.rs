@@ -1,0 +1,136 @@
+//! A request passed on to an aggregated server: whole, whatever it is, with the user's name in headers.
+//! Watches, uploads and upgraded connections go through as they come.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use api_model::request::UserInfo;
+use axum::body::Body;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use hyper::client::conn::http1::SendRequest;
+
+use super::Remote;
+use crate::app::App;
+use crate::connect::backend::{self, Address};
+use crate::connect::pass::{Passed, pass};
+use crate::connect::tunnel;
+use crate::handle::text;
+use crate::status::{ApiError, ApiResult};
+use crate::webhooks::resolve;
+
+/// What may stand in a header's name beside letters and digits, but for the percent sign.
+const OF_NAMES: &[u8] = b"!#$&'*+-.^_`|~";
+
+/// What a client is told of a server that is away, and no more.
+const UNAVAILABLE: &str = "service unavailable\n";
+
+/// Passes a request on. `is_long` is whether its answer may take as long as it likes to begin.
+pub(crate) async fn forward(
+    app: &Arc<App>,
+    remote: &Remote,
+    user: &UserInfo,
+    parts: Parts,
+    body: Body,
+    is_long: bool,
+) -> ApiResult<Response<Body>> {
+    if !remote.is_available {
+        return Ok(text(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE));
+    }
+    let identity = identity(user)?;
+    let is_long = is_long || tunnel::is_upgrade(&parts.headers);
+    let passing = async {
+        let sender = connect(app, remote).await?;
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        let passed = Passed { host: &remote.host(), target: &target, headers: &parts.headers.clone(), more: identity };
+        pass(app, sender, parts, passed, body).await
+    };
+    let limit = app.config.request_timeout;
+    let answered = match is_long {
+        true => passing.await,
+        false => tokio::time::timeout(limit, passing).await.map_err(|_| ApiError::took_too_long())?,
+    };
+    answered.or_else(|why| {
+        tracing::info!(apiservice = remote.name, why, "an aggregated server did not answer");
+        app.aggregation.doubt.notify_one();
+        Ok(text(StatusCode::SERVICE_UNAVAILABLE, format!("error trying to reach service: {why}\n")))
+    })
+}
+
+/// Connects to one of the endpoints of the server's Service, as the front proxy.
+pub(super) async fn connect(app: &Arc<App>, remote: &Remote) -> Result<SendRequest<Body>, String> {
+    let host = remote.host();
+    let tls = remote.tls(&app.config.pki)?;
+    let mut failure = format!("no endpoints available for service {:?}", remote.service);
+    for (address, port) in resolve::targets(&*app.cache, &host, remote.port)? {
+        match backend::connect(app, &Address { host: address, port }, Some((tls, host.as_str()))).await {
+            Ok(sender) => return Ok(sender),
+            Err(why) => failure = why,
+        }
+    }
+    Err(failure)
+}
+
+/// The headers that say whom a request is from.
+pub(super) fn identity(user: &UserInfo) -> ApiResult<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    let mut add = |name: &str, value: &str| -> ApiResult<()> {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(ApiError::internal)?;
+        headers.append(name, HeaderValue::from_bytes(value.as_bytes()).map_err(ApiError::internal)?);
+        Ok(())
+    };
+    add("x-remote-user", &user.username)?;
+    if !user.uid.is_empty() {
+        add("x-remote-uid", &user.uid)?;
+    }
+    for group in &user.groups {
+        add("x-remote-group", group)?;
+    }
+    for (key, values) in &user.extra {
+        let name = format!("x-remote-extra-{}", escaped(key));
+        values.iter().try_for_each(|value| add(&name, value))?;
+    }
+    Ok(headers)
+}
+
+/// A key as it may stand in a header's name: what may not is written `%XX`.
+fn escaped(key: &str) -> String {
+    let mut text = String::new();
+    for byte in key.bytes() {
+        if byte.is_ascii_alphanumeric() || OF_NAMES.contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            // Writing to a string has no way to fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_is_told_whole() {
+        let mut user = UserInfo::new("jane", &["a", "b"]);
+        user.uid = "7".to_owned();
+        user.extra.insert("example.com/scope".to_owned(), vec!["x".to_owned(), "y".to_owned()]);
+        let headers = identity(&user).expect("headers");
+        let all: Vec<String> = headers.iter().map(|(name, value)| format!("{name}={}", value.to_str().expect("text"))).collect();
+        let wanted = [
+            "x-remote-user=jane",
+            "x-remote-uid=7",
+            "x-remote-group=a",
+            "x-remote-group=b",
+            "x-remote-extra-example.com%2fscope=x",
+            "x-remote-extra-example.com%2fscope=y",
+        ];
+        assert_eq!(all, wanted);
+    }
+
+    #[test]
+    fn what_is_no_header_is_not_sent() {
+        assert!(identity(&UserInfo::new("jane\r\nX-Remote-Group: system:masters", &[])).is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! APIServices of what this server answers for itself: those of built-in kinds are made at the start, those
+//! of custom resources come and go with their definitions. Upstream's autoregistration, with its labels and
+//! priorities. One that somebody else made stays as it is.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use api_model::meta;
+use api_model::request::UserInfo;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::discovery::{CUSTOM_GROUP_PRIORITY, CUSTOM_VERSION_PRIORITY};
+use super::{GROUP, PLURAL};
+use crate::app::{App, Call};
+use crate::bootstrap;
+use crate::cache::Filter;
+use crate::verbs::delete::delete_object;
+use crate::wire::options::DeleteOptions;
+
+/// Who keeps an APIService: nobody, the start, or the loop.
+const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+
+/// Priorities of built-in groups and their versions.
+const PRIORITIES: &[(&str, i64, i64)] = &[
+    ("", 18_000, 1),
+    ("apps", 17_800, 15),
+    ("events.k8s.io", 17_750, 15),
+    ("authentication.k8s.io", 17_700, 15),
+    ("authorization.k8s.io", 17_600, 15),
+    ("autoscaling", 17_500, 30),
+    ("batch", 17_400, 15),
+    ("certificates.k8s.io", 17_300, 15),
+    ("networking.k8s.io", 17_200, 15),
+    ("policy", 17_100, 15),
+    ("rbac.authorization.k8s.io", 17_000, 15),
+    ("storage.k8s.io", 16_800, 15),
+    ("admissionregistration.k8s.io", 16_700, 15),
+    ("apiextensions.k8s.io", 16_700, 15),
+    ("scheduling.k8s.io", 16_600, 15),
+    ("coordination.k8s.io", 16_500, 15),
+    ("node.k8s.io", 16_300, 15),
+    ("discovery.k8s.io", 16_200, 12),
+    ("flowcontrol.apiserver.k8s.io", 16_100, 21),
+];
+/// Of built-in groups that are not in the table.
+const OTHER_PRIORITY: (i64, i64) = (15_000, 15);
+
+/// The APIServices of built-in kinds. The group of APIServices itself has none, as upstream.
+pub(crate) fn builtin() -> Vec<Value> {
+    let versions: BTreeSet<(&str, &str)> = api_model::kind::builtin()
+        .iter()
+        .map(|kind| (kind.group.as_str(), kind.version.as_str()))
+        .filter(|(group, _)| *group != GROUP)
+        .collect();
+    let service = |(group, version): (&str, &str)| {
+        let known = PRIORITIES.iter().find(|(known, ..)| *known == group).map(|(_, of_group, of_version)| (*of_group, *of_version));
+        api_service(group, version, known.unwrap_or(OTHER_PRIORITY), "onstart")
+    };
+    versions.into_iter().map(service).collect()
+}
+
+fn api_service(group: &str, version: &str, (of_group, of_version): (i64, i64), managed: &str) -> Value {
+    json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": "APIService",
+        "metadata": {"name": format!("{version}.{group}"), "labels": {MANAGED: managed}},
+        "spec": {"group": group, "version": version, "groupPriorityMinimum": of_group, "versionPriority": of_version},
+    })
+}
+
+/// Brings the APIServices of custom resources up to date; false where a write failed.
+pub(super) async fn register(app: &Arc<App>) -> bool {
+    let table = app.registry.table();
+    let versions = table.custom.iter().map(|served| (served.kind.group.as_str(), served.kind.version.as_str()));
+    let wanted: BTreeSet<(&str, &str)> = versions.collect();
+    let priorities = (CUSTOM_GROUP_PRIORITY, CUSTOM_VERSION_PRIORITY);
+    let wanted: Vec<Value> = wanted.into_iter().map(|(group, version)| api_service(group, version, priorities, "true")).collect();
+    let Some(served) = app.registry.find(GROUP, "v1", PLURAL) else { return true };
+    let mut is_done = true;
+    for object in served.resource.list(&Filter::default(), 0).items {
+        let value = object.value();
+        let is_ours = meta::labels(&value).and_then(|labels| labels.get(MANAGED)).and_then(Value::as_str) == Some("true");
+        if !is_ours || wanted.iter().any(|wanted| meta::name(wanted) == &*object.name) {
+            continue;
+        }
+        let mut call = Call::internal(app, &served, "", UserInfo::new("system:apiserver", &["system:masters"]));
+        if let Err(error) = delete_object(&mut call, &object.name, &DeleteOptions::default()).await
+            && error.code() != StatusCode::NOT_FOUND
+        {
+            tracing::warn!(apiservice = &*object.name, ?error, "an APIService without a definition was not deleted");
+            is_done = false;
+        }
+    }
+    if let Err(error) = bootstrap::ensure(app, wanted).await {
+        tracing::warn!(%error, "an APIService of a custom resource was not made");
+        is_done = false;
+    }
+    is_done
+}

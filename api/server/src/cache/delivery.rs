@@ -1,0 +1,87 @@
+//! Changes on their way to watchers: those that were made together are told together, and who watches
+//! the same gets the same bytes.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::{Bytes, BytesMut};
+
+use super::event::{Change, Event};
+
+/// Bytes of lines in one delivery, unless it has one line alone.
+const BYTES_MAX: usize = 256 << 10;
+
+/// Some changes, in order.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    changes: Vec<(Change, Arc<Event>)>,
+    lines: OnceLock<Bytes>,
+}
+
+impl Delivery {
+    /// As few deliveries as the bound allows.
+    pub(crate) fn of(changes: impl IntoIterator<Item = (Change, Arc<Event>)>) -> Vec<Arc<Self>> {
+        let (mut deliveries, mut gathered, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for (change, event) in changes {
+            let len = event.line_len(change);
+            if bytes + len > BYTES_MAX && !gathered.is_empty() {
+                deliveries.push(Self::new(std::mem::take(&mut gathered)));
+                bytes = 0;
+            }
+            bytes += len;
+            gathered.push((change, event));
+        }
+        if !gathered.is_empty() {
+            deliveries.push(Self::new(gathered));
+        }
+        deliveries
+    }
+
+    fn new(changes: Vec<(Change, Arc<Event>)>) -> Arc<Self> {
+        Arc::new(Self { changes, lines: OnceLock::new() })
+    }
+
+    /// The changes.
+    pub(crate) fn changes(&self) -> &[(Change, Arc<Event>)] {
+        &self.changes
+    }
+
+    /// Their lines on the wire, made once for all who are told.
+    pub(crate) fn lines(&self) -> Bytes {
+        let make = || {
+            let len = self.changes.iter().map(|(change, event)| event.line_len(*change)).sum();
+            let mut lines = BytesMut::with_capacity(len);
+            self.changes.iter().for_each(|(change, event)| event.write_line(*change, &mut lines));
+            lines.freeze()
+        };
+        self.lines.get_or_init(make).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cache::event::Before;
+    use crate::cache::object::{Object, encode};
+
+    fn created(name: &str, len: usize) -> (Change, Arc<Event>) {
+        let value = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}, "data": {"x": "x".repeat(len)}});
+        let object = Object::new(("ns".into(), name.into()), 1, encode(&value), None, &Arc::default()).expect("JSON");
+        (Change::Added, Arc::new(Event::new(1, Before::Nothing, Some(Arc::new(object)))))
+    }
+
+    #[test]
+    fn what_is_small_goes_together_in_order() {
+        let sizes = [10, 10, BYTES_MAX, 10, BYTES_MAX / 2, BYTES_MAX / 3, BYTES_MAX / 3];
+        let deliveries = Delivery::of(sizes.iter().enumerate().map(|(at, len)| created(&at.to_string(), *len)));
+        assert_eq!(deliveries.iter().map(|delivery| delivery.changes().len()).collect::<Vec<_>>(), [2, 1, 3, 1]);
+        let lines = deliveries.iter().map(|delivery| delivery.lines()).collect::<Vec<_>>().concat();
+        let names: Vec<String> = lines
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| serde_json::from_slice::<serde_json::Value>(line).expect("JSON")["object"]["metadata"]["name"].to_string())
+            .collect();
+        assert_eq!(names, (0..sizes.len()).map(|at| format!("\"{at}\"")).collect::<Vec<_>>());
+    }
+}

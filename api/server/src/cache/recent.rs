@@ -1,0 +1,57 @@
+//! The parsed values of late: objects are read and written again soon, or not for long.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+/// Bytes of the JSON whose values are kept; the values weigh about five times as much.
+const JSON_BYTES_MAX: usize = 1 << 20;
+
+/// Keeps values alive; the oldest go first.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    values: VecDeque<(Arc<Value>, usize)>,
+    bytes: usize,
+}
+
+impl Recent {
+    /// Keeps a value of which the JSON has so many bytes.
+    pub(super) fn keep(&self, value: &Arc<Value>, bytes: usize) {
+        let mut oldest = Vec::new();
+        let mut kept = self.0.lock();
+        kept.bytes += bytes;
+        kept.values.push_back((Arc::clone(value), bytes));
+        while kept.bytes > JSON_BYTES_MAX
+            && let Some((value, bytes)) = kept.values.pop_front()
+        {
+            kept.bytes -= bytes;
+            oldest.push(value);
+        }
+        // Taking a value apart takes longer than anything else here: not under the lock.
+        drop(kept);
+        drop(oldest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_are_let_go() {
+        let recent = Recent::default();
+        let values: Vec<Arc<Value>> = (0..5).map(|n| Arc::new(Value::from(n))).collect();
+        for value in &values {
+            recent.keep(value, JSON_BYTES_MAX / 3);
+        }
+        let kept: Vec<bool> = values.iter().map(|value| Arc::strong_count(value) == 2).collect();
+        assert_eq!(kept, [false, false, true, true, true]);
+        recent.keep(&values[0], JSON_BYTES_MAX + 1);
+        assert!(values.iter().all(|value| Arc::strong_count(value) == 1), "one that is too large takes all others with it");
+    }
+}

@@ -1,0 +1,29 @@
+//! Who owns which field, where managers speak different versions of an object: what one changes in its
+//! version, another may own under another name in the version it speaks.
+
+use api_rules::apply::{self, Target};
+use serde_json::Value;
+
+use crate::app::Call;
+use crate::status::ApiResult;
+use crate::verbs::recording::Recording;
+
+/// Lets managers of other versions lose what a write changes, or refuses an apply that would take it from
+/// them. Versions that are not served any more are left alone.
+pub(crate) async fn settle(call: &Call, old: &Value, new: &mut Value, recording: &Recording) -> ApiResult<()> {
+    if call.served.converter().is_none() {
+        return Ok(());
+    }
+    let forms = call.app.registry.equivalents(&call.served);
+    for version in apply::other_versions(new, &call.served.kind.api_version()) {
+        let Some(form) = forms.iter().find(|form| form.kind.api_version() == version) else { continue };
+        let before = call.app.converted(form, old.clone()).await?;
+        let after = call.app.converted(form, new.clone()).await?;
+        let applier = match recording {
+            Recording::Applied { manager, force: false } => Some(manager.as_str()),
+            _ => None,
+        };
+        apply::settle(&Target::new(&form.kind, call.sub()), &before, &after, new, applier)?;
+    }
+    Ok(())
+}

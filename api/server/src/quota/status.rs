@@ -1,0 +1,95 @@
+//! What quotas say of themselves: `status.hard` and `status.used`, which upstream's admission and its controller
+//! write. Here what is used is counted whenever somebody asks, and the status is a copy for readers; nobody
+//! decides by it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_admission::plugins::resource_quota;
+use api_model::kind::GroupResource;
+use api_model::meta;
+use api_rules::apply::{self, Target, Writer};
+use api_store::Expect;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::app::{App, WriteError};
+use crate::cache::{Filter, Object};
+use crate::json;
+use crate::registry::Served;
+
+/// Changes that come in so short a time are counted together.
+const PAUSE: Duration = Duration::from_millis(200);
+/// When what failed is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+/// Who owns the status.
+const MANAGER: &str = "kube-apiserver";
+
+/// Up to which revision each quota was counted, by namespace and name.
+type Counted = HashMap<(Arc<str>, Arc<str>), u64>;
+
+/// Keeps every quota's status until the server stops.
+pub(crate) async fn keep(app: Arc<App>) {
+    let mut applied = app.cache.follow();
+    let mut counted = Counted::new();
+    loop {
+        applied.mark_unchanged();
+        let all_written = pass(&app, &mut counted).await;
+        tokio::select! {
+            () = app.shutdown.cancelled() => return,
+            changed = applied.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(RETRY), if !all_written => {}
+        }
+        tokio::select! {
+            () = app.shutdown.cancelled() => return,
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+    }
+}
+
+/// Counts where something has changed; answers whether all was written.
+async fn pass(app: &App, counted: &mut Counted) -> bool {
+    let Some(served) = app.registry.find("", "v1", "resourcequotas") else { return true };
+    let quotas = served.resource.list(&Filter::default(), 0).items;
+    let mut fresh = Counted::new();
+    let mut all_written = true;
+    for quota in &quotas {
+        let (place, upto) = ((Arc::clone(&quota.namespace), Arc::clone(&quota.name)), latest(app, quota));
+        if counted.get(&place) != Some(&upto) && !write(app, &served, quota).await {
+            all_written = false;
+            continue;
+        }
+        fresh.insert(place, upto);
+    }
+    *counted = fresh;
+    all_written
+}
+
+/// The last change to the quota or to anything that it may count.
+fn latest(app: &App, quota: &Object) -> u64 {
+    let of = |resource: &GroupResource| app.cache.resource(resource).revision();
+    resource_quota::sources(&quota.value()).iter().map(of).chain([quota.revision]).max().unwrap_or_default()
+}
+
+/// Writes the status where it is not right; answers false where that failed for no good reason.
+async fn write(app: &App, served: &Arc<Served>, quota: &Arc<Object>) -> bool {
+    let old = quota.value();
+    let hard = old.pointer("/spec/hard").cloned().unwrap_or_else(|| json!({}));
+    let status = json!({"hard": hard, "used": resource_quota::used(&old, &*app.cache)});
+    if old.get("status") == Some(&status) || meta::is_deleting(&old) {
+        return true;
+    }
+    let mut new: Value = (*old).clone();
+    json::set(&mut new, &["status"], status);
+    let now = meta::time(Timestamp::now());
+    apply::record(&Target::new(&served.stored, Some("status")), Some(&old), &mut new, Writer { manager: MANAGER, now: &now });
+    match app.put(served, &quota.namespace, &quota.name, Expect::At(quota.revision), new).await {
+        // Somebody was faster: that change is on its way to us.
+        Ok(_) | Err(WriteError::Conflict) => true,
+        Err(WriteError::Api(error)) => {
+            tracing::warn!(namespace = %quota.namespace, quota = %quota.name, error = error.message(), "the status is not written");
+            false
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! API servers of others behind this one: over real HTTPS, on loopback, known by the front proxy's certificate.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::TcpListener;
+
+use super::watches::watch;
+use super::*;
+
+const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+const GADGETS: &str = "/apis/others.example.com/v1/gadgets";
+
+/// What a backing server was asked: path and query, and headers.
+type Asked = Arc<Mutex<Vec<(String, http::HeaderMap)>>>;
+
+/// A backing server. What its discovery answers can be set.
+struct Backing {
+    port: u16,
+    asked: Asked,
+    discovery: Arc<AtomicU16>,
+}
+
+impl Backing {
+    async fn new() -> Self {
+        let names = PkiConfig { names: ["gadgets.default.svc".to_owned()].into(), addresses: [IpAddr::V4(Ipv4Addr::LOCALHOST)].into() };
+        let subject = api_auth::pki::Subject::server("gadgets", &names);
+        let identity = PKI.issue(&subject, Duration::from_secs(3_600)).expect("a certificate");
+        let acceptor = acceptor(&identity);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+        let port = listener.local_addr().expect("an address").port();
+        let backing = Self { port, asked: Asked::default(), discovery: Arc::new(AtomicU16::new(200)) };
+        let (asked, discovery) = (Arc::clone(&backing.asked), Arc::clone(&backing.discovery));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, asked, discovery) = (acceptor.clone(), Arc::clone(&asked), Arc::clone(&discovery));
+                tokio::spawn(async move {
+                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    let service = service_fn(|request: Request<hyper::body::Incoming>| {
+                        let path = request.uri().to_string();
+                        asked.lock().push((path.clone(), request.headers().clone()));
+                        let code = discovery.load(Ordering::SeqCst);
+                        async move {
+                            let body = request.into_body().collect().await.expect("a body").to_bytes();
+                            Ok::<_, std::convert::Infallible>(answer(&path, &body, code))
+                        }
+                    });
+                    // Clients may go away at any time.
+                    let _ended = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        });
+        backing
+    }
+
+    /// A Service that leads to it, and its registration.
+    async fn register(&self, cluster: &Cluster, bundle: &str) {
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "gadgets"},
+            "spec": {"type": "ExternalName", "externalName": "localhost"}});
+        cluster.post("/api/v1/namespaces/default/services", service).await.ok();
+        cluster.post(SERVICES, self.registration(bundle)).await.ok();
+    }
+
+    fn registration(&self, bundle: &str) -> Value {
+        json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.others.example.com"},
+            "spec": {"group": "others.example.com", "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 10,
+                "service": {"namespace": "default", "name": "gadgets", "port": self.port}, "caBundle": STANDARD.encode(bundle)}})
+    }
+
+    /// The headers of the last request for a path.
+    fn headers(&self, path: &str) -> http::HeaderMap {
+        let asked = self.asked.lock();
+        asked.iter().rev().find(|(asked, _)| asked == path).unwrap_or_else(|| panic!("{path} in {asked:?}")).1.clone()
+    }
+}
+
+fn acceptor(identity: &api_auth::Identity) -> tokio_rustls::TlsAcceptor {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(PKI.front_proxy_ca_pem().as_bytes()).expect("PEM")).expect("an authority");
+    let provider = crate::tls::provider();
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build().expect("a verifier");
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
+    let certificate = CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).expect("PEM");
+    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).expect("PEM");
+    let config = config.with_client_cert_verifier(verifier).with_single_cert(vec![certificate], key).expect("a certificate");
+    tokio_rustls::TlsAcceptor::from(Arc::new(config))
+}
+
+fn answer(path: &str, body: &[u8], discovery: u16) -> Response<Body> {
+    let row = json!({"name": "gadgets", "singularName": "gadget", "namespaced": false, "kind": "Gadget", "verbs": ["get", "list", "watch"], "shortNames": ["gd"]});
+    let value = match path {
+        "/apis/others.example.com/v1" => {
+            let mut response = Response::new(Body::from(
+                json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "others.example.com/v1", "resources": [row]})
+                    .to_string(),
+            ));
+            *response.status_mut() = StatusCode::from_u16(discovery).expect("a code");
+            return response;
+        }
+        "/openapi/v3" => {
+            json!({"paths": {"apis/others.example.com/v1": {"serverRelativeURL": "/openapi/v3/apis/others.example.com/v1?hash=7"},
+            "apis/apps/v1": {"serverRelativeURL": "/openapi/v3/apis/apps/v1?hash=8"}}})
+        }
+        "/openapi/v3/apis/others.example.com/v1?hash=7" => json!({"openapi": "3.0.0", "info": {"title": "others"}}),
+        path if path.contains("watch=true") => {
+            let line = |name: &str| format!("{}\n", json!({"type": "ADDED", "object": {"metadata": {"name": name}}}));
+            return Response::new(Body::from(line("a") + &line("b")));
+        }
+        _ => json!({"asked": path, "sent": String::from_utf8_lossy(body)}),
+    };
+    let mut response = Response::new(Body::from(value.to_string()));
+    response.headers_mut().insert("x-of-the-backend", "yes".parse().expect("a value"));
+    response
+}
+
+/// The condition of an APIService, once it is as wished.
+async fn until(cluster: &Cluster, name: &str, wish: impl Fn(&Value) -> bool) -> Value {
+    let asking = async {
+        loop {
+            let answer = cluster.get(&format!("{SERVICES}/{name}")).await;
+            let condition = answer.body["status"]["conditions"][0].clone();
+            if wish(&condition) {
+                return condition;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), asking).await.unwrap_or_else(|_| panic!("{name} never came to be as wished"))
+}
+
+async fn registered() -> (Cluster, Backing) {
+    let (cluster, backing) = (cluster().await, Backing::new().await);
+    backing.register(&cluster, PKI.ca_pem()).await;
+    until(&cluster, "v1.others.example.com", |condition| condition["status"] == "True").await;
+    (cluster, backing)
+}
+
+#[tokio::test]
+async fn what_is_served_here_is_registered_as_local() {
+    let cluster = cluster().await;
+    let all = cluster.get(SERVICES).await.ok();
+    let names = names(&all);
+    assert!(names.contains(&"v1.") && names.contains(&"v1.apps") && !names.contains(&"v1.apiregistration.k8s.io"), "{names:?}");
+    let apps = cluster.get(&format!("{SERVICES}/v1.apps")).await.ok();
+    assert_eq!(apps["metadata"]["labels"], json!({"kube-aggregator.kubernetes.io/automanaged": "onstart"}));
+    assert_eq!(apps["spec"], json!({"group": "apps", "version": "v1", "groupPriorityMinimum": 17800, "versionPriority": 15}));
+    let condition = &apps["status"]["conditions"][0];
+    assert_eq!((&condition["reason"], &condition["message"]), (&json!("Local"), &json!("Local APIServices are always available")));
+    let table = cluster.get_as(&format!("{SERVICES}/v1.apps"), "application/json;as=Table;v=v1;g=meta.k8s.io").await.ok();
+    assert_eq!(
+        table["rows"][0]["cells"].as_array().map(|cells| cells[..3].to_vec()),
+        Some(vec!["v1.apps".into(), "Local".into(), "True".into()])
+    );
+}
+
+#[tokio::test]
+async fn custom_resources_are_registered_for_as_long_as_they_are_served() {
+    let cluster = cluster().await;
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "toys.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "toys", "kind": "Toy"}, "versions": [version]}});
+    cluster.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await.ok();
+    until(&cluster, "v1.example.com", |condition| condition["reason"] == "Local").await;
+    let service = cluster.get(&format!("{SERVICES}/v1.example.com")).await.ok();
+    assert_eq!((&service["spec"]["groupPriorityMinimum"], &service["spec"]["versionPriority"]), (&json!(1000), &json!(100)));
+    cluster.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/toys.example.com").await.ok();
+    until(&cluster, "v1.example.com", |condition| condition.is_null()).await;
+}
+
+#[tokio::test]
+async fn requests_are_passed_on_with_the_users_name() {
+    let (cluster, backing) = registered().await;
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(format!("{GADGETS}?x=y"))
+        .header("x-remote-user", "forged")
+        .header("x-remote-group", "forged")
+        .header("authorization", "Bearer secret")
+        .header("x-own", "kept")
+        .body(Body::from("whatever it is"))
+        .expect("a request");
+    let response = cluster.raw(request).await;
+    assert_eq!(response.headers()["x-of-the-backend"], "yes");
+    let answer = json_of(response).await.ok();
+    assert_eq!(answer, json!({"asked": format!("{GADGETS}?x=y"), "sent": "whatever it is"}));
+    let headers = backing.headers(&format!("{GADGETS}?x=y"));
+    let all = |name: &str| -> Vec<String> { headers.get_all(name).iter().map(|value| value.to_str().expect("text").to_owned()).collect() };
+    assert_eq!(all("x-remote-user"), ["admin"]);
+    assert_eq!(all("x-remote-group"), ["system:masters", "system:authenticated"]);
+    assert_eq!(
+        (all("authorization"), all("x-own"), all("host")),
+        (vec![], vec!["kept".to_owned()], vec!["gadgets.default.svc".to_owned()])
+    );
+    // Who may not is not even passed on.
+    let jane = cluster.user("jane", &["system:authenticated"]);
+    let request = Request::builder().uri(GADGETS).body(Body::empty()).expect("a request");
+    let refused = json_of(send(&jane, request).await).await;
+    assert!(refused.refusal().1.starts_with("gadgets.others.example.com is forbidden: User \"jane\" cannot list"), "{refused:?}");
+    let mut watch = watch(&cluster, &format!("{GADGETS}?watch=true")).await;
+    assert_eq!(watch.next().await.expect("an event")["object"]["metadata"]["name"], "a");
+    assert_eq!(watch.next().await.expect("an event")["object"]["metadata"]["name"], "b");
+}
+
+#[tokio::test]
+async fn discovery_and_openapi_tell_of_it() {
+    let (cluster, backing) = registered().await;
+    let groups = cluster.get("/apis").await.ok();
+    let ours =
+        groups["groups"].as_array().expect("groups").iter().find(|group| group["name"] == "others.example.com").expect("there").clone();
+    assert_eq!(ours["preferredVersion"], json!({"groupVersion": "others.example.com/v1", "version": "v1"}));
+    assert_eq!(cluster.get("/apis/others.example.com").await.ok()["kind"], "APIGroup");
+    assert_eq!(cluster.get("/apis/others.example.com/v1").await.ok()["resources"][0]["name"], "gadgets");
+    let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let version = async || {
+        let list = cluster.get_as("/apis", aggregated).await.ok();
+        let items = list["items"].as_array().expect("groups").clone();
+        items.iter().find(|item| item["metadata"]["name"] == "others.example.com").expect("there")["versions"][0].clone()
+    };
+    let current = version().await;
+    assert_eq!((&current["freshness"], &current["resources"][0]["resource"]), (&json!("Current"), &json!("gadgets")));
+    assert_eq!(current["resources"][0]["shortNames"], json!(["gd"]));
+    let index = cluster.get("/openapi/v3").await.ok();
+    let url = index["paths"]["apis/others.example.com/v1"]["serverRelativeURL"].as_str().expect("a document").to_owned();
+    assert_eq!(cluster.get(&url).await.ok()["info"]["title"], "others");
+    assert!(!index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().expect("ours").ends_with("hash=8"), "it speaks for itself alone");
+    // Who does not answer any more is still listed, as it was.
+    backing.discovery.store(500, Ordering::SeqCst);
+    cluster.patch(&format!("{SERVICES}/v1.others.example.com"), "merge", json!({"metadata": {"labels": {"a": "b"}}})).await.ok();
+    until(&cluster, "v1.others.example.com", |condition| condition["status"] == "False").await;
+    let stale = version().await;
+    assert_eq!((&stale["freshness"], &stale["resources"]), (&json!("Stale"), &current["resources"]));
+    cluster.delete(&format!("{SERVICES}/v1.others.example.com")).await.ok();
+    assert_eq!(cluster.get("/apis/others.example.com").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(cluster.get(GADGETS).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_asked_is_said_to_be_unavailable() {
+    let (cluster, backing) = (cluster().await, Backing::new().await);
+    cluster.post(SERVICES, backing.registration(PKI.ca_pem())).await.ok();
+    let condition = until(&cluster, "v1.others.example.com", |condition| condition["status"] == "False").await;
+    assert_eq!(
+        (&condition["reason"], &condition["message"]),
+        (&json!("ServiceNotFound"), &json!("service/gadgets in \"default\" is not present"))
+    );
+    let refused = cluster.get(GADGETS).await;
+    assert_eq!((refused.status, &refused.body), (StatusCode::SERVICE_UNAVAILABLE, &json!("service unavailable\n")));
+    assert_eq!(cluster.get("/apis/others.example.com/v1").await.status, StatusCode::SERVICE_UNAVAILABLE);
+    backing.discovery.store(403, Ordering::SeqCst);
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "gadgets"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
+    cluster.post("/api/v1/namespaces/default/services", service).await.ok();
+    let condition = until(&cluster, "v1.others.example.com", |condition| condition["reason"] == "FailedDiscoveryCheck").await;
+    let url = format!("https://gadgets.default.svc:{}/apis/others.example.com/v1", backing.port);
+    assert_eq!(condition["message"], format!("failing or missing response from {url}: bad status from {url}: 403"));
+    let headers = backing.headers("/apis/others.example.com/v1");
+    assert_eq!(headers["x-remote-user"], "system:kube-aggregator");
+    assert_eq!(headers["x-remote-group"], "system:masters");
+}
+
+#[tokio::test]
+async fn only_the_authority_that_is_named_is_believed() {
+    let (cluster, backing) = (cluster().await, Backing::new().await);
+    let directory = tempfile::tempdir().expect("a directory");
+    let stranger = Pki::open(directory.path(), &PkiConfig::for_cluster("other.local")).expect("keys");
+    backing.register(&cluster, stranger.ca_pem()).await;
+    let condition = until(&cluster, "v1.others.example.com", |condition| condition["reason"] == "FailedDiscoveryCheck").await;
+    assert!(condition["message"].as_str().expect("text").contains("invalid peer certificate"), "{condition}");
+    assert!(backing.asked.lock().is_empty());
+    let anybody = json!({"spec": {"caBundle": null, "insecureSkipTLSVerify": true}});
+    cluster.patch(&format!("{SERVICES}/v1.others.example.com"), "merge", anybody).await.ok();
+    until(&cluster, "v1.others.example.com", |condition| condition["reason"] == "Passed").await;
+}
+
+#[tokio::test]
+async fn what_is_built_in_is_not_given_away() {
+    let (cluster, backing) = (cluster().await, Backing::new().await);
+    let mut registration = backing.registration(PKI.ca_pem());
+    registration["spec"]["group"] = "apps".into();
+    registration["spec"].as_object_mut().expect("a map").remove("caBundle");
+    cluster.patch(&format!("{SERVICES}/v1.apps"), "merge", json!({"spec": registration["spec"]})).await.ok();
+    assert_eq!(cluster.get("/apis/apps/v1/deployments").await.ok()["kind"], "DeploymentList");
+    let refused = cluster
+        .post(SERVICES, json!({"metadata": {"name": "x"}, "spec": {"group": "a.b", "version": "V", "groupPriorityMinimum": 0}}))
+        .await;
+    let (code, message) = refused.refusal();
+    assert_eq!(code, 422);
+    for wanted in [
+        "metadata.name: Invalid value: \"x\": must be `spec.version+\".\"+spec.group`: \"V.a.b\"",
+        "spec.groupPriorityMinimum: Invalid value: 0: must be positive and less than 20000",
+        "spec.versionPriority: Invalid value: 0: must be positive and less than 1000",
+        "spec.version: Invalid value: \"V\"",
+    ] {
+        assert!(message.contains(wanted), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn the_authorities_are_published_for_servers_behind_this_one() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let first = cluster_on(Arc::clone(&store)).await;
+    let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+    let published = first.get(path).await.ok();
+    let wanted = json!({
+        "client-ca-file": PKI.ca_pem(), "requestheader-client-ca-file": PKI.front_proxy_ca_pem(),
+        "requestheader-allowed-names": "[\"front-proxy-client\"]", "requestheader-extra-headers-prefix": "[\"X-Remote-Extra-\"]",
+        "requestheader-group-headers": "[\"X-Remote-Group\"]", "requestheader-uid-headers": "[\"X-Remote-Uid\"]",
+        "requestheader-username-headers": "[\"X-Remote-User\"]",
+    });
+    assert_eq!(published["data"], wanted);
+    // A cluster from before there was a front proxy, and one with another's authority beside ours.
+    let before = json!({"data": {"requestheader-client-ca-file": "another\n", "requestheader-allowed-names": null}});
+    first.patch(path, "merge", before).await.ok();
+    first.server.shutdown().await;
+    let second = cluster_on(store).await;
+    let published = second.get(path).await.ok();
+    assert_eq!(published["data"]["requestheader-client-ca-file"], format!("another\n{}", PKI.front_proxy_ca_pem()));
+    assert_eq!(published["data"]["requestheader-allowed-names"], wanted["requestheader-allowed-names"]);
+}
