@@ -29,6 +29,13 @@ pub fn sample(file: &str) -> String {
     path.display().to_string()
 }
 
+/// Python with the official client, which `cargo xtask test` installed.
+pub fn python() -> PathBuf {
+    let path = std::env::var_os("SKIFF_PYTHON").map_or_else(|| project().join("target/python/bin/python"), PathBuf::from);
+    assert!(path.exists(), "{} is missing: run `cargo xtask test python`", path.display());
+    path
+}
+
 /// The project's directory.
 pub fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the project's directory").to_owned()

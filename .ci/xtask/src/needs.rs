@@ -1,6 +1,7 @@
 //! What chores need of the machine. On Debian and Ubuntu, as root, what is missing is installed and
 //! said; elsewhere the one line that installs it is printed.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -70,6 +71,29 @@ pub fn nextest() -> Result<()> {
     }
     sh::say("installing cargo-nextest");
     sh::run(&mut sh::command("cargo", ["install", "--locked", "cargo-nextest"]))
+}
+
+/// Python with the packages that `tests/it/python/requirements.txt` pins, in a directory of its own: its
+/// interpreter. Made once, and again when the list has changed.
+pub fn python() -> Result<PathBuf> {
+    let (home, pins) = (sh::target().join("python"), sh::root().join("tests/it/python/requirements.txt"));
+    let (interpreter, installed) = (home.join("bin/python"), home.join("requirements.txt"));
+    let wanted = std::fs::read(&pins)?;
+    if interpreter.exists() && std::fs::read(&installed).is_ok_and(|found| found == wanted) {
+        return Ok(interpreter);
+    }
+    let has_venv = Command::new("python3").args(["-c", "import ensurepip, venv"]).output().is_ok_and(|output| output.status.success());
+    if !has_venv {
+        install(&["python3-venv"])?;
+    }
+    sh::say("installing the Python client");
+    sh::run(sh::command("python3", ["-m", "venv", "--clear"]).arg(&home))?;
+    sh::run(
+        Command::new(&interpreter).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]).arg(&pins),
+    )?;
+    // Only now is it whole.
+    std::fs::write(installed, wanted)?;
+    Ok(interpreter)
 }
 
 /// Root is needed for namespaces, mounts and cgroups.

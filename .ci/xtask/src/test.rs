@@ -14,12 +14,18 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     }
     let programs = build::debug()?;
     let guests = samples::build()?;
+    let python = needs::python()?;
     let mut ended = Vec::new();
     // Stories look at the whole machine for what a cluster leaves behind: nothing else may run then.
     for (what, tests) in [("the crates' own tests", "not binary(it)"), ("the stories", "binary(it)")] {
         sh::say(&format!("running {what}"));
         let mut nextest = sh::command("cargo", ["nextest", "run", "--no-fail-fast", "--no-tests=pass", "-E", tests]);
-        nextest.args(build::WORKSPACE).env("SKIFF_PROGRAMS", &programs).env("SKIFF_SAMPLES", &guests).args(filter);
+        nextest
+            .args(build::WORKSPACE)
+            .env("SKIFF_PROGRAMS", &programs)
+            .env("SKIFF_SAMPLES", &guests)
+            .env("SKIFF_PYTHON", &python)
+            .args(filter);
         ended.push(sh::run(&mut nextest));
     }
     // Both are run, whatever the first says: one run shows all there is to mend.

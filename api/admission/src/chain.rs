@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_order_is_upstreams() {
-        let wanted = "NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds DefaultStorageClass PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels ResourceQuota";
+        let wanted = "NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds DefaultStorageClass PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning ClusterTrustBundleAttest CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels ResourceQuota";
         assert_eq!(names(&[]).expect("known").join(" "), wanted);
     }
 

@@ -257,13 +257,32 @@ pub fn path_segment(text: &str) -> Vec<String> {
     ['/', '%'].iter().filter(|&&c| text.contains(c)).map(|c| format!("may not contain '{c}'")).collect()
 }
 
-/// An IP address in canonical writing.
+/// An IP address.
 pub fn ip(text: &str) -> Vec<String> {
     match text.parse::<IpAddr>() {
         Ok(IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => vec!["must not be an IPv4-mapped IPv6 address".to_owned()],
         Ok(_) => Vec::new(),
         Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
     }
+}
+
+/// An IP address in the one writing that names it.
+pub fn canonical_ip(text: &str) -> Vec<String> {
+    let wrong = ip(text);
+    match text.parse::<IpAddr>() {
+        Ok(address) if wrong.is_empty() && address.to_string() != text => vec![format!("must be in canonical form (\"{address}\")")],
+        _ => wrong,
+    }
+}
+
+/// A C identifier: what the names of device attributes are made of.
+pub fn c_identifier(text: &str) -> Vec<String> {
+    let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if starts && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return Vec::new();
+    }
+    let words = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'";
+    vec![mismatch(words, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"])]
 }
 
 /// An address range whose address has no bits beyond the mask.

@@ -1,6 +1,7 @@
 //! The table: which rules hold for which kind. A kind that is not in it has metadata rules alone.
 
 mod api_service;
+mod autoscaler;
 mod binding;
 mod certificate;
 mod config_map;
@@ -9,6 +10,7 @@ mod cron_job;
 mod custom_resource_definition;
 mod daemon_set;
 mod deployment;
+mod device;
 mod disruption_budget;
 mod endpoint_slice;
 mod endpoints;
@@ -25,6 +27,7 @@ mod node;
 mod persistent_volume;
 mod persistent_volume_claim;
 mod pod;
+mod pod_certificate;
 mod pod_template;
 mod policy;
 mod priority_class;
@@ -36,8 +39,12 @@ mod resource_quota;
 mod runtime_class;
 mod secret;
 mod service;
+mod service_cidr;
 mod stateful_set;
 mod storage;
+mod storage_migration;
+mod trust_bundle;
+mod volume_attachment;
 mod webhook;
 mod workload;
 
@@ -107,9 +114,13 @@ pub fn rules(kind: &Kind) -> Option<&'static Rules> {
         ("apps", "Deployment") => &deployment::RULES,
         ("apps", "ReplicaSet") => &replica_set::RULES,
         ("apps", "StatefulSet") => &stateful_set::RULES,
+        // Stored as the second version is.
+        ("autoscaling", "HorizontalPodAutoscaler") => &autoscaler::RULES,
         ("batch", "CronJob") => &cron_job::RULES,
         ("batch", "Job") => &job::RULES,
         ("certificates.k8s.io", "CertificateSigningRequest") => &certificate::RULES,
+        ("certificates.k8s.io", "ClusterTrustBundle") => &trust_bundle::RULES,
+        ("certificates.k8s.io", "PodCertificateRequest") => &pod_certificate::RULES,
         ("coordination.k8s.io", "Lease") => &lease::RULES,
         ("discovery.k8s.io", "EndpointSlice") => &endpoint_slice::RULES,
         ("events.k8s.io", "Event") => &event::EVENTS,
@@ -117,17 +128,28 @@ pub fn rules(kind: &Kind) -> Option<&'static Rules> {
         ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => &priority_level::RULES,
         ("networking.k8s.io", "Ingress") => &ingress::RULES,
         ("networking.k8s.io", "IngressClass") => &ingress::CLASS,
+        ("networking.k8s.io", "IPAddress") => &service_cidr::ADDRESS,
         ("networking.k8s.io", "NetworkPolicy") => &network_policy::RULES,
+        ("networking.k8s.io", "ServiceCIDR") => &service_cidr::RULES,
         ("node.k8s.io", "RuntimeClass") => &runtime_class::RULES,
         ("policy", "PodDisruptionBudget") => &disruption_budget::RULES,
         ("rbac.authorization.k8s.io", "ClusterRole") => &rbac::CLUSTER_ROLE,
         ("rbac.authorization.k8s.io", "ClusterRoleBinding") => &rbac::CLUSTER_BINDING,
         ("rbac.authorization.k8s.io", "Role") => &rbac::ROLE,
         ("rbac.authorization.k8s.io", "RoleBinding") => &rbac::BINDING,
+        ("resource.k8s.io", "DeviceClass") => &device::CLASS,
+        ("resource.k8s.io", "DeviceTaintRule") => &device::TAINT_RULE,
+        ("resource.k8s.io", "ResourceClaim") => &device::CLAIM,
+        ("resource.k8s.io", "ResourceClaimTemplate") => &device::CLAIM_TEMPLATE,
+        ("resource.k8s.io", "ResourceSlice") => &device::SLICE,
         ("scheduling.k8s.io", "PriorityClass") => &priority_class::RULES,
         ("storage.k8s.io", "CSIDriver") => &storage::DRIVER,
         ("storage.k8s.io", "CSINode") => &storage::NODE,
+        ("storage.k8s.io", "CSIStorageCapacity") => &storage::CAPACITY,
         ("storage.k8s.io", "StorageClass") => &storage::CLASS,
+        ("storage.k8s.io", "VolumeAttachment") => &volume_attachment::RULES,
+        ("storage.k8s.io", "VolumeAttributesClass") => &storage::ATTRIBUTES_CLASS,
+        ("storagemigration.k8s.io", "StorageVersionMigration") => &storage_migration::RULES,
         _ => return None,
     })
 }
@@ -182,7 +204,13 @@ pub fn field_selectors(kind: &Kind) -> &'static [&'static str] {
         ("", "Service") => &["metadata.name", "metadata.namespace", "spec.clusterIP", "spec.type"],
         ("", "ReplicationController") | ("apps", "ReplicaSet") => &["metadata.name", "metadata.namespace", "status.replicas"],
         ("batch", "Job") => &["metadata.name", "metadata.namespace", "status.successful"],
-        ("certificates.k8s.io", "CertificateSigningRequest") => &["metadata.name", "metadata.namespace", "spec.signerName"],
+        ("certificates.k8s.io", "CertificateSigningRequest" | "ClusterTrustBundle") => {
+            &["metadata.name", "metadata.namespace", "spec.signerName"]
+        }
+        ("certificates.k8s.io", "PodCertificateRequest") => {
+            &["metadata.name", "metadata.namespace", "spec.nodeName", "spec.podName", "spec.signerName"]
+        }
+        ("resource.k8s.io", "ResourceSlice") => &["metadata.name", "metadata.namespace", "spec.driver", "spec.nodeName"],
         _ => &["metadata.name", "metadata.namespace"],
     }
 }

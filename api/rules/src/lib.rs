@@ -11,6 +11,7 @@
 pub mod apply;
 mod at;
 mod checks;
+mod conditions;
 mod custom;
 mod decode;
 mod difference;

@@ -33,6 +33,10 @@ pub fn name_problems(kind: &Kind, name: &str, prefix: bool) -> Vec<String> {
         ("apiregistration.k8s.io" | "rbac.authorization.k8s.io", _)
         | ("certificates.k8s.io", "CertificateSigningRequest")
         | ("" | "events.k8s.io", "Event") => format::path_segment(name),
+        // The name depends on the spec: the kind's own rules check it.
+        ("certificates.k8s.io", "ClusterTrustBundle") => Vec::new(),
+        ("certificates.k8s.io", "PodCertificateRequest") => format::path_segment(name),
+        ("networking.k8s.io", "IPAddress") => format::canonical_ip(name),
         ("", "Namespace") => format::dns_label(&masked),
         ("", "Service") => format::dns_1035_label(&masked),
         ("batch", "CronJob") => {

@@ -10,7 +10,9 @@ use crate::at::{At, same};
 fn has_generation(kind: &Kind) -> bool {
     match kind.group.as_str() {
         "apps" => kind.kind != "ControllerRevision",
-        "apiextensions.k8s.io" | "batch" | "policy" | "discovery.k8s.io" | "networking.k8s.io" => true,
+        "apiextensions.k8s.io" | "autoscaling" | "batch" | "policy" | "discovery.k8s.io" => true,
+        "networking.k8s.io" => !matches!(kind.kind.as_str(), "IPAddress" | "ServiceCIDR"),
+        "resource.k8s.io" => matches!(kind.kind.as_str(), "DeviceClass" | "DeviceTaintRule" | "ResourceSlice"),
         "admissionregistration.k8s.io" | "flowcontrol.apiserver.k8s.io" => true,
         "scheduling.k8s.io" => kind.kind == "PriorityClass",
         "storage.k8s.io" => kind.kind == "CSIDriver",
@@ -28,8 +30,10 @@ pub fn is_custom(kind: &Kind) -> bool {
 pub fn allows_unconditional_update(kind: &Kind) -> bool {
     let strict = match kind.group.as_str() {
         "apiextensions.k8s.io" | "apiregistration.k8s.io" | "coordination.k8s.io" | "node.k8s.io" | "policy" => true,
-        "storage.k8s.io" => matches!(kind.kind.as_str(), "CSIDriver" | "CSINode"),
         "admissionregistration.k8s.io" => kind.kind.contains("AdmissionPolicy"),
+        "certificates.k8s.io" => kind.kind != "CertificateSigningRequest",
+        "storage.k8s.io" => !matches!(kind.kind.as_str(), "StorageClass" | "VolumeAttributesClass"),
+        "storagemigration.k8s.io" => true,
         _ => is_custom(kind),
     };
     !strict
@@ -73,6 +77,8 @@ fn initial_status(kind: &Kind) -> Value {
         ("apps", "DaemonSet") => {
             json!({"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0})
         }
+        ("autoscaling", _) => json!({"desiredReplicas": 0}),
+        ("storage.k8s.io", "VolumeAttachment") => json!({"attached": false}),
         ("policy", "PodDisruptionBudget") => json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0}),
         _ => json!({}),
     }

@@ -117,3 +117,6 @@ pub(crate) const TYPES: &[Type] = &[
     of::<api::storagemigration::v1::StorageVersionMigration>(),
     of::<meta::Status>(),
 ];
+
+#[cfg(test)]
+mod tests;

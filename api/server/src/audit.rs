@@ -37,6 +37,7 @@ use self::policy::{Level, Stage, Verdict};
 use crate::app::App;
 use crate::status::ApiError;
 use crate::subresource::is_connection;
+use crate::wire::protobuf;
 
 /// Longest refusal of a request for a connection that is looked at.
 const STATUS_BYTES_MAX: u64 = 64 * 1024;
@@ -266,7 +267,11 @@ impl Trail {
             return (ApiError::internal("the answer broke off").into_response(), None);
         };
         let bytes = collected.to_bytes();
-        let value = if media.contains("yaml") { serde_yaml::from_slice(&bytes).ok() } else { serde_json::from_slice(&bytes).ok() };
+        let value = match media.as_str() {
+            protobuf::MEDIA => protobuf::decode(&bytes).ok().map(|decoded| decoded.value),
+            media if media.contains("yaml") => serde_yaml::from_slice(&bytes).ok(),
+            _ => serde_json::from_slice(&bytes).ok(),
+        };
         (Response::from_parts(parts, Body::from(bytes)), value)
     }
 

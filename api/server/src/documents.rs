@@ -16,11 +16,14 @@ use sha2::{Digest, Sha256};
 
 use crate::app::App;
 use crate::status::{ApiError, ApiResult};
-use crate::wire::gzip;
+use crate::wire::accept::{self, Encoding};
+use crate::wire::{gzip, protobuf};
 
 const JSON: &str = "application/json";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const AGGREGATED_BETA: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+const AGGREGATED_PROTOBUF: &str = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const AGGREGATED_BETA_PROTOBUF: &str = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 /// A document asked for by its hash never changes; upstream's year of keeping it.
 const KEPT_FOR_GOOD: &str = "public, immutable, max-age=31536000";
 
@@ -61,10 +64,10 @@ impl Documents {
 /// Which document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Name {
-    Api(Flavour),
-    Apis(Flavour),
-    Group(String),
-    Resources(String, String),
+    Api(Flavour, Encoding),
+    Apis(Flavour, Encoding),
+    Group(String, Encoding),
+    Resources(String, String, Encoding),
     OpenApiV2 { protobuf: bool },
     OpenApiV3Index,
     OpenApiV3(String, String),
@@ -117,12 +120,14 @@ fn asked_hash(parts: &Parts) -> Option<&str> {
 
 fn name(path: &str, headers: &HeaderMap) -> Option<Name> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let (flavour, encoding) = flavour(headers);
+    let plain = accept::of_errors(headers);
     Some(match segments.as_slice() {
-        ["api"] => Name::Api(flavour(headers)),
-        ["apis"] => Name::Apis(flavour(headers)),
-        ["api", version] => Name::Resources(String::new(), (*version).to_owned()),
-        ["apis", group] => Name::Group((*group).to_owned()),
-        ["apis", group, version] => Name::Resources((*group).to_owned(), (*version).to_owned()),
+        ["api"] => Name::Api(flavour, encoding),
+        ["apis"] => Name::Apis(flavour, encoding),
+        ["api", version] => Name::Resources(String::new(), (*version).to_owned(), plain),
+        ["apis", group] => Name::Group((*group).to_owned(), plain),
+        ["apis", group, version] => Name::Resources((*group).to_owned(), (*version).to_owned(), plain),
         ["openapi", "v2"] => Name::OpenApiV2 { protobuf: accept(headers).contains("proto-openapi.spec.v2") },
         ["openapi", "v3"] => Name::OpenApiV3Index,
         ["openapi", "v3", "api", version] => Name::OpenApiV3(String::new(), (*version).to_owned()),
@@ -132,52 +137,69 @@ fn name(path: &str, headers: &HeaderMap) -> Option<Name> {
 }
 
 fn accept(headers: &HeaderMap) -> &str {
-    headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    accept::text(headers).unwrap_or_default()
 }
 
 /// The first of the client's media ranges that is one of ours.
-fn flavour(headers: &HeaderMap) -> Flavour {
+fn flavour(headers: &HeaderMap) -> (Flavour, Encoding) {
     let ranges = accept(headers).split(',').map(|range| range.split(';').map(str::trim).collect::<Vec<_>>());
     for range in ranges {
         let has = |part: &str| range.contains(&part);
+        let media = range.first().copied().unwrap_or_default();
+        let encoding = if media == protobuf::MEDIA { Encoding::Protobuf } else { Encoding::Json };
         if has("g=apidiscovery.k8s.io") && has("as=APIGroupDiscoveryList") {
             if has("v=v2") {
-                return Flavour::Aggregated;
+                return (Flavour::Aggregated, encoding);
             }
             if has("v=v2beta1") {
-                return Flavour::AggregatedBeta;
+                return (Flavour::AggregatedBeta, encoding);
             }
-        } else if range.first().is_some_and(|media| matches!(*media, JSON | "*/*" | "application/*")) {
-            return Flavour::Legacy;
+        } else if matches!(media, JSON | "*/*" | "application/*" | protobuf::MEDIA) {
+            return (Flavour::Legacy, encoding);
         }
     }
-    Flavour::Legacy
+    (Flavour::Legacy, Encoding::Json)
 }
 
 fn make(app: &App, kinds: &[Arc<Kind>], name: &Name) -> Option<Bytes> {
     let value: Value = match name {
-        Name::Api(Flavour::Legacy) => discovery::api_versions(&app.config.advertise_address.to_string()),
-        Name::Apis(Flavour::Legacy) => app.aggregation.with_groups(discovery::api_group_list(kinds), kinds),
-        Name::Api(flavour) => discovery::aggregated(kinds, true, *flavour == Flavour::AggregatedBeta),
-        Name::Apis(flavour) => {
+        Name::Api(Flavour::Legacy, _) => discovery::api_versions(&app.config.advertise_address.to_string()),
+        Name::Apis(Flavour::Legacy, _) => app.aggregation.with_groups(discovery::api_group_list(kinds), kinds),
+        Name::Api(flavour, _) => discovery::aggregated(kinds, true, *flavour == Flavour::AggregatedBeta),
+        Name::Apis(flavour, _) => {
             app.aggregation.with_discovery(discovery::aggregated(kinds, false, *flavour == Flavour::AggregatedBeta), kinds)
         }
-        Name::Group(group) => app.aggregation.group(discovery::api_group(group, kinds), group, kinds)?,
-        Name::Resources(group, version) => discovery::api_resource_list(group, version, kinds)?,
+        Name::Group(group, _) => app.aggregation.group(discovery::api_group(group, kinds), group, kinds)?,
+        Name::Resources(group, version, _) => discovery::api_resource_list(group, version, kinds)?,
         Name::OpenApiV2 { protobuf: false } => return Some(openapi::v2_json(kinds).into()),
         Name::OpenApiV2 { protobuf: true } => return Some(openapi::v2_protobuf_of(kinds).into()),
         Name::OpenApiV3Index => app.aggregation.with_openapi(openapi::v3_index(kinds)),
         Name::OpenApiV3(group, version) => return openapi::v3_json(group, version, kinds).map(Into::into),
     };
-    Some(value.to_string().into())
+    match name.encoding() {
+        Encoding::Protobuf => protobuf::encode(&value).ok().map(Into::into),
+        _ => Some(value.to_string().into()),
+    }
 }
 
 impl Name {
-    fn media(&self) -> &'static str {
+    fn encoding(&self) -> Encoding {
         match self {
-            Self::Api(Flavour::Aggregated) | Self::Apis(Flavour::Aggregated) => AGGREGATED,
-            Self::Api(Flavour::AggregatedBeta) | Self::Apis(Flavour::AggregatedBeta) => AGGREGATED_BETA,
-            Self::OpenApiV2 { protobuf: true } => openapi::V2_PROTOBUF,
+            Self::Api(_, encoding) | Self::Apis(_, encoding) | Self::Group(_, encoding) | Self::Resources(_, _, encoding) => *encoding,
+            _ => Encoding::Json,
+        }
+    }
+
+    fn media(&self) -> &'static str {
+        match (self, self.encoding()) {
+            (Self::Api(Flavour::Aggregated, _) | Self::Apis(Flavour::Aggregated, _), Encoding::Protobuf) => AGGREGATED_PROTOBUF,
+            (Self::Api(Flavour::AggregatedBeta, _) | Self::Apis(Flavour::AggregatedBeta, _), Encoding::Protobuf) => {
+                AGGREGATED_BETA_PROTOBUF
+            }
+            (Self::Api(Flavour::Aggregated, _) | Self::Apis(Flavour::Aggregated, _), _) => AGGREGATED,
+            (Self::Api(Flavour::AggregatedBeta, _) | Self::Apis(Flavour::AggregatedBeta, _), _) => AGGREGATED_BETA,
+            (Self::OpenApiV2 { protobuf: true }, _) => openapi::V2_PROTOBUF,
+            (_, Encoding::Protobuf) => protobuf::MEDIA,
             _ => JSON,
         }
     }

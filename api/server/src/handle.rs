@@ -18,11 +18,12 @@ use crate::metrics::Observed;
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs;
+use crate::wire::accept::{self, Encoding};
 use crate::wire::options::ListOptions;
 use crate::wire::path::{self, ResourcePath};
 use crate::wire::query::Query;
 use crate::wire::socket::Socket;
-use crate::{audit, authenticate, authorize, impersonate, nonresource, reviews, subresource, wire};
+use crate::{audit, authenticate, authorize, components, impersonate, nonresource, reviews, subresource, wire};
 
 /// Longest text in one `Warning` header, and most headers: upstream truncates alike.
 const WARNING_LEN_MAX: usize = 256;
@@ -36,8 +37,9 @@ pub(crate) async fn handle(app: Arc<App>, request: Request<Body>) -> Response<Bo
     let audit_id = parts.headers.get(AUDIT_ID).cloned().or_else(|| HeaderValue::from_str(&meta::new_uid()).ok());
     let trail = audit::start(&app, &mut parts, audit_id.as_ref());
     let mut passed = Passed::default();
+    let errors = accept::of_errors(&parts.headers);
     let (observed, answer) = audit::watched(trail.as_ref(), answer(&app, parts, body, &mut passed)).await;
-    let mut response = answer.unwrap_or_else(ApiError::into_response);
+    let mut response = answer.unwrap_or_else(|error| error.into_response_in(errors));
     let headers = response.headers_mut();
     headers.extend(audit_id.map(|id| (http::HeaderName::from_static(AUDIT_ID), id)));
     passed.mark(headers);
@@ -158,7 +160,8 @@ async fn perform(mut call: Call, verb: &str, body: Body) -> ApiResult<Response<B
         "" => main_resource(&mut call, verb, &bytes).await,
         _ => subresource::answer(&mut call, verb, &bytes).await,
     };
-    let mut response = answered.unwrap_or_else(ApiError::into_response);
+    let errors = if call.served.custom.is_some() { Encoding::Json } else { accept::of_errors(&call.headers) };
+    let mut response = answered.unwrap_or_else(|error| error.into_response_in(errors));
     add_warnings(&mut response, &call.warnings);
     Ok(response)
 }
@@ -174,6 +177,8 @@ async fn main_resource(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<R
         return Err(ApiError::method_not_allowed());
     }
     match verb {
+        "get" if components::is_report(&call.served) => components::get(call).await,
+        "list" if components::is_report(&call.served) => components::list(call).await,
         "get" => verbs::get::get(call).await,
         "list" => verbs::list::list(call).await,
         "watch" => {

@@ -78,9 +78,14 @@ pub(crate) async fn answer(app: &App, endpoint: Endpoint<'_>, parts: &Parts) -> 
     })
 }
 
+/// Whether the store answers.
+pub(crate) async fn is_store_well(app: &App) -> bool {
+    matches!(tokio::time::timeout(STORE_TIMEOUT, app.store.head()).await, Ok(Ok(_)))
+}
+
 async fn passes(app: &App, check: &str) -> bool {
     match check {
-        "etcd" => matches!(tokio::time::timeout(STORE_TIMEOUT, app.store.head()).await, Ok(Ok(_))),
+        "etcd" => is_store_well(app).await,
         "shutdown" => !app.shutdown.is_cancelled(),
         // The rest was done before the server began to listen.
         _ => true,

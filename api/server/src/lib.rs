@@ -15,6 +15,7 @@ mod authenticate;
 mod authorize;
 mod bootstrap;
 mod cache;
+mod components;
 mod config;
 mod connect;
 mod conversion;

@@ -1,6 +1,7 @@
 //! The kinds that are served, found by group, version and plural, and what upstream's registries say
 //! of each beyond its rules.
 
+mod autoscaling;
 mod events;
 
 use std::collections::HashMap;
@@ -123,22 +124,22 @@ impl Registry {
 }
 
 fn serve(kind: &Arc<Kind>, cache: &Cache) -> Served {
-    let name = kind.group_resource();
-    if kind.group == "events.k8s.io"
-        && let Some(core) = api_model::kind::find("", "events")
-    {
-        let resource = cache.resource(&core.group_resource());
-        return Served {
-            kind: Arc::clone(kind),
-            name,
-            resource,
-            stored: Arc::clone(core),
-            conversion: Some(events::CONVERSION),
-            custom: None,
-        };
+    let (stored, conversion) = match view(kind) {
+        Some((stored, conversion)) => (stored, Some(conversion)),
+        None => (kind, None),
+    };
+    let resource = cache.resource(&stored.group_resource());
+    Served { kind: Arc::clone(kind), name: kind.group_resource(), resource, stored: Arc::clone(stored), conversion, custom: None }
+}
+
+/// The kind that another is a view of.
+fn view(kind: &Kind) -> Option<(&'static Arc<Kind>, Conversion)> {
+    match (kind.group.as_str(), kind.version.as_str()) {
+        ("events.k8s.io", _) => Some((api_model::kind::find("", "events")?, events::CONVERSION)),
+        // The table's first is the preferred version, in which objects are stored.
+        ("autoscaling", "v1") => Some((api_model::kind::find("autoscaling", &kind.plural)?, autoscaling::CONVERSION)),
+        _ => None,
     }
-    let resource = cache.resource(&name);
-    Served { kind: Arc::clone(kind), name, resource, stored: Arc::clone(kind), conversion: None, custom: None }
 }
 
 /// Kinds whose deletion answers the object (`ReturnDeletedObject`).
@@ -150,9 +151,15 @@ const DELETION_ANSWERS_OBJECT: &[(&str, &str)] = &[
     ("", "resourcequotas"),
     ("", "serviceaccounts"),
     ("", "services"),
+    ("resource.k8s.io", "deviceclasses"),
+    ("resource.k8s.io", "resourceclaims"),
+    ("resource.k8s.io", "resourceclaimtemplates"),
+    ("resource.k8s.io", "resourceslices"),
     ("storage.k8s.io", "csidrivers"),
     ("storage.k8s.io", "csinodes"),
     ("storage.k8s.io", "storageclasses"),
+    ("storage.k8s.io", "volumeattachments"),
+    ("storage.k8s.io", "volumeattributesclasses"),
 ];
 
 impl Served {
@@ -244,7 +251,12 @@ impl Served {
 
     /// The warning that comes with a deprecated version.
     pub(crate) fn deprecation(&self) -> Option<String> {
-        self.kind.custom.as_ref()?.deprecation_warning.clone()
+        match (&self.kind.custom, self.kind.group.as_str(), self.kind.plural.as_str()) {
+            (Some(custom), _, _) => custom.deprecation_warning.clone(),
+            (None, "", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+".to_owned()),
+            (None, "", "endpoints") => Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()),
+            (None, _, _) => None,
+        }
     }
 
     /// Whether the kind is on its way out.

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use crate::app::Call;
 use crate::json;
-use crate::nonresource::json_answer;
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
 use crate::subresource::binding;
 use crate::verbs::body;
 use crate::wire::options::WriteOptions;
+use crate::wire::present::Presentation;
 
 /// Whether a kind is a question.
 pub(crate) fn is_review(served: &Served) -> bool {
@@ -28,12 +28,11 @@ pub(crate) async fn create(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<
     if call.served.is("", "bindings") {
         return bind(call, bytes).await;
     }
+    let presentation = Presentation::plain(&call.served, &call.headers, &call.query)?;
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
     let review = body::object(call, bytes, &options)?;
     let answered = answer(call, review)?;
-    let mut response = json_answer(&answered);
-    *response.status_mut() = StatusCode::CREATED;
-    Ok(response)
+    Ok(presentation.value(StatusCode::CREATED, &answered))
 }
 
 /// A Binding posted beside the Pods rather than at its Pod.

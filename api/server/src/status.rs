@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use crate::cache::{Closed, NotYet, TooOld};
 use crate::json;
-use crate::wire::protobuf::ProtobufError;
+use crate::wire::accept::Encoding;
+use crate::wire::protobuf::{self, EncodeError, ProtobufError};
 
 /// A failed request.
 #[derive(Debug)]
@@ -182,6 +183,15 @@ impl ApiError {
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
+    /// Something that has no form in protobuf, for a client that wants that.
+    pub(crate) fn not_encodable(error: &EncodeError) -> Self {
+        let message = match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
     /// A continue token that is too old, with one to go on with inconsistently.
     pub(crate) fn continue_expired(next: String) -> Self {
         let message = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the \
@@ -300,11 +310,20 @@ impl ApiError {
         value
     }
 
-    /// The answer to the request.
+    /// The answer to the request, in JSON.
     pub(crate) fn into_response(self) -> Response<Body> {
-        let mut response = Response::new(Body::from(self.to_value().to_string()));
+        self.into_response_in(Encoding::Json)
+    }
+
+    /// The answer to the request. What has no form in protobuf, such as a webhook's own words may have
+    /// none, is told in JSON.
+    pub(crate) fn into_response_in(self, encoding: Encoding) -> Response<Body> {
+        let value = self.to_value();
+        let encoded = (encoding == Encoding::Protobuf).then(|| protobuf::encode(&value).ok()).flatten();
+        let media = if encoded.is_some() { protobuf::MEDIA } else { "application/json" };
+        let mut response = Response::new(encoded.map_or_else(|| Body::from(value.to_string()), Body::from));
         *response.status_mut() = self.0.code;
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
         if let Some(seconds) = self.0.details.retry_after_seconds {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

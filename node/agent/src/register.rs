@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::chain;
 use crate::machine::Pressure;
 use crate::node::Node;
+use crate::routes::pod_cidr;
 use object::Facts;
 
 /// Where node Leases live.
@@ -27,6 +28,8 @@ const LEASES: &str = "kube-node-lease";
 /// First and longest wait after a failed registration.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(7);
+/// How long a node that comes back may take to have its network again before it says that it is not ready.
+const RETURN_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why the node cannot take Pods, as its Ready condition says; `None` when it can.
 #[derive(Default)]
@@ -115,8 +118,20 @@ impl Registrar {
             }
             Err(error) => return Err(error),
         };
+        if pod_cidr(&node).is_some() {
+            self.until_the_network_stands().await;
+        }
         self.write(Some(&node)).await?;
         Ok(node)
+    }
+
+    /// A node that was ready before the agent began anew is still: to say otherwise for the moment in which the
+    /// network is taken up again would take its Pods out of their Services.
+    async fn until_the_network_stands(&self) {
+        let mut stands = self.node.has_pod_range.subscribe();
+        if tokio::time::timeout(RETURN_LIMIT, stands.wait_for(|stands| *stands)).await.is_err() {
+            tracing::warn!("the node's network does not stand yet");
+        }
     }
 
     /// Looks at the node from time to time, and at once when its health changes.

@@ -76,7 +76,8 @@ async fn program_own(node: &Node) -> Result<Option<Ipv4Net>, String> {
     Ok(Some(cidr))
 }
 
-fn pod_cidr(node: &ApiNode) -> Option<Ipv4Net> {
+/// The Pod range that a Node object says is its own.
+pub(crate) fn pod_cidr(node: &ApiNode) -> Option<Ipv4Net> {
     let spec = node.spec.as_ref()?;
     let ranges = spec.pod_cidr.iter().chain(spec.pod_cidrs.iter().flatten());
     ranges.into_iter().find_map(|range| range.parse().ok())

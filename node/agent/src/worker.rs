@@ -55,6 +55,8 @@ pub(crate) struct Worker {
     reports: mpsc::Receiver<Report>,
     tasks: JoinSet<()>,
     writer: Writer,
+    /// Whether the Pod has come anew since its status was last held against it.
+    seen_anew: bool,
     /// Until when every instance has to be gone, once the Pod is to end.
     kill_by: watch::Sender<Timestamp>,
     /// Running probes by container, attempt and kind.
@@ -133,6 +135,7 @@ impl Worker {
             reports,
             tasks: JoinSet::new(),
             writer,
+            seen_anew: false,
             kill_by,
             probes: BTreeMap::new(),
             volumes_at,
@@ -295,6 +298,7 @@ impl Worker {
         let desired = self.desired.borrow_and_update().clone();
         self.facts.gone |= desired.gone;
         self.pod = desired.pod;
+        self.seen_anew = true;
         self.effects.pod = self.pod.clone();
     }
 
@@ -378,7 +382,8 @@ impl Worker {
         let base_unknown = matches!(self.facts.base, Base::Making) && self.facts.containers.values().any(|known| known.alive().is_some());
         // An adopted Pod's status is whole only when its base has been found again.
         if !self.facts.delete_sent && !self.facts.gone && !self.facts.ended_before && !base_unknown {
-            self.writer.set(status);
+            let seen = std::mem::take(&mut self.seen_anew).then_some(&*self.pod);
+            self.writer.set(status, seen);
         }
     }
 }

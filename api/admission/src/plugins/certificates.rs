@@ -1,6 +1,6 @@
-//! Three plugins about CertificateSigningRequests: who may approve for a signer
-//! (CertificateApproval), who may sign for it (CertificateSigning), and that nobody asks the
-//! client signer for `system:masters` (CertificateSubjectRestriction).
+//! Plugins about certificates: who may approve for a signer (CertificateApproval), who may sign for it
+//! (CertificateSigning), who may say whom its clients are to trust (ClusterTrustBundleAttest), and that
+//! nobody asks the client signer for `system:masters` (CertificateSubjectRestriction).
 
 use api_model::request::Attributes;
 use api_model::view::View;
@@ -17,6 +17,8 @@ use crate::request::{Operation, Request};
 
 const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";
+const POD_REQUESTS: &str = "podcertificaterequests";
+const BUNDLES: &str = "clustertrustbundles";
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const MASTERS: &str = "system:masters";
 
@@ -28,6 +30,12 @@ pub struct CertificateApproval {
 
 /// Who may sign.
 pub struct CertificateSigning {
+    /// The authorizer.
+    pub allows: Allows,
+}
+
+/// Who may publish what is trusted on a signer's behalf.
+pub struct ClusterTrustBundleAttest {
     /// The authorizer.
     pub allows: Allows,
 }
@@ -59,12 +67,13 @@ impl Plugin for CertificateSigning {
     }
 
     fn validate(&self, request: &Request<'_>, view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
-        if request.operation != Operation::Update || !request.is_sub(GROUP, REQUESTS, "status") {
-            return Ok(());
-        }
+        let is_status = |resource| request.operation == Operation::Update && request.is_sub(GROUP, resource, "status");
         let (Some(old), Some(new)) = (request.old, request.object()) else { return Ok(()) };
         let certificate = |of: &Value| json::text_at(of, "/status/certificate").to_owned();
-        if certificate(old) == certificate(new) && failed(old) == failed(new) {
+        let signs_request = is_status(REQUESTS) && (certificate(old) != certificate(new) || failed(old) != failed(new));
+        // Of a Pod's request the whole status is its signer's.
+        let signs_for_pod = is_status(POD_REQUESTS) && old.get("status") != new.get("status");
+        if !signs_request && !signs_for_pod {
             return Ok(());
         }
         let signer = signer(old);
@@ -72,6 +81,22 @@ impl Plugin for CertificateSigning {
             return Ok(());
         }
         Err(Denied::forbidden(request, format!("user not permitted to sign requests with signerName {signer:?}")))
+    }
+}
+
+impl Plugin for ClusterTrustBundleAttest {
+    fn name(&self) -> &'static str {
+        "ClusterTrustBundleAttest"
+    }
+
+    fn validate(&self, request: &Request<'_>, view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
+        let Some(object) = request.object().filter(|_| request.is(GROUP, BUNDLES)) else { return Ok(()) };
+        let unchanged = request.old.is_some_and(|old| old.get("spec") == object.get("spec"));
+        let signer = signer(object);
+        if unchanged || signer.is_empty() || allowed(&self.allows, request, view, "attest", signer) {
+            return Ok(());
+        }
+        Err(Denied::forbidden(request, format!("user not permitted to attest for signerName {signer:?}")))
     }
 }
 
@@ -190,6 +215,45 @@ mod tests {
             let plugin = CertificateSigning { allows: allows(verb, "example.com/*") };
             let old = csr(json!({}));
             assert_eq!(verdict(Ask::update(&old, csr(status)).sub("status").validate(&plugin, &Objects::default())), wanted, "{verb}");
+        }
+    }
+
+    #[test]
+    fn a_pods_certificate_is_signed_by_its_signer() {
+        let refused = "podcertificaterequests.certificates.k8s.io \"r\" is forbidden: user not permitted to sign requests with signerName \"example.com/signer\"";
+        let request = |status: Value| {
+            json!({
+                "apiVersion": "certificates.k8s.io/v1", "kind": "PodCertificateRequest", "metadata": { "name": "r", "namespace": "n" },
+                "spec": { "signerName": "example.com/signer" }, "status": status,
+            })
+        };
+        let chain = json!({ "certificateChain": "x" });
+        for (verb, status, wanted) in [("sign", &chain, "ok"), ("attest", &chain, refused), ("attest", &json!({}), "ok")] {
+            let plugin = CertificateSigning { allows: allows(verb, "example.com/signer") };
+            let ask = Ask::update(&request(json!({})), request(status.clone())).sub("status").validate(&plugin, &Objects::default());
+            assert_eq!(verdict(ask), wanted, "{verb} {status}");
+        }
+    }
+
+    #[test]
+    fn bundles_of_a_signer_need_the_signers_verb() {
+        let refused = "clustertrustbundles.certificates.k8s.io \"r\" is forbidden: user not permitted to attest for signerName \"example.com/signer\"";
+        let bundle = |signer: &str, pem: &str| {
+            json!({
+                "apiVersion": "certificates.k8s.io/v1", "kind": "ClusterTrustBundle", "metadata": { "name": "r" },
+                "spec": { "signerName": signer, "trustBundle": pem },
+            })
+        };
+        let signed = bundle("example.com/signer", "a");
+        for (verb, signer, wanted) in [("attest", "example.com/signer", "ok"), ("sign", "example.com/signer", refused), ("sign", "", "ok")]
+        {
+            let plugin = ClusterTrustBundleAttest { allows: allows(verb, "example.com/*") };
+            let create = Ask::create(bundle(signer, "a")).validate(&plugin, &Objects::default());
+            assert_eq!(verdict(create), wanted, "{verb} {signer}");
+            let update = Ask::update(&signed, bundle(signer, "b")).validate(&plugin, &Objects::default());
+            assert_eq!(verdict(update), wanted, "{verb} {signer}");
+            let same = Ask::update(&signed, signed.clone()).validate(&plugin, &Objects::default());
+            assert_eq!(verdict(same), "ok");
         }
     }
 

@@ -27,8 +27,10 @@ enum Scope {
     /// Only `create`: a question rather than an object.
     ClusterCreate,
     NamespacedCreate,
+    /// Only `get` and `list`: a report rather than an object.
+    ClusterReport,
 }
-use Scope::{Cluster, ClusterCreate, ClusterSingly, Namespaced, NamespacedCreate};
+use Scope::{Cluster, ClusterCreate, ClusterReport, ClusterSingly, Namespaced, NamespacedCreate};
 
 const fn row(kind: &'static str, plural: &'static str, short: &'static [&'static str], scope: Scope, sub: &'static [&'static str]) -> Row {
     Row { kind, plural, short, categories: &[], scope, sub }
@@ -45,6 +47,7 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
         "v1",
         &[
             row("Binding", "bindings", &[], NamespacedCreate, &[]),
+            row("ComponentStatus", "componentstatuses", &["cs"], ClusterReport, &[]),
             row("ConfigMap", "configmaps", &["cm"], Namespaced, &[]),
             row("Endpoints", "endpoints", &["ep"], Namespaced, &[]),
             row("Event", "events", &["ev"], Namespaced, &[]),
@@ -102,11 +105,18 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
             all("StatefulSet", "statefulsets", &["sts"], &["scale", "status"]),
         ],
     ),
+    // Both versions are the same objects; the first is the preferred one.
+    ("autoscaling", "v2", &[all("HorizontalPodAutoscaler", "horizontalpodautoscalers", &["hpa"], &["status"])]),
+    ("autoscaling", "v1", &[all("HorizontalPodAutoscaler", "horizontalpodautoscalers", &["hpa"], &["status"])]),
     ("batch", "v1", &[all("CronJob", "cronjobs", &["cj"], &["status"]), all("Job", "jobs", &[], &["status"])]),
     (
         "certificates.k8s.io",
         "v1",
-        &[row("CertificateSigningRequest", "certificatesigningrequests", &["csr"], Cluster, &["approval", "status"])],
+        &[
+            row("CertificateSigningRequest", "certificatesigningrequests", &["csr"], Cluster, &["approval", "status"]),
+            row("ClusterTrustBundle", "clustertrustbundles", &[], Cluster, &[]),
+            row("PodCertificateRequest", "podcertificaterequests", &[], Namespaced, &["status"]),
+        ],
     ),
     (
         "networking.k8s.io",
@@ -114,7 +124,9 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
         &[
             row("IngressClass", "ingressclasses", &[], Cluster, &[]),
             row("Ingress", "ingresses", &["ing"], Namespaced, &["status"]),
+            row("IPAddress", "ipaddresses", &["ip"], Cluster, &[]),
             row("NetworkPolicy", "networkpolicies", &["netpol"], Namespaced, &[]),
+            row("ServiceCIDR", "servicecidrs", &[], Cluster, &["status"]),
         ],
     ),
     ("policy", "v1", &[row("PodDisruptionBudget", "poddisruptionbudgets", &["pdb"], Namespaced, &["status"])]),
@@ -134,7 +146,10 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
         &[
             row("CSIDriver", "csidrivers", &[], Cluster, &[]),
             row("CSINode", "csinodes", &[], Cluster, &[]),
+            row("CSIStorageCapacity", "csistoragecapacities", &[], Namespaced, &[]),
             row("StorageClass", "storageclasses", &["sc"], Cluster, &[]),
+            row("VolumeAttachment", "volumeattachments", &[], Cluster, &["status"]),
+            row("VolumeAttributesClass", "volumeattributesclasses", &["vac"], Cluster, &[]),
         ],
     ),
     (
@@ -173,6 +188,18 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
             sub: &["status"],
         }],
     ),
+    (
+        "resource.k8s.io",
+        "v1",
+        &[
+            row("DeviceClass", "deviceclasses", &[], Cluster, &[]),
+            row("DeviceTaintRule", "devicetaintrules", &[], Cluster, &["status"]),
+            row("ResourceClaim", "resourceclaims", &[], Namespaced, &["status"]),
+            row("ResourceClaimTemplate", "resourceclaimtemplates", &[], Namespaced, &[]),
+            row("ResourceSlice", "resourceslices", &[], Cluster, &[]),
+        ],
+    ),
+    ("storagemigration.k8s.io", "v1", &[row("StorageVersionMigration", "storageversionmigrations", &[], Cluster, &["status"])]),
 ];
 
 /// Every built-in kind, in discovery order.
@@ -204,6 +231,7 @@ fn verbs_of(scope: &Scope) -> &'static [&'static str] {
         Namespaced | Cluster => &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         ClusterSingly => &["create", "delete", "get", "list", "patch", "update", "watch"],
         ClusterCreate | NamespacedCreate => &["create"],
+        ClusterReport => &["get", "list"],
     }
 }
 

@@ -118,7 +118,7 @@ fn pem(request: &str) -> Result<(), &'static str> {
 }
 
 /// `domain/path`, the domain fully qualified.
-fn signer(name: &At<'_>, checks: &mut Checks) {
+pub(super) fn signer(name: &At<'_>, checks: &mut Checks) {
     if name.text().is_empty() {
         return checks.required(name, "");
     }

@@ -3,7 +3,7 @@
 use super::{Rules, workload};
 use crate::at::At;
 use crate::checks::Checks;
-use crate::format;
+use crate::{conditions, format};
 
 /// The rules of PodDisruptionBudgets.
 pub const RULES: Rules = Rules::new(|_| {}, validate_create, validate_update);
@@ -32,6 +32,7 @@ fn validate_update(sub: Option<&str>, new: &At<'_>, _old: &At<'_>, checks: &mut 
     for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
         checks.not_negative(&status.get(field));
     }
+    conditions::validate(&status.get("conditions"), checks);
     for (name, at) in status.get("disruptedPods").entries() {
         for message in format::dns_subdomain(name) {
             checks.invalid_value(&at.path, name, message);

@@ -1,5 +1,7 @@
 //! Every kind once through the whole crate: what becomes of a minimal object, and what is refused.
 
+mod stable;
+
 use crate::testing::{create_problems, kind, new, read, table, update_problems};
 use serde_json::json;
 
@@ -103,6 +105,7 @@ fn good() -> Vec<(&'static str, &'static str, String)> {
         ("storage.k8s.io", "storageclasses", "provisioner: example.com/x"),
     ];
     let mut all: Vec<_> = fixed.into_iter().map(|(group, plural, yaml)| (group, plural, yaml.to_owned())).collect();
+    all.extend(stable::good());
     all.extend(["daemonsets", "deployments", "replicasets"].map(|plural| ("apps", plural, workload.clone())));
     all
 }

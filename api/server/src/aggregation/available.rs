@@ -2,13 +2,13 @@
 //! then what it says. Reasons and messages are upstream's.
 
 use api_model::kind::GroupResource;
-use api_model::meta;
 use api_model::view::View;
 use serde_json::Value;
 
 use super::Remote;
 use crate::definitions::condition::{self, Condition};
 use crate::json;
+use crate::webhooks::resolve::{is_of, port_name, ready};
 
 const AVAILABLE: &str = "Available";
 
@@ -37,38 +37,26 @@ pub(super) fn obstacle(remote: &Remote, view: &dyn View) -> Option<Condition> {
     if !matches!(json::text(&service, &["spec", "type"]), "" | "ClusterIP") {
         return None;
     }
-    let mut ports = service.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
-    let Some(service_port) = ports.find(|candidate| candidate.get("port").and_then(Value::as_u64) == Some((*port).into())) else {
+    let Some(port_name) = port_name(&service, *port) else {
         return not("ServicePortError", format!("service/{name} in {namespace:?} is not listening on port {port}"));
     };
-    let port_name = json::text(service_port, &["name"]);
     let slices = view.list(&GroupResource::new("discovery.k8s.io", "endpointslices"), Some(namespace));
     let mut slices = slices.iter().filter(|slice| is_of(slice, name)).peekable();
     if slices.peek().is_none() {
         return not("EndpointsNotFound", format!("cannot find endpointslices for service/{name} in {namespace:?}"));
     }
-    if !slices.any(|slice| has_ready(slice, port_name)) {
+    if slices.all(|slice| ready(slice, port_name).is_empty()) {
         let message = format!("endpoints for service/{name} in {namespace:?} have no addresses with port name {port_name:?}");
         return not("MissingEndpoints", message);
     }
     None
 }
 
-fn is_of(slice: &Value, service: &str) -> bool {
-    meta::labels(slice).and_then(|labels| labels.get("kubernetes.io/service-name")).and_then(Value::as_str) == Some(service)
-}
-
-fn has_ready(slice: &Value, port_name: &str) -> bool {
-    let list = |field: &str| slice.get(field).and_then(Value::as_array).into_iter().flatten();
-    let is_ready = |endpoint: &Value| endpoint.pointer("/conditions/ready").and_then(Value::as_bool) != Some(false);
-    list("ports").any(|port| json::text(port, &["name"]) == port_name)
-        && list("endpoints").any(|endpoint| is_ready(endpoint) && endpoint.pointer("/addresses/0").is_some())
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use api_model::meta;
     use serde_json::json;
 
     use super::*;

@@ -118,10 +118,10 @@ async fn get(app: &Arc<App>, remote: &Remote, path: &str, user: &str) -> Result<
         let request = Request::get(path).header(header::HOST, remote.host()).header(header::ACCEPT, "application/json");
         let mut request = request.body(Body::empty()).map_err(|error| error.to_string())?;
         let user = UserInfo::new(user, &["system:masters"]);
-        request.headers_mut().extend(identity(&user).map_err(|error| format!("{error:?}"))?);
+        request.headers_mut().extend(identity(&user).map_err(|error| error.message().to_owned())?);
         let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = answer.status();
-        let body = crate::wire::body::read(Body::new(answer.into_body())).await.map_err(|error| format!("{error:?}"))?;
+        let body = crate::wire::body::read(Body::new(answer.into_body())).await.map_err(|error| error.message().to_owned())?;
         Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
     };
     let answered = tokio::time::timeout(ANSWER_TIMEOUT, asking).await;

@@ -15,6 +15,8 @@ const BYTES_MAX: usize = 256 << 10;
 pub(crate) struct Delivery {
     changes: Vec<(Change, Arc<Event>)>,
     lines: OnceLock<Bytes>,
+    /// Frames in protobuf, made for the first who is told in it.
+    frames: OnceLock<Bytes>,
 }
 
 impl Delivery {
@@ -37,7 +39,7 @@ impl Delivery {
     }
 
     fn new(changes: Vec<(Change, Arc<Event>)>) -> Arc<Self> {
-        Arc::new(Self { changes, lines: OnceLock::new() })
+        Arc::new(Self { changes, lines: OnceLock::new(), frames: OnceLock::new() })
     }
 
     /// The changes.
@@ -54,6 +56,11 @@ impl Delivery {
             lines.freeze()
         };
         self.lines.get_or_init(make).clone()
+    }
+
+    /// The same in protobuf, for all who are told in it.
+    pub(crate) fn frames(&self, make: impl FnOnce() -> Bytes) -> Bytes {
+        self.frames.get_or_init(make).clone()
     }
 }
 

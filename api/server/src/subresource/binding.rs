@@ -9,15 +9,16 @@ use serde_json::{Value, json};
 
 use crate::app::Call;
 use crate::json;
-use crate::nonresource::json_answer;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::admit::{self, Step};
 use crate::verbs::modify::modify_unchecked;
 use crate::wire::body;
 use crate::wire::options::WriteOptions;
+use crate::wire::present::Presentation;
 
 /// `POST` of a Binding. The call is for the Pod.
 pub(crate) async fn bind(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+    let presentation = Presentation::plain(&call.served, &call.headers, &call.query)?;
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
     let decoded = body::decode(&call.headers, bytes)?;
     let mut binding = decoded.value;
@@ -40,9 +41,8 @@ pub(crate) async fn bind(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Bo
         Ok(bound(pod, &binding, &node))
     })
     .await?;
-    let mut response = json_answer(&json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}));
-    *response.status_mut() = StatusCode::CREATED;
-    Ok(response)
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Ok(presentation.value(StatusCode::CREATED, &status))
 }
 
 fn target(binding: &Value) -> ApiResult<&str> {

@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use self::budget::Answer;
 use crate::app::Call;
 use crate::json;
-use crate::nonresource::json_answer;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::admit::{self, Step};
 use crate::verbs::delete::{check_preconditions, delete_object};
 use crate::verbs::modify::modify_unchecked;
 use crate::wire::body;
 use crate::wire::options::{DeleteOptions, WriteOptions};
+use crate::wire::present::Presentation;
 use crate::wire::query::Query;
 
 /// Others that may change the Pod, or its budget, in between.
@@ -27,6 +27,7 @@ const ATTEMPTS_MAX: usize = 20;
 
 /// `POST` of an Eviction.
 pub(super) async fn evict(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+    let presentation = Presentation::plain(&call.served, &call.headers, &call.query)?;
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
     let decoded = body::decode(&call.headers, bytes)?;
     let mut eviction = decoded.value;
@@ -47,9 +48,8 @@ pub(super) async fn evict(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
     if !evict_unguarded(call, &delete).await? {
         evict_guarded(call, &delete).await?;
     }
-    let mut response = json_answer(&json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}));
-    *response.status_mut() = StatusCode::CREATED;
-    Ok(response)
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Ok(presentation.value(StatusCode::CREATED, &status))
 }
 
 /// Evicts a Pod that costs no budget anything, because it does not run or stops already; answers

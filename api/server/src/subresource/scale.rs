@@ -16,15 +16,13 @@ use crate::verbs::apply::{self, Typed};
 use crate::verbs::modify::modify;
 use crate::verbs::patch::Patch;
 use crate::verbs::recording::Recording;
-use crate::wire::accept::Answer;
 use crate::wire::body;
 use crate::wire::options::WriteOptions;
 use crate::wire::present::Presentation;
 
 /// `GET`, `PUT` and `PATCH`.
 pub(super) async fn answer(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<Response<Body>> {
-    let mut presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
-    presentation.media.form = crate::wire::accept::Form::Object;
+    let presentation = Presentation::plain(&call.served, &call.headers, &call.query)?;
     let object = match verb {
         "get" => call.shown_object().await?.value(),
         "update" => update(call, bytes).await?,

@@ -7,14 +7,15 @@ use jiff::Timestamp;
 
 use crate::app::Call;
 use crate::json;
-use crate::nonresource::json_answer;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::admit::{self, Step};
 use crate::wire::body;
 use crate::wire::options::WriteOptions;
+use crate::wire::present::Presentation;
 
 /// `POST` of a TokenRequest.
 pub(super) async fn request(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+    let presentation = Presentation::plain(&call.served, &call.headers, &call.query)?;
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
     let decoded = body::decode(&call.headers, bytes)?;
     let mut request = decoded.value;
@@ -32,7 +33,5 @@ pub(super) async fn request(call: &mut Call, bytes: &[u8]) -> ApiResult<Response
     admit::validate(call, step, Some(&mut request)).await?;
     let tokens = call.app.authenticator.tokens();
     let answer = tokens.request(&call.namespace, &call.name, &request, &*call.app.cache, Timestamp::now())?;
-    let mut response = json_answer(&answer);
-    *response.status_mut() = StatusCode::CREATED;
-    Ok(response)
+    Ok(presentation.value(StatusCode::CREATED, &answer))
 }

@@ -13,8 +13,10 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
+use super::nodes::{node_answer, upgraded};
 use super::watches::watch;
 use super::*;
 
@@ -51,12 +53,16 @@ impl Backing {
                         asked.lock().push((path.clone(), request.headers().clone()));
                         let code = discovery.load(Ordering::SeqCst);
                         async move {
+                            if request.headers().contains_key(header::UPGRADE) {
+                                return node_answer(request).await;
+                            }
                             let body = request.into_body().collect().await.expect("a body").to_bytes();
                             Ok::<_, std::convert::Infallible>(answer(&path, &body, code))
                         }
                     });
                     // Clients may go away at any time.
-                    let _ended = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                    let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+                    let _ended = serving.with_upgrades().await;
                 });
             }
         });
@@ -209,6 +215,17 @@ async fn requests_are_passed_on_with_the_users_name() {
     let mut watch = watch(&cluster, &format!("{GADGETS}?watch=true")).await;
     assert_eq!(watch.next().await.expect("an event")["object"]["metadata"]["name"], "a");
     assert_eq!(watch.next().await.expect("an event")["object"]["metadata"]["name"], "b");
+}
+
+#[tokio::test]
+async fn upgraded_connections_are_joined() {
+    let (cluster, _backing) = registered().await;
+    let (mut stream, head) = upgraded(&cluster, &format!("{GADGETS}/g/exec?a=b")).await;
+    assert!(head.starts_with("http/1.1 101") && head.contains("sec-websocket-protocol: v5.channel.k8s.io"), "{head}");
+    stream.write_all(b"hello").await.expect("written");
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).await.expect("read");
+    assert_eq!(rest, format!("{GADGETS}/g/exec?a=bhello"));
 }
 
 #[tokio::test]

@@ -280,3 +280,19 @@ async fn applying_knows_the_schema_of_the_definition() {
     assert_eq!(apply("two", json!({"size": 4})).await.status, StatusCode::CONFLICT);
     assert_eq!(apply("two", json!({"color": "green"})).await.ok()["spec"], json!({"size": 3, "color": "green"}));
 }
+
+/// Custom resources have no messages; their metadata has, as every object's.
+#[tokio::test]
+async fn protobuf_is_for_metadata_alone() {
+    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+    let cluster = with_widgets().await;
+    cluster.post(WIDGETS, widget("a", json!({"size": 3}))).await.ok();
+    assert_eq!(cluster.get_as(WIDGETS, PROTOBUF).await.status, StatusCode::NOT_ACCEPTABLE);
+    assert_eq!(cluster.get_as(WIDGETS, &format!("{PROTOBUF},application/json")).await.ok()["kind"], "WidgetList");
+    assert_eq!(cluster.request(Method::POST, WIDGETS, PROTOBUF, "k8s\0").await.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    let missing = cluster.get_as(&format!("{WIDGETS}/x"), &format!("{PROTOBUF},application/json")).await;
+    assert_eq!((missing.status, &missing.body["reason"]), (StatusCode::NOT_FOUND, &json!("NotFound")));
+    let list = format!("{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
+    let answer = cluster.get_as(WIDGETS, &list).await;
+    assert_eq!((answer.status, answer.headers[header::CONTENT_TYPE].to_str().expect("text")), (StatusCode::OK, PROTOBUF));
+}

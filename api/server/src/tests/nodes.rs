@@ -51,7 +51,7 @@ async fn node_that_tells() -> (u16, tokio::sync::mpsc::UnboundedReceiver<()>) {
     (port, told)
 }
 
-async fn node_answer(mut request: Request<hyper::body::Incoming>) -> Result<Response<Body>, std::convert::Infallible> {
+pub(super) async fn node_answer(mut request: Request<hyper::body::Incoming>) -> Result<Response<Body>, std::convert::Infallible> {
     let asked = request.uri().to_string();
     if asked.contains("/silent") {
         std::future::pending::<()>().await;
@@ -234,7 +234,7 @@ async fn a_proxy_leads_to_the_nodes_own_server() {
 }
 
 /// An upgraded connection, and the head of the answer that led to it.
-async fn upgraded(cluster: &Cluster, path: &str) -> (tokio_rustls::client::TlsStream<TcpStream>, String) {
+pub(super) async fn upgraded(cluster: &Cluster, path: &str) -> (tokio_rustls::client::TlsStream<TcpStream>, String) {
     let (address, connector) = served(cluster).await;
     let stream = TcpStream::connect(address).await.expect("connected");
     let mut stream = connector.connect("127.0.0.1".try_into().expect("a name"), stream).await.expect("a handshake");

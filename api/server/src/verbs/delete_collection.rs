@@ -26,5 +26,5 @@ pub(crate) async fn delete_collection(call: &mut Call, bytes: &[u8]) -> ApiResul
             }
         }
     }
-    Ok(respond(&presentation, page))
+    Ok(respond(&presentation, page).await)
 }

@@ -20,7 +20,7 @@ pub(crate) async fn list(call: &Call) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::List)?;
     let options = ListOptions::parse(&call.query)?;
     let page = page(call, &options).await?;
-    Ok(respond(&presentation, page))
+    Ok(respond(&presentation, page).await)
 }
 
 /// The objects that a list means, as the call's clients see them. Where versions are converted, what a

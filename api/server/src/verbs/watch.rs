@@ -12,10 +12,10 @@ use crate::app::Call;
 use crate::cache::Since;
 use crate::conversion::WatchConversion;
 use crate::status::{ApiError, ApiResult};
-use crate::wire::accept::Answer;
+use crate::wire::accept::{Answer, Media};
 use crate::wire::options::ListOptions;
 use crate::wire::present::Presentation;
-use crate::wire::stream::{WatchBody, Wish, error_line};
+use crate::wire::stream::{WatchBody, Wish};
 
 /// Upstream's `--min-request-timeout`: a watch without timeout lasts once to twice as long.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1_800);
@@ -42,7 +42,10 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
     let (mut beginning, subscription) = match started {
         Ok(started) => started,
         // Clients take it from the stream, as upstream sends it.
-        Err(oldest) => return Ok(failed(&ApiError::too_old(asked.unwrap_or_default(), oldest))),
+        Err(oldest) => {
+            let error = ApiError::too_old(asked.unwrap_or_default(), oldest);
+            return Ok(stream(presentation.media, Body::from(presentation.failure(&error))));
+        }
     };
     if let Some(conversion) = &conversion {
         beginning = conversion.beginning(beginning).await?;
@@ -53,18 +56,14 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
         conversion,
         timeout: options.timeout.unwrap_or_else(|| TIMEOUT_MIN.mul_f64(rand::rng().random_range(1.0..2.0))),
     };
-    Ok(stream(Body::new(WatchBody::new(presentation, Arc::clone(&call.app.cache), beginning, subscription, wish))))
+    let media = presentation.media;
+    Ok(stream(media, Body::new(WatchBody::new(presentation, Arc::clone(&call.app.cache), beginning, subscription, wish))))
 }
 
-/// A stream that consists of one ERROR event.
-fn failed(error: &ApiError) -> Response<Body> {
-    stream(Body::from(error_line(error)))
-}
-
-fn stream(body: Body) -> Response<Body> {
+fn stream(media: Media, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media.stream_content_type()));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response
 }

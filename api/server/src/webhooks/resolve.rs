@@ -36,17 +36,20 @@ pub(crate) fn targets(view: &dyn View, host: &str, port: u16) -> Result<Vec<(Str
     Ok(targets)
 }
 
-fn port_name(service: &Value, port: u16) -> Option<&str> {
+/// What a Service calls a port; none where it has no such port.
+pub(crate) fn port_name(service: &Value, port: u16) -> Option<&str> {
     let ports = service.pointer("/spec/ports")?.as_array()?;
     let found = ports.iter().find(|candidate| candidate.get("port").and_then(Value::as_u64) == Some(port.into()))?;
     Some(json::text(found, &["name"]))
 }
 
-fn is_of(slice: &Value, service: &str) -> bool {
+/// Whether a slice is of a Service of its namespace.
+pub(crate) fn is_of(slice: &Value, service: &str) -> bool {
     meta::labels(slice).and_then(|labels| labels.get("kubernetes.io/service-name")).and_then(Value::as_str) == Some(service)
 }
 
-fn ready(slice: &Value, port_name: &str) -> Vec<(String, u16)> {
+/// The ready endpoints of a slice at a port.
+pub(crate) fn ready(slice: &Value, port_name: &str) -> Vec<(String, u16)> {
     let list = |field: &str| slice.get(field).and_then(Value::as_array).into_iter().flatten();
     let port = list("ports").find(|port| json::text(port, &["name"]) == port_name);
     let Some(port) = port.and_then(|port| port.get("port")?.as_u64()).and_then(|port| u16::try_from(port).ok()) else {

@@ -1,4 +1,4 @@
-//! Request bodies: read within a limit, decoded as JSON or YAML.
+//! Request bodies: read within a limit, decoded as JSON, YAML or protobuf.
 
 use api_rules::{DecodeError, Decoded};
 use axum::body::Body;
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use super::protobuf;
+use super::protobuf::{self, ProtobufError};
 use crate::status::{ApiError, ApiResult};
 
 /// Upstream's `MaxRequestBodyBytes`.
@@ -49,6 +49,12 @@ pub(crate) fn decode_as(headers: &HeaderMap, body: &[u8], kind: &str) -> ApiResu
     let yaml = match content_type(headers) {
         "application/json" | "*/*" => false,
         "application/yaml" => true,
+        protobuf::MEDIA => {
+            return protobuf::decode(body).map_err(|error| match error {
+                ProtobufError::UnknownKind => error.into(),
+                _ => unrecognized(kind, body, &error.to_string()),
+            });
+        }
         _ => return decode(headers, body),
     };
     api_rules::decode(body, yaml).map_err(|error| {
@@ -56,8 +62,12 @@ pub(crate) fn decode_as(headers: &HeaderMap, body: &[u8], kind: &str) -> ApiResu
             DecodeError::Json(_) => error.to_string(),
             error => format!("couldn't get version/kind; json parse error: {error}"),
         };
-        ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({})", summary(body)))
+        unrecognized(kind, body, &why)
     })
+}
+
+fn unrecognized(kind: &str, body: &[u8], why: &str) -> ApiError {
+    ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({})", summary(body)))
 }
 
 /// Upstream's few first bytes of a body, for an error's text.

@@ -1,6 +1,8 @@
 //! Lists as a concatenation of the bytes that the cache holds, handed out in pieces so that a large
 //! list takes no memory of its own; and the tokens that pages go on with.
 
+mod encoded;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,8 +16,10 @@ use http_body::{Frame, SizeHint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use self::encoded::Encoded;
 use super::gzip::{self, Compressor};
 use super::present::{Part, Presentation};
+use super::protobuf::{self, EncodeError};
 use crate::cache::{Behind, Object, Page, Place};
 use crate::json;
 use crate::status::{ApiError, ApiResult};
@@ -24,8 +28,21 @@ use crate::status::{ApiError, ApiResult};
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// Answers a list.
-pub(crate) fn respond(presentation: &Presentation, page: Page) -> Response<Body> {
+pub(crate) async fn respond(presentation: &Presentation, page: Page) -> Response<Body> {
     let metadata = metadata(&page);
+    if presentation.is_protobuf() {
+        let encoded = Encoded::make(presentation, &page.items).await;
+        match (encoded.and_then(|items| ListBody::protobuf(items, &metadata)), presentation.instead()) {
+            (Ok(body), _) => return body.answer(presentation),
+            (Err(error), None) => return ApiError::not_encodable(&error).into_response(),
+            (Err(_), Some(instead)) => return plain(&instead, page, metadata),
+        }
+    }
+    plain(presentation, page, metadata)
+}
+
+/// A list in JSON or YAML.
+fn plain(presentation: &Presentation, page: Page, metadata: Value) -> Response<Body> {
     let Some(part) = presentation.verbatim_of(&page.items) else {
         return presentation.value(http::StatusCode::OK, &presentation.list(&page, metadata));
     };
@@ -35,17 +52,7 @@ pub(crate) fn respond(presentation: &Presentation, page: Page) -> Response<Body>
         Part::Metadata(version) => ("PartialObjectMetadataList".to_owned(), version.to_owned()),
     };
     let head = format!("{{\"kind\":\"{list_kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
-    let body = ListBody::new(head.into(), page.items, part);
-    let compress = presentation.gzip && body.remaining >= gzip::THRESHOLD_BYTES;
-    let mut response = match compress {
-        false => Response::new(Body::new(body)),
-        true => Response::new(Body::new(ListBody { compressor: Some(Compressor::default()), ..body })),
-    };
-    if compress {
-        gzip::mark(response.headers_mut());
-    }
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    ListBody::json(head.into(), page.items, part).answer(presentation)
 }
 
 fn metadata(page: &Page) -> Value {
@@ -62,37 +69,72 @@ fn metadata(page: &Page) -> Value {
 /// The concatenation.
 struct ListBody {
     head: Bytes,
-    items: std::vec::IntoIter<Arc<Object>>,
-    part: Part,
+    items: Items,
+    tail: &'static [u8],
     /// Bytes still to come, before compression.
     remaining: usize,
-    first: bool,
     done: bool,
     compressor: Option<Compressor>,
 }
 
-const TAIL: &[u8] = b"]}";
+/// Items still to come.
+enum Items {
+    Json { items: std::vec::IntoIter<Arc<Object>>, part: Part, first: bool },
+    Protobuf(Encoded),
+}
+
+impl Items {
+    /// Appends the next item; whether there was one.
+    fn append(&mut self, piece: &mut BytesMut) -> bool {
+        match self {
+            Self::Json { items, part, first } => {
+                let Some(object) = items.next() else { return false };
+                if !std::mem::take(first) {
+                    piece.extend_from_slice(b",");
+                }
+                part.write(&object, piece);
+                true
+            }
+            Self::Protobuf(items) => items.append(piece),
+        }
+    }
+}
 
 impl ListBody {
-    fn new(head: Bytes, items: Vec<Arc<Object>>, part: Part) -> Self {
+    fn json(head: Bytes, items: Vec<Arc<Object>>, part: Part) -> Self {
+        const TAIL: &[u8] = b"]}";
         let commas = items.len().saturating_sub(1);
         let remaining = head.len() + commas + TAIL.len() + items.iter().map(|object| part.len(object)).sum::<usize>();
-        Self { head, items: items.into_iter(), part, remaining, first: true, done: false, compressor: None }
+        let items = Items::Json { items: items.into_iter(), part, first: true };
+        Self { head, items, tail: TAIL, remaining, done: false, compressor: None }
+    }
+
+    fn protobuf(items: Encoded, metadata: &Value) -> Result<Self, EncodeError> {
+        let head = items.head(metadata)?;
+        let remaining = head.len() + items.len() + protobuf::TAIL.len();
+        Ok(Self { head: head.into(), items: Items::Protobuf(items), tail: protobuf::TAIL, remaining, done: false, compressor: None })
+    }
+
+    fn answer(mut self, presentation: &Presentation) -> Response<Body> {
+        let compress = presentation.gzip && self.remaining >= gzip::THRESHOLD_BYTES;
+        self.compressor = compress.then(Compressor::default);
+        let mut response = Response::new(Body::new(self));
+        if compress {
+            gzip::mark(response.headers_mut());
+        }
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(presentation.media.content_type()));
+        response
     }
 
     fn piece(&mut self) -> Bytes {
         let mut piece = BytesMut::with_capacity(PIECE_BYTES.min(self.remaining));
         piece.extend_from_slice(&std::mem::take(&mut self.head));
         while piece.len() < PIECE_BYTES {
-            let Some(object) = self.items.next() else {
-                piece.extend_from_slice(TAIL);
+            if !self.items.append(&mut piece) {
+                piece.extend_from_slice(self.tail);
                 self.done = true;
                 break;
-            };
-            if !std::mem::take(&mut self.first) {
-                piece.extend_from_slice(b",");
             }
-            self.part.write(&object, &mut piece);
         }
         self.remaining = self.remaining.saturating_sub(piece.len());
         piece.freeze()

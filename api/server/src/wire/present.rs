@@ -1,5 +1,5 @@
 //! How objects are shown to one client: as they are (the shared bytes), as another kind's view, as
-//! a table, or as metadata alone.
+//! a table, or as metadata alone; in JSON, YAML or protobuf.
 
 use std::sync::Arc;
 
@@ -9,8 +9,9 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::accept::{Answer, Encoding, Form, Media, negotiate};
+use super::accept::{self, Answer, Encoding, Form, Media, negotiate};
 use super::gzip;
+use super::protobuf::{self, EncodeError};
 use super::query::Query;
 use super::table::{IncludeObject, partial, row, table};
 use crate::cache::{Change, Delivery, Object, Page, write_line};
@@ -23,6 +24,8 @@ use crate::status::{ApiError, ApiResult};
 pub(crate) struct Presentation {
     pub(crate) served: Arc<Served>,
     pub(crate) media: Media,
+    /// What the client takes instead of protobuf, for an object that has a field which has no such form.
+    instead: Option<Media>,
     include: IncludeObject,
     pub(crate) gzip: bool,
 }
@@ -61,13 +64,24 @@ impl Part {
 
 impl Presentation {
     pub(crate) fn negotiate(served: &Arc<Served>, headers: &HeaderMap, query: &Query, answer: Answer) -> ApiResult<Self> {
-        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-        let media = negotiate(accept, answer)?;
+        let has_protobuf = || served.custom.is_none() && protobuf::Form::exists(&served.kind.api_version(), &served.kind.kind);
+        let media = negotiate(accept::text(headers), answer, &has_protobuf)?;
+        let instead = match media {
+            Media { encoding: Encoding::Protobuf, form: Form::Object, .. } => negotiate(accept::text(headers), answer, &|| false).ok(),
+            _ => None,
+        };
         let include = query.get("includeObject");
         let include = IncludeObject::parse(include).ok_or_else(|| {
             ApiError::bad_request(format!("unrecognized includeObject value: {}", Value::from(include.unwrap_or_default())))
         })?;
-        Ok(Self { served: Arc::clone(served), media, include, gzip: gzip::accepted(headers) })
+        Ok(Self { served: Arc::clone(served), media, instead, include, gzip: gzip::accepted(headers) })
+    }
+
+    /// The same for an answer that is always the object itself: of subresources and questions.
+    pub(crate) fn plain(served: &Arc<Served>, headers: &HeaderMap, query: &Query) -> ApiResult<Self> {
+        let mut presentation = Self::negotiate(served, headers, query, Answer::Object)?;
+        presentation.media.form = Form::Object;
+        Ok(presentation)
     }
 
     /// What clients get of the very bytes that the cache holds of an object that is up to date with its
@@ -92,8 +106,65 @@ impl Presentation {
         if self.verbatim() == Some(Part::Whole) && self.served.is_current(object) {
             return self.respond(status, object.bytes());
         }
+        if self.is_protobuf() {
+            return match (self.encoded(object), self.instead()) {
+                (Err(_), Some(instead)) => instead.object(status, object),
+                (encoded, _) => self.respond_encoded(status, encoded),
+            };
+        }
         let value = self.shown(&self.served.current(object));
         self.value(status, &value)
+    }
+
+    /// The next best that the client takes, where something has no form in protobuf.
+    pub(crate) fn instead(&self) -> Option<Self> {
+        let media = self.instead.filter(|media| media.form == Form::Object)?;
+        Some(Self { media, instead: None, ..self.clone() })
+    }
+
+    pub(crate) fn is_protobuf(&self) -> bool {
+        self.media.encoding == Encoding::Protobuf
+    }
+
+    /// The form in protobuf of what is shown of an object.
+    pub(crate) fn form(&self) -> Result<protobuf::Form, EncodeError> {
+        match self.media.form {
+            Form::Metadata => protobuf::Form::of(self.media.meta_version(), "PartialObjectMetadata"),
+            Form::Object | Form::Table => protobuf::Form::of(&self.served.kind.api_version(), &self.served.kind.kind),
+        }
+    }
+
+    /// The form in protobuf of lists of that.
+    pub(crate) fn list_form(&self) -> Result<protobuf::ListForm, EncodeError> {
+        match self.media.form {
+            Form::Metadata => protobuf::ListForm::of(self.media.meta_version(), "PartialObjectMetadataList"),
+            Form::Object | Form::Table => protobuf::ListForm::of(&self.served.kind.api_version(), &self.served.kind.list_kind()),
+        }
+    }
+
+    /// What is shown of an object, in JSON.
+    pub(crate) fn json(&self, object: &Object) -> Bytes {
+        if self.served.is_view() || !self.served.is_current(object) {
+            return self.served.shown((*self.served.current(object)).clone()).to_string().into();
+        }
+        let part = match self.media.form {
+            Form::Metadata => Part::Metadata(self.media.meta_version()),
+            Form::Object | Form::Table => Part::Whole,
+        };
+        let mut out = BytesMut::with_capacity(part.len(object));
+        part.write(object, &mut out);
+        out.freeze()
+    }
+
+    fn encoded(&self, object: &Object) -> Result<Vec<u8>, EncodeError> {
+        self.form()?.encode(&self.json(object))
+    }
+
+    fn respond_encoded(&self, status: StatusCode, encoded: Result<Vec<u8>, EncodeError>) -> Response<Body> {
+        match encoded {
+            Ok(bytes) => self.respond(status, bytes.into()),
+            Err(error) => ApiError::not_encodable(&error).into_response(),
+        }
     }
 
     /// A value that is no stored object: dry runs, subresource bodies.
@@ -103,16 +174,25 @@ impl Presentation {
     }
 
     fn shown(&self, stored: &Value) -> Value {
-        let value = self.served.shown(stored.clone());
         match self.media.form {
-            Form::Object => value,
-            Form::Metadata => partial(self.media.meta_version(), &value),
+            Form::Object => self.served.shown(stored.clone()),
+            Form::Metadata => partial(self.media.meta_version(), &self.served.shown(stored.clone())),
             Form::Table => {
-                let metadata = json!({"resourceVersion": api_model::meta::resource_version(&value)});
-                let row = row(self.media.meta_version(), &self.served.kind, &value, self.include, Timestamp::now());
+                let metadata = json!({"resourceVersion": api_model::meta::resource_version(stored)});
+                let row = self.row(stored, Timestamp::now());
                 table(self.media.meta_version(), metadata, &self.served.kind, vec![row], true)
             }
         }
+    }
+
+    /// A row of a table. Whatever the view, what is printed is the stored object, which holds the most.
+    fn row(&self, stored: &Value, now: Timestamp) -> Value {
+        let shown = self.served.shown(stored.clone());
+        let printed = match self.served.conversion {
+            Some(_) => (&*self.served.stored, stored),
+            None => (&*self.served.kind, &shown),
+        };
+        row(self.media.meta_version(), printed, &shown, self.include, now)
     }
 
     /// Any JSON, in the client's encoding.
@@ -121,6 +201,12 @@ impl Presentation {
             Encoding::Json => value.to_string(),
             // Every JSON value can be written as YAML.
             Encoding::Yaml => serde_yaml::to_string(value).unwrap_or_default(),
+            Encoding::Protobuf => {
+                return match (protobuf::encode(value), self.instead()) {
+                    (Err(_), Some(instead)) => instead.value(status, value),
+                    (encoded, _) => self.respond_encoded(status, encoded),
+                };
+            }
         };
         self.respond(status, Bytes::from(bytes))
     }
@@ -134,8 +220,17 @@ impl Presentation {
 
     /// A list that is not sent verbatim.
     pub(crate) fn list(&self, page: &Page, metadata: Value) -> Value {
+        if self.media.form == Form::Table {
+            let now = Timestamp::now();
+            let rows = page.items.iter().map(|object| self.row(&self.served.current(object), now)).collect();
+            return table(self.media.meta_version(), metadata, &self.served.kind, rows, true);
+        }
+        self.list_of(page.items.iter().map(|object| self.served.shown((*self.served.current(object)).clone())), metadata)
+    }
+
+    /// A list of what clients of the kind are to see.
+    pub(crate) fn list_of(&self, values: impl Iterator<Item = Value>, metadata: Value) -> Value {
         let version = self.media.meta_version();
-        let values = page.items.iter().map(|object| self.served.shown((*self.served.current(object)).clone()));
         let kind = &self.served.kind;
         match self.media.form {
             Form::Object => {
@@ -148,13 +243,16 @@ impl Presentation {
             }
             Form::Table => {
                 let now = Timestamp::now();
-                table(version, metadata, kind, values.map(|value| row(version, kind, &value, self.include, now)).collect(), true)
+                table(version, metadata, kind, values.map(|value| row(version, (kind, &value), &value, self.include, now)).collect(), true)
             }
         }
     }
 
     /// A watch's line for an object. `first` is whether the client has seen no table columns yet.
     pub(crate) fn write_line(&self, change: Change, object: &Object, first: bool, out: &mut BytesMut) {
+        if self.is_protobuf() {
+            return out.extend_from_slice(&framed(change, self.encoded(object)));
+        }
         match self.verbatim().filter(|_| self.served.is_current(object)) {
             Some(part) => write_line(change.word(), out, |out| part.write(object, out)),
             None => {
@@ -170,11 +268,15 @@ impl Presentation {
         if self.verbatim_of(objects().map(|(_, object)| object)) == Some(Part::Whole) {
             return delivery.lines();
         }
-        let mut lines = BytesMut::new();
-        for (change, object) in objects() {
-            self.write_line(change, object, std::mem::take(&mut first), &mut lines);
-        }
-        lines.freeze()
+        let mut lines = || {
+            let mut lines = BytesMut::new();
+            for (change, object) in objects() {
+                self.write_line(change, object, std::mem::take(&mut first), &mut lines);
+            }
+            lines.freeze()
+        };
+        let is_shared = self.is_protobuf() && self.media.form == Form::Object && !self.served.is_view();
+        if is_shared { delivery.frames(lines) } else { lines() }
     }
 
     fn shown_in_watch(&self, stored: &Value, first: bool) -> Value {
@@ -200,8 +302,31 @@ impl Presentation {
                 table(self.media.meta_version(), json!({"resourceVersion": revision.to_string()}), kind, vec![row], false)
             }
         };
+        self.line("BOOKMARK", &object)
+    }
+
+    /// A watch's ERROR, its last event.
+    pub(crate) fn failure(&self, error: &ApiError) -> Bytes {
+        self.line("ERROR", &error.to_value())
+    }
+
+    fn line(&self, word: &str, value: &Value) -> Bytes {
+        if self.is_protobuf() {
+            return protobuf::encode(value).map_or_else(|error| unframed(&error), |bytes| protobuf::frame(word, &bytes));
+        }
         let mut line = BytesMut::new();
-        write_line("BOOKMARK", &mut line, |out| out.extend_from_slice(object.to_string().as_bytes()));
+        write_line(word, &mut line, |out| out.extend_from_slice(value.to_string().as_bytes()));
         line.freeze()
     }
+}
+
+/// A watch's frame in protobuf; of what has no such form, the error that says so.
+fn framed(change: Change, encoded: Result<Vec<u8>, EncodeError>) -> Bytes {
+    encoded.map_or_else(|error| unframed(&error), |bytes| protobuf::frame(change.word(), &bytes))
+}
+
+fn unframed(error: &EncodeError) -> Bytes {
+    // A Status has a form.
+    let status = protobuf::encode(&ApiError::not_encodable(error).to_value()).unwrap_or_default();
+    protobuf::frame("ERROR", &status)
 }

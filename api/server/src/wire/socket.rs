@@ -11,9 +11,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::StreamExt as _;
-use http::Response;
 use http::request::Parts;
+use http::{Response, header};
 
+use super::protobuf;
 use crate::audit::{self, Trail};
 
 /// Messages are bytes.
@@ -33,6 +34,8 @@ enum Form {
     Lines,
     Binary,
     Base64,
+    /// An event in protobuf a message, without the length that stands before it elsewhere.
+    Events,
 }
 
 impl Socket {
@@ -54,6 +57,8 @@ impl Socket {
             return answer;
         }
         let Self { upgrade, form } = self;
+        let is_protobuf = answer.headers().get(header::CONTENT_TYPE).is_some_and(|media| *media == protobuf::MEDIA_WATCH);
+        let form = if is_protobuf { Form::Events } else { form };
         let end = audit::completion_of(trail);
         upgrade.on_upgrade(move |socket| async move {
             send(socket, answer.into_body(), form).await;
@@ -92,6 +97,7 @@ impl Form {
     /// Chunks of a watch are whole lines.
     fn messages(self, chunk: &Bytes) -> Vec<Message> {
         match self {
+            Self::Events => protobuf::frames(chunk.clone()).into_iter().map(Message::Binary).collect(),
             Self::Binary => vec![Message::Binary(chunk.clone())],
             Self::Base64 => vec![Message::text(STANDARD.encode(chunk))],
             Self::Lines => {

@@ -13,9 +13,9 @@ use http_body::Frame;
 use tokio::time::{Instant, Sleep};
 
 use super::present::Presentation;
-use crate::cache::{Beginning, Cache, Change, Delivery, Object, Subscription, write_line};
+use crate::cache::{Beginning, Cache, Change, Delivery, Object, Subscription};
 use crate::conversion::WatchConversion;
-use crate::status::{ApiError, ApiResult};
+use crate::status::ApiResult;
 
 /// How often a client that asked for bookmarks gets one: upstream's about once a minute.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -110,13 +110,6 @@ impl WatchBody {
     }
 }
 
-/// An ERROR event.
-pub(crate) fn error_line(error: &ApiError) -> Bytes {
-    let mut line = BytesMut::new();
-    write_line("ERROR", &mut line, |out| out.extend_from_slice(error.to_value().to_string().as_bytes()));
-    line.freeze()
-}
-
 impl http_body::Body for WatchBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
@@ -137,7 +130,7 @@ impl http_body::Body for WatchBody {
                     Ok(deliveries) => this.events.extend(deliveries),
                     Err(error) => {
                         this.ended = true;
-                        return Poll::Ready(Some(Ok(Frame::data(error_line(&error)))));
+                        return Poll::Ready(Some(Ok(Frame::data(this.presentation.failure(&error)))));
                     }
                 }
                 continue;

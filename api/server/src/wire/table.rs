@@ -32,15 +32,15 @@ pub(crate) fn table(version: &str, metadata: Value, kind: &Kind, rows: Vec<Value
     json!({"kind": "Table", "apiVersion": version, "metadata": metadata, "columnDefinitions": definitions, "rows": rows})
 }
 
-/// One object's row.
-pub(crate) fn row(version: &str, kind: &Kind, object: &Value, include: IncludeObject, now: Timestamp) -> Value {
-    let cells = api_print::cells(kind, object, now);
+/// One object's row. The cells are those of `printed`, which is of that kind.
+pub(crate) fn row(version: &str, (kind, printed): (&Kind, &Value), object: &Value, include: IncludeObject, now: Timestamp) -> Value {
+    let cells = api_print::cells(kind, printed, now);
     let mut row = match include {
         IncludeObject::None => json!({"cells": cells}),
         IncludeObject::Metadata => json!({"cells": cells, "object": partial(version, object)}),
         IncludeObject::Object => json!({"cells": cells, "object": object}),
     };
-    if let Some(conditions) = api_print::row_conditions(kind, object) {
+    if let Some(conditions) = api_print::row_conditions(kind, printed) {
         json::set(&mut row, &["conditions"], conditions);
     }
     row

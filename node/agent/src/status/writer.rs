@@ -40,13 +40,16 @@ impl Writer {
         Self { wanted }
     }
 
-    /// Wants this status; nothing happens when it is the one wanted already.
-    pub(crate) fn set(&self, status: PodStatus) {
+    /// Wants this status; nothing happens when it is the one wanted already, unless the Pod as it was last `seen`
+    /// says otherwise: somebody has written over it. (The node controller takes `Ready` from the Pods of a node
+    /// that is not ready.)
+    pub(crate) fn set(&self, status: PodStatus, seen: Option<&Pod>) {
+        let overwritten = seen.is_some_and(|pod| !says(pod, &status));
         self.wanted.send_if_modified(|wanted| {
             let same = wanted.status.as_ref() == Some(&status);
             wanted.urgent = !is_dull(&status);
             wanted.status = Some(status);
-            !same
+            !same || overwritten
         });
     }
 
@@ -54,6 +57,15 @@ impl Writer {
     pub(crate) fn finish(&self, status: PodStatus) {
         self.wanted.send_replace(Wanted { status: Some(status), urgent: true, delete: true });
     }
+}
+
+/// Whether a Pod's phase and conditions are those of a status.
+fn says(pod: &Pod, status: &PodStatus) -> bool {
+    let present = pod.status.as_ref();
+    let conditions = |status: Option<&PodStatus>| status.and_then(|status| status.conditions.clone()).unwrap_or_default();
+    let found = conditions(present);
+    present.and_then(|present| present.phase.as_ref()) == status.phase.as_ref()
+        && conditions(Some(status)).iter().all(|own| found.iter().any(|other| (&other.type_, &other.status) == (&own.type_, &own.status)))
 }
 
 /// A Pod that has just been seen: all its containers wait for their turn and nothing has gone wrong.

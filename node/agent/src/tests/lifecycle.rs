@@ -281,3 +281,16 @@ fn without_chance(status: &Value) -> String {
     };
     text.lines().map(blank).collect::<Vec<_>>().join("\n")
 }
+
+#[tokio::test]
+async fn a_ready_that_somebody_took_is_given_back_however_soon() {
+    let (cluster, _agent) = Cluster::running().await;
+    cluster.create("web", one("web:1")).await;
+    cluster.ready("web").await;
+    // Faster than the clock of conditions, which counts seconds.
+    for _ in 0..5 {
+        let taken = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+        cluster.pods().patch_status("web", &PatchParams::default(), &Patch::Strategic(taken)).await.expect("patched");
+        cluster.ready("web").await;
+    }
+}

@@ -1,23 +1,40 @@
-//! Which field of which message has which number and type: `table.txt`, made by the example
-//! `protobuf_table` from the k8s-pb crate, read when the first protobuf body comes.
+//! Which field of which message has which number and type, and what JSON calls it: `table.txt`, made by
+//! the example `protobuf_table` from the k8s-pb crate and our schemas. Read when protobuf is first
+//! spoken, message by message.
+//!
+//! A line is a message: its path, behind `=` every `apiVersion/kind` that it is the whole of, then a word
+//! a field: `number:name:type`. A field without name is inlined: its fields stand among its parent's.
+//! The name `[]` says that the message as a whole is this list. Types are `s` text, `b` bytes, `i`
+//! whole number, `t` truth, `d` double, `!` a field whose number is not known, or a message's path; `*`
+//! before a type is a list, `%` a map from text, `=` that a zero is not the same as nothing.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{LazyLock, OnceLock};
 
-use api_schema::Schema;
+use super::special::Special;
 
 const TABLE: &str = include_str!("table.txt");
 /// Messages that the crate has only in older versions of their group yet; their numbers are the same.
 const NEWER: &str = include_str!("newer.txt");
 
+/// A message and its fields.
+pub(super) struct Message {
+    pub(super) id: &'static str,
+    text: &'static str,
+    fields: OnceLock<Box<[Field]>>,
+}
+
 /// One field of a message.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Field {
-    pub(super) tag: u64,
-    /// The name in camel case: mostly, but not always, what JSON calls it (`hostIp` for `hostIP`).
-    pub(super) camel: String,
+    pub(super) tag: u32,
+    /// What JSON calls it.
+    pub(super) name: &'static str,
     pub(super) shape: Shape,
     pub(super) kind: Kind,
+    /// Whether a zero is kept when it comes.
+    pub(super) keeps_zero: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,234 +44,117 @@ pub(super) enum Shape {
     Map,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Text,
     Bytes,
     Integer,
     Truth,
     Double,
-    Message(&'static str),
+    Message(&'static Message),
+    /// A message that JSON writes in a way of its own.
+    Special(Special),
+    /// There is such a field in JSON, but which number it has is not known here.
+    Unnumbered,
 }
 
-struct Line {
-    text: &'static str,
-    fields: OnceLock<Vec<Field>>,
+struct Table {
+    by_id: HashMap<&'static str, Message>,
+    /// By `apiVersion/kind`.
+    roots: HashMap<&'static str, &'static str>,
 }
 
-static MESSAGES: LazyLock<HashMap<&'static str, Line>> = LazyLock::new(|| {
-    let split = |line: &'static str| line.split_once(' ').unwrap_or((line, ""));
-    TABLE.lines().chain(NEWER.lines()).map(split).map(|(id, text)| (id, Line { text, fields: OnceLock::new() })).collect()
+static MESSAGES: LazyLock<Table> = LazyLock::new(|| {
+    let mut table = Table { by_id: HashMap::new(), roots: HashMap::new() };
+    for line in TABLE.lines().chain(NEWER.lines()) {
+        let (head, text) = line.split_once(' ').unwrap_or((line, ""));
+        let (id, root) = head.split_once('=').unwrap_or((head, ""));
+        table.by_id.insert(id, Message { id, text, fields: OnceLock::new() });
+        for root in root.split(',').filter(|root| !root.is_empty()) {
+            table.roots.insert(root, id);
+        }
+    }
+    table
 });
 
-/// The fields of a message.
-pub(super) fn message(id: &str) -> Option<&'static [Field]> {
-    let line = MESSAGES.get(id)?;
-    Some(line.fields.get_or_init(|| line.text.split_whitespace().filter_map(field).collect()))
+/// The message of that path.
+pub(super) fn message(id: &str) -> Option<&'static Message> {
+    MESSAGES.by_id.get(id)
 }
 
 /// The message of a kind.
-pub(super) fn root(group: &str, version: &str, kind: &str) -> Option<String> {
+pub(super) fn root(api_version: &str, kind: &str) -> Option<&'static Message> {
     // Options are of every group.
-    if kind == "DeleteOptions" {
-        return Some("apimachinery.pkg.apis.meta.v1.DeleteOptions".to_owned());
+    let api_version = if kind == "DeleteOptions" { "v1" } else { api_version };
+    message(MESSAGES.roots.get(format!("{api_version}/{kind}").as_str())?)
+}
+
+/// Messages may hold themselves: the path says enough.
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id)
     }
-    let module = match group {
-        "" => "core",
-        "apiextensions.k8s.io" => return known(format!("apiextensions_apiserver.pkg.apis.apiextensions.{version}.{kind}")),
-        "apiregistration.k8s.io" => return known(format!("kube_aggregator.pkg.apis.apiregistration.{version}.{kind}")),
-        group => group.split('.').next().unwrap_or_default(),
-    };
-    known(format!("api.{module}.{version}.{kind}"))
 }
 
-fn known(id: String) -> Option<String> {
-    MESSAGES.contains_key(id.as_str()).then_some(id)
-}
+impl Message {
+    pub(super) fn fields(&'static self) -> &'static [Field] {
+        self.fields.get_or_init(|| self.text.split_whitespace().filter_map(Field::parse).collect())
+    }
 
-/// `tag:name:type`
-fn field(text: &'static str) -> Option<Field> {
-    let mut parts = text.splitn(3, ':');
-    let (tag, name, kind) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
-    let (shape, kind) = match (kind.strip_prefix('*'), kind.strip_prefix('%')) {
-        (Some(kind), _) => (Shape::List, kind),
-        (_, Some(kind)) => (Shape::Map, kind),
-        _ => (Shape::One, kind),
-    };
-    let kind = match kind {
-        "s" => Kind::Text,
-        "b" => Kind::Bytes,
-        "i" => Kind::Integer,
-        "t" => Kind::Truth,
-        "d" => Kind::Double,
-        id => Kind::Message(id),
-    };
-    Some(Field { tag, camel: camel(name), shape, kind })
-}
+    /// The field of that number.
+    pub(super) fn numbered(&'static self, tag: u64) -> Option<&'static Field> {
+        self.fields().iter().find(|field| u64::from(field.tag) == tag)
+    }
 
-fn camel(snake: &str) -> String {
-    let mut out = String::with_capacity(snake.len());
-    let mut upper = false;
-    for c in snake.chars() {
-        match c {
-            '_' => upper = true,
-            c if upper => {
-                out.push(c.to_ascii_uppercase());
-                upper = false;
-            }
-            c => out.push(c),
+    /// The field that JSON calls so, behind those through which it is reached: the inlined ones.
+    pub(super) fn named(&'static self, name: &str) -> Option<(Vec<&'static Field>, &'static Field)> {
+        if let Some(field) = self.fields().iter().find(|field| field.name == name) {
+            return Some((Vec::new(), field));
         }
+        self.fields().iter().filter(|field| field.is_inlined()).find_map(|outer| {
+            let Kind::Message(inner) = outer.kind else { return None };
+            let (mut through, field) = inner.named(name)?;
+            through.insert(0, outer);
+            Some((through, field))
+        })
     }
-    out
+
+    /// The list that this message is in JSON, if it is one.
+    pub(super) fn list(&'static self) -> Option<&'static Field> {
+        self.fields().first().filter(|field| field.name == "[]")
+    }
 }
 
 impl Field {
-    /// The JSON field that this is: the one of the same letters and digits.
-    pub(super) fn property<'a>(&self, schema: &'a Schema) -> Option<(&'a str, &'a Schema)> {
-        if let Some(property) = schema.property(&self.camel) {
-            return schema.properties().find(|(name, _)| *name == self.camel).map(|(name, _)| (name, property));
-        }
-        schema.properties().find(|(name, _)| letters(name).eq(letters(&self.camel)))
+    fn parse(text: &'static str) -> Option<Self> {
+        let mut parts = text.splitn(3, ':');
+        let (tag, name, kind) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
+        let (keeps_zero, kind) = kind.strip_prefix('=').map_or((false, kind), |kind| (true, kind));
+        let (shape, kind) = match (kind.strip_prefix('*'), kind.strip_prefix('%')) {
+            (Some(kind), _) => (Shape::List, kind),
+            (_, Some(kind)) => (Shape::Map, kind),
+            _ => (Shape::One, kind),
+        };
+        let kind = match kind {
+            "s" => Kind::Text,
+            "b" => Kind::Bytes,
+            "i" => Kind::Integer,
+            "t" => Kind::Truth,
+            "d" => Kind::Double,
+            "!" => Kind::Unnumbered,
+            id => match Special::of(id) {
+                Some(special) => Kind::Special(special),
+                None => Kind::Message(message(id)?),
+            },
+        };
+        Some(Self { tag, name, shape, kind, keeps_zero })
     }
-}
 
-/// What of a name both sides spell alike: `x-kubernetes-list-type` is `xKubernetesListType`, `$ref` is `ref`.
-fn letters(name: &str) -> impl Iterator<Item = char> {
-    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase())
-}
-
-/// Scalar fields that are pointers in upstream's types: a zero in them is not the same as nothing.
-const POINTERS: &[&str] = &[
-    "activeDeadlineSeconds",
-    "allocateLoadBalancerNodePorts",
-    "allowPrivilegeEscalation",
-    "allowVolumeExpansion",
-    "attachRequired",
-    "automountServiceAccountToken",
-    "backoffLimit",
-    "backoffLimitPerIndex",
-    "blockOwnerDeletion",
-    "completions",
-    "controller",
-    "defaultMode",
-    "deletionGracePeriodSeconds",
-    "enableServiceLinks",
-    "expirationSeconds",
-    "failedJobsHistoryLimit",
-    "fsGroup",
-    "gracePeriodSeconds",
-    "hostProcess",
-    "hostUsers",
-    "immutable",
-    "leaseDurationSeconds",
-    "leaseTransitions",
-    "manualSelector",
-    "maxFailedIndexes",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "maximum",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "minReplicas",
-    "minimum",
-    "mode",
-    "optional",
-    "orphanDependents",
-    "parallelism",
-    "partition",
-    "podInfoOnMount",
-    "priority",
-    "privileged",
-    "progressDeadlineSeconds",
-    "readOnlyRootFilesystem",
-    "ready",
-    "replicas",
-    "requiresRepublish",
-    "revisionHistoryLimit",
-    "runAsGroup",
-    "runAsNonRoot",
-    "runAsUser",
-    "seLinuxMount",
-    "serving",
-    "setHostnameAsFQDN",
-    "shareProcessNamespace",
-    "stabilizationWindowSeconds",
-    "started",
-    "startingDeadlineSeconds",
-    "storageCapacity",
-    "storageClassName",
-    "successfulJobsHistoryLimit",
-    "suspend",
-    "terminating",
-    "terminationGracePeriodSeconds",
-    "tolerationSeconds",
-    "ttlSecondsAfterFinished",
-    // No pointer, but never left out of JSON either: a PriorityClass may have the value 0.
-    "value",
-    "volumeAttributesClassName",
-];
-
-/// Whether a zero in the field of that JSON name is to be kept.
-pub(super) fn is_pointer(name: &str) -> bool {
-    POINTERS.binary_search(&name).is_ok()
+    /// Whether the fields of this message stand among its parent's in JSON.
+    pub(super) fn is_inlined(&self) -> bool {
+        self.name.is_empty()
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use api_model::kind::builtin;
-
-    #[test]
-    fn every_served_kind_has_a_message_and_every_message_its_parts() {
-        for kind in builtin() {
-            assert!(root(&kind.group, &kind.version, &kind.kind).is_some(), "{kind:?}");
-        }
-        for id in MESSAGES.keys() {
-            for field in message(id).expect("known") {
-                if let Kind::Message(inner) = field.kind {
-                    assert!(message(inner).is_some(), "{id} {field:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn pointers_are_in_order() {
-        assert!(POINTERS.is_sorted());
-    }
-
-    /// A scalar that JSON does not know would silently be lost.
-    #[test]
-    fn every_scalar_of_a_served_kind_is_a_field_in_json() {
-        let mut lost = Vec::new();
-        for kind in builtin() {
-            let id = root(&kind.group, &kind.version, &kind.kind).expect("known");
-            let schema = api_schema::of(kind).expect("a schema");
-            walk(&id, schema, &mut Vec::new(), &mut lost);
-        }
-        lost.sort();
-        lost.dedup();
-        insta::assert_snapshot!(lost.join("\n"));
-    }
-
-    fn walk(id: &str, schema: &Schema, above: &mut Vec<String>, lost: &mut Vec<String>) {
-        if above.iter().any(|seen| seen == id) || schema.properties().len() == 0 {
-            return;
-        }
-        above.push(id.to_owned());
-        for field in message(id).expect("known") {
-            match (field.property(schema), &field.kind) {
-                (Some((_, schema)), Kind::Message(inner)) => {
-                    let inside = schema.items().or(schema.additional()).unwrap_or(schema);
-                    walk(inner, inside, above, lost);
-                }
-                (None, Kind::Message(inner)) if field.shape == Shape::One => walk(inner, schema, above, lost),
-                (None, _) => lost.push(format!("{id} {}", field.camel)),
-                (Some(_), _) => {}
-            }
-        }
-        above.pop();
-    }
-}
+mod tests;

@@ -1,3 +1,8 @@
+mod every_field;
+mod hostile;
+mod prost_structs;
+
+use super::read::Reader;
 use super::*;
 use serde_json::json;
 
@@ -109,20 +114,104 @@ fn times_are_times() {
 }
 
 #[test]
-fn hostile_bytes_are_refused() {
-    let good = envelope("v1", "ConfigMap", &bytes(1, bytes(1, "a")));
-    for cut in MAGIC.len() + 1..good.len() {
-        // Wherever it is cut, it is an error or an object without what was cut off.
-        let _ = decode(&good[..cut]);
-    }
-    for (body, error) in [
-        (b"{}".to_vec(), ProtobufError::Magic),
-        (envelope("v1", "Bogus", b""), ProtobufError::UnknownKind),
-        (envelope("v1", "ConfigMap", &[0x0a, 0xff]), ProtobufError::Malformed),
-        (envelope("v1", "ConfigMap", &[0x0b]), ProtobufError::Malformed),
-        (envelope("v1", "ConfigMap", &[0xff; 11]), ProtobufError::Malformed),
-        (envelope("v1", "ConfigMap", &bytes(1, bytes(1, [0xff]))), ProtobufError::Utf8),
+fn a_message_in_pieces_is_merged() {
+    let pod = decoded("v1", "Pod", &[bytes(2, bytes(10, "node")), bytes(2, bytes(16, "host"))].concat());
+    assert_eq!(pod["spec"], json!({"nodeName": "node", "hostname": "host"}));
+}
+
+#[test]
+fn zeros_that_mean_something_are_kept() {
+    for (api_version, kind, object) in [
+        ("apps/v1", "Deployment", json!({"spec": {"replicas": 0, "strategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": "0%"}}}})),
+        (
+            "v1",
+            "Pod",
+            json!({"status": {"containerStatuses": [{"name": "", "ready": false, "restartCount": 0, "image": "", "imageID": ""}]}}),
+        ),
+        ("v1", "PersistentVolumeClaim", json!({"spec": {"storageClassName": ""}})),
+        (
+            "flowcontrol.apiserver.k8s.io/v1",
+            "PriorityLevelConfiguration",
+            json!({"spec": {"type": "Limited", "limited": {"nominalConcurrencyShares": 0}}}),
+        ),
+        ("v1", "ConfigMap", json!({"data": {"k": ""}, "binaryData": {"b": ""}})),
     ] {
-        assert_eq!(decode(&body), Err(error), "{body:?}");
+        assert_eq!(there_and_back(api_version, kind, object.clone()), object, "{kind}");
     }
+}
+
+#[test]
+fn what_may_stand_instead_of_a_schema_does() {
+    let schema = json!({"type": "object", "properties": {
+        "none": {"type": "object", "additionalProperties": false},
+        "one": {"items": {"type": "string"}, "default": false, "enum": [0, "", null, {"a": [1.5, null]}]},
+        "many": {"items": [{"type": "string"}, {"type": "integer", "minimum": 0}], "$ref": "#/x", "$schema": "s"},
+        "deps": {"dependencies": {"a": ["b", "c"], "b": {"type": "object"}}},
+        "map": {"additionalProperties": {"x-kubernetes-int-or-string": true}, "not": {"allOf": [{"nullable": true}]}},
+    }});
+    let versions = json!([{"name": "v1", "served": false, "storage": true, "schema": {"openAPIV3Schema": schema}}]);
+    let object = json!({"spec": {"group": "", "scope": "", "names": {"kind": "K", "plural": "ks"}, "versions": versions}});
+    assert_eq!(there_and_back("apiextensions.k8s.io/v1", "CustomResourceDefinition", object.clone()), object);
+}
+
+#[test]
+fn an_inlined_message_is_written_once_in_whatever_order_its_fields_come() {
+    let rule = json!({"rules": [{"apiGroups": ["a"], "operations": ["*"], "apiVersions": ["v"], "scope": "*", "resources": ["r"]}]});
+    let object = json!({"webhooks": [{"name": "n", "rules": rule["rules"], "clientConfig": {}, "sideEffects": "None", "admissionReviewVersions": ["v1"]}]});
+    let form = Form::of("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration").expect("a form");
+    let raw = form.message(object.to_string().as_bytes()).expect("encodes");
+    let webhook = read::last_bytes(&raw, 2).expect("a webhook");
+    let rules = read::last_bytes(webhook, 3).expect("rules");
+    let mut reader = Reader::new(rules);
+    let mut tags = Vec::new();
+    while let Some((tag, _)) = reader.next().expect("well formed") {
+        tags.push(tag);
+    }
+    assert_eq!(tags, [1, 2]);
+    assert_eq!(there_and_back("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", object.clone()), object);
+}
+
+#[test]
+fn times_before_1970_and_between_seconds() {
+    for at in ["1969-12-31T23:59:58.500000Z", "2026-01-02T03:04:05.000001Z"] {
+        let object = json!({"spec": {"renewTime": at}});
+        assert_eq!(there_and_back("coordination.k8s.io/v1", "Lease", object.clone()), object);
+    }
+}
+
+#[test]
+fn partial_metadata_is_taken_from_the_whole_object() {
+    let form = Form::of("meta.k8s.io/v1", "PartialObjectMetadata").expect("a form");
+    let whole = json!({"kind": "Thing", "apiVersion": "example.com/v1", "metadata": {"name": "t", "labels": {"a": "b"}}, "spec": {"x": [1, {"y": null}]}});
+    let decoded = decode(&form.encode(whole.to_string().as_bytes()).expect("encodes")).expect("decodes").value;
+    assert_eq!(
+        decoded,
+        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "t", "labels": {"a": "b"}}})
+    );
+}
+
+#[test]
+fn kinds_of_groups_that_are_called_alike_have_no_form() {
+    assert!(matches!(Form::of("apps.example.com/v1", "Deployment"), Err(EncodeError::NoForm(_))));
+    assert_eq!(decode(&envelope("apps.example.com/v1", "Deployment", b"")), Err(ProtobufError::UnknownKind));
+}
+
+#[test]
+fn frames_tell_their_length() {
+    let (one, other) = (frame("ADDED", b"one"), frame("DELETED", b"other"));
+    let events = frames([one.clone(), other].concat().into());
+    assert_eq!(events.len(), 2);
+    assert_eq!(events[0], [bytes(1, "ADDED"), bytes(2, bytes(1, "one"))].concat());
+    assert_eq!(one[..4], [0, 0, 0, u8::try_from(one.len() - 4).expect("short")]);
+}
+
+/// An object sent, and read again.
+fn there_and_back(api_version: &str, kind: &str, object: Value) -> Value {
+    let form = Form::of(api_version, kind).expect("a form");
+    let encoded = form.encode(object.to_string().as_bytes()).expect("encodes");
+    let mut decoded = decode(&encoded).expect("decodes").value;
+    let fields = decoded.as_object_mut().expect("an object");
+    assert_eq!(fields.remove("apiVersion"), Some(api_version.into()));
+    assert_eq!(fields.remove("kind"), Some(kind.into()));
+    decoded
 }

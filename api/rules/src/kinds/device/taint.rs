@@ -1,0 +1,61 @@
+//! What keeps claims off devices, and what lets them on all the same.
+
+use super::pool_name;
+use crate::at::At;
+use crate::checks::Checks;
+use crate::kinds::storage::driver_name;
+use crate::{conditions, format};
+
+const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
+/// Most conditions of a DeviceTaintRule.
+const CONDITIONS_MAX: usize = 8;
+
+/// A DeviceTaintRule.
+pub(super) fn validate_rule(rule: &At<'_>, checks: &mut Checks) {
+    let selector = rule.find("spec.deviceSelector");
+    if selector.get("driver").exists() {
+        driver_name(&selector.get("driver"), checks);
+    }
+    if selector.get("pool").exists() {
+        pool_name(&selector.get("pool"), checks);
+    }
+    if selector.get("device").exists() {
+        checks.dns_label(&selector.get("device"));
+    }
+    validate(&rule.find("spec.taint"), checks);
+}
+
+pub(super) fn update_rule(sub: Option<&str>, new: &At<'_>, _old: &At<'_>, checks: &mut Checks) {
+    if sub != Some("status") {
+        return validate_rule(new, checks);
+    }
+    let found = new.find("status.conditions");
+    conditions::validate(&found, checks);
+    if found.len() > CONDITIONS_MAX {
+        checks.too_many(&found, CONDITIONS_MAX);
+    }
+}
+
+/// A taint.
+pub(super) fn validate(taint: &At<'_>, checks: &mut Checks) {
+    checks.qualified_name(&taint.get("key"));
+    checks.format(&taint.get("value"), format::label_value(taint.get("value").text()));
+    checks.one_of(&taint.get("effect"), &EFFECTS);
+}
+
+/// A toleration.
+pub(super) fn toleration(toleration: &At<'_>, checks: &mut Checks) {
+    let (key, operator, value) = (toleration.get("key"), toleration.get("operator"), toleration.get("value"));
+    if !key.text().is_empty() {
+        checks.qualified_name(&key);
+    }
+    match operator.text() {
+        "Exists" if !value.text().is_empty() => checks.invalid(&value, "must be empty for operator `Exists`"),
+        "Exists" => {}
+        "Equal" => checks.format(&value, format::label_value(value.text())),
+        _ => checks.one_of(&operator, &["Equal", "Exists"]),
+    }
+    if !toleration.get("effect").text().is_empty() {
+        checks.one_of(&toleration.get("effect"), &EFFECTS);
+    }
+}

@@ -1,0 +1,318 @@
+//! Kinds that are stored, defaulted and checked, though nothing of ours acts on them.
+
+use super::{changes, refused};
+use crate::testing::{create_problems, kind, new, update_problems};
+
+const CA: &str = include_str!("ca.pem");
+const LEAF: &str = include_str!("leaf.pem");
+/// An empty request, signed.
+const REQUEST: &str = "MIG6MGICAQAwADBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABJs2rIhKdmYV2cSnnnfMd7VF2S3FvESxZpNgR+pkWonhCEPD/IcweMle+cQVKHkW+jbRvgqoRaHBrUUGClgS90WgADAKBggqhkjOPQQDAgNIADBFAiBhvBfxC7po2LiHz35hM+/wgdSrWFy7Ss1IIBXtsPJwVQIhAO4NajvZuimK0GMRpG0j/wLTdVbCt6h/x5hXFFXE1BFp";
+const SLICE: &str = "driver: d.example.com, pool: {name: a/b, resourceSliceCount: 1, generation: 0}";
+
+fn pod_certificate(fields: &str) -> String {
+    format!(
+        "spec: {{signerName: example.com/s, podName: p, podUID: u, serviceAccountName: s, serviceAccountUID: v, nodeName: n, nodeUID: w, stubPKCS10Request: {REQUEST}{fields}}}"
+    )
+}
+
+fn bundle(signer: &str, pem: &str) -> String {
+    format!("spec: {{signerName: '{signer}', trustBundle: {}}}", serde_json::Value::from(pem))
+}
+
+/// `(group, plural, a body that is good)`.
+pub fn good() -> Vec<(&'static str, &'static str, String)> {
+    let fixed = [
+        (
+            "autoscaling",
+            "horizontalpodautoscalers",
+            "spec: {scaleTargetRef: {kind: Deployment, name: web}, maxReplicas: 5, behavior: {scaleUp: {stabilizationWindowSeconds: 30}}}",
+        ),
+        (
+            "networking.k8s.io",
+            "ipaddresses",
+            "metadata: {name: 10.96.0.7}\nspec: {parentRef: {resource: services, namespace: default, name: web}}",
+        ),
+        ("networking.k8s.io", "servicecidrs", "spec: {cidrs: [10.96.0.0/16, 'fd00::/64']}"),
+        (
+            "resource.k8s.io",
+            "deviceclasses",
+            "spec: {selectors: [{cel: {expression: 'true'}}], config: [{opaque: {driver: d.example.com, parameters: {a: b}}}]}",
+        ),
+        ("resource.k8s.io", "devicetaintrules", "spec: {deviceSelector: {driver: d.example.com}, taint: {key: a/b, effect: NoSchedule}}"),
+        (
+            "resource.k8s.io",
+            "resourceclaims",
+            "spec: {devices: {requests: [{name: a, exactly: {deviceClassName: gpu, tolerations: [{key: x}]}}, {name: b, firstAvailable: [{name: x, deviceClassName: gpu, allocationMode: All}]}], constraints: [{requests: [a, b/x], matchAttribute: d.example.com/model}]}}",
+        ),
+        ("resource.k8s.io", "resourceclaimtemplates", "spec: {spec: {devices: {requests: [{name: a, exactly: {deviceClassName: gpu}}]}}}"),
+        (
+            "resource.k8s.io",
+            "resourceslices",
+            "spec: {driver: d.example.com, pool: {name: n, resourceSliceCount: 1, generation: 1}, nodeName: n, devices: [{name: d0, attributes: {model: {string: x}, d.example.com/v: {version: 1.2.3}}, capacity: {memory: {value: 4Gi}}}]}",
+        ),
+        ("storage.k8s.io", "csistoragecapacities", "storageClassName: fast\ncapacity: 1Gi\nnodeTopology: {matchLabels: {a: b}}"),
+        ("storage.k8s.io", "volumeattachments", "spec: {attacher: d.example.com, nodeName: n, source: {persistentVolumeName: pv}}"),
+        ("storage.k8s.io", "volumeattributesclasses", "driverName: d.example.com\nparameters: {iops: '100'}"),
+        ("storagemigration.k8s.io", "storageversionmigrations", "spec: {resource: {group: apps, resource: deployments}}"),
+    ];
+    let mut all: Vec<_> = fixed.into_iter().map(|(group, plural, yaml)| (group, plural, yaml.to_owned())).collect();
+    all.push(("certificates.k8s.io", "clustertrustbundles", bundle("", CA)));
+    all.push(("certificates.k8s.io", "podcertificaterequests", pod_certificate("")));
+    all
+}
+
+#[test]
+fn autoscalers() {
+    let spec = |fields: &str| format!("spec: {{scaleTargetRef: {{kind: Deployment, name: web}}, maxReplicas: 5, {fields}}}");
+    let metric = |metric: &str| spec(&format!("metrics: [{metric}]"));
+    let owned = [
+        "spec: {}".to_owned(),
+        "spec: {scaleTargetRef: {kind: a/b, name: ..}, minReplicas: 3, maxReplicas: 2}".to_owned(),
+        spec("minReplicas: -1"),
+        spec("minReplicas: 0"),
+        metric("{}"),
+        metric("{type: Magic, pods: {metric: {name: a}, target: {type: AverageValue, averageValue: 1}}}"),
+        metric("{type: Pods, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}"),
+        metric("{type: Resource, resource: {name: gpu, target: {type: Sum}}}"),
+        metric("{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 0, averageValue: 0}}, pods: {}}"),
+        metric("{type: ContainerResource, containerResource: {name: cpu, target: {type: Utilization}}}"),
+        metric("{type: Object, object: {describedObject: {kind: Ingress}, metric: {name: a/b}, target: {type: Value}}}"),
+        metric("{type: External, external: {metric: {}, target: {type: Value, value: 1, averageValue: 1}}}"),
+        spec(
+            "behavior: {scaleUp: {stabilizationWindowSeconds: 3601, selectPolicy: Most, policies: [{type: x, value: 0, periodSeconds: 1801}]}, scaleDown: {stabilizationWindowSeconds: -1, policies: [], tolerance: '-1'}}",
+        ),
+    ];
+    refused("autoscaling", "horizontalpodautoscalers", &owned.iter().map(String::as_str).collect::<Vec<_>>());
+    let autoscalers = kind("autoscaling", "horizontalpodautoscalers");
+    let object = new(autoscalers, &spec("minReplicas: 2"));
+    assert_eq!(object.pointer("/spec/metrics/0/resource/target/averageUtilization"), Some(&80.into()), "{object}");
+    changes("autoscaling", "horizontalpodautoscalers", Some("status"), &["status: {currentReplicas: -1, desiredReplicas: -2}"]);
+}
+
+#[test]
+fn service_ranges_and_addresses() {
+    refused(
+        "networking.k8s.io",
+        "servicecidrs",
+        &[
+            "spec: {}",
+            "spec: {cidrs: [10.0.0.0/8, 10.1.0.0/16]}",
+            "spec: {cidrs: [a, b, c]}",
+            "spec: {cidrs: [10.0.0.1/8]}",
+            "spec: {cidrs: [x]}",
+        ],
+    );
+    changes("networking.k8s.io", "servicecidrs", None, &["spec: {cidrs: [10.97.0.0/16]}"]);
+    refused(
+        "networking.k8s.io",
+        "ipaddresses",
+        &[
+            "metadata: {name: a}\nspec: {}",
+            "metadata: {name: '2001:DB8::1'}\nspec: {parentRef: {resource: services, name: a}}",
+            "metadata: {name: 10.0.0.1}\nspec: {parentRef: {group: A, resource: a/b, namespace: '..'}}",
+        ],
+    );
+    changes(
+        "networking.k8s.io",
+        "ipaddresses",
+        None,
+        &["metadata: {name: 10.96.0.7}\nspec: {parentRef: {resource: services, name: other}}"],
+    );
+}
+
+#[test]
+fn claims_for_devices() {
+    let devices = |fields: &str| format!("spec: {{devices: {{{fields}}}}}");
+    let request = |fields: &str| devices(&format!("requests: [{{name: a, {fields}}}]"));
+    let exactly = |fields: &str| request(&format!("exactly: {{deviceClassName: gpu, {fields}}}"));
+    let good = "requests: [{name: a, exactly: {deviceClassName: gpu}}]";
+    let owned = [
+        devices("requests: [{}, {name: A}, {name: A}]"),
+        request("exactly: {}, firstAvailable: [{name: a}]"),
+        request("firstAvailable: [{name: x}, {name: x, deviceClassName: B}]"),
+        exactly("allocationMode: Some, tolerations: [{operator: Is}, {operator: Exists, value: a, effect: x}, {key: 'a b', value: 'c d'}]"),
+        exactly("allocationMode: All, count: 2"),
+        exactly("count: -1, selectors: [{}]"),
+        exactly("derivedAttributes: [{name: a.b/c, expression: '1'}, {}]"),
+        devices(&format!(
+            "{good}, constraints: [{{}}, {{requests: [b, a/b/c, a/x], matchAttribute: model}}, {{matchAttribute: 'A/b/c'}}, {{distinctAttribute: '/1'}}]"
+        )),
+        devices(&format!("{good}, config: [{{}}, {{requests: [a, a], opaque: {{driver: 'x y', parameters: [1]}}}}]")),
+        devices(&format!("requests: [{}]", vec!["{name: a, exactly: {deviceClassName: gpu}}"; 33].join(","))),
+    ];
+    let cases: Vec<&str> = owned.iter().map(String::as_str).collect();
+    refused("resource.k8s.io", "resourceclaims", &cases);
+    let (claims, old) = (kind("resource.k8s.io", "resourceclaims"), devices(good));
+    assert!(update_problems(claims, None, &old, "spec: {}").contains("field is immutable"));
+    let status = |fields: &str| update_problems(claims, Some("status"), &old, &format!("{old}\nstatus: {{{fields}}}"));
+    let device = "driver: d.example.com, pool: p, device: x";
+    let allocation = format!("allocation: {{devices: {{results: [{{request: a, {device}}}]}}}}");
+    assert_eq!(status(&format!("{allocation}, reservedFor: [{{resource: pods, name: p, uid: u}}], devices: [{{{device}}}]")), "ok");
+    insta::assert_snapshot!(
+        [
+            "reservedFor: [{}]",
+            "allocation: {devices: {results: [{request: b, driver: '', pool: '', device: '', shareID: x, skipNodeOperations: [NodePrepareResources]}], config: [{source: x}]}, nodeSelector: {}}",
+            &format!("{allocation}, devices: [{{driver: d.example.com, pool: p, device: y, data: 5, networkData: {{ips: [10.0.0.1, 10.0.0.1/24, '2001:DB8::1/64']}}, conditions: [{{type: a b, status: x}}]}}]"),
+        ]
+        .map(status)
+        .join("\n--\n")
+    );
+    assert!(
+        create_problems(
+            kind("resource.k8s.io", "resourceclaimtemplates"),
+            "spec: {metadata: {labels: {'a b': c}}, spec: {devices: {requests: [{}]}}}"
+        )
+        .starts_with("spec.metadata.labels: Invalid value: \"a b\"")
+    );
+    assert!(
+        create_problems(kind("resource.k8s.io", "deviceclasses"), "spec: {extendedResourceName: gpu, selectors: [{}], config: [{}]}")
+            .contains("spec.extendedResourceName: Invalid value: \"gpu\": must be a valid extended resource name")
+    );
+    refused(
+        "resource.k8s.io",
+        "devicetaintrules",
+        &[
+            "spec: {taint: {}}",
+            "spec: {deviceSelector: {driver: '', pool: /, device: A}, taint: {key: a, value: b c, effect: PreferNoSchedule}}",
+        ],
+    );
+}
+
+#[test]
+fn slices_of_devices() {
+    let slice = |fields: &str| format!("spec: {{{SLICE}, {fields}}}");
+    let device = |fields: &str| slice(&format!("nodeName: n, devices: [{{name: d, {fields}}}]"));
+    let owned = [
+        "spec: {pool: {}}".to_owned(),
+        slice("nodeName: '', allNodes: false, perDeviceNodeSelection: false"),
+        slice("nodeName: n, allNodes: true, nodeSelector: {nodeSelectorTerms: []}"),
+        slice("nodeName: n, devices: [{name: A}, {name: A}], sharedCounters: [{}, {name: c, counters: {B: {value: 1}}}]"),
+        slice("perDeviceNodeSelection: true, devices: [{name: a}, {name: b, nodeName: n, allNodes: true}]"),
+        device("allNodes: true"),
+        device("attributes: {a-b: {}, a/b/c: {int: 1, bool: true}, /x: {string: s}, v: {version: '1'}, l: {strings: []}}"),
+        device("capacity: {c: {value: 1, requestPolicy: {default: 1}}}"),
+        device("allowMultipleAllocations: true, capacity: {c: {value: 10, requestPolicy: {default: 3, validValues: [2, 1, 11]}}}"),
+        device(
+            "allowMultipleAllocations: true, capacity: {c: {value: 10, requestPolicy: {default: 3, validRange: {min: 2, max: 9, step: 2}}}}",
+        ),
+        device(
+            "allowMultipleAllocations: true, capacity: {c: {value: 10, requestPolicy: {validRange: {min: 2}}}, d: {value: 1, requestPolicy: {default: 1, validRange: {}}}}",
+        ),
+        device("taints: [{}], consumesCounters: [{}, {counterSet: A, counters: {c: {value: 1}}}, {counterSet: b}]"),
+        device("bindingConditions: [a, a], bindingFailureConditions: [a, 'b c']"),
+        device(
+            "nodeAllocatableResources: {cpu: {}, gpu: {mapping: {capacityKey: x}}, memory: {overhead: {}, mapping: {capacityMultiplier: 1}}}",
+        ),
+        slice("nodeName: n, partitionTypeAttribute: model, skipNodeOperations: [x]"),
+        slice(
+            "nodeName: n, partitionTypeAttribute: d.example.com/model, devices: [{name: a, consumesCounters: [{counterSet: b, counters: {c: {value: 1}}}]}, {name: b, attributes: {model: {int: 1}}, consumesCounters: [{counterSet: b, counters: {c: {value: 1}}}]}]",
+        ),
+    ];
+    refused("resource.k8s.io", "resourceslices", &owned.iter().map(String::as_str).collect::<Vec<_>>());
+    changes(
+        "resource.k8s.io",
+        "resourceslices",
+        None,
+        &["spec: {driver: e.example.com, pool: {name: m, resourceSliceCount: 1, generation: 1}, nodeName: m}"],
+    );
+}
+
+#[test]
+fn attachments_and_classes_of_volumes() {
+    let attachment = |fields: &str| format!("spec: {{attacher: d.example.com, nodeName: n, source: {{{fields}}}}}");
+    let owned = [
+        "spec: {source: {}}".to_owned(),
+        attachment("persistentVolumeName: a, inlineVolumeSpec: {}"),
+        attachment("persistentVolumeName: ''"),
+        attachment("persistentVolumeName: A"),
+        attachment("inlineVolumeSpec: {claimRef: {name: a}}"),
+    ];
+    refused("storage.k8s.io", "volumeattachments", &owned.iter().map(String::as_str).collect::<Vec<_>>());
+    changes("storage.k8s.io", "volumeattachments", None, &[&attachment("persistentVolumeName: other")]);
+    refused("storage.k8s.io", "volumeattributesclasses", &["driverName: ''", "driverName: a b\nparameters: {'': x}"]);
+    changes("storage.k8s.io", "volumeattributesclasses", None, &["driverName: e.example.com\nparameters: {iops: '200'}"]);
+    refused(
+        "storage.k8s.io",
+        "csistoragecapacities",
+        &["storageClassName: ''\ncapacity: -1", "storageClassName: A\nmaximumVolumeSize: -1Gi"],
+    );
+    changes("storage.k8s.io", "csistoragecapacities", None, &["storageClassName: slow\ncapacity: 2Gi"]);
+    refused(
+        "storage.k8s.io",
+        "csidrivers",
+        &[
+            "spec: {nodeAllocatableUpdatePeriodSeconds: 5, fsGroupPolicy: x, volumeLifecycleModes: [y], tokenRequests: [{audience: a}, {audience: a, expirationSeconds: 5}]}",
+        ],
+    );
+    changes("storage.k8s.io", "csidrivers", None, &["spec: {attachRequired: false, volumeLifecycleModes: [Ephemeral]}"]);
+    refused(
+        "storage.k8s.io",
+        "csinodes",
+        &["spec: {drivers: [{name: '', nodeID: ''}, {name: a.b, nodeID: n, allocatable: {count: -1}, topologyKeys: ['', 'a b', x, x]}]}"],
+    );
+    changes("storage.k8s.io", "csinodes", None, &["spec: {drivers: [{name: a.b, nodeID: m}]}"]);
+}
+
+#[test]
+fn certificates_of_pods_and_of_authorities() {
+    let twice = format!("{CA}{CA}");
+    let owned = [
+        bundle("", ""),
+        bundle("", "nonsense"),
+        bundle("", LEAF),
+        bundle("", &twice),
+        bundle("", "-----BEGIN JUNK-----\nAAAA\n-----END JUNK-----\n"),
+        bundle("", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+        bundle("example.com/s", CA),
+        format!("metadata: {{name: 'a:b'}}\n{}", bundle("", CA)),
+        format!("metadata: {{name: 'example.com:s:B'}}\n{}", bundle("example.com/s", CA)),
+    ];
+    let seen: Vec<String> = owned.iter().map(|yaml| create_problems(kind("certificates.k8s.io", "clustertrustbundles"), yaml)).collect();
+    insta::assert_snapshot!(seen.join("\n"));
+    let good = format!("metadata: {{name: 'example.com:s:b'}}\n{}", bundle("example.com/s", CA));
+    assert_eq!(create_problems(kind("certificates.k8s.io", "clustertrustbundles"), &good), "ok");
+    let requests = kind("certificates.k8s.io", "podcertificaterequests");
+    let refused = [
+        "spec: {}".to_owned(),
+        pod_certificate(", maxExpirationSeconds: 60"),
+        pod_certificate(", unverifiedUserAnnotations: {a: b, 'a.b/c d': e}").replace(REQUEST, "aGk="),
+    ];
+    insta::assert_snapshot!(refused.map(|yaml| create_problems(requests, &yaml)).join("\n--\n"));
+    let old = pod_certificate("");
+    let condition = |kind: &str| format!("{{type: {kind}, status: 'True', reason: R, lastTransitionTime: 2024-01-01T00:00:00Z}}");
+    let status = |fields: &str| update_problems(requests, Some("status"), &old, &format!("{old}\nstatus: {{{fields}}}"));
+    assert_eq!(status(&format!("conditions: [{}]", condition("Denied"))), "ok");
+    let issued = condition("Issued");
+    let chain = serde_json::Value::from(LEAF);
+    insta::assert_snapshot!(
+        [
+            format!("conditions: [{}, {issued}]", condition("Denied")),
+            format!("conditions: [{}]", condition("Maybe")),
+            format!("conditions: [{issued}]"),
+            "notBefore: 2024-01-01T00:00:00Z".to_owned(),
+            format!("certificateChain: {chain}"),
+            format!("certificateChain: nonsense, conditions: [{issued}]"),
+            format!("certificateChain: {chain}, conditions: [{issued}], notBefore: 2024-01-01T00:00:00Z"),
+            format!("certificateChain: {chain}, conditions: [{issued}], notBefore: 2026-11-22T00:27:12Z, notAfter: 2126-10-29T00:27:12Z"),
+        ]
+        .map(|fields| status(&fields))
+        .join("\n--\n")
+    );
+    assert!(update_problems(requests, None, &old, &old.replace("podName: p", "podName: q")).contains("field is immutable"));
+}
+
+#[test]
+fn migrations_of_what_is_stored() {
+    refused("storagemigration.k8s.io", "storageversionmigrations", &["spec: {resource: {}}", "spec: {resource: {resource: A, group: B}}"]);
+    changes("storagemigration.k8s.io", "storageversionmigrations", None, &["spec: {resource: {group: apps, resource: replicasets}}"]);
+    let condition = |kind: &str| format!("{{type: {kind}, status: 'True', reason: R, lastTransitionTime: 2024-01-01T00:00:00Z}}");
+    changes(
+        "storagemigration.k8s.io",
+        "storageversionmigrations",
+        Some("status"),
+        &[
+            "status: {resourceVersion: x, conditions: [{type: a, status: b}]}",
+            &format!("status: {{conditions: [{}, {}]}}", condition("Succeeded"), condition("Failed")),
+        ],
+    );
+}

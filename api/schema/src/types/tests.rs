@@ -1,0 +1,91 @@
+//! Whether every stable kind that the types know is served: what the types' own sources say is held
+//! against the table of kinds.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use api_model::kind;
+use serde_json::Value;
+
+use super::*;
+
+/// Stable kinds that no resource is of, and what they are instead.
+const NOT_SERVED: &[(&str, &str, &str)] = &[
+    ("", "APIGroup", "the answer of discovery"),
+    ("", "APIGroupList", "the answer of discovery"),
+    ("", "APIResourceList", "the answer of discovery"),
+    ("", "APIVersions", "the answer of discovery"),
+    ("", "Status", "what requests are answered"),
+    ("authentication.k8s.io", "TokenRequest", "the body of serviceaccounts/token"),
+    ("autoscaling", "Scale", "the body of every scale subresource"),
+    ("policy", "Eviction", "the body of pods/eviction"),
+];
+
+/// Stable kinds that come with what acts on them: until then they may be missing.
+const WITH_THEIR_ACTOR: &[(&str, &str)] = &[
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+    ("apiregistration.k8s.io", "APIService"),
+];
+
+/// The newest version's types, where cargo keeps the sources of the crate.
+fn sources() -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut metadata = Command::new(cargo);
+    metadata.args(["metadata", "--format-version", "1", "--offline"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let output = metadata.output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let packages = metadata["packages"].as_array().expect("a list");
+    let types = packages.iter().find(|package| package["name"] == "k8s-openapi").expect("a dependency");
+    let source = Path::new(types["manifest_path"].as_str().expect("a path")).with_file_name("src");
+    let version = |path: &PathBuf| path.file_name()?.to_str()?.strip_prefix("v1_")?.parse::<u32>().ok();
+    let versions = fs::read_dir(source).expect("a directory").flatten().map(|entry| entry.path());
+    versions.filter(|path| version(path).is_some()).max_by_key(version).expect("a version")
+}
+
+/// Group, version and kind of every type under a directory that is one of an API.
+fn kinds_in(directory: &Path, found: &mut BTreeSet<(String, String, String)>) {
+    for path in fs::read_dir(directory).expect("a directory").flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            kinds_in(&path, found);
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a source");
+        let Some(at) = text.find("impl crate::Resource for") else { continue };
+        let constant = |name: &str| {
+            let (_, rest) = text[at..].split_once(&format!("const {name}: &'static str = \"")).expect("a constant");
+            rest.split('"').next().expect("a text").to_owned()
+        };
+        found.insert((constant("GROUP"), constant("VERSION"), constant("KIND")));
+    }
+}
+
+fn is_stable(version: &str) -> bool {
+    version.strip_prefix('v').is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
+#[test]
+fn every_stable_kind_is_served_or_is_none() {
+    let mut known = BTreeSet::new();
+    kinds_in(&sources(), &mut known);
+    let stable: Vec<_> = known.iter().filter(|(_, version, _)| is_stable(version)).collect();
+    assert!(stable.len() > 70, "{stable:?}");
+    let is_listed = |group: &str, name: &str| NOT_SERVED.iter().any(|(g, k, _)| *g == group && *k == name);
+    for (group, version, name) in &stable {
+        let served = kind::builtin().iter().any(|kind| (&kind.group, &kind.version, &kind.kind) == (group, version, name));
+        let may_miss = WITH_THEIR_ACTOR.contains(&(group.as_str(), name.as_str()));
+        assert!(may_miss || served != is_listed(group, name), "{group}/{version} {name}: served or listed, and not both");
+    }
+    for (group, name, _) in NOT_SERVED {
+        assert!(stable.iter().any(|(g, _, k)| g == group && k == name), "there is no {name} in {group}");
+    }
+    for kind in kind::builtin() {
+        assert!(find(&kind.group, &kind.version, &kind.kind).is_some(), "{kind:?} has no type");
+        assert!(is_stable(&kind.version), "{kind:?}");
+    }
+}

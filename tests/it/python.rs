@@ -1,0 +1,25 @@
+//! The official Python client against one cluster. What it does is told in `python/story.py`; here it is
+//! made sure that all of it is.
+
+use tests::run::run;
+use tests::{Cluster, cluster};
+
+const STORY: &str = include_str!("python/story.py");
+
+#[test]
+fn the_python_client_works() {
+    let cluster = Cluster::up();
+    let kubectl = cluster.kubectl();
+    kubectl.ok("apply -f samples/quickstart/tools.yaml");
+    kubectl.until_ready("tools");
+    let mut python = cluster.net.command(&cluster::python().display().to_string());
+    python.arg(cluster::project().join("tests/it/python/story.py")).arg(cluster.data_dir().join("admin.kubeconfig"));
+    // Discovery is remembered in a file per host, and every cluster of the tests has the same.
+    python.env("TMPDIR", cluster.data_dir());
+    let told = run(&mut python, None).ok();
+    let (_, chapters) = STORY.split_once("CHAPTERS = [").expect("a list");
+    let chapters: Vec<&str> =
+        chapters.lines().skip(1).take_while(|line| *line != "]").map(|line| line.trim().trim_end_matches(',')).collect();
+    assert_eq!(told.lines().collect::<Vec<_>>(), chapters);
+    assert_eq!(STORY.lines().filter(|line| line.starts_with("def ")).count(), chapters.len() + 3, "every chapter is told");
+}
