@@ -16,6 +16,7 @@ mod kubectl;
 mod life;
 mod linear;
 mod ownership;
+mod policies;
 mod python;
 mod quickstart;
 mod registry;

@@ -19,6 +19,7 @@ fn webhooks_have_their_say() {
     kubectl.apply(&backend::service("hook", &cluster.net.ip, PORT)).ok();
     objects_are_changed_and_refused(&kubectl, &authority);
     nobody_is_asked_any_more(&kubectl);
+    conditions_decide_who_is_asked(&kubectl, &authority);
     requests_are_sorted(&kubectl);
 }
 
@@ -94,6 +95,32 @@ fn nobody_is_asked_any_more(kubectl: &Kubectl<'_>) {
     kubectl.ok("delete mutatingwebhookconfiguration,validatingwebhookconfiguration story");
     kubectl.ok("create configmap rust --from-literal=colour=red");
     kubectl.ok("delete configmap sky rust");
+}
+
+/// Only what meets a webhook's match conditions is asked about; conditions without a value refuse.
+fn conditions_decide_who_is_asked(kubectl: &Kubectl<'_>, authority: &str) {
+    let config_maps = "{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [configmaps]}";
+    let with = |condition: &str| {
+        format!(
+            "{}  matchConditions: [{{name: asked, expression: \"{condition}\"}}]\n",
+            configuration("Validating", "/think", authority, config_maps)
+        )
+    };
+    let complaint = kubectl.apply(&with("object.metadata.name")).fails();
+    let wanted = "webhooks[0].matchConditions[0].expression: Invalid value: \"object.metadata.name\": must evaluate to bool";
+    assert!(complaint.contains(wanted), "{complaint}");
+    kubectl.apply(&with("!object.metadata.name.startsWith('free-') && object.data.colour != 'none'")).ok();
+    kubectl.ok("create configmap free-rust --from-literal=colour=red");
+    assert!(kubectl.fails("create configmap rust --from-literal=colour=red").contains("denied the request: red is taken"));
+    let without = kubectl.fails("create configmap plain --from-literal=size=1");
+    let wanted = "configmaps \"plain\" is forbidden: expression '!object.metadata.name.startsWith('free-') && object.data.colour != 'none'' \
+                  resulted in error: no such key: colour";
+    assert!(without.contains(wanted), "{without}");
+    let ignore = "[{\"op\":\"replace\",\"path\":\"/webhooks/0/failurePolicy\",\"value\":\"Ignore\"}]";
+    kubectl.ok(&format!("patch validatingwebhookconfiguration story --type=json -p {ignore}"));
+    kubectl.ok("create configmap plain --from-literal=size=1");
+    kubectl.ok("delete validatingwebhookconfiguration story");
+    kubectl.ok("delete configmap free-rust plain");
 }
 
 fn requests_are_sorted(kubectl: &Kubectl<'_>) {

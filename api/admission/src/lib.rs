@@ -12,6 +12,7 @@ mod denied;
 mod json;
 pub mod plugins;
 mod pods;
+pub mod policy;
 mod request;
 pub mod webhook;
 

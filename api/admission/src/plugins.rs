@@ -32,7 +32,6 @@ pub const ABSENT: &[&str] = &[
     "ImagePolicyWebhook",
     "JobValidation",
     "LimitPodHardAntiAffinityTopology",
-    "MutatingAdmissionPolicy",
     "NamespaceAutoProvision",
     "NamespaceExists",
     "NodeDeclaredFeatureValidator",
@@ -43,11 +42,11 @@ pub const ABSENT: &[&str] = &[
     "PodResizeValidator",
     "PodTolerationRestriction",
     "StorageObjectInUseProtection",
-    "ValidatingAdmissionPolicy",
 ];
 
-/// Plugins that need I/O: the server does what they do, unless they are switched off.
-pub const ELSEWHERE: &[&str] = &["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"];
+/// Plugins that need I/O or follow what is configured: the server does what they do, unless they are switched off.
+pub const ELSEWHERE: &[&str] =
+    &["MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook"];
 
 /// The plugins in the order in which they run, which is upstream's.
 pub fn all(allows: Allows) -> Vec<Box<dyn Plugin>> {

@@ -11,6 +11,7 @@ mod review;
 mod rule;
 
 pub use answer::{Answer, BadAnswer, rejection};
+pub(crate) use config::selector;
 pub use config::{Endpoint, Webhook, ca_bundle};
 pub use reinvocation::Reinvocation;
 pub use review::{Gvk, Review};
@@ -21,6 +22,7 @@ use api_model::selector::Selector;
 use api_model::view::View;
 
 use crate::denied::Denied;
+use crate::policy::Asked;
 use crate::request::{Operation, Request};
 
 /// Resources that no webhook and no policy may keep anybody from changing: a broken one could then
@@ -52,13 +54,34 @@ impl Webhook {
             forms.iter().position(|form| self.rules.iter().any(|rule| rule.matches(request, form)))
         };
         // The cheap questions first: what the rules leave out needs no namespace.
-        let (Some(form), true) = (by_rules(), self.wants_object(request)) else { return Ok(None) };
+        let (Some(form), true) = (by_rules(), wants_object(&self.objects, request)) else { return Ok(None) };
         Ok(in_namespace(&self.namespaces, request, view)?.then_some(form))
     }
 
-    fn wants_object(&self, request: &Request<'_>) -> bool {
-        self.objects.is_everything() || [request.object(), request.old].into_iter().flatten().any(|object| self.objects.matches(object))
+    /// Whether it has match conditions, for which more of a request must be known.
+    pub fn has_conditions(&self) -> bool {
+        !self.conditions.is_empty()
     }
+
+    /// Whether a request that concerns it meets its match conditions. A webhook that counts as one that agrees
+    /// when it cannot be asked is not asked either where its conditions have no value.
+    ///
+    /// # Errors
+    /// When they have no value, which refuses the request.
+    pub fn wants(&self, asked: &Asked<'_>) -> Result<bool, String> {
+        match self.conditions.hold(&asked.scope(None)) {
+            Err(why) if self.fails_open => {
+                tracing::debug!(webhook = self.name, why, "match conditions without a value pass a webhook over");
+                Ok(false)
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+/// Whether the labels of a request's object match, before or after.
+pub(crate) fn wants_object(selector: &Selector, request: &Request<'_>) -> bool {
+    selector.is_everything() || [request.object(), request.old].into_iter().flatten().any(|object| selector.matches(object))
 }
 
 /// Whether the labels of a request's namespace match. What is in no namespace always does.

@@ -28,7 +28,7 @@ use thiserror::Error;
 use crate::authenticate::OidcError;
 
 pub(crate) use claims::unverified_issuer;
-pub use claims::{Claims, KubernetesClaims, Reference, username};
+pub use claims::{Claims, KubernetesClaims, Reference, groups, username};
 pub use request::RequestError;
 pub(crate) use seen::Seen;
 

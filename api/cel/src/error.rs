@@ -52,6 +52,14 @@ impl EvaluateError {
         Self::Failed(message.into())
     }
 
+    /// The same, told by whoever uses the variable that it befell.
+    pub(crate) fn of_variable(self, name: &str) -> Self {
+        match self {
+            Self::Failed(message) => Self::Failed(format!("composited variable {name:?} fails to evaluate: {message}")),
+            cost => cost,
+        }
+    }
+
     pub(crate) fn no_overload() -> Self {
         Self::failed("no such overload")
     }

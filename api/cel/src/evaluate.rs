@@ -136,7 +136,7 @@ impl<'v> Run<'_, 'v> {
             && let Some(composed) = self.scope.composed(field)
         {
             self.meter.pay(2)?;
-            return self.composed(composed).map(Some);
+            return self.composed(composed).map(Some).map_err(|error| error.of_variable(field));
         }
         if self.scope.value(first).is_some() && self.scope.value(&format!("{first}.{field}")).is_none() {
             return Ok(None);

@@ -11,6 +11,7 @@
 //!
 //! Left to others: where expressions stand in which objects, what a result means, HTTP.
 
+pub mod admission;
 mod authorizer;
 mod budget;
 mod check;

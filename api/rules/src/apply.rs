@@ -13,6 +13,7 @@ mod extract;
 mod last_applied;
 mod managers;
 mod merge;
+mod overlay;
 mod prune;
 mod scope;
 mod set;
@@ -25,6 +26,7 @@ use api_model::meta;
 use serde_json::Value;
 
 pub use conflict::{Conflict, Conflicts};
+pub use overlay::overlay;
 pub use set::{Element, FieldSet, Node};
 pub use typing::Typing;
 

@@ -29,6 +29,7 @@ mod persistent_volume_claim;
 mod pod;
 mod pod_certificate;
 mod pod_template;
+mod policy;
 mod priority_class;
 mod priority_level;
 mod rbac;
@@ -102,6 +103,10 @@ pub fn rules(kind: &Kind) -> Option<&'static Rules> {
         ("", "Secret") => &secret::RULES,
         ("", "Service") => &service::RULES,
         ("admissionregistration.k8s.io", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => &webhook::RULES,
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => &policy::MUTATING,
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => &policy::MUTATING_BINDING,
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => &policy::VALIDATING,
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => &policy::VALIDATING_BINDING,
         ("apiextensions.k8s.io", "CustomResourceDefinition") => &custom_resource_definition::RULES,
         ("apiregistration.k8s.io", "APIService") => &api_service::RULES,
         ("apps", "ControllerRevision") => &controller_revision::RULES,

@@ -8,7 +8,7 @@
 mod strategic;
 
 use api_schema::Schema;
-use json_patch::PatchOperation;
+use json_patch::{PatchErrorKind, PatchOperation};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -33,11 +33,14 @@ pub enum PatchError {
     /// `copy` operations would make the object too large: 413 RequestEntityTooLarge.
     #[error("Unable to complete the copy, the accumulated size increase of copy is {0}, exceeding the limit {COPIED_BYTES_MAX}")]
     CopyTooLarge(usize),
-    /// The patch is well-formed but cannot be applied, for example because a `test` failed: 422
+    /// The patch is well-formed but cannot be applied, for example because nothing stands at a path: 422
     /// Invalid. Upstream hides this text behind "the server rejected our request due to an error in
     /// our request".
     #[error("{0}")]
     NotApplicable(String),
+    /// A `test` failed: to clients the same.
+    #[error("{0}")]
+    TestFailed(String),
 }
 
 /// Applies a JSON patch.
@@ -58,11 +61,18 @@ pub fn json(original: &Value, patch: &Value) -> Result<Value, PatchError> {
                 return Err(PatchError::CopyTooLarge(copied));
             }
         }
-        json_patch::patch_unsafe(&mut object, std::slice::from_ref(operation))
-            .map_err(|error| PatchError::NotApplicable(format!("{} in path {:?}", error.kind, operation.path().as_str())))?;
+        json_patch::patch_unsafe(&mut object, std::slice::from_ref(operation)).map_err(|error| refusal(&error.kind, operation))?;
         nesting.after(operation, &object)?;
     }
     Ok(object)
+}
+
+fn refusal(kind: &PatchErrorKind, operation: &PatchOperation) -> PatchError {
+    let message = format!("{kind} in path {:?}", operation.path().as_str());
+    match kind {
+        PatchErrorKind::TestFailed => PatchError::TestFailed(message),
+        _ => PatchError::NotApplicable(message),
+    }
 }
 
 /// How deep an object is at most. Measured only where the operations so far could have made it too

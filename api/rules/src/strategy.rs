@@ -30,6 +30,7 @@ pub fn is_custom(kind: &Kind) -> bool {
 pub fn allows_unconditional_update(kind: &Kind) -> bool {
     let strict = match kind.group.as_str() {
         "apiextensions.k8s.io" | "apiregistration.k8s.io" | "coordination.k8s.io" | "node.k8s.io" | "policy" => true,
+        "admissionregistration.k8s.io" => kind.kind.contains("AdmissionPolicy"),
         "certificates.k8s.io" => kind.kind != "CertificateSigningRequest",
         "storage.k8s.io" => !matches!(kind.kind.as_str(), "StorageClass" | "VolumeAttributesClass"),
         "storagemigration.k8s.io" => true,

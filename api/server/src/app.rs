@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::fairness::Gate;
 use crate::key;
 use crate::metrics::Metrics;
+use crate::policies::Policies;
 use crate::quota::Quotas;
 use crate::registry::{Registry, Served};
 use crate::services::Allocator;
@@ -43,6 +44,7 @@ pub(crate) struct App {
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) chain: Chain,
     pub(crate) services: Arc<Allocator>,
+    pub(crate) policies: Policies,
     pub(crate) webhooks: Webhooks,
     pub(crate) aggregation: Aggregation,
     pub(crate) gate: Gate,

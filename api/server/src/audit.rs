@@ -175,6 +175,11 @@ impl Trail {
         }
     }
 
+    /// Admission has something to record; of two texts under one name the first counts.
+    pub(crate) fn annotate(&self, name: String, text: String) {
+        self.state.lock().event.annotations.entry(name).or_insert(text);
+    }
+
     /// Whether the answer's body will be looked at: then it should not be compressed.
     pub(crate) fn keeps_answer(&self) -> bool {
         self.level() >= Level::RequestResponse && !self.state.lock().long_running

@@ -32,6 +32,7 @@ mod key;
 mod metrics;
 mod nonresource;
 mod oidc;
+mod policies;
 mod presence;
 mod quota;
 mod registry;

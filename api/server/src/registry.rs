@@ -114,6 +114,13 @@ impl Registry {
         let table = self.table.load();
         table.by_plural.get(plural)?.iter().find(|served| served.kind.group == group && served.kind.version == version).cloned()
     }
+
+    /// The kind of that `apiVersion` and `kind`.
+    pub(crate) fn find_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Served>> {
+        let table = self.table.load();
+        let is_it = |served: &&Arc<Served>| served.kind.kind == kind && served.kind.api_version() == api_version;
+        table.by_plural.values().flatten().find(is_it).cloned()
+    }
 }
 
 fn serve(kind: &Arc<Kind>, cache: &Cache) -> Served {

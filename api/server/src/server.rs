@@ -40,6 +40,7 @@ use crate::fairness::{Gate, keeper};
 use crate::handle::handle;
 use crate::metrics::Metrics;
 use crate::oidc::{Follower, OidcStartError};
+use crate::policies::Policies;
 use crate::presence::Presence;
 use crate::quota::{self, Quotas};
 use crate::registry::Registry;
@@ -221,6 +222,7 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
         chain: Chain::new(&config.disable_admission_plugins, allows)?,
         authenticator: Authenticator::new(std::mem::take(&mut config.token_auth_file), tokens, config.anonymous_auth).with_oidc(oidc),
         registry: Registry::new(&cache),
+        policies: Policies::new(&cache, &config.disable_admission_plugins),
         aggregation: Aggregation::new(&cache),
         webhooks: Webhooks::new(&cache, &config.disable_admission_plugins),
         gate: Gate::new(&config, &cache),

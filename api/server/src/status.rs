@@ -381,7 +381,7 @@ impl From<api_rules::patch::PatchError> for ApiError {
             PatchError::TooManyOperations(_) | PatchError::CopyTooLarge(_) => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", error.to_string())
             }
-            PatchError::NotApplicable(_) => {
+            PatchError::NotApplicable(_) | PatchError::TestFailed(_) => {
                 let message = "the server rejected our request due to an error in our request";
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
             }

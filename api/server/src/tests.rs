@@ -17,6 +17,7 @@ mod lists;
 mod nodes;
 mod oidc;
 mod patches;
+mod policies;
 mod protobuf;
 mod restart;
 mod services;

@@ -3,8 +3,8 @@
 //! is decided in `api_admission::webhook`; here they are found, called and obeyed.
 
 pub(crate) mod client;
-mod forms;
-mod options;
+pub(crate) mod forms;
+pub(crate) mod options;
 pub(crate) mod resolve;
 
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use self::forms::Forms;
 use crate::app::{App, Call};
 use crate::cache::{Cache, Filter, Resource};
 use crate::metrics::webhooks::{Outcome, Turn};
+use crate::policies::seen::Sight;
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::admit::{Step, request};
@@ -107,7 +108,7 @@ pub(crate) async fn mutate(call: &mut Call, asked: Asked<'_>, mut object: Option
     rounds.begin(object.as_deref());
     let forms = Forms::of(call);
     for webhook in webhooks.iter() {
-        let Some(form) = form_for(call, asked.step, webhook, &forms, object.as_deref_mut())? else { continue };
+        let Some(form) = form_for(call, asked, webhook, &forms, object.as_deref_mut()).await? else { continue };
         if !rounds.is_due(&webhook.id) {
             continue;
         }
@@ -120,6 +121,7 @@ pub(crate) async fn mutate(call: &mut Call, asked: Asked<'_>, mut object: Option
         }
         changed.map(drop).or_else(|failure| tolerate(webhook, failure))?;
     }
+    rounds.end(object.as_deref());
     Ok(())
 }
 
@@ -132,7 +134,7 @@ pub(crate) async fn validate(call: &mut Call, asked: Asked<'_>, mut object: Opti
     let forms = Forms::of(call);
     let mut questions = Vec::new();
     for webhook in webhooks.iter() {
-        if let Some(form) = form_for(call, asked.step, webhook, &forms, object.as_deref_mut())? {
+        if let Some(form) = form_for(call, asked, webhook, &forms, object.as_deref_mut()).await? {
             questions.push((webhook, question(call, asked, webhook, &form, object.as_deref_mut()).await));
         }
     }
@@ -149,11 +151,25 @@ pub(crate) async fn validate(call: &mut Call, asked: Asked<'_>, mut object: Opti
 }
 
 /// The form in which a webhook wants to see the object, where it wants to see it.
-fn form_for(call: &Call, step: Step<'_>, webhook: &Webhook, forms: &Forms, object: Option<&mut Value>) -> ApiResult<Option<Arc<Served>>> {
-    let request = request(call, step, object);
+async fn form_for(
+    call: &Call,
+    asked: Asked<'_>,
+    webhook: &Webhook,
+    forms: &Forms,
+    object: Option<&mut Value>,
+) -> ApiResult<Option<Arc<Served>>> {
+    let request = request(call, asked.step, object);
     let kinds: Vec<&Kind> = forms.kinds().collect();
-    let found = webhook.concerns(&request, &kinds, &*call.app.cache)?;
-    Ok(found.and_then(|index| forms.get(index)))
+    let Some(index) = webhook.concerns(&request, &kinds, &*call.app.cache)? else { return Ok(None) };
+    if webhook.has_conditions() {
+        let mut sight = Sight::of(call, &request)?;
+        let seen = sight.in_form(asked, &request, forms, index).await?;
+        let wants = webhook.wants(&sight.asked(&seen));
+        if !wants.map_err(|why| ApiError::denied(&call.served.name, request.object_name(), &why))? {
+            return Ok(None);
+        }
+    }
+    Ok(forms.get(index))
 }
 
 /// Asks one mutating webhook; answers whether it changed the object.

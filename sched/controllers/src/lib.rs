@@ -23,6 +23,7 @@ mod nodes;
 mod parts;
 mod pod_gc;
 mod pods;
+mod policy_status;
 mod replicaset;
 mod root_ca;
 mod service;
@@ -77,6 +78,7 @@ const CONTROLLERS: &[Row] = &[
     ("serviceaccount-token-controller", account_token::build),
     ("taint-eviction-controller", taint_eviction::build),
     ("token-cleaner-controller", bootstrap_token::clean::build),
+    ("validatingadmissionpolicy-status-controller", policy_status::build),
 ];
 
 /// The names that [`Config::controllers`] may mention.

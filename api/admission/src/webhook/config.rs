@@ -1,5 +1,6 @@
 //! Webhook configurations, read once into what a request is held against.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use api_model::meta;
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 use super::rule::Rule;
 use crate::json;
+use crate::policy::Conditions;
 
 /// How long an answer may take where a configuration does not say.
 const TIMEOUT_SECONDS: u64 = 10;
@@ -90,6 +92,7 @@ pub struct Webhook {
     pub(super) rules: Vec<Rule>,
     pub(super) namespaces: Selector,
     pub(super) objects: Selector,
+    pub(super) conditions: Arc<Conditions>,
 }
 
 impl Webhook {
@@ -116,12 +119,13 @@ impl Webhook {
             rules: json::list(webhook, "rules").iter().map(Rule::from).collect(),
             namespaces: selector(webhook.get("namespaceSelector")),
             objects: selector(webhook.get("objectSelector")),
+            conditions: Arc::new(Conditions::of(webhook, false)),
         }
     }
 }
 
 /// A selector that is absent, here, leaves nothing out; one that does not parse was never stored.
-fn selector(value: Option<&Value>) -> Selector {
+pub(crate) fn selector(value: Option<&Value>) -> Selector {
     match value.filter(|value| !value.is_null()) {
         None => Selector::default(),
         value => Selector::from_label_selector(value).unwrap_or_default(),

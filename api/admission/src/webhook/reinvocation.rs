@@ -1,6 +1,6 @@
-//! Who is asked again when the object has changed after they saw it.
+//! Who is asked again when the object has changed after they saw it: webhooks, and likewise policies.
 //!
-//! Plugins and webhooks change objects one after the other, so an early one may not have seen what a
+//! Plugins, policies and webhooks change objects one after the other, so an early one may not have seen what a
 //! later one made. Once, when some webhook changed something, all plugins run again, and of the
 //! webhooks those that want to be asked again and were asked before the change.
 
@@ -17,7 +17,7 @@ pub struct Reinvocation {
     asked: Vec<String>,
     /// Those that have missed a change.
     due: BTreeSet<String>,
-    /// The object as the webhooks left it.
+    /// The object as it was left at the end of a round.
     left: Option<Value>,
 }
 
@@ -45,15 +45,22 @@ impl Reinvocation {
         self.asked.push(id.to_owned());
     }
 
-    /// The object after the webhooks were asked; answers whether there is to be another round, which
-    /// then is the last.
-    pub fn goes_on(&mut self, object: Option<&Value>) -> bool {
-        if self.is_second || !self.has_changed {
-            return false;
+    /// The object after all were asked in a round.
+    pub fn end(&mut self, object: Option<&Value>) {
+        // Where nobody wants to be asked again, nobody compares.
+        if !self.asked.is_empty() {
+            self.left = object.cloned();
         }
-        self.is_second = true;
-        self.left = object.cloned();
-        true
+    }
+
+    /// Whether there is to be another round for all that take turns, because some changed something. It is
+    /// the last one.
+    pub fn goes_on<const N: usize>(turns: [&mut Self; N]) -> bool {
+        let goes_on = turns.iter().any(|turn| turn.has_changed) && !turns.iter().any(|turn| turn.is_second);
+        if goes_on {
+            turns.into_iter().for_each(|turn| turn.is_second = true);
+        }
+        goes_on
     }
 
     fn call_again(&mut self) {

@@ -195,20 +195,25 @@ fn whoever_missed_a_change_is_asked_once_more() {
     rounds.asked("early");
     rounds.changed();
     rounds.asked("late");
-    assert!(rounds.goes_on(Some(&two)));
+    rounds.end(Some(&two));
+    assert!(Reinvocation::goes_on([&mut rounds]));
     rounds.begin(Some(&two));
     assert!(rounds.is_due("early") && !rounds.is_due("late"), "late has seen it all");
     rounds.changed();
-    assert!(!rounds.goes_on(Some(&one)), "there is no third round");
+    assert!(!Reinvocation::goes_on([&mut rounds]), "there is no third round");
     let mut rounds = Reinvocation::default();
     rounds.changed();
     rounds.asked("only");
-    assert!(rounds.goes_on(Some(&one)) && !rounds.is_due("only"), "its own change is no news to it");
+    rounds.end(Some(&one));
+    let mut others = Reinvocation::default();
+    others.asked("other");
+    assert!(Reinvocation::goes_on([&mut rounds, &mut others]) && !rounds.is_due("only"), "its own change is no news to it");
+    assert!(!others.is_due("other"), "nobody has told it of a change yet");
     rounds.begin(Some(&two));
     assert!(rounds.is_due("only"), "a plugin has changed it since");
     let mut quiet = Reinvocation::default();
     quiet.asked("only");
-    assert!(!quiet.goes_on(Some(&one)));
+    assert!(!Reinvocation::goes_on([&mut quiet]));
 }
 
 #[test]
@@ -217,4 +222,41 @@ fn a_service_goes_by_its_dns_name() {
     assert_eq!(at(json!({"url": "https://a/b"})), "https://a/b");
     assert_eq!(at(json!({"service": {"name": "s", "namespace": "n", "port": 8443, "path": "p"}})), "https://s.n.svc:8443/p");
     assert_eq!(at(json!({"service": {"name": "s", "namespace": "n"}})), "https://s.n.svc:443");
+}
+
+struct Nobody;
+
+impl api_cel::Authorizer for Nobody {
+    fn authorize(&self, _: &api_cel::Check) -> api_cel::Decision {
+        api_cel::Decision::default()
+    }
+}
+
+#[test]
+fn conditions_decide_whom_a_webhook_concerns() {
+    let (request, object) = (json!({"operation": "CREATE", "userInfo": {"username": "jane"}}), json!({"data": {"a": "1"}}));
+    let asked = crate::policy::Asked {
+        request: &request,
+        object: Some(&object),
+        old: None,
+        namespace: None,
+        authorizer: &Nobody,
+        check: api_cel::Check::default(),
+    };
+    let missing = "expression 'object.data.b == 1' resulted in error: no such key: b";
+    for (expressions, policy, wanted) in [
+        (&[][..], "Fail", Ok(true)),
+        (&["object.data.a == '1'", "request.userInfo.username == 'jane'"], "Fail", Ok(true)),
+        (&["object.data.a == '2'", "object.data.b == 1"], "Fail", Ok(false)),
+        (&["object.data.b == 1", "object.data.a == '2'"], "Fail", Ok(false)),
+        (&["object.data.b == 1", "true"], "Fail", Err(missing)),
+        (&["object.data.b == 1", "true"], "Ignore", Ok(false)),
+        (&["authorizer.group('').resource('pods').check('get').allowed()"], "Fail", Ok(false)),
+    ] {
+        let conditions: Vec<Value> =
+            expressions.iter().enumerate().map(|(index, text)| json!({"name": format!("c{index}"), "expression": text})).collect();
+        let webhook = webhook(&json!({"failurePolicy": policy, "matchConditions": conditions}));
+        assert_eq!(webhook.has_conditions(), !expressions.is_empty());
+        assert_eq!(webhook.wants(&asked), wanted.map_err(str::to_owned), "{expressions:?} {policy}");
+    }
 }

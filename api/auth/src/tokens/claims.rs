@@ -121,18 +121,18 @@ impl Claims {
         if !self.jti.is_empty() {
             put("credential-id", &format!("JTI={}", self.jti));
         }
-        UserInfo {
-            username: self.sub.clone(),
-            uid: own.serviceaccount.uid.clone(),
-            groups: vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{}", own.namespace)],
-            extra,
-        }
+        UserInfo { username: self.sub.clone(), uid: own.serviceaccount.uid.clone(), groups: groups(&own.namespace), extra }
     }
 }
 
 /// `system:serviceaccount:NAMESPACE:NAME`
 pub fn username(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
+}
+
+/// The groups of ServiceAccounts in a namespace.
+pub fn groups(namespace: &str) -> Vec<String> {
+    vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
 /// The `iss` of a token whose signature nobody looked at: to tell quickly whose it may be.

@@ -156,7 +156,11 @@ const GROUPS: &[(&str, &str, &[Row])] = &[
         "admissionregistration.k8s.io",
         "v1",
         &[
+            row("MutatingAdmissionPolicy", "mutatingadmissionpolicies", &[], Cluster, &[]),
+            row("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", &[], Cluster, &[]),
             row("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", &[], Cluster, &[]),
+            row("ValidatingAdmissionPolicy", "validatingadmissionpolicies", &[], Cluster, &["status"]),
+            row("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", &[], Cluster, &[]),
             row("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", &[], Cluster, &[]),
         ],
     ),

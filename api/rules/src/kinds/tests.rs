@@ -9,6 +9,12 @@ const TEMPLATE: &str = "template: {metadata: {labels: {app: x}}, spec: {containe
 
 const WEBHOOK: &str = "webhooks: [{name: a.example.com, sideEffects: None, admissionReviewVersions: [v1], clientConfig: {service: {name: s, namespace: n}}, rules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods, pods/status]}]}]";
 
+const VALIDATING_POLICY: &str = "spec: {paramKind: {apiVersion: v1, kind: ConfigMap}, matchConstraints: {resourceRules: [{operations: [CREATE], apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}, matchConditions: [{name: not-system, expression: '!request.userInfo.username.startsWith(\"system:\")'}], variables: [{name: replicas, expression: object.spec.replicas}], validations: [{expression: 'variables.replicas <= int(params.data.max)', messageExpression: '\"at most \" + params.data.max', reason: Forbidden}], auditAnnotations: [{key: replicas, valueExpression: string(variables.replicas)}]}";
+
+const MUTATING_POLICY: &str = "spec: {reinvocationPolicy: IfNeeded, matchConstraints: {resourceRules: [{operations: ['*'], apiGroups: [''], apiVersions: [v1], resources: [configmaps]}]}, mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {\"a\": \"b\"}}}'}}, {patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: \"add\", path: \"/data/a\", value: \"b\"}]'}}]}";
+
+const POLICY_BINDING: &str = "spec: {policyName: p, validationActions: [Deny], paramRef: {name: x, namespace: default, parameterNotFoundAction: Deny}, matchResources: {namespaceSelector: {matchLabels: {a: b}}}}";
+
 const DEFINITION: &str = "metadata: {name: widgets.example.com}\nspec: {group: example.com, scope: Namespaced, names: {plural: widgets, kind: Widget}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer, default: 1}}}}}}}]}";
 
 /// `(group, plural, a body that is good)`.
@@ -34,7 +40,11 @@ fn good() -> Vec<(&'static str, &'static str, String)> {
         ("", "secrets", "stringData: {a: hi}\ndata: {b: aGk=}"),
         ("", "serviceaccounts", ""),
         ("", "services", "spec: {selector: {app: x}, ports: [{port: 80}]}"),
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies", MUTATING_POLICY),
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", "spec: {policyName: p}"),
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", WEBHOOK),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies", VALIDATING_POLICY),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", POLICY_BINDING),
         ("admissionregistration.k8s.io", "validatingwebhookconfigurations", WEBHOOK),
         ("apiextensions.k8s.io", "customresourcedefinitions", DEFINITION),
         (
@@ -534,7 +544,9 @@ fn webhook_configurations() {
         at("url: nowhere"),
         at("service: {port: 0, path: x}"),
         at("service: {name: s, namespace: n, port: 70000, path: /a//B/}"),
-        hook("clientConfig: {url: 'https://a'}, matchConditions: [{name: x, expression: 'true'}]"),
+        hook("clientConfig: {url: 'https://a'}, matchConditions: [{name: x, expression: 'object.spec.a == 1'}]"),
+        hook("clientConfig: {url: 'https://a'}, matchConditions: [{name: x, expression: 'object.'}, {name: x, expression: \"'a'\"}, {name: 'y z'}, {expression: params.a == 1}]"),
+        hook(&format!("clientConfig: {{url: 'https://a'}}, matchConditions: [{}]", (0..65).map(|index| format!("{{name: c{index}, expression: 'true'}}")).collect::<Vec<_>>().join(", "))),
         hook("clientConfig: {url: 'https://a'}, objectSelector: {matchExpressions: [{key: a, operator: Is}]}"),
         rule("{}"),
         rule("{operations: ['*', CREATE, GET], apiGroups: ['*', ''], apiVersions: ['', '*'], resources: ['*', pods], scope: Everywhere}"),

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::Rules;
+use super::policy::expressions::{Expressions, conditions_are_old};
 use crate::at::At;
 use crate::checks::Checks;
 use crate::edit::{each, fill_absent, inner};
@@ -44,9 +45,18 @@ fn default(object: &mut Value) {
 }
 
 fn validate_create(object: &At<'_>, checks: &mut Checks) {
+    validate_all(object, None, checks);
+}
+
+/// Conditions that an update leaves as they were are not compiled again.
+fn validate_update(_sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
+    validate_all(new, Some(old), checks);
+}
+
+fn validate_all(object: &At<'_>, old: Option<&At<'_>>, checks: &mut Checks) {
     let mut names: Vec<&str> = Vec::new();
-    for webhook in object.get("webhooks").items() {
-        validate(&webhook, checks);
+    for (index, webhook) in object.get("webhooks").items().enumerate() {
+        validate(&webhook, old.map(|old| old.get("webhooks").index(index)).as_ref(), checks);
         let name = webhook.get("name");
         if names.contains(&name.text()) {
             checks.duplicate(&name);
@@ -56,11 +66,7 @@ fn validate_create(object: &At<'_>, checks: &mut Checks) {
     }
 }
 
-fn validate_update(_sub: Option<&str>, new: &At<'_>, _old: &At<'_>, checks: &mut Checks) {
-    validate_create(new, checks);
-}
-
-fn validate(webhook: &At<'_>, checks: &mut Checks) {
+fn validate(webhook: &At<'_>, old: Option<&At<'_>>, checks: &mut Checks) {
     name(&webhook.get("name"), checks);
     for rule in webhook.get("rules").items() {
         rule::validate(&rule, checks);
@@ -81,10 +87,8 @@ fn validate(webhook: &At<'_>, checks: &mut Checks) {
     checks.label_selector(&webhook.get("objectSelector"));
     checks.one_of_if_set(&webhook.get("reinvocationPolicy"), &["IfNeeded", "Never"]);
     client_config::validate(&webhook.get("clientConfig"), checks);
-    let conditions = webhook.get("matchConditions");
-    if conditions.len() > 0 {
-        // Without an evaluator for their expressions, to store them would mean to ignore them.
-        checks.forbidden(&conditions, "match conditions are not supported");
+    if !old.is_some_and(|old| conditions_are_old(webhook, old)) {
+        Expressions::of(webhook, false).conditions(&webhook.get("matchConditions"), checks);
     }
     review_versions(&webhook.get("admissionReviewVersions"), checks);
 }

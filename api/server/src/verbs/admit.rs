@@ -1,6 +1,6 @@
-//! The admission chain, as the verbs call it: first what may change an object, the plugins and then
-//! the webhooks; later, when the object is final and follows its kind's rules, what may refuse it,
-//! the plugins and then the webhooks.
+//! The admission chain, as the verbs call it: first what may change an object, the plugins, then the
+//! policies and then the webhooks; later, when the object is final and follows its kind's rules, what may
+//! refuse it, in the same order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::app::Call;
 use crate::cache::{Filter, Since};
 use crate::exclusive::{self, Exclusive};
+use crate::policies;
 use crate::quota;
 use crate::status::{ApiError, ApiResult};
 use crate::webhooks::{self, Asked};
@@ -36,7 +37,7 @@ pub(crate) struct Step<'a> {
 /// to make, as upstream does for a new namespace's ServiceAccount.
 const AWAITED_FOR: Duration = Duration::from_secs(1);
 
-/// Lets plugins and webhooks change the object, or refuse.
+/// Lets plugins, policies and webhooks change the object, or refuse.
 pub(crate) async fn mutate(call: &mut Call, step: Step<'_>, mut object: Option<&mut Value>) -> ApiResult<()> {
     try_mutate(call, step, object.as_deref_mut())?;
     ask_to_change(call, Asked { step, delete: None }, object).await
@@ -53,7 +54,7 @@ pub(crate) async fn mutate_patiently(call: &mut Call, step: Step<'_>, object: &m
     ask_to_change(call, Asked { step, delete: None }, Some(object)).await
 }
 
-/// Lets plugins and webhooks refuse a deletion. One that is an eviction was let through as such.
+/// Lets plugins, policies and webhooks refuse a deletion. One that is an eviction was let through as such.
 pub(crate) async fn deletion(call: &mut Call, step: Step<'_>, options: &DeleteOptions) -> ApiResult<()> {
     if call.subresource == "eviction" {
         return Ok(());
@@ -62,15 +63,18 @@ pub(crate) async fn deletion(call: &mut Call, step: Step<'_>, options: &DeleteOp
     try_mutate(call, step, None)?;
     ask_to_change(call, asked, None).await?;
     try_validate(call, step, None)?;
+    policies::validate(call, asked, None).await?;
     webhooks::validate(call, asked, None).await
 }
 
-/// Asks the mutating webhooks; when they changed something, plugins and webhooks get a second round.
+/// Asks the mutating policies and webhooks; when some changed something, plugins and all of these get a
+/// second round.
 async fn ask_to_change(call: &mut Call, asked: Asked<'_>, mut object: Option<&mut Value>) -> ApiResult<()> {
-    let mut rounds = Reinvocation::default();
+    let (mut by_policies, mut by_webhooks) = (Reinvocation::default(), Reinvocation::default());
     loop {
-        webhooks::mutate(call, asked, object.as_deref_mut(), &mut rounds).await?;
-        if !rounds.goes_on(object.as_deref()) {
+        policies::mutate(call, asked, object.as_deref_mut(), &mut by_policies).await?;
+        webhooks::mutate(call, asked, object.as_deref_mut(), &mut by_webhooks).await?;
+        if !Reinvocation::goes_on([&mut by_policies, &mut by_webhooks]) {
             return Ok(());
         }
         try_mutate(call, asked.step, object.as_deref_mut())?;
@@ -98,12 +102,14 @@ async fn appears(call: &Call, awaited: &Awaited) -> bool {
     tokio::time::timeout(AWAITED_FOR, subscription.events.told()).await.unwrap_or(false)
 }
 
-/// Nobody may hand out rights that they do not hold: see `api_auth::authorize::escalation`.
+/// Nobody may hand out rights that they do not hold: see `api_auth::authorize::escalation`. Nor may they have
+/// a policy read what they may not.
 pub(crate) fn check_escalation(call: &Call, step: Step<'_>, new: &Value) -> ApiResult<()> {
     let resource = &call.served.name;
     let write = Write { resource, namespace: call.namespace_key(), name: step.name, new, old: step.old };
     let checked = call.app.authorizer.check_escalation(&call.user, &write, &*call.app.cache);
-    checked.map_err(|message| ApiError::denied(resource, step.name, &message))
+    checked.map_err(|message| ApiError::denied(resource, step.name, &message))?;
+    policies::check_rights(call, step.old, new)
 }
 
 /// The only one to write in a namespace, in this server and among all.
@@ -125,10 +131,12 @@ pub(crate) async fn hold_quota(call: &Call, step: Step<'_>, object: &mut Value) 
     Ok(Some((hold, alone)))
 }
 
-/// Lets plugins and webhooks refuse the final object.
+/// Lets plugins, policies and webhooks refuse the final object.
 pub(crate) async fn validate(call: &mut Call, step: Step<'_>, mut object: Option<&mut Value>) -> ApiResult<()> {
     try_validate(call, step, object.as_deref_mut())?;
-    webhooks::validate(call, Asked { step, delete: None }, object).await
+    let asked = Asked { step, delete: None };
+    policies::validate(call, asked, object.as_deref_mut()).await?;
+    webhooks::validate(call, asked, object).await
 }
 
 fn try_validate(call: &mut Call, step: Step<'_>, object: Option<&mut Value>) -> Result<(), Denied> {

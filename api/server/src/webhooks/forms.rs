@@ -1,10 +1,11 @@
-//! The forms in which an object can be shown to a webhook, and the way back: a resource may be served
+//! The forms in which an object can be shown to a webhook or a policy, and the way back: a resource may be served
 //! in several groups and versions, and at `scale` it is a Scale.
 
 use std::sync::Arc;
 
 use api_admission::webhook::Gvk;
 use api_model::kind::Kind;
+use api_rules::apply::Typing;
 use api_rules::{FieldValidation, scale};
 use serde_json::Value;
 
@@ -13,20 +14,20 @@ use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
 
 /// The forms of a call's object; the first is the one that the call is for.
-pub(super) struct Forms(Vec<Arc<Served>>);
+pub(crate) struct Forms(Vec<Arc<Served>>);
 
 impl Forms {
-    pub(super) fn of(call: &Call) -> Self {
+    pub(crate) fn of(call: &Call) -> Self {
         let mut forms = vec![Arc::clone(&call.served)];
         forms.extend(call.app.registry.equivalents(&call.served));
         Self(forms)
     }
 
-    pub(super) fn kinds(&self) -> impl Iterator<Item = &Kind> {
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &Kind> {
         self.0.iter().map(|served| &*served.kind)
     }
 
-    pub(super) fn get(&self, index: usize) -> Option<Arc<Served>> {
+    pub(crate) fn get(&self, index: usize) -> Option<Arc<Served>> {
         self.0.get(index).cloned()
     }
 }
@@ -40,7 +41,7 @@ fn shows_object(call: &Call, form: &Served) -> bool {
 ///
 /// # Errors
 /// When the object cannot be converted.
-pub(super) async fn show(call: &Call, form: &Served, object: Option<&Value>) -> ApiResult<Option<Value>> {
+pub(crate) async fn show(call: &Call, form: &Served, object: Option<&Value>) -> ApiResult<Option<Value>> {
     let Some(object) = object else { return Ok(None) };
     let shown = match call.subresource.as_str() {
         "scale" => scale::read(&form.kind, object).unwrap_or_default(),
@@ -56,7 +57,15 @@ pub(super) async fn show(call: &Call, form: &Served, object: Option<&Value>) -> 
 /// When the patch does not apply or makes something of another kind.
 pub(super) async fn patch(call: &Call, form: &Served, object: &Value, patch: &Value) -> ApiResult<Value> {
     let shown = show(call, form, Some(object)).await?.unwrap_or_default();
-    let mut patched = api_rules::patch::json(&shown, patch).map_err(ApiError::internal)?;
+    let patched = api_rules::patch::json(&shown, patch).map_err(ApiError::internal)?;
+    take_back(call, form, object, &shown, patched).await
+}
+
+/// The object, in the call's form, after somebody changed what [`show`] shows of it.
+///
+/// # Errors
+/// When it has become something of another kind, or cannot be converted.
+pub(crate) async fn take_back(call: &Call, form: &Served, object: &Value, shown: &Value, mut patched: Value) -> ApiResult<Value> {
     let Gvk { group, version, kind } = Gvk::of(&form.kind, &call.subresource);
     for field in ["apiVersion", "kind"] {
         if patched.get(field) != shown.get(field) {
@@ -75,4 +84,16 @@ pub(super) async fn patch(call: &Call, form: &Served, object: &Value, patch: &Va
         api_rules::default(&call.served.stored, &mut patched);
     }
     Ok(patched)
+}
+
+/// The type of what [`show`] shows.
+pub(crate) fn typing<'s>(call: &Call, form: &'s Served) -> Typing<'s> {
+    match call.subresource.as_str() {
+        "scale" => api_schema::of_gvk("autoscaling", "v1", "Scale").map_or(Typing::Deduced, Typing::Known),
+        _ if shows_object(call, form) => Typing::of(&form.kind),
+        sub => {
+            let Gvk { group, version, kind } = Gvk::of(&form.kind, sub);
+            api_schema::of_gvk(&group, &version, &kind).map_or(Typing::Deduced, Typing::Known)
+        }
+    }
 }

@@ -9,7 +9,7 @@ use crate::json;
 use crate::wire::options::{DeleteOptions, Propagation};
 
 /// `CreateOptions`, `UpdateOptions` or `DeleteOptions`; a connection has none.
-pub(super) fn of(call: &Call, asked: Asked<'_>) -> Option<Value> {
+pub(crate) fn of(call: &Call, asked: Asked<'_>) -> Option<Value> {
     let kind = match (asked.step.operation, asked.delete) {
         (Operation::Create, _) => "CreateOptions",
         (Operation::Update, _) => "UpdateOptions",

@@ -1,0 +1,82 @@
+//! What a mutating policy wants changed, as JSON.
+
+use api_cel::Value;
+use serde_json::{Map, Value as Json};
+
+/// A change to an object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Fields to be merged into the object, as by server-side apply.
+    Apply(Json),
+    /// A JSON Patch.
+    Patch(Json),
+}
+
+const OBJECT: &str = "Object";
+const JSON_PATCH: &str = "JSONPatch";
+
+impl Change {
+    pub(super) fn apply(value: &Value<'_>) -> Result<Self, String> {
+        match value {
+            Value::Message(message) if message.0 == OBJECT => {
+                check_names(value).map_err(|why| format!("type mismatch: {why}"))?;
+                value.to_json().map(Self::Apply).map_err(|error| error.to_string())
+            }
+            other => Err(format!("unsupported return type from ApplyConfiguration expression: {}", other.type_of())),
+        }
+    }
+
+    pub(super) fn patch(value: &Value<'_>) -> Result<Self, String> {
+        let Value::List(operations) = value else {
+            return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
+        };
+        operations.iter().map(operation).collect::<Result<Vec<_>, _>>().map(|operations| Self::Patch(operations.into()))
+    }
+}
+
+fn operation(value: &Value<'_>) -> Result<Json, String> {
+    let Value::Message(message) = value else {
+        return Err(format!(
+            "type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch, got element of {}",
+            value.type_of()
+        ));
+    };
+    if message.0 != JSON_PATCH {
+        return Err(format!("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch, got element of {}", message.0));
+    }
+    let mut operation = Map::new();
+    for (field, value) in &message.1 {
+        let field = field.to_string();
+        let json = match field.as_str() {
+            "value" => {
+                check_names(value).map_err(|why| format!("type mismatch: {why}"))?;
+                let foreign = |error| format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {error}");
+                value.to_json().map_err(foreign)?
+            }
+            _ => value.as_str().unwrap_or_default().into(),
+        };
+        operation.insert(field, json);
+    }
+    for required in ["op", "path"] {
+        operation.entry(required).or_insert_with(|| "".into());
+    }
+    Ok(operation.into())
+}
+
+/// Within an object, each written-out part must bear the name of the place where it stands.
+fn check_names(value: &Value<'_>) -> Result<(), String> {
+    let Value::Message(message) = value else { return Ok(()) };
+    message.1.iter().try_for_each(|(field, value)| check_name(value, &format!("{}.{field}", message.0)))
+}
+
+fn check_name(value: &Value<'_>, expected: &str) -> Result<(), String> {
+    match value {
+        Value::Message(message) if message.0 != expected => Err(format!(
+            "unexpected type name {:?}, expected {expected:?}, which must match field name path from root Object type",
+            message.0
+        )),
+        Value::Message(_) => check_names(value),
+        Value::List(values) => values.iter().try_for_each(|value| check_name(value, expected)),
+        _ => Ok(()),
+    }
+}

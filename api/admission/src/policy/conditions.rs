@@ -1,0 +1,51 @@
+//! Match conditions, of policies and of webhooks: which of the requests that the rules leave are meant.
+
+use api_cel::admission::{self, Wanted};
+use api_cel::{Budget, MATCH_CONDITIONS_COST_MAX, Scope};
+use serde_json::Value;
+
+use super::compiled::{Compiled, Failed};
+use crate::json;
+
+/// Conditions that must all hold.
+#[derive(Debug, Default)]
+pub(crate) struct Conditions(Vec<Compiled>);
+
+impl Conditions {
+    /// From a list of `matchConditions`.
+    pub(crate) fn of(owner: &Value, has_params: bool) -> Self {
+        let listed = json::list(owner, "matchConditions");
+        if listed.is_empty() {
+            return Self::default();
+        }
+        let env = admission::env(has_params, true);
+        Self(listed.iter().map(|condition| Compiled::new(json::text(condition, "expression").trim(), &env, Wanted::Bool)).collect())
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether all hold. One that does not hold decides, whatever the others come to.
+    ///
+    /// # Errors
+    /// When none is false and some have no value.
+    pub(crate) fn hold<'v>(&'v self, scope: &Scope<'v>) -> Result<bool, String> {
+        let mut budget = Budget::new(MATCH_CONDITIONS_COST_MAX);
+        let mut errors = Vec::new();
+        for condition in &self.0 {
+            match condition.evaluate(scope, &mut budget) {
+                Ok(value) if value.as_bool() == Some(false) => return Ok(false),
+                Ok(_) => {}
+                Err(Failed::Budget) => return Err(Failed::Budget.message()),
+                Err(failed) => errors.push(failed.message()),
+            }
+        }
+        match errors.as_slice() {
+            [] => Ok(true),
+            [one] => Err(one.clone()),
+            many => Err(format!("[{}]", many.join(", "))),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What the expressions of a policy yield for a request.
+
+use api_cel::admission::namespace_shape;
+use api_cel::{Authorizer, Budget, Check, OBJECT_COST_MAX, Scope, Shape, Value};
+use serde_json::Value as Json;
+
+use super::change::Change;
+use super::compiled::Failed;
+use super::hooks::{Policy, Validation};
+
+/// A longer made message is not shown.
+const MESSAGE_BYTES_MAX: usize = 5 * 1024;
+
+/// What expressions see.
+#[derive(Clone)]
+pub struct Asked<'a> {
+    /// `request`.
+    pub request: &'a Json,
+    /// The new object in the policy's form.
+    pub object: Option<&'a Json>,
+    /// The stored object in the policy's form.
+    pub old: Option<&'a Json>,
+    /// The Namespace that the object is in.
+    pub namespace: Option<&'a Json>,
+    /// Answers for the user of the request.
+    pub authorizer: &'a dyn Authorizer,
+    /// What the request itself asks the authorizer, less the verb.
+    pub check: Check,
+}
+
+/// Why a policy refuses, or what keeps it from agreeing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// Which validation.
+    pub(super) index: usize,
+    /// For people.
+    pub(super) message: String,
+    /// The reason of the Status; empty for the usual one.
+    pub(super) reason: String,
+}
+
+/// What a validating policy makes of a request.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Validated {
+    pub(super) refusals: Vec<Refusal>,
+    /// Keys and values for the audit log.
+    pub(super) annotations: Vec<(String, String)>,
+    /// Annotations that have no value, which refuses the request whatever the binding's actions are.
+    pub(super) failed_annotations: Vec<String>,
+}
+
+impl<'a> Asked<'a> {
+    /// The variables that every expression has, and `params`.
+    pub(crate) fn scope(&self, params: Option<&'a Json>) -> Scope<'a> {
+        let json = |json: Option<&'a Json>| json.map_or(Value::Null, |json| Value::json(json, Shape::Free));
+        let namespace = self.namespace.map_or(Value::Null, |namespace| Value::json(namespace, namespace_shape()));
+        Scope::default()
+            .with("object", json(self.object))
+            .with("oldObject", json(self.old))
+            .with("request", json(Some(self.request)))
+            .with("namespaceObject", namespace)
+            .with("params", json(params))
+            .with("authorizer", Value::authorizer(self.authorizer))
+            .with("authorizer.requestResource", Value::resource_check(self.authorizer, self.check.clone()))
+    }
+}
+
+impl Policy {
+    fn scope<'v>(&'v self, asked: &Asked<'v>, params: Option<&'v Json>) -> Scope<'v> {
+        let mut scope = asked.scope(params);
+        for (name, variable) in &self.variables {
+            if let Some(expression) = variable.expression() {
+                scope = scope.with_composed(name, expression);
+            }
+        }
+        scope
+    }
+
+    /// What a validating policy makes of a request, with one object of parameters.
+    pub(super) fn validate(&self, asked: &Asked<'_>, params: Option<&Json>) -> Validated {
+        let scope = self.scope(asked, params);
+        let fails = |message: String| Validated { refusals: self.failure(0, message).into_iter().collect(), ..Validated::default() };
+        match self.conditions.hold(&scope) {
+            Ok(true) => {}
+            Ok(false) => return Validated::default(),
+            Err(message) => return fails(message),
+        }
+        let mut budget = Budget::new(OBJECT_COST_MAX);
+        let mut results = Vec::with_capacity(self.validations.len());
+        for validation in &self.validations {
+            match validation.expression.evaluate(&scope, &mut budget) {
+                Err(Failed::Budget) => return fails(Failed::Budget.message()),
+                result => results.push(result.map(|value| value.as_bool() == Some(true))),
+            }
+        }
+        let mut validated = Validated::default();
+        for (index, (validation, result)) in self.validations.iter().zip(results).enumerate() {
+            validated.refusals.extend(match result {
+                Ok(true) => None,
+                Ok(false) => match validation.words(&scope, &mut budget) {
+                    Ok(message) => Some(Refusal { index, message, reason: validation.reason.clone() }),
+                    Err(failed) => self.failure(index, format!("failed messageExpression: {}", failed.message())),
+                },
+                Err(failed) => self.failure(index, failed.message()),
+            });
+        }
+        match self.annotate(&scope, &mut validated) {
+            Ok(()) => validated,
+            Err(failed) => fails(failed.message()),
+        }
+    }
+
+    /// What could not be evaluated, where that matters.
+    fn failure(&self, index: usize, message: String) -> Option<Refusal> {
+        (!self.fails_open).then(|| Refusal { index, message, reason: String::new() })
+    }
+
+    fn annotate<'v>(&'v self, scope: &Scope<'v>, validated: &mut Validated) -> Result<(), Failed> {
+        let mut budget = Budget::new(OBJECT_COST_MAX);
+        for (key, expression) in &self.annotations {
+            match expression.evaluate(scope, &mut budget) {
+                Ok(Value::Null) => {}
+                Ok(value) => match value.as_str().map(str::trim) {
+                    Some("") => {}
+                    Some(text) => validated.annotations.push((key.clone(), text.to_owned())),
+                    None => validated.failed_annotations.push(format!(
+                        "valueExpression '{}' resulted in unsupported return type: {}. Return type must be either string or null.",
+                        expression.text,
+                        value.type_of()
+                    )),
+                },
+                Err(Failed::Budget) => return Err(Failed::Budget),
+                Err(Failed::Alone(message)) if !self.fails_open => validated.failed_annotations.push(message),
+                Err(Failed::Alone(_)) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a mutating policy has something to do for a request.
+    ///
+    /// # Errors
+    /// When its conditions have no value.
+    pub fn is_due(&self, asked: &Asked<'_>, params: Option<&Json>) -> Result<bool, String> {
+        self.conditions.hold(&self.scope(asked, params))
+    }
+
+    /// One of the changes that a mutating policy wants made.
+    ///
+    /// # Errors
+    /// When its expression has no value, or one that is no change.
+    pub fn change(&self, index: usize, asked: &Asked<'_>, params: Option<&Json>) -> Result<Change, String> {
+        let Some(mutation) = self.mutations.get(index) else { return Err(format!("policy {} has no mutation {index}", self.name)) };
+        let scope = self.scope(asked, params);
+        let value = mutation.expression.evaluate(&scope, &mut Budget::new(OBJECT_COST_MAX)).map_err(Failed::message)?;
+        if mutation.is_apply { Change::apply(&value) } else { Change::patch(&value) }
+    }
+}
+
+impl Validation {
+    /// What to tell who does not follow the rule: the made message where there is a good one, else the
+    /// fixed one, else the rule.
+    fn words<'v>(&'v self, scope: &Scope<'v>, budget: &mut Budget) -> Result<String, Failed> {
+        let made = match self.made_message.as_ref().map(|message| message.evaluate(scope, budget)) {
+            Some(Err(Failed::Budget)) => return Err(Failed::Budget),
+            Some(Err(Failed::Alone(why))) => {
+                tracing::debug!(why, "a message expression has no value");
+                None
+            }
+            Some(Ok(value)) => value.as_str().map(|text| text.trim().to_owned()),
+            None => None,
+        };
+        let made = made.filter(|text| !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n'));
+        let fixed = || (!self.message.is_empty()).then(|| self.message.clone());
+        Ok(made.or_else(fixed).unwrap_or_else(|| format!("failed expression: {}", self.expression.text.trim())))
+    }
+}

@@ -1,0 +1,124 @@
+//! What validating policies have found, gathered over all that a request concerns, and what becomes of it:
+//! a refusal, warnings, annotations of the audit log.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value as Json, json};
+
+use super::evaluate::{Asked, Refusal};
+use super::hooks::{Binding, Policy};
+use crate::denied::Denied;
+use crate::request::Request;
+
+/// What of an annotation's value is kept.
+const ANNOTATION_BYTES_MAX: usize = 10 * 1024;
+/// Under which failures of bindings that audit are recorded.
+const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
+
+/// What was found so far.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// The first refusal: the others would not be told.
+    denied: Option<(String, String)>,
+    /// For the client.
+    pub warnings: Vec<String>,
+    /// For the audit log, in order; of two under one key the first counts.
+    pub annotations: Vec<(String, String)>,
+    /// Annotations of the policy at hand, which its bindings share.
+    by_key: BTreeMap<String, Vec<String>>,
+}
+
+impl Findings {
+    /// Evaluates a policy for a binding with one object of parameters.
+    pub fn validate(&mut self, policy: &Policy, binding: &Binding, asked: &Asked<'_>, params: Option<&Json>) {
+        let validated = policy.validate(asked, params);
+        for refusal in &validated.refusals {
+            self.act(policy, binding, refusal);
+        }
+        for (key, mut value) in validated.annotations {
+            truncate(&mut value);
+            let values = self.by_key.entry(key).or_default();
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        for message in validated.failed_annotations {
+            self.deny(policy, Some(binding), &message, "");
+        }
+    }
+
+    /// Publishes what the bindings of a policy had to annotate.
+    pub fn publish(&mut self, policy: &Policy) {
+        for (key, values) in std::mem::take(&mut self.by_key) {
+            self.annotations.push((format!("{}/{key}", policy.name), values.join(", ")));
+        }
+    }
+
+    /// A policy, or its binding, is not as it must be.
+    pub fn misconfigured(&mut self, policy: &Policy, binding: Option<&Binding>, why: &str) {
+        if policy.fails_open {
+            return tracing::debug!(policy = policy.name, why, "a policy that cannot be evaluated is passed over");
+        }
+        let what = if binding.is_some() { "binding" } else { "policy" };
+        self.deny(policy, binding, &format!("failed to configure {what}: {why}"), "");
+    }
+
+    fn act(&mut self, policy: &Policy, binding: &Binding, refusal: &Refusal) {
+        for action in &binding.actions {
+            match action.as_str() {
+                "Deny" => self.deny(policy, Some(binding), &refusal.message, &refusal.reason),
+                "Warn" => self.warnings.push(format!(
+                    "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
+                    policy.name, binding.name, refusal.message
+                )),
+                "Audit" => self.annotations.push((
+                    FAILURE.to_owned(),
+                    json!([{"message": refusal.message, "policy": policy.name, "binding": binding.name,
+                        "expressionIndex": refusal.index, "validationActions": binding.actions}])
+                    .to_string(),
+                )),
+                _ => {}
+            }
+        }
+    }
+
+    fn deny(&mut self, policy: &Policy, binding: Option<&Binding>, message: &str, reason: &str) {
+        let with = binding.map(|binding| format!(" with binding '{}'", binding.name)).unwrap_or_default();
+        let told = || (format!("ValidatingAdmissionPolicy '{}'{with} denied request: {message}", policy.name), reason.to_owned());
+        self.denied.get_or_insert_with(told);
+    }
+
+    /// The Status of a request that is refused.
+    pub fn refusal(&self, request: &Request<'_>) -> Option<Json> {
+        let (message, reason) = self.denied.as_ref()?;
+        let (reason, code) = match reason.as_str() {
+            "Unauthorized" => ("Unauthorized", 401),
+            "Forbidden" => ("Forbidden", 403),
+            "RequestEntityTooLarge" => ("RequestEntityTooLarge", 413),
+            _ => ("Invalid", 422),
+        };
+        let told = Denied::forbidden(request, message.as_str()).to_string();
+        Some(status(request, &told, reason, code, std::slice::from_ref(message)))
+    }
+}
+
+/// A Status about the object of a request, with a cause for each message.
+pub(super) fn status(request: &Request<'_>, message: &str, reason: &str, code: u16, causes: &[String]) -> Json {
+    let causes: Vec<Json> = causes.iter().map(|message| json!({"message": message})).collect();
+    let mut details = json!({"kind": request.kind.plural, "causes": causes});
+    for (field, text) in [("name", request.object_name()), ("group", request.kind.group.as_str())] {
+        if !text.is_empty() {
+            crate::json::set(&mut details, field, text);
+        }
+    }
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code, "details": details})
+}
+
+fn truncate(value: &mut String) {
+    let mut end = ANNOTATION_BYTES_MAX.min(value.len());
+    while !value.is_char_boundary(end) {
+        end -= 1;
+    }
+    value.truncate(end);
+}

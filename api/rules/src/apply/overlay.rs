@@ -1,0 +1,85 @@
+//! A configuration put into an object without a word on who owns what: how mutating admission policies
+//! change objects. What it states wins, what it does not mention stays.
+
+use serde_json::Value;
+
+use super::merge::merge;
+use super::typing::{Form, Typing};
+use super::validate;
+
+/// The object with the configuration in it.
+///
+/// # Errors
+/// When the configuration does not fit the type, or when it states something that can only be replaced
+/// whole: what it does not mention there would go. Words are upstream's.
+pub fn overlay(typing: Typing<'_>, live: &Value, config: &Value) -> Result<Value, String> {
+    if let Some(complaint) = validate::complaint(typing, config) {
+        return Err(format!("failed to convert patch object to typed object: {complaint}"));
+    }
+    let mut atomics = Vec::new();
+    find_atomics(typing, config, String::new(), &mut atomics);
+    if !atomics.is_empty() {
+        let atomics = atomics.join(", ");
+        return Err(format!("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {atomics}"));
+    }
+    Ok(merge(typing, live.clone(), config))
+}
+
+/// Paths of lists and objects that are owned whole. Entries of maps with free keys are not looked into.
+fn find_atomics(typing: Typing<'_>, config: &Value, path: String, found: &mut Vec<String>) {
+    match (typing.form(config), config) {
+        (Form::Fields, Value::Object(fields)) => {
+            for (name, value) in fields.iter().filter(|(name, _)| typing.declares(name)) {
+                find_atomics(typing.field(name), value, format!("{path}.{name}"), found);
+            }
+        }
+        (Form::Elements(list), Value::Array(values)) => {
+            for (at, value) in values.iter().enumerate() {
+                find_atomics(list.items(), value, format!("{path}[{at}]"), found);
+            }
+        }
+        (Form::Whole, Value::Object(_) | Value::Array(_)) => found.push(path),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn overlaid(live: &Value, config: &Value) -> Result<Value, String> {
+        let kind = api_model::kind::find("", "pods").expect("served");
+        overlay(Typing::of(kind), live, config)
+    }
+
+    #[test]
+    fn what_is_stated_wins_and_the_rest_stays() {
+        let live = json!({"metadata": {"name": "p", "labels": {"a": "1"}},
+            "spec": {"containers": [{"name": "one", "image": "i"}, {"name": "two", "image": "i"}]}});
+        let config = json!({"metadata": {"labels": {"b": "2"}},
+            "spec": {"containers": [{"name": "two", "imagePullPolicy": "Always"}], "initContainers": [{"name": "first"}]}});
+        let wanted = json!({"metadata": {"name": "p", "labels": {"a": "1", "b": "2"}},
+            "spec": {"containers": [{"name": "one", "image": "i"}, {"name": "two", "image": "i", "imagePullPolicy": "Always"}],
+                "initContainers": [{"name": "first"}]}});
+        assert_eq!(overlaid(&live, &config), Ok(wanted));
+    }
+
+    #[test]
+    fn what_would_be_replaced_whole_is_refused() {
+        let live = json!({"spec": {"containers": [{"name": "c", "command": ["a"]}]}});
+        for (config, why) in [
+            (
+                json!({"spec": {"containers": [{"name": "c", "command": ["b"]}]}}),
+                "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.containers[0].command",
+            ),
+            (
+                json!({"spec": {"nothing": 1}}),
+                "failed to convert patch object to typed object: .spec.nothing: field not declared in schema",
+            ),
+        ] {
+            assert_eq!(overlaid(&live, &config), Err(why.to_owned()));
+        }
+    }
+}

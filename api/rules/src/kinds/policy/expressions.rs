@@ -1,0 +1,129 @@
+//! Expressions of policies, compiled when the policy is written: a mistake is told to who makes it rather
+//! than to whose request comes by.
+
+use api_cel::Env;
+use api_cel::admission::{self, Wanted};
+
+use super::MATCH_CONDITIONS_MAX;
+use crate::at::At;
+use crate::checks::Checks;
+
+/// Words that are no names in CEL.
+const RESERVED: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// What the expressions of one policy may name.
+pub struct Expressions {
+    has_params: bool,
+    builds_objects: bool,
+    variables: Vec<(String, api_cel::Type)>,
+}
+
+impl Expressions {
+    /// Of a policy's spec, before its variables are known.
+    pub fn of(spec: &At<'_>, builds_objects: bool) -> Self {
+        Self { has_params: spec.get("paramKind").exists(), builds_objects, variables: Vec::new() }
+    }
+
+    fn env(&self, has_authorizer: bool) -> Env {
+        let env = admission::env(self.has_params, has_authorizer);
+        let env = if self.builds_objects { env.building_objects() } else { env };
+        match self.variables.as_slice() {
+            [] => env,
+            variables => env.with_composed(variables.iter().map(|(name, of)| (name.as_str(), of.clone()))),
+        }
+    }
+
+    /// Checks the variables, each of which may name those before it.
+    pub fn declare(&mut self, variables: &At<'_>, checks: &mut Checks) {
+        for variable in variables.items() {
+            let (name, expression) = (variable.get("name"), variable.get("expression"));
+            if name.text().trim().is_empty() {
+                checks.required(&name, "name is not specified");
+            } else if !is_identifier(name.text()) {
+                checks.invalid(&name, "name is not a valid CEL identifier");
+            }
+            if expression.text().trim().is_empty() {
+                checks.required(&expression, "expression is not specified");
+                continue;
+            }
+            match admission::compile(expression.text(), &self.env(true), Wanted::Anything) {
+                Ok(compiled) => self.variables.push((name.text().to_owned(), compiled.result().clone())),
+                Err(complaint) => checks.invalid(&expression, complaint),
+            }
+        }
+    }
+
+    /// Checks an expression that may ask the authorizer.
+    pub fn check(&self, at: &At<'_>, text: &str, wanted: Wanted, checks: &mut Checks) {
+        if let Err(complaint) = admission::compile(text, &self.env(true), wanted) {
+            checks.invalid(at, complaint);
+        }
+    }
+
+    /// Checks the expression of a message, which may not.
+    pub fn check_message(&self, at: &At<'_>, checks: &mut Checks) {
+        if let Err(complaint) = admission::compile(at.text(), &self.env(false), Wanted::Text) {
+            checks.invalid(at, complaint);
+        }
+    }
+
+    /// Checks match conditions. They are evaluated before anything else, so there are no variables yet.
+    pub fn conditions(&self, conditions: &At<'_>, checks: &mut Checks) {
+        if conditions.len() > MATCH_CONDITIONS_MAX {
+            checks.too_many(conditions, MATCH_CONDITIONS_MAX);
+        }
+        let env = admission::env(self.has_params, true);
+        let mut names: Vec<&str> = Vec::new();
+        for condition in conditions.items() {
+            let (name, expression) = (condition.get("name"), condition.get("expression"));
+            let text = expression.text().trim();
+            if text.is_empty() {
+                checks.required(&expression, "");
+            } else if let Err(complaint) = admission::compile(text, &env, Wanted::Bool) {
+                checks.invalid_value(&expression.path, text, complaint);
+            }
+            if name.text().is_empty() {
+                checks.required(&name, "");
+                continue;
+            }
+            checks.qualified_name(&name);
+            if names.contains(&name.text()) {
+                checks.duplicate(&name);
+            } else {
+                names.push(name.text());
+            }
+        }
+    }
+}
+
+/// Whether conditions need not be looked at: neither they nor the kind of parameters have changed.
+pub fn conditions_are_old(new: &At<'_>, old: &At<'_>) -> bool {
+    ["paramKind", "matchConditions"].iter().all(|field| new.get(field).same(&old.get(field)))
+}
+
+fn is_identifier(name: &str) -> bool {
+    let is_letter = |c: char| c == '_' || c.is_ascii_alphabetic();
+    name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit()) && !RESERVED.contains(&name)
+}

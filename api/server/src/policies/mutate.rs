@@ -1,0 +1,138 @@
+//! Mutating policies, one after the other, each seeing what the one before made.
+
+use api_admission::Operation;
+use api_admission::policy::{Binding, Change, Failures, Hook, Policy};
+use api_admission::webhook::{self, Gvk, Reinvocation};
+use api_model::kind::Kind;
+use api_model::meta;
+use api_rules::apply;
+use api_rules::patch::{self, PatchError};
+use serde_json::Value;
+
+use super::seen::{Seen, Sight};
+use super::{Invocation, invocations};
+use crate::app::Call;
+use crate::json;
+use crate::registry::Served;
+use crate::status::{ApiError, ApiResult};
+use crate::verbs::admit::request;
+use crate::webhooks::Asked;
+use crate::webhooks::forms::{self, Forms};
+
+/// Asks the mutating policies whom it concerns, and makes the changes that they want.
+pub(crate) async fn mutate(call: &Call, asked: Asked<'_>, object: Option<&mut Value>, rounds: &mut Reinvocation) -> ApiResult<()> {
+    let hooks = call.app.policies.mutating.current();
+    let object = object.filter(|_| asked.step.operation != Operation::Connect);
+    let Some(object) = object.filter(|_| !hooks.is_empty() && !webhook::is_exempt(&call.served.kind)) else { return Ok(()) };
+    rounds.begin(Some(&*object));
+    let (forms, mut failures) = (Forms::of(call), Failures::default());
+    let due = due(call, asked, object, &forms, &hooks, &mut failures);
+    let mut turn = Turn { call, asked, forms: &forms, rounds, failures: &mut failures };
+    for invocation in &due {
+        turn.invoke(invocation, object).await?;
+    }
+    rounds.end(Some(&*object));
+    let refusal = failures.refusal(&request(call, asked.step, Some(object)));
+    refusal.map_or(Ok(()), |status| Err(ApiError::verbatim(status)))
+}
+
+/// What the request concerns, as it comes in: what policies change does not make it another's concern.
+fn due<'h>(
+    call: &Call,
+    asked: Asked<'_>,
+    object: &mut Value,
+    forms: &Forms,
+    hooks: &'h [Hook],
+    failures: &mut Failures,
+) -> Vec<Invocation<'h>> {
+    let request = request(call, asked.step, Some(object));
+    let kinds: Vec<&Kind> = forms.kinds().collect();
+    let mut complain = |policy: &Policy, binding: Option<&Binding>, why: &str| failures.misconfigured(policy, binding, why);
+    hooks.iter().flat_map(|hook| invocations(call, &request, &kinds, hook, &mut complain)).collect()
+}
+
+/// The policies' turn in a round.
+struct Turn<'t> {
+    call: &'t Call,
+    asked: Asked<'t>,
+    forms: &'t Forms,
+    rounds: &'t mut Reinvocation,
+    failures: &'t mut Failures,
+}
+
+impl Turn<'_> {
+    async fn invoke(&mut self, invocation: &Invocation<'_>, object: &mut Value) -> ApiResult<()> {
+        let Invocation { policy, binding, form, params } = invocation;
+        let Some(served) = self.forms.get(*form) else { return Ok(()) };
+        let form = (*form, &*served);
+        let is_due = {
+            let (sight, seen) = self.look(form, object).await?;
+            policy.is_due(&sight.asked(&seen), params.as_deref())
+        };
+        match is_due {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(why) => {
+                self.failures.failed(policy, binding, &why);
+                return Ok(());
+            }
+        }
+        let id = id(invocation);
+        if !self.rounds.is_due(&id) {
+            return Ok(());
+        }
+        let before = object.clone();
+        for index in 0..policy.mutations() {
+            let change = {
+                let (sight, seen) = self.look(form, object).await?;
+                policy.change(index, &sight.asked(&seen), params.as_deref())
+            };
+            let shown = forms::show(self.call, &served, Some(&*object)).await?.unwrap_or_default();
+            match change.and_then(|change| self.changed(&served, &shown, change)) {
+                Ok(Some(changed)) => *object = forms::take_back(self.call, &served, object, &shown, changed).await?,
+                Ok(None) => {}
+                Err(why) => self.failures.failed(policy, binding, &why),
+            }
+        }
+        if before != *object {
+            self.rounds.changed();
+        }
+        if policy.is_reinvoked {
+            self.rounds.asked(&id);
+        }
+        Ok(())
+    }
+
+    async fn look(&self, form: (usize, &Served), object: &mut Value) -> ApiResult<(Sight<'_>, Seen)> {
+        let request = request(self.call, self.asked.step, Some(object));
+        let sight = Sight::of(self.call, &request)?;
+        Ok((sight, Seen::of(self.call, self.asked, &request, form).await?))
+    }
+
+    /// What becomes of what the policy sees of the object; `None` where a `test` of a patch fails.
+    fn changed(&self, form: &Served, shown: &Value, change: Change) -> Result<Option<Value>, String> {
+        let changed = match change {
+            Change::Apply(mut config) => {
+                let Gvk { group, version, kind } = Gvk::of(&form.kind, &self.call.subresource);
+                let api_version = if group.is_empty() { version } else { format!("{group}/{version}") };
+                json::set(&mut config, &["apiVersion"], api_version);
+                json::set(&mut config, &["kind"], kind);
+                let changed = apply::overlay(forms::typing(self.call, form), shown, &config);
+                changed.map_err(|why| format!("error applying patch: {why}"))?
+            }
+            Change::Patch(operations) => match patch::json(shown, &operations) {
+                Ok(changed) => changed,
+                Err(PatchError::TestFailed(_)) => return Ok(None),
+                Err(error) => return Err(format!("JSONPath: {error}")),
+            },
+        };
+        Ok(Some(changed))
+    }
+}
+
+/// What tells an invocation from the others of a request.
+fn id(Invocation { policy, binding, params, .. }: &Invocation<'_>) -> String {
+    let params = params.as_deref();
+    let (namespace, name) = (params.map(meta::namespace).unwrap_or_default(), params.map(meta::name).unwrap_or_default());
+    format!("{}/{}/{namespace}/{name}", policy.name, binding.name)
+}
