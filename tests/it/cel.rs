@@ -142,5 +142,5 @@ fn what_was_there_before_a_rule_may_stay(kubectl: &Kubectl<'_>) {
         if refused.stderr.contains("spec.max: Invalid value: 10: nine is too many") { Ok(()) } else { Err(refused.stderr) }
     });
     kubectl.ok("label locker locker-1 still=good");
-    assert_eq!(kubectl.field("locker/locker-1", "/spec/max"), "9");
+    assert_eq!(kubectl.field("locker/locker-1", "/spec/max"), 9);
 }
