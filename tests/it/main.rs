@@ -17,6 +17,7 @@ mod life;
 mod linear;
 mod ownership;
 mod policies;
+mod protobuf;
 mod python;
 mod quickstart;
 mod registry;
