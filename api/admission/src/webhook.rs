@@ -25,7 +25,7 @@ use crate::denied::Denied;
 use crate::policy::Asked;
 use crate::request::{Operation, Request};
 
-/// Resources that no webhook and no policy may keep anybody from changing: a broken one could then
+/// Resources that no webhook may keep anybody from changing: a broken one could then
 /// never be removed.
 const EXEMPT: [&str; 6] = [
     "mutatingwebhookconfigurations",
@@ -36,9 +36,14 @@ const EXEMPT: [&str; 6] = [
     "validatingadmissionpolicybindings",
 ];
 
-/// Whether webhooks and policies are not asked about a kind.
+/// Whether webhooks are not asked about a kind.
 pub fn is_exempt(kind: &Kind) -> bool {
     kind.group == "admissionregistration.k8s.io" && EXEMPT.contains(&kind.plural.as_str())
+}
+
+/// Whether policies are not asked about a kind: themselves and their bindings, but not webhooks' configurations.
+pub fn is_policy(kind: &Kind) -> bool {
+    is_exempt(kind) && kind.kind.contains("AdmissionPolicy")
 }
 
 impl Webhook {

@@ -29,7 +29,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::at_rest::{AtRest, AtRestError};
 
-pub(crate) use delivery::Delivery;
+pub(crate) use delivery::{Delivery, Told};
 pub(crate) use event::{Before, Change, Event, write_line};
 pub(crate) use feed::start;
 pub(crate) use filter::Filter;

@@ -30,7 +30,7 @@ const MANY: usize = 4;
 
 /// Who a user's request is to be taken for: the same user unless its headers name another.
 pub(crate) fn acting(app: &App, user: &Arc<UserInfo>, attributes: &Attributes, headers: &HeaderMap) -> ApiResult<Arc<UserInfo>> {
-    let wanted = Wanted::from(headers);
+    let wanted = Wanted::from(headers)?;
     if wanted.user.username.is_empty() {
         return if wanted.is_given { Err(nameless(&wanted.user)) } else { Ok(Arc::clone(user)) };
     }
@@ -57,11 +57,14 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn from(headers: &HeaderMap) -> Self {
+    /// # Errors
+    /// When a header is no text: whoever sends it is not to act as themselves.
+    fn from(headers: &HeaderMap) -> ApiResult<Self> {
         let mut wanted = Self::default();
         for (name, value) in headers {
             let Some(field) = name.as_str().strip_prefix("impersonate-") else { continue };
-            let value = value.to_str().unwrap_or_default();
+            let text = std::str::from_utf8(value.as_bytes());
+            let value = text.map_err(|_| ApiError::bad_request(format!("the header {name} is not UTF-8")))?;
             let user = &mut wanted.user;
             match field {
                 "user" if user.username.is_empty() => value.clone_into(&mut user.username),
@@ -76,7 +79,7 @@ impl Wanted {
         }
         let user = &wanted.user;
         wanted.is_given = !(user.username.is_empty() && user.uid.is_empty() && user.groups.is_empty() && user.extra.is_empty());
-        wanted
+        Ok(wanted)
     }
 }
 

@@ -10,13 +10,23 @@ use super::event::{Change, Event};
 /// Bytes of lines in one delivery, unless it has one line alone.
 const BYTES_MAX: usize = 256 << 10;
 
+/// Whether a watcher was told all that it was to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    All,
+    /// Something has no form in what the watcher speaks: the last line says so, and the watch is over.
+    Failed,
+}
+
 /// Some changes, in order.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     changes: Vec<(Change, Arc<Event>)>,
+    /// About the size of its lines.
+    bytes: usize,
     lines: OnceLock<Bytes>,
     /// Frames in protobuf, made for the first who is told in it.
-    frames: OnceLock<Bytes>,
+    frames: OnceLock<(Bytes, Told)>,
 }
 
 impl Delivery {
@@ -26,20 +36,25 @@ impl Delivery {
         for (change, event) in changes {
             let len = event.line_len(change);
             if bytes + len > BYTES_MAX && !gathered.is_empty() {
-                deliveries.push(Self::new(std::mem::take(&mut gathered)));
+                deliveries.push(Self::new(std::mem::take(&mut gathered), bytes));
                 bytes = 0;
             }
             bytes += len;
             gathered.push((change, event));
         }
         if !gathered.is_empty() {
-            deliveries.push(Self::new(gathered));
+            deliveries.push(Self::new(gathered, bytes));
         }
         deliveries
     }
 
-    fn new(changes: Vec<(Change, Arc<Event>)>) -> Arc<Self> {
-        Arc::new(Self { changes, lines: OnceLock::new(), frames: OnceLock::new() })
+    fn new(changes: Vec<(Change, Arc<Event>)>, bytes: usize) -> Arc<Self> {
+        Arc::new(Self { changes, bytes, lines: OnceLock::new(), frames: OnceLock::new() })
+    }
+
+    /// About the size of its lines.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The changes.
@@ -59,7 +74,7 @@ impl Delivery {
     }
 
     /// The same in protobuf, for all who are told in it.
-    pub(crate) fn frames(&self, make: impl FnOnce() -> Bytes) -> Bytes {
+    pub(crate) fn frames(&self, make: impl FnOnce() -> (Bytes, Told)) -> (Bytes, Told) {
         self.frames.get_or_init(make).clone()
     }
 }

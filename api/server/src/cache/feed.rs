@@ -177,10 +177,19 @@ impl Feeder {
                 None => (self.cache.resource(&GroupResource::new(place.group, place.resource)), None),
                 Some(stored) => match read_current(&self.cache, &change.key, change.revision, stored) {
                     Some((resource, object)) => (resource, Some(object)),
-                    None => continue,
+                    None => {
+                        applied.extend(run.take().into_iter().flat_map(|(resource, changes)| resource.apply(changes)));
+                        let resource = self.cache.resource(&GroupResource::new(place.group, place.resource));
+                        resource.lose(place.namespace, place.name, change.revision);
+                        continue;
+                    }
                 },
             };
-            resource.put_readable(place.namespace, place.name);
+            if resource.put_readable(place.namespace, place.name) && after.is_none() {
+                applied.extend(run.take().into_iter().flat_map(|(resource, changes)| resource.apply(changes)));
+                resource.lose(place.namespace, place.name, change.revision);
+                continue;
+            }
             let change = Applied { namespace: place.namespace, name: place.name, revision: change.revision, after };
             match &mut run {
                 Some((same, changes)) if Arc::ptr_eq(same, &resource) => changes.push(change),

@@ -12,12 +12,16 @@ use super::delivery::Delivery;
 
 /// Changes that wait for one watcher; one that lets more pile up is ended and has to start again.
 const WAITING_LEN_MAX: usize = 1_024;
+/// Bytes of lines that may wait for one watcher, beside a first delivery of any size.
+const WAITING_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Arc<Delivery>>,
     /// Changes in all of them.
     len: usize,
+    /// Bytes of their lines.
+    bytes: usize,
     waker: Option<Waker>,
     /// Nothing more will come.
     ended: bool,
@@ -43,10 +47,12 @@ impl Sender {
         let mut queue = self.0.lock();
         for delivery in deliveries {
             let len = delivery.changes().len();
-            if queue.len + len > WAITING_LEN_MAX {
+            let too_long = queue.len + len > WAITING_LEN_MAX;
+            if too_long || (!queue.waiting.is_empty() && queue.bytes + delivery.bytes() > WAITING_BYTES_MAX) {
                 return false;
             }
             queue.len += len;
+            queue.bytes += delivery.bytes();
             queue.waiting.push_back(Arc::clone(delivery));
         }
         let waker = queue.waker.take();
@@ -75,7 +81,7 @@ impl Receiver {
     pub(crate) fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<VecDeque<Arc<Delivery>>>> {
         let mut queue = self.0.lock();
         if !queue.waiting.is_empty() {
-            queue.len = 0;
+            (queue.len, queue.bytes) = (0, 0);
             return Poll::Ready(Some(std::mem::take(&mut queue.waiting)));
         }
         if queue.ended {

@@ -158,11 +158,23 @@ impl Resource {
         self.unreadable.write().insert((namespace.to_owned(), name.to_owned()), unreadable);
     }
 
-    /// Feeder: an object that can be read, or is gone.
-    pub(crate) fn put_readable(&self, namespace: &str, name: &str) {
-        if !self.unreadable.read().is_empty() {
-            self.unreadable.write().remove(&(namespace.to_owned(), name.to_owned()));
+    /// Feeder: an object that can be read, or is gone; answers whether it could not be read before.
+    pub(crate) fn put_readable(&self, namespace: &str, name: &str) -> bool {
+        !self.unreadable.read().is_empty() && self.unreadable.write().remove(&(namespace.to_owned(), name.to_owned())).is_some()
+    }
+
+    /// Feeder: an object that has changed, or gone, unseen. Nobody can be told how: history starts here, and watches
+    /// begin anew.
+    pub(crate) fn lose(&self, namespace: &str, name: &str, revision: u64) {
+        let mut watchers = self.watchers.lock();
+        {
+            let mut objects = self.objects.write();
+            objects.remove(namespace, name);
+            objects.revision = revision;
+            objects.ring = Ring::new(revision);
+            self.revision.store(revision, Ordering::Release);
         }
+        watchers.end_all();
     }
 
     /// Feeder: what cannot be read is about to be found out anew.
@@ -187,7 +199,7 @@ impl Resource {
     pub(crate) fn list(&self, filter: &Filter, applied: u64) -> Page {
         let (mut items, revision) = {
             let objects = self.objects.read();
-            (objects.candidates(filter), objects.revision.max(applied))
+            (objects.candidates(filter, self.node_indexed), objects.revision.max(applied))
         };
         if !filter.is_plain() {
             items.retain(|object| filter.matches(object));
@@ -233,7 +245,7 @@ impl Resource {
             match since {
                 Since::Now => Vec::new(),
                 Since::Everything => {
-                    beginning.state = objects.candidates(&filter);
+                    beginning.state = objects.candidates(&filter, self.node_indexed);
                     Vec::new()
                 }
                 Since::Revision(revision) => {
@@ -242,7 +254,7 @@ impl Resource {
                 }
             }
         };
-        let (registered, events) = watchers.add(Arc::clone(&filter), namespaced);
+        let (registered, events) = watchers.add(Arc::clone(&filter), namespaced, self.node_indexed);
         drop(watchers);
         beginning.state.retain(|object| filter.matches(object));
         beginning.events = Delivery::of(past.into_iter().filter_map(|event| event.change_for(&filter).map(|change| (change, event))));
@@ -379,11 +391,11 @@ impl Objects {
     }
 
     /// The objects among which those that match are found.
-    fn candidates(&self, filter: &Filter) -> Vec<Arc<Object>> {
+    fn candidates(&self, filter: &Filter, node_indexed: bool) -> Vec<Arc<Object>> {
         if let (Some(namespace), Some(name)) = (&filter.namespace, filter.name()) {
             return self.by_namespace.get(namespace.as_str()).and_then(|names| names.get(name)).cloned().into_iter().collect();
         }
-        if let Some(node) = filter.node() {
+        if node_indexed && let Some(node) = filter.node() {
             return self.by_node.get(node).into_iter().flat_map(BTreeMap::values).cloned().collect();
         }
         match &filter.namespace {

@@ -19,12 +19,12 @@ pub(crate) enum Key {
 
 impl Key {
     /// Where a watch with this filter belongs. Cluster-scoped objects have the namespace `""`.
-    fn of(filter: &Filter, namespaced: bool) -> Self {
+    fn of(filter: &Filter, namespaced: bool, node_indexed: bool) -> Self {
         let namespace = if namespaced { filter.namespace.as_deref() } else { Some("") };
         match (namespace, filter.name(), filter.node()) {
             (Some(namespace), Some(name), _) => Self::Object(namespace.into(), name.into()),
-            (_, _, Some(node)) => Self::Node(node.into()),
-            (Some(namespace), None, None) if namespaced => Self::Namespace(namespace.into()),
+            (_, _, Some(node)) if node_indexed => Self::Node(node.into()),
+            (Some(namespace), None, _) if namespaced => Self::Namespace(namespace.into()),
             _ => Self::Everything,
         }
     }
@@ -48,9 +48,9 @@ pub(crate) struct Watchers {
 impl Watchers {
     /// Registers a watcher; answers how to remove it and where its events come out. After
     /// [`Watchers::close`] nothing comes out.
-    pub(crate) fn add(&mut self, filter: Arc<Filter>, namespaced: bool) -> ((Key, u64), Receiver) {
+    pub(crate) fn add(&mut self, filter: Arc<Filter>, namespaced: bool, node_indexed: bool) -> ((Key, u64), Receiver) {
         let (sender, receiver) = queue();
-        let (key, id) = (Key::of(&filter, namespaced), self.next_id);
+        let (key, id) = (Key::of(&filter, namespaced, node_indexed), self.next_id);
         self.next_id += 1;
         if !self.closed {
             self.by_key.entry(key.clone()).or_default().push(Watcher { id, filter, sender });

@@ -23,7 +23,7 @@ use crate::webhooks::forms::{self, Forms};
 pub(crate) async fn mutate(call: &Call, asked: Asked<'_>, object: Option<&mut Value>, rounds: &mut Reinvocation) -> ApiResult<()> {
     let hooks = call.app.policies.mutating.current();
     let object = object.filter(|_| asked.step.operation != Operation::Connect);
-    let Some(object) = object.filter(|_| !hooks.is_empty() && !webhook::is_exempt(&call.served.kind)) else { return Ok(()) };
+    let Some(object) = object.filter(|_| !hooks.is_empty() && !webhook::is_policy(&call.served.kind)) else { return Ok(()) };
     rounds.begin(Some(&*object));
     let (forms, mut failures) = (Forms::of(call), Failures::default());
     let due = due(call, asked, object, &forms, &hooks, &mut failures);

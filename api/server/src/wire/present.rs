@@ -14,7 +14,7 @@ use super::gzip;
 use super::protobuf::{self, EncodeError};
 use super::query::Query;
 use super::table::{IncludeObject, partial, row, table};
-use crate::cache::{Change, Delivery, Object, Page, write_line};
+use crate::cache::{Change, Delivery, Object, Page, Told, write_line};
 use crate::json;
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
@@ -249,9 +249,11 @@ impl Presentation {
     }
 
     /// A watch's line for an object. `first` is whether the client has seen no table columns yet.
-    pub(crate) fn write_line(&self, change: Change, object: &Object, first: bool, out: &mut BytesMut) {
+    pub(crate) fn write_line(&self, change: Change, object: &Object, first: bool, out: &mut BytesMut) -> Told {
         if self.is_protobuf() {
-            return out.extend_from_slice(&framed(change, self.encoded(object)));
+            let (frame, told) = framed(change, self.encoded(object));
+            out.extend_from_slice(&frame);
+            return told;
         }
         match self.verbatim().filter(|_| self.served.is_current(object)) {
             Some(part) => write_line(change.word(), out, |out| part.write(object, out)),
@@ -260,20 +262,20 @@ impl Presentation {
                 write_line(change.word(), out, |out| out.extend_from_slice(shown.as_bytes()));
             }
         }
+        Told::All
     }
 
     /// A watch's lines for what it is told.
-    pub(crate) fn lines(&self, delivery: &Delivery, mut first: bool) -> Bytes {
+    pub(crate) fn lines(&self, delivery: &Delivery, mut first: bool) -> (Bytes, Told) {
         let objects = || delivery.changes().iter().filter_map(|(change, event)| Some((*change, event.object(*change)?)));
         if self.verbatim_of(objects().map(|(_, object)| object)) == Some(Part::Whole) {
-            return delivery.lines();
+            return (delivery.lines(), Told::All);
         }
         let mut lines = || {
             let mut lines = BytesMut::new();
-            for (change, object) in objects() {
-                self.write_line(change, object, std::mem::take(&mut first), &mut lines);
-            }
-            lines.freeze()
+            let mut write = |(change, object)| self.write_line(change, object, std::mem::take(&mut first), &mut lines);
+            let told = if objects().any(|line| write(line) == Told::Failed) { Told::Failed } else { Told::All };
+            (lines.freeze(), told)
         };
         let is_shared = self.is_protobuf() && self.media.form == Form::Object && !self.served.is_view();
         if is_shared { delivery.frames(lines) } else { lines() }
@@ -321,8 +323,11 @@ impl Presentation {
 }
 
 /// A watch's frame in protobuf; of what has no such form, the error that says so.
-fn framed(change: Change, encoded: Result<Vec<u8>, EncodeError>) -> Bytes {
-    encoded.map_or_else(|error| unframed(&error), |bytes| protobuf::frame(change.word(), &bytes))
+fn framed(change: Change, encoded: Result<Vec<u8>, EncodeError>) -> (Bytes, Told) {
+    match encoded {
+        Ok(bytes) => (protobuf::frame(change.word(), &bytes), Told::All),
+        Err(error) => (unframed(&error), Told::Failed),
+    }
 }
 
 fn unframed(error: &EncodeError) -> Bytes {

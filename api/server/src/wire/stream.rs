@@ -13,7 +13,7 @@ use http_body::Frame;
 use tokio::time::{Instant, Sleep};
 
 use super::present::Presentation;
-use crate::cache::{Beginning, Cache, Change, Delivery, Object, Subscription};
+use crate::cache::{Beginning, Cache, Change, Delivery, Object, Subscription, Told};
 use crate::conversion::WatchConversion;
 use crate::status::ApiResult;
 
@@ -79,7 +79,8 @@ impl WatchBody {
         if let Some(object) = self.state.next() {
             let first = std::mem::take(&mut self.first);
             let mut line = BytesMut::with_capacity(object.len() + LINE_BYTES);
-            self.presentation.write_line(Change::Added, &object, first, &mut line);
+            let told = self.presentation.write_line(Change::Added, &object, first, &mut line);
+            self.end_if(told);
             return Some(line.freeze());
         }
         if let Some(revision) = self.mark_initial_end.take() {
@@ -87,7 +88,18 @@ impl WatchBody {
         }
         let delivery = self.events.pop_front()?;
         let first = std::mem::take(&mut self.first);
-        Some(self.presentation.lines(&delivery, first))
+        let (lines, told) = self.presentation.lines(&delivery, first);
+        self.end_if(told);
+        Some(lines)
+    }
+
+    /// After what could not be told nothing follows: the watch would have a gap.
+    fn end_if(&mut self, told: Told) {
+        if told == Told::Failed {
+            (self.state, self.mark_initial_end) = (Vec::new().into_iter(), None);
+            self.events.clear();
+            self.ended = true;
+        }
     }
 
     /// Lines that are ready, put together up to a bound. What many are told alike is passed on as it is.
