@@ -18,10 +18,14 @@ use crate::library;
 use crate::library::regex::Patterns;
 use crate::node::{Entry, Kind, Literal, Node};
 use crate::scope::Scope;
-use crate::value::{Key, Text, Value};
+use crate::value::{Key, Text, Value, size};
 
 /// Evaluations within evaluations (composed variables), in levels of all of them together.
 const DEPTH_MAX: usize = 300;
+/// How deep a value may be nested that is used again by a name.
+const VALUE_DEPTH_MAX: usize = 200;
+/// Parts of such a value that are looked at for nothing.
+const VALUE_PARTS_FREE: u64 = 1_000;
 
 pub(crate) type Outcome<'v> = Result<Value<'v>, EvaluateError>;
 
@@ -158,12 +162,24 @@ impl<'v> Run<'_, 'v> {
         }
         // The variables of folds around are not seen from there.
         let locals = std::mem::take(&mut self.locals);
-        let outcome = self.node(&composed.expression.root);
+        let outcome = self.node(&composed.expression.root).and_then(|value| self.bounded(value));
         self.locals = locals;
         if outcome.as_ref().is_err_and(EvaluateError::is_final) {
             return outcome;
         }
         composed.outcome.get_or_init(|| outcome).clone()
+    }
+
+    /// A value that gets a name, and so may be put into others again and again: dropping, comparing and writing it
+    /// would go as deep as it is.
+    pub(super) fn bounded(&mut self, value: Value<'v>) -> Outcome<'v> {
+        if !matches!(value, Value::List(_) | Value::Map(_) | Value::Message(_) | Value::Optional(Some(_))) {
+            return Ok(value);
+        }
+        match size::made(&value, VALUE_DEPTH_MAX, self.meter.left().saturating_mul(10)) {
+            Some(parts) => self.meter.pay(parts.saturating_sub(VALUE_PARTS_FREE) / 10).map(|()| value),
+            None => Err(EvaluateError::failed(format!("a value is larger than can be paid for, or deeper than {VALUE_DEPTH_MAX} levels"))),
+        }
     }
 
     fn list(&mut self, entries: &[Entry]) -> Outcome<'v> {

@@ -1,7 +1,7 @@
 //! Names of fields in expressions: those that are no identifiers are escaped, as upstream does.
 
 /// Words that are no identifiers in CEL.
-const RESERVED: [&str; 20] = [
+const RESERVED: [&str; 21] = [
     "true",
     "false",
     "null",
@@ -22,6 +22,7 @@ const RESERVED: [&str; 20] = [
     "return",
     "var",
     "void",
+    "while",
 ];
 
 const ESCAPES: [(&str, &str); 4] = [("__underscores__", "__"), ("__dot__", "."), ("__dash__", "-"), ("__slash__", "/")];

@@ -3,6 +3,7 @@
 mod compare;
 mod json;
 mod key;
+pub(crate) mod size;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -153,6 +154,12 @@ impl<'v> Value<'v> {
     /// The value as JSON, as an object takes it up; an error for what JSON cannot hold.
     pub fn to_json(&self) -> Result<Json, EvaluateError> {
         json::write(self)
+    }
+
+    /// Whether its JSON is nested at most `depth` deep and has at most `limit` parts and characters. Values share
+    /// what was made once, so that JSON may be far larger than what it cost to make.
+    pub fn is_within(&self, depth: usize, limit: u64) -> bool {
+        size::is_within(self, depth, limit)
     }
 
     /// The type, as far as the value itself tells.

@@ -34,6 +34,8 @@ pub(crate) async fn run(node: Arc<Node>, health: Arc<Health>, cancel: Cancellati
                     Ok(found) => {
                         own = found;
                         health.set("network", own.is_none().then(|| NOT_READY.to_owned()));
+                        // Only now: who waits for it looks at the health next.
+                        node.has_pod_range.send_replace(own.is_some());
                     }
                     Err(message) => {
                         tracing::warn!(message, "Pod range not programmed");
@@ -71,7 +73,6 @@ async fn program_own(node: &Node) -> Result<Option<Ipv4Net>, String> {
     let assigned = node.objects.node(&node.config.node_name).and_then(|known| pod_cidr(&known));
     let Some(cidr) = node.config.pod_cidr.or(assigned) else { return Ok(None) };
     node.parts.network.set_pod_cidr(cidr).await.map_err(|error| chain(&error))?;
-    node.has_pod_range.send_replace(true);
     tracing::info!(%cidr, "Pod range programmed");
     Ok(Some(cidr))
 }

@@ -145,6 +145,9 @@ fn mirror_pod(node: &str, pod: &Value, view: &dyn View) -> Result<(), Problem> {
     if json::list(spec, "volumes").iter().any(|v| json::has(v, "persistentVolumeClaim")) {
         return named("persistentvolumeclaims");
     }
+    if !json::list(spec, "resourceClaims").is_empty() {
+        return named("resourceclaims");
+    }
     Ok(())
 }
 

@@ -12,6 +12,10 @@ pub enum Change {
     Patch(Json),
 }
 
+/// Depth, and parts and characters, of what a change may come to.
+const DEPTH_MAX: usize = 500;
+const SIZE_MAX: u64 = 4 << 20;
+
 const OBJECT: &str = "Object";
 const JSON_PATCH: &str = "JSONPatch";
 
@@ -19,6 +23,7 @@ impl Change {
     pub(super) fn apply(value: &Value<'_>) -> Result<Self, String> {
         match value {
             Value::Message(message) if message.0 == OBJECT => {
+                check_size(value)?;
                 check_names(value).map_err(|why| format!("type mismatch: {why}"))?;
                 value.to_json().map(Self::Apply).map_err(|error| error.to_string())
             }
@@ -49,6 +54,7 @@ fn operation(value: &Value<'_>) -> Result<Json, String> {
         let field = field.to_string();
         let json = match field.as_str() {
             "value" => {
+                check_size(value)?;
                 check_names(value).map_err(|why| format!("type mismatch: {why}"))?;
                 let foreign = |error| format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {error}");
                 value.to_json().map_err(foreign)?
@@ -61,6 +67,14 @@ fn operation(value: &Value<'_>) -> Result<Json, String> {
         operation.entry(required).or_insert_with(|| "".into());
     }
     Ok(operation.into())
+}
+
+/// What was made once may stand in many places: written out it can be far larger than what it cost.
+fn check_size(value: &Value<'_>) -> Result<(), String> {
+    if value.is_within(DEPTH_MAX, SIZE_MAX) {
+        return Ok(());
+    }
+    Err(format!("the result has more than {SIZE_MAX} parts and characters, or is nested more than {DEPTH_MAX} levels deep"))
 }
 
 /// Within an object, each written-out part must bear the name of the place where it stands.

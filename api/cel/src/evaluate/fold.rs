@@ -15,6 +15,7 @@ impl<'v> Run<'_, 'v> {
     pub(super) fn fold(&mut self, fold: &Fold) -> Outcome<'v> {
         let range = self.node(&fold.range)?;
         let start = self.node(&fold.start)?;
+        let start = self.bounded(start)?;
         let depth = self.locals.len();
         self.locals.push((Arc::clone(&fold.accumulator), Ok(start)));
         let outcome = self.steps(fold, &range, depth).and_then(|()| self.node(&fold.result));

@@ -97,10 +97,14 @@ pub(super) fn call<'v>(
     }))
 }
 
+/// Characters that are looked through for a unit after each match.
+const SEARCHED_FREE: u64 = 1_000;
+
 fn all<'v>(regex: &Regex, text: &str, limit: usize, meter: &mut Meter) -> Result<Value<'v>, EvaluateError> {
     let mut found = Vec::new();
     for one in regex.find_iter(text).take(limit) {
-        meter.pay(1)?;
+        // Looking for the next one may go through all that is left.
+        meter.pay(1 + (text.len() - one.end()) as u64 / SEARCHED_FREE)?;
         found.push(Value::from(one.as_str()));
     }
     Ok(Value::list(found))

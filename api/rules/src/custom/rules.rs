@@ -14,6 +14,7 @@ use serde_json::Value;
 
 pub use self::compiled::env;
 use self::compiled::{Compiled, Rule};
+use super::values::Elements;
 
 /// Errors after which rules would only see a broken object.
 const BLOCKING: [FieldErrorKind; 5] =
@@ -34,7 +35,7 @@ pub fn check(kind: &Kind, schema: &Structural, object: &Value, old: Option<&Valu
     }
     let mut run = Run { budget: Budget::new(OBJECT_COST_MAX), errors };
     // Only the end of the budget ends the walk early, and that is among the errors.
-    let _ = run.walk(compiled, Place { schema, is_root: true }, object, old, &Path::default());
+    let _ = run.walk(compiled, Place { schema, is_root: true }, object, Before { old, is_within_unchanged: false }, &Path::default());
 }
 
 /// Nothing more is evaluated; why is among the errors.
@@ -46,36 +47,55 @@ struct Place<'s> {
     is_root: bool,
 }
 
+/// What was at a place before.
+#[derive(Clone, Copy)]
+struct Before<'v> {
+    /// None where that cannot be told.
+    old: Option<&'v Value>,
+    /// Whether it cannot be told, and the nearest place above of which it can has not changed.
+    is_within_unchanged: bool,
+}
+
+impl Before<'_> {
+    fn is_unchanged(self, value: &Value) -> bool {
+        self.old.map_or(self.is_within_unchanged, |old| old == value)
+    }
+}
+
 struct Run<'r> {
     budget: Budget,
     errors: &'r mut Vec<FieldError>,
 }
 
 impl Run<'_> {
-    fn walk(&mut self, compiled: &Compiled, place: Place<'_>, value: &Value, old: Option<&Value>, path: &Path) -> Result<(), Ended> {
+    fn walk(&mut self, compiled: &Compiled, place: Place<'_>, value: &Value, before: Before<'_>, path: &Path) -> Result<(), Ended> {
         if value.is_null() {
             return Ok(());
         }
         if !compiled.rules.is_empty() {
-            self.rules(compiled, place, value, old.filter(|old| !old.is_null()), path)?;
+            self.rules(compiled, place, value, before, path)?;
         }
         let schema = place.schema;
         let inner = |schema| Place { schema, is_root: false };
         match value {
             Value::Object(map) => {
-                let old = old.filter(|_| schema.map_type != "atomic");
+                let old = before.old.filter(|_| schema.map_type != "atomic");
+                let is_within_unchanged = old.is_none() && before.is_unchanged(value);
                 for (key, value) in map {
                     let (Some(compiled), Some(field)) = (compiled.field(key), schema.field(key)) else { continue };
                     let path = if schema.properties.contains_key(key) { path.child(key) } else { path.key(key) };
-                    self.walk(compiled, inner(field), value, old.and_then(|old| old.get(key)), &path)?;
+                    let before = Before { old: old.and_then(|old| old.get(key)), is_within_unchanged };
+                    self.walk(compiled, inner(field), value, before, &path)?;
                 }
                 Ok(())
             }
             Value::Array(list) => {
                 let (Some(compiled), Some(items)) = (&compiled.items, &schema.items) else { return Ok(()) };
-                let old = old.and_then(Value::as_array);
+                let old = Elements::of(schema, before.old);
+                let is_within_unchanged = old.is_none() && before.is_unchanged(value);
                 list.iter().enumerate().try_for_each(|(index, element)| {
-                    let before = old.and_then(|old| super::values::same_element(schema, element, old));
+                    let old = old.as_ref().and_then(|old| old.same_as(element));
+                    let before = Before { old, is_within_unchanged };
                     self.walk(compiled, inner(items), element, before, &path.index(index))
                 })
             }
@@ -83,21 +103,22 @@ impl Run<'_> {
         }
     }
 
-    fn rules(&mut self, compiled: &Compiled, place: Place<'_>, value: &Value, old: Option<&Value>, path: &Path) -> Result<(), Ended> {
+    fn rules(&mut self, compiled: &Compiled, place: Place<'_>, value: &Value, before: Before<'_>, path: &Path) -> Result<(), Ended> {
+        let is_unchanged = before.is_unchanged(value);
+        let old = before.old.filter(|old| !old.is_null());
         let schema = place.schema;
         let shape = if place.is_root { Shape::Whole(schema) } else { Shape::Schema(schema) };
         let this = CelValue::json(value, shape);
-        let before = old.map(|old| CelValue::json(old, shape));
-        let is_unchanged = old == Some(value);
+        let known = old.map(|old| CelValue::json(old, shape));
         for (rule, told) in compiled.rules.iter().zip(&schema.rules) {
             let has_old = old.is_some() || told.optional_old_self;
             if rule.is_transition && !has_old || is_unchanged && !rule.is_transition {
                 continue;
             }
             let scope = Scope::default().with("self", this.clone());
-            let scope = match (told.optional_old_self, before.clone()) {
-                (true, before) => scope.with("oldSelf", CelValue::optional(before)),
-                (false, Some(before)) => scope.with("oldSelf", before),
+            let scope = match (told.optional_old_self, known.clone()) {
+                (true, known) => scope.with("oldSelf", CelValue::optional(known)),
+                (false, Some(known)) => scope.with("oldSelf", known),
                 (false, None) => scope,
             };
             self.rule(rule, told, &scope, (schema, value, path))?;

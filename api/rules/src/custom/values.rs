@@ -1,5 +1,7 @@
 //! Values against a schema: types, bounds, patterns, formats, and the junctions of schemas.
 
+use std::collections::HashMap;
+
 use api_model::field::{FieldError, FieldErrorKind, Path};
 use api_schema::{Additional, Structural};
 use serde_json::{Map, Value};
@@ -119,9 +121,9 @@ impl Outcome {
             self.invalid(path, len, &format!("should have at least {min} items"));
         }
         let Some(items) = &schema.items else { return };
-        let old = old.and_then(Value::as_array);
+        let old = Elements::of(schema, old);
         for (index, element) in list.iter().enumerate() {
-            let before = old.and_then(|old| same_element(schema, element, old));
+            let before = old.as_ref().and_then(|old| old.same_as(element));
             self.check(items, element, before, &path.index(index));
         }
     }
@@ -216,12 +218,29 @@ fn alone(schema: &Structural, value: &Value, old: Option<&Value>, path: &Path) -
     outcome
 }
 
-/// What an element was before, where elements can be told apart.
-pub fn same_element<'v>(schema: &Structural, element: &Value, old: &'v [Value]) -> Option<&'v Value> {
-    if schema.list_type != "map" {
-        return None;
+/// The elements of an old list by the keys that tell them apart.
+pub struct Elements<'s, 'v> {
+    schema: &'s Structural,
+    by_keys: HashMap<String, &'v Value>,
+}
+
+impl<'s, 'v> Elements<'s, 'v> {
+    /// None where elements cannot be told apart, or there was no list.
+    pub fn of(schema: &'s Structural, old: Option<&'v Value>) -> Option<Self> {
+        let old = old.and_then(Value::as_array).filter(|_| schema.list_type == "map")?;
+        // Of several alike the first counts.
+        let by_keys = old.iter().rev().map(|element| (keys(schema, element), element)).collect();
+        Some(Self { schema, by_keys })
     }
-    old.iter().find(|before| schema.list_map_keys.iter().all(|key| before.get(key) == element.get(key)))
+
+    /// What an element was before.
+    pub fn same_as(&self, element: &Value) -> Option<&'v Value> {
+        self.by_keys.get(&keys(self.schema, element)).copied()
+    }
+}
+
+fn keys(schema: &Structural, element: &Value) -> String {
+    schema.list_map_keys.iter().map(|key| element.get(key).map_or_else(|| "-".to_owned(), Value::to_string) + ",").collect()
 }
 
 /// The type that a value should have had.

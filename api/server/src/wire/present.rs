@@ -273,7 +273,8 @@ impl Presentation {
         }
         let mut lines = || {
             let mut lines = BytesMut::new();
-            let mut write = |(change, object)| self.write_line(change, object, std::mem::take(&mut first), &mut lines);
+            let mut write =
+                |(change, object): (Change, &Arc<Object>)| self.write_line(change, object, std::mem::take(&mut first), &mut lines);
             let told = if objects().any(|line| write(line) == Told::Failed) { Told::Failed } else { Told::All };
             (lines.freeze(), told)
         };
