@@ -78,6 +78,36 @@ fn composed_variables_are_worked_out_once() {
     assert!(Expression::compile("variables.nope == 1", &env).is_err());
 }
 
+/// Each variable puts the one before into lists within lists: dropping the last would go as deep as all of them.
+#[test]
+fn variables_do_not_nest_without_bound() {
+    let mut env = admission();
+    let deep = |inner: &str| format!("{}{inner}{}", "[".repeat(90), "]".repeat(90));
+    let mut made: Vec<(String, Expression)> = Vec::new();
+    for number in 0..20 {
+        let text = made.last().map_or_else(|| "[1]".to_owned(), |(before, _)| deep(&format!("dyn(variables.{before})")));
+        let expression = Expression::compile(&text, &env).expect("compiles");
+        let name = format!("v{number}");
+        env = env.with_composed([(name.as_str(), expression.result().clone())]);
+        made.push((name, expression));
+    }
+    let main = Expression::compile("variables.v19.size() == 1", &env).expect("compiles");
+    let scope = made.iter().fold(Scope::default(), |scope, (name, expression)| scope.with_composed(name, expression));
+    let refused = main.evaluate(&scope, &mut Budget::new(OBJECT_COST_MAX)).expect_err("too deep").to_string();
+    assert!(refused.contains("deeper than"), "{refused}");
+}
+
+/// What is made once and stands in many places is small to make and huge to write.
+#[test]
+fn what_is_shared_is_measured_before_it_is_written() {
+    let doubled = (0..40).fold("['x', 'x']".to_owned(), |text, number| format!("cel.bind(b{number}, {text}, [b{number}, b{number}])"));
+    let expression = Expression::compile(&doubled, &admission()).expect("compiles");
+    let outcome = expression.evaluate(&Scope::default(), &mut Budget::new(OBJECT_COST_MAX));
+    assert!(outcome.is_err(), "it costs more than there is");
+    let small = Value::list(vec![Value::from("text")]);
+    assert!(small.is_within(2, 6) && !small.is_within(1, 6) && !small.is_within(2, 5));
+}
+
 #[test]
 fn policies_that_change_objects_write_them_out() {
     let env = admission().building_objects();

@@ -195,6 +195,17 @@ fn rules_are_told_when_they_do_not_hold() {
     insta::assert_snapshot!(table(&changes, |case| crate::testing::update_problems(&kind, None, old, case)));
 }
 
+/// Elements of a list without keys cannot be told apart: as long as the list is the same, what is in it may stay.
+#[test]
+fn what_stands_in_an_unchanged_list_may_stay() {
+    let kind = widgets(RULED);
+    let old = "spec: {min: 1, max: 5, parts: [{count: 3}]}";
+    let problems = |new: &str| format!("{:?}", crate::testing::update_problems(&kind, None, old, new));
+    let none = format!("{:?}", crate::testing::update_problems(&kind, None, "spec: {min: 1, max: 5}", "spec: {min: 1, max: 6}"));
+    assert_eq!(problems("spec: {min: 1, max: 6, parts: [{count: 3}]}"), none);
+    assert!(problems("spec: {min: 1, max: 6, parts: [{count: 3}, {count: 1}]}").contains("failed rule: self.count < 3"));
+}
+
 #[test]
 fn rules_that_would_run_for_long_do_not_run() {
     let kind = widgets(

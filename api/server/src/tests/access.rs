@@ -113,6 +113,21 @@ async fn a_user_may_be_taken_for_another() {
     assert_eq!(nameless.refusal(), (400, message));
 }
 
+/// Who names somebody in a way that cannot be read does not act as themselves.
+#[tokio::test]
+async fn impersonation_headers_are_text() {
+    let cluster = cluster().await;
+    let get = |name: &'static [u8]| {
+        let request =
+            Request::builder().uri("/api/v1/namespaces").header("impersonate-user", http::HeaderValue::from_bytes(name).expect("a value"));
+        let request = request.body(Body::empty()).expect("a request");
+        async { json_of(cluster.raw(request).await).await }
+    };
+    assert_eq!(get(b"j\xfcrgen").await.status, StatusCode::BAD_REQUEST);
+    let known = get("jürgen".as_bytes()).await;
+    assert!(known.status == StatusCode::FORBIDDEN && known.refusal().1.contains("User \"jürgen\" cannot list"), "{known:?}");
+}
+
 /// The old verb lets do everything as another; the constrained ones only what they name.
 #[tokio::test]
 async fn impersonation_is_a_right_on_each_thing_that_is_named() {
