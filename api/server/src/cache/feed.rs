@@ -180,14 +180,14 @@ impl Feeder {
                     None => {
                         applied.extend(run.take().into_iter().flat_map(|(resource, changes)| resource.apply(changes)));
                         let resource = self.cache.resource(&GroupResource::new(place.group, place.resource));
-                        resource.lose(place.namespace, place.name, change.revision);
+                        applied.push(resource.lose(place.namespace, place.name, change.revision));
                         continue;
                     }
                 },
             };
             if resource.put_readable(place.namespace, place.name) && after.is_none() {
                 applied.extend(run.take().into_iter().flat_map(|(resource, changes)| resource.apply(changes)));
-                resource.lose(place.namespace, place.name, change.revision);
+                applied.push(resource.lose(place.namespace, place.name, change.revision));
                 continue;
             }
             let change = Applied { namespace: place.namespace, name: place.name, revision: change.revision, after };

@@ -165,7 +165,7 @@ impl Resource {
 
     /// Feeder: an object that has changed, or gone, unseen. Nobody can be told how: history starts here, and watches
     /// begin anew.
-    pub(crate) fn lose(&self, namespace: &str, name: &str, revision: u64) {
+    pub(crate) fn lose(&self, namespace: &str, name: &str, revision: u64) -> Arc<Event> {
         let mut watchers = self.watchers.lock();
         {
             let mut objects = self.objects.write();
@@ -175,6 +175,7 @@ impl Resource {
             self.revision.store(revision, Ordering::Release);
         }
         watchers.end_all();
+        Arc::new(Event::new(revision, Before::Forgotten, None))
     }
 
     /// Feeder: what cannot be read is about to be found out anew.
