@@ -44,6 +44,8 @@ pub(crate) struct Aggregation {
     changes: AtomicU64,
     /// A server did not answer: it is to be looked at again.
     doubt: Notify,
+    /// The keys as they were renewed, if they were.
+    renewed: RwLock<Option<Arc<Pki>>>,
 }
 
 /// What a server said of itself.
@@ -71,7 +73,7 @@ pub(crate) struct Remote {
     pub(crate) is_available: bool,
     group_priority: i64,
     version_priority: i64,
-    tls: OnceLock<Result<TlsConnector, String>>,
+    tls: OnceLock<TlsConnector>,
 }
 
 impl Remote {
@@ -109,11 +111,11 @@ impl Remote {
     }
 
     fn tls(&self, pki: &Pki) -> Result<&TlsConnector, String> {
-        let make = || {
-            let connector = tls::aggregator_connector(pki, self.ca_bundle.as_deref(), self.insecure);
-            connector.map_err(|error| error.to_string())
-        };
-        self.tls.get_or_init(make).as_ref().map_err(Clone::clone)
+        if let Some(made) = self.tls.get() {
+            return Ok(made);
+        }
+        let made = tls::aggregator_connector(pki, self.ca_bundle.as_deref(), self.insecure).map_err(|error| error.to_string())?;
+        Ok(self.tls.get_or_init(|| made))
     }
 }
 
@@ -130,7 +132,19 @@ impl Aggregation {
             documents: RwLock::default(),
             changes: AtomicU64::new(0),
             doubt: Notify::new(),
+            renewed: RwLock::default(),
         }
+    }
+
+    /// From now on the front proxy's certificate is that of these keys.
+    pub(crate) fn renew(&self, pki: Arc<Pki>) {
+        *self.renewed.write() = Some(pki);
+        // No such revision is ever reached: everybody is met anew.
+        self.known.write().0 = u64::MAX;
+    }
+
+    fn pki(&self, began_with: &Arc<Pki>) -> Arc<Pki> {
+        self.renewed.read().as_ref().map_or_else(|| Arc::clone(began_with), Arc::clone)
     }
 
     /// Every version that others answer for.

@@ -106,6 +106,17 @@ struct Invocation<'h> {
     /// In which form it looks at the object.
     form: usize,
     params: Option<Arc<Value>>,
+    /// Where these came from.
+    source: Option<Arc<Source>>,
+}
+
+impl Invocation<'_> {
+    /// Its parameters as the policy is to see them, or why that cannot be.
+    async fn shown_params(&self, call: &Call) -> Result<Option<Arc<Value>>, String> {
+        let (Some(source), Some(params)) = (&self.source, &self.params) else { return Ok(self.params.clone()) };
+        let converted = source.converted(&call.app, Arc::clone(params)).await;
+        converted.map(Some).map_err(|error| error.message().to_owned())
+    }
 }
 
 /// Everything to be evaluated for a policy. What is not as it must be is told.
@@ -126,7 +137,7 @@ fn invocations<'h>(
         }
     };
     let source = match policy.param_kind.as_ref().map(|kind| Source::of(&call.app, kind).ok_or_else(|| kind.missing())).transpose() {
-        Ok(source) => source,
+        Ok(source) => source.map(Arc::new),
         Err(why) => {
             complain(policy, None, &why);
             return found;
@@ -136,11 +147,13 @@ fn invocations<'h>(
         let is_meant = |matched: &Match| matched.form(request, forms, view).map(|form| form.is_some());
         let params = match binding.matched.as_ref().map_or(Ok(true), is_meant) {
             Ok(false) => continue,
-            Ok(true) => params(source.as_ref(), binding, request.namespace),
+            Ok(true) => params(source.as_deref(), binding, request.namespace),
             Err(denied) => Err(denied.to_string()),
         };
         match params {
-            Ok(params) => found.extend(params.into_iter().map(|params| Invocation { policy, binding, form, params })),
+            Ok(params) => {
+                found.extend(params.into_iter().map(|params| Invocation { policy, binding, form, params, source: source.clone() }));
+            }
             Err(why) => complain(policy, Some(binding), &why),
         }
     }
@@ -176,7 +189,16 @@ async fn examine(call: &Call, asked: Asked<'_>, object: Option<&mut Value>, hook
     for hook in hooks {
         let mut complain = |policy: &Policy, binding: Option<&Binding>, why: &str| findings.misconfigured(policy, binding, why);
         let invocations = invocations(call, &request, &kinds, hook, &mut complain);
-        for Invocation { policy, binding, form, params } in invocations {
+        for invocation in invocations {
+            let params = invocation.shown_params(call).await;
+            let Invocation { policy, binding, form, .. } = invocation;
+            let params = match params {
+                Ok(params) => params,
+                Err(why) => {
+                    findings.misconfigured(policy, Some(binding), &why);
+                    continue;
+                }
+            };
             let sight: &mut Sight<'_> = match &mut sight {
                 Some(sight) => sight,
                 none => none.insert(Sight::of(call, &request)?),

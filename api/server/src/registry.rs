@@ -205,18 +205,18 @@ impl Served {
 
     /// Whether an object is what the kind's definition says by now, so that it need not be looked at.
     pub(crate) fn is_current(&self, object: &Object) -> bool {
-        self.plain_custom().is_none_or(|custom| object.revision > custom.since)
+        self.plain_custom().is_none_or(|custom| object.written > custom.since)
     }
 
     /// Whether an object was written since the definition became what it is.
     pub(crate) fn is_written_since(&self, object: &Object) -> bool {
-        self.custom.as_ref().is_none_or(|custom| object.revision > custom.since)
+        self.custom.as_ref().is_none_or(|custom| object.written > custom.since)
     }
 
     /// A stored object, in stored form, as the kind's definition says by now.
     pub(crate) fn current(&self, object: &Object) -> Arc<Value> {
         match self.plain_custom() {
-            Some(custom) if object.revision <= custom.since => {
+            Some(custom) if object.written <= custom.since => {
                 let mut value = (*object.value()).clone();
                 api_rules::read_stored(&self.kind, &mut value);
                 json::set(&mut value, &["apiVersion"], custom.api_version.as_str());

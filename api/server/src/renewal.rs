@@ -1,5 +1,5 @@
-//! Certificates of the server's own, renewed before they expire while it runs: the one that it shows to clients and
-//! the one that it shows to nodes. Connections that are open are not touched.
+//! Certificates of the server's own, renewed before they expire while it runs: the one that it shows to clients, the one
+//! that it shows to nodes, and the front proxy's. Connections that are open are not touched.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +37,7 @@ pub(crate) fn renew(app: &App, shown: &Shown, now: Timestamp) {
     };
     let taken = shown.take_up(&pki).and_then(|()| -> Result<(), TlsError> {
         app.node_tls.store(Arc::new(tls::node_connector(&pki)?));
+        app.aggregation.renew(Arc::new(pki));
         Ok(())
     });
     if let Err(error) = taken {

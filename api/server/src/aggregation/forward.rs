@@ -60,7 +60,7 @@ pub(crate) async fn forward(
 /// Connects to one of the endpoints of the server's Service, as the front proxy.
 pub(super) async fn connect(app: &Arc<App>, remote: &Remote) -> Result<SendRequest<Body>, String> {
     let host = remote.host();
-    let tls = remote.tls(&app.config.pki)?;
+    let tls = remote.tls(&app.aggregation.pki(&app.config.pki))?;
     let mut failure = format!("no endpoints available for service {:?}", remote.service);
     for (address, port) in resolve::targets(&*app.cache, &host, remote.port)? {
         match backend::connect(app, &Address { host: address, port }, Some((tls, host.as_str()))).await {

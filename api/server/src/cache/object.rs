@@ -36,6 +36,8 @@ pub(crate) struct Object {
     pub(crate) name: Arc<str>,
     /// The revision of the write that made it: its resource version.
     pub(crate) revision: u64,
+    /// The revision at which its bytes were written: an earlier one where this is the last state of what was deleted.
+    pub(crate) written: u64,
     stored: Bytes,
     /// Where the resource version belongs in `stored`.
     at: usize,
@@ -72,7 +74,8 @@ impl Object {
         let len = stored.len() + version_len(stored.get(at..).unwrap_or_default(), revision);
         let (slot, recent) = (Mutex::default(), Arc::clone(recent));
         let (node, labels) = (OnceLock::new(), OnceLock::new());
-        let object = Self { namespace, name, revision, stored, at, len, value: slot, recent, stale: false, node, labels };
+        let object =
+            Self { namespace, name, revision, written: revision, stored, at, len, value: slot, recent, stale: false, node, labels };
         if let Some(mut value) = value {
             api_model::meta::set(&mut value, "resourceVersion", revision.to_string());
             let value = Arc::new(value);
@@ -93,6 +96,7 @@ impl Object {
             namespace: Arc::clone(&self.namespace),
             name: Arc::clone(&self.name),
             revision,
+            written: self.written,
             stored: self.stored.clone(),
             at: self.at,
             len: self.stored.len() + version_len(self.tail(), revision),

@@ -62,8 +62,15 @@ struct Turn<'t> {
 
 impl Turn<'_> {
     async fn invoke(&mut self, invocation: &Invocation<'_>, object: &mut Value) -> ApiResult<()> {
-        let Invocation { policy, binding, form, params } = invocation;
+        let Invocation { policy, binding, form, .. } = invocation;
         let Some(served) = self.forms.get(*form) else { return Ok(()) };
+        let params = match invocation.shown_params(self.call).await {
+            Ok(params) => params,
+            Err(why) => {
+                self.failures.misconfigured(policy, Some(binding), &why);
+                return Ok(());
+            }
+        };
         let form = (*form, &*served);
         let is_due = {
             let (sight, seen) = self.look(form, object).await?;

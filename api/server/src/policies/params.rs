@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use api_admission::policy::{ParamKind, Params};
+use api_model::meta;
 use serde_json::Value;
 
 use crate::app::App;
 use crate::cache::{Filter, Object};
 use crate::registry::Served;
+use crate::status::ApiResult;
 
 /// The objects of one kind.
 pub(super) struct Source {
@@ -18,6 +20,18 @@ impl Source {
     /// None where the kind is not served.
     pub(super) fn of(app: &App, kind: &ParamKind) -> Option<Self> {
         app.registry.find_kind(&kind.api_version, &kind.kind).map(|served| Self { served })
+    }
+
+    /// Parameters in the version that the policy names: those that a webhook converts are found as they are stored.
+    pub(super) async fn converted(&self, app: &App, found: Arc<Value>) -> ApiResult<Arc<Value>> {
+        if self.served.converter().is_none() {
+            return Ok(found);
+        }
+        match self.served.resource.get(meta::namespace(&found), meta::name(&found)) {
+            Some(object) => Ok(app.shown_one(&self.served, object).await?.value()),
+            // It went in between: what was found still binds this request.
+            None => Ok(Arc::new(app.converted(&self.served, (*found).clone()).await?)),
+        }
     }
 
     fn shown(&self, object: &Object) -> Arc<Value> {

@@ -216,6 +216,7 @@ async fn a_deleted_definition_takes_its_objects_with_it_and_waits_for_their_fina
 async fn old_objects_read_as_the_definition_says_by_now() {
     let cluster = with_widgets().await;
     cluster.post(WIDGETS, widget("old", json!({"size": 3}))).await.ok();
+    cluster.post(WIDGETS, widget("gone", json!({"size": 3}))).await.ok();
     let path = format!("{DEFINITIONS}/widgets.example.com");
     for version in 0..2 {
         let spec = format!("/spec/versions/{version}/schema/openAPIV3Schema/properties/spec");
@@ -230,7 +231,14 @@ async fn old_objects_read_as_the_definition_says_by_now() {
     }
     let read = until(&cluster, &format!("{WIDGETS}/old"), |answer| answer.body["spec"]["shape"] == "round").await.ok();
     assert_eq!(read["spec"], json!({"size": 3, "shape": "round"}));
-    assert_eq!(cluster.get(WIDGETS).await.ok()["items"][0]["spec"], read["spec"]);
+    let list = cluster.get(WIDGETS).await.ok();
+    assert_eq!(list["items"][1]["spec"], read["spec"]);
+    // Also when it is told what an object was that nobody has written since.
+    let from = list["metadata"]["resourceVersion"].as_str().expect("a revision");
+    let mut watch = cluster.watch(&format!("{WIDGETS}?watch=true&resourceVersion={from}")).await;
+    cluster.delete(&format!("{WIDGETS}/gone")).await.ok();
+    let event = watch.next().await.expect("an event");
+    assert_eq!((&event["type"], &event["object"]["spec"]), (&json!("DELETED"), &read["spec"]));
     assert_eq!(
         cluster.patch(&format!("{WIDGETS}/old"), "merge", json!({"metadata": {"labels": {"a": "b"}}})).await.ok()["metadata"]["generation"],
         1

@@ -26,6 +26,24 @@ async fn selectors_choose() {
     assert_eq!(cluster.get(&format!("{PODS}?fieldSelector=bogus%3Dx")).await.refusal(), (400, "field label not supported: bogus"));
 }
 
+/// Pods are found by their node with an index; other kinds have the field too.
+#[tokio::test]
+async fn node_names_select_in_every_kind() {
+    let cluster = cluster().await;
+    let slices = "/apis/resource.k8s.io/v1/resourceslices";
+    let chosen = format!("{slices}?fieldSelector=spec.nodeName%3Dn1");
+    let from = cluster.get(&chosen).await.ok()["metadata"]["resourceVersion"].as_str().expect("a revision").to_owned();
+    let mut watch = cluster.watch(&format!("{chosen}&watch=true&resourceVersion={from}")).await;
+    for node in ["n0", "n1"] {
+        let pool = json!({"name": node, "resourceSliceCount": 1, "generation": 1});
+        let spec = json!({"driver": "d.example.com", "pool": pool, "nodeName": node});
+        let slice = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": node}, "spec": spec});
+        cluster.post(slices, slice).await.ok();
+    }
+    assert_eq!(names(&cluster.get(&chosen).await.ok()), ["n1"]);
+    assert_eq!(watch.next().await.expect("an event")["object"]["metadata"]["name"], "n1");
+}
+
 #[tokio::test]
 async fn pages_are_of_one_moment() {
     let cluster = with_config_maps(5).await;
