@@ -235,7 +235,7 @@ async fn old_objects_read_as_the_definition_says_by_now() {
     assert_eq!(list["items"][1]["spec"], read["spec"]);
     // Also when it is told what an object was that nobody has written since.
     let from = list["metadata"]["resourceVersion"].as_str().expect("a revision");
-    let mut watch = cluster.watch(&format!("{WIDGETS}?watch=true&resourceVersion={from}")).await;
+    let mut watch = super::watches::watch(&cluster, &format!("{WIDGETS}?watch=true&resourceVersion={from}")).await;
     cluster.delete(&format!("{WIDGETS}/gone")).await.ok();
     let event = watch.next().await.expect("an event");
     assert_eq!((&event["type"], &event["object"]["spec"]), (&json!("DELETED"), &read["spec"]));

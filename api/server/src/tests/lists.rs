@@ -33,7 +33,7 @@ async fn node_names_select_in_every_kind() {
     let slices = "/apis/resource.k8s.io/v1/resourceslices";
     let chosen = format!("{slices}?fieldSelector=spec.nodeName%3Dn1");
     let from = cluster.get(&chosen).await.ok()["metadata"]["resourceVersion"].as_str().expect("a revision").to_owned();
-    let mut watch = cluster.watch(&format!("{chosen}&watch=true&resourceVersion={from}")).await;
+    let mut watch = super::watches::watch(&cluster, &format!("{chosen}&watch=true&resourceVersion={from}")).await;
     for node in ["n0", "n1"] {
         let pool = json!({"name": node, "resourceSliceCount": 1, "generation": 1});
         let spec = json!({"driver": "d.example.com", "pool": pool, "nodeName": node});
