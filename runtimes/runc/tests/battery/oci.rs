@@ -264,7 +264,9 @@ async fn stdin_that_is_not_for_one_alone_outlives_who_attached() {
 #[tokio::test]
 async fn a_terminal_is_joined_and_resized() {
     let harness = Runc::new();
-    let (spec, mut session) = attached(&harness, "read x; stty size; exit 5", true, false).await;
+    // What is typed and the size go different ways: either may be there first. Without a size stty fails.
+    let script = "read x; until stty size 2>/dev/null; do :; done; exit 5";
+    let (spec, mut session) = attached(&harness, script, true, false).await;
     assert!(session.stderr.is_none());
     session.resize.as_ref().unwrap().send(TerminalSize { width: 97, height: 31 }).await.unwrap();
     session.stdin.as_mut().unwrap().write_all(b"go\n").await.unwrap();
