@@ -40,7 +40,7 @@ pub use env::Env;
 pub use error::{CompileError, EvaluateError};
 pub use estimate::{REQUEST_BYTES_MAX, repeated};
 pub use library::{format::Format, url::Url};
-pub use names::{escape, unescape};
+pub use names::{escape, is_reserved, unescape};
 pub use schema::{Shape, type_of};
 pub use scope::Scope;
 pub use semver::Semver;

@@ -27,9 +27,14 @@ const RESERVED: [&str; 21] = [
 
 const ESCAPES: [(&str, &str); 4] = [("__underscores__", "__"), ("__dot__", "."), ("__dash__", "-"), ("__slash__", "/")];
 
+/// Whether a word is no identifier in CEL.
+pub fn is_reserved(word: &str) -> bool {
+    RESERVED.contains(&word)
+}
+
 /// How expressions spell a field.
 pub fn escape(field: &str) -> String {
-    if RESERVED.contains(&field) {
+    if is_reserved(field) {
         return format!("__{field}__");
     }
     if !field.contains("__") && !field.contains(['.', '-', '/']) {
@@ -41,7 +46,7 @@ pub fn escape(field: &str) -> String {
 /// The field that an expression spells so.
 pub fn unescape(name: &str) -> String {
     if let Some(word) = name.strip_prefix("__").and_then(|rest| rest.strip_suffix("__"))
-        && RESERVED.contains(&word)
+        && is_reserved(word)
     {
         return word.to_owned();
     }

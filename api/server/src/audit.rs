@@ -11,10 +11,8 @@ mod policy;
 use std::future::Future;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
 
 use api_model::request::{Attributes, UserInfo};
 use axum::body::Body;
@@ -22,7 +20,6 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -37,6 +34,7 @@ use self::policy::{Level, Stage, Verdict};
 use crate::app::App;
 use crate::status::{ApiError, Own};
 use crate::subresource::is_connection;
+use crate::wire::holding::Holding;
 use crate::wire::protobuf;
 
 /// Longest refusal of a request for a connection that is looked at.
@@ -242,7 +240,7 @@ impl Trail {
         if code == StatusCode::SWITCHING_PROTOCOLS {
             response
         } else {
-            response.map(|body| Body::new(Followed { body, _end: Completion(self) }))
+            response.map(|body| Body::new(Holding::new(body, Completion(self))))
         }
     }
 
@@ -318,29 +316,6 @@ pub(crate) struct Completion(Arc<Trail>);
 impl Drop for Completion {
     fn drop(&mut self) {
         self.0.record_late(Stage::ResponseComplete);
-    }
-}
-
-/// A body whose end is recorded, however it ends.
-struct Followed {
-    body: Body,
-    _end: Completion,
-}
-
-impl http_body::Body for Followed {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

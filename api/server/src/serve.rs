@@ -23,12 +23,13 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use self::idle::{Activity, Busy, Sending};
+use self::idle::{Activity, Busy};
 use crate::app::App;
 use crate::audit::Peer;
 use crate::authenticate::{Identity, UnknownCertificate};
 use crate::handle::handle;
 use crate::tls::{HTTP2, Verifier};
+use crate::wire::holding::Holding;
 use gathered::{Gathered, Gatherer};
 
 /// A client that has not shaken hands by then is dropped.
@@ -138,7 +139,7 @@ async fn over_http2<S>(
     activity: &Activity,
 ) -> hyper::Result<()>
 where
-    S: Service<Request<Incoming>, Response = Response<Sending>, Error = Infallible>,
+    S: Service<Request<Incoming>, Response = Response<Holding<Busy>>, Error = Infallible>,
     S::Future: Send + 'static,
 {
     let mut serving = std::pin::pin!(serving);

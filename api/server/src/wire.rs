@@ -4,6 +4,7 @@
 pub(crate) mod accept;
 pub(crate) mod body;
 pub(crate) mod gzip;
+pub(crate) mod holding;
 pub(crate) mod list;
 pub(crate) mod options;
 pub(crate) mod path;

@@ -4,19 +4,17 @@
 //! gives up data that nobody acknowledges. A client that is there and asks nothing is sent away politely, as
 //! upstream does: each connection takes a place that others may wait for.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::Bytes;
 use http::Response;
-use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
+
+use crate::wire::holding::Holding;
 
 /// Upstream's `IdleTimeout`.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
@@ -83,8 +81,8 @@ impl Busy {
     }
 
     /// The request is under way until its answer is sent, or the client does not want it any more.
-    pub(super) fn until_sent(self, answer: Response<Body>) -> Response<Sending> {
-        answer.map(|body| Sending { body, _busy: self })
+    pub(super) fn until_sent(self, answer: Response<Body>) -> Response<Holding<Busy>> {
+        answer.map(|body| Holding::new(body, self))
     }
 }
 
@@ -93,30 +91,6 @@ impl Drop for Busy {
         let mut state = self.0.0.lock();
         state.running -= 1;
         state.since = Instant::now();
-    }
-}
-
-/// The body of an answer that keeps its connection busy.
-#[derive(Debug)]
-pub(super) struct Sending {
-    body: Body,
-    _busy: Busy,
-}
-
-impl http_body::Body for Sending {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -8,31 +8,6 @@ use super::MATCH_CONDITIONS_MAX;
 use crate::at::At;
 use crate::checks::Checks;
 
-/// Words that are no names in CEL.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
-
 /// What the expressions of one policy may name.
 pub struct Expressions {
     has_params: bool,
@@ -125,5 +100,5 @@ pub fn conditions_are_old(new: &At<'_>, old: &At<'_>) -> bool {
 
 fn is_identifier(name: &str) -> bool {
     let is_letter = |c: char| c == '_' || c.is_ascii_alphabetic();
-    name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit()) && !RESERVED.contains(&name)
+    name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit()) && !api_cel::is_reserved(name)
 }
