@@ -23,14 +23,6 @@ const NOT_SERVED: &[(&str, &str, &str)] = &[
     ("policy", "Eviction", "the body of pods/eviction"),
 ];
 
-/// Stable kinds that come with what acts on them: until then they may be missing.
-const WITH_THEIR_ACTOR: &[(&str, &str)] = &[
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
-];
-
 /// The newest version's types, where cargo keeps the sources of the crate.
 fn sources() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -77,8 +69,7 @@ fn every_stable_kind_is_served_or_is_none() {
     let is_listed = |group: &str, name: &str| NOT_SERVED.iter().any(|(g, k, _)| *g == group && *k == name);
     for (group, version, name) in &stable {
         let served = kind::builtin().iter().any(|kind| (&kind.group, &kind.version, &kind.kind) == (group, version, name));
-        let may_miss = WITH_THEIR_ACTOR.contains(&(group.as_str(), name.as_str()));
-        assert!(may_miss || served != is_listed(group, name), "{group}/{version} {name}: served or listed, and not both");
+        assert!(served != is_listed(group, name), "{group}/{version} {name}: served or listed, and not both");
     }
     for (group, name, _) in NOT_SERVED {
         assert!(stable.iter().any(|(g, _, k)| g == group && k == name), "there is no {name} in {group}");
