@@ -54,7 +54,7 @@ pub fn all(allows: Allows) -> Vec<Box<dyn Plugin>> {
         Box::new(namespace_lifecycle::NamespaceLifecycle),
         Box::new(limit_ranger::LimitRanger),
         Box::new(service_account::ServiceAccount),
-        Box::new(node_restriction::NodeRestriction),
+        Box::new(node_restriction::NodeRestriction { allows: allows.clone() }),
         Box::new(taint_nodes_by_condition::TaintNodesByCondition),
         Box::new(pod_security::PodSecurity),
         Box::new(priority::Priority),

@@ -11,7 +11,7 @@ use api_model::meta;
 use api_model::view::View;
 use serde_json::Value;
 
-use crate::chain::Plugin;
+use crate::chain::{Allows, Plugin};
 use crate::denied::Denied;
 use crate::json;
 use crate::pods;
@@ -38,7 +38,10 @@ const OWN_LABEL_DOMAINS: &[&str] = &["kubelet.kubernetes.io", "node.kubernetes.i
 const RESTRICTED_DOMAIN: &str = "node-restriction.kubernetes.io";
 
 /// The plugin.
-pub struct NodeRestriction;
+pub struct NodeRestriction {
+    /// The authorizer: it knows the audiences that administrators let nodes ask for.
+    pub allows: Allows,
+}
 
 impl Plugin for NodeRestriction {
     fn name(&self) -> &'static str {
@@ -59,7 +62,7 @@ impl Plugin for NodeRestriction {
             ("", "pods") => pod(&node, request, view),
             ("", "nodes") => own_node(&node, request),
             ("", "persistentvolumeclaims") => claim(&node, request),
-            ("", "serviceaccounts") => token::token(&node, request, view),
+            ("", "serviceaccounts") => token::token(&node, request, view, &self.allows),
             ("coordination.k8s.io", "leases") => lease(&node, request),
             ("resource.k8s.io", "resourceslices") => slice(&node, request),
             ("storage.k8s.io", "csinodes") if request.object_name() != node => {

@@ -181,6 +181,35 @@ async fn impersonation_is_a_right_on_each_thing_that_is_named() {
     assert!(refused.refusal().1.ends_with(": impersonating the system:masters group is not allowed"), "{refused:?}");
 }
 
+/// A node gets tokens for audiences that its Pods mount, and for those that an administrator grants it.
+#[tokio::test]
+async fn a_node_may_be_granted_audiences() {
+    let cluster = cluster().await;
+    let uid = cluster.pod("p", "n1").await["metadata"]["uid"].clone();
+    let node = cluster.user("system:node:n1", &["system:nodes", "system:authenticated"]);
+    let ask = async |audience: &str| {
+        let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid});
+        let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": [audience], "boundObjectRef": bound}});
+        let request = Request::builder().method(Method::POST).uri("/api/v1/namespaces/default/serviceaccounts/default/token");
+        let request = request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string()));
+        json_of(send(&node, request.expect("a request")).await).await
+    };
+    let refused = |audience: &str| {
+        let why = "not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience";
+        format!("serviceaccounts \"default\" is forbidden: audience \"{audience}\" {why}")
+    };
+    assert_eq!(ask("registry.example.com").await.refusal(), (403, refused("registry.example.com").as_str()));
+    let rbac = "rbac.authorization.k8s.io";
+    let rule = json!({"apiGroups": [""], "resources": ["registry.example.com"], "resourceNames": ["default"], "verbs": ["request-serviceaccounts-token-audience"]});
+    let role = json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": "audience"}, "rules": [rule]});
+    let binding = json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "audience"},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "audience"}, "subjects": [{"kind": "Group", "apiGroup": rbac, "name": "system:nodes"}]});
+    cluster.post(&format!("/apis/{rbac}/v1/clusterroles"), role).await.ok();
+    cluster.post(&format!("/apis/{rbac}/v1/clusterrolebindings"), binding).await.ok();
+    assert!(ask("registry.example.com").await.ok()["status"]["token"].is_string());
+    assert_eq!(ask("other.example.com").await.refusal(), (403, refused("other.example.com").as_str()));
+}
+
 #[tokio::test]
 async fn access_reviews_answer() {
     let cluster = cluster().await;

@@ -1,3 +1,4 @@
+use api_model::request::Attributes;
 use serde_json::json;
 
 use super::*;
@@ -23,8 +24,19 @@ fn view() -> Objects {
     Objects::of([driver, node(json!({}), json!([])), pod("mine", "n1"), pod("other", "n2")])
 }
 
+/// With an authorizer that lets nodes ask for one audience, in one namespace and for one account.
+fn plugin() -> NodeRestriction {
+    let allows: Allows = Arc::new(|user, attributes, _| {
+        let Attributes { verb, group, version, resource, subresource, namespace, name, path, field_selector } = attributes;
+        assert_eq!((verb.as_str(), version.as_str()), ("request-serviceaccounts-token-audience", "v1"));
+        assert!(group.is_empty() && subresource.is_empty() && path.is_empty() && field_selector.is_none());
+        user.username == "system:node:n1" && (resource.as_str(), namespace.as_str(), name.as_str()) == ("granted", "ns", "default")
+    });
+    NodeRestriction { allows }
+}
+
 fn by_node(ask: Ask<'_>) -> String {
-    verdict(ask.by("system:node:n1", &["system:nodes"]).admit(&NodeRestriction, &view()))
+    verdict(ask.by("system:node:n1", &["system:nodes"]).admit(&plugin(), &view()))
 }
 
 fn refused(what: &str, message: &str) -> String {
@@ -34,9 +46,9 @@ fn refused(what: &str, message: &str) -> String {
 #[test]
 fn only_nodes_are_restricted() {
     let other = pod("other", "n2");
-    assert_eq!(verdict(Ask::delete(&other).admit(&NodeRestriction, &view())), "ok");
-    assert_eq!(verdict(Ask::delete(&other).by("system:node:n1", &["people"]).admit(&NodeRestriction, &view())), "ok");
-    let nameless = verdict(Ask::delete(&other).by("system:node:", &["system:nodes"]).admit(&NodeRestriction, &view()));
+    assert_eq!(verdict(Ask::delete(&other).admit(&plugin(), &view())), "ok");
+    assert_eq!(verdict(Ask::delete(&other).by("system:node:n1", &["people"]).admit(&plugin(), &view())), "ok");
+    let nameless = verdict(Ask::delete(&other).by("system:node:", &["system:nodes"]).admit(&plugin(), &view()));
     assert_eq!(nameless, refused("pods \"other\"", "could not determine node from user \"system:node:\""));
 }
 
@@ -157,7 +169,16 @@ fn a_node_asks_for_tokens_of_its_own_pods() {
         by_node(Ask::create_sub(&account, "token", request))
     };
     assert_eq!((ask_for(json!(["vault"])), ask_for(json!(["driver"]))), ("ok".to_owned(), "ok".to_owned()));
-    assert_eq!(ask_for(json!(["elsewhere"])), refused("audience \"elsewhere\" not found in pod spec volume"));
+    assert_eq!(ask_for(json!(["granted"])), "ok");
+    assert_eq!(
+        ask_for(json!(["elsewhere"])),
+        refused(
+            "audience \"elsewhere\" not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience"
+        )
+    );
+    let other_account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "other", "namespace": "ns" } });
+    let body = json!({ "spec": { "audiences": ["granted"], "boundObjectRef": reference("mine", "mine-uid") } });
+    assert!(by_node(Ask::create_sub(&other_account, "token", body)).contains("is not authorized"), "the grant names an account");
     assert_eq!(ask_for(json!(["vault", "driver"])), refused("node may only request 0 or 1 audiences"));
     assert_eq!(ask(Value::Null), refused("node requested token not bound to a pod"));
     assert_eq!(ask(reference("mine", "")), refused("node requested token with a pod binding without a uid"));

@@ -1,17 +1,23 @@
-//! Tokens of ServiceAccounts that a node asks for: bound to Pods of its own, and for audiences that these Pods mount.
+//! Tokens of ServiceAccounts that a node asks for: bound to Pods of its own, and for audiences that these Pods mount or
+//! that an administrator lets the node ask for (upstream's ServiceAccountNodeAudienceRestriction).
 
 use api_model::kind::GroupResource;
 use api_model::meta;
+use api_model::request::Attributes;
 use api_model::view::View;
 use serde_json::Value;
 
 use super::{Problem, bound_to, refuse, stored_pod};
+use crate::chain::Allows;
 use crate::json;
 use crate::pods;
 use crate::request::{Operation, Request};
 
+/// What a node needs to be allowed, on a resource that is called like the audience, under the ServiceAccount's name.
+const AUDIENCE_VERB: &str = "request-serviceaccounts-token-audience";
+
 /// A node asks for tokens only for Pods of its own.
-pub(super) fn token(node: &str, request: &Request<'_>, view: &dyn View) -> Result<(), Problem> {
+pub(super) fn token(node: &str, request: &Request<'_>, view: &dyn View, allows: &Allows) -> Result<(), Problem> {
     if request.operation != Operation::Create || request.subresource != "token" {
         return Ok(());
     }
@@ -38,10 +44,23 @@ pub(super) fn token(node: &str, request: &Request<'_>, view: &dyn View) -> Resul
         [one] => one.as_str().unwrap_or_default(),
         _ => return refuse("node may only request 0 or 1 audiences"),
     };
-    match mounts_token_for(&pod, audience, view) {
-        true => Ok(()),
-        false => refuse(format!("audience {audience:?} not found in pod spec volume")),
+    if mounts_token_for(&pod, audience, view) || may_ask_for(audience, request, view, allows) {
+        return Ok(());
     }
+    let user = &request.user.username;
+    refuse(format!("audience {audience:?} not found in pod spec volume, {user} is not authorized to request tokens for this audience"))
+}
+
+fn may_ask_for(audience: &str, request: &Request<'_>, view: &dyn View, allows: &Allows) -> bool {
+    let attributes = Attributes {
+        verb: AUDIENCE_VERB.to_owned(),
+        version: "v1".to_owned(),
+        resource: audience.to_owned(),
+        namespace: request.namespace.to_owned(),
+        name: request.name.to_owned(),
+        ..Attributes::default()
+    };
+    allows(request.user, &attributes, view)
 }
 
 /// Whether the Pod mounts a token for that audience: a projected one, or one for the driver of a volume.
