@@ -54,6 +54,7 @@ use serde_json::Value;
 use crate::at::At;
 use crate::checks::Checks;
 
+pub use device::validate_admin_access;
 pub use mandatory::flow_control as mandatory_flow_control;
 pub use persistent_volume_claim::validate_spec as claim_spec;
 

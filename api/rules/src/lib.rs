@@ -36,7 +36,7 @@ pub use custom::{conversion, read_stored};
 pub use decode::{DecodeError, Decoded, Duplicate, decode, decode_applied, yaml_complaint};
 pub use fields::{FieldValidation, check_body, check_fields};
 pub use format::{is_dns_label, is_dns_subdomain};
-pub use kinds::mandatory_flow_control;
+pub use kinds::{mandatory_flow_control, validate_admin_access};
 pub use strategy::{allows_create_on_update, allows_unconditional_update};
 
 /// Fills in upstream's defaults. Idempotent: a defaulted object stays as it is.

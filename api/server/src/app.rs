@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use api_admission::Chain;
 use api_auth::{Authenticator, Authorizer};
+use api_model::field::FieldError;
+use api_model::kind::GroupResource;
 use api_model::request::UserInfo;
+use api_model::view::View as _;
 use api_store::{Expect, Store, StoreError, Write};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -251,6 +254,12 @@ impl Call {
             Some((namespace, name, why)) => Err(ApiError::unreadable(&key::of(&resource.name, &namespace, &name), &why)),
             None => Ok(()),
         }
+    }
+
+    /// What is wrong with an object for the namespace that it is in.
+    pub(crate) fn misplaced(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let namespace = || self.app.cache.get(&GroupResource::new("", "namespaces"), None, &self.namespace);
+        api_rules::validate_admin_access(&self.served.stored, self.sub(), new, old, namespace)
     }
 
     pub(crate) fn not_found(&self) -> ApiError {

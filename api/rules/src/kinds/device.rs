@@ -1,6 +1,7 @@
 //! Devices (dynamic resource allocation): what drivers offer (ResourceSlice, DeviceClass), what Pods ask
 //! for (ResourceClaim and its template), and what keeps devices from use (DeviceTaintRule).
 
+mod admin;
 mod attribute;
 mod capacity;
 mod claim;
@@ -13,6 +14,8 @@ use std::collections::HashSet;
 
 use api_model::field::FieldError;
 use serde_json::Value;
+
+pub use admin::validate_admin_access;
 
 use super::Rules;
 use super::storage::driver_name;

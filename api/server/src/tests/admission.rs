@@ -42,6 +42,40 @@ async fn a_quota_holds_against_writers_at_once() {
     assert_eq!(created, 5);
 }
 
+/// Only a namespace that is marked for it may ask for devices that are in use.
+#[tokio::test]
+async fn administrators_access_to_devices_needs_a_label() {
+    let cluster = cluster().await;
+    let claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    let claim = |name: &str| {
+        let exactly = json!({"deviceClassName": "gpu", "adminAccess": true});
+        let spec = json!({"devices": {"requests": [{"name": "a", "exactly": exactly}]}});
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec})
+    };
+    let needs = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace";
+    let refused = cluster.post(claims, claim("a")).await;
+    let message = format!("ResourceClaim.resource.k8s.io \"a\" is invalid: spec.devices.requests[0].adminAccess: Forbidden: {needs}");
+    assert_eq!(refused.refusal(), (422, message.as_str()));
+    let mark = async |value: Value| {
+        let label = json!({"metadata": {"labels": {"resource.kubernetes.io/admin-access": value}}});
+        cluster.patch("/api/v1/namespaces/default", "merge", label).await.ok();
+    };
+    mark("true".into()).await;
+    cluster.post(claims, claim("a")).await.ok();
+    mark(Value::Null).await;
+    // What was made stays, and nothing is given to it any more.
+    let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+    cluster.patch(&format!("{claims}/a"), "merge", labelled).await.ok();
+    let result = json!({"request": "a", "driver": "d.example.com", "pool": "p", "device": "x", "adminAccess": true});
+    let status = json!({"status": {"allocation": {"devices": {"results": [result]}}}});
+    let refused = cluster.patch(&format!("{claims}/a/status"), "merge", status.clone()).await;
+    let message =
+        format!("ResourceClaim.resource.k8s.io \"a\" is invalid: status.allocation.devices.results[0].adminAccess: Forbidden: {needs}");
+    assert_eq!(refused.refusal(), (422, message.as_str()));
+    mark("true".into()).await;
+    cluster.patch(&format!("{claims}/a/status"), "merge", status).await.ok();
+}
+
 /// What is used stands in the status soon after it is used, and after the quota is made.
 #[tokio::test]
 async fn a_quota_says_what_is_used() {

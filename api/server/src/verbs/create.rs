@@ -83,7 +83,8 @@ async fn prepare(call: &mut Call, mut object: Value, options: &WriteOptions) -> 
     api_rules::prepare_create(&served.stored, &mut object);
     sign(call, &mut object);
     let name = meta::name(&object).to_owned();
-    let errors = api_rules::validate_create(&served.stored, &object);
+    let mut errors = call.misplaced(&object, None);
+    errors.extend(api_rules::validate_create(&served.stored, &object));
     if !errors.is_empty() {
         return Err(ApiError::invalid(&served.kind, &name, &errors));
     }

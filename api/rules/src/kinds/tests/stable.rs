@@ -1,7 +1,7 @@
 //! Kinds that are stored, defaulted and checked, though nothing of ours acts on them.
 
 use super::{changes, refused};
-use crate::testing::{create_problems, kind, new, update_problems};
+use crate::testing::{create_problems, kind, new, read, update_problems};
 
 const CA: &str = include_str!("ca.pem");
 const LEAF: &str = include_str!("leaf.pem");
@@ -118,6 +118,54 @@ fn service_ranges_and_addresses() {
         None,
         &["metadata: {name: 10.96.0.7}\nspec: {parentRef: {resource: services, name: other}}"],
     );
+}
+
+#[test]
+fn administrators_access_needs_a_marked_namespace() {
+    let namespace = |label: Option<&str>| {
+        let labels = label.map(|value| serde_json::json!({"resource.kubernetes.io/admin-access": value}));
+        Some(std::sync::Arc::new(serde_json::json!({"metadata": {"name": "default", "labels": labels}})))
+    };
+    let errors = |plural: &str, sub: Option<&str>, body: &str, old: Option<&str>, namespace: Option<std::sync::Arc<serde_json::Value>>| {
+        let kind = kind("resource.k8s.io", plural);
+        let (body, old) = (new_with_status(kind, body), old.map(|old| new_with_status(kind, old)));
+        let errors = crate::validate_admin_access(kind, sub, &body, old.as_ref(), || namespace);
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    };
+    let requests =
+        "devices: {requests: [{name: a, exactly: {deviceClassName: gpu}}, {name: b, exactly: {deviceClassName: gpu, adminAccess: true}}]}";
+    let (claim, template) = (format!("spec: {{{requests}}}"), format!("spec: {{spec: {{{requests}}}}}"));
+    let wanted = "spec.devices.requests[1].adminAccess: Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace";
+    for (plural, body) in [("resourceclaims", &claim), ("resourceclaimtemplates", &template)] {
+        for label in [None, Some("false"), Some("")] {
+            assert_eq!(errors(plural, None, body, None, namespace(label)), wanted, "{plural}");
+        }
+        assert_eq!(errors(plural, None, body, None, namespace(Some("true"))), "");
+        assert_eq!(errors(plural, None, body, Some(body), namespace(None)), "", "what is there stays");
+        let lost = "spec.devices.requests[1].adminAccess: Internal error: could not retrieve namespace to verify admin access: namespaces \"default\" not found";
+        assert_eq!(errors(plural, None, body, None, None), lost);
+        assert_eq!(errors(plural, None, &body.replace("true", "false"), None, None), "");
+    }
+    let given = |access: &str| {
+        format!(
+            "{claim}\nstatus: {{allocation: {{devices: {{results: [{{request: b, driver: d, pool: p, device: x, adminAccess: {access}}}]}}}}}}"
+        )
+    };
+    let wanted = wanted.replace("spec.devices.requests[1]", "status.allocation.devices.results[0]");
+    let status = |new: &str, old: &str, label| errors("resourceclaims", Some("status"), new, Some(old), namespace(label));
+    assert_eq!(status(&given("true"), &claim, None), wanted);
+    assert_eq!(status(&given("true"), &claim, Some("true")), "");
+    assert_eq!(status(&given("true"), &given("true"), None), "", "it was given before");
+    assert_eq!(status(&given("false"), &claim, None), "");
+}
+
+/// A new object that has its status, too.
+fn new_with_status(kind: &api_model::kind::Kind, yaml: &str) -> serde_json::Value {
+    let (mut object, status) = (new(kind, yaml), read(kind, yaml).get("status").cloned());
+    if let Some(status) = status {
+        object["status"] = status;
+    }
+    object
 }
 
 #[test]
