@@ -13,6 +13,7 @@ use api_model::meta;
 use api_model::request::UserInfo;
 use api_server::Server;
 use api_store::Store;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::PostParams;
@@ -22,10 +23,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::place::Place;
-use crate::{cli, store};
+use crate::{admin, cli, store};
 
-/// How long the administrator's certificate is good; each start issues a new one.
-const ADMIN_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How long scheduler and controllers may take to end.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
@@ -112,9 +111,10 @@ pub async fn start(control: &ControlPlane, cancel: &CancellationToken) -> anyhow
     let mut tasks = JoinSet::new();
     let serve = Arc::clone(&server);
     tasks.spawn(async move { serve.serve(listener).await.context("the API server ended") });
-    let kubeconfig = write_kubeconfig(control, &pki)?;
+    let (kubeconfig, admin) = admin::write(&control.place, options, &pki)?;
     let url = format!("https://{}:{}", advertised(control), options.secure_port);
     let parts = cancel.child_token();
+    tasks.spawn(admin.run(Timestamp::now, parts.clone()));
     start_parts(control, &pki, &server, &parts, &mut tasks);
     let watched = tokio::spawn(watch_over(tasks, parts.clone(), cancel.clone()));
     Ok(Running { pki, server, url, kubeconfig, place: control.place.clone(), store, watched, parts })
@@ -206,16 +206,6 @@ fn advertised(control: &ControlPlane) -> IpAddr {
     let bound = control.options.bind_address;
     let own = if bound.is_unspecified() || bound.is_loopback() { IpAddr::V4(control.node_ip) } else { bound };
     control.options.advertise_address.unwrap_or(own)
-}
-
-fn write_kubeconfig(control: &ControlPlane, pki: &Pki) -> anyhow::Result<PathBuf> {
-    let admin =
-        pki.issue_client("kubernetes-admin", &["system:masters"], ADMIN_VALIDITY).context("issuing the administrator's certificate")?;
-    let bound = control.options.bind_address;
-    let host = if bound.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { bound };
-    let url = format!("https://{}", SocketAddr::new(host, control.options.secure_port));
-    let kubeconfig = api_client::connect::kubeconfig(&url, "kubernetes-admin", pki.ca_pem(), &admin.certificate_pem, &admin.key_pem);
-    control.place.renew_private("admin.kubeconfig", &serde_json::to_string_pretty(&kubeconfig)?)
 }
 
 /// Makes the right to join a bootstrap token, once, and keeps it beside the database.

@@ -1,6 +1,7 @@
 //! The one binary: reads the command line and hands over to the part that was asked for.
 
 mod access;
+mod admin;
 mod cli;
 mod control;
 mod db;
@@ -11,6 +12,7 @@ mod images;
 mod memory;
 mod node;
 mod place;
+mod renewal;
 mod say;
 mod server;
 mod signals;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use api_auth::PkiConfig;
 use api_auth::pki::Subject;
-use api_auth::{Pki, PkiConfig};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::wait::await_condition;
@@ -17,13 +18,11 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::Up;
 use crate::control::{ControlPlane, Running};
 use crate::node::{Identity, NodeSettings};
-use crate::{control, node, say, signals};
+use crate::renewal::{Kept, Renewal};
+use crate::{control, node, renewal, say, signals};
 
 /// How long the node may take to be ready before that is said.
 const NODE_READY_LIMIT: Duration = Duration::from_secs(30);
-/// How long the node's own certificate is good; each start issues a new one, and so does each month.
-const NODE_CERTIFICATE_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
-const RENEW_EVERY: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Runs until told to stop.
 pub async fn run(options: Up) -> anyhow::Result<()> {
@@ -43,8 +42,9 @@ pub async fn run(options: Up) -> anyhow::Result<()> {
 async fn run_node(running: &Running, settings: &NodeSettings, parts: Parts, cancel: &CancellationToken) -> anyhow::Result<()> {
     let mut tasks = JoinSet::new();
     let subject = subject(settings);
-    let (renewed, serving) = watch::channel(serving(&running.pki, &subject)?);
-    tasks.spawn(renew(Arc::clone(&running.pki), subject, renewed, cancel.clone()));
+    let issued = running.pki.issue(&subject, renewal::VALIDITY).context("issuing the node's certificate")?;
+    let (renewed, serving) = watch::channel(shown(issued, running.pki.ca_pem()));
+    tasks.spawn(Renewal::new(Arc::clone(&running.pki), subject, Shown(renewed)).run(Timestamp::now, cancel.clone()));
     let client = running.client(api_model::request::UserInfo::new(format!("system:node:{}", settings.node_name), &["system:nodes"]));
     node::start(&mut tasks, settings, parts, Identity { client, serving }, cancel);
     let mut stopped = std::pin::pin!(node::until_stopped(&mut tasks, cancel));
@@ -65,22 +65,26 @@ fn subject(settings: &NodeSettings) -> Subject {
     Subject::server(&format!("system:node:{}", settings.node_name), &reached_by)
 }
 
-fn serving(pki: &Pki, subject: &Subject) -> anyhow::Result<Serving> {
-    let issued = pki.issue(subject, NODE_CERTIFICATE_VALIDITY).context("issuing the node's certificate")?;
-    Ok(Serving { certificate_pem: issued.certificate_pem, key_pem: issued.key_pem, client_ca_pem: pki.ca_pem().to_owned() })
+fn shown(issued: api_auth::Identity, ca_pem: &str) -> Serving {
+    Serving { certificate_pem: issued.certificate_pem, key_pem: issued.key_pem, client_ca_pem: ca_pem.to_owned() }
 }
 
-/// Issues the node's certificate anew long before it expires; new connections are shown it.
-async fn renew(pki: Arc<Pki>, subject: Subject, renewed: watch::Sender<Serving>, cancel: CancellationToken) -> anyhow::Result<()> {
-    loop {
-        tokio::select! {
-            () = cancel.cancelled() => return Ok(()),
-            () = tokio::time::sleep(RENEW_EVERY) => {}
-        }
-        match serving(&pki, &subject) {
-            Ok(serving) => drop(renewed.send_replace(serving)),
-            Err(error) => tracing::error!(error = format!("{error:#}"), "the node's certificate is not renewed"),
-        }
+/// What the node shows; new connections are shown a renewed one.
+struct Shown(watch::Sender<Serving>);
+
+impl Kept for Shown {
+    fn what(&self) -> &'static str {
+        "the node's"
+    }
+
+    fn present(&self) -> Option<String> {
+        Some(self.0.borrow().certificate_pem.clone())
+    }
+
+    fn replace(&mut self, identity: api_auth::Identity) -> anyhow::Result<()> {
+        let renewed = shown(identity, &self.0.borrow().client_ca_pem);
+        self.0.send_replace(renewed);
+        Ok(())
     }
 }
 

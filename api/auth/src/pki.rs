@@ -31,7 +31,7 @@ pub use read::{CertificateInfo, RequestInfo, read_certificate, read_certificate_
 const CA_VALIDITY: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// How long the API server's own certificates live: kubeadm's year.
 const LEAF_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
-/// A certificate with less than this left is issued again when the directory is opened.
+/// A certificate with less than this left is issued again when it is looked at.
 const RENEW_BEFORE: Duration = Duration::from_secs(90 * 24 * 3600);
 
 /// The common name of the front proxy's certificate.
@@ -219,9 +219,20 @@ impl Pki {
 
     /// A fresh key and certificate for a subject.
     pub fn issue(&self, subject: &Subject, validity: Duration) -> Result<Identity, PkiError> {
+        self.issue_at(subject, validity, Timestamp::now())
+    }
+
+    /// [`Pki::issue`] as of some time.
+    pub fn issue_at(&self, subject: &Subject, validity: Duration, now: Timestamp) -> Result<Identity, PkiError> {
         let key = issue::new_key()?;
-        let certificate_pem = self.ca.certificate(&key, subject, Timestamp::now(), validity)?;
+        let certificate_pem = self.ca.certificate(&key, subject, now, validity)?;
         Ok(Identity { certificate_pem, key_pem: key.serialize_pem() })
+    }
+
+    /// Whether a certificate (PEM) that [`Pki::issue`] made for a year should be issued anew by then, as the server's own
+    /// would be. What is no certificate should.
+    pub fn is_due(&self, certificate_pem: &str, now: Timestamp) -> bool {
+        !read_certificate(certificate_pem).is_ok_and(|info| self.ca.lasts(&info, renew_from(now)))
     }
 
     /// Signs a certificate request (PEM) as `certificates.k8s.io` does: subject and alternative
@@ -276,8 +287,7 @@ fn leaf(directory: &Path, name: &str, ca: &Authority, subject: &Subject, now: Ti
         Some(pem) => issue::parse_key(&key_path, &pem)?,
         None => write_new_key(&key_path)?,
     };
-    let renew_from = now.saturating_add(RENEW_BEFORE).unwrap_or(Timestamp::MAX);
-    let kept = files::read(&certificate_path)?.filter(|pem| ca.still_fits(pem, &key, subject, renew_from));
+    let kept = files::read(&certificate_path)?.filter(|pem| ca.still_fits(pem, &key, subject, renew_from(now)));
     let certificate_pem = match kept {
         Some(pem) => pem,
         None => {
@@ -287,6 +297,11 @@ fn leaf(directory: &Path, name: &str, ca: &Authority, subject: &Subject, now: Ti
         }
     };
     Ok(Identity { certificate_pem, key_pem: key.serialize_pem() })
+}
+
+/// What ends before this is issued again.
+fn renew_from(now: Timestamp) -> Timestamp {
+    now.saturating_add(RENEW_BEFORE).unwrap_or(Timestamp::MAX)
 }
 
 fn open_service_account_key(directory: &Path) -> Result<String, PkiError> {

@@ -31,6 +31,17 @@ pub async fn from_kubeconfig(path: &Path) -> Result<kube::Client, ConnectError> 
     kube::Client::try_from(config).map_err(ConnectError::Client)
 }
 
+/// The certificate (PEM) by which a user is known in a kubeconfig file; none where there is no such file, user or
+/// certificate in it.
+pub fn certificate_in(path: &Path, user: &str) -> Option<String> {
+    use base64::Engine as _;
+    let kubeconfig = Kubeconfig::read_from(path).ok()?;
+    let named = kubeconfig.auth_infos.into_iter().find(|named| named.name == user)?;
+    let inline = named.auth_info?.client_certificate_data?;
+    let pem = base64::engine::general_purpose::STANDARD.decode(inline).ok()?;
+    String::from_utf8(pem).ok()
+}
+
 /// The kubeconfig of one cluster and one user known by certificate; all data inline.
 pub fn kubeconfig(server: &str, user: &str, ca_pem: &str, certificate_pem: &str, key_pem: &str) -> Kubeconfig {
     let inline = |pem: &str| {

@@ -14,7 +14,7 @@ use x509_parser::oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME;
 use x509_parser::prelude::{FromDer, X509Certificate, parse_x509_pem};
 
 use super::der::{self, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, SET};
-use super::read::{read_certificate, read_request};
+use super::read::{CertificateInfo, read_certificate, read_request};
 use super::usage::{self, Usages};
 use super::{PkiConfig, PkiError};
 
@@ -159,6 +159,7 @@ impl Authority {
     /// Whether a certificate is still what [`Authority::certificate`] would make, with enough of its time left.
     pub fn still_fits(&self, pem: &str, key: &KeyPair, subject: &Subject, renew_from: Timestamp) -> bool {
         let Ok(info) = read_certificate(pem) else { return false };
+        let lasts = self.lasts(&info, renew_from);
         let sorted = |mut list: Vec<String>| {
             list.sort();
             list
@@ -166,13 +167,18 @@ impl Authority {
         let (mut have, mut want) = (info.addresses, subject.addresses.clone());
         have.sort();
         want.sort();
-        info.not_after >= renew_from.min(self.not_after)
+        lasts
             && info.public_key_der == key.subject_public_key_info()
             && info.common_name == subject.common_name
             && info.organizations == subject.organizations
             && sorted(info.names) == sorted(subject.names.clone())
             && have == want
             && self.signed(pem)
+    }
+
+    /// Whether a certificate is good until then, or for as long as one of this authority can be.
+    pub fn lasts(&self, info: &CertificateInfo, until: Timestamp) -> bool {
+        info.not_after >= until.min(self.not_after)
     }
 
     /// Whether this authority signed that certificate.

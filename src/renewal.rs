@@ -1,0 +1,133 @@
+//! Certificates that this process issues for others to show: issued anew, long before they expire, for as long as
+//! it runs. The API server's own are its own business.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_auth::pki::Subject;
+use api_auth::{Identity, Pki};
+use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+/// How long they are good.
+pub const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How often they are looked at: they are due months before they expire.
+const LOOK_EVERY: Duration = Duration::from_secs(12 * 3600);
+
+/// Where a certificate is kept.
+pub trait Kept: Send + 'static {
+    /// What it is, for messages.
+    fn what(&self) -> &'static str;
+    /// The one that is there, PEM; none where nobody has one any more, which nothing is done about.
+    fn present(&self) -> Option<String>;
+    /// Puts another in its place.
+    fn replace(&mut self, identity: Identity) -> anyhow::Result<()>;
+}
+
+/// One certificate and its place.
+pub struct Renewal<K> {
+    pki: Arc<Pki>,
+    subject: Subject,
+    kept: K,
+}
+
+impl<K: Kept> Renewal<K> {
+    /// Of a certificate for that subject.
+    pub fn new(pki: Arc<Pki>, subject: Subject, kept: K) -> Self {
+        Self { pki, subject, kept }
+    }
+
+    /// Looks until cancelled. What cannot be renewed stays as it is until the next look.
+    pub async fn run(mut self, clock: impl Fn() -> Timestamp + Send, cancel: CancellationToken) -> anyhow::Result<()> {
+        loop {
+            tokio::select! {
+                () = cancel.cancelled() => return Ok(()),
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+            match self.look(clock()) {
+                Ok(false) => {}
+                Ok(true) => tracing::info!(what = self.kept.what(), "certificate renewed"),
+                Err(error) => tracing::error!(what = self.kept.what(), error = format!("{error:#}"), "a certificate is not renewed"),
+            }
+        }
+    }
+
+    /// Renews it where it is due by then; answers whether it was.
+    fn look(&mut self, now: Timestamp) -> anyhow::Result<bool> {
+        match self.kept.present() {
+            Some(pem) if self.pki.is_due(&pem, now) => {
+                self.kept.replace(self.pki.issue_at(&self.subject, VALIDITY, now)?)?;
+                Ok(true)
+            }
+            Some(_) | None => Ok(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use api_auth::PkiConfig;
+    use api_auth::pki::read_certificate;
+
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    #[derive(Clone, Default)]
+    struct Place(Arc<Mutex<(Option<String>, u32)>>);
+
+    impl Kept for Place {
+        fn what(&self) -> &'static str {
+            "a test's"
+        }
+
+        fn present(&self) -> Option<String> {
+            self.0.lock().expect("whole").0.clone()
+        }
+
+        fn replace(&mut self, identity: Identity) -> anyhow::Result<()> {
+            let mut place = self.0.lock().expect("whole");
+            place.1 += 1;
+            anyhow::ensure!(place.1 != 1, "the first attempt fails");
+            place.0 = Some(identity.certificate_pem);
+            Ok(())
+        }
+    }
+
+    /// Three years go by on a clock that is moved.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_issued_is_good_for_as_long_as_the_process_runs() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let pki = Arc::new(Pki::open(directory.path(), &PkiConfig::for_cluster("cluster.local")).expect("keys"));
+        let (began, beginning) = (tokio::time::Instant::now(), Timestamp::now());
+        let clock = move || beginning.saturating_add(began.elapsed()).expect("a time");
+        let subject = Subject::client("kubernetes-admin", &["system:masters"]);
+        let place = Place::default();
+        place.0.lock().expect("whole").0 = Some(pki.issue_at(&subject, VALIDITY, beginning).expect("a certificate").certificate_pem);
+        let (cancel, renewal) = (CancellationToken::new(), Renewal::new(pki, subject, place.clone()));
+        let running = tokio::spawn(renewal.run(clock, cancel.clone()));
+        let first = place.present();
+        tokio::time::sleep(200 * DAY).await;
+        assert_eq!(place.present(), first, "it is good for long yet");
+        for _ in 0..300 {
+            tokio::time::sleep(3 * DAY).await;
+            let shown = read_certificate(&place.present().expect("there")).expect("a certificate");
+            let left = shown.not_after.duration_since(clock());
+            assert!(left > jiff::SignedDuration::from_hours(24 * 80), "{left}");
+            assert_eq!(
+                (shown.common_name.as_str(), shown.organizations.as_slice()),
+                ("kubernetes-admin", &["system:masters".to_owned()][..])
+            );
+        }
+        let attempts = place.0.lock().expect("whole").1;
+        assert!((4..=6).contains(&attempts), "{attempts}");
+        // Who takes it away does not want it.
+        place.0.lock().expect("whole").0 = None;
+        tokio::time::sleep(400 * DAY).await;
+        assert_eq!(place.present(), None);
+        cancel.cancel();
+        running.await.expect("no panic").expect("ended as told");
+    }
+}
