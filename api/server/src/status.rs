@@ -356,7 +356,8 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Closed => Closed.into(),
-            StoreError::DiskFull { .. } => {
+            // Without Retry-After: who tries again at once only adds to the load (docs/store.md).
+            StoreError::DiskFull { .. } | StoreError::SpaceExceeded => {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "InternalError", format!("Internal error occurred: {error}"))
             }
             error => {

@@ -63,6 +63,9 @@ pub enum StoreError {
         /// The database.
         path: String,
     },
+    /// etcd has reached the quota that it was given; nothing of the write remains. In etcd's words, which its guides explain.
+    #[error("etcdserver: mvcc: database space exceeded")]
+    SpaceExceeded,
     /// The store is closing.
     #[error("the store is closed")]
     Closed,

@@ -213,3 +213,18 @@ async fn events_of_both_groups_are_the_same_objects() {
     assert_eq!((names(&listed), &listed["items"][0]["note"]), (vec!["e"], &json!("text")));
     assert_eq!(names(&cluster.get("/api/v1/events?fieldSelector=involvedObject.name%3Dq").await.ok()), Vec::<&str>::new());
 }
+
+/// Nobody is asked to try again soon, and nobody takes it for a defect.
+#[tokio::test]
+async fn a_store_without_room_is_told_by_a_number_of_its_own() {
+    let full = api_store::StoreError::DiskFull { path: "/data/state.db".to_owned() };
+    for (error, words) in [
+        (full, "no space left on the disk of /data/state.db"),
+        (api_store::StoreError::SpaceExceeded, "etcdserver: mvcc: database space exceeded"),
+    ] {
+        let answer = json_of(crate::status::ApiError::from(error).into_response()).await;
+        assert_eq!(answer.refusal(), (507, format!("Internal error occurred: {words}").as_str()));
+        assert_eq!((&answer.body["reason"], &answer.body["code"]), (&json!("InternalError"), &json!(507)));
+        assert!(answer.body["details"]["retryAfterSeconds"].is_null() && !answer.headers.contains_key(header::RETRY_AFTER), "{answer:?}");
+    }
+}

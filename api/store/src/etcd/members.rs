@@ -248,7 +248,20 @@ struct Said(String);
 /// A call's failure as the store's.
 pub(super) fn failed(doing: &str, status: &Status) -> StoreError {
     match status.code() {
-        Code::ResourceExhausted if status.message().contains("space exceeded") => StoreError::DiskFull { path: "etcd".to_owned() },
+        Code::ResourceExhausted if status.message().contains("space exceeded") => StoreError::SpaceExceeded,
         _ => StoreError::Backend { doing: format!("{doing} etcd"), source: Arc::new(Said(status.message().to_owned())) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_that_is_reached_is_told_from_other_failures() {
+        let said = |code, text: &str| failed("writing to", &Status::new(code, text)).to_string();
+        let words = "etcdserver: mvcc: database space exceeded";
+        assert_eq!(said(Code::ResourceExhausted, words), words);
+        assert_eq!(said(Code::ResourceExhausted, "etcdserver: too many requests"), "writing to etcd");
     }
 }
