@@ -75,11 +75,6 @@ impl Chain {
         }
         Ok(warnings)
     }
-
-    /// Whether a plugin is on.
-    pub fn has(&self, name: &str) -> bool {
-        self.plugins.iter().any(|plugin| plugin.name() == name)
-    }
 }
 
 #[cfg(test)]
@@ -93,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_order_is_upstreams() {
-        let wanted = "NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds DefaultStorageClass PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning ClusterTrustBundleAttest CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels ResourceQuota";
+        let wanted = "NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds DefaultStorageClass PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning ClusterTrustBundleAttest CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels";
         assert_eq!(names(&[]).expect("known").join(" "), wanted);
     }
 

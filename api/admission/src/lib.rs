@@ -4,7 +4,7 @@
 //! first lets plugins change the object ([`Chain::admit`]), then, when it is final and validated,
 //! lets plugins refuse it ([`Chain::validate`]). The plugins, their names, their order and their
 //! words are upstream's. No plugin does I/O: what it must know of other objects comes from a
-//! [`View`], and quotas are checked by a function that the server calls again under its write lock.
+//! [`View`]. Quotas are checked last, by a function that the server calls under its write lock.
 
 mod amount;
 mod chain;

@@ -45,8 +45,13 @@ pub const ABSENT: &[&str] = &[
 ];
 
 /// Plugins that need I/O or follow what is configured: the server does what they do, unless they are switched off.
-pub const ELSEWHERE: &[&str] =
-    &["MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook"];
+pub const ELSEWHERE: &[&str] = &[
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionWebhook",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+    resource_quota::NAME,
+];
 
 /// The plugins in the order in which they run, which is upstream's.
 pub fn all(allows: Allows) -> Vec<Box<dyn Plugin>> {
@@ -68,6 +73,5 @@ pub fn all(allows: Allows) -> Vec<Box<dyn Plugin>> {
         Box::new(certificates::CertificateSubjectRestriction),
         Box::new(default_ingress_class::DefaultIngressClass),
         Box::new(pod_topology_labels::PodTopologyLabels),
-        Box::new(resource_quota::ResourceQuota),
     ]
 }

@@ -135,6 +135,11 @@ impl<'a> Ask<'a> {
         Ok(Outcome { object: self.object, warnings })
     }
 
+    /// Through a function that may refuse it.
+    pub fn checked(self, view: &dyn View, check: impl FnOnce(&Request<'_>, &dyn View) -> Result<(), Denied>) -> Result<Outcome, Denied> {
+        self.run(view, |request, view, _| check(request, view))
+    }
+
     /// Through a plugin's first step.
     pub fn admit(self, plugin: &dyn Plugin, view: &dyn View) -> Result<Outcome, Denied> {
         self.run(view, |request, view, warnings| plugin.admit(request, view, warnings))

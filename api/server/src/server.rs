@@ -226,7 +226,7 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
         aggregation: Aggregation::new(&cache),
         webhooks: Webhooks::new(&cache, &config.disable_admission_plugins),
         gate: Gate::new(&config, &cache),
-        quotas: Quotas::default(),
+        quotas: Quotas::new(&config.disable_admission_plugins),
         services: Allocator::new(config.service_cluster_ip_range, config.service_node_port_range.clone()),
         node_tls: ArcSwap::from_pointee(tls::node_connector(&config.pki)?),
         audit: config.audit.as_ref().map(Audit::open).transpose().map_err(StartError::Audit)?.map(Arc::new),

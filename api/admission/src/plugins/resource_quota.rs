@@ -1,22 +1,27 @@
 //! ResourceQuota: what a namespace's objects may use together.
 //!
-//! What is used is counted from the stored objects each time, not kept: so nothing can drift, and
-//! a check is a pure function of a view. Two requests at once could both pass against the same
-//! view; the server therefore calls [`check`] again under the lock that orders its writes.
+//! What is used is the sum over the stored objects and nothing that a check leaves behind: so nothing
+//! can drift, and a check is a pure function of a view and of [`Sums`]. Whoever calls it says how sums
+//! come about; the server keeps them as objects come and go. Two requests at once could both pass
+//! against the same sums, so the server calls [`check`] under the lock that orders its writes, after
+//! everything else that may refuse, as upstream does.
 
 mod scope;
+mod sum;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use api_model::kind::GroupResource;
 use api_model::meta;
 use api_model::view::View;
 use serde_json::{Map, Value};
 
+pub use scope::Scopes;
+pub use sum::{Counted, Sum, Sums};
+pub use usage::looks_into;
+
 use crate::amount::{self, Amounts};
-use crate::chain::Plugin;
 use crate::denied::Denied;
 use crate::json;
 use crate::pods;
@@ -25,43 +30,34 @@ use crate::request::{Operation, Request};
 /// A quota on one of these binds each container to say what it needs.
 const SAID_BY_CONTAINERS: [&str; 6] = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 
-/// The plugin.
-pub struct ResourceQuota;
+/// Upstream's name of the plugin.
+pub const NAME: &str = "ResourceQuota";
 
-impl Plugin for ResourceQuota {
-    fn name(&self) -> &'static str {
-        "ResourceQuota"
-    }
-
-    fn validate(&self, request: &Request<'_>, view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
-        check(request, view)
-    }
-}
-
-/// Whether the request would break a quota of its namespace, as of the view. Call it again under
-/// the lock that orders writes, with the state just before the write, to be safe from races.
-pub fn check(request: &Request<'_>, view: &dyn View) -> Result<(), Denied> {
+/// Whether the request would break a quota of its namespace: quotas as of the view, what is used as of
+/// the sums. Call it under the lock that orders writes, with the state just before the write, to be
+/// safe from races.
+pub fn check(request: &Request<'_>, view: &dyn View, sums: &dyn Sums) -> Result<(), Denied> {
     let Some(object) = request.object().filter(|_| concerns(request)) else { return Ok(()) };
     let resource = request.kind.group_resource();
     let delta = growth(&resource, object, request.old);
     for quota in view.list(&GroupResource::new("", "resourcequotas"), Some(request.namespace)) {
-        if !scope::matches(&quota, &resource, object) {
+        if !Scopes::of(&quota).matches(&resource, object) {
             continue;
         }
         let hard = amount::list(quota.pointer("/spec/hard"));
         if resource == pods::resource() {
             check_said(&quota, &hard, pods::spec(object)).map_err(|message| Denied::forbidden(request, message))?;
         }
-        check_one(&quota, &hard, &delta, view).map_err(|message| Denied::forbidden(request, message))?;
+        check_one(&quota, &hard, &delta, sums).map_err(|message| Denied::forbidden(request, message))?;
     }
     Ok(())
 }
 
 /// What a quota's objects use now: the `used` of its status.
-pub fn used(quota: &Value, view: &dyn View) -> Map<String, Value> {
+pub fn used(quota: &Value, sums: &dyn Sums) -> Map<String, Value> {
     let hard = amount::list(quota.pointer("/spec/hard"));
     let names: BTreeSet<&str> = hard.keys().map(String::as_str).collect();
-    let used = count(quota, &names, view);
+    let used = used_of(quota, &names, sums);
     hard.keys().map(|name| (name.clone(), amount::text(name, used.get(name).copied().unwrap_or_default(), None).into())).collect()
 }
 
@@ -94,12 +90,12 @@ fn growth(resource: &GroupResource, new: &Value, old: Option<&Value>) -> Amounts
     delta
 }
 
-fn check_one(quota: &Arc<Value>, hard: &Amounts, delta: &Amounts, view: &dyn View) -> Result<(), String> {
+fn check_one(quota: &Value, hard: &Amounts, delta: &Amounts, sums: &dyn Sums) -> Result<(), String> {
     let names: BTreeSet<&str> = hard.keys().map(String::as_str).filter(|name| delta.contains_key(*name)).collect();
     if names.is_empty() {
         return Ok(());
     }
-    let used = count(quota, &names, view);
+    let used = used_of(quota, &names, sums);
     let now = |name: &str| used.get(name).copied().unwrap_or_default();
     let exceeded: Vec<&str> = names.into_iter().filter(|name| now(name).saturating_add(at(delta, name)) > at(hard, name)).collect();
     if exceeded.is_empty() {
@@ -123,19 +119,16 @@ fn at(amounts: &Amounts, name: &str) -> i128 {
     amounts.get(name).copied().unwrap_or_default()
 }
 
-/// Counts the stored objects that a quota is about.
-fn count(quota: &Value, names: &BTreeSet<&str>, view: &dyn View) -> Amounts {
+/// What the stored objects that a quota is about use under some names.
+fn used_of(quota: &Value, names: &BTreeSet<&str>, sums: &dyn Sums) -> Amounts {
     let sources: BTreeSet<GroupResource> = names.iter().filter_map(|name| usage::source(name)).collect();
-    let mut sum = Amounts::new();
-    for resource in sources {
-        for object in view.list(&resource, Some(meta::namespace(quota))) {
-            if scope::matches(quota, &resource, &object) {
-                amount::add(&mut sum, &usage::of(&resource, &object));
-            }
-        }
+    let (namespace, scopes) = (meta::namespace(quota), Scopes::of(quota));
+    let mut used = Amounts::new();
+    for resource in sources.iter().filter(|resource| scopes.may_match(resource)) {
+        amount::add(&mut used, sums.sum(resource, namespace, &scopes).amounts());
     }
-    sum.retain(|name, _| names.contains(name.as_str()));
-    sum
+    used.retain(|name, _| names.contains(name.as_str()));
+    used
 }
 
 /// Each container must say what it needs of a resource that is counted.

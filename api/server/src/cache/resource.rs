@@ -267,6 +267,11 @@ impl Resource {
         self.objects.read().ring.at(revision).cloned()
     }
 
+    /// The events after a revision, in order; `None` when some of them are forgotten.
+    pub(crate) fn events_after(&self, revision: u64) -> Option<Vec<Arc<Event>>> {
+        Some(self.objects.read().ring.after(revision)?.cloned().collect())
+    }
+
     /// Feeder: an object that was there at the start.
     pub(crate) fn load(&self, object: Arc<Object>) {
         let mut objects = self.objects.write();

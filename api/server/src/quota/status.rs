@@ -1,12 +1,11 @@
 //! What quotas say of themselves: `status.hard` and `status.used`, which upstream's admission and its controller
-//! write. Here what is used is counted whenever somebody asks, and the status is a copy for readers; nobody
-//! decides by it.
+//! write. Here the status is a copy of what the [ledger](super::ledger) knows, for readers; nobody decides by it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api_admission::plugins::resource_quota;
+use api_admission::resource_quota::{self, Scopes};
 use api_model::kind::GroupResource;
 use api_model::meta;
 use api_rules::apply::{self, Target, Writer};
@@ -17,16 +16,17 @@ use serde_json::{Value, json};
 use crate::app::{App, WriteError};
 use crate::cache::{Filter, Object};
 use crate::json;
+use crate::quota::ledger::Known;
 use crate::registry::Served;
 
-/// Changes that come in so short a time are counted together.
+/// Changes that come in so short a time are told together.
 const PAUSE: Duration = Duration::from_millis(200);
 /// When what failed is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 /// Who owns the status.
 const MANAGER: &str = "kube-apiserver";
 
-/// Up to which revision each quota was counted, by namespace and name.
+/// Up to which revision each quota's status was looked at, by namespace and name.
 type Counted = HashMap<(Arc<str>, Arc<str>), u64>;
 
 /// Keeps every quota's status until the server stops.
@@ -41,14 +41,21 @@ pub(crate) async fn keep(app: Arc<App>) {
             changed = applied.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(RETRY), if !all_written => {}
         }
-        tokio::select! {
-            () = app.shutdown.cancelled() => return,
-            () = tokio::time::sleep(PAUSE) => {}
+        let pause = tokio::time::sleep(PAUSE);
+        tokio::pin!(pause);
+        loop {
+            // What the sums follow from is not kept for long.
+            app.quotas.ledger.follow(&app.cache);
+            tokio::select! {
+                () = app.shutdown.cancelled() => return,
+                () = &mut pause => break,
+                changed = applied.changed() => if changed.is_err() { return },
+            }
         }
     }
 }
 
-/// Counts where something has changed; answers whether all was written.
+/// Looks where something has changed; answers whether all was written.
 async fn pass(app: &App, counted: &mut Counted) -> bool {
     let Some(served) = app.registry.find("", "v1", "resourcequotas") else { return true };
     let quotas = served.resource.list(&Filter::default(), 0).items;
@@ -62,6 +69,7 @@ async fn pass(app: &App, counted: &mut Counted) -> bool {
         }
         fresh.insert(place, upto);
     }
+    app.quotas.ledger.keep(quotas.iter().map(|quota| (&*quota.namespace, Scopes::of(&quota.value()))));
     *counted = fresh;
     all_written
 }
@@ -76,7 +84,8 @@ fn latest(app: &App, quota: &Object) -> u64 {
 async fn write(app: &App, served: &Arc<Served>, quota: &Arc<Object>) -> bool {
     let old = quota.value();
     let hard = old.pointer("/spec/hard").cloned().unwrap_or_else(|| json!({}));
-    let status = json!({"hard": hard, "used": resource_quota::used(&old, &*app.cache)});
+    let known = Known { ledger: &app.quotas.ledger, cache: &app.cache };
+    let status = json!({"hard": hard, "used": resource_quota::used(&old, &known)});
     if old.get("status") == Some(&status) || meta::is_deleting(&old) {
         return true;
     }

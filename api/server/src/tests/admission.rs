@@ -42,6 +42,71 @@ async fn a_quota_holds_against_writers_at_once() {
     assert_eq!(created, 5);
 }
 
+/// Creations that fail once they were admitted, and deletions, leave nothing behind; nobody waits for what is free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quota_is_exact_while_objects_come_and_go() {
+    const HARD: usize = 6;
+    let cluster = Arc::new(cluster().await);
+    let quota =
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"secrets": HARD.to_string()}}});
+    cluster.post("/api/v1/namespaces/default/resourcequotas", quota).await.ok();
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let secret = |name: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}});
+    // Twice as many as there is room for; each name is wanted by two.
+    let writers = (0..4 * HARD).map(|writer| {
+        let cluster = Arc::clone(&cluster);
+        tokio::spawn(async move {
+            let name = format!("s{}", writer / 2);
+            for _ in 0..20 {
+                let created = cluster.post(secrets, secret(&name)).await;
+                let there = names(&cluster.get(secrets).await.ok()).len();
+                assert!(there <= HARD, "{there}");
+                match created.status {
+                    StatusCode::CREATED => drop(cluster.delete(&format!("{secrets}/{name}")).await.ok()),
+                    StatusCode::CONFLICT => {}
+                    _ => assert!(
+                        created.refusal().1.contains("exceeded quota: q, requested: secrets=1, used: secrets=6, limited: secrets=6"),
+                        "{created:?}"
+                    ),
+                }
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.expect("no panic");
+    }
+    for free in 0..HARD {
+        cluster.post(secrets, secret(&format!("free{free}"))).await.ok();
+    }
+    assert_eq!(cluster.post(secrets, secret("more")).await.refusal().0, 403);
+    for _ in 0..20 {
+        assert_eq!(cluster.post(secrets, secret("free1")).await.refusal().0, 403, "the quota is asked before the name");
+        cluster.delete(&format!("{secrets}/free0")).await.ok();
+        assert_eq!(cluster.post(secrets, secret("free1")).await.refusal().0, 409);
+        cluster.post(secrets, secret("free0")).await.ok();
+    }
+}
+
+/// A request that is only tried is refused like any other, and books nothing.
+#[tokio::test]
+async fn a_quota_refuses_what_is_tried() {
+    let cluster = cluster().await;
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "1", "services.nodeports": "0"}}});
+    cluster.post("/api/v1/namespaces/default/resourcequotas", quota).await.ok();
+    let tried = format!("{CONFIG_MAPS}?dryRun=All");
+    for name in ["a", "b"] {
+        cluster.post(&tried, config_map(name, json!({}))).await.ok();
+    }
+    cluster.config_map("a", json!({})).await;
+    assert_eq!(cluster.post(&tried, config_map("b", json!({}))).await.refusal().0, 403);
+    let services = "/api/v1/namespaces/default/services";
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
+    cluster.post(services, service).await.ok();
+    let refused = cluster.patch(&format!("{services}/s?dryRun=All"), "merge", json!({"spec": {"type": "NodePort"}})).await;
+    let message = "services \"s\" is forbidden: exceeded quota: q, requested: services.nodeports=1, used: services.nodeports=0, limited: services.nodeports=0";
+    assert_eq!(refused.refusal(), (403, message));
+}
+
 /// Only a namespace that is marked for it may ask for devices that are in use.
 #[tokio::test]
 async fn administrators_access_to_devices_needs_a_label() {

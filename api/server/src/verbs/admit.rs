@@ -2,21 +2,16 @@
 //! policies and then the webhooks; later, when the object is final and follows its kind's rules, what may
 //! refuse it, in the same order.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use api_admission::plugins::resource_quota;
 use api_admission::webhook::Reinvocation;
 use api_admission::{Awaited, Denied, Operation, Request};
 use api_auth::authorize::escalation::Write;
-use api_model::kind::GroupResource;
 use api_model::selector::{FieldSelector, FieldTerm};
-use api_model::view::View as _;
 use serde_json::Value;
 
 use crate::app::Call;
 use crate::cache::{Filter, Since};
-use crate::exclusive::{self, Exclusive};
 use crate::policies;
 use crate::quota;
 use crate::status::{ApiError, ApiResult};
@@ -112,23 +107,10 @@ pub(crate) fn check_escalation(call: &Call, step: Step<'_>, new: &Value) -> ApiR
     policies::check_rights(call, step.old, new)
 }
 
-/// The only one to write in a namespace, in this server and among all.
-pub(crate) type QuotaHold = (quota::Hold, Option<Arc<Exclusive>>);
-
-/// The namespace's quotas once more, under a lock that is held until the write is done: two requests
-/// at once would each fit alone. Without quotas there is nothing to hold.
-pub(crate) async fn hold_quota(call: &Call, step: Step<'_>, object: &mut Value) -> ApiResult<Option<QuotaHold>> {
-    let (app, namespace) = (&call.app, call.namespace_key());
-    if step.dry_run || !app.chain.has("ResourceQuota") || !resource_quota::concerns(&request(call, step, Some(object))) {
-        return Ok(None);
-    }
-    if app.cache.list(&GroupResource::new("", "resourcequotas"), Some(namespace)).is_empty() {
-        return Ok(None);
-    }
-    let hold = app.quotas.hold(namespace).await;
-    let alone = exclusive::enter(app, &format!("quota.{namespace}")).await?;
-    resource_quota::check(&request(call, step, Some(object)), &*app.cache)?;
-    Ok(Some((hold, alone)))
+/// Lets the namespace's quotas refuse the object as it would be stored; goes last. What is answered is held
+/// until the write is done.
+pub(crate) async fn hold_quota(call: &Call, step: Step<'_>, object: &mut Value) -> ApiResult<Option<quota::Hold>> {
+    quota::check(&call.app, &request(call, step, Some(object))).await
 }
 
 /// Lets plugins, policies and webhooks refuse the final object.

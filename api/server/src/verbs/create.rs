@@ -135,16 +135,17 @@ fn sign(call: &Call, object: &mut Value) {
 /// What is held until the write is seen, so that a Service's addresses are its own.
 type Addresses = (Option<Reservation>, Option<Arc<Exclusive>>);
 
-async fn store(call: &Call, object: Value, addresses: Addresses, options: &WriteOptions) -> ApiResult<Created> {
+async fn store(call: &Call, mut object: Value, addresses: Addresses, options: &WriteOptions) -> ApiResult<Created> {
     let (app, served, namespace) = (&call.app, &call.served, call.namespace_key());
     let name = meta::name(&object).to_owned();
+    let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
     if options.dry_run {
+        admit::hold_quota(call, step, &mut object).await?;
         return match served.resource.get(namespace, &name) {
             Some(_) => Err(ApiError::already_exists(&served.name, &name)),
             None => Ok(Created::DryRun(object)),
         };
     }
-    let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: false };
     let mut object = app.for_storage(served, object).await?;
     let held = (addresses, admit::hold_quota(call, step, &mut object).await?);
     let written = match held {

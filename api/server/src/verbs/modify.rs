@@ -144,13 +144,15 @@ async fn store(call: &Call, (old, shown): (&Arc<Object>, &Arc<Object>), mut new:
     let (app, served) = (&call.app, &call.served);
     let alone = services::alone(call, dry_run).await.map_err(WriteError::Api)?;
     let reservation = app.services.reserve(served, &mut new, Some(&shown.value()), &app.cache).map_err(WriteError::Api)?;
+    let old_value = shown.value();
+    let step = Step { operation: Operation::Update, name: &old.name, old: Some(&old_value), dry_run };
     if dry_run {
+        admit::hold_quota(call, step, &mut new).await.map_err(WriteError::Api)?;
         return Ok(Outcome::DryRun(new));
     }
     if is_released(&new) {
         return app.remove_shown(served, old, shown).await.map(Outcome::Gone);
     }
-    let old_value = shown.value();
     api_rules::apply::keep_times(&old_value, &mut new);
     let mut new = app.for_storage(served, new).await.map_err(WriteError::Api)?;
     let bytes = encode(&new);
@@ -158,7 +160,6 @@ async fn store(call: &Call, (old, shown): (&Arc<Object>, &Arc<Object>), mut new:
         return Ok(Outcome::Stored(Arc::clone(shown)));
     }
     let (place, expect) = ((&*old.namespace, &*old.name), Expect::At(old.revision));
-    let step = Step { operation: Operation::Update, name: &old.name, old: Some(&old_value), dry_run };
     let held = (reservation, alone, admit::hold_quota(call, step, &mut new).await.map_err(WriteError::Api)?);
     let stored = match held {
         (None, None, None) => app.put_encoded(served, place, expect, new, bytes).await,

@@ -6,18 +6,35 @@ use serde_json::Value;
 use crate::json;
 use crate::pods;
 
-/// Whether a quota counts an object. Scopes speak of Pods only: a quota with scopes counts nothing else.
-pub fn matches(quota: &Value, resource: &GroupResource, object: &Value) -> bool {
-    let plain = quota.pointer("/spec/scopes").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let plain: Vec<&str> = plain.collect();
-    let selected = quota.pointer("/spec/scopeSelector/matchExpressions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    if plain.is_empty() && selected.is_empty() {
-        return true;
+/// What narrows a quota. Scopes speak of Pods only: a quota with scopes counts nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Scopes {
+    /// `spec.scopes`.
+    plain: Vec<String>,
+    /// `spec.scopeSelector.matchExpressions`.
+    selected: Vec<Value>,
+}
+
+impl Scopes {
+    /// Those of a quota.
+    pub fn of(quota: &Value) -> Self {
+        let list = |at| quota.pointer(at).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let plain = list("/spec/scopes").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        Self { plain, selected: list("/spec/scopeSelector/matchExpressions").to_vec() }
     }
-    let spec = pods::spec(object);
-    *resource == pods::resource()
-        && plain.iter().all(|scope| pod_in(scope, spec))
-        && selected.iter().all(|expression| pod_matches(expression, spec))
+
+    /// Whether some objects of a resource can be in them.
+    pub fn may_match(&self, resource: &GroupResource) -> bool {
+        (self.plain.is_empty() && self.selected.is_empty()) || *resource == pods::resource()
+    }
+
+    /// Whether an object of a resource is in them.
+    pub fn matches(&self, resource: &GroupResource, object: &Value) -> bool {
+        let spec = pods::spec(object);
+        self.may_match(resource)
+            && self.plain.iter().all(|scope| pod_in(scope, spec))
+            && self.selected.iter().all(|expression| pod_matches(expression, spec))
+    }
 }
 
 fn pod_matches(expression: &Value, spec: &Value) -> bool {

@@ -24,7 +24,7 @@ fn service(name: &str, kind: &str) -> Value {
 }
 
 fn ask(request: Ask<'_>, stored: Vec<Value>) -> String {
-    verdict(request.validate(&ResourceQuota, &Objects::of(stored)))
+    verdict(request.checked(&Objects::of(stored), |request, view| check(request, view, &Counted(view))))
 }
 
 #[test]
@@ -145,5 +145,20 @@ fn what_is_used_can_be_told() {
     let hard = quota("q", json!({ "pods": "10", "requests.memory": "1Gi", "services": "5", "count/jobs.batch": "1" }), json!({}));
     let stored = Objects::of([pod("a", json!({ "requests": { "memory": "128Mi" } })), service("s", "ClusterIP")]);
     let wanted = json!({ "count/jobs.batch": "0", "pods": "1", "requests.memory": "128Mi", "services": "1" });
-    assert_eq!(Value::Object(used(&hard, &stored)), wanted);
+    assert_eq!(Value::Object(used(&hard, &Counted(&stored))), wanted);
+}
+
+#[test]
+fn what_was_added_can_be_taken_away() {
+    let resource = GroupResource::new("", "pods");
+    let (small, large) = (pod("a", cpu("100m")), pod("b", cpu("2")));
+    let mut sum = Sum::default();
+    sum.add(&resource, &small);
+    let alone = sum.clone();
+    sum.add(&resource, &large);
+    assert_ne!(sum, alone);
+    sum.take(&resource, &large);
+    assert_eq!(sum, alone);
+    sum.take(&resource, &small);
+    assert_eq!(sum, Sum::default(), "not even a zero is left");
 }

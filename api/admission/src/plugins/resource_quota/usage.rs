@@ -32,6 +32,11 @@ pub fn source(name: &str) -> Option<GroupResource> {
     Some(GroupResource::new("", resource))
 }
 
+/// Whether what an object uses depends on more than that it is there.
+pub fn looks_into(resource: &GroupResource) -> bool {
+    resource.group.is_empty() && matches!(resource.resource.as_str(), "pods" | "services" | "persistentvolumeclaims")
+}
+
 /// All that an object uses.
 pub fn of(resource: &GroupResource, object: &Value) -> Amounts {
     let mut used = Amounts::from([(format!("count/{resource}"), ONE)]);

@@ -1,0 +1,146 @@
+//! What the objects of a namespace use together, kept as they come and go.
+//!
+//! A sum is counted once, from all objects, when it is first asked for; from then on the cache's events are
+//! added to it. Whoever asks takes up the events first, so a sum is as new as a list would be. Where the
+//! cache has forgotten some of them, sums are counted anew: nothing is guessed.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use api_admission::resource_quota::{self, Scopes, Sum, Sums};
+use api_model::kind::GroupResource;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::cache::{Before, Cache, Event, Filter, Object, Resource};
+
+/// The sums that were asked for.
+#[derive(Default)]
+pub(super) struct Ledger {
+    books: Mutex<HashMap<GroupResource, Book>>,
+}
+
+/// Those of one resource.
+#[derive(Default)]
+struct Book {
+    /// Every event up to this revision is in the sums.
+    upto: u64,
+    by_namespace: HashMap<Arc<str>, Vec<Entry>>,
+}
+
+struct Entry {
+    scopes: Scopes,
+    /// Events up to this revision are in the sum, whatever the book says.
+    upto: u64,
+    sum: Sum,
+}
+
+/// The sums of what is in a cache.
+pub(super) struct Known<'a> {
+    pub(super) ledger: &'a Ledger,
+    pub(super) cache: &'a Cache,
+}
+
+impl Sums for Known<'_> {
+    fn sum(&self, resource: &GroupResource, namespace: &str, scopes: &Scopes) -> Sum {
+        let objects = self.cache.resource(resource);
+        if let Some(sum) = self.ledger.known(&objects, namespace, scopes) {
+            return sum;
+        }
+        // Counted while nobody else waits for it.
+        let entry = Entry::count(&objects, self.cache.applied(), namespace, scopes);
+        let sum = entry.sum.clone();
+        self.ledger.books.lock().entry(resource.clone()).or_default().open(namespace, entry);
+        sum
+    }
+}
+
+impl Ledger {
+    fn known(&self, objects: &Resource, namespace: &str, scopes: &Scopes) -> Option<Sum> {
+        let mut books = self.books.lock();
+        let book = books.get_mut(&objects.name)?;
+        book.follow(objects);
+        book.by_namespace.get(namespace)?.iter().find(|entry| entry.scopes == *scopes).map(|entry| entry.sum.clone())
+    }
+
+    /// Takes up what has happened, before the cache forgets it.
+    pub(super) fn follow(&self, cache: &Cache) {
+        for (resource, book) in &mut *self.books.lock() {
+            book.follow(&cache.resource(resource));
+        }
+    }
+
+    /// Forgets the sums that none of these quotas needs.
+    pub(super) fn keep<'a>(&self, quotas: impl Iterator<Item = (&'a str, Scopes)>) {
+        let needed: HashSet<(&str, Scopes)> = quotas.collect();
+        self.books.lock().retain(|_, book| {
+            book.by_namespace.retain(|namespace, entries| {
+                entries.retain(|entry| needed.contains(&(&**namespace, entry.scopes.clone())));
+                !entries.is_empty()
+            });
+            !book.by_namespace.is_empty()
+        });
+    }
+}
+
+impl Book {
+    fn open(&mut self, namespace: &str, entry: Entry) {
+        // Others may be further already: what they have seen they pass over, and it does not.
+        self.upto = if self.by_namespace.is_empty() { entry.upto } else { self.upto.min(entry.upto) };
+        let entries = self.by_namespace.entry(namespace.into()).or_default();
+        entries.retain(|other| other.scopes != entry.scopes);
+        entries.push(entry);
+    }
+
+    fn follow(&mut self, objects: &Resource) {
+        if self.by_namespace.is_empty() {
+            return;
+        }
+        match objects.events_after(self.upto) {
+            Some(events) => events.iter().for_each(|event| self.take_up(&objects.name, event)),
+            None => self.by_namespace.clear(),
+        }
+    }
+
+    fn take_up(&mut self, resource: &GroupResource, event: &Event) {
+        self.upto = event.revision;
+        let Some(object) = event.after.as_ref().or(event.old()) else { return };
+        let Some(entries) = self.by_namespace.get_mut(&object.namespace) else { return };
+        if matches!(event.before, Before::Forgotten) {
+            // Nobody knows what to take away.
+            entries.retain(|entry| entry.upto >= event.revision);
+            return;
+        }
+        let (before, after) = (event.old().map(|old| read(resource, old)), event.after.as_ref().map(|new| read(resource, new)));
+        for entry in entries.iter_mut().filter(|entry| entry.upto < event.revision) {
+            entry.upto = event.revision;
+            let counts = |object: &&Arc<Value>| entry.scopes.matches(resource, object);
+            let (less, more) = (before.as_ref().filter(counts), after.as_ref().filter(counts));
+            less.into_iter().for_each(|object| entry.sum.take(resource, object));
+            more.into_iter().for_each(|object| entry.sum.add(resource, object));
+        }
+    }
+}
+
+impl Entry {
+    /// Counts all there are.
+    fn count(objects: &Resource, applied: u64, namespace: &str, scopes: &Scopes) -> Self {
+        let page = objects.list(&Filter { namespace: Some(namespace.to_owned()), ..Filter::default() }, applied);
+        let mut sum = Sum::default();
+        for object in &page.items {
+            let object = read(&objects.name, object);
+            if scopes.matches(&objects.name, &object) {
+                sum.add(&objects.name, &object);
+            }
+        }
+        Self { scopes: scopes.clone(), upto: page.revision, sum }
+    }
+}
+
+/// What is counted of an object. Most kinds are counted by their number alone.
+fn read(resource: &GroupResource, object: &Object) -> Arc<Value> {
+    if resource_quota::looks_into(resource) { object.value() } else { Arc::default() }
+}
+
+#[cfg(test)]
+mod tests;

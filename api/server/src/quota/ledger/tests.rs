@@ -1,0 +1,139 @@
+//! The ledger against a count of all there is, on a server's cache.
+
+use api_admission::resource_quota::Counted;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use serde_json::json;
+
+use super::*;
+use crate::tests::{CONFIG_MAPS, Cluster, PODS, cluster, config_map, pod};
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const STEPS: u32 = 300;
+
+fn core(plural: &str) -> GroupResource {
+    GroupResource::new("", plural)
+}
+
+fn scoped(scope: &str) -> Scopes {
+    Scopes::of(&json!({"spec": {"scopes": [scope]}}))
+}
+
+/// What a ledger of its own says, held against a count.
+fn sum(cluster: &Cluster, ledger: &Ledger, resource: &GroupResource, scopes: &Scopes) -> Sum {
+    let cache = &cluster.server.app().cache;
+    let sum = Known { ledger, cache }.sum(resource, "default", scopes);
+    assert_eq!(sum, Counted(&**cache).sum(resource, "default", scopes), "{resource} {scopes:?}");
+    sum
+}
+
+/// Something happens to one of a few objects.
+async fn step(cluster: &Cluster, rng: &mut StdRng) {
+    let name = format!("o{}", rng.random_range(0..12));
+    match rng.random_range(0..9) {
+        0 | 1 => {
+            let mut new = pod(&name);
+            if rng.random() {
+                let cpu = json!({"cpu": format!("{}m", rng.random_range(1..2_000))});
+                new["spec"]["containers"][0]["resources"] = json!({"requests": cpu, "limits": cpu});
+            }
+            if rng.random() {
+                new["spec"]["activeDeadlineSeconds"] = 60.into();
+            }
+            cluster.post(PODS, new).await;
+        }
+        2 => drop(cluster.patch(&format!("{PODS}/{name}/status"), "merge", json!({"status": {"phase": "Succeeded"}})).await),
+        3 => drop(cluster.patch(&format!("{PODS}/{name}"), "merge", json!({"spec": {"activeDeadlineSeconds": 30}})).await),
+        4 => drop(cluster.delete(&format!("{PODS}/{name}?gracePeriodSeconds=0")).await),
+        5 => {
+            let kind = ["ClusterIP", "NodePort", "LoadBalancer"][rng.random_range(0..3)];
+            let service =
+                json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"type": kind, "ports": [{"port": 80}]}});
+            cluster.post(SERVICES, service).await;
+        }
+        6 => drop(cluster.delete(&format!("{SERVICES}/{name}")).await),
+        7 => drop(cluster.post(CONFIG_MAPS, config_map(&name, json!({}))).await),
+        _ => drop(cluster.delete(&format!("{CONFIG_MAPS}/{name}")).await),
+    }
+}
+
+#[tokio::test]
+async fn sums_are_what_a_count_says() {
+    let cluster = cluster().await;
+    cluster.service_account().await;
+    let mut rng = StdRng::seed_from_u64(7);
+    let ledger = Ledger::default();
+    let scopes = [Scopes::default(), scoped("BestEffort"), scoped("NotBestEffort"), scoped("Terminating")];
+    let mut seen = HashSet::new();
+    for _ in 0..STEPS {
+        step(&cluster, &mut rng).await;
+        // Not after each: several changes are taken up together, and sums are opened one after the other.
+        if rng.random_range(0..3) == 0 {
+            seen.insert(format!("{:?}", sum(&cluster, &ledger, &core("pods"), &scopes[rng.random_range(0..scopes.len())])));
+            sum(&cluster, &ledger, &core("services"), &Scopes::default());
+            sum(&cluster, &ledger, &core("configmaps"), &Scopes::default());
+        }
+    }
+    assert!(seen.len() > 20, "the steps change what is used: {seen:?}");
+}
+
+/// Puts something into a sum that no count would find.
+fn mark(ledger: &Ledger, resource: &GroupResource) {
+    let mut books = ledger.books.lock();
+    let entries = books.get_mut(resource).expect("a book").by_namespace.get_mut("default").expect("entries");
+    entries.iter_mut().for_each(|entry| entry.sum.add(&core("secrets"), &Value::Null));
+}
+
+fn is_marked(cluster: &Cluster, ledger: &Ledger, resource: &GroupResource) -> bool {
+    let known = Known { ledger, cache: &cluster.server.app().cache };
+    format!("{:?}", known.sum(resource, "default", &Scopes::default())).contains("secrets")
+}
+
+#[tokio::test]
+async fn what_happens_is_added_and_nothing_counted_anew() {
+    let (cluster, ledger, resource) = (cluster().await, Ledger::default(), core("configmaps"));
+    cluster.config_map("a", json!({})).await;
+    sum(&cluster, &ledger, &resource, &Scopes::default());
+    mark(&ledger, &resource);
+    for name in ["b", "c"] {
+        cluster.config_map(name, json!({})).await;
+        assert!(is_marked(&cluster, &ledger, &resource));
+    }
+    // A sum of another namespace that is behind makes nobody count twice.
+    let entry = Entry { scopes: Scopes::default(), upto: 0, sum: Sum::default() };
+    ledger.books.lock().get_mut(&resource).expect("a book").open("other", entry);
+    cluster.delete(&format!("{CONFIG_MAPS}/a")).await.ok();
+    let known = Known { ledger: &ledger, cache: &cluster.server.app().cache };
+    let mut wanted = Counted(&*cluster.server.app().cache).sum(&resource, "default", &Scopes::default());
+    wanted.add(&core("secrets"), &Value::Null);
+    assert_eq!(known.sum(&resource, "default", &Scopes::default()), wanted);
+}
+
+#[tokio::test]
+async fn what_the_cache_has_forgotten_is_counted_anew() {
+    let (cluster, ledger, resource) = (cluster().await, Ledger::default(), core("configmaps"));
+    let mut large = config_map("large", json!({}));
+    cluster.post(CONFIG_MAPS, large.clone()).await.ok();
+    sum(&cluster, &ledger, &resource, &Scopes::default());
+    mark(&ledger, &resource);
+    cluster.config_map("other", json!({})).await;
+    // The cache's history is bounded by its bytes: a few of these are all of it.
+    for round in 0..10 {
+        large["data"]["key"] = format!("{round}{}", "x".repeat(900_000)).into();
+        cluster.put(&format!("{CONFIG_MAPS}/large"), &large).await.ok();
+    }
+    sum(&cluster, &ledger, &resource, &Scopes::default());
+    assert!(!is_marked(&cluster, &ledger, &resource));
+}
+
+#[tokio::test]
+async fn sums_that_no_quota_needs_are_forgotten() {
+    let (cluster, ledger) = (cluster().await, Ledger::default());
+    sum(&cluster, &ledger, &core("pods"), &Scopes::default());
+    sum(&cluster, &ledger, &core("pods"), &scoped("BestEffort"));
+    ledger.keep([("default", scoped("BestEffort")), ("other", Scopes::default())].into_iter());
+    let left: Vec<Scopes> = ledger.books.lock()[&core("pods")].by_namespace["default"].iter().map(|entry| entry.scopes.clone()).collect();
+    assert_eq!(left, [scoped("BestEffort")]);
+    ledger.keep(std::iter::empty());
+    assert!(ledger.books.lock().is_empty());
+}
