@@ -1,13 +1,25 @@
-//! Format and lints.
+//! Format, lints, and what we build on.
 
 use anyhow::Result;
 
-use crate::{build, sh};
+use crate::{build, needs, sh};
 
-/// Checks both; warnings are errors.
-pub fn run() -> Result<()> {
+/// What cargo-deny finds in the lock file and the crates' sources; advisories would have to be fetched.
+const DENY: [&str; 3] = ["bans", "licenses", "sources"];
+
+/// Format and lints; warnings are errors.
+pub fn code() -> Result<()> {
     sh::say("checking the format");
     sh::run(&mut sh::command("cargo", ["fmt", "--all", "--check"]))?;
     sh::say("checking lints");
     sh::run(sh::command("cargo", ["clippy", "--quiet", "--all-targets"]).args(build::WORKSPACE).args(["--", "-D", "warnings"]))
+}
+
+/// [`code`], then licences, sources and unwanted crates among the dependencies (`deny.toml`).
+pub fn run() -> Result<()> {
+    code()?;
+    let deny = needs::cargo_deny()?;
+    sh::say("checking dependencies");
+    let mut check = sh::command(&deny.to_string_lossy(), ["--locked", "check"]);
+    sh::run(check.args(DENY))
 }

@@ -37,7 +37,7 @@ enum Chore {
         /// Only tests whose name contains this.
         filter: Option<String>,
     },
-    /// Check format and lints.
+    /// Check format, lints and, by cargo-deny, the dependencies.
     Lint,
     /// Measure, and print the figures.
     Bench {

@@ -26,6 +26,9 @@ pub const TEST: &[Need] =
 /// Asks a server what its OpenAPI documents say it can be asked.
 pub const SCHEMATHESIS: &[&str] = &["schemathesis==4.32.5"];
 
+/// Reads `deny.toml`.
+const CARGO_DENY: &str = "0.20.2";
+
 /// Versions of clang with a matching WASM runtime library in Debian or Ubuntu, the proven one first.
 const CLANGS: &[u32] = &[16, 19, 18, 17, 15, 14];
 
@@ -74,6 +77,20 @@ pub fn nextest() -> Result<()> {
     }
     sh::say("installing cargo-nextest");
     sh::run(&mut sh::command("cargo", ["install", "--locked", "cargo-nextest"]))
+}
+
+/// The program of cargo-deny, in exactly that version, kept under target/: only linting needs it.
+pub fn cargo_deny() -> Result<PathBuf> {
+    let root = sh::target().join("tools");
+    let program = root.join("bin/cargo-deny");
+    let version = Command::new(&program).arg("--version").output();
+    if version.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).trim() == format!("cargo-deny {CARGO_DENY}")) {
+        return Ok(program);
+    }
+    sh::say(&format!("installing cargo-deny {CARGO_DENY} into {}, once; this takes minutes", root.display()));
+    let mut install = sh::command("cargo", ["install", "cargo-deny", "--locked", "--version", CARGO_DENY, "--root"]);
+    sh::run(install.arg(&root))?;
+    Ok(program)
 }
 
 /// A virtual environment of Python with exactly these packages, made once and kept under target/; answers the

@@ -10,7 +10,7 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES, needs::TEST])?;
     needs::nextest()?;
     if filter.is_none() {
-        lint::run()?;
+        lint::code()?;
     }
     let programs = build::debug()?;
     let guests = samples::build()?;
