@@ -52,10 +52,11 @@ impl Patterns {
 
 /// Compiles a pattern as Go understands it.
 pub(super) fn compile(pattern: &str, bytes_max: usize) -> Result<Regex, String> {
-    let translated = translate::from_go(pattern);
+    let wrong = || format!("error parsing regexp: {pattern}");
+    let translated = translate::from_go(pattern).ok_or_else(wrong)?;
     let mut builder = RegexBuilder::new(&translated);
     builder.size_limit(bytes_max).dfa_size_limit(WRITTEN_BYTES_MAX).nest_limit(NESTING_MAX);
-    builder.build().map_err(|_| format!("error parsing regexp: {pattern}"))
+    builder.build().map_err(|_| wrong())
 }
 
 /// The pattern of a call that has it written out, if it is one.

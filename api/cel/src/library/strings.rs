@@ -176,7 +176,7 @@ fn join<'v>(args: &[Value<'v>], meter: &mut Meter) -> Result<Value<'v>, Evaluate
 }
 
 /// A text as it is written in expressions.
-fn quote(text: &str) -> String {
+pub(super) fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {
         match letter {

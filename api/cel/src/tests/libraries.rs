@@ -16,7 +16,10 @@ fn functions_do_what_their_documents_say() {
         "'tacocat'.substring(4) == 'cat' && 'tacocat'.substring(0, 4) == 'taco'",
         "'  x '.trim() == 'x' && 'gum'.reverse() == 'mug'",
         "strings.quote('a\"b') == '\"a\\\\\"b\"'",
-        "'%d of %s, %.2f, %x, %b, %e'.format([dyn(3), ['a', 'b'], 2.5, 255, 5, 1052.032911275]) == '3 of [a, b], 2.50, ff, 101, 1.052033e+03'",
+        "'%d of %s, %.2f, %x, %b, %e'.format([dyn(3), ['a', 'b'], 2.5, 255, 5, 1052.032911275]) == '3 of [\"a\", \"b\"], 2.50, ff, 101, 1.052033\\u202f×\\u202f10⁰³'",
+        "'%.2f %f %.1e'.format([1234567.891, -0.5, 0.00012]) == '1,234,567.89 -0.500000 1.2\\u202f×\\u202f10⁻⁰⁴' && '%f'.format(['Infinity']) == '∞'",
+        "'%s'.format([['x', dyn(3.14), dyn(null), dyn([9]), dyn(duration('1h'))]]) == '[\"x\", 3.140000, null, [9], duration(\"3600s\")]'",
+        "'%s'.format([{'b': b'x', 'a': dyn(true)}]) == '{\"a\":true, \"b\":b\"x\"}' && '%s'.format([2.71]) == '2.71'",
         "'äöü'.size() == 3 && 'äöü'.charAt(1) == 'ö' && size('äöü') == 3",
         // Lists.
         "[1, 2, 3].isSorted() && !['b', 'a'].isSorted() && [1, 3].sum() == 4 && [1, 3].max() == 3 && ['b', 'a'].min() == 'a'",
@@ -62,6 +65,9 @@ fn functions_do_what_their_documents_say() {
         "string(duration('1m1.5s')) == '61.5s' && duration('1h').getSeconds() == 3600",
         // Conversions and numbers.
         "int('5') == 5 && int(2.9) == 2 && uint(3) == 3u && double(1) == 1.0 && string(1.5) == '1.5' && bool('true') && string(b'abc') == 'abc'",
+        "string(999999.5) == '999999.5' && string(1000000.0) == '1e+06' && string(-123456789.0) == '-1.23456789e+08' && string(1e300) == '1e+300'",
+        "string(0.0001) == '0.0001' && string(0.00001) == '1e-05' && string(0.0) == '0' && string(100.0) == '100'",
+        "'a{b'.matches('^a{b$') && '{}'.find('{}') == '{}' && 'aa'.matches('^a{2}$')",
         "1 < 2.5 && 3u > 2 && dyn(1) == dyn(1.0) && type(1) == int && type([]) == list && 7 % 4 == 3 && -7 / 2 == -3",
         "cel.bind(x, 5, x * x) == 25",
         "dyn([1, 'a'])[1] == 'a' || true",
@@ -85,8 +91,9 @@ fn functions_tell_what_they_cannot_do() {
         ("quantity('x').isInteger()", "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"),
         ("ip('x').isLoopback()", "IP Address \"x\" parse error during conversion from string: unable to parse IP"),
         ("url('x').getHost() == ''", "URL parse error during conversion from string: parse \"x\": invalid URI for request"),
-        ("'%d'.format(['a']) == ''", "error during formatting: integer clause cannot be used on string"),
-        ("'%s'.format([]) == ''", "index out of range"),
+        ("'%d'.format(['a']) == ''", "error during formatting: decimal clause can only be used on integers, was given string"),
+        ("'%f'.format([1]) == ''", "error during formatting: fixed-point clause can only be used on doubles, was given int"),
+        ("'%s'.format([]) == ''", "index 0 out of range"),
     ] {
         assert_eq!(holds(text), Err(told.to_owned()), "{text}");
     }

@@ -1,8 +1,13 @@
 //! From Go's syntax of patterns to that of the `regex` crate: the classes `\d`, `\s`, `\w` and the boundary
 //! `\b` know ASCII alone, and what is special only to the crate stands for itself.
 
-/// A pattern that matches here what `pattern` matches in Go.
-pub(super) fn from_go(pattern: &str) -> String {
+/// The most that Go repeats anything.
+const REPEAT_MAX: u32 = 1_000;
+/// Characters of a repetition that are looked at: more digits make no number that Go takes.
+const REPEAT_LEN_MAX: usize = 20;
+
+/// A pattern that matches here what `pattern` matches in Go; none where Go repeats nothing so often.
+pub(super) fn from_go(pattern: &str) -> Option<String> {
     let mut out = String::with_capacity(pattern.len());
     let mut letters = pattern.chars().peekable();
     let mut class = Class::Outside;
@@ -41,6 +46,11 @@ pub(super) fn from_go(pattern: &str) -> String {
                 out.push('\\');
                 out.push(letter);
             }
+            ('{', Class::Outside) => match repetition(letters.clone()) {
+                Some((min, max)) if min.max(max) > REPEAT_MAX || max < min => return None,
+                Some(_) => out.push('{'),
+                None => out.push_str("\\{"),
+            },
             // Two of them would be a difference of classes.
             ('-', Class::Inside) if letters.peek() == Some(&'-') => out.push_str("\\-"),
             _ => out.push(letter),
@@ -49,7 +59,22 @@ pub(super) fn from_go(pattern: &str) -> String {
             class = Class::Inside;
         }
     }
-    out
+    Some(out)
+}
+
+/// The least and the most of `n}`, `n,}` or `n,m}`; none where a brace stands for itself.
+fn repetition(letters: impl Iterator<Item = char>) -> Option<(u32, u32)> {
+    let text: String = letters.take(REPEAT_LEN_MAX).collect();
+    let (inner, _) = text.split_once('}')?;
+    let number = |text: &str| {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+        is_number.then(|| text.parse().unwrap_or(u32::MAX))
+    };
+    match inner.split_once(',') {
+        None => number(inner).map(|count| (count, count)),
+        Some((min, "")) => number(min).map(|min| (min, min)),
+        Some((min, max)) => Some((number(min)?, number(max)?)),
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -107,6 +132,16 @@ mod tests {
             (r"^.$", "ä", true),
             (r"\bfoo\b", "a foo b", true),
             (r"^[+--]$", "-", true),
+            // A brace that repeats nothing stands for itself.
+            (r"^{$", "{", true),
+            (r"^a{$", "a{", true),
+            (r"^a{,2}$", "a{,2}", true),
+            (r"^a{,2}$", "aa", false),
+            (r"^a{x}b{02}$", "a{x}b{02}", true),
+            (r"^${name}", "$", false),
+            (r"^\{a}[{]{2}$", "{a}{{", true),
+            (r"^a{2}b{1,}c{0,2}$", "aabbcc", true),
+            (r"^a{2}$", "a{2}", false),
         ] {
             let regex = compile(pattern, WRITTEN_BYTES_MAX).unwrap_or_else(|error| panic!("{pattern}: {error}"));
             assert_eq!(regex.is_match(text), matches, "{pattern} on {text}");
@@ -115,6 +150,9 @@ mod tests {
 
     #[test]
     fn what_would_grow_without_bound_is_no_pattern() {
+        for pattern in ["a{1001}", "a{2,1}", "a{1,99999999999}"] {
+            assert!(compile(pattern, WRITTEN_BYTES_MAX).is_err(), "{pattern}");
+        }
         for pattern in ["(((a{100}){100}){100}){100}".to_owned(), "(".repeat(10_000), format!("{}a{}", "(".repeat(500), ")".repeat(500))] {
             assert!(compile(&pattern, WRITTEN_BYTES_MAX).is_err());
         }
