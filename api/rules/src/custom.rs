@@ -21,17 +21,18 @@ use serde_json::Value;
 
 pub use defaulting::default;
 pub use formats::is_known as is_known_format;
+pub use rules::Found;
 
 /// What is wrong with an object; `old` is what it was before an update. What an update leaves as it was is
-/// not complained of, so that a definition may become stricter while its objects live.
-pub fn validate(kind: &Kind, schema: &Structural, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = values::check(schema, object, old);
-    embedded::check(schema, object, &mut errors);
+/// not complained of, so that a definition may become stricter while its objects live; of its rules there are warnings.
+pub fn validate(kind: &Kind, schema: &Structural, object: &Value, old: Option<&Value>) -> Found {
+    let mut found = Found { errors: values::check(schema, object, old), warnings: Vec::new() };
+    embedded::check(schema, object, &mut found.errors);
     if old.is_none_or(|old| lists::check(schema, old).is_empty()) {
-        errors.extend(lists::check(schema, object));
+        found.errors.extend(lists::check(schema, object));
     }
-    rules::check(kind, schema, object, old, &mut errors);
-    errors
+    rules::check(kind, schema, object, old, &mut found);
+    found
 }
 
 /// An object that was stored before its definition became what it is: what is no longer known goes, what

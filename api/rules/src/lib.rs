@@ -76,7 +76,7 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldError> {
     let mut checks = checks::Checks::default();
     meta::validate(kind, object, &mut checks);
     if let Some(schema) = api_schema::structural(kind) {
-        custom::validate(kind, schema, object, None).into_iter().for_each(|error| checks.push(error));
+        custom::validate(kind, schema, object, None).errors.into_iter().for_each(|error| checks.push(error));
         scale::validate_custom(kind, object, &mut checks);
     } else if let Some(rules) = kinds::rules(kind) {
         (rules.validate_create)(&at::At::root(object), &mut checks);
@@ -85,12 +85,14 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldError> {
 }
 
 /// Everything wrong with a change; empty when it may be stored. `sub` is the subresource that the
-/// request is for.
-pub fn validate_update(kind: &Kind, sub: Option<&str>, new: &Value, old: &Value) -> Vec<FieldError> {
+/// request is for. What is wrong and was so before may be told among the warnings instead.
+pub fn validate_update(kind: &Kind, sub: Option<&str>, new: &Value, old: &Value, warnings: &mut Vec<String>) -> Vec<FieldError> {
     let mut checks = checks::Checks::default();
     meta::validate_update(kind, new, old, &mut checks);
     if let Some(schema) = api_schema::structural(kind) {
-        custom::validate(kind, schema, new, Some(old)).into_iter().for_each(|error| checks.push(error));
+        let found = custom::validate(kind, schema, new, Some(old));
+        found.errors.into_iter().for_each(|error| checks.push(error));
+        warnings.extend(found.warnings);
         scale::validate_custom(kind, new, &mut checks);
     } else if let Some(rules) = kinds::rules(kind) {
         (rules.validate_update)(sub, &at::At::root(new), &at::At::root(old), &mut checks);

@@ -50,7 +50,7 @@ pub fn update_problems(kind: &Kind, sub: Option<&str>, old: &str, new_yaml: &str
     let mut changed = read(kind, new_yaml);
     api_model::meta::set(&mut changed, "resourceVersion", "1");
     prepare_update(kind, sub, &mut changed, &old);
-    lines(&validate_update(kind, sub, &changed, &old))
+    lines(&validate_update(kind, sub, &changed, &old, &mut Vec::new()))
 }
 
 fn lines(errors: &[api_model::field::FieldError]) -> String {

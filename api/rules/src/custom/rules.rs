@@ -1,9 +1,11 @@
 //! `x-kubernetes-validations`: rules of the schema over the values of an object.
 //!
 //! Rules run only where the object fits its schema otherwise. They run from the outside in, each at every
-//! value of its place, until the budget of the object is used up. What an update leaves as it was is passed
-//! over, but for rules that compare with what was before.
+//! value of its place, until the budget of the object is used up. Where an update leaves a value as it was, a
+//! rule that does not hold is only warned of, but for rules that compare with what was before; a rule that
+//! comes to no result is an error all the same.
 
+mod before;
 mod compiled;
 
 use api_cel::{Budget, EvaluateError, OBJECT_COST_MAX, Scope, Shape, Value as CelValue};
@@ -12,6 +14,7 @@ use api_model::kind::{Kind, Slot};
 use api_schema::{Structural, ValidationRule};
 use serde_json::Value;
 
+use self::before::Before;
 pub use self::compiled::env;
 use self::compiled::{Compiled, Rule};
 use super::values::Elements;
@@ -25,20 +28,29 @@ const OUT_OF_BUDGET: &str = "validation failed due to running out of cost budget
 /// Bytes of a made message; a longer one is replaced.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
-/// Adds what the rules of a kind say of an object to the errors found before.
-pub fn check(kind: &Kind, schema: &Structural, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let Some(compiled) = kind.custom.as_ref().and_then(|custom| custom.kept(Slot::Rules, || Compiled::of(schema, true))) else { return };
-    let Some(compiled) = compiled else { return };
-    if errors.iter().any(|error| BLOCKING.contains(&error.kind)) {
-        errors.push(FieldError::invalid(&Path::default(), Value::Null, NOT_CHECKED));
-        return;
-    }
-    let mut run = Run { budget: Budget::new(OBJECT_COST_MAX), errors };
-    // Only the end of the budget ends the walk early, and that is among the errors.
-    let _ = run.walk(compiled, Place { schema, is_root: true }, object, Before { old, is_within_unchanged: false }, &Path::default());
+/// What was found so far.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// What refuses the object.
+    pub errors: Vec<FieldError>,
+    /// What its writer is told all the same.
+    pub warnings: Vec<String>,
 }
 
-/// Nothing more is evaluated; why is among the errors.
+/// Adds what the rules of a kind say of an object to what was found before.
+pub fn check(kind: &Kind, schema: &Structural, object: &Value, old: Option<&Value>, found: &mut Found) {
+    let Some(compiled) = kind.custom.as_ref().and_then(|custom| custom.kept(Slot::Rules, || Compiled::of(schema, true))) else { return };
+    let Some(compiled) = compiled else { return };
+    if found.errors.iter().any(|error| BLOCKING.contains(&error.kind)) {
+        found.errors.push(FieldError::invalid(&Path::default(), Value::Null, NOT_CHECKED));
+        return;
+    }
+    let mut run = Run { budget: Budget::new(OBJECT_COST_MAX), found };
+    // Only the end of the budget ends the walk early, and that is among what was found.
+    let _ = run.walk(compiled, Place { schema, is_root: true }, object, Before::of(old), &Path::default());
+}
+
+/// Nothing more is evaluated; why is among what was found.
 struct Ended;
 
 #[derive(Clone, Copy)]
@@ -47,24 +59,9 @@ struct Place<'s> {
     is_root: bool,
 }
 
-/// What was at a place before.
-#[derive(Clone, Copy)]
-struct Before<'v> {
-    /// None where that cannot be told.
-    old: Option<&'v Value>,
-    /// Whether it cannot be told, and the nearest place above of which it can has not changed.
-    is_within_unchanged: bool,
-}
-
-impl Before<'_> {
-    fn is_unchanged(self, value: &Value) -> bool {
-        self.old.map_or(self.is_within_unchanged, |old| old == value)
-    }
-}
-
 struct Run<'r> {
     budget: Budget,
-    errors: &'r mut Vec<FieldError>,
+    found: &'r mut Found,
 }
 
 impl Run<'_> {
@@ -79,23 +76,21 @@ impl Run<'_> {
         let inner = |schema| Place { schema, is_root: false };
         match value {
             Value::Object(map) => {
-                let old = before.old.filter(|_| schema.map_type != "atomic");
-                let is_within_unchanged = old.is_none() && before.is_unchanged(value);
+                let within = before.is_within(schema, value);
                 for (key, value) in map {
                     let (Some(compiled), Some(field)) = (compiled.field(key), schema.field(key)) else { continue };
                     let path = if schema.properties.contains_key(key) { path.child(key) } else { path.key(key) };
-                    let before = Before { old: old.and_then(|old| old.get(key)), is_within_unchanged };
+                    let before = before.field(key, place.is_root, within);
                     self.walk(compiled, inner(field), value, before, &path)?;
                 }
                 Ok(())
             }
             Value::Array(list) => {
                 let (Some(compiled), Some(items)) = (&compiled.items, &schema.items) else { return Ok(()) };
-                let old = Elements::of(schema, before.old);
-                let is_within_unchanged = old.is_none() && before.is_unchanged(value);
+                let elements = Elements::of(schema, before.old);
+                let within = before.is_within(schema, value);
                 list.iter().enumerate().try_for_each(|(index, element)| {
-                    let old = old.as_ref().and_then(|old| old.same_as(element));
-                    let before = Before { old, is_within_unchanged };
+                    let before = before.element(elements.as_ref(), element, within);
                     self.walk(compiled, inner(items), element, before, &path.index(index))
                 })
             }
@@ -104,7 +99,6 @@ impl Run<'_> {
     }
 
     fn rules(&mut self, compiled: &Compiled, place: Place<'_>, value: &Value, before: Before<'_>, path: &Path) -> Result<(), Ended> {
-        let is_unchanged = before.is_unchanged(value);
         let old = before.old.filter(|old| !old.is_null());
         let schema = place.schema;
         let shape = if place.is_root { Shape::Whole(schema) } else { Shape::Schema(schema) };
@@ -112,7 +106,7 @@ impl Run<'_> {
         let known = old.map(|old| CelValue::json(old, shape));
         for (rule, told) in compiled.rules.iter().zip(&schema.rules) {
             let has_old = old.is_some() || told.optional_old_self;
-            if rule.is_transition && !has_old || is_unchanged && !rule.is_transition {
+            if rule.is_transition && !has_old {
                 continue;
             }
             let scope = Scope::default().with("self", this.clone());
@@ -121,7 +115,7 @@ impl Run<'_> {
                 (false, Some(known)) => scope.with("oldSelf", known),
                 (false, None) => scope,
             };
-            self.rule(rule, told, &scope, (schema, value, path))?;
+            self.rule(rule, told, &scope, (schema, value, before, path))?;
         }
         Ok(())
     }
@@ -131,70 +125,66 @@ impl Run<'_> {
         rule: &'v Rule,
         told: &ValidationRule,
         scope: &Scope<'v>,
-        (schema, value, path): (&Structural, &Value, &Path),
+        (schema, value, before, path): (&Structural, &Value, Before<'_>, &Path),
     ) -> Result<(), Ended> {
         let invalid = |detail: String| FieldError::invalid(path, schema.kind.as_str(), detail);
         let expression = match &rule.expression {
             Ok(Some(expression)) => expression,
             Ok(None) => return Ok(()),
             Err(error) => {
-                self.errors.push(invalid(format!("rule compile error: {error}")));
+                self.found.errors.push(invalid(format!("rule compile error: {error}")));
                 return Ok(());
             }
         };
         match expression.evaluate(scope, &mut self.budget) {
             Ok(CelValue::Bool(true)) => Ok(()),
             Ok(_) => {
-                let message = self.message(rule, told, scope, &invalid)?;
-                self.errors.push(failed(rule, told, schema, value, path, message));
-                Ok(())
+                let message = self.message(rule, told, scope);
+                let ended = message.is_err();
+                let error = message.map_or_else(&invalid, |message| failed(rule, told, schema, value, path, message));
+                if !rule.is_transition && before.is_unchanged(schema, value) {
+                    self.found.warnings.push(error.to_string());
+                } else {
+                    self.found.errors.push(error);
+                }
+                if ended { Err(Ended) } else { Ok(()) }
             }
             Err(EvaluateError::OutOfBudget) => {
-                self.errors.push(invalid(OUT_OF_BUDGET.to_owned()));
+                self.found.errors.push(invalid(OUT_OF_BUDGET.to_owned()));
                 Err(Ended)
             }
             Err(error @ EvaluateError::CallCost) => {
                 let why = "no further validation rules will be run due to call cost exceeds limit for rule";
-                self.errors.push(invalid(format!("'{error}': {why}: {}", short(told))));
+                self.found.errors.push(invalid(format!("'{error}': {why}: {}", short(told))));
                 Err(Ended)
             }
             Err(EvaluateError::Failed(error)) if error.starts_with("no such overload") => {
                 let why = "call arguments did not match a supported operator, function or macro signature for rule";
-                self.errors.push(invalid(format!("'{error}': {why}: {}", short(told))));
+                self.found.errors.push(invalid(format!("'{error}': {why}: {}", short(told))));
                 Ok(())
             }
             Err(error) => {
-                self.errors.push(invalid(format!("{error} evaluating rule: {}", short(told))));
+                self.found.errors.push(invalid(format!("{error} evaluating rule: {}", short(told))));
                 Ok(())
             }
         }
     }
 
-    /// What the rule's own expression says, else its message, else the rule.
-    fn message<'v>(
-        &mut self,
-        rule: &'v Rule,
-        told: &ValidationRule,
-        scope: &Scope<'v>,
-        invalid: &dyn Fn(String) -> FieldError,
-    ) -> Result<String, Ended> {
-        let made = rule.message.as_ref().map(|message| message.evaluate(scope, &mut self.budget));
-        let ended = match &made {
+    /// What the rule's own expression says, else its message, else the rule; or why nothing more is evaluated.
+    fn message<'v>(&mut self, rule: &'v Rule, told: &ValidationRule, scope: &Scope<'v>) -> Result<String, String> {
+        match rule.message.as_ref().map(|message| message.evaluate(scope, &mut self.budget)) {
             Some(Err(EvaluateError::OutOfBudget)) => {
-                "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run".to_owned()
+                Err("messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"
+                    .to_owned())
             }
             Some(Err(EvaluateError::CallCost)) => {
                 let why = "no further validation rules will be run due to call cost exceeds limit for messageExpression";
-                format!("{why}: {:?}", told.message_expression)
+                Err(format!("{why}: {:?}", told.message_expression))
             }
             // A message that cannot be made, or that cannot be shown, is replaced, as upstream does.
-            Some(Ok(value)) => {
-                return Ok(value.as_str().map(str::trim).filter(|text| is_message(text)).map_or_else(|| fixed(told), str::to_owned));
-            }
-            Some(Err(EvaluateError::Failed(_))) | None => return Ok(fixed(told)),
-        };
-        self.errors.push(invalid(ended));
-        Err(Ended)
+            Some(Ok(value)) => Ok(value.as_str().map(str::trim).filter(|text| is_message(text)).map_or_else(|| fixed(told), str::to_owned)),
+            Some(Err(EvaluateError::Failed(_))) | None => Ok(fixed(told)),
+        }
     }
 }
 

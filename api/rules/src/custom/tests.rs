@@ -119,7 +119,8 @@ fn what_was_wrong_before_may_stay_wrong() {
         json!({"metadata": {"name": "a", "namespace": "default", "resourceVersion": "1"}, "spec": spec})
     };
     let old = object(json!({}));
-    let problems = |new: Value| -> Vec<String> { validate_update(&kind, None, &new, &old).iter().map(ToString::to_string).collect() };
+    let problems =
+        |new: Value| -> Vec<String> { validate_update(&kind, None, &new, &old, &mut Vec::new()).iter().map(ToString::to_string).collect() };
     assert_eq!(problems(object(json!({"size": 2}))), Vec::<String>::new());
     assert_eq!(problems(object(json!({"parts": [{"name": "b"}, {"name": "a", "count": 9}]}))), Vec::<String>::new());
     assert_eq!(problems(object(json!({"name": "OTHERS"}))).len(), 2);
@@ -204,6 +205,65 @@ fn what_stands_in_an_unchanged_list_may_stay() {
     let none = problems("spec: {min: 1, max: 6}");
     assert_eq!(problems("spec: {min: 1, max: 6, parts: [{count: 3}]}"), none);
     assert!(problems("spec: {min: 1, max: 6, parts: [{count: 3}, {count: 1}]}").contains("failed rule: self.count < 3"));
+}
+
+const STRICTER: &str = r"
+type: object
+properties:
+  spec:
+    type: object
+    properties:
+      size:
+        type: integer
+        x-kubernetes-validations: [{rule: self < 5, message: too large}, {rule: self == oldSelf || self > 100, message: it stays}]
+      whole:
+        type: object
+        x-kubernetes-map-type: atomic
+        properties: {a: {type: integer, x-kubernetes-validations: [{rule: self < 5}]}, b: {type: integer}}
+      parts:
+        type: array
+        x-kubernetes-list-type: map
+        x-kubernetes-list-map-keys: [name]
+        x-kubernetes-validations: [{rule: 'self.all(part, part.count < 5)'}]
+        items: {type: object, properties: {name: {type: string}, count: {type: integer}}}
+      loose:
+        type: object
+        x-kubernetes-preserve-unknown-fields: true
+        x-kubernetes-validations: [{rule: has(self.a)}]
+        properties: {a: {type: integer}}
+      port: {x-kubernetes-int-or-string: true, x-kubernetes-validations: [{rule: self < 5}]}
+";
+
+#[test]
+fn rules_warn_of_what_an_update_leaves_as_it_was() {
+    let kind = widgets(STRICTER);
+    let object = |spec: &Value| json!({"metadata": {"name": "a", "namespace": "default", "resourceVersion": "1"}, "spec": spec});
+    let told = |old: Value, new: Value| {
+        let mut warnings = Vec::new();
+        let errors = validate_update(&kind, None, &object(&new), &object(&old), &mut warnings);
+        (errors.iter().map(ToString::to_string).collect::<Vec<_>>(), warnings)
+    };
+    let warned = |warning: &str| (Vec::new(), vec![warning.to_owned()]);
+    let refused = |error: &str| (vec![error.to_owned()], Vec::new());
+    assert_eq!(told(json!({"size": 9}), json!({"size": 9, "whole": {}})), warned("spec.size: Invalid value: 9: too large"));
+    let (errors, warnings) = told(json!({"size": 9}), json!({"size": 8}));
+    assert_eq!(errors, ["spec.size: Invalid value: 8: too large", "spec.size: Invalid value: 8: it stays"]);
+    assert_eq!(warnings, Vec::<String>::new());
+    // What is in a map that is owned as a whole is told apart all the same.
+    let whole = |b: u32| json!({"whole": {"a": 9, "b": b}});
+    assert_eq!(told(whole(1), whole(2)), warned("spec.whole.a: Invalid value: 9: failed rule: self < 5"));
+    // Elements with keys may change their places.
+    let parts = |names: [&str; 2]| json!({"parts": names.map(|name| json!({"name": name, "count": 9}))});
+    let rule = "failed rule: self.all(part, part.count < 5)";
+    assert_eq!(told(parts(["a", "b"]), parts(["b", "a"])), warned(&format!("spec.parts: Invalid value: {rule}")));
+    assert_eq!(told(parts(["a", "b"]), parts(["a", "c"])), refused(&format!("spec.parts: Invalid value: {rule}")));
+    // Of fields without a schema nobody can tell whether they have changed.
+    let loose = json!({"loose": {"unknown": 1}});
+    assert_eq!(told(loose.clone(), loose), refused("spec.loose: Invalid value: failed rule: has(self.a)"));
+    assert_eq!(told(json!({"loose": {}}), json!({"loose": {}})), warned("spec.loose: Invalid value: failed rule: has(self.a)"));
+    // A rule without a result is no rule that was broken before.
+    let (errors, _) = told(json!({"port": "x"}), json!({"port": "x"}));
+    assert!(errors.len() == 1 && errors[0].contains("no such overload"), "{errors:?}");
 }
 
 #[test]

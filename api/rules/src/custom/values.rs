@@ -136,7 +136,6 @@ impl Outcome {
         if let Some(max) = schema.limits.max_properties.filter(|max| len > *max) {
             self.too_many(path, len, max);
         }
-        let old = old.filter(|_| schema.map_type != "atomic");
         for (key, value) in map {
             let before = old.and_then(|old| old.get(key));
             match (schema.properties.get(key), &schema.additional) {

@@ -126,7 +126,7 @@ fn every_kind_has_a_good_object_and_its_defaults_hold_still() {
         let mut updated = stored.clone();
         crate::prepare_update(kind, None, &mut updated, &stored);
         assert_eq!(updated, stored, "{plural}: an update that changes nothing");
-        assert_eq!(crate::validate_update(kind, None, &updated, &stored), [], "{plural}");
+        assert_eq!(crate::validate_update(kind, None, &updated, &stored, &mut Vec::new()), [], "{plural}");
         seen.push((group, plural));
     }
     for kind in api_model::kind::builtin().iter().filter(|kind| kind.allows("update")) {
@@ -252,10 +252,11 @@ fn jobs() {
     let mut changed = old.clone();
     api_model::meta::set(&mut changed, "resourceVersion", "1");
     changed["spec"]["parallelism"] = json!(5);
-    assert_eq!(crate::validate_update(jobs, None, &changed, &old), []);
+    assert_eq!(crate::validate_update(jobs, None, &changed, &old, &mut Vec::new()), []);
     changed["spec"]["completions"] = json!(3);
     changed["spec"]["template"]["spec"]["containers"][0]["image"] = json!("j");
-    let errors: Vec<String> = crate::validate_update(jobs, None, &changed, &old).iter().map(|e| e.path.to_string()).collect();
+    let errors: Vec<String> =
+        crate::validate_update(jobs, None, &changed, &old, &mut Vec::new()).iter().map(|e| e.path.to_string()).collect();
     assert_eq!(errors, ["spec.completions", "spec.template"]);
 }
 
@@ -290,7 +291,7 @@ fn services() {
         let mut changed = read(services, yaml);
         api_model::meta::set(&mut changed, "resourceVersion", "1");
         crate::prepare_update(services, None, &mut changed, &old);
-        let errors = crate::validate_update(services, None, &changed, &old);
+        let errors = crate::validate_update(services, None, &changed, &old, &mut Vec::new());
         (changed, api_model::field::aggregate(&errors))
     };
     let (kept, errors) = update("spec: {type: NodePort, ports: [{port: 80}]}");

@@ -60,7 +60,7 @@ fn what_is_being_deleted_gets_no_new_finalizers() {
         api_model::meta::set(&mut changed, "finalizers", finalizers);
         api_model::meta::unset(&mut changed, "deletionTimestamp");
         crate::prepare_update(maps, None, &mut changed, &old);
-        api_model::field::aggregate(&crate::validate_update(maps, None, &changed, &old))
+        api_model::field::aggregate(&crate::validate_update(maps, None, &changed, &old, &mut Vec::new()))
     };
     assert_eq!(change(json!(["example.com/a"])), "[]");
     assert_eq!(
@@ -76,7 +76,7 @@ fn some_kinds_want_the_revision_that_was_read() {
         let old = new(kind, yaml);
         let mut changed = old.clone();
         crate::prepare_update(kind, None, &mut changed, &old);
-        api_model::field::aggregate(&crate::validate_update(kind, None, &changed, &old))
+        api_model::field::aggregate(&crate::validate_update(kind, None, &changed, &old, &mut Vec::new()))
     };
     assert_eq!(problem("", "configmaps", ""), "[]");
     assert_eq!(

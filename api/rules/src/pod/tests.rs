@@ -253,13 +253,13 @@ fn containers_that_ended_stay_ended() {
     old["status"]["containerStatuses"] = json!([{"name": "c", "state": {"terminated": {"exitCode": 1}}}]);
     let mut changed = old.clone();
     changed["status"]["containerStatuses"] = json!([{"name": "c", "state": {"running": {}}}]);
-    let errors = crate::validate_update(pods, Some("status"), &changed, &old);
+    let errors = crate::validate_update(pods, Some("status"), &changed, &old, &mut Vec::new());
     assert_eq!(
         api_model::field::aggregate(&errors),
         "status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"
     );
     old["spec"]["restartPolicy"] = json!("OnFailure");
-    assert!(crate::validate_update(pods, Some("status"), &changed, &old).is_empty());
+    assert!(crate::validate_update(pods, Some("status"), &changed, &old, &mut Vec::new()).is_empty());
 }
 
 #[test]
@@ -275,19 +275,19 @@ fn ephemeral_containers_and_resources_have_their_own_doors() {
     crate::prepare_update(pods, Some("ephemeralcontainers"), &mut ephemeral, &old);
     assert_eq!(ephemeral.pointer("/spec/ephemeralContainers/0/name"), Some(&json!("debug")));
     assert_eq!(ephemeral.pointer("/spec/containers"), old.pointer("/spec/containers"));
-    assert!(crate::validate_update(pods, Some("ephemeralcontainers"), &ephemeral, &old).is_empty());
-    let errors = crate::validate_update(pods, Some("ephemeralcontainers"), &old, &ephemeral);
+    assert!(crate::validate_update(pods, Some("ephemeralcontainers"), &ephemeral, &old, &mut Vec::new()).is_empty());
+    let errors = crate::validate_update(pods, Some("ephemeralcontainers"), &old, &ephemeral, &mut Vec::new());
     let forbidden: Vec<String> = errors.iter().map(ToString::to_string).filter(|error| error.contains("ephemeral")).collect();
     assert_eq!(forbidden, ["spec.ephemeralContainers: Forbidden: existing ephemeral containers \"debug\" may not be removed\n"]);
 
     crate::prepare_update(pods, Some("resize"), &mut changed, &old);
     assert_eq!(changed.pointer("/spec/containers/0/resources/requests/cpu"), Some(&json!("200m")));
     assert_eq!(changed.pointer("/spec/containers/0/image"), Some(&json!("i")));
-    assert_eq!(crate::validate_update(pods, Some("resize"), &changed, &old), []);
+    assert_eq!(crate::validate_update(pods, Some("resize"), &changed, &old, &mut Vec::new()), []);
     if let Some(Value::Object(resources)) = changed.pointer_mut("/spec/containers/0/resources") {
         resources.clear();
     }
-    assert!(!crate::validate_update(pods, Some("resize"), &changed, &old).is_empty());
+    assert!(!crate::validate_update(pods, Some("resize"), &changed, &old, &mut Vec::new()).is_empty());
 }
 
 #[test]

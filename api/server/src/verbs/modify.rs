@@ -128,8 +128,9 @@ async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, 
     conversion::settle_owners(call, old, new, recording).await?;
     admit::mutate(call, step, Some(new)).await?;
     api_rules::prepare_update(&served.stored, sub.as_deref(), new, old);
-    let mut errors = call.misplaced(new, Some(old));
-    errors.extend(api_rules::validate_update(&served.stored, sub.as_deref(), new, old));
+    let (mut errors, mut warnings) = (call.misplaced(new, Some(old)), Vec::new());
+    errors.extend(api_rules::validate_update(&served.stored, sub.as_deref(), new, old, &mut warnings));
+    call.warn(warnings);
     if !errors.is_empty() {
         return Err(ApiError::invalid(&served.kind, step.name, &errors));
     }

@@ -68,6 +68,6 @@ fn checked(decoded: &Decoded) {
     meta::set(&mut object, "resourceVersion", "1");
     let mut unchanged = object.clone();
     api_rules::prepare_update(kind, None, &mut unchanged, &object);
-    let errors = api_rules::validate_update(kind, None, &unchanged, &object);
+    let errors = api_rules::validate_update(kind, None, &unchanged, &object, &mut Vec::new());
     assert!(errors.is_empty(), "what may be created may stay as it is: {errors:?} {object}");
 }
