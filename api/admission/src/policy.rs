@@ -5,6 +5,7 @@
 //! order, the words and the reasons are those of upstream's `admission/plugin/policy`.
 
 mod change;
+mod checked;
 mod compiled;
 mod conditions;
 mod evaluate;
@@ -15,6 +16,7 @@ mod matching;
 mod params;
 
 pub use change::Change;
+pub use checked::{Checked, error_type};
 pub(crate) use conditions::Conditions;
 pub use evaluate::Asked;
 pub use failures::Failures;

@@ -34,7 +34,7 @@ pub struct Request<'a> {
     pub name: &'a str,
     /// Who asks.
     pub user: &'a UserInfo,
-    /// The object to be stored or the body sent; none on delete and connect.
+    /// The object to be stored or the body sent, on connect what is asked of the connection; none on delete.
     pub object: Option<&'a mut Value>,
     /// The object stored now; none on create and connect.
     pub old: Option<&'a Value>,

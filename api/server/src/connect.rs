@@ -23,7 +23,7 @@ use crate::app::Call;
 use crate::authorize;
 use crate::handle::text;
 use crate::status::{ApiError, ApiResult};
-use crate::verbs::admit::{self, Step};
+use crate::verbs::admit::Step;
 
 /// Answers a request for such a subresource.
 pub(crate) async fn answer(mut call: Call, parts: Parts, body: Body) -> ApiResult<Response<Body>> {
@@ -39,9 +39,7 @@ pub(crate) async fn answer(mut call: Call, parts: Parts, body: Body) -> ApiResul
     let name = call.name.clone();
     let step = Step { operation: Operation::Connect, name: &name, old: None, dry_run: false };
     if call.subresource != "log" {
-        let mut options = options::of(&call);
-        admit::mutate(&mut call, step, Some(&mut options)).await?;
-        admit::validate(&mut call, step, Some(&mut options)).await?;
+        options::through_admission(&mut call, step).await?;
     }
     let Some(target) = Target::of(&call, &pod)? else {
         // A Pod without a node has not logged anything yet.

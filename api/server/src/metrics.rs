@@ -1,6 +1,8 @@
 //! Counts and times of requests, and the text that Prometheus reads.
 
 mod flow_control;
+mod histogram;
+pub(crate) mod policies;
 pub(crate) mod webhooks;
 
 use std::collections::HashMap;
@@ -11,12 +13,13 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
 
+use self::histogram::Histogram;
 use crate::app::App;
 use crate::registry::Served;
 use crate::wire::path::ResourcePath;
 
 /// Upper bounds of the latency buckets, in seconds: some of upstream's.
-const BUCKETS: &[f64] = &[0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];
+const BUCKETS: [f64; 14] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];
 
 /// What a request was, for counting.
 #[derive(Clone, Debug)]
@@ -87,13 +90,12 @@ type Key = (&'static str, usize, &'static str, &'static str, u16);
 pub(crate) struct Metrics {
     requests: Mutex<HashMap<Key, Series>>,
     pub(crate) webhooks: webhooks::Webhooks,
+    pub(crate) policies: policies::Policies,
 }
 
 struct Series {
     served: Option<Arc<Served>>,
-    count: u64,
-    seconds: f64,
-    buckets: [u64; BUCKETS.len()],
+    took: Histogram<{ BUCKETS.len() }>,
 }
 
 impl Metrics {
@@ -101,18 +103,9 @@ impl Metrics {
     pub(crate) fn observe(&self, observed: Observed, status: StatusCode, took: Duration) {
         let address = observed.served.as_ref().map_or(0, |served| Arc::as_ptr(served) as usize);
         let key = (observed.verb, address, observed.subresource, observed.scope, status.as_u16());
-        let seconds = took.as_secs_f64();
         let mut requests = self.requests.lock();
-        let series =
-            requests.entry(key).or_insert_with(|| Series { served: observed.served, count: 0, seconds: 0.0, buckets: [0; BUCKETS.len()] });
-        series.count += 1;
-        series.seconds += seconds;
-        for (bucket, bound) in series.buckets.iter_mut().zip(BUCKETS).rev() {
-            if seconds > *bound {
-                break;
-            }
-            *bucket += 1;
-        }
+        let series = requests.entry(key).or_insert_with(|| Series { served: observed.served, took: Histogram::default() });
+        series.took.observe(&BUCKETS, took.as_secs_f64());
     }
 
     /// Forgets what was counted for a kind that is no longer served, or no longer as it was.
@@ -129,6 +122,7 @@ impl Metrics {
         render_audit(&mut out, app);
         flow_control::render(&mut out, &app.gate.report());
         self.webhooks.render(&mut out);
+        self.policies.render(&mut out);
         render_process(&mut out);
         out
     }
@@ -142,17 +136,12 @@ impl Metrics {
             "Counter of apiserver requests broken out for each verb, group, version, resource, scope and HTTP response code.",
         );
         for (key, series) in requests.iter() {
-            let _ = writeln!(out, "apiserver_request_total{{{},code=\"{}\"}} {}", labels(key, series), key.4, series.count);
+            let _ = writeln!(out, "apiserver_request_total{{{},code=\"{}\"}} {}", labels(key, series), key.4, series.took.count);
         }
         header(out, "apiserver_request_duration_seconds", "histogram", "Response latency distribution in seconds.");
         for (key, series) in requests.iter().filter(|(key, _)| key.0 != "WATCH") {
             let labels = format!("{},code=\"{}\"", labels(key, series), key.4);
-            for (bucket, bound) in series.buckets.iter().zip(BUCKETS) {
-                let _ = writeln!(out, "apiserver_request_duration_seconds_bucket{{{labels},le=\"{bound}\"}} {bucket}");
-            }
-            let _ = writeln!(out, "apiserver_request_duration_seconds_bucket{{{labels},le=\"+Inf\"}} {}", series.count);
-            let _ = writeln!(out, "apiserver_request_duration_seconds_sum{{{labels}}} {}", series.seconds);
-            let _ = writeln!(out, "apiserver_request_duration_seconds_count{{{labels}}} {}", series.count);
+            series.took.render(out, "apiserver_request_duration_seconds", &labels, &BUCKETS);
         }
     }
 }

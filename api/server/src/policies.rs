@@ -175,6 +175,7 @@ pub(crate) async fn validate(call: &mut Call, asked: Asked<'_>, object: Option<&
         return Ok(());
     }
     let (mut findings, refusal) = examine(call, asked, object, &hooks).await?;
+    findings.checks.iter().for_each(|checked| call.app.metrics.policies.validated(checked));
     if let Some(trail) = &call.trail {
         findings.annotations.drain(..).for_each(|(name, text)| trail.annotate(name, text));
     }

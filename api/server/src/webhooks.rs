@@ -10,8 +10,8 @@ pub(crate) mod resolve;
 use std::sync::Arc;
 use std::time::Instant;
 
+use api_admission::Request;
 use api_admission::webhook::{self, Answer, Reinvocation, Review, Webhook, rejection};
-use api_admission::{Operation, Request};
 use api_model::kind::{GroupResource, Kind};
 use api_model::meta;
 use parking_lot::RwLock;
@@ -184,7 +184,7 @@ async fn change(
     let app = Arc::clone(&call.app);
     let answer = ask(&app, webhook, question, MUTATING).await?;
     let Some(patch) = obey(call, webhook, answer).map_err(Failure::Refused)? else { return Ok(false) };
-    let Some(object) = object.filter(|_| asked.step.operation != Operation::Connect) else {
+    let Some(object) = object else {
         let why = format!("admission webhook {:?} attempted to modify the object, which is not supported for this operation", webhook.name);
         return Err(Failure::Refused(ApiError::internal(why)));
     };

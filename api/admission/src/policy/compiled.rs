@@ -4,7 +4,10 @@ use api_cel::admission::{self, Wanted};
 use api_cel::{Budget, Env, EvaluateError, Expression, Scope, Value};
 
 /// What a policy's evaluation ends with when it costs too much.
-const OUT_OF_BUDGET: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
+pub(super) const OUT_OF_BUDGET: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// How the message about an expression that does not compile begins.
+pub(super) const NOT_COMPILED: &str = "compilation";
 
 /// An expression with its text. One that does not compile was stored by another version of the server; it
 /// fails whenever it is evaluated.
@@ -47,7 +50,7 @@ impl Compiled {
 
     /// What it yields.
     pub(super) fn evaluate<'v>(&'v self, scope: &Scope<'v>, budget: &mut Budget) -> Result<Value<'v>, Failed> {
-        let expression = self.expression.as_ref().map_err(|complaint| Failed::Alone(format!("compilation error: {complaint}")))?;
+        let expression = self.expression.as_ref().map_err(|complaint| Failed::Alone(format!("{NOT_COMPILED} error: {complaint}")))?;
         expression.evaluate(scope, budget).map_err(|error| match error {
             EvaluateError::OutOfBudget => Failed::Budget,
             error => Failed::Alone(format!("expression '{}' resulted in error: {error}", self.text)),

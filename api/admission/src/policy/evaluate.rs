@@ -1,5 +1,7 @@
 //! What the expressions of a policy yield for a request.
 
+use std::time::{Duration, Instant};
+
 use api_cel::admission::namespace_shape;
 use api_cel::{Authorizer, Budget, Check, OBJECT_COST_MAX, Scope, Shape, Value};
 use serde_json::Value as Json;
@@ -37,16 +39,28 @@ pub(super) struct Refusal {
     pub(super) message: String,
     /// The reason of the Status; empty for the usual one.
     pub(super) reason: String,
+    /// How long its expression took.
+    pub(super) took: Duration,
+}
+
+/// What has no value, and how long it took to find that out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Valueless {
+    /// For people.
+    pub(super) message: String,
+    pub(super) took: Duration,
 }
 
 /// What a validating policy makes of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Validated {
     pub(super) refusals: Vec<Refusal>,
+    /// Validations that have no value, which the policy wants passed over.
+    pub(super) passed_over: Vec<Valueless>,
     /// Keys and values for the audit log.
     pub(super) annotations: Vec<(String, String)>,
     /// Annotations that have no value, which refuses the request whatever the binding's actions are.
-    pub(super) failed_annotations: Vec<String>,
+    pub(super) failed_annotations: Vec<Valueless>,
 }
 
 impl<'a> Asked<'a> {
@@ -79,7 +93,11 @@ impl Policy {
     /// What a validating policy makes of a request, with one object of parameters.
     pub(super) fn validate(&self, asked: &Asked<'_>, params: Option<&Json>) -> Validated {
         let scope = self.scope(asked, params);
-        let fails = |message: String| Validated { refusals: self.failure(0, message).into_iter().collect(), ..Validated::default() };
+        let fails = |message: String| {
+            let mut validated = Validated::default();
+            self.fail(&mut validated, 0, message, Duration::ZERO);
+            validated
+        };
         match self.conditions.hold(&scope) {
             Ok(true) => {}
             Ok(false) => return Validated::default(),
@@ -88,21 +106,22 @@ impl Policy {
         let mut budget = Budget::new(OBJECT_COST_MAX);
         let mut results = Vec::with_capacity(self.validations.len());
         for validation in &self.validations {
+            let started = Instant::now();
             match validation.expression.evaluate(&scope, &mut budget) {
                 Err(Failed::Budget) => return fails(Failed::Budget.message()),
-                result => results.push(result.map(|value| value.as_bool() == Some(true))),
+                result => results.push((result.map(|value| value.as_bool() == Some(true)), started.elapsed())),
             }
         }
         let mut validated = Validated::default();
-        for (index, (validation, result)) in self.validations.iter().zip(results).enumerate() {
-            validated.refusals.extend(match result {
-                Ok(true) => None,
+        for (index, (validation, (result, took))) in self.validations.iter().zip(results).enumerate() {
+            match result {
+                Ok(true) => {}
                 Ok(false) => match validation.words(&scope, &mut budget) {
-                    Ok(message) => Some(Refusal { index, message, reason: validation.reason.clone() }),
-                    Err(failed) => self.failure(index, format!("failed messageExpression: {}", failed.message())),
+                    Ok(message) => validated.refusals.push(Refusal { index, message, reason: validation.reason.clone(), took }),
+                    Err(failed) => self.fail(&mut validated, index, format!("failed messageExpression: {}", failed.message()), took),
                 },
-                Err(failed) => self.failure(index, failed.message()),
-            });
+                Err(failed) => self.fail(&mut validated, index, failed.message(), took),
+            }
         }
         match self.annotate(&scope, &mut validated) {
             Ok(()) => validated,
@@ -110,27 +129,33 @@ impl Policy {
         }
     }
 
-    /// What could not be evaluated, where that matters.
-    fn failure(&self, index: usize, message: String) -> Option<Refusal> {
-        (!self.fails_open).then(|| Refusal { index, message, reason: String::new() })
+    /// What could not be evaluated refuses, unless the policy wants it passed over.
+    fn fail(&self, validated: &mut Validated, index: usize, message: String, took: Duration) {
+        match self.fails_open {
+            true => validated.passed_over.push(Valueless { message, took }),
+            false => validated.refusals.push(Refusal { index, message, reason: String::new(), took }),
+        }
     }
 
     fn annotate<'v>(&'v self, scope: &Scope<'v>, validated: &mut Validated) -> Result<(), Failed> {
         let mut budget = Budget::new(OBJECT_COST_MAX);
         for (key, expression) in &self.annotations {
-            match expression.evaluate(scope, &mut budget) {
+            let started = Instant::now();
+            let result = expression.evaluate(scope, &mut budget);
+            let mut failed = |message: String| validated.failed_annotations.push(Valueless { message, took: started.elapsed() });
+            match result {
                 Ok(Value::Null) => {}
                 Ok(value) => match value.as_str().map(str::trim) {
                     Some("") => {}
                     Some(text) => validated.annotations.push((key.clone(), text.to_owned())),
-                    None => validated.failed_annotations.push(format!(
+                    None => failed(format!(
                         "valueExpression '{}' resulted in unsupported return type: {}. Return type must be either string or null.",
                         expression.text,
                         value.type_of()
                     )),
                 },
                 Err(Failed::Budget) => return Err(Failed::Budget),
-                Err(Failed::Alone(message)) if !self.fails_open => validated.failed_annotations.push(message),
+                Err(Failed::Alone(message)) if !self.fails_open => failed(message),
                 Err(Failed::Alone(_)) => {}
             }
         }

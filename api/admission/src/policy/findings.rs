@@ -2,9 +2,11 @@
 //! a refusal, warnings, annotations of the audit log.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
+use super::checked::{Checked, error_type};
 use super::evaluate::{Asked, Refusal};
 use super::hooks::{Binding, Policy};
 use crate::denied::Denied;
@@ -24,6 +26,8 @@ pub struct Findings {
     pub warnings: Vec<String>,
     /// For the audit log, in order; of two under one key the first counts.
     pub annotations: Vec<(String, String)>,
+    /// To be counted.
+    pub checks: Vec<Checked>,
     /// Annotations of the policy at hand, which its bindings share.
     by_key: BTreeMap<String, Vec<String>>,
 }
@@ -35,6 +39,9 @@ impl Findings {
         for refusal in &validated.refusals {
             self.act(policy, binding, refusal);
         }
+        for passed_over in &validated.passed_over {
+            self.count(policy, binding, "allow", &passed_over.message, passed_over.took);
+        }
         for (key, mut value) in validated.annotations {
             truncate(&mut value);
             let values = self.by_key.entry(key).or_default();
@@ -42,8 +49,9 @@ impl Findings {
                 values.push(value);
             }
         }
-        for message in validated.failed_annotations {
-            self.deny(policy, Some(binding), &message, "");
+        for failed in &validated.failed_annotations {
+            self.count(policy, binding, "deny", &failed.message, failed.took);
+            self.deny(policy, Some(binding), &failed.message, "");
         }
     }
 
@@ -77,9 +85,20 @@ impl Findings {
                         "expressionIndex": refusal.index, "validationActions": binding.actions}])
                     .to_string(),
                 )),
-                _ => {}
+                _ => continue,
             }
+            self.count(policy, binding, &action.to_lowercase(), &refusal.message, refusal.took);
         }
+    }
+
+    fn count(&mut self, policy: &Policy, binding: &Binding, action: &str, message: &str, took: Duration) {
+        self.checks.push(Checked {
+            policy: policy.name.clone(),
+            binding: binding.name.clone(),
+            error_type: error_type(Some(message)),
+            enforcement_action: action.to_owned(),
+            took,
+        });
     }
 
     fn deny(&mut self, policy: &Policy, binding: Option<&Binding>, message: &str, reason: &str) {

@@ -336,3 +336,31 @@ fn mutating_policies_that_fail_refuse_unless_they_are_to_be_passed_over() {
     passed_over.failed(&Policy { fails_open: true, ..policy }, &bound, "why");
     assert_eq!(with_request(&mut json!({}), |request| passed_over.refusal(request)), None);
 }
+
+#[test]
+fn what_policies_have_to_say_is_counted() {
+    let counted = |policy: &Policy, actions: &[&str]| -> Vec<(String, &'static str)> {
+        let checks = found(policy, actions, &json!({"data": {}}), None).checks;
+        assert!(checks.iter().all(|check| check.policy == "p" && check.binding == "b"));
+        checks.into_iter().map(|check| (check.enforcement_action, check.error_type)).collect()
+    };
+    let of = |action: &str| (action.to_owned(), "invalid_error");
+    let rules = |fields: Value| validating(&fields);
+    assert_eq!(counted(&rules(json!({"validations": [{"expression": "true"}]})), &["Deny"]), []);
+    let refusing = rules(json!({"validations": [{"expression": "false"}]}));
+    assert_eq!(counted(&refusing, &["Deny"]), [of("deny")]);
+    assert_eq!(counted(&refusing, &["Warn", "Audit"]), [of("warn"), of("audit")]);
+    let failing = json!([{"expression": "object.x == 1"}]);
+    assert_eq!(counted(&rules(json!({"validations": failing})), &["Deny"]), [of("deny")]);
+    assert_eq!(counted(&rules(json!({"validations": failing, "failurePolicy": "Ignore"})), &["Deny"]), [of("allow")]);
+    let unreadable = rules(json!({"validations": [{"expression": "object."}]}));
+    assert_eq!(counted(&unreadable, &["Deny"]), [("deny".to_owned(), "compile_error")]);
+    let annotating = rules(json!({"auditAnnotations": [{"key": "k", "valueExpression": "string(object.x)"}]}));
+    assert_eq!(counted(&annotating, &["Warn"]), [of("deny")]);
+    let costly = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]".to_owned();
+    let all = |inner: &str| format!("{costly}.all(x, {inner})");
+    let costly = all(&all(&all(&all(&all("x > 0")))));
+    let validations: Vec<Value> = (0..100).map(|_| json!({"expression": costly})).collect();
+    assert_eq!(counted(&rules(json!({"validations": validations})), &["Deny"]), [("deny".to_owned(), "out_of_budget")]);
+    assert_eq!(error_type(None), "no_error");
+}

@@ -1,15 +1,54 @@
-//! What a connection is asked for, as the object that admission looks at: `PodExecOptions` and its like.
+//! What a connection is asked for, as the object that admission looks at and may change: `PodExecOptions` and its
+//! like.
 
 use api_admission::webhook::Gvk;
 use serde_json::{Map, Value};
 
 use crate::app::Call;
+use crate::json;
+use crate::status::ApiResult;
+use crate::verbs::admit::{self, Step};
+use crate::wire::query::Query;
 
 /// Flags of `exec` and `attach`.
 const FLAGS: [&str; 4] = ["stdin", "stdout", "stderr", "tty"];
 
+/// Asks admission about a connection. From then on the call asks for what admission has made of it.
+pub(super) async fn through_admission(call: &mut Call, step: Step<'_>) -> ApiResult<()> {
+    let asked = of(call);
+    let mut options = asked.clone();
+    admit::mutate(call, step, Some(&mut options)).await?;
+    if options != asked {
+        ask_for(call, &options);
+    }
+    admit::validate(call, step, Some(&mut options)).await
+}
+
+/// The reverse of [`of`].
+fn ask_for(call: &mut Call, options: &Value) {
+    let text = |field: &str| json::text(options, &[field]).to_owned();
+    let pair = |name: &str, value: String| (name.to_owned(), value);
+    let each = |field: &str| options.get(field).and_then(Value::as_array).into_iter().flatten();
+    let mut pairs = Vec::new();
+    match call.subresource.as_str() {
+        "portforward" => pairs.extend(each("ports").map(|port| pair("ports", port.to_string()))),
+        "proxy" => {
+            let path = text("path");
+            call.rest = if path.is_empty() || path.starts_with('/') { path } else { format!("/{path}") };
+            return;
+        }
+        _ => {
+            let is_set = |flag: &&&str| options.get(**flag).and_then(Value::as_bool).unwrap_or_default();
+            pairs.extend(FLAGS.iter().filter(is_set).map(|flag| pair(flag, "true".to_owned())));
+            pairs.push(pair("container", text("container")));
+            pairs.extend(each("command").filter_map(Value::as_str).map(|argument| pair("command", argument.to_owned())));
+        }
+    }
+    call.query = Query::of(pairs);
+}
+
 /// From the call's query.
-pub(super) fn of(call: &Call) -> Value {
+fn of(call: &Call) -> Value {
     let mut options = Map::new();
     let mut set = |field: &str, value: Value| options.insert(field.to_owned(), value);
     set("kind", Gvk::of(&call.served.kind, &call.subresource).kind.into());

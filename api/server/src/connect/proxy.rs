@@ -20,22 +20,21 @@ use super::tunnel;
 use crate::app::Call;
 use crate::handle::text;
 use crate::status::{ApiError, ApiResult};
-use crate::verbs::admit::{self, Step};
+use crate::verbs::admit::Step;
 
 /// Answers a request for a `proxy` subresource.
 pub(super) async fn answer(mut call: Call, parts: Parts, body: Body) -> ApiResult<Response<Body>> {
     let candidates = location::find(&call)?;
     let name = call.name.clone();
     let step = Step { operation: Operation::Connect, name: &name, old: None, dry_run: false };
-    let mut options = options::of(&call);
-    admit::mutate(&mut call, step, Some(&mut options)).await?;
-    admit::validate(&mut call, step, Some(&mut options)).await?;
+    let prefix = parts.uri.path().strip_suffix(call.rest.as_str()).unwrap_or_default().to_owned();
+    options::through_admission(&mut call, step).await?;
     let is_upgrade = tunnel::is_upgrade(&call.headers);
     if call.rest.is_empty() && !is_upgrade && matches!(parts.method, Method::GET | Method::HEAD) {
         return redirect_to_root(&parts.uri);
     }
     let location = candidates.choose(&mut rand::rng()).ok_or_else(|| ApiError::internal("nowhere to go"))?;
-    forward(&call, location, parts, body).await
+    forward(&call, location, &prefix, parts, body).await
 }
 
 /// Relative links in a page work only below a path that ends with a slash.
@@ -47,9 +46,8 @@ fn redirect_to_root(uri: &Uri) -> ApiResult<Response<Body>> {
     Ok(response)
 }
 
-async fn forward(call: &Call, location: &Location, parts: Parts, body: Body) -> ApiResult<Response<Body>> {
+async fn forward(call: &Call, location: &Location, prefix: &str, parts: Parts, body: Body) -> ApiResult<Response<Body>> {
     let unreachable = |error: String| ApiError::unavailable(format!("error trying to reach service: {error}"));
-    let prefix = parts.uri.path().strip_suffix(call.rest.as_str()).unwrap_or_default().to_owned();
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let path = if call.rest.is_empty() { "/" } else { &call.rest };
     let authority = location.address.authority();
@@ -63,7 +61,7 @@ async fn forward(call: &Call, location: &Location, parts: Parts, body: Body) -> 
     let passed = Passed { host: &authority, target: &format!("{path}{query}"), headers: &call.headers, more: HeaderMap::new() };
     let mut response = pass(&call.app, sender, parts, passed, body).await.map_err(unreachable)?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        rewrite_location(response.headers_mut(), &prefix, &authority);
+        rewrite_location(response.headers_mut(), prefix, &authority);
     }
     Ok(response)
 }

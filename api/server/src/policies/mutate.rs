@@ -1,5 +1,7 @@
 //! Mutating policies, one after the other, each seeing what the one before made.
 
+use std::time::{Duration, Instant};
+
 use api_admission::Operation;
 use api_admission::policy::{Binding, Change, Failures, Hook, Policy};
 use api_admission::webhook::{self, Gvk, Reinvocation};
@@ -22,7 +24,6 @@ use crate::webhooks::forms::{self, Forms};
 /// Asks the mutating policies whom it concerns, and makes the changes that they want.
 pub(crate) async fn mutate(call: &Call, asked: Asked<'_>, object: Option<&mut Value>, rounds: &mut Reinvocation) -> ApiResult<()> {
     let hooks = call.app.policies.mutating.current();
-    let object = object.filter(|_| asked.step.operation != Operation::Connect);
     let Some(object) = object.filter(|_| !hooks.is_empty() && !webhook::is_policy(&call.served.kind)) else { return Ok(()) };
     rounds.begin(Some(&*object));
     let (forms, mut failures) = (Forms::of(call), Failures::default());
@@ -90,12 +91,15 @@ impl Turn<'_> {
         }
         let before = object.clone();
         for index in 0..policy.mutations() {
-            let change = {
+            let (change, evaluating) = {
                 let (sight, seen) = self.look(form, object).await?;
-                policy.change(index, &sight.asked(&seen), params.as_deref())
+                timed(|| policy.change(index, &sight.asked(&seen), params.as_deref()))
             };
             let shown = forms::show(self.call, &served, Some(&*object)).await?.unwrap_or_default();
-            match change.and_then(|change| self.changed(&served, &shown, change)) {
+            let (changed, patching) = timed(|| change.and_then(|change| self.changed(&served, &shown, change)));
+            let failure = changed.as_ref().err().map(String::as_str);
+            self.call.app.metrics.policies.mutated(&policy.name, &binding.name, failure, evaluating + patching);
+            match changed {
                 Ok(Some(changed)) => *object = forms::take_back(self.call, &served, object, &shown, changed).await?,
                 Ok(None) => {}
                 Err(why) => self.failures.failed(policy, binding, &why),
@@ -121,6 +125,11 @@ impl Turn<'_> {
         let changed = match change {
             Change::Apply(mut config) => {
                 let Gvk { group, version, kind } = Gvk::of(&form.kind, &self.call.subresource);
+                if self.asked.step.operation == Operation::Connect {
+                    // No document describes the options of connections, so that nobody knows how to merge them.
+                    let why = "error applying patch: failed to convert patch object to typed object";
+                    return Err(format!("{why}: no corresponding type for {group}/{version}, Kind={kind}"));
+                }
                 let api_version = if group.is_empty() { version } else { format!("{group}/{version}") };
                 json::set(&mut config, &["apiVersion"], api_version);
                 json::set(&mut config, &["kind"], kind);
@@ -135,6 +144,13 @@ impl Turn<'_> {
         };
         Ok(Some(changed))
     }
+}
+
+/// What comes of something, and how long that took.
+fn timed<T>(what: impl FnOnce() -> T) -> (T, Duration) {
+    let started = Instant::now();
+    let outcome = what();
+    (outcome, started.elapsed())
 }
 
 /// What tells an invocation from the others of a request.

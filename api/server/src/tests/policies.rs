@@ -1,5 +1,8 @@
 //! Admission policies from their making to their end.
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::nodes::{node, upgraded, with_pod};
 use super::*;
 use crate::{AuditConfig, AuditLog, AuditPolicy};
 
@@ -24,21 +27,21 @@ impl Cluster {
     }
 
     /// A policy about ConfigMaps, and a binding of the same name.
-    async fn validating(&self, name: &str, spec: Value, binding: Value) {
+    pub(super) async fn validating(&self, name: &str, spec: Value, binding: Value) {
         let spec = with(json!({"matchConstraints": matching("", "configmaps")}), &spec);
         self.policy("ValidatingAdmissionPolicy", name, spec).await;
         let binding = with(json!({"policyName": name, "validationActions": ["Deny"]}), &binding);
         self.policy("ValidatingAdmissionPolicyBinding", name, binding).await;
     }
 
-    async fn mutating(&self, name: &str, mutations: Value, more: Value) {
+    pub(super) async fn mutating(&self, name: &str, mutations: Value, more: Value) {
         let base = json!({"matchConstraints": matching("", "configmaps"), "reinvocationPolicy": "IfNeeded", "mutations": mutations});
         self.policy("MutatingAdmissionPolicy", name, with(base, &more)).await;
         self.policy("MutatingAdmissionPolicyBinding", name, json!({"policyName": name})).await;
     }
 }
 
-fn apply(expression: &str) -> Value {
+pub(super) fn apply(expression: &str) -> Value {
     json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}})
 }
 
@@ -60,6 +63,8 @@ async fn a_bound_policy_denies_until_the_binding_goes() {
     assert_eq!(refused.refusal(), (422, format!("configmaps \"c\" is forbidden: {message}").as_str()));
     assert_eq!(refused.body["reason"], "Invalid");
     assert_eq!(refused.body["details"], json!({"name": "c", "kind": "configmaps", "causes": [{"message": message}]}));
+    let counted = "apiserver_validating_admission_policy_check_total{policy=\"p\",policy_binding=\"p\",error_type=\"invalid_error\",enforcement_action=\"deny\"} 1";
+    assert!(cluster.get("/metrics").await.ok().as_str().is_some_and(|text| text.lines().any(|line| line == counted)));
     cluster.request(Method::DELETE, &format!("{GROUP}/validatingadmissionpolicybindings/p"), "application/json", "").await.ok();
     cluster.config_map("c", json!({})).await;
 }
@@ -226,6 +231,32 @@ async fn mutating_policies_change_objects_by_both_kinds_of_patches() {
     let made = cluster.config_map("c", json!({"own": "1"})).await;
     assert_eq!(made["metadata"]["labels"], json!({"own": "1", "made": "here", "a/b": "c"}));
     assert_eq!(made["data"], json!({"key": "value"}), "a patch whose test fails changes nothing");
+    let counted = "apiserver_mutating_admission_policy_check_total{policy=\"p\",policy_binding=\"p\",error_type=\"no_error\"} ";
+    assert!(cluster.get("/metrics").await.ok().as_str().is_some_and(|text| text.lines().any(|line| line.starts_with(counted))));
+}
+
+/// What is asked of a connection is an object like others, but for having no schema to merge by.
+#[tokio::test]
+async fn a_patch_changes_what_a_connection_asks_for() {
+    let cluster = cluster().await;
+    with_pod(&cluster, node().await).await;
+    let connecting = |resource: &str| json!({"matchConstraints": {"resourceRules": [{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": [resource]}]}});
+    let longer = "[JSONPatch{op: 'add', path: '/command/-', value: '-l'}, JSONPatch{op: 'remove', path: '/stdin'}]";
+    cluster.mutating("exec", json!([patch(longer)]), connecting("pods/exec")).await;
+    let (mut stream, head) = upgraded(&cluster, &format!("{PODS}/p/exec?command=ls&stdin=true&stdout=true")).await;
+    assert!(head.starts_with("http/1.1 101"), "{head}");
+    stream.write_all(b"hello").await.expect("written");
+    let mut told = String::new();
+    stream.read_to_string(&mut told).await.expect("read");
+    assert_eq!(told, "/exec/default/p/c?output=1&command=ls&command=-lhello");
+    let elsewhere = "[JSONPatch{op: 'replace', path: '/path', value: '/other' + object.path}]";
+    cluster.mutating("proxy", json!([patch(elsewhere)]), connecting("nodes/proxy")).await;
+    assert_eq!(cluster.get("/api/v1/nodes/n1/proxy/stats?a=b").await.ok(), "/other/stats?a=b");
+    cluster.mutating("applies", json!([apply("Object{container: 'c'}")]), connecting("pods/attach")).await;
+    let refused = cluster.get(&format!("{PODS}/p/attach?stdout=true")).await;
+    let why = "policy 'applies' with binding 'applies' denied request: error applying patch: failed to convert patch object to typed object: \
+               no corresponding type for /v1, Kind=PodAttachOptions";
+    assert_eq!(refused.refusal(), (403, why));
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ impl Forms {
 
 /// Whether the subresource's bodies are the object itself.
 fn shows_object(call: &Call, form: &Served) -> bool {
-    form.kind.subresource(&call.subresource).is_none_or(|sub| sub.kind.is_none())
+    call.subresource != "proxy" && form.kind.subresource(&call.subresource).is_none_or(|sub| sub.kind.is_none())
 }
 
 /// What the webhook sees of an object in the call's form.

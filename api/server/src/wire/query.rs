@@ -17,6 +17,11 @@ impl Query {
         Self(pairs(text).filter_map(|(key, value)| Some((decode(key)?, decode(value)?))).collect())
     }
 
+    /// Of these names and values.
+    pub(crate) fn of(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+
     /// The first value of that name.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
