@@ -1,6 +1,7 @@
 //! Versions of a custom resource between which a webhook stands. In `v1` a widget has a size, in `v2` it has
 //! dimensions; `v1` is stored.
 
+use super::super::policies::apply;
 use super::super::watches::watch;
 use super::super::webhooks::Hook;
 use super::*;
@@ -372,4 +373,52 @@ async fn admission_sees_the_version_of_its_rules() {
     let request = &admission.asked()[0]["request"];
     assert_eq!((&request["kind"]["version"], &request["requestKind"]["version"]), (&json!("v1"), &json!("v2")));
     assert_eq!(request["object"]["spec"]["size"], 3);
+}
+
+/// Wherever parameters are stored, a policy is handed them in the version that it names.
+#[tokio::test]
+async fn parameters_of_policies_come_in_the_version_that_is_named() {
+    let hook = hook().await;
+    let cluster = with_two_versions(&hook).await;
+    let mut limit = widget("limit", json!({"size": 3, "color": "green"}));
+    limit["metadata"]["labels"] = json!({"limit": "yes"});
+    cluster.post(WIDGETS, limit).await.ok();
+    let told = async |name: &str, version: &str, size: &str, reference: Value| {
+        let spec = json!({
+            "paramKind": {"apiVersion": format!("example.com/{version}"), "kind": "Widget"},
+            "validations": [{"expression": "false", "messageExpression": format!("params.apiVersion + ' of ' + string({size})")}],
+        });
+        cluster.validating(name, spec, json!({"paramRef": reference})).await;
+        let refused = cluster.post(CONFIG_MAPS, config_map("c", json!({}))).await;
+        cluster.delete(&format!("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}")).await.ok();
+        refused.refusal().1.rsplit(": ").next().expect("a message").to_owned()
+    };
+    let named = json!({"name": "limit", "parameterNotFoundAction": "Deny"});
+    let labelled = json!({"selector": {"matchLabels": {"limit": "yes"}}, "parameterNotFoundAction": "Deny"});
+    assert_eq!(told("stored", "v1", "params.spec.size", named.clone()).await, "example.com/v1 of 3");
+    assert_eq!(hook.asked().len(), 0, "the stored version needs nobody");
+    assert_eq!(told("named", "v2", "params.spec.dimensions.size", named).await, "example.com/v2 of 3");
+    assert_eq!(told("labelled", "v2", "params.spec.dimensions.size", labelled).await, "example.com/v2 of 3");
+    // What a policy says of an object that was written in the other version.
+    cluster.patch(&format!("{WIDGETS_V2}/limit"), "merge", json!({"spec": {"dimensions": {"size": 5}}})).await.ok();
+    let named = json!({"name": "limit", "parameterNotFoundAction": "Deny"});
+    assert_eq!(told("written", "v2", "params.spec.dimensions.size", named.clone()).await, "example.com/v2 of 5");
+    let size = apply("Object{metadata: Object.metadata{labels: {'size': string(params.spec.dimensions.size)}}}");
+    let kind = json!({"paramKind": {"apiVersion": "example.com/v2", "kind": "Widget"}});
+    cluster.mutating("changes", json!([size]), kind).await;
+    let binding = json!({"spec": {"paramRef": named}});
+    cluster.patch("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/changes", "merge", binding).await.ok();
+    assert_eq!(cluster.config_map("d", json!({})).await["metadata"]["labels"]["size"], "5");
+}
+
+/// A policy whose parameters cannot be had in its version is a policy that cannot be asked.
+#[tokio::test]
+async fn parameters_that_cannot_be_converted_refuse() {
+    let hook = Hook::answering(|_| Response::new(Body::from("no review"))).await;
+    let cluster = with_two_versions(&hook).await;
+    cluster.post(WIDGETS, widget("limit", json!({"size": 3}))).await.ok();
+    let rule = json!({"paramKind": {"apiVersion": "example.com/v2", "kind": "Widget"}, "validations": [{"expression": "true"}]});
+    cluster.validating("p", rule, json!({"paramRef": {"name": "limit", "parameterNotFoundAction": "Allow"}})).await;
+    let refused = cluster.post(CONFIG_MAPS, config_map("c", json!({}))).await;
+    assert!(refused.refusal().1.contains("'p' with binding 'p' denied request: failed to configure binding: "), "{refused:?}");
 }
