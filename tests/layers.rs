@@ -25,7 +25,7 @@ const OURS: &[(&str, &[&str])] = &[
     ),
     ("sched-framework", &["api-model"]),
     ("sched-scheduler", &["api-client", "api-model", "sched-framework"]),
-    ("sched-controllers", &["api-client", "api-model"]),
+    ("sched-controllers", &["api-cel", "api-client", "api-model"]),
     ("runtimes-contract", &[]),
     ("runtimes-wasmtime", &["runtimes-contract"]),
     ("runtimes-runc", &["runtimes-contract"]),

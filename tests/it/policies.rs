@@ -15,6 +15,7 @@ fn policies_are_in_force_where_they_are_bound() {
     let cluster = Cluster::up_with(&flags.each_ref().map(String::as_str));
     let kubectl = cluster.kubectl();
     mistakes_are_told_at_once(&kubectl);
+    doubts_are_told_in_the_status(&kubectl);
     denied_until_the_binding_goes(&kubectl);
     warned_and_recorded(&kubectl, &log);
     parameters_by_name_and_by_label(&kubectl);
@@ -56,6 +57,17 @@ fn mistakes_are_told_at_once(kubectl: &Kubectl<'_>) {
     assert!(complaint.contains("undeclared reference to 'nothing' (in container '')"), "{complaint}");
     let complaint = kubectl.apply(&binding("bad", "validationActions: [Deny, Warn]")).fails();
     assert!(complaint.contains("must not contain both Deny and Warn"), "{complaint}");
+}
+
+fn doubts_are_told_in_the_status(kubectl: &Kubectl<'_>) {
+    kubectl.apply(&policy("doubtful", "validations: [{expression: object.date.size() < 3}, {expression: object.data.size() < 3}]")).ok();
+    kubectl.until("validatingadmissionpolicy/doubtful", "/status/observedGeneration", 1);
+    let warnings = kubectl.field("validatingadmissionpolicy/doubtful", "/status/typeChecking/expressionWarnings");
+    let warning = "/v1, Kind=ConfigMap: ERROR: <input>:1:7: undefined field 'date'\n | object.date.size() < 3\n | ......^\n";
+    assert_eq!(warnings, serde_json::json!([{"fieldRef": "spec.validations[0].expression", "warning": warning}]));
+    let described = kubectl.ok("describe validatingadmissionpolicy doubtful");
+    assert!(described.contains("Expression Warnings:") && described.contains("undefined field 'date'"), "{described}");
+    kubectl.ok("delete validatingadmissionpolicy doubtful");
 }
 
 fn denied_until_the_binding_goes(kubectl: &Kubectl<'_>) {

@@ -21,6 +21,11 @@ impl CompileError {
         let shown: Vec<String> = issues.iter().map(|issue| issue.show(source)).collect();
         Self(shown.join("\n"))
     }
+
+    /// What is wrong, each with its place, without saying that compilation failed.
+    pub fn issues(&self) -> &str {
+        &self.0
+    }
 }
 
 impl Issue {

@@ -72,10 +72,17 @@ fn of(schema: &Structural, is_root: bool, name: &str) -> Option<Type> {
             Additional::Schema(values) => Type::map(of(values, false, &format!("{name}.@elem"))?),
             _ => object(schema, is_root, name),
         },
+        kind => plain(kind, &schema.format)?,
+    })
+}
+
+/// The type of values without parts, by the type and the format of their schema.
+pub(crate) fn plain(kind: &str, format: &str) -> Option<Type> {
+    Some(match kind {
         "boolean" => Type::Bool,
         "integer" => Type::Int,
         "number" => Type::Double,
-        "string" => match schema.format.as_str() {
+        "string" => match format {
             "byte" => Type::Bytes,
             "duration" => Type::Duration,
             "date" | "date-time" => Type::Timestamp,

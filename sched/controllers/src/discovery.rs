@@ -2,7 +2,7 @@
 //! of every kind, custom ones included.
 
 use kube::api::ApiResource;
-use kube::client::APIGroupDiscoveryList;
+use kube::client::{APIGroupDiscoveryList, APIVersionDiscovery};
 
 use crate::failure::{During, Failure};
 use crate::work::KindInfo;
@@ -32,43 +32,86 @@ pub struct Discovered {
     pub stale: Vec<String>,
 }
 
+/// A resource in one of its versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// API group; empty for core.
+    pub group: String,
+    /// Version.
+    pub version: String,
+    /// Plural, as in paths.
+    pub plural: String,
+    /// Singular.
+    pub singular: String,
+    /// Kind.
+    pub kind: String,
+}
+
 /// Asks the server.
 pub async fn discover(client: &kube::Client) -> Result<Discovered, Failure> {
-    let core = client.list_core_api_versions_aggregated().await.during("discovering", "the core group")?;
-    let groups = client.list_api_groups_aggregated().await.during("discovering", "the API groups")?;
     let mut discovered = Discovered::default();
-    read(core, &mut discovered);
-    read(groups, &mut discovered);
+    ask(client).await?.into_iter().for_each(|list| read(list, &mut discovered));
     Ok(discovered)
 }
 
-fn read(list: APIGroupDiscoveryList, into: &mut Discovered) {
-    for group in list.items {
+/// Asks the server for all resources in all versions, in order of preference. What a server behind this one could not
+/// tell of is not among them.
+pub async fn every_version(client: &kube::Client) -> Result<Vec<Resource>, Failure> {
+    Ok(ask(client).await?.into_iter().flat_map(versions).flat_map(|(group, version)| resources(group, version)).collect())
+}
+
+async fn ask(client: &kube::Client) -> Result<[APIGroupDiscoveryList; 2], Failure> {
+    let core = client.list_core_api_versions_aggregated().await.during("discovering", "the core group")?;
+    let groups = client.list_api_groups_aggregated().await.during("discovering", "the API groups")?;
+    Ok([core, groups])
+}
+
+/// All versions with the names of their groups.
+fn versions(list: APIGroupDiscoveryList) -> impl Iterator<Item = (String, APIVersionDiscovery)> {
+    list.items.into_iter().flat_map(|group| {
         let name = group.metadata.and_then(|meta| meta.name).unwrap_or_default();
-        for version in group.versions {
-            let version_name = version.version.unwrap_or_default();
-            if version.freshness.as_deref() == Some("Stale") {
-                into.stale.push(if name.is_empty() { version_name } else { format!("{name}/{version_name}") });
+        group.versions.into_iter().map(move |version| (name.clone(), version))
+    })
+}
+
+fn resources(group: String, version: APIVersionDiscovery) -> impl Iterator<Item = Resource> {
+    let name = version.version.unwrap_or_default();
+    version.resources.into_iter().filter_map(move |resource| {
+        let kind = resource.response_kind.and_then(|kind| kind.kind).filter(|kind| !kind.is_empty())?;
+        Some(Resource {
+            group: group.clone(),
+            version: name.clone(),
+            plural: resource.resource.unwrap_or_default(),
+            singular: resource.singular_resource.filter(|name| !name.is_empty()).unwrap_or_else(|| kind.to_lowercase()),
+            kind,
+        })
+    })
+}
+
+fn read(list: APIGroupDiscoveryList, into: &mut Discovered) {
+    for (name, version) in versions(list) {
+        let version_name = version.version.unwrap_or_default();
+        if version.freshness.as_deref() == Some("Stale") {
+            into.stale.push(if name.is_empty() { version_name } else { format!("{name}/{version_name}") });
+            continue;
+        }
+        for resource in version.resources {
+            let plural = resource.resource.unwrap_or_default();
+            // Versions come in order of preference: the first that serves a resource counts.
+            if into.kinds.iter().any(|known| known.kind.group == name && known.kind.plural == plural) {
                 continue;
             }
-            for resource in version.resources {
-                let plural = resource.resource.unwrap_or_default();
-                // Versions come in order of preference: the first that serves a resource counts.
-                if into.kinds.iter().any(|known| known.kind.group == name && known.kind.plural == plural) {
-                    continue;
-                }
-                let kind = resource.response_kind.and_then(|kind| kind.kind).unwrap_or_default();
-                into.kinds.push(Served {
-                    kind: KindInfo {
-                        group: name.clone(),
-                        version: version_name.clone(),
-                        kind,
-                        plural,
-                        namespaced: resource.scope.as_deref() == Some("Namespaced"),
-                    },
-                    verbs: resource.verbs,
-                });
-            }
+            let kind = resource.response_kind.and_then(|kind| kind.kind).unwrap_or_default();
+            into.kinds.push(Served {
+                kind: KindInfo {
+                    group: name.clone(),
+                    version: version_name.clone(),
+                    kind,
+                    plural,
+                    namespaced: resource.scope.as_deref() == Some("Namespaced"),
+                },
+                verbs: resource.verbs,
+            });
         }
     }
 }
@@ -89,19 +132,29 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    #[test]
-    fn the_preferred_version_counts_and_stale_ones_are_named() {
+    fn list() -> APIGroupDiscoveryList {
         let resource = |plural: &str, kind: &str| json!({"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced", "verbs": ["list"]});
-        let list = serde_json::from_value(json!({"items": [
+        serde_json::from_value(json!({"items": [
             {"metadata": {"name": "x.io"}, "versions": [
                 {"version": "v2", "resources": [resource("foos", "Foo")], "freshness": "Current"},
                 {"version": "v1", "resources": [resource("foos", "Foo"), resource("bars", "Bar")], "freshness": "Current"},
             ]},
             {"metadata": {"name": "y.io"}, "versions": [{"version": "v1", "resources": [], "freshness": "Stale"}]},
         ]}))
-        .expect("a list");
+        .expect("a list")
+    }
+
+    #[test]
+    fn every_version_is_told_where_that_is_asked() {
+        let all: Vec<Resource> = versions(list()).flat_map(|(group, version)| resources(group, version)).collect();
+        let shown: Vec<String> = all.iter().map(|one| format!("{}/{} {} {}", one.group, one.version, one.plural, one.singular)).collect();
+        assert_eq!(shown, ["x.io/v2 foos foo", "x.io/v1 foos foo", "x.io/v1 bars bar"]);
+    }
+
+    #[test]
+    fn the_preferred_version_counts_and_stale_ones_are_named() {
         let mut discovered = Discovered::default();
-        read(list, &mut discovered);
+        read(list(), &mut discovered);
         let kinds: Vec<String> = discovered.kinds.iter().map(|s| format!("{} {}", s.kind.api_version(), s.kind.kind)).collect();
         assert_eq!(kinds, ["x.io/v2 Foo", "x.io/v1 Bar"]);
         assert_eq!(discovered.stale, ["y.io/v1"]);

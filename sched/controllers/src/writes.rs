@@ -1,5 +1,6 @@
 //! The few ways in which controllers write, each saying what was attempted. Changes are JSON merge
-//! patches that carry the resourceVersion read: a stale cache gets a conflict, never an overwrite.
+//! patches that carry the resourceVersion read: a stale cache gets a conflict, never an overwrite. Where upstream
+//! applies a status instead, the fields' owner does.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
@@ -103,6 +104,17 @@ pub async fn patch_status<K: Object>(client: &kube::Client, object: &K, status: 
         .patch_status(name, &patching(), &Patch::Merge(&patch))
         .await
         .during("patching the status of", named(object))
+}
+
+/// Applies `status` in a manager's name, which comes to own these fields and no others: for controllers that upstream
+/// has do so.
+pub async fn apply_status<K: Object>(client: &kube::Client, object: &K, manager: &str, status: Value) -> Result<K, Failure> {
+    let (api_version, kind, name) = (K::api_version(&()), K::kind(&()), meta::name(object.meta()));
+    let config = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "status": status});
+    api::<K>(client, meta::namespace(object.meta()))
+        .patch_status(name, &PatchParams::apply(manager).force(), &Patch::Apply(&config))
+        .await
+        .during("applying the status of", named(object))
 }
 
 /// Makes `owners` the object's owners, provided that the object is still as it was read.

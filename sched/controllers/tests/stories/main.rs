@@ -7,5 +7,6 @@ mod certificates;
 mod garbage;
 mod namespaces;
 mod nodes;
+mod policies;
 mod rollout;
 mod support;

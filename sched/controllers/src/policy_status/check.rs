@@ -1,0 +1,132 @@
+//! Expressions held against the types of the kinds that their policy is about, in upstream's words: what cannot
+//! be right is worth a warning. Looked at are validations and the expressions that make their messages.
+
+use api_cel::{Env, Expression, Type, admission};
+use k8s_openapi::api::admissionregistration::v1::{ExpressionWarning, ValidatingAdmissionPolicySpec};
+
+use super::kinds::Gvk;
+
+/// Characters of all warnings of a policy, so that its status can be stored whatever its expressions are.
+const WARNINGS_BYTES_MAX: usize = 256 * 1024;
+
+/// What expressions are held against.
+pub struct Types {
+    /// The kinds of objects.
+    pub objects: Vec<(Gvk, Type)>,
+    /// The type of parameters; any where it is not known.
+    pub params: Type,
+}
+
+/// What the expressions of a policy cannot be right about.
+pub fn warnings(spec: &ValidatingAdmissionPolicySpec, types: &Types) -> Vec<ExpressionWarning> {
+    let envs: Vec<(&Gvk, Env)> = types.objects.iter().map(|(kind, of)| (kind, env(spec, of, &types.params))).collect();
+    let mut found = Vec::new();
+    let mut left = WARNINGS_BYTES_MAX;
+    for (index, validation) in spec.validations.iter().flatten().enumerate() {
+        let expressions = [("expression", Some(&validation.expression)), ("messageExpression", validation.message_expression.as_ref())];
+        for (field, text) in expressions {
+            let mut warning = text.filter(|text| !text.is_empty()).map(|text| complaints(&envs, text)).unwrap_or_default();
+            warning.truncate(warning.floor_char_boundary(left));
+            left -= warning.len();
+            if !warning.is_empty() {
+                found.push(ExpressionWarning { field_ref: format!("spec.validations[{index}].{field}"), warning });
+            }
+        }
+    }
+    found
+}
+
+/// What an expression gets wrong about each kind.
+fn complaints(envs: &[(&Gvk, Env)], text: &str) -> String {
+    let complaint = |(kind, env): &(&Gvk, Env)| {
+        let error = Expression::compile(text, env).err()?;
+        Some(format!("{kind}: {}\n", error.issues()))
+    };
+    envs.iter().filter_map(complaint).collect::<Vec<_>>().join("\n")
+}
+
+/// What expressions may name when they look at objects of a type. A variable that is wrong itself is of any type.
+fn env(spec: &ValidatingAdmissionPolicySpec, object: &Type, params: &Type) -> Env {
+    let mut env = admission::env(spec.param_kind.is_some(), true).with("object", object.clone()).with("oldObject", object.clone());
+    if spec.param_kind.is_some() {
+        env = env.with("params", params.clone());
+    }
+    let mut variables: Vec<(&str, Type)> = Vec::new();
+    for variable in spec.variables.iter().flatten() {
+        let compiled = Expression::compile(&variable.expression, &env.clone().with_composed(variables.clone()));
+        variables.push((&variable.name, compiled.map_or(Type::Dyn, |compiled| compiled.result().clone())));
+    }
+    env.with_composed(variables)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn types(params: Type) -> Types {
+        let gvk = |kind: &str| Gvk { group: "apps".to_owned(), version: "v1".to_owned(), kind: kind.to_owned() };
+        let of =
+            |kind: &str, field: &'static str| Type::object(kind, [("spec", Type::object(&format!("{kind}.spec"), [(field, Type::Int)]))]);
+        Types {
+            objects: vec![(gvk("Deployment"), of("Deployment", "replicas")), (gvk("DaemonSet"), of("DaemonSet", "minReadySeconds"))],
+            params,
+        }
+    }
+
+    fn told(spec: Value, params: Type) -> Vec<(String, String)> {
+        let spec = serde_json::from_value(spec).expect("a spec");
+        warnings(&spec, &types(params)).into_iter().map(|warning| (warning.field_ref, warning.warning)).collect()
+    }
+
+    #[test]
+    fn each_expression_is_held_against_each_kind() {
+        let found = told(
+            json!({"validations": [
+                {"expression": "object.spec.replicas > 1", "messageExpression": "'not ' + object.kind"},
+                {"expression": "has(object.spec) && authorizer.requestResource.check('x').allowed()"},
+            ]}),
+            Type::Dyn,
+        );
+        let places: Vec<&str> = found.iter().map(|(place, _)| place.as_str()).collect();
+        assert_eq!(places, ["spec.validations[0].expression", "spec.validations[0].messageExpression"]);
+        let wanted =
+            "apps/v1, Kind=DaemonSet: ERROR: <input>:1:12: undefined field 'replicas'\n | object.spec.replicas > 1\n | ...........^\n";
+        assert_eq!(found[0].1, wanted);
+        let both: Vec<&str> = found[1].1.lines().filter(|line| line.contains("Kind=")).collect();
+        assert_eq!(
+            both,
+            [
+                "apps/v1, Kind=Deployment: ERROR: <input>:1:16: undefined field 'kind'",
+                "apps/v1, Kind=DaemonSet: ERROR: <input>:1:16: undefined field 'kind'"
+            ]
+        );
+    }
+
+    #[test]
+    fn variables_and_parameters_have_types() {
+        let params = Type::object("Limit", [("max", Type::Int)]);
+        let spec = |text: &str| {
+            json!({"paramKind": {"apiVersion": "example.com/v1", "kind": "Limit"}, "validations": [{"expression": text}], "variables": [
+                {"name": "seconds", "expression": "object.spec.minReadySeconds"},
+                {"name": "twice", "expression": "variables.seconds * 2"},
+            ]})
+        };
+        assert_eq!(told(spec("variables.twice < params.max"), params.clone()), []);
+        let found = told(spec("variables.twice < params.min || variables.seconds == 'a'"), params);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].1.matches("undefined field 'min'").count(), 2);
+        // The variable has a type where the field is there, and is any where it is not.
+        assert_eq!(found[0].1.matches("found no matching overload for '_==_' applied to '(int, string)'").count(), 1);
+        assert_eq!(told(spec("params.anything == 1"), Type::Dyn), []);
+    }
+
+    #[test]
+    fn warnings_have_room_in_a_status() {
+        let long = format!("object.{} == 1", "x".repeat(90_000));
+        let found = told(json!({"validations": [{"expression": long}, {"expression": long}, {"expression": long}]}), Type::Dyn);
+        let bytes: usize = found.iter().map(|(_, warning)| warning.len()).sum();
+        assert_eq!(bytes, WARNINGS_BYTES_MAX);
+    }
+}
