@@ -1,8 +1,7 @@
 //! JSON text into messages, in one pass and without a tree of either.
 //!
 //! What JSON leaves out is left out; what it says is written, zeros too. Fields that the table does not
-//! know are left out, as upstream leaves out `kind` and `apiVersion`, which stand in the envelope; a
-//! field that is known but has no number here makes the object one that cannot be sent as protobuf.
+//! know are left out, as upstream leaves out `kind` and `apiVersion`, which stand in the envelope.
 
 use std::fmt;
 
@@ -196,7 +195,6 @@ impl<'de> DeserializeSeed<'de> for One<'_> {
                 self.json(raw);
                 Ok(())
             }
-            Kind::Unnumbered => Err(D::Error::custom(format_args!("the field {} has no protobuf form", self.field.name))),
             _ => deserializer.deserialize_any(self),
         }
     }

@@ -1,12 +1,12 @@
 //! Which field of which message has which number and type, and what JSON calls it: `table.txt`, made by
-//! the example `protobuf_table` from the k8s-pb crate and our schemas. Read when protobuf is first
-//! spoken, message by message.
+//! the example `protobuf_table` from upstream's definitions and Go types. Read when protobuf is first
+//! spoken, message by message. How it is held against upstream's own examples is told in `tests/golden.rs`.
 //!
 //! A line is a message: its path, behind `=` every `apiVersion/kind` that it is the whole of, then a word
 //! a field: `number:name:type`. A field without name is inlined: its fields stand among its parent's.
 //! The name `[]` says that the message as a whole is this list. Types are `s` text, `b` bytes, `i`
-//! whole number, `t` truth, `d` double, `!` a field whose number is not known, or a message's path; `*`
-//! before a type is a list, `%` a map from text, `=` that a zero is not the same as nothing.
+//! whole number, `t` truth, `d` double, or a message's path; `*` before a type is a list, `%` a map from
+//! text, `=` that a zero is not the same as nothing.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,8 +15,6 @@ use std::sync::{LazyLock, OnceLock};
 use super::special::Special;
 
 const TABLE: &str = include_str!("table.txt");
-/// Messages that the crate has only in older versions of their group yet; their numbers are the same.
-const NEWER: &str = include_str!("newer.txt");
 
 /// A message and its fields.
 pub(super) struct Message {
@@ -54,8 +52,6 @@ pub(super) enum Kind {
     Message(&'static Message),
     /// A message that JSON writes in a way of its own.
     Special(Special),
-    /// There is such a field in JSON, but which number it has is not known here.
-    Unnumbered,
 }
 
 struct Table {
@@ -66,7 +62,7 @@ struct Table {
 
 static MESSAGES: LazyLock<Table> = LazyLock::new(|| {
     let mut table = Table { by_id: HashMap::new(), roots: HashMap::new() };
-    for line in TABLE.lines().chain(NEWER.lines()) {
+    for line in TABLE.lines() {
         let (head, text) = line.split_once(' ').unwrap_or((line, ""));
         let (id, root) = head.split_once('=').unwrap_or((head, ""));
         table.by_id.insert(id, Message { id, text, fields: OnceLock::new() });
@@ -141,7 +137,6 @@ impl Field {
             "i" => Kind::Integer,
             "t" => Kind::Truth,
             "d" => Kind::Double,
-            "!" => Kind::Unnumbered,
             id => match Special::of(id) {
                 Some(special) => Kind::Special(special),
                 None => Kind::Message(message(id)?),

@@ -1,6 +1,9 @@
 mod every_field;
+mod golden;
 mod hostile;
 mod prost_structs;
+
+use std::collections::BTreeSet;
 
 use super::read::Reader;
 use super::*;
@@ -135,6 +138,9 @@ fn zeros_that_mean_something_are_kept() {
             json!({"spec": {"type": "Limited", "limited": {"nominalConcurrencyShares": 0}}}),
         ),
         ("v1", "ConfigMap", json!({"data": {"k": ""}, "binaryData": {"b": ""}})),
+        // No pointers, but upstream writes them when they are zero.
+        ("scheduling.k8s.io/v1", "PriorityClass", json!({"value": 0})),
+        ("policy/v1", "PodDisruptionBudget", json!({"status": {"disruptionsAllowed": 0, "expectedPods": 0}})),
     ] {
         assert_eq!(there_and_back(api_version, kind, object.clone()), object, "{kind}");
     }
@@ -203,6 +209,25 @@ fn frames_tell_their_length() {
     assert_eq!(events.len(), 2);
     assert_eq!(events[0], [bytes(1, "ADDED"), bytes(2, bytes(1, "one"))].concat());
     assert_eq!(one[..4], [0, 0, 0, u8::try_from(one.len() - 4).expect("short")]);
+}
+
+/// Where two values differ: the fields that only one has, or that say something else, as `.spec.containers[0].image`.
+fn differences(one: &Value, other: &Value) -> Vec<String> {
+    let below = |at: &str, one: Option<&Value>, other: Option<&Value>| match (one, other) {
+        (Some(one), Some(other)) => differences(one, other).into_iter().map(|path| format!("{at}{path}")).collect(),
+        _ => vec![at.to_owned()],
+    };
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+            names.into_iter().flat_map(|name| below(&format!(".{name}"), one.get(name), other.get(name))).collect()
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            (0..one.len().max(other.len())).flat_map(|at| below(&format!("[{at}]"), one.get(at), other.get(at))).collect()
+        }
+        _ if one == other => Vec::new(),
+        _ => vec![format!(": {one} and {other}")],
+    }
 }
 
 /// An object sent, and read again.
