@@ -34,17 +34,11 @@ pub(crate) async fn respond(presentation: &Presentation, page: Page) -> Response
     let metadata = metadata(&page);
     if presentation.is_protobuf() {
         let encoded = Encoded::make(presentation, &page.items).await;
-        match (encoded.and_then(|items| ListBody::protobuf(items, &metadata)), presentation.instead()) {
-            (Ok(body), _) => return body.answer(presentation),
-            (Err(error), None) => return ApiError::not_encodable(&error).into_response(),
-            (Err(_), Some(instead)) => return plain(&instead, page, metadata),
-        }
+        return match encoded.and_then(|items| ListBody::protobuf(items, &metadata)) {
+            Ok(body) => body.answer(presentation),
+            Err(error) => ApiError::not_encodable(&error).into_response(),
+        };
     }
-    plain(presentation, page, metadata)
-}
-
-/// A list in JSON or YAML.
-fn plain(presentation: &Presentation, page: Page, metadata: Value) -> Response<Body> {
     let Some(part) = presentation.verbatim_of(&page.items) else {
         return presentation.value(http::StatusCode::OK, &presentation.list(&page, metadata));
     };

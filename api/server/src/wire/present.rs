@@ -24,8 +24,6 @@ use crate::status::{ApiError, ApiResult};
 pub(crate) struct Presentation {
     pub(crate) served: Arc<Served>,
     pub(crate) media: Media,
-    /// What the client takes instead of protobuf, for an object that has a field which has no such form.
-    instead: Option<Media>,
     include: IncludeObject,
     pub(crate) gzip: bool,
 }
@@ -66,15 +64,11 @@ impl Presentation {
     pub(crate) fn negotiate(served: &Arc<Served>, headers: &HeaderMap, query: &Query, answer: Answer) -> ApiResult<Self> {
         let has_protobuf = || served.custom.is_none() && protobuf::Form::exists(&served.kind.api_version(), &served.kind.kind);
         let media = negotiate(accept::text(headers), answer, &has_protobuf)?;
-        let instead = match media {
-            Media { encoding: Encoding::Protobuf, form: Form::Object, .. } => negotiate(accept::text(headers), answer, &|| false).ok(),
-            _ => None,
-        };
         let include = query.get("includeObject");
         let include = IncludeObject::parse(include).ok_or_else(|| {
             ApiError::bad_request(format!("unrecognized includeObject value: {}", Value::from(include.unwrap_or_default())))
         })?;
-        Ok(Self { served: Arc::clone(served), media, instead, include, gzip: gzip::accepted(headers) })
+        Ok(Self { served: Arc::clone(served), media, include, gzip: gzip::accepted(headers) })
     }
 
     /// The same for an answer that is always the object itself: of subresources and questions.
@@ -107,19 +101,10 @@ impl Presentation {
             return self.respond(status, object.bytes());
         }
         if self.is_protobuf() {
-            return match (self.encoded(object), self.instead()) {
-                (Err(_), Some(instead)) => instead.object(status, object),
-                (encoded, _) => self.respond_encoded(status, encoded),
-            };
+            return self.respond_encoded(status, self.encoded(object));
         }
         let value = self.shown(&self.served.current(object));
         self.value(status, &value)
-    }
-
-    /// The next best that the client takes, where something has no form in protobuf.
-    pub(crate) fn instead(&self) -> Option<Self> {
-        let media = self.instead.filter(|media| media.form == Form::Object)?;
-        Some(Self { media, instead: None, ..self.clone() })
     }
 
     pub(crate) fn is_protobuf(&self) -> bool {
@@ -201,12 +186,7 @@ impl Presentation {
             Encoding::Json => value.to_string(),
             // Every JSON value can be written as YAML.
             Encoding::Yaml => serde_yaml::to_string(value).unwrap_or_default(),
-            Encoding::Protobuf => {
-                return match (protobuf::encode(value), self.instead()) {
-                    (Err(_), Some(instead)) => instead.value(status, value),
-                    (encoded, _) => self.respond_encoded(status, encoded),
-                };
-            }
+            Encoding::Protobuf => return self.respond_encoded(status, protobuf::encode(value)),
         };
         self.respond(status, Bytes::from(bytes))
     }
