@@ -2,7 +2,7 @@
 //!
 //! A request for such a version is authenticated and authorized here, and then passed on with the user's
 //! name in headers that the other server believes, because they come with the front proxy's certificate
-//! (`forward.rs`). One loop (`keeper.rs`) finds out whether each of these servers answers (`available.rs`),
+//! (`forward.rs`), over connections that are kept (`link.rs`). One loop (`keeper.rs`) finds out whether each of these servers answers (`available.rs`),
 //! keeps what it says it serves for discovery (`discovery.rs`), and registers what this server answers for
 //! itself, so that `kubectl get apiservices` shows everything (`local.rs`). A version that is built in is
 //! always answered here.
@@ -11,11 +11,12 @@ mod available;
 mod discovery;
 pub(crate) mod forward;
 pub(crate) mod keeper;
+mod link;
 pub(crate) mod local;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use api_auth::Pki;
 use api_model::kind::GroupResource;
@@ -25,10 +26,11 @@ use base64::engine::general_purpose::STANDARD;
 use parking_lot::RwLock;
 use serde_json::Value;
 use tokio::sync::Notify;
-use tokio_rustls::TlsConnector;
 
+use self::link::{Link, Links};
+use crate::app::App;
 use crate::cache::{Cache, Filter, Resource};
-use crate::{json, tls};
+use crate::json;
 
 /// Group and resource of APIServices.
 pub(crate) const GROUP: &str = "apiregistration.k8s.io";
@@ -38,6 +40,7 @@ pub(crate) const PLURAL: &str = "apiservices";
 pub(crate) struct Aggregation {
     resource: Arc<Resource>,
     known: RwLock<(u64, Arc<[Arc<Remote>]>)>,
+    links: Links,
     /// What each server said of itself, by the name of its APIService.
     documents: RwLock<HashMap<String, Arc<Documents>>>,
     /// How often that changed.
@@ -73,7 +76,6 @@ pub(crate) struct Remote {
     pub(crate) is_available: bool,
     group_priority: i64,
     version_priority: i64,
-    tls: OnceLock<TlsConnector>,
 }
 
 impl Remote {
@@ -97,7 +99,6 @@ impl Remote {
             is_available: available::is_available(object),
             group_priority: number("groupPriorityMinimum"),
             version_priority: number("versionPriority"),
-            tls: OnceLock::new(),
         })
     }
 
@@ -108,14 +109,6 @@ impl Remote {
     /// The name that the server's certificate bears.
     fn host(&self) -> String {
         format!("{}.{}.svc", self.service, self.namespace)
-    }
-
-    fn tls(&self, pki: &Pki) -> Result<&TlsConnector, String> {
-        if let Some(made) = self.tls.get() {
-            return Ok(made);
-        }
-        let made = tls::aggregator_connector(pki, self.ca_bundle.as_deref(), self.insecure).map_err(|error| error.to_string())?;
-        Ok(self.tls.get_or_init(|| made))
     }
 }
 
@@ -129,6 +122,7 @@ impl Aggregation {
         Self {
             resource: cache.resource(&GroupResource::new(GROUP, PLURAL)),
             known: RwLock::new((0, Arc::new([]))),
+            links: Links::default(),
             documents: RwLock::default(),
             changes: AtomicU64::new(0),
             doubt: Notify::new(),
@@ -139,12 +133,12 @@ impl Aggregation {
     /// From now on the front proxy's certificate is that of these keys.
     pub(crate) fn renew(&self, pki: Arc<Pki>) {
         *self.renewed.write() = Some(pki);
-        // No such revision is ever reached: everybody is met anew.
-        self.known.write().0 = u64::MAX;
     }
 
-    fn pki(&self, began_with: &Arc<Pki>) -> Arc<Pki> {
-        self.renewed.read().as_ref().map_or_else(|| Arc::clone(began_with), Arc::clone)
+    /// The present way to a server, or why there can be none.
+    fn link(&self, app: &App, remote: &Remote) -> Result<Arc<Link>, String> {
+        let pki = self.renewed.read().as_ref().map_or_else(|| Arc::clone(&app.config.pki), Arc::clone);
+        self.links.to(remote, &pki, &app.cache)
     }
 
     /// Every version that others answer for.
@@ -193,8 +187,9 @@ impl Aggregation {
         }
     }
 
-    /// Lets go of what versions said that nobody answers for any more.
+    /// Lets go of what versions said that nobody answers for any more, and of the connections to who did.
     fn forget_others(&self, remotes: &[Arc<Remote>]) {
+        self.links.retain(remotes);
         self.documents.write().retain(|name, _| remotes.iter().any(|remote| remote.name == *name));
     }
 }

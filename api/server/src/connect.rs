@@ -9,6 +9,7 @@ mod headers;
 mod node;
 mod options;
 pub(crate) mod pass;
+pub(crate) mod pool;
 mod proxy;
 mod target;
 pub(crate) mod tunnel;

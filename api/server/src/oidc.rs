@@ -95,7 +95,11 @@ impl Follower {
         let unknown_key = Arc::new(Notify::new());
         let notify = Arc::clone(&unknown_key);
         let oidc = Oidc::new(provider.config.clone(), move || notify.notify_one())?;
-        Ok(Self { oidc: Arc::new(oidc), tls: tls::provider_connector(provider.ca_pem.as_deref())?, unknown_key })
+        Ok(Self {
+            oidc: Arc::new(oidc),
+            tls: tls::connector(provider.ca_pem.as_deref().map(str::as_bytes), "--oidc-ca-file")?,
+            unknown_key,
+        })
     }
 
     /// What checks the provider's tokens.

@@ -192,10 +192,10 @@ pub(crate) fn node_connector(pki: &Pki) -> Result<TlsConnector, TlsError> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// What reaches an OpenID Connect provider: believes the given authorities, or this machine's.
-pub(crate) fn provider_connector(ca_pem: Option<&str>) -> Result<TlsConnector, TlsError> {
-    let what = "--oidc-ca-file";
-    let roots = bundle_roots(ca_pem.map(str::as_bytes), what)?;
+/// What reaches servers elsewhere, for whom the server is nobody in particular: an OpenID Connect provider, webhooks.
+/// Believes the given authorities, of which `what` tells, or this machine's.
+pub(crate) fn connector(ca_pem: Option<&[u8]>, what: &'static str) -> Result<TlsConnector, TlsError> {
+    let roots = bundle_roots(ca_pem, what)?;
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::Unusable(what, error))?

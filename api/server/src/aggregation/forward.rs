@@ -1,5 +1,5 @@
 //! A request passed on to an aggregated server: whole, whatever it is, with the user's name in headers.
-//! Watches, uploads and upgraded connections go through as they come.
+//! Watches, uploads and upgraded connections go through as they come, the latter over a connection of their own.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,12 +12,10 @@ use hyper::client::conn::http1::SendRequest;
 
 use super::Remote;
 use crate::app::App;
-use crate::connect::backend::{self, Address};
-use crate::connect::pass::{Passed, pass};
-use crate::connect::tunnel;
+use crate::connect::pass::{Passed, Way, pass};
+use crate::connect::{pool, tunnel};
 use crate::handle::text;
 use crate::status::{ApiError, ApiResult};
-use crate::webhooks::resolve;
 
 /// What may stand in a header's name beside letters and digits, but for the percent sign.
 const OF_NAMES: &[u8] = b"!#$&'*+-.^_`|~";
@@ -38,15 +36,19 @@ pub(crate) async fn forward(
         return Ok(text(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE));
     }
     let identity = identity(user)?;
-    let is_long = is_long || tunnel::is_upgrade(&parts.headers);
+    let is_upgrade = tunnel::is_upgrade(&parts.headers);
     let passing = async {
-        let sender = connect(app, remote).await?;
-        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-        let passed = Passed { host: &remote.host(), target: &target, headers: &parts.headers.clone(), more: identity };
-        pass(app, sender, parts, passed, body).await
+        let (host, target) = (remote.host(), parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned());
+        let link = app.aggregation.link(app, remote)?;
+        let (way, target) = match is_upgrade {
+            true => (Way::Own(pool::connect(app, &link.tls, &host, remote.port).await?), target),
+            false => (Way::Kept(&link.http), format!("https://{host}:{}{target}", remote.port)),
+        };
+        let passed = Passed { host: &host, target: &target, headers: &parts.headers.clone(), more: identity };
+        pass(app, way, parts, passed, body).await
     };
     let limit = app.config.request_timeout;
-    let answered = match is_long {
+    let answered = match is_long || is_upgrade {
         true => passing.await,
         false => tokio::time::timeout(limit, passing).await.map_err(|_| ApiError::took_too_long())?,
     };
@@ -59,16 +61,8 @@ pub(crate) async fn forward(
 
 /// Connects to one of the endpoints of the server's Service, as the front proxy.
 pub(super) async fn connect(app: &Arc<App>, remote: &Remote) -> Result<SendRequest<Body>, String> {
-    let host = remote.host();
-    let tls = remote.tls(&app.aggregation.pki(&app.config.pki))?;
-    let mut failure = format!("no endpoints available for service {:?}", remote.service);
-    for (address, port) in resolve::targets(&*app.cache, &host, remote.port)? {
-        match backend::connect(app, &Address { host: address, port }, Some((tls, host.as_str()))).await {
-            Ok(sender) => return Ok(sender),
-            Err(why) => failure = why,
-        }
-    }
-    Err(failure)
+    let link = app.aggregation.link(app, remote)?;
+    pool::connect(app, &link.tls, &remote.host(), remote.port).await
 }
 
 /// The headers that say whom a request is from.

@@ -6,17 +6,36 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 
+use super::pool::{self, Http};
 use super::{headers, tunnel};
 use crate::app::App;
 use crate::audit;
+
+/// What a request goes over.
+pub(crate) enum Way<'w> {
+    /// A connection of its own, which may be upgraded.
+    Own(SendRequest<Body>),
+    /// One of those that are kept.
+    Kept(&'w Http),
+}
+
+impl Way<'_> {
+    async fn send(self, request: Request<Body>) -> Result<Response<Incoming>, String> {
+        match self {
+            Self::Own(mut sender) => sender.send_request(request).await.map_err(|error| error.to_string()),
+            Self::Kept(http) => pool::send(http, request).await,
+        }
+    }
+}
 
 /// What is passed on beside method and body.
 pub(crate) struct Passed<'p> {
     /// What the backend calls itself.
     pub(crate) host: &'p str,
-    /// Path and query.
+    /// Path and query; the whole address for a connection that is kept.
     pub(crate) target: &'p str,
     /// The client's.
     pub(crate) headers: &'p HeaderMap,
@@ -24,14 +43,8 @@ pub(crate) struct Passed<'p> {
     pub(crate) more: HeaderMap,
 }
 
-/// Passes a request on over a connection, and says in words why there is no answer.
-pub(crate) async fn pass(
-    app: &Arc<App>,
-    mut sender: SendRequest<Body>,
-    mut parts: Parts,
-    passed: Passed<'_>,
-    body: Body,
-) -> Result<Response<Body>, String> {
+/// Passes a request on, and says in words why there is no answer.
+pub(crate) async fn pass(app: &Arc<App>, way: Way<'_>, mut parts: Parts, passed: Passed<'_>, body: Body) -> Result<Response<Body>, String> {
     let is_upgrade = tunnel::is_upgrade(passed.headers);
     let client = parts.extensions.remove::<hyper::upgrade::OnUpgrade>().filter(|_| is_upgrade);
     let request = Request::builder().method(parts.method.clone()).uri(passed.target).body(body);
@@ -40,7 +53,7 @@ pub(crate) async fn pass(
     headers::tell_origin(request.headers_mut(), passed.headers, parts.uri.path());
     request.headers_mut().extend(passed.more);
     request.headers_mut().insert(header::HOST, HeaderValue::from_str(passed.host).map_err(|error| error.to_string())?);
-    let mut answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+    let mut answer = way.send(request).await?;
     if let (StatusCode::SWITCHING_PROTOCOLS, Some(client)) = (answer.status(), client) {
         let backend = hyper::upgrade::on(&mut answer);
         tunnel::join_beside(app, client, backend, audit::completion(&parts));

@@ -15,7 +15,7 @@ use rand::seq::IndexedRandom as _;
 use self::location::{Location, Reach};
 use super::backend;
 use super::options;
-use super::pass::{Passed, pass};
+use super::pass::{Passed, Way, pass};
 use super::tunnel;
 use crate::app::Call;
 use crate::handle::text;
@@ -59,7 +59,7 @@ async fn forward(call: &Call, location: &Location, prefix: &str, parts: Parts, b
     };
     let sender = backend::connect(&call.app, &location.address, tls).await.map_err(unreachable)?;
     let passed = Passed { host: &authority, target: &format!("{path}{query}"), headers: &call.headers, more: HeaderMap::new() };
-    let mut response = pass(&call.app, sender, parts, passed, body).await.map_err(unreachable)?;
+    let mut response = pass(&call.app, Way::Own(sender), parts, passed, body).await.map_err(unreachable)?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         rewrite_location(response.headers_mut(), prefix, &authority);
     }

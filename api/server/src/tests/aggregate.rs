@@ -1,5 +1,8 @@
 //! API servers of others behind this one: over real HTTPS, on loopback, known by the front proxy's certificate.
 
+mod connections;
+
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -14,7 +17,8 @@ use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 use super::nodes::{node_answer, upgraded};
 use super::watches::watch;
@@ -23,46 +27,80 @@ use super::*;
 const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const GADGETS: &str = "/apis/others.example.com/v1/gadgets";
 
-/// What a backing server was asked: path and query, and headers.
-type Asked = Arc<Mutex<Vec<(String, http::HeaderMap)>>>;
+/// What a backing server was asked.
+#[derive(Debug)]
+struct Asked {
+    /// With its query.
+    path: String,
+    headers: http::HeaderMap,
+    /// The number of the connection over which it came, and what was shown there.
+    connection: usize,
+    certificate: Vec<u8>,
+}
 
 /// A backing server. What its discovery answers can be set.
 struct Backing {
     port: u16,
-    asked: Asked,
+    asked: Arc<Mutex<Vec<Asked>>>,
     discovery: Arc<AtomicU16>,
+    /// It ends all its connections.
+    hang_up: Arc<Notify>,
+    /// Those that have ended.
+    ended: Arc<Mutex<BTreeSet<usize>>>,
 }
 
 impl Backing {
     async fn new() -> Self {
+        Self::of(&PKI).await
+    }
+
+    /// With a certificate of these keys, believing their front proxy.
+    async fn of(pki: &Pki) -> Self {
         let names = PkiConfig { names: ["gadgets.default.svc".to_owned()].into(), addresses: [IpAddr::V4(Ipv4Addr::LOCALHOST)].into() };
         let subject = api_auth::pki::Subject::server("gadgets", &names);
-        let identity = PKI.issue(&subject, Duration::from_secs(3_600)).expect("a certificate");
-        let acceptor = acceptor(&identity);
+        let identity = pki.issue(&subject, Duration::from_secs(3_600)).expect("a certificate");
+        let acceptor = acceptor(pki, &identity);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let port = listener.local_addr().expect("an address").port();
-        let backing = Self { port, asked: Asked::default(), discovery: Arc::new(AtomicU16::new(200)) };
+        let backing =
+            Self { port, asked: Arc::default(), discovery: Arc::new(AtomicU16::new(200)), hang_up: Arc::default(), ended: Arc::default() };
         let (asked, discovery) = (Arc::clone(&backing.asked), Arc::clone(&backing.discovery));
+        let (hang_up, ended) = (Arc::clone(&backing.hang_up), Arc::clone(&backing.ended));
         tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
+            for connection in 0.. {
+                let Ok((stream, _)) = listener.accept().await else { return };
                 let (acceptor, asked, discovery) = (acceptor.clone(), Arc::clone(&asked), Arc::clone(&discovery));
+                let (hang_up, ended) = (Arc::clone(&hang_up), Arc::clone(&ended));
                 tokio::spawn(async move {
+                    let (stream, mut beside) = twice(stream);
                     let Ok(stream) = acceptor.accept(stream).await else { return };
+                    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(|leaf| leaf.to_vec());
                     let service = service_fn(|request: Request<hyper::body::Incoming>| {
-                        let path = request.uri().to_string();
-                        asked.lock().push((path.clone(), request.headers().clone()));
+                        let (path, headers) = (request.uri().to_string(), request.headers().clone());
+                        let certificate = certificate.clone().unwrap_or_default();
+                        asked.lock().push(Asked { path: path.clone(), headers, connection, certificate });
                         let code = discovery.load(Ordering::SeqCst);
                         async move {
                             if request.headers().contains_key(header::UPGRADE) {
-                                return node_answer(request).await;
+                                return node_answer(request).await.map_err(|never| match never {});
                             }
                             let body = request.into_body().collect().await.expect("a body").to_bytes();
-                            Ok::<_, std::convert::Infallible>(answer(&path, &body, code))
+                            if path.ends_with("break") { Err("broken off") } else { Ok(answer(&path, &body, code)) }
                         }
                     });
-                    // Clients may go away at any time.
                     let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-                    let _ended = serving.with_upgrades().await;
+                    let mut serving = std::pin::pin!(serving.with_upgrades());
+                    // Clients may go away at any time.
+                    tokio::select! {
+                        _ended = &mut serving => {}
+                        () = hang_up.notified() => {
+                            serving.as_mut().graceful_shutdown();
+                            let _ended = serving.await;
+                            // Until the client has gone too.
+                            let _rest = beside.read_to_end(&mut Vec::new()).await;
+                        }
+                    }
+                    ended.lock().insert(connection);
                 });
             }
         });
@@ -86,13 +124,20 @@ impl Backing {
     /// The headers of the last request for a path.
     fn headers(&self, path: &str) -> http::HeaderMap {
         let asked = self.asked.lock();
-        asked.iter().rev().find(|(asked, _)| asked == path).unwrap_or_else(|| panic!("{path} in {asked:?}")).1.clone()
+        asked.iter().rev().find(|asked| asked.path == path).unwrap_or_else(|| panic!("{path} in {asked:?}")).headers.clone()
     }
 }
 
-fn acceptor(identity: &api_auth::Identity) -> tokio_rustls::TlsAcceptor {
+/// A connection, and the same once more.
+fn twice(stream: TcpStream) -> (TcpStream, TcpStream) {
+    let stream = stream.into_std().expect("a stream");
+    let again = stream.try_clone().expect("a stream");
+    (TcpStream::from_std(stream).expect("a stream"), TcpStream::from_std(again).expect("a stream"))
+}
+
+fn acceptor(pki: &Pki, identity: &api_auth::Identity) -> tokio_rustls::TlsAcceptor {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(PKI.front_proxy_ca_pem().as_bytes()).expect("PEM")).expect("an authority");
+    roots.add(CertificateDer::from_pem_slice(pki.front_proxy_ca_pem().as_bytes()).expect("PEM")).expect("an authority");
     let provider = crate::tls::provider();
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build().expect("a verifier");
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");

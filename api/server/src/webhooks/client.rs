@@ -2,44 +2,29 @@
 //! and used again; webhooks that trust the same authorities share a pool.
 
 use std::collections::HashMap;
-use std::error::Error;
-use std::future::Future;
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use api_admission::webhook::{Endpoint, Webhook};
+use axum::body::Body;
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use http::{Method, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Limited};
 use parking_lot::Mutex;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 use serde_json::Value;
-use tokio::net::TcpStream;
 
 use super::resolve;
 use crate::cache::Cache;
+use crate::connect::pool::{self, Http, port_of, root_cause};
 use crate::tls;
 
 /// The longest answer about one object; one that big is refused anyway.
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// What of a refusing answer's body is passed on.
 const COMPLAINT_BYTES_MAX: usize = 256;
-/// Connections kept to one webhook, and how long, as upstream keeps them.
-const IDLE_MAX: usize = 25;
-const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Pools that are kept; beyond that all start anew.
 const POOLS_MAX: usize = 256;
 
-type Http = legacy::Client<HttpsConnector<Dialer>, Full<Bytes>>;
 /// PEM of the authorities; none means the machine's.
 type Bundle = Option<Vec<u8>>;
 
@@ -90,7 +75,7 @@ impl Client {
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json, */*")
             .header(header::USER_AGENT, "kube-apiserver-admission")
-            .body(Full::from(body))
+            .body(Body::from(body))
             .map_err(|error| format!("parse {url:?}: {error}"))?;
         let exchanged = tokio::time::timeout(callee.timeout, exchange(&http, request, callee.answer_bytes_max)).await;
         let (status, body) = match exchanged {
@@ -107,11 +92,7 @@ impl Client {
     /// All that is behind a Service now.
     fn endpoints(&self, url: &str) -> Option<Vec<(String, u16)>> {
         let uri: Uri = url.parse().ok()?;
-        let service = resolve::Service::named_by(uri.host()?)?;
-        // That nothing is there, dialling says.
-        let mut endpoints = service.endpoints(&*self.cache, port_of(&uri)).unwrap_or_default();
-        endpoints.sort();
-        Some(endpoints)
+        resolve::endpoints(&*self.cache, uri.host()?, port_of(&uri))
     }
 
     fn http(&self, pool: Pool) -> Result<Http, String> {
@@ -119,15 +100,10 @@ impl Client {
         if let Some(http) = pools.get(&pool) {
             return Ok(http.clone());
         }
-        let tls = trusting(&pool.bundle).map_err(|error| format!("unable to load root certificates: {error}"))?;
-        let dialer = Dialer { cache: Arc::clone(&self.cache) };
-        let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().wrap_connector(dialer);
-        let http = legacy::Client::builder(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .pool_max_idle_per_host(IDLE_MAX)
-            .build(connector);
+        let tls = tls::connector(pool.bundle.as_deref(), "caBundle");
+        let tls = tls.map_err(|error| format!("unable to load root certificates: {error}"))?;
+        // Each webhook has a time of its own.
+        let http = pool::pool(&self.cache, tls, None);
         if pools.len() == POOLS_MAX {
             pools.clear();
         }
@@ -136,40 +112,11 @@ impl Client {
     }
 }
 
-fn port_of(uri: &Uri) -> u16 {
-    uri.port_u16().unwrap_or(443)
-}
-
-/// A client's side of TLS that trusts these authorities.
-fn trusting(bundle: &Bundle) -> Result<ClientConfig, Box<dyn Error + Send + Sync>> {
-    let config = ClientConfig::builder_with_provider(tls::provider()).with_safe_default_protocol_versions()?;
-    let Some(pem) = bundle else {
-        return Ok(config.with_native_roots()?.with_no_client_auth());
-    };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        roots.add(certificate?)?;
-    }
-    if roots.is_empty() {
-        return Err("no certificates in caBundle".into());
-    }
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
-}
-
-async fn exchange(http: &Http, request: Request<Full<Bytes>>, answer_bytes_max: usize) -> Result<(StatusCode, Bytes), String> {
-    let answer: Response<Incoming> = http.request(request).await.map_err(|error| root_cause(&error))?;
+async fn exchange(http: &Http, request: Request<Body>, answer_bytes_max: usize) -> Result<(StatusCode, Bytes), String> {
+    let answer = pool::send(http, request).await?;
     let status = answer.status();
     let body = Limited::new(answer.into_body(), answer_bytes_max).collect().await.map_err(|error| root_cause(&*error))?;
     Ok((status, body.to_bytes()))
-}
-
-/// The innermost error: the layers around it only say that something failed.
-fn root_cause(error: &(dyn Error + 'static)) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
 }
 
 /// What upstream's client makes of an HTTP status.
@@ -188,49 +135,5 @@ fn refused(status: StatusCode, body: &[u8]) -> String {
             format!("an error on the server ({:?}) has prevented the request from succeeding", body.trim())
         }
         _ => format!("the server responded with the status code {} but did not return more information", status.as_u16()),
-    }
-}
-
-/// Opens connections: to a Service's endpoints where the host is one, else wherever the name leads.
-#[derive(Clone)]
-struct Dialer {
-    cache: Arc<Cache>,
-}
-
-impl tower::Service<Uri> for Dialer {
-    type Response = TokioIo<TcpStream>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let cache = Arc::clone(&self.cache);
-        Box::pin(async move {
-            let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-            let targets = resolve::targets(&*cache, host, port_of(&uri)).map_err(io::Error::other)?;
-            let mut failure = io::Error::other(format!("no endpoints available for service {host:?}"));
-            for (host, port) in targets {
-                match TcpStream::connect((host.as_str(), port)).await {
-                    Ok(stream) => {
-                        stream.set_nodelay(true)?;
-                        return Ok(TokioIo::new(stream));
-                    }
-                    Err(error) => failure = io::Error::other(format!("dial tcp {host}:{port}: connect: {}", words(&error))),
-                }
-            }
-            Err(failure)
-        })
-    }
-}
-
-fn words(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
-        io::ErrorKind::HostUnreachable => "no route to host".to_owned(),
-        io::ErrorKind::NetworkUnreachable => "network is unreachable".to_owned(),
-        _ => error.to_string(),
     }
 }

@@ -25,14 +25,22 @@ pub(crate) fn targets(view: &dyn View, host: &str, port: u16) -> Result<Vec<(Str
     Ok(targets)
 }
 
+/// All that is behind a host that is a Service, in an order of its own; none for what is no Service.
+pub(crate) fn endpoints(view: &dyn View, host: &str, port: u16) -> Option<Vec<(String, u16)>> {
+    // That nothing is there, dialling says.
+    let mut endpoints = Service::named_by(host)?.endpoints(view, port).unwrap_or_default();
+    endpoints.sort();
+    Some(endpoints)
+}
+
 /// A Service, named by a host of the form `name.namespace.svc`.
-pub(super) struct Service<'h> {
+struct Service<'h> {
     name: &'h str,
     namespace: &'h str,
 }
 
 impl<'h> Service<'h> {
-    pub(super) fn named_by(host: &'h str) -> Option<Self> {
+    fn named_by(host: &'h str) -> Option<Self> {
         let parts: Vec<&str> = host.split('.').collect();
         let [name, namespace, "svc"] = parts.as_slice() else { return None };
         Some(Self { name, namespace })
@@ -42,7 +50,7 @@ impl<'h> Service<'h> {
     ///
     /// # Errors
     /// When there is no such Service, no such port, or nothing behind it.
-    pub(super) fn endpoints(&self, view: &dyn View, port: u16) -> Result<Vec<(String, u16)>, String> {
+    fn endpoints(&self, view: &dyn View, port: u16) -> Result<Vec<(String, u16)>, String> {
         let Self { name, namespace } = *self;
         let service = view.get(&GroupResource::new("", "services"), Some(namespace), name);
         let service = service.ok_or_else(|| format!("service {name:?} not found"))?;

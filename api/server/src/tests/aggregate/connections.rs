@@ -1,0 +1,122 @@
+//! Connections to aggregated servers are kept, for as long as they are what they were made as.
+
+use super::*;
+
+/// How many connections one client can have made that asks one thing after the other: the next request may come
+/// before the last one's connection is free.
+const AT_MOST: usize = 3;
+
+impl Backing {
+    /// The connections over which a path was asked for.
+    fn connections(&self, path: &str) -> BTreeSet<usize> {
+        self.asked.lock().iter().filter(|asked| asked.path == path).map(|asked| asked.connection).collect()
+    }
+
+    async fn until_ended(&self, connections: &BTreeSet<usize>) {
+        let ending = async {
+            while !self.ended.lock().is_superset(connections) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), ending).await.unwrap_or_else(|_| panic!("{connections:?} never ended"));
+    }
+
+    /// The connections of some requests for a path.
+    async fn asked_often(&self, cluster: &Cluster, path: &str) -> BTreeSet<usize> {
+        for _ in 0..20 {
+            assert_eq!(cluster.get(path).await.ok()["asked"], path);
+        }
+        self.connections(path)
+    }
+}
+
+#[tokio::test]
+async fn connections_are_kept_until_what_they_are_made_with_changes() {
+    let (cluster, backing) = registered().await;
+    let asked = async |query: &str| backing.asked_often(&cluster, &format!("{GADGETS}?{query}")).await;
+    let first = asked("first").await;
+    assert!(first.len() <= AT_MOST, "{first:?}");
+    let bundle = STANDARD.encode(format!("{}{}", PKI.ca_pem(), PKI.front_proxy_ca_pem()));
+    cluster.patch(&format!("{SERVICES}/v1.others.example.com"), "merge", json!({"spec": {"caBundle": bundle}})).await.ok();
+    let second = asked("second").await;
+    assert!(second.len() <= AT_MOST && second.is_disjoint(&first), "another authority: {second:?} after {first:?}");
+    backing.until_ended(&first).await;
+    let elsewhere = json!({"spec": {"externalName": "127.0.0.1"}});
+    cluster.patch("/api/v1/namespaces/default/services/gadgets", "merge", elsewhere).await.ok();
+    let third = asked("third").await;
+    assert!(third.len() <= AT_MOST && third.is_disjoint(&second), "another address: {third:?} after {second:?}");
+    backing.until_ended(&second).await;
+    cluster.delete(&format!("{SERVICES}/v1.others.example.com")).await.ok();
+    backing.until_ended(&third).await;
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_is_nobody_elses() {
+    let (cluster, backing) = registered().await;
+    let kept = backing.asked_often(&cluster, GADGETS).await;
+    let path = format!("{GADGETS}/g/exec?a=b");
+    let (_stream, head) = upgraded(&cluster, &path).await;
+    assert!(head.starts_with("http/1.1 101"), "{head}");
+    assert!(backing.connections(&path).is_disjoint(&kept));
+    assert!(backing.asked_often(&cluster, GADGETS).await.len() <= AT_MOST);
+}
+
+#[tokio::test]
+async fn a_connection_that_ended_is_not_used() {
+    let (cluster, backing) = registered().await;
+    for round in 0..5 {
+        let path = format!("{GADGETS}?round={round}");
+        let kept = backing.asked_often(&cluster, &path).await;
+        backing.hang_up.notify_waiters();
+        backing.until_ended(&kept).await;
+        assert_eq!(cluster.post(&format!("{path}&write"), json!({})).await.ok()["sent"], "{}");
+    }
+}
+
+/// Whether it was done nobody knows.
+#[tokio::test]
+async fn what_was_sent_is_not_sent_again() {
+    let (cluster, backing) = registered().await;
+    for path in [format!("{GADGETS}?1=break"), format!("{GADGETS}?2=break")] {
+        backing.asked_often(&cluster, GADGETS).await;
+        let broken = cluster.post(&path, json!({})).await;
+        assert_eq!(broken.status, StatusCode::SERVICE_UNAVAILABLE, "{broken:?}");
+        assert!(broken.body.as_str().is_some_and(|text| text.starts_with("error trying to reach service: ")), "{broken:?}");
+        assert_eq!(backing.asked.lock().iter().filter(|asked| asked.path == path).count(), 1);
+    }
+}
+
+/// A process may run for longer than the front proxy's certificate is good.
+#[tokio::test]
+async fn a_renewed_certificate_is_shown_from_then_on() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ago = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(24 * 300);
+    let pki = Pki::open_at(directory.path(), &PkiConfig::for_cluster("cluster.local"), ago).expect("keys");
+    let pki = Arc::new(pki);
+    let config = Config::new(Arc::clone(&pki), SocketAddr::from(([10, 0, 0, 1], 6443)));
+    let cluster = cluster_with(config, Arc::new(MemoryStore::new())).await;
+    let backing = Backing::of(&pki).await;
+    backing.register(&cluster, pki.ca_pem()).await;
+    until(&cluster, "v1.others.example.com", |condition| condition["status"] == "True").await;
+    let shown = |path: &str| -> BTreeSet<Vec<u8>> {
+        backing.asked.lock().iter().filter(|asked| asked.path == path).map(|asked| asked.certificate.clone()).collect()
+    };
+    let (before, after) = (format!("{GADGETS}?before"), format!("{GADGETS}?after"));
+    let kept = backing.asked_often(&cluster, &before).await;
+    crate::renewal::renew(cluster.server.app(), cluster.server.shown(), jiff::Timestamp::now());
+    backing.asked_often(&cluster, &after).await;
+    assert_eq!((shown(&before).len(), shown(&after).len()), (1, 1));
+    assert!(shown(&after).is_disjoint(&shown(&before)), "another certificate");
+    backing.until_ended(&kept).await;
+    // Who looks whether the server is there shows it too.
+    let discovery = "/apis/others.example.com/v1";
+    backing.asked.lock().retain(|asked| asked.path != discovery);
+    cluster.patch(&format!("{SERVICES}/v1.others.example.com"), "merge", json!({"metadata": {"labels": {"a": "b"}}})).await.ok();
+    let looked = async {
+        while shown(discovery).is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), looked).await.expect("looked at");
+    assert_eq!(shown(discovery), shown(&after));
+}
