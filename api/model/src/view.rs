@@ -6,6 +6,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::kind::GroupResource;
+use crate::meta;
+
+/// The label by which an EndpointSlice names its Service.
+pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// Current objects, as of some recent revision. Never blocks on I/O.
 pub trait View: Send + Sync {
@@ -19,6 +23,12 @@ pub trait View: Send + Sync {
     fn pods_on(&self, node: &str, namespace: Option<&str>) -> Vec<Arc<Value>> {
         let is_there = |pod: &Arc<Value>| pod.pointer("/spec/nodeName").and_then(Value::as_str) == Some(node);
         self.list(&GroupResource::new("", "pods"), namespace).into_iter().filter(is_there).collect()
+    }
+
+    /// The EndpointSlices of a Service, whose namespace may have many others.
+    fn endpoint_slices_of(&self, service: &str, namespace: &str) -> Vec<Arc<Value>> {
+        let names = |slice: &Arc<Value>| meta::labels(slice).and_then(|labels| labels.get(SERVICE_NAME)?.as_str()) == Some(service);
+        self.list(&GroupResource::new("discovery.k8s.io", "endpointslices"), Some(namespace)).into_iter().filter(names).collect()
     }
 
     /// A number that changes whenever any object of the resource changes: for caches of what was

@@ -9,12 +9,13 @@
 
 mod available;
 mod discovery;
+mod due;
 pub(crate) mod forward;
 pub(crate) mod keeper;
 mod link;
 pub(crate) mod local;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,7 +24,7 @@ use api_model::kind::GroupResource;
 use api_model::meta;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -45,7 +46,9 @@ pub(crate) struct Aggregation {
     documents: RwLock<HashMap<String, Arc<Documents>>>,
     /// How often that changed.
     changes: AtomicU64,
-    /// A server did not answer: it is to be looked at again.
+    /// Servers that did not answer, by the names of their APIServices: they are to be looked at again.
+    doubts: Mutex<BTreeSet<String>>,
+    /// There is another one.
     doubt: Notify,
     /// The keys as they were renewed, if they were.
     renewed: RwLock<Option<Arc<Pki>>>,
@@ -62,6 +65,10 @@ struct Documents {
 
 /// A group version behind a Service.
 pub(crate) struct Remote {
+    /// Of the APIService, with which another of the same name is another.
+    uid: String,
+    /// All that the APIService says.
+    spec: Arc<Value>,
     /// `version.group`
     pub(crate) name: String,
     pub(crate) group: String,
@@ -87,6 +94,8 @@ impl Remote {
         let bundle = json::text(spec, &["caBundle"]);
         let number = |field: &str| spec.get(field).and_then(Value::as_i64).unwrap_or_default();
         Some(Self {
+            uid: meta::uid(object).to_owned(),
+            spec: Arc::new(spec.clone()),
             name: meta::name(object).to_owned(),
             group: group.to_owned(),
             version: version.to_owned(),
@@ -125,6 +134,7 @@ impl Aggregation {
             links: Links::default(),
             documents: RwLock::default(),
             changes: AtomicU64::new(0),
+            doubts: Mutex::default(),
             doubt: Notify::new(),
             renewed: RwLock::default(),
         }
@@ -173,6 +183,12 @@ impl Aggregation {
     /// Grows with every change of what discovery says of others.
     pub(crate) fn number(&self) -> u64 {
         self.resource.revision().saturating_add(self.changes.load(Ordering::Acquire))
+    }
+
+    /// A server is to be looked at again, since it did not answer.
+    fn did_not_answer(&self, remote: &Remote) {
+        self.doubts.lock().insert(remote.name.clone());
+        self.doubt.notify_one();
     }
 
     fn documents_of(&self, remote: &Remote) -> Option<Arc<Documents>> {

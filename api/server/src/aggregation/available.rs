@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Remote;
 use crate::definitions::condition::{self, Condition};
 use crate::json;
-use crate::webhooks::resolve::{is_of, port_name, ready};
+use crate::webhooks::resolve::{port_name, ready};
 
 const AVAILABLE: &str = "Available";
 
@@ -40,12 +40,11 @@ pub(super) fn obstacle(remote: &Remote, view: &dyn View) -> Option<Condition> {
     let Some(port_name) = port_name(&service, *port) else {
         return not("ServicePortError", format!("service/{name} in {namespace:?} is not listening on port {port}"));
     };
-    let slices = view.list(&GroupResource::new("discovery.k8s.io", "endpointslices"), Some(namespace));
-    let mut slices = slices.iter().filter(|slice| is_of(slice, name)).peekable();
-    if slices.peek().is_none() {
+    let slices = view.endpoint_slices_of(name, namespace);
+    if slices.is_empty() {
         return not("EndpointsNotFound", format!("cannot find endpointslices for service/{name} in {namespace:?}"));
     }
-    if slices.all(|slice| ready(slice, port_name).is_empty()) {
+    if slices.iter().all(|slice| ready(slice, port_name).is_empty()) {
         let message = format!("endpoints for service/{name} in {namespace:?} have no addresses with port name {port_name:?}");
         return not("MissingEndpoints", message);
     }

@@ -54,7 +54,7 @@ pub(crate) async fn forward(
     };
     answered.or_else(|why| {
         tracing::info!(apiservice = remote.name, why, "an aggregated server did not answer");
-        app.aggregation.doubt.notify_one();
+        app.aggregation.did_not_answer(remote);
         Ok(text(StatusCode::SERVICE_UNAVAILABLE, format!("error trying to reach service: {why}\n")))
     })
 }

@@ -1,8 +1,8 @@
 //! The loop behind APIServices: registers what is answered for here, asks the others whether they answer
 //! and what they serve, and writes what it found into their conditions.
 //!
-//! It looks again when something that it depends on changes, when a request was not answered, and from
-//! time to time.
+//! It looks again at a server when something that it depends on changes, when a request was not answered, and
+//! from time to time (`due.rs`). Changes that come close together are one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +16,16 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::due::{ASK_AGAIN_AFTER, ASK_EVERY, Ground, Looks};
 use super::forward::{connect, identity};
 use super::{Documents, GROUP, PLURAL, Remote, available, discovery, local};
 use crate::app::{App, Call};
+use crate::cache::Resource;
 use crate::definitions::condition::{self, Condition};
 use crate::status::ApiResult;
 use crate::verbs::modify::modify;
 use crate::verbs::recording::Recording;
 
-/// How often everybody is asked, and those who did not answer: upstream's resync, and a pause in which
-/// nothing is lost.
-const ASK_EVERY: Duration = Duration::from_secs(30);
-const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// What changes sooner after a look waits for this long.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long an answer may take.
@@ -38,19 +36,24 @@ const AT_ONCE: usize = 16;
 const CHECKER: &str = "system:kube-aggregator";
 const READER: &str = "system:aggregator";
 
-/// What a look depends on.
-const DEPENDS_ON: [(&str, &str); 4] =
-    [(GROUP, PLURAL), ("", "services"), ("discovery.k8s.io", "endpointslices"), ("apiextensions.k8s.io", "customresourcedefinitions")];
+/// What is registered depends on these.
+const OF_REGISTERED: [(&str, &str); 2] = [(GROUP, PLURAL), ("apiextensions.k8s.io", "customresourcedefinitions")];
+/// Whether a server can be asked depends on these, beside what is registered.
+const OF_SERVERS: [(&str, &str); 2] = [("", "services"), ("discovery.k8s.io", "endpointslices")];
 
 /// Keeps on until the server stops.
 pub(crate) async fn run(app: Arc<App>) {
-    let resources = DEPENDS_ON.map(|(group, plural)| app.cache.resource(&GroupResource::new(group, plural)));
+    let follow = |names: [(&str, &str); 2]| names.map(|(group, plural)| app.cache.resource(&GroupResource::new(group, plural)));
+    let (of_registered, of_servers) = (follow(OF_REGISTERED), follow(OF_SERVERS));
     let mut applied = app.cache.follow();
+    let (mut registered, mut looks) = (Registered::default(), Looks::default());
     loop {
-        let revisions = || resources.each_ref().map(|resource| resource.revision());
+        let revisions = || (revisions_of(&of_registered), revisions_of(&of_servers));
         let seen = revisions();
-        let all_well = look(&app).await;
-        let until = Instant::now() + if all_well { ASK_EVERY } else { ASK_AGAIN_AFTER };
+        registered.renew(&app, seen.0).await;
+        look(&app, &mut looks).await;
+        let until = registered.again_at.into_iter().chain(looks.next()).min();
+        let until = until.unwrap_or_else(|| Instant::now() + ASK_EVERY);
         loop {
             tokio::select! {
                 () = app.shutdown.cancelled() => return,
@@ -70,31 +73,70 @@ pub(crate) async fn run(app: Arc<App>) {
     }
 }
 
-/// One look at everything; false where something is to be tried again soon.
-async fn look(app: &Arc<App>) -> bool {
-    let registered = local::register(app).await;
-    let remotes = app.aggregation.remotes();
-    app.aggregation.forget_others(&remotes);
-    let looks = futures::stream::iter(remotes.iter().cloned()).map(|remote| async move {
-        let found = found(app, &remote).await;
-        match write(app, &remote, &found).await {
-            Ok(()) => found.status,
-            // Gone meanwhile, and that is a change.
-            Err(error) if error.code() == StatusCode::NOT_FOUND => true,
-            Err(error) => {
-                tracing::warn!(apiservice = remote.name, ?error, "a condition was not written");
-                false
-            }
-        }
-    });
-    looks.buffer_unordered(AT_ONCE).fold(registered, |well, one| std::future::ready(well & one)).await
+fn revisions_of(resources: &[Arc<Resource>; 2]) -> [u64; 2] {
+    resources.each_ref().map(|resource| resource.revision())
 }
 
-/// The condition that a server is in. What it says of itself is kept.
-async fn found(app: &Arc<App>, remote: &Remote) -> Condition {
-    if let Some(obstacle) = available::obstacle(remote, &*app.cache) {
-        return obstacle;
+/// The registration of what is answered for here.
+#[derive(Default)]
+struct Registered {
+    /// What it was made of: revisions, and the number of the table of kinds.
+    of: Option<([u64; 2], u64)>,
+    again_at: Option<Instant>,
+}
+
+impl Registered {
+    /// Registers anew where that may change something, and from time to time.
+    async fn renew(&mut self, app: &Arc<App>, revisions: [u64; 2]) {
+        let of = (revisions, app.registry.table().number);
+        if self.of == Some(of) && self.again_at.is_some_and(|again_at| Instant::now() < again_at) {
+            return;
+        }
+        let is_done = local::register(app).await;
+        self.of = Some(of);
+        self.again_at = Some(Instant::now() + if is_done { ASK_EVERY } else { ASK_AGAIN_AFTER });
     }
+}
+
+/// Looks at those servers that are due.
+async fn look(app: &Arc<App>, looks: &mut Looks) {
+    let remotes = app.aggregation.remotes();
+    app.aggregation.forget_others(&remotes);
+    looks.retain(|name| remotes.iter().any(|remote| remote.name == name));
+    let doubts = std::mem::take(&mut *app.aggregation.doubts.lock());
+    doubts.iter().for_each(|name| looks.forget(name));
+    let now = Instant::now();
+    let grounds = remotes.iter().map(|remote| (Arc::clone(remote), Ground::of(remote, &*app.cache)));
+    let due: Vec<_> = grounds.filter(|(remote, ground)| looks.is_due(&remote.name, ground, now)).collect();
+    let looking = futures::stream::iter(due).map(|(remote, ground)| async move {
+        let is_well = is_well(app, &remote, &ground).await;
+        (remote, ground, is_well)
+    });
+    let mut looking = looking.buffer_unordered(AT_ONCE);
+    while let Some((remote, ground, is_well)) = looking.next().await {
+        looks.looked(&remote.name, ground, is_well, Instant::now());
+    }
+}
+
+/// Looks at a server and writes down what it found; false where that is to be tried again soon.
+async fn is_well(app: &Arc<App>, remote: &Remote, ground: &Ground) -> bool {
+    let found = match &ground.obstacle {
+        Some(obstacle) => obstacle.clone(),
+        None => found(app, remote).await,
+    };
+    match write(app, remote, &found).await {
+        Ok(()) => found.status,
+        // Gone meanwhile, and that is a change.
+        Err(error) if error.code() == StatusCode::NOT_FOUND => true,
+        Err(error) => {
+            tracing::warn!(apiservice = remote.name, ?error, "a condition was not written");
+            false
+        }
+    }
+}
+
+/// The condition that a server is in which nothing keeps from being asked. What it says of itself is kept.
+async fn found(app: &Arc<App>, remote: &Remote) -> Condition {
     let path = format!("/apis/{}", remote.group_version());
     let url = format!("https://{}:{}{path}", remote.host(), remote.port);
     let resources = match get(app, remote, &path, CHECKER).await {

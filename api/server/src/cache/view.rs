@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use api_model::kind::GroupResource;
-use api_model::selector::{FieldSelector, FieldTerm};
-use api_model::view::View;
-use serde_json::Value;
+use api_model::selector::{FieldSelector, FieldTerm, Selector};
+use api_model::view::{SERVICE_NAME, View};
+use serde_json::{Map, Value};
 
 use super::filter::NODE_FIELD;
 use super::{Cache, Filter, Resource};
@@ -35,6 +35,12 @@ impl View for Cache {
         let fields = FieldSelector { terms: vec![node] };
         let filter = Filter { namespace: namespace.map(str::to_owned), fields, ..Filter::default() };
         self.selected(&GroupResource::new("", "pods"), &filter)
+    }
+
+    fn endpoint_slices_of(&self, service: &str, namespace: &str) -> Vec<Arc<Value>> {
+        let labels = Selector::from_map(&Map::from_iter([(SERVICE_NAME.to_owned(), service.into())]));
+        let filter = Filter { namespace: Some(namespace.to_owned()), labels, ..Filter::default() };
+        self.selected(&GroupResource::new("discovery.k8s.io", "endpointslices"), &filter)
     }
 
     fn version(&self, resource: &GroupResource) -> u64 {

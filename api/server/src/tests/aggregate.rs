@@ -189,6 +189,13 @@ async fn until(cluster: &Cluster, name: &str, wish: impl Fn(&Value) -> bool) -> 
     tokio::time::timeout(Duration::from_secs(20), asking).await.unwrap_or_else(|_| panic!("{name} never came to be as wished"))
 }
 
+/// Gives the loop a reason.
+async fn look_again(cluster: &Cluster) {
+    let path = format!("{SERVICES}/v1.others.example.com");
+    let priority = cluster.get(&path).await.ok()["spec"]["versionPriority"].as_u64().expect("a number");
+    cluster.patch(&path, "merge", json!({"spec": {"versionPriority": priority + 1}})).await.ok();
+}
+
 async fn registered() -> (Cluster, Backing) {
     let (cluster, backing) = (cluster().await, Backing::new().await);
     backing.register(&cluster, PKI.ca_pem()).await;
@@ -297,7 +304,7 @@ async fn discovery_and_openapi_tell_of_it() {
     assert!(!index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().expect("ours").ends_with("hash=8"), "it speaks for itself alone");
     // Who does not answer any more is still listed, as it was.
     backing.discovery.store(500, Ordering::SeqCst);
-    cluster.patch(&format!("{SERVICES}/v1.others.example.com"), "merge", json!({"metadata": {"labels": {"a": "b"}}})).await.ok();
+    look_again(&cluster).await;
     until(&cluster, "v1.others.example.com", |condition| condition["status"] == "False").await;
     let stale = version().await;
     assert_eq!((&stale["freshness"], &stale["resources"]), (&json!("Stale"), &current["resources"]));
@@ -327,6 +334,33 @@ async fn a_server_that_cannot_be_asked_is_said_to_be_unavailable() {
     let headers = backing.headers("/apis/others.example.com/v1");
     assert_eq!(headers["x-remote-user"], "system:kube-aggregator");
     assert_eq!(headers["x-remote-group"], "system:masters");
+}
+
+#[tokio::test]
+async fn only_a_server_that_is_concerned_is_looked_at() {
+    let (cluster, backing) = registered().await;
+    let looks = || backing.asked.lock().iter().filter(|asked| asked.path == "/apis/others.example.com/v1").count();
+    let before = looks();
+    let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "other-1", "labels": {"kubernetes.io/service-name": "other"}},
+        "ports": [{"name": "", "port": 80}], "endpoints": [{"addresses": ["10.0.0.9"]}]});
+    cluster.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice).await.ok();
+    // One more server is looked at, and by then this one would have been too.
+    let mut another = backing.registration(PKI.ca_pem());
+    another["metadata"]["name"] = "v2.others.example.com".into();
+    another["spec"]["version"] = "v2".into();
+    another["spec"]["service"]["name"] = "nothing".into();
+    cluster.post(SERVICES, another).await.ok();
+    until(&cluster, "v2.others.example.com", |condition| condition["status"] == "False").await;
+    assert_eq!(looks(), before);
+    let elsewhere = json!({"spec": {"externalName": "127.0.0.1"}});
+    cluster.patch("/api/v1/namespaces/default/services/gadgets", "merge", elsewhere).await.ok();
+    let looked = async {
+        while looks() == before {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), looked).await.expect("looked at");
 }
 
 #[tokio::test]

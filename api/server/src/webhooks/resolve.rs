@@ -2,7 +2,6 @@
 //! reach, so it looks into EndpointSlices itself.
 
 use api_model::kind::GroupResource;
-use api_model::meta;
 use api_model::view::View;
 use rand::seq::SliceRandom;
 use serde_json::Value;
@@ -58,8 +57,8 @@ impl<'h> Service<'h> {
             return Ok(vec![(json::text(&service, &["spec", "externalName"]).to_owned(), port)]);
         }
         let port_name = port_name(&service, port).ok_or_else(|| format!("no service port {port} found for service {name:?}"))?;
-        let slices = view.list(&GroupResource::new("discovery.k8s.io", "endpointslices"), Some(namespace));
-        let found: Vec<_> = slices.iter().filter(|slice| is_of(slice, name)).flat_map(|slice| ready(slice, port_name)).collect();
+        let slices = view.endpoint_slices_of(name, namespace);
+        let found: Vec<_> = slices.iter().flat_map(|slice| ready(slice, port_name)).collect();
         if found.is_empty() { Err(format!("no endpoints available for service {name:?}")) } else { Ok(found) }
     }
 }
@@ -69,11 +68,6 @@ pub(crate) fn port_name(service: &Value, port: u16) -> Option<&str> {
     let ports = service.pointer("/spec/ports")?.as_array()?;
     let found = ports.iter().find(|candidate| candidate.get("port").and_then(Value::as_u64) == Some(port.into()))?;
     Some(json::text(found, &["name"]))
-}
-
-/// Whether a slice is of a Service of its namespace.
-pub(crate) fn is_of(slice: &Value, service: &str) -> bool {
-    meta::labels(slice).and_then(|labels| labels.get("kubernetes.io/service-name")).and_then(Value::as_str) == Some(service)
 }
 
 /// The ready endpoints of a slice at a port.
@@ -92,6 +86,7 @@ pub(crate) fn ready(slice: &Value, port_name: &str) -> Vec<(String, u16)> {
 mod tests {
     use std::sync::Arc;
 
+    use api_model::meta;
     use serde_json::json;
 
     use super::*;

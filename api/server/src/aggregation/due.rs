@@ -1,0 +1,164 @@
+//! Which aggregated servers are to be looked at now: those of which something has changed that the last look stood on,
+//! those that did not answer somebody, and each from time to time. Pure.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_model::view::View;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Remote, available};
+use crate::definitions::condition::Condition;
+use crate::webhooks::resolve;
+
+/// How often everybody is asked, and those who did not answer: upstream's resync, and a pause in which
+/// nothing is lost.
+pub(super) const ASK_EVERY: Duration = Duration::from_secs(30);
+pub(super) const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5);
+
+/// What a look at a server stands on, of all that is stored. EndpointSlices of other Services are no part of it, nor is
+/// the condition that the last look wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ground {
+    /// Of the APIService.
+    uid: String,
+    spec: Arc<Value>,
+    /// What keeps the server from being asked.
+    pub(super) obstacle: Option<Condition>,
+    endpoints: Option<Vec<(String, u16)>>,
+}
+
+impl Ground {
+    pub(super) fn of(remote: &Remote, view: &dyn View) -> Self {
+        Self {
+            uid: remote.uid.clone(),
+            spec: Arc::clone(&remote.spec),
+            obstacle: available::obstacle(remote, view),
+            endpoints: resolve::endpoints(view, &remote.host(), remote.port),
+        }
+    }
+}
+
+/// The last look at each server, by the name of its APIService.
+#[derive(Debug, Default)]
+pub(super) struct Looks(HashMap<String, Look>);
+
+#[derive(Debug)]
+struct Look {
+    ground: Ground,
+    again_at: Instant,
+}
+
+impl Looks {
+    /// Whether a server is to be looked at.
+    pub(super) fn is_due(&self, name: &str, ground: &Ground, now: Instant) -> bool {
+        self.0.get(name).is_none_or(|last| last.ground != *ground || last.again_at <= now)
+    }
+
+    /// It was looked at. `is_well` is whether that need not be repeated soon.
+    pub(super) fn looked(&mut self, name: &str, ground: Ground, is_well: bool, now: Instant) {
+        let again_at = now + if is_well { ASK_EVERY } else { ASK_AGAIN_AFTER };
+        self.0.insert(name.to_owned(), Look { ground, again_at });
+    }
+
+    /// What the last look found counts no more.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+
+    /// Forgets all but these.
+    pub(super) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.0.retain(|name, _| is_there(name));
+    }
+
+    /// When the next server is due, if nothing happens until then.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.0.values().map(|look| look.again_at).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api_model::kind::GroupResource;
+    use api_model::meta;
+    use serde_json::json;
+
+    use super::*;
+
+    struct Fixed(Vec<Arc<Value>>);
+
+    impl View for Fixed {
+        fn get(&self, resource: &GroupResource, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
+            self.list(resource, namespace).into_iter().find(|object| meta::name(object) == name)
+        }
+
+        fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>> {
+            let kind = if resource.resource == "services" { "Service" } else { "EndpointSlice" };
+            let is_wanted =
+                |object: &&Arc<Value>| object["kind"] == kind && namespace.is_none_or(|wanted| meta::namespace(object) == wanted);
+            self.0.iter().filter(is_wanted).cloned().collect()
+        }
+
+        fn version(&self, _: &GroupResource) -> u64 {
+            0
+        }
+    }
+
+    /// `registered` is the UID and the priority, either of which may be another.
+    fn remote(registered: (&str, u64)) -> Remote {
+        let (uid, priority) = registered;
+        let object = json!({"metadata": {"name": "v1.x.y", "uid": uid, "resourceVersion": "7"}, "spec": {"group": "x.y", "version": "v1",
+            "versionPriority": priority, "service": {"namespace": "n", "name": "s", "port": 443}}});
+        Remote::of(&object).expect("remote")
+    }
+
+    fn service() -> Arc<Value> {
+        Arc::new(json!({"kind": "Service", "metadata": {"name": "s", "namespace": "n"}, "spec": {"ports": [{"port": 443}]}}))
+    }
+
+    fn slice(service: &str, namespace: &str, addresses: &[&str]) -> Arc<Value> {
+        let endpoints: Vec<Value> = addresses.iter().map(|address| json!({"addresses": [address]})).collect();
+        Arc::new(json!({"kind": "EndpointSlice", "ports": [{"port": 8443}], "endpoints": endpoints,
+            "metadata": {"name": format!("{service}-1"), "namespace": namespace, "labels": {"kubernetes.io/service-name": service}}}))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_is_due_when_what_it_stands_on_changes() {
+        let ground = |registered, objects: &[Arc<Value>]| Ground::of(&remote(registered), &Fixed(objects.to_vec()));
+        let (now, mut looks) = (Instant::now(), Looks::default());
+        let first = ground(("a", 1), &[service(), slice("s", "n", &["10.0.0.1"])]);
+        assert!(looks.is_due("v1.x.y", &first, now), "it was never looked at");
+        looks.looked("v1.x.y", first, true, now);
+        for (registered, objects, wanted) in [
+            (("a", 1), vec![service(), slice("s", "n", &["10.0.0.1"])], false),
+            (("a", 1), vec![service(), slice("s", "n", &["10.0.0.1"]), slice("other", "n", &["10.0.0.9"])], false),
+            (("a", 1), vec![service(), slice("s", "n", &["10.0.0.1"]), slice("s", "m", &["10.0.0.9"])], false),
+            (("a", 1), vec![service(), slice("s", "n", &["10.0.0.2"])], true),
+            (("a", 1), vec![service(), slice("s", "n", &[])], true),
+            (("a", 1), vec![service()], true),
+            (("a", 1), vec![slice("s", "n", &["10.0.0.1"])], true),
+            (("a", 2), vec![service(), slice("s", "n", &["10.0.0.1"])], true),
+            (("b", 1), vec![service(), slice("s", "n", &["10.0.0.1"])], true),
+        ] {
+            assert_eq!(looks.is_due("v1.x.y", &ground(registered, &objects), now), wanted, "{registered:?} {objects:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_is_due_again_sooner_when_it_did_not_answer() {
+        let ground = Ground::of(&remote(("a", 1)), &Fixed(vec![]));
+        let (now, mut looks) = (Instant::now(), Looks::default());
+        looks.looked("well", ground.clone(), true, now);
+        looks.looked("ill", ground.clone(), false, now);
+        assert_eq!(looks.next(), Some(now + ASK_AGAIN_AFTER));
+        let due = |looks: &Looks, name: &str, later: Duration| looks.is_due(name, &ground, now + later);
+        assert!(due(&looks, "ill", ASK_AGAIN_AFTER) && !due(&looks, "well", ASK_AGAIN_AFTER));
+        assert!(due(&looks, "well", ASK_EVERY));
+        looks.forget("well");
+        assert!(due(&looks, "well", Duration::ZERO), "somebody doubts it");
+        looks.retain(|name| name == "well");
+        assert_eq!(looks.next(), None);
+    }
+}
