@@ -8,6 +8,7 @@
 mod definitions;
 mod gnostic;
 mod operations;
+mod others;
 mod parameters;
 mod render;
 
@@ -20,6 +21,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+pub use self::others::{Others, v2_others, v2_part};
 use crate::discovery::{groups, versions};
 
 /// The content type of OpenAPI v2 as protobuf. Clients ask for it under this name or with `@` for the dot
@@ -118,15 +120,15 @@ pub fn v2(kinds: &[Arc<Kind>]) -> Value {
     })
 }
 
-/// What [`v2`] gives, as JSON text: made piece by piece.
-pub fn v2_json(kinds: &[Arc<Kind>]) -> Vec<u8> {
+/// What [`v2`] gives, as JSON text: made piece by piece. With what other servers add.
+pub fn v2_json(kinds: &[Arc<Kind>], others: &Others) -> Vec<u8> {
     let mut out = Vec::new();
     // Writing into memory cannot fail.
-    let _ = write_v2(&mut out, kinds);
+    let _ = write_v2(&mut out, kinds, others);
     out
 }
 
-fn write_v2(out: &mut impl io::Write, kinds: &[Arc<Kind>]) -> io::Result<()> {
+fn write_v2(out: &mut impl io::Write, kinds: &[Arc<Kind>], others: &Others) -> io::Result<()> {
     let security = security();
     write!(
         out,
@@ -134,11 +136,19 @@ fn write_v2(out: &mut impl io::Write, kinds: &[Arc<Kind>]) -> io::Result<()> {
         info()
     )?;
     let mut schemas = Entries::new(out);
-    definitions::each(kinds, &mut |name, schema| schemas.put(name, &render::v2_schema(schema)));
+    definitions::each(kinds, &mut |name, schema| schemas.put(name, &others.completed(name, render::v2_schema(schema))));
+    others.definitions.iter().for_each(|(name, schema)| schemas.put(name, schema));
     schemas.end()?;
+    if !others.parameters.is_empty() {
+        out.write_all(br#","parameters":"#)?;
+        let mut parameters = Entries::new(out);
+        others.parameters.iter().for_each(|(name, parameter)| parameters.put(name, parameter));
+        parameters.end()?;
+    }
     out.write_all(br#","paths":"#)?;
     let mut paths = Entries::new(out);
     operations::paths(kinds).iter().for_each(|item| paths.put(&item.path, &render::v2_path(item)));
+    others.paths.iter().for_each(|(path, item)| paths.put(path, item));
     paths.end()?;
     out.write_all(b"}")
 }
@@ -146,21 +156,22 @@ fn write_v2(out: &mut impl io::Write, kinds: &[Arc<Kind>]) -> io::Result<()> {
 /// An OpenAPI v2 document as gnostic's protobuf. Its content type is [`V2_PROTOBUF`].
 pub fn v2_protobuf(document: &Value) -> Vec<u8> {
     let mut encoder = gnostic::Encoder::new(document);
-    for (name, item) in document.get("paths").and_then(Value::as_object).into_iter().flatten() {
-        encoder.path(name, item);
-    }
-    for (name, schema) in document.get("definitions").and_then(Value::as_object).into_iter().flatten() {
-        encoder.definition(name, schema);
-    }
+    let entries = |section: &str| document.get(section).and_then(Value::as_object).into_iter().flatten();
+    entries("paths").for_each(|(path, item)| encoder.path(path, item));
+    entries("definitions").for_each(|(name, schema)| encoder.definition(name, schema));
+    entries("parameters").for_each(|(name, parameter)| encoder.parameter(name, parameter));
     encoder.finish()
 }
 
-/// What [`v2_protobuf`] gives for [`v2`] of these kinds: made piece by piece.
-pub fn v2_protobuf_of(kinds: &[Arc<Kind>]) -> Vec<u8> {
+/// What [`v2_protobuf`] gives for [`v2`] of these kinds: made piece by piece. With what other servers add.
+pub fn v2_protobuf_of(kinds: &[Arc<Kind>], others: &Others) -> Vec<u8> {
     let frame = json!({"swagger": "2.0", "info": info(), "security": [{"BearerToken": []}], "securityDefinitions": security()});
     let mut encoder = gnostic::Encoder::new(&frame);
     operations::paths(kinds).iter().for_each(|item| encoder.path(&item.path, &render::v2_path(item)));
-    definitions::each(kinds, &mut |name, schema| encoder.definition(name, &render::v2_schema(schema)));
+    others.paths.iter().for_each(|(path, item)| encoder.path(path, item));
+    definitions::each(kinds, &mut |name, schema| encoder.definition(name, &others.completed(name, render::v2_schema(schema))));
+    others.definitions.iter().for_each(|(name, schema)| encoder.definition(name, schema));
+    others.parameters.iter().for_each(|(name, parameter)| encoder.parameter(name, parameter));
     encoder.finish()
 }
 

@@ -3,10 +3,11 @@
 //! A request for such a version is authenticated and authorized here, and then passed on with the user's
 //! name in headers that the other server believes, because they come with the front proxy's certificate
 //! (`forward.rs`), over connections that are kept (`link.rs`). One loop (`keeper.rs`) finds out whether each of these servers answers (`available.rs`),
-//! keeps what it says it serves for discovery (`discovery.rs`), and registers what this server answers for
+//! keeps what it says it serves for discovery and OpenAPI (`discovery.rs`, `openapi.rs`), and registers what this server answers for
 //! itself, so that `kubectl get apiservices` shows everything (`local.rs`). A version that is built in is
 //! always answered here.
 
+mod ask;
 mod available;
 mod discovery;
 mod due;
@@ -14,6 +15,7 @@ pub(crate) mod forward;
 pub(crate) mod keeper;
 mod link;
 pub(crate) mod local;
+mod openapi;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -61,6 +63,8 @@ struct Documents {
     resources: Value,
     /// Where its OpenAPI v3 document is; empty where it has none.
     openapi: String,
+    /// None where it has none, or none that could be used.
+    openapi_v2: Option<openapi::Part>,
 }
 
 /// A group version behind a Service.

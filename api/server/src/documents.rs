@@ -171,8 +171,8 @@ fn make(app: &App, kinds: &[Arc<Kind>], name: &Name) -> Option<Bytes> {
         }
         Name::Group(group, _) => app.aggregation.group(discovery::api_group(group, kinds), group, kinds)?,
         Name::Resources(group, version, _) => discovery::api_resource_list(group, version, kinds)?,
-        Name::OpenApiV2 { protobuf: false } => return Some(openapi::v2_json(kinds).into()),
-        Name::OpenApiV2 { protobuf: true } => return Some(openapi::v2_protobuf_of(kinds).into()),
+        Name::OpenApiV2 { protobuf: false } => return Some(openapi::v2_json(kinds, &app.aggregation.with_openapi_v2(kinds)).into()),
+        Name::OpenApiV2 { protobuf: true } => return Some(openapi::v2_protobuf_of(kinds, &app.aggregation.with_openapi_v2(kinds)).into()),
         Name::OpenApiV3Index => app.aggregation.with_openapi(openapi::v3_index(kinds)),
         Name::OpenApiV3(group, version) => return openapi::v3_json(group, version, kinds).map(Into::into),
     };

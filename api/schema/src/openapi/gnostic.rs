@@ -1,20 +1,21 @@
 //! OpenAPI v2 as protobuf, in the messages of gnostic's `openapiv2/OpenAPIv2.proto`, which Go clients
 //! ask for first. Written by hand: the messages are plain, and only encoding is needed.
 //!
-//! Field numbers are those of the published definition. What a document never holds (forms, headers,
-//! examples, XML) is not written.
+//! Field numbers are those of the published definition. What a document of ours never holds (examples, XML, the items of
+//! parameters that are lists) is not written.
 
 use serde_json::{Map, Value};
 
-/// A `Document` that takes its paths and definitions one by one.
+/// A `Document` that takes its paths, definitions and parameters one by one.
 pub(super) struct Encoder {
     document: Message,
     paths: Message,
     definitions: Message,
+    parameters: Message,
 }
 
 impl Encoder {
-    /// Begins with all of a document but its paths and definitions.
+    /// Begins with all else of a document.
     pub(super) fn new(frame: &Value) -> Self {
         let mut document = Message::default();
         document.text(1, frame.get("swagger"));
@@ -39,7 +40,7 @@ impl Encoder {
             document.message(13, &message);
         }
         document.extensions(16, frame);
-        Self { document, paths: Message::default(), definitions: Message::default() }
+        Self { document, paths: Message::default(), definitions: Message::default(), parameters: Message::default() }
     }
 
     /// Adds a path.
@@ -52,10 +53,18 @@ impl Encoder {
         self.definitions.named(1, name, &schema(body));
     }
 
+    /// Adds a parameter that paths refer to.
+    pub(super) fn parameter(&mut self, name: &str, body: &Value) {
+        self.parameters.named(1, name, &parameter(body));
+    }
+
     /// The bytes.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.document.message(8, &self.paths);
         self.document.message(9, &self.definitions);
+        if !self.parameters.0.is_empty() {
+            self.document.message(10, &self.parameters);
+        }
         self.document.0
     }
 }
@@ -103,8 +112,22 @@ fn operation(body: &Value) -> Message {
     out
 }
 
-/// `ParametersItem` holding a `Parameter`.
+/// `ParametersItem` holding a `Parameter`, or a `JsonReference` to one.
 fn parameters_item(body: &Value) -> Message {
+    let mut item = Message::default();
+    match body.get("$ref") {
+        None => item.message(1, &parameter(body)),
+        target => {
+            let mut reference = Message::default();
+            reference.text(1, target);
+            item.message(2, &reference);
+        }
+    }
+    item
+}
+
+/// `Parameter`.
+fn parameter(body: &Value) -> Message {
     let place = body.get("in").and_then(Value::as_str).unwrap_or_default();
     let mut parameter = Message::default();
     if place == "body" {
@@ -118,8 +141,13 @@ fn parameters_item(body: &Value) -> Message {
         }
         parameter.message(1, &message);
     } else {
-        // A query parameter has one field more in its midst, so that the numbers after it differ.
-        let (form, shift) = if place == "query" { (3, 1) } else { (4, 0) };
+        // Those of a query and of a form have one field more in their midst, so that the numbers after it differ.
+        let (form, shift) = match place {
+            "header" => (1, 0),
+            "formData" => (2, 1),
+            "query" => (3, 1),
+            _ => (4, 0),
+        };
         let mut message = Message::default();
         message.flag(1, body.get("required"));
         message.text(2, body.get("in"));
@@ -132,9 +160,7 @@ fn parameters_item(body: &Value) -> Message {
         other.message(form, &message);
         parameter.message(2, &other);
     }
-    let mut item = Message::default();
-    item.message(1, &parameter);
-    item
+    parameter
 }
 
 /// `ResponseValue` holding a `Response`.

@@ -9,7 +9,7 @@ use crate::builtin::DEFINITIONS;
 const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 /// Where references to definitions point in OpenAPI v2.
-const V2_DEFINITIONS: &str = "#/definitions/";
+pub(super) const V2_DEFINITIONS: &str = "#/definitions/";
 
 /// A path item of OpenAPI v3.
 pub(super) fn v3_path(item: &PathItem) -> Value {

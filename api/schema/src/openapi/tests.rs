@@ -57,7 +57,7 @@ fn text_and_values_are_the_same_documents() {
     let kinds = kind::builtin();
     let parsed = |bytes: Vec<u8>| serde_json::from_slice::<Value>(&bytes).expect("JSON");
     assert_eq!(parsed(v3_json("apps", "v1", kinds).expect("served")), apps());
-    assert_eq!(parsed(v2_json(kinds)), v2(kinds));
+    assert_eq!(parsed(v2_json(kinds, &Others::default())), v2(kinds));
     assert!(v3_json("apps", "v2", kinds).is_none() && v3("apps", "v2", kinds).is_none());
 }
 
@@ -214,7 +214,7 @@ fn protobuf_holds_what_the_json_holds() {
     let keys = |value: &Value| -> BTreeSet<String> { value.as_object().expect("a map").keys().cloned().collect() };
     assert_eq!(names(only(&top, 8), 2), keys(&document["paths"]));
     assert_eq!(names(only(&top, 9), 1), keys(&document["definitions"]));
-    let again = v2_protobuf_of(kinds);
+    let again = v2_protobuf_of(kinds, &Others::default());
     assert_eq!(again.len(), bytes.len());
     assert_eq!(names(only(&fields(&again), 9), 1), keys(&document["definitions"]));
 }

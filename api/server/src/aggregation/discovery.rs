@@ -68,16 +68,6 @@ impl Aggregation {
         });
         list
     }
-
-    /// The index of OpenAPI v3.
-    pub(crate) fn with_openapi(&self, mut index: Value) -> Value {
-        for remote in self.remotes().iter() {
-            let Some(documents) = self.documents_of(remote).filter(|documents| !documents.openapi.is_empty()) else { continue };
-            let path = format!("apis/{}", remote.group_version());
-            crate::json::set(&mut index, &["paths", &path, "serverRelativeURL"], documents.openapi.as_str());
-        }
-        index
-    }
 }
 
 /// Groups of which others answer for a version take their place among the groups: behind what is built in,

@@ -9,32 +9,29 @@ use std::time::Duration;
 
 use api_model::kind::GroupResource;
 use api_model::request::UserInfo;
-use axum::body::Body;
 use futures::StreamExt as _;
-use http::{Request, StatusCode, header};
+use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::ask::{Answer, Question, ask};
 use super::due::{ASK_AGAIN_AFTER, ASK_EVERY, Ground, Looks};
-use super::forward::{connect, identity};
-use super::{Documents, GROUP, PLURAL, Remote, available, discovery, local};
+use super::{Documents, GROUP, PLURAL, Remote, available, discovery, local, openapi};
 use crate::app::{App, Call};
 use crate::cache::Resource;
 use crate::definitions::condition::{self, Condition};
 use crate::status::ApiResult;
 use crate::verbs::modify::modify;
 use crate::verbs::recording::Recording;
+use crate::wire::body::BODY_BYTES_MAX;
 
 /// What changes sooner after a look waits for this long.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long an answer may take.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Servers asked at once.
 const AT_ONCE: usize = 16;
-/// Who asks: upstream's names.
+/// Who asks: upstream's name.
 const CHECKER: &str = "system:kube-aggregator";
-const READER: &str = "system:aggregator";
 
 /// What is registered depends on these.
 const OF_REGISTERED: [(&str, &str); 2] = [(GROUP, PLURAL), ("apiextensions.k8s.io", "customresourcedefinitions")];
@@ -139,35 +136,20 @@ async fn is_well(app: &Arc<App>, remote: &Remote, ground: &Ground) -> bool {
 async fn found(app: &Arc<App>, remote: &Remote) -> Condition {
     let path = format!("/apis/{}", remote.group_version());
     let url = format!("https://{}:{}{path}", remote.host(), remote.port);
-    let resources = match get(app, remote, &path, CHECKER).await {
-        Ok((status, body)) if status.is_success() => body,
-        Ok((status, _)) => return available::failed_discovery(&url, &format!("bad status from {url}: {}", status.as_u16())),
+    let question = Question { path: &path, user: CHECKER, etag: None, answer_bytes_max: BODY_BYTES_MAX };
+    let resources: Value = match ask(app, remote, question).await {
+        // Null where it is no JSON.
+        Ok(Answer { status, body, .. }) if status.is_success() => serde_json::from_slice(&body).unwrap_or_default(),
+        Ok(answer) => return available::failed_discovery(&url, &format!("bad status from {url}: {}", answer.status.as_u16())),
         Err(why) => return available::failed_discovery(&url, &format!("Get {url:?}: {why}")),
     };
     // Who answers is there, whatever it says; discovery shows what can be understood of it.
     if discovery::is_resource_list(&resources) {
-        let index = get(app, remote, "/openapi/v3", READER).await;
-        let openapi = index.ok().filter(|(status, _)| status.is_success()).map(|(_, index)| discovery::openapi_of(&index, remote));
-        app.aggregation.keep(remote, Documents { resources, openapi: openapi.unwrap_or_default() });
+        let known = app.aggregation.documents_of(remote).and_then(|documents| documents.openapi_v2.clone());
+        let (openapi, openapi_v2) = tokio::join!(openapi::v3(app, remote), openapi::v2(app, remote, known));
+        app.aggregation.keep(remote, Documents { resources, openapi, openapi_v2 });
     }
     available::passed()
-}
-
-/// A document of a server; null where it is no JSON.
-async fn get(app: &Arc<App>, remote: &Remote, path: &str, user: &str) -> Result<(StatusCode, Value), String> {
-    let asking = async {
-        let mut sender = connect(app, remote).await?;
-        let request = Request::get(path).header(header::HOST, remote.host()).header(header::ACCEPT, "application/json");
-        let mut request = request.body(Body::empty()).map_err(|error| error.to_string())?;
-        let user = UserInfo::new(user, &["system:masters"]);
-        request.headers_mut().extend(identity(&user).map_err(|error| error.message().to_owned())?);
-        let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
-        let status = answer.status();
-        let body = crate::wire::body::read(Body::new(answer.into_body())).await.map_err(|error| error.message().to_owned())?;
-        Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
-    };
-    let answered = tokio::time::timeout(ANSWER_TIMEOUT, asking).await;
-    answered.unwrap_or_else(|_| Err("context deadline exceeded".to_owned()))
 }
 
 /// Writes the condition where it is another than the one that stands there.

@@ -1,6 +1,7 @@
 //! API servers of others behind this one: over real HTTPS, on loopback, known by the front proxy's certificate.
 
 mod connections;
+mod openapi;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -43,6 +44,8 @@ struct Backing {
     port: u16,
     asked: Arc<Mutex<Vec<Asked>>>,
     discovery: Arc<AtomicU16>,
+    /// Its OpenAPI v2 document, and the tag of that.
+    openapi: Arc<Mutex<(String, String)>>,
     /// It ends all its connections.
     hang_up: Arc<Notify>,
     /// Those that have ended.
@@ -62,15 +65,21 @@ impl Backing {
         let acceptor = acceptor(pki, &identity);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let port = listener.local_addr().expect("an address").port();
-        let backing =
-            Self { port, asked: Arc::default(), discovery: Arc::new(AtomicU16::new(200)), hang_up: Arc::default(), ended: Arc::default() };
+        let backing = Self {
+            port,
+            asked: Arc::default(),
+            discovery: Arc::new(AtomicU16::new(200)),
+            openapi: Arc::default(),
+            hang_up: Arc::default(),
+            ended: Arc::default(),
+        };
         let (asked, discovery) = (Arc::clone(&backing.asked), Arc::clone(&backing.discovery));
-        let (hang_up, ended) = (Arc::clone(&backing.hang_up), Arc::clone(&backing.ended));
+        let (hang_up, ended, openapi) = (Arc::clone(&backing.hang_up), Arc::clone(&backing.ended), Arc::clone(&backing.openapi));
         tokio::spawn(async move {
             for connection in 0.. {
                 let Ok((stream, _)) = listener.accept().await else { return };
                 let (acceptor, asked, discovery) = (acceptor.clone(), Arc::clone(&asked), Arc::clone(&discovery));
-                let (hang_up, ended) = (Arc::clone(&hang_up), Arc::clone(&ended));
+                let (hang_up, ended, openapi) = (Arc::clone(&hang_up), Arc::clone(&ended), Arc::clone(&openapi));
                 tokio::spawn(async move {
                     let (stream, mut beside) = twice(stream);
                     let Ok(stream) = acceptor.accept(stream).await else { return };
@@ -80,7 +89,11 @@ impl Backing {
                         let certificate = certificate.clone().unwrap_or_default();
                         asked.lock().push(Asked { path: path.clone(), headers, connection, certificate });
                         let code = discovery.load(Ordering::SeqCst);
+                        let openapi = openapi.lock().clone();
                         async move {
+                            if path == "/openapi/v2" {
+                                return Ok(tagged(request.headers(), openapi));
+                            }
                             if request.headers().contains_key(header::UPGRADE) {
                                 return node_answer(request).await.map_err(|never| match never {});
                             }
@@ -145,6 +158,15 @@ fn acceptor(pki: &Pki, identity: &api_auth::Identity) -> tokio_rustls::TlsAccept
     let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).expect("PEM");
     let config = config.with_client_cert_verifier(verifier).with_single_cert(vec![certificate], key).expect("a certificate");
     tokio_rustls::TlsAcceptor::from(Arc::new(config))
+}
+
+/// A document for those who do not have it.
+fn tagged(headers: &http::HeaderMap, (tag, document): (String, String)) -> Response<Body> {
+    let is_known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == tag);
+    let mut response = Response::new(Body::from(if is_known { String::new() } else { document }));
+    *response.status_mut() = if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
+    response.headers_mut().insert(header::ETAG, tag.parse().expect("a value"));
+    response
 }
 
 fn answer(path: &str, body: &[u8], discovery: u16) -> Response<Body> {

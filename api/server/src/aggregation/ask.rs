@@ -1,0 +1,52 @@
+//! Questions that the server itself asks of aggregated servers, each over a connection of its own: that one can be made
+//! is part of the answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_model::request::UserInfo;
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Limited};
+
+use super::Remote;
+use super::forward::{connect, identity};
+use crate::app::App;
+
+/// How long an answer may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is asked, and in whose name.
+pub(super) struct Question<'q> {
+    pub(super) path: &'q str,
+    pub(super) user: &'q str,
+    /// Of the answer that is known.
+    pub(super) etag: Option<&'q HeaderValue>,
+    pub(super) answer_bytes_max: usize,
+}
+
+/// An answer of whatever status.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// Asks, and says in words why there is no answer.
+pub(super) async fn ask(app: &Arc<App>, remote: &Remote, question: Question<'_>) -> Result<Answer, String> {
+    let asking = async {
+        let mut sender = connect(app, remote).await?;
+        let request = Request::get(question.path).header(header::HOST, remote.host()).header(header::ACCEPT, "application/json");
+        let mut request = request.body(Body::empty()).map_err(|error| error.to_string())?;
+        let user = UserInfo::new(question.user, &["system:masters"]);
+        request.headers_mut().extend(identity(&user).map_err(|error| error.message().to_owned())?);
+        request.headers_mut().extend(question.etag.map(|etag| (header::IF_NONE_MATCH, etag.clone())));
+        let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let (head, body) = answer.into_parts();
+        let body = Limited::new(body, question.answer_bytes_max).collect().await.map_err(|error| error.to_string())?;
+        Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
+    };
+    let answered = tokio::time::timeout(ANSWER_TIMEOUT, asking).await;
+    answered.unwrap_or_else(|_| Err("context deadline exceeded".to_owned()))
+}
