@@ -14,8 +14,9 @@ use crate::status::{ApiError, ApiResult};
 
 /// Bytes of objects in one generation.
 const GENERATION_BYTES_MAX: usize = 32 << 20;
-/// Events that are remembered: as many as may wait for a watcher.
+/// Events that are remembered: as many as may wait for a watcher, as long as their objects are no larger than this.
 const EVENTS_LEN_MAX: usize = 1_024;
+const EVENTS_BYTES_MAX: usize = 32 << 20;
 
 type Place = (Arc<str>, Arc<str>, u64);
 type Once = Arc<OnceCell<Arc<Event>>>;
@@ -23,7 +24,53 @@ type Once = Arc<OnceCell<Arc<Event>>>;
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     objects: Mutex<Generations>,
-    events: Mutex<BTreeMap<u64, Once>>,
+    events: Mutex<Events>,
+}
+
+#[derive(Debug, Default)]
+struct Events {
+    by_revision: BTreeMap<u64, Remembered>,
+    bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Remembered {
+    once: Once,
+    /// Of the objects, once they are made.
+    bytes: usize,
+}
+
+impl Events {
+    /// Where the event of a revision is or will be.
+    fn at(&mut self, revision: u64) -> Once {
+        let once = Arc::clone(&self.by_revision.entry(revision).or_default().once);
+        if self.by_revision.len() > EVENTS_LEN_MAX {
+            self.forget_first();
+        }
+        once
+    }
+
+    /// An event was made. Answers those that are forgotten for it, the oldest first.
+    fn made(&mut self, once: &Once, event: &Event) -> Vec<Remembered> {
+        // One that took long may be forgotten already.
+        if let Some(remembered) = self.by_revision.get_mut(&event.revision).filter(|remembered| Arc::ptr_eq(&remembered.once, once)) {
+            remembered.bytes = event.old().into_iter().chain(&event.after).map(|object| object.len()).sum();
+            self.bytes += remembered.bytes;
+        }
+        let mut forgotten = Vec::new();
+        while self.bytes > EVENTS_BYTES_MAX
+            && let Some(oldest) = self.forget_first()
+        {
+            forgotten.push(oldest);
+        }
+        forgotten
+    }
+
+    fn forget_first(&mut self) -> Option<Remembered> {
+        let (_, oldest) = self.by_revision.pop_first()?;
+        self.bytes -= oldest.bytes;
+        Some(oldest)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -76,15 +123,15 @@ impl Kept {
         stored: &Event,
         make: impl FnOnce() -> F,
     ) -> ApiResult<Arc<Event>> {
-        let once = {
-            let mut events = self.events.lock();
-            let once = Arc::clone(events.entry(stored.revision).or_default());
-            if events.len() > EVENTS_LEN_MAX {
-                events.pop_first();
-            }
-            once
+        let once = self.events.lock().at(stored.revision);
+        let make = async || -> ApiResult<Arc<Event>> {
+            let event = Arc::new(make().await?);
+            let forgotten = self.events.lock().made(&once, &event);
+            // Large objects take a while: not under the lock.
+            drop(forgotten);
+            Ok(event)
         };
-        let made = once.get_or_try_init(|| async { make().await.map(Arc::new) }).await?;
+        let made = once.get_or_try_init(make).await?;
         Ok(Arc::clone(made))
     }
 }
@@ -92,8 +139,52 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::Before;
     use bytes::Bytes;
     use serde_json::json;
+
+    fn widget(revision: u64, text: &str) -> Arc<Object> {
+        let value = json!({"kind": "Widget", "apiVersion": "example.com/v2", "metadata": {"name": "a"}, "text": text});
+        Arc::new(Object::new(("n".into(), "a".into()), revision, crate::cache::encode(&value), None, &Arc::default()).expect("JSON"))
+    }
+
+    /// An event, and whether it was made for this.
+    async fn event_of(kept: &Kept, revision: u64, text: &str) -> (Arc<Event>, bool) {
+        let mut is_made = false;
+        let make = || {
+            is_made = true;
+            async move { Ok(Event::new(revision, Before::Object(widget(revision - 1, text)), Some(widget(revision, text)))) }
+        };
+        let event = kept.event(&Event::new(revision, Before::Nothing, None), make).await.expect("made");
+        (event, is_made)
+    }
+
+    #[tokio::test]
+    async fn events_are_remembered_within_bounds() {
+        let kept = Kept::default();
+        for revision in 1..=2_000 {
+            assert!(event_of(&kept, revision, "small").await.1, "the first who asks has it made");
+            assert!(!event_of(&kept, revision, "small").await.1, "the others get that");
+        }
+        assert_eq!(kept.events.lock().by_revision.len(), EVENTS_LEN_MAX);
+        let big = "x".repeat(EVENTS_BYTES_MAX / 8);
+        for revision in 2_001..=2_020 {
+            event_of(&kept, revision, &big).await;
+            let events = kept.events.lock();
+            let bytes: usize = events
+                .by_revision
+                .values()
+                .filter_map(|remembered| remembered.once.get())
+                .map(|event| event.old().into_iter().chain(&event.after).map(|object| object.len()).sum::<usize>())
+                .sum();
+            assert_eq!(events.bytes, bytes, "at {revision}");
+            assert!(bytes <= EVENTS_BYTES_MAX && (events.by_revision.len() <= 3 || revision < 2_004), "{bytes} bytes at {revision}");
+        }
+        assert!(!event_of(&kept, 2_020, &big).await.1, "the last ones stay");
+        assert!(event_of(&kept, 2_001, &big).await.1, "the first ones went");
+        let (event, _) = event_of(&kept, 2_021, &"x".repeat(EVENTS_BYTES_MAX)).await;
+        assert!(event.after.is_some() && kept.events.lock().by_revision.is_empty(), "one that is too large is told all the same");
+    }
 
     #[test]
     fn what_is_asked_for_stays_and_the_rest_goes_in_its_time() {
