@@ -15,6 +15,7 @@ pub(crate) use join::PUBLISHED_AUTHORITY;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api_model::kind::find_by_kind;
 use api_model::meta;
@@ -31,6 +32,8 @@ use crate::app::App;
 use crate::authenticate::Identity;
 use crate::handle::handle;
 
+/// Upstream's interval of looking after the `kubernetes` Service.
+const KEEP_EVERY: Duration = Duration::from_secs(10);
 /// Requests at once: the store commits them together.
 const AT_ONCE: usize = 64;
 
@@ -60,9 +63,20 @@ pub(crate) async fn run(app: &Arc<App>) -> Result<(), BootstrapError> {
     ensure(app, rest).await
 }
 
-/// Publishes these servers as what the `kubernetes` Service leads to.
+/// Publishes these servers as what the `kubernetes` Service leads to, and that Service where somebody deleted it.
 pub(crate) async fn publish(app: &Arc<App>, servers: &[SocketAddr]) -> Result<(), BootstrapError> {
+    ensure(app, network::services(&app.config)).await?;
     replace(app, network::endpoints(servers)).await
+}
+
+/// Brings what a server alone has published back until it stops, where somebody deleted it.
+pub(crate) async fn keep(app: Arc<App>) {
+    while tokio::time::timeout(KEEP_EVERY, app.shutdown.cancelled()).await.is_err() {
+        let published = [network::services(&app.config), network::endpoints(&[app.config.advertise_address])].concat();
+        if let Err(error) = ensure(&app, published).await {
+            tracing::warn!(%error, "the server's own service is not brought back; it will be tried again");
+        }
+    }
 }
 
 /// Creates objects; those that exist stay, but for those that bear a resource version.

@@ -127,7 +127,10 @@ impl Server {
                 let presence = Presence::announce(&app).await.map_err(|error| StartError::Announce(format!("{error:?}")))?;
                 app.tasks.spawn(presence.run());
             }
-            false => bootstrap::publish(&app, &[app.config.advertise_address]).await?,
+            false => {
+                bootstrap::publish(&app, &[app.config.advertise_address]).await?;
+                app.tasks.spawn(bootstrap::keep(Arc::clone(&app)));
+            }
         }
         app.tasks.spawn(aggregation::keeper::run(Arc::clone(&app)));
         app.tasks.spawn(expire::run(Arc::clone(&app)));

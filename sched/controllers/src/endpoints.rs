@@ -1,8 +1,8 @@
 //! Endpoints: the older form of EndpointSlices, one object a Service, kept for those who read it.
 //!
 //! Watches Services, Pods and Endpoints. Creates and changes the Endpoints of Services with a
-//! selector and deletes those of Services that are gone. Never touches the Endpoints of a Service
-//! without a selector: somebody else keeps them.
+//! selector and deletes those that it made for Services that are gone. Never touches the Endpoints of a
+//! Service without a selector, nor those that somebody made without a Service: somebody else keeps them.
 
 mod plan;
 
@@ -50,7 +50,7 @@ impl Controller for EndpointsOfServices {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
         let current = self.endpoints.get(key);
         let Some(service) = self.services.get(key) else {
-            if let Some(left) = current.filter(|left| plan::may_delete(left)) {
+            if let Some(left) = current.filter(|left| plan::is_ours(left)) {
                 writes::delete(&self.client, left.as_ref(), DeleteParams::default()).await?;
             }
             return Ok(Next::OnChange);

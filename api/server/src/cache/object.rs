@@ -20,6 +20,8 @@ use super::recent::Recent;
 
 /// What stands before the fields of an object's metadata.
 const METADATA: &[u8] = b",\"metadata\":{";
+/// The same where it comes first.
+const ITEM: &[u8] = b"{\"metadata\":{";
 /// `kind` and `apiVersion` of an object that we wrote end before this.
 const PREFIX_LEN_MAX: usize = 1_024;
 const VERSION: &[u8] = b"\"resourceVersion\":\"";
@@ -152,6 +154,17 @@ impl Object {
     /// Writes the JSON that clients get.
     pub(crate) fn write(&self, out: &mut BytesMut) {
         out.put_slice(self.type_meta());
+        self.write_after_metadata(out, self.tail());
+    }
+
+    /// The size of [`Object::write_item`].
+    pub(crate) fn item_len(&self) -> usize {
+        self.len - self.at + ITEM.len()
+    }
+
+    /// Writes the JSON without kind and version.
+    pub(crate) fn write_item(&self, out: &mut BytesMut) {
+        out.put_slice(ITEM);
         self.write_after_metadata(out, self.tail());
     }
 
@@ -426,6 +439,18 @@ mod tests {
             object.write_metadata(&mut out);
             assert_eq!(serde_json::from_slice::<Value>(&out).expect("JSON"), object.value()["metadata"]);
             assert_eq!(out.len(), object.metadata_len());
+        }
+    }
+
+    #[test]
+    fn an_item_lacks_kind_and_version() {
+        for metadata in [json!({}), json!({"name": "x"})] {
+            let object = object(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "}"}}), 7);
+            let mut out = BytesMut::new();
+            object.write_item(&mut out);
+            let (item, whole) = (serde_json::from_slice::<Value>(&out).expect("JSON"), object.value());
+            assert_eq!(item, json!({"metadata": whole["metadata"], "data": whole["data"]}));
+            assert_eq!(out.len(), object.item_len());
         }
     }
 

@@ -13,6 +13,7 @@ use crate::app::Call;
 use crate::json;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::apply::{self, Typed};
+use crate::verbs::body::check_name;
 use crate::verbs::modify::modify;
 use crate::verbs::patch::Patch;
 use crate::verbs::recording::Recording;
@@ -62,7 +63,11 @@ async fn apply_scale(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
     let options = WriteOptions::parse_apply(&call.query)?;
     let typing = api_schema::of_gvk("autoscaling", "v1", "Scale").map_or(Typing::Deduced, Typing::Known);
     let typed = Typed { group: "autoscaling", version: "v1", kind: "Scale", typing };
-    let scale = apply::decode(call, bytes, &typed, &options)?;
+    let mut scale = apply::decode(call, bytes, &typed, &options)?;
+    if meta::name(&scale).is_empty() {
+        // It is that of the object that this is applied to.
+        meta::set(&mut scale, "name", call.name.as_str());
+    }
     let scale = checked(call, scale, &[], &options)?;
     let kind = &call.served.stored;
     let mut config = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": call.name}});
@@ -102,11 +107,7 @@ fn checked(call: &mut Call, mut scale: Value, duplicates: &[Duplicate], options:
     let warnings = api_rules::check_body("autoscaling", "v1", "Scale", &mut scale, duplicates, options.validation)
         .map_err(|error| ApiError::bad_request(error.handled_as("Scale", "v1")))?;
     call.warn(warnings);
-    let name = meta::name(&scale);
-    if name != call.name {
-        let message = format!("the name of the object ({name}) does not match the name on the URL ({})", call.name);
-        return Err(ApiError::bad_request(message));
-    }
+    check_name(call, &mut scale)?;
     let errors = scale::validate(&scale);
     if errors.is_empty() { Ok(scale) } else { Err(ApiError::invalid_kind("autoscaling", "Scale", &call.name, &errors)) }
 }

@@ -215,6 +215,9 @@ async fn status_and_scale_are_applied_through_their_doors() {
     assert_eq!(refused.refusal(), (409, "Apply failed with 1 conflict: conflict with \"me\": .spec.replicas"));
     let scaled = cluster.apply(&format!("{path}/scale"), "hpa&force=true", scale(4.into())).await.ok();
     assert_eq!((&scaled["kind"], &scaled["spec"]["replicas"]), (&json!("Scale"), &json!(4)));
+    // What client-go makes of a Scale without a name.
+    let nameless = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 4}});
+    assert_eq!(cluster.apply(&format!("{path}/scale"), "hpa", nameless).await.ok()["metadata"]["name"], "d");
     let refused = cluster.apply(&path, "me", deployment(json!({"replicas": 1}))).await;
     assert_eq!(refused.refusal(), (409, "Apply failed with 1 conflict: conflict with \"hpa\" with subresource \"scale\": .spec.replicas"));
     assert_eq!(

@@ -9,6 +9,22 @@ async fn with_config_maps(count: usize) -> Cluster {
     cluster
 }
 
+/// The list tells kind and version for all; the same in every form of it.
+#[tokio::test]
+async fn items_bear_no_kind() {
+    let cluster = with_config_maps(1).await;
+    for path in [CONFIG_MAPS, "/api/v1/componentstatuses"] {
+        for media in ["application/json", "application/yaml"] {
+            let request = Request::builder().uri(path).header(header::ACCEPT, media).body(Body::empty()).expect("a request");
+            let bytes = cluster.raw(request).await.into_body().collect().await.expect("a body").to_bytes();
+            let list: Value = serde_yaml::from_slice(&bytes).expect("JSON is YAML");
+            assert_eq!(list["apiVersion"], "v1", "{path} as {media}");
+            let item = list["items"][0].as_object().expect("an item");
+            assert!(item.contains_key("metadata") && !item.contains_key("kind") && !item.contains_key("apiVersion"), "{item:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn selectors_choose() {
     let cluster = with_config_maps(4).await;

@@ -21,6 +21,24 @@ async fn the_cluster_has_its_two_services() {
     assert_eq!(dns["spec"]["clusterIP"], "10.96.0.10");
 }
 
+/// Nobody but the server could make them again.
+#[tokio::test(start_paused = true)]
+async fn the_servers_own_service_comes_back() {
+    let cluster = cluster().await;
+    let endpoints = "/api/v1/namespaces/default/endpoints/kubernetes".to_owned();
+    let slice = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes".to_owned();
+    let published = [format!("{SERVICES}/kubernetes"), endpoints, slice];
+    for path in &published {
+        cluster.delete(path).await.ok();
+        assert_eq!(cluster.get(path).await.status, StatusCode::NOT_FOUND, "{path}");
+    }
+    tokio::time::sleep(std::time::Duration::from_secs(11)).await;
+    for path in &published {
+        cluster.get(path).await.ok();
+    }
+    assert_eq!(cluster.get(&published[0]).await.ok()["spec"]["clusterIP"], "10.96.0.1");
+}
+
 #[tokio::test]
 async fn a_service_gets_an_address_and_families() {
     let cluster = cluster().await;

@@ -39,12 +39,12 @@ pub(crate) async fn respond(presentation: &Presentation, page: Page) -> Response
             Err(error) => ApiError::not_encodable(&error).into_response(),
         };
     }
-    let Some(part) = presentation.verbatim_of(&page.items) else {
+    let Some(part) = presentation.verbatim_items(&page.items) else {
         return presentation.value(http::StatusCode::OK, &presentation.list(&page, metadata));
     };
     let kind = &presentation.served.kind;
     let (list_kind, version) = match part {
-        Part::Whole => (kind.list_kind(), kind.api_version()),
+        Part::Whole | Part::Item => (kind.list_kind(), kind.api_version()),
         Part::Metadata(version) => ("PartialObjectMetadataList".to_owned(), version.to_owned()),
     };
     let head = format!("{{\"kind\":\"{list_kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");

@@ -32,6 +32,8 @@ pub(crate) struct Presentation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Whole,
+    /// As an item of a list, which tells kind and version for all.
+    Item,
     /// As PartialObjectMetadata of that version.
     Metadata(&'static str),
 }
@@ -42,7 +44,11 @@ const PARTIAL: [&[u8]; 3] = [b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\
 impl Part {
     /// Writes it.
     pub(crate) fn write(self, object: &Object, out: &mut BytesMut) {
-        let Self::Metadata(version) = self else { return object.write(out) };
+        let version = match self {
+            Self::Whole => return object.write(out),
+            Self::Item => return object.write_item(out),
+            Self::Metadata(version) => version,
+        };
         let [kind, metadata, end] = PARTIAL;
         out.extend_from_slice(kind);
         out.extend_from_slice(version.as_bytes());
@@ -55,6 +61,7 @@ impl Part {
     pub(crate) fn len(self, object: &Object) -> usize {
         match self {
             Self::Whole => object.len(),
+            Self::Item => object.item_len(),
             Self::Metadata(version) => PARTIAL.concat().len() + version.len() + object.metadata_len(),
         }
     }
@@ -93,6 +100,12 @@ impl Presentation {
     /// The same where these objects are up to date.
     pub(crate) fn verbatim_of<'o>(&self, objects: impl IntoIterator<Item = &'o Arc<Object>>) -> Option<Part> {
         self.verbatim().filter(|_| objects.into_iter().all(|object| self.served.is_current(object)))
+    }
+
+    /// The same as items of a list. Only those of a custom resource bear kind and version there, as upstream has it.
+    pub(crate) fn verbatim_items(&self, objects: &[Arc<Object>]) -> Option<Part> {
+        let part = self.verbatim_of(objects)?;
+        Some(if part == Part::Whole && self.served.custom.is_none() { Part::Item } else { part })
     }
 
     /// An object, as answer to a request for it.
@@ -214,7 +227,8 @@ impl Presentation {
         let kind = &self.served.kind;
         match self.media.form {
             Form::Object => {
-                let items: Vec<Value> = values.collect();
+                let is_typed = self.served.custom.is_none();
+                let items: Vec<Value> = values.map(|value| if is_typed { item(value) } else { value }).collect();
                 json!({"kind": kind.list_kind(), "apiVersion": kind.api_version(), "metadata": metadata, "items": items})
             }
             Form::Metadata => {
@@ -301,6 +315,15 @@ impl Presentation {
         write_line(word, &mut line, |out| out.extend_from_slice(value.to_string().as_bytes()));
         line.freeze()
     }
+}
+
+/// An object without kind and version, which its list tells for all.
+fn item(mut object: Value) -> Value {
+    if let Value::Object(fields) = &mut object {
+        fields.remove("kind");
+        fields.remove("apiVersion");
+    }
+    object
 }
 
 /// A watch's frame in protobuf; of what has no such form, the error that says so.

@@ -16,8 +16,6 @@ const MANAGER: &str = "endpoint-controller";
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 /// Addresses in one object, upstream's.
 const ADDRESSES_MAX: usize = 1000;
-/// Marks Endpoints that an old kind of leader election keeps: they belong to no Service.
-const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
 /// A write.
 #[derive(Debug, PartialEq)]
@@ -30,9 +28,9 @@ pub enum Action {
     Change(Value),
 }
 
-/// Whether Endpoints without a Service are leftovers.
-pub fn may_delete(endpoints: &Endpoints) -> bool {
-    meta::annotation(&endpoints.metadata, LEADER).is_none()
+/// Whether this controller made them: then they are leftovers without their Service.
+pub fn is_ours(endpoints: &Endpoints) -> bool {
+    meta::label(&endpoints.metadata, MANAGED_BY) == Some(MANAGER)
 }
 
 /// The write that brings the Endpoints of a Service up to date.
@@ -133,6 +131,14 @@ mod tests {
         let ready = if ready { "True" } else { "False" };
         let status = json!({"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": ready}]});
         Arc::new(serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": {"containers": [], "nodeName": "n"}, "status": status})).expect("a Pod"))
+    }
+
+    #[test]
+    fn endpoints_made_by_hand_are_left_alone() {
+        let Action::Create(made) = plan(&service(json!({})), &[], None) else { panic!("none made") };
+        assert!(is_ours(&made));
+        let by_hand: Endpoints = serde_json::from_value(json!({"metadata": {"name": "x", "labels": {"app": "x"}}})).expect("Endpoints");
+        assert!(!is_ours(&by_hand));
     }
 
     #[test]
