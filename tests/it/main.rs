@@ -10,6 +10,7 @@ mod crash;
 mod custom;
 mod etcd;
 mod full_disk;
+mod helm;
 mod hostile;
 mod kinds;
 mod kubectl;

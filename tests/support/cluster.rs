@@ -36,6 +36,14 @@ pub fn python() -> PathBuf {
     path
 }
 
+/// A program that `cargo xtask test` fetched: Helm, or a kubectl newer than the system's.
+pub fn tool(name: &str) -> PathBuf {
+    let dir = std::env::var_os("SKIFF_TOOLS").map_or_else(|| project().join("target/tools"), PathBuf::from);
+    let path = dir.join(name);
+    assert!(path.exists(), "{} is missing: run `cargo xtask test helm`", path.display());
+    path
+}
+
 /// The project's directory.
 pub fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the project's directory").to_owned()
@@ -208,7 +216,7 @@ impl Cluster {
 
     /// kubectl as the administrator.
     pub fn kubectl(&self) -> Kubectl<'_> {
-        Kubectl { net: &self.net, kubeconfig: self.data_dir().join("admin.kubeconfig") }
+        Kubectl::new(&self.net, self.data_dir().join("admin.kubeconfig"))
     }
 
     /// What bears this cluster's marks now: see [`Trace`].
@@ -259,17 +267,23 @@ impl Drop for Cluster {
 pub struct Kubectl<'a> {
     net: &'a Net,
     kubeconfig: PathBuf,
+    program: PathBuf,
 }
 
 impl<'a> Kubectl<'a> {
     /// One that runs in a namespace with a kubeconfig.
     pub fn new(net: &'a Net, kubeconfig: PathBuf) -> Self {
-        Self { net, kubeconfig }
+        Self { net, kubeconfig, program: PathBuf::from("kubectl") }
+    }
+
+    /// Another kubectl with the same kubeconfig.
+    pub fn of(self, program: PathBuf) -> Self {
+        Self { program, ..self }
     }
 
     /// The command, to be run or spawned by the story.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = self.net.command("kubectl");
+        let mut command = self.net.command(&self.program.display().to_string());
         command.arg("--kubeconfig").arg(&self.kubeconfig).args(args).current_dir(project());
         // Every cluster of the tests is reached at the same address: what one serves is not to be
         // remembered for another.

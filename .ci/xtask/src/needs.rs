@@ -1,6 +1,10 @@
 //! What chores need of the machine. On Debian and Ubuntu, as root, what is missing is installed and
 //! said; elsewhere the one line that installs it is printed.
 
+mod clients;
+
+pub use clients::clients;
+
 use std::path::PathBuf;
 use std::process::Command;
 

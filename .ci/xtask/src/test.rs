@@ -16,6 +16,7 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     let guests = samples::build()?;
     let python = needs::python()?;
     let schemathesis = needs::venv("schemathesis", needs::SCHEMATHESIS)?;
+    let tools = needs::clients()?;
     let mut ended = Vec::new();
     // Stories look at the whole machine for what a cluster leaves behind: nothing else may run then.
     for (what, tests) in [("the crates' own tests", "not binary(it)"), ("the stories", "binary(it)")] {
@@ -27,6 +28,7 @@ pub fn run(filter: Option<&str>) -> Result<()> {
             .env("SKIFF_SAMPLES", &guests)
             .env("SKIFF_PYTHON", &python)
             .env("SKIFF_SCHEMATHESIS", &schemathesis)
+            .env("SKIFF_TOOLS", &tools)
             .args(filter);
         ended.push(sh::run(&mut nextest));
     }
