@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api_model::kind::Kind;
 use api_model::meta;
 use api_rules::apply::Typing;
 use api_rules::{Duplicate, scale};
@@ -17,20 +18,23 @@ use crate::verbs::body::check_name;
 use crate::verbs::modify::modify;
 use crate::verbs::patch::Patch;
 use crate::verbs::recording::Recording;
+use crate::wire::accept::Answer;
 use crate::wire::body;
 use crate::wire::options::WriteOptions;
 use crate::wire::present::Presentation;
 
 /// `GET`, `PUT` and `PATCH`.
 pub(super) async fn answer(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<Response<Body>> {
-    let presentation = Presentation::plain(&call.served, &call.headers, &call.query)?;
+    let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     let object = match verb {
         "get" => call.shown_object().await?.value(),
         "update" => update(call, bytes).await?,
         _ => patch(call, bytes).await?,
     };
     let scale = read(call, &object)?;
-    Ok(presentation.value(StatusCode::OK, &scale))
+    let (group, version, kind) = ("autoscaling".to_owned(), "v1".to_owned(), "Scale".to_owned());
+    let kind = Kind { group, version, kind, custom: None, ..(*call.served.kind).clone() };
+    Ok(presentation.foreign(StatusCode::OK, &kind, &scale))
 }
 
 fn read(call: &Call, object: &Value) -> ApiResult<Value> {

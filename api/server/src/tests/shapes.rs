@@ -3,6 +3,19 @@ use super::*;
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
 
 #[tokio::test]
+async fn a_scale_has_columns_of_its_own() {
+    let cluster = cluster().await;
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let sets = "/apis/apps/v1/namespaces/default/replicasets";
+    cluster.post(sets, json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "s"}, "spec": spec})).await.ok();
+    let table = cluster.get_as(&format!("{sets}/s/scale"), TABLE).await.ok();
+    let columns: Vec<&str> = table["columnDefinitions"].as_array().expect("columns").iter().filter_map(|c| c["name"].as_str()).collect();
+    assert_eq!(columns, ["Name", "Desired", "Available", "Age"]);
+    assert_eq!(table["rows"][0]["cells"].as_array().expect("cells")[..3], [json!("s"), json!(3), json!(0)]);
+}
+
+#[tokio::test]
 async fn tables_show_what_kubectl_prints() {
     let cluster = cluster().await;
     cluster.pod("p", "").await;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use api_model::kind::Kind;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -169,6 +170,17 @@ impl Presentation {
     pub(crate) fn unstored(&self, status: StatusCode, value: Value) -> Response<Body> {
         let value = self.shown(&value);
         self.value(status, &value)
+    }
+
+    /// A value of another kind than the path's, such as a Scale: itself, or as a table.
+    pub(crate) fn foreign(&self, status: StatusCode, kind: &Kind, value: &Value) -> Response<Body> {
+        if self.media.form != Form::Table {
+            return self.value(status, value);
+        }
+        let version = self.media.meta_version();
+        let metadata = json!({"resourceVersion": api_model::meta::resource_version(value)});
+        let row = row(version, (kind, value), value, self.include, Timestamp::now());
+        self.value(status, &table(version, metadata, kind, vec![row], true))
     }
 
     fn shown(&self, stored: &Value) -> Value {
