@@ -136,6 +136,29 @@ async fn the_manager_is_named_by_the_request_or_its_program() {
     );
 }
 
+/// One applies an empty list, another reads and writes with a client that leaves it out: neither changes anything.
+#[tokio::test]
+async fn empty_lists_are_not_fought_over() {
+    let cluster = cluster().await;
+    let path = format!("{DEPLOYMENTS}/d");
+    let mut applied = deployment(json!({}));
+    applied["metadata"]["annotations"] = json!({});
+    applied["spec"]["template"]["spec"]["containers"][0]["env"] = json!([]);
+    for made_by in ["applier", "updater"] {
+        if made_by == "updater" {
+            cluster.delete(&path).await.ok();
+            cluster.post(DEPLOYMENTS, deployment(json!({}))).await.ok();
+        }
+        let mut seen = cluster.apply(&path, "applier", applied.clone()).await.ok();
+        let version = seen["metadata"]["resourceVersion"].clone();
+        seen["spec"]["template"]["spec"]["containers"][0].as_object_mut().expect("a container").remove("env");
+        seen["metadata"].as_object_mut().expect("metadata").remove("annotations");
+        let written = cluster.put(&path, &seen).await.ok();
+        let again = cluster.apply(&path, "applier", applied.clone()).await.ok();
+        assert_eq!((&written["metadata"]["resourceVersion"], &again["metadata"]["resourceVersion"]), (&version, &version), "{made_by}");
+    }
+}
+
 #[tokio::test]
 async fn bad_requests_are_refused_in_upstreams_words() {
     let cluster = cluster().await;
