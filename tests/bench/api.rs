@@ -15,7 +15,7 @@ use crate::report::{Table, mib};
 const OBJECTS: usize = 3_000;
 const AT_ONCE: usize = 64;
 const SINGLE: usize = 300;
-const LISTS: usize = 100;
+const LISTS: usize = 300;
 const WATCHERS: usize = 100;
 const EVENTS: usize = 300;
 /// Until a process that is left alone has given back what it does not need.
@@ -46,13 +46,13 @@ pub async fn run(kubeconfig: &str, pid: u32) {
         |work: &'static str, upstream, method: Method, content_type: &'static str, path: fn(usize) -> String, body: fn(usize) -> Bytes| {
             let client = client.clone();
             async move {
-                let meter = Meter::start(pid);
+                let meter = Meter::start(pid).await;
                 in_flight(OBJECTS, AT_ONCE, |n| {
                     let (client, method) = (client.clone(), method.clone());
                     async move { drop(client.call(method, &path(n), content_type, body(n)).await) }
                 })
                 .await;
-                table.spent(&meter.spent(), work, OBJECTS, upstream);
+                table.spent(&meter.spent().await, work, OBJECTS, upstream);
             }
         };
     let named = |n: usize| format!("{BASE}/cm-{n}");
@@ -62,13 +62,13 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     each("update", update, Method::PUT, "application/json", named, |n| config_map(&format!("cm-{n}"), 1)).await;
     each("merge patch", patch, Method::PATCH, "application/merge-patch+json", named, merge).await;
     let singles = one_at_a_time(&client).await;
-    let meter = Meter::start(pid);
+    let meter = Meter::start(pid).await;
     for _ in 0..LISTS {
         drop(client.get(BASE).await);
     }
-    table.spent(&meter.spent(), &format!("list of all {}, consistent", OBJECTS + SINGLE), LISTS, list);
+    table.spent(&meter.spent().await, &format!("list of all {}, consistent", OBJECTS + SINGLE), LISTS, list);
     let meter = watches(kubeconfig, &client, pid).await;
-    table.spent(&meter.spent(), &format!("watch delivery ({EVENTS} updates to {WATCHERS} watchers)"), WATCHERS * EVENTS, delivery);
+    table.spent(&meter.spent().await, &format!("watch delivery ({EVENTS} updates to {WATCHERS} watchers)"), WATCHERS * EVENTS, delivery);
     Table::latency().took("create, one at a time, synced", singles);
     let sizes = Table::sizes();
     sizes.is("memory (PSS) after the run, 100 watchers still there", &mib(pss_kib(pid)));
@@ -92,7 +92,7 @@ async fn watches(kubeconfig: &str, client: &Client, pid: u32) -> Meter {
             }
         });
     }
-    let meter = Meter::start(pid);
+    let meter = Meter::start(pid).await;
     let writer = client.clone();
     in_flight(EVENTS, AT_ONCE, |n| {
         let client = writer.clone();

@@ -17,7 +17,7 @@ pub async fn run(kubeconfig: &str, pid: u32) {
     let pods: Api<Pod> = Api::default_namespaced(client(kubeconfig).await);
     let mut kinds = Vec::new();
     for (kind, image, command) in [("WASM", "samples/web:latest", &[][..]), ("OCI", "samples/tools:latest", &["sleep", "1000"][..])] {
-        let meter = Meter::start(pid);
+        let meter = Meter::start(pid).await;
         let mut samples = Vec::with_capacity(ROUNDS);
         for round in 0..=ROUNDS {
             let took = created_to_ready(&pods, &format!("{}-{round}", kind.to_lowercase()), image, command).await;
@@ -26,7 +26,7 @@ pub async fn run(kubeconfig: &str, pid: u32) {
                 samples.push(took);
             }
         }
-        kinds.push((kind, meter.spent(), samples));
+        kinds.push((kind, meter.spent().await, samples));
     }
     let table = Table::work();
     for (kind, spent, _) in &kinds {

@@ -2,14 +2,30 @@
 
 use std::time::{Duration, Instant};
 
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
+
+/// A process that uses less than `REST` of CPU time in `QUIET` has done what there was to do.
+const QUIET: Duration = Duration::from_millis(50);
+const REST: Duration = Duration::from_millis(1);
+/// For how many times `QUIET` a process that is never quiet is waited for.
+const WAITS_MAX: usize = 100;
+
 /// CPU time of a process, its threads' user and system time together.
 pub fn cpu(pid: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process runs");
-    // The command's name may hold spaces; fields are counted after its bracket. proc(5): utime is
-    // field 14, stime 15, in ticks of a hundredth second.
-    let fields: Vec<&str> = stat.rsplit(") ").next().expect("fields").split(' ').collect();
-    let ticks: u64 = fields[11].parse::<u64>().expect("utime") + fields[12].parse::<u64>().expect("stime");
-    Duration::from_millis(ticks * 10)
+    let pid = Pid::from_raw(pid.try_into().expect("a pid"));
+    clock_getcpuclockid(pid).and_then(nix::time::ClockId::now).expect("the process runs").into()
+}
+
+/// Waits until a process has done what it put off.
+async fn quiet(pid: u32) {
+    for _ in 0..WAITS_MAX {
+        let before = cpu(pid);
+        tokio::time::sleep(QUIET).await;
+        if cpu(pid) - before < REST {
+            break;
+        }
+    }
 }
 
 /// Proportional set size of a process in KiB.
@@ -19,7 +35,8 @@ pub fn pss_kib(pid: u32) -> u64 {
     line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
 }
 
-/// Measures wall time and a process' CPU time of some work.
+/// Measures wall time and a process' CPU time of some work, what the process puts off included: a
+/// checkpoint belongs to the writes before it, not to the reads behind it.
 pub struct Meter {
     pid: u32,
     cpu: Duration,
@@ -36,13 +53,16 @@ pub struct Spent {
 
 impl Meter {
     /// Starts.
-    pub fn start(pid: u32) -> Self {
+    pub async fn start(pid: u32) -> Self {
+        quiet(pid).await;
         Self { pid, cpu: cpu(pid), began: Instant::now() }
     }
 
     /// What was spent since then.
-    pub fn spent(&self) -> Spent {
-        Spent { wall: self.began.elapsed(), cpu: cpu(self.pid).saturating_sub(self.cpu) }
+    pub async fn spent(&self) -> Spent {
+        let wall = self.began.elapsed();
+        quiet(self.pid).await;
+        Spent { wall, cpu: cpu(self.pid).saturating_sub(self.cpu) }
     }
 }
 

@@ -50,14 +50,14 @@ async fn custom(client: &Client, pid: u32) {
                 serde_json::json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": format!("object-{n}")}, "data": data});
             Bytes::from(object.to_string())
         };
-        let meter = Meter::start(pid);
+        let meter = Meter::start(pid).await;
         post(client, OBJECTS, move |n| (path.to_owned(), body(n))).await;
-        table.spent(&meter.spent(), &format!("{what} created"), OBJECTS, None);
-        let (lists, meter) = (LISTED / OBJECTS, Meter::start(pid));
+        table.spent(&meter.spent().await, &format!("{what} created"), OBJECTS, None);
+        let (lists, meter) = (LISTED / OBJECTS, Meter::start(pid).await);
         for _ in 0..lists {
             list(client, path).await;
         }
-        table.spent(&meter.spent(), &format!("{what} listed, {OBJECTS} at once"), lists * OBJECTS, None);
+        table.spent(&meter.spent().await, &format!("{what} listed, {OBJECTS} at once"), lists * OBJECTS, None);
     }
 }
 
@@ -81,16 +81,16 @@ async fn define(client: &Client) {
 async fn pods(kubeconfig: &str, client: &Client, pid: u32) {
     namespaces(client).await;
     let table = Table::work();
-    let meter = Meter::start(pid);
+    let meter = Meter::start(pid).await;
     let told = watch(kubeconfig).await;
-    table.spent(&meter.spent(), "watch of a node's Pods begun", NODES, None);
+    table.spent(&meter.spent().await, "watch of a node's Pods begun", NODES, None);
     let empty = pss_kib(pid);
     let (mut have, mut sizes) = (0, Vec::new());
     for size in SIZES {
-        let meter = Meter::start(pid);
+        let meter = Meter::start(pid).await;
         post(client, size - have, move |n| (format!("/api/v1/namespaces/{}/pods", namespace(have + n)), pod(have + n))).await;
         until(&told, size - have).await;
-        table.spent(&meter.spent(), &format!("{size} Pods: created, and its node told"), size - have, None);
+        table.spent(&meter.spent().await, &format!("{size} Pods: created, and its node told"), size - have, None);
         have = size;
         updates(client, &told, pid, &table, size).await;
         lists(client, pid, &table, size).await;
@@ -111,7 +111,7 @@ fn bytes(bytes: u64) -> String {
 
 /// Changes spread over all Pods, each of which one watcher hears of.
 async fn updates(client: &Client, told: &Semaphore, pid: u32, table: &Table, size: usize) {
-    let meter = Meter::start(pid);
+    let meter = Meter::start(pid).await;
     in_flight(UPDATES, AT_ONCE, |n| {
         let (client, n) = (client.clone(), n * (size / UPDATES));
         async move {
@@ -122,22 +122,22 @@ async fn updates(client: &Client, told: &Semaphore, pid: u32, table: &Table, siz
     })
     .await;
     until(told, UPDATES).await;
-    table.spent(&meter.spent(), &format!("{size} Pods: one changed, and its node told"), UPDATES, None);
+    table.spent(&meter.spent().await, &format!("{size} Pods: one changed, and its node told"), UPDATES, None);
 }
 
 async fn lists(client: &Client, pid: u32, table: &Table, size: usize) {
     let rounds = LISTED / size;
-    let meter = Meter::start(pid);
+    let meter = Meter::start(pid).await;
     for _ in 0..rounds {
         list(client, "/api/v1/pods").await;
     }
-    table.spent(&meter.spent(), &format!("{size} Pods: one listed, with all others"), rounds * size, None);
-    let meter = Meter::start(pid);
+    table.spent(&meter.spent().await, &format!("{size} Pods: one listed, with all others"), rounds * size, None);
+    let meter = Meter::start(pid).await;
     for n in 0..rounds * NAMESPACES {
         list(client, &format!("/api/v1/namespaces/{}/pods", namespace(n))).await;
     }
-    table.spent(&meter.spent(), &format!("{size} Pods: one listed, with its namespace's"), rounds * size, None);
-    let meter = Meter::start(pid);
+    table.spent(&meter.spent().await, &format!("{size} Pods: one listed, with its namespace's"), rounds * size, None);
+    let meter = Meter::start(pid).await;
     for _ in 0..rounds {
         let (mut pages, mut next) = (0, Some(String::new()));
         while let Some(token) = next {
@@ -146,7 +146,7 @@ async fn lists(client: &Client, pid: u32, table: &Table, size: usize) {
         }
         assert_eq!(pages, size.div_ceil(PAGE), "every Pod is on one page");
     }
-    table.spent(&meter.spent(), &format!("{size} Pods: one listed, in pages of {PAGE}"), rounds * size, None);
+    table.spent(&meter.spent().await, &format!("{size} Pods: one listed, in pages of {PAGE}"), rounds * size, None);
 }
 
 /// Reads a list to its end; answers how it begins.

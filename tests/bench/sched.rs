@@ -50,10 +50,10 @@ pub async fn run(kubeconfig: &str, pid: u32) {
         })
         .await;
     }
-    let meter = Meter::start(pid);
+    let meter = Meter::start(pid).await;
     create("/api/v1/namespaces/default/pods", PODS, pod).await;
     tokio::time::timeout(LIMIT, until_all_bound(&client)).await.expect("all Pods are bound in time");
-    Table::work().spent(&meter.spent(), &format!("Pod created and bound, {NODES} nodes"), PODS, None);
+    Table::work().spent(&meter.spent().await, &format!("Pod created and bound, {NODES} nodes"), PODS, None);
 }
 
 /// Follows a watch of the Pods without a node until none is left.
