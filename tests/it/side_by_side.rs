@@ -65,6 +65,8 @@ fn refused(net: &Net, flags: &[&str]) -> String {
     let skiff = cluster::programs().join("skiff").display().to_string();
     // The limit is for a start that is not refused: it must not run for ever.
     let ran: Ran = run::run(net.command("timeout").arg("20").arg(skiff).arg("up").args(flags).arg("--data-dir").arg(dir.path()), None);
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
+    assert!(!mounts.contains(&dir.path().display().to_string()), "a directory that is simply removed: {mounts}");
     ran.fails()
 }
 

@@ -62,7 +62,8 @@ struct State {
 
 impl Network {
     /// Checks the configuration, what the machine offers and that the ranges are free, and reads what
-    /// an earlier process left. Changes nothing but its own directory.
+    /// an earlier process left. Changes nothing but its own directory, and mounts nothing: a start that
+    /// is refused for another reason leaves only files.
     pub async fn new(config: Config) -> Result<Self, NetworkError> {
         config.validate()?;
         let probe = config.clone();
@@ -70,7 +71,6 @@ impl Network {
         in_thread(move || {
             host::check_ranges(&config)?;
             let ledger = Ledger::open(&config.state_dir.join("pods"))?;
-            sandbox::prepare_dir(&config.state_dir.join("ns"))?;
             let state = Mutex::new(State { ledger, pod_cidr: None, nodes: Vec::new() });
             Ok(Self { shared: Arc::new(Shared { config, state, writing: Mutex::new(()) }) })
         })
@@ -88,6 +88,7 @@ impl Network {
                 let state = shared.state.lock();
                 state.ledger.records().iter().map(|(uid, record)| (host::veth(&config.prefix, record.ip), uid.clone())).collect()
             };
+            sandbox::prepare_dir(&config.state_dir.join("ns"))?;
             host::configure(config, pod_cidr, &veths)?;
             shared.state.lock().pod_cidr = Some(pod_cidr);
             shared.write_rules()
