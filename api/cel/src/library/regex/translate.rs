@@ -15,7 +15,13 @@ pub(super) fn from_go(pattern: &str) -> Option<String> {
         match (letter, class) {
             ('\\', _) => match letters.next() {
                 Some('Q') => quoted(&mut letters, &mut out),
-                Some(escaped) => out.push_str(&escape(escaped)),
+                Some(escaped) => {
+                    out.push_str(&escape(escaped));
+                    // The braces of `\p{Greek}` and `\x{2028}` belong to the escape.
+                    if matches!(escaped, 'p' | 'P' | 'x') && letters.peek() == Some(&'{') {
+                        through('}', &mut letters, &mut out);
+                    }
+                }
                 None => out.push('\\'),
             },
             ('[', Class::Outside) => {
@@ -29,12 +35,7 @@ pub(super) fn from_go(pattern: &str) -> Option<String> {
             ('[', _) if letters.peek() == Some(&':') => {
                 // A named class goes through up to its own end.
                 out.push('[');
-                for inner in letters.by_ref() {
-                    out.push(inner);
-                    if inner == ']' {
-                        break;
-                    }
-                }
+                through(']', &mut letters, &mut out);
             }
             ('[', _) => out.push_str("\\["),
             (']', Class::Start) => out.push_str("\\]"),
@@ -60,6 +61,16 @@ pub(super) fn from_go(pattern: &str) -> Option<String> {
         }
     }
     Some(out)
+}
+
+/// Takes over what comes up to an end, and the end with it.
+fn through(end: char, letters: &mut impl Iterator<Item = char>, out: &mut String) {
+    for letter in letters {
+        out.push(letter);
+        if letter == end {
+            break;
+        }
+    }
 }
 
 /// The least and the most of `n}`, `n,}` or `n,m}`; none where a brace stands for itself.
@@ -142,6 +153,21 @@ mod tests {
             (r"^\{a}[{]{2}$", "{a}{{", true),
             (r"^a{2}b{1,}c{0,2}$", "aabbcc", true),
             (r"^a{2}$", "a{2}", false),
+            // One that belongs to an escape does neither.
+            (r"^\p{Greek}+$", "αβγ", true),
+            (r"^\p{Greek}+$", "abc", false),
+            (r"^\p{Greek}{2}{$", "αβ{", true),
+            (r"^\P{L}$", "1", true),
+            (r"^\P{L}$", "a", false),
+            (r"^\pL{2}$", "aä", true),
+            (r"^[\p{Greek}\x{41}]+$", "αA", true),
+            (r"^\x{41}$", "A", true),
+            (r"^\x{41}{2}$", "AA", true),
+            (r"^\x41$", "A", true),
+            (r"^\x{2028}$", "\u{2028}", true),
+            (r"^\x{1F600}$", "\u{1F600}", true),
+            (r"^\\x{2}$", "\\xx", true),
+            (r"^\\p{L}$", r"\p{L}", true),
         ] {
             let regex = compile(pattern, WRITTEN_BYTES_MAX).unwrap_or_else(|error| panic!("{pattern}: {error}"));
             assert_eq!(regex.is_match(text), matches, "{pattern} on {text}");
@@ -150,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_would_grow_without_bound_is_no_pattern() {
-        for pattern in ["a{1001}", "a{2,1}", "a{1,99999999999}"] {
+        for pattern in ["a{1001}", "a{2,1}", "a{1,99999999999}", r"\x{41}{1001}", r"\p{L", r"\x{110000}"] {
             assert!(compile(pattern, WRITTEN_BYTES_MAX).is_err(), "{pattern}");
         }
         for pattern in ["(((a{100}){100}){100}){100}".to_owned(), "(".repeat(10_000), format!("{}a{}", "(".repeat(500), ")".repeat(500))] {
