@@ -2,6 +2,9 @@
 
 use thiserror::Error;
 
+/// Bytes beyond which no further issue is told: each repeats its whole line, which may be all of a long text.
+const TEXT_BYTES_MAX: usize = 256 * 1024;
+
 /// An expression that does not parse, or whose names, functions or types do not fit.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("compilation failed: {0}")]
@@ -15,11 +18,22 @@ pub(crate) struct Issue {
 }
 
 impl CompileError {
-    /// All issues with their places, as cel-go draws them.
+    /// The issues with their places, as cel-go draws them: the first, and as many more as there is room for.
     pub(crate) fn new(mut issues: Vec<Issue>, source: &str) -> Self {
         issues.sort_by_key(|issue| issue.at);
-        let shown: Vec<String> = issues.iter().map(|issue| issue.show(source)).collect();
-        Self(shown.join("\n"))
+        let mut text = String::new();
+        for issue in issues {
+            let shown = issue.show(source);
+            if text.is_empty() {
+                text = shown;
+            } else if text.len() + 1 + shown.len() <= TEXT_BYTES_MAX {
+                text.push('\n');
+                text.push_str(&shown);
+            } else {
+                break;
+            }
+        }
+        Self(text)
     }
 
     /// What is wrong, each with its place, without saying that compilation failed.
@@ -72,5 +86,38 @@ impl EvaluateError {
     /// Whether evaluation must end whatever stands around it (`||` passes over other errors).
     pub(crate) fn is_final(&self) -> bool {
         !matches!(self, Self::Failed(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(source: &str, places: impl Iterator<Item = usize>) -> String {
+        let issues = places.map(|at| Issue { at, message: format!("undefined field '{at}'") }).collect();
+        CompileError::new(issues, source).issues().to_owned()
+    }
+
+    #[test]
+    fn what_is_told_of_a_long_line_has_an_end() {
+        let line = "x".repeat(100_000);
+        let text = told(&line, (0..100).map(|at| at * 1_000));
+        assert!(text.contains("undefined field '1000'"));
+        assert!(text.len() <= TEXT_BYTES_MAX, "{}", text.len());
+        // The first is always told, and whole.
+        let longest = "ä".repeat(100_000);
+        let text = told(&longest, [199_998, 199_999].into_iter());
+        assert!(text.len() > TEXT_BYTES_MAX && text.ends_with(".^"));
+        assert_eq!(text.matches("ERROR").count(), 1);
+    }
+
+    #[test]
+    fn everything_is_told_of_a_text_as_people_write_them() {
+        let source = "a + b\n  + c";
+        assert_eq!(
+            told(source, [10, 4].into_iter()),
+            "ERROR: <input>:1:5: undefined field '4'\n | a + b\n | ....^\nERROR: <input>:2:5: undefined field '10'\n |   + c\n | ....^"
+        );
+        assert_eq!(told(&"x".repeat(1_000), 0..100).matches("ERROR").count(), 100);
     }
 }

@@ -6,7 +6,7 @@ use k8s_openapi::api::admissionregistration::v1::{ExpressionWarning, ValidatingA
 
 use super::kinds::Gvk;
 
-/// Characters of all warnings of a policy, so that its status can be stored whatever its expressions are.
+/// Bytes of all warnings of a policy, so that its status can be stored whatever its expressions are.
 const WARNINGS_BYTES_MAX: usize = 256 * 1024;
 
 /// What expressions are held against.
@@ -25,8 +25,8 @@ pub fn warnings(spec: &ValidatingAdmissionPolicySpec, types: &Types) -> Vec<Expr
     for (index, validation) in spec.validations.iter().flatten().enumerate() {
         let expressions = [("expression", Some(&validation.expression)), ("messageExpression", validation.message_expression.as_ref())];
         for (field, text) in expressions {
-            let mut warning = text.filter(|text| !text.is_empty()).map(|text| complaints(&envs, text)).unwrap_or_default();
-            warning.truncate(warning.floor_char_boundary(left));
+            let kinds = envs.iter().map(|(kind, env)| (*kind, env));
+            let warning = text.filter(|text| !text.is_empty()).map(|text| complaints(kinds, text, left)).unwrap_or_default();
             left -= warning.len();
             if !warning.is_empty() {
                 found.push(ExpressionWarning { field_ref: format!("spec.validations[{index}].{field}"), warning });
@@ -36,13 +36,20 @@ pub fn warnings(spec: &ValidatingAdmissionPolicySpec, types: &Types) -> Vec<Expr
     found
 }
 
-/// What an expression gets wrong about each kind.
-fn complaints(envs: &[(&Gvk, Env)], text: &str) -> String {
-    let complaint = |(kind, env): &(&Gvk, Env)| {
-        let error = Expression::compile(text, env).err()?;
-        Some(format!("{kind}: {}\n", error.issues()))
-    };
-    envs.iter().filter_map(complaint).collect::<Vec<_>>().join("\n")
+/// What an expression gets wrong about each kind, in at most that many bytes. Kinds that come after these are full are
+/// not looked at: what is wrong with a long expression may be as long for each.
+fn complaints<'k>(mut kinds: impl Iterator<Item = (&'k Gvk, &'k Env)>, text: &str, bytes_max: usize) -> String {
+    let mut told = String::new();
+    while told.len() < bytes_max
+        && let Some((kind, env)) = kinds.next()
+    {
+        if let Err(error) = Expression::compile(text, env) {
+            let gap = if told.is_empty() { "" } else { "\n" };
+            told.push_str(&format!("{gap}{kind}: {}\n", error.issues()));
+        }
+    }
+    told.truncate(told.floor_char_boundary(bytes_max));
+    told
 }
 
 /// What expressions may name when they look at objects of a type. A variable that is wrong itself is of any type.
@@ -128,5 +135,21 @@ mod tests {
         let found = told(json!({"validations": [{"expression": long}, {"expression": long}, {"expression": long}]}), Type::Dyn);
         let bytes: usize = found.iter().map(|(_, warning)| warning.len()).sum();
         assert_eq!(bytes, WARNINGS_BYTES_MAX);
+    }
+
+    #[test]
+    fn no_kind_is_looked_at_once_there_is_no_room() {
+        let types = types(Type::Dyn);
+        let spec = ValidatingAdmissionPolicySpec::default();
+        let envs: Vec<(&Gvk, Env)> = types.objects.iter().map(|(kind, of)| (kind, env(&spec, of, &types.params))).collect();
+        let looked_at = |text: &str, bytes_max: usize| {
+            let mut count = 0;
+            let told = complaints(envs.iter().map(|(kind, env)| (*kind, env)).inspect(|_| count += 1), text, bytes_max);
+            assert!(told.len() <= bytes_max);
+            count
+        };
+        assert_eq!(looked_at("object.kind == 'a'", 10_000), 2);
+        assert_eq!(looked_at("object.kind == 'a'", 50), 1);
+        assert_eq!(looked_at("object.kind == 'a'", 0), 0);
     }
 }

@@ -1,4 +1,5 @@
-//! Which kinds a policy's expressions are held against: those that its rules name, at most ten of them.
+//! Which kinds a policy's expressions are held against: those that its rules name, at most ten of each
+//! rule.
 
 use std::collections::BTreeSet;
 use std::fmt;
