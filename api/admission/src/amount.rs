@@ -27,10 +27,11 @@ pub fn list(value: Option<&Value>) -> Amounts {
     entries.filter_map(|(name, value)| of(value).ok().map(|amount| (name.clone(), amount))).collect()
 }
 
-/// Adds to a sum.
+/// Adds to a sum, which never wraps: one amount is far from the largest number, and no sum goes beyond it.
 pub fn add(sum: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
-        *sum.entry(name.clone()).or_default() += amount;
+        let have = sum.entry(name.clone()).or_default();
+        *have = have.saturating_add(*amount);
     }
 }
 
@@ -74,6 +75,19 @@ pub fn canonical(name: &str, value: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn sums_do_not_wrap() {
+        let huge = list(Some(&json!({ "cpu": "1e35" })));
+        let mut sum = Amounts::new();
+        for _ in 0..100 {
+            add(&mut sum, &huge);
+        }
+        assert_eq!(sum.get("cpu"), Some(&(i128::from(i64::MAX) * 1000 * 100)));
+        let most = Amounts::from([("cpu".to_owned(), i128::MAX)]);
+        add(&mut sum, &most);
+        assert_eq!(sum, most);
+    }
 
     #[test]
     fn quantities_are_written_as_upstream_writes_them() {

@@ -70,7 +70,7 @@ fn total(spec: &Value, which: &str) -> Amounts {
     for (name, overhead) in amount::list(spec.get("overhead")) {
         // A limit that was not set stays so.
         match sum.get_mut(&name) {
-            Some(amount) => *amount += overhead,
+            Some(amount) => *amount = amount.saturating_add(overhead),
             None if which == "requests" => {
                 sum.insert(name, overhead);
             }

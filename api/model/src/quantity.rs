@@ -11,30 +11,44 @@ pub struct QuantityError;
 const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 const DECIMAL: [(&str, i32); 9] = [("n", -9), ("u", -6), ("m", -3), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 
-/// Thousandths, rounded up as upstream does (`MilliValue`).
+/// The most that [`milli`] answers: what is stored has no more than 2^63-1 units, and many such amounts can be added.
+const MILLI_MAX: i128 = i64::MAX as i128 * 1000;
+/// Digits that an `i128` always has room for; those after them count as one more of the last.
+const DIGITS_MAX: usize = 38;
+/// Digits that it has room for when they are multiplied by 2^60.
+const BINARY_DIGITS_MAX: usize = 20;
+/// Exponents beyond it make no difference any more.
+const EXPONENT_MAX: i32 = 1000;
+
+/// Thousandths, rounded up as upstream does (`MilliValue`), and held within 2^63-1 units above and below zero.
 pub fn milli(text: &str) -> Result<i128, QuantityError> {
-    parts(text, 3)
+    Ok(parts(text, 3)?.clamp(-MILLI_MAX, MILLI_MAX))
 }
 
-/// Billionths, rounded up: upstream's quantities are no finer.
+/// Billionths, rounded up: upstream's quantities are no finer. More than there is room for is refused.
 pub fn nano(text: &str) -> Result<i128, QuantityError> {
-    parts(text, 9)
+    let nano = parts(text, 9)?;
+    if nano.saturating_abs() == i128::MAX { Err(QuantityError) } else { Ok(nano) }
 }
 
-/// Parts of which a unit has ten to the power of `digits`.
+/// Parts of which a unit has ten to the power of `digits`; the largest or least number where they are too many.
 fn parts(text: &str, digits: i32) -> Result<i128, QuantityError> {
     let split = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '+' | '-' | '.'))).unwrap_or(text.len());
     let (number, suffix) = text.split_at_checked(split).ok_or(QuantityError)?;
-    let (mantissa, scale) = decimal(number)?;
     if let Some((_, power)) = BINARY.iter().find(|(s, _)| *s == suffix) {
-        return scaled(mantissa.checked_mul(1_i128 << power).ok_or(QuantityError)?, digits - scale);
+        let (mantissa, scale) = decimal(number, BINARY_DIGITS_MAX)?;
+        return Ok(scaled(mantissa.saturating_mul(1_i128 << power), digits - scale));
     }
+    let (mantissa, scale) = decimal(number, DIGITS_MAX)?;
     if let Some((_, power)) = DECIMAL.iter().find(|(s, _)| *s == suffix) {
-        return scaled(mantissa, digits - scale + power);
+        return Ok(scaled(mantissa, digits - scale + power));
     }
     match suffix.strip_prefix(['e', 'E']) {
-        _ if suffix.is_empty() => scaled(mantissa, digits - scale),
-        Some(exponent) => scaled(mantissa, digits - scale + exponent.parse::<i8>().map(i32::from).map_err(|_| QuantityError)?),
+        _ if suffix.is_empty() => Ok(scaled(mantissa, digits - scale)),
+        Some(exponent) => {
+            let exponent: i32 = exponent.parse().map_err(|_| QuantityError)?;
+            Ok(scaled(mantissa, digits - scale + exponent.clamp(-EXPONENT_MAX, EXPONENT_MAX)))
+        }
         None => Err(QuantityError),
     }
 }
@@ -46,24 +60,34 @@ pub fn value(text: &str) -> Result<i64, QuantityError> {
     i64::try_from(whole).map_err(|_| QuantityError)
 }
 
-/// Digits without the point, and how many of them stood after it.
-fn decimal(number: &str) -> Result<(i128, i32), QuantityError> {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let digits = format!("{whole}{fraction}");
-    if !digits.bytes().any(|b| b.is_ascii_digit()) || fraction.contains(['+', '-']) {
+/// The first digits without the point, and how many of them stood after it: fewer than none where the last stood
+/// before it.
+fn decimal(number: &str, digits_max: usize) -> Result<(i128, i32), QuantityError> {
+    let (sign, unsigned) = match number.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, number.strip_prefix('+').unwrap_or(number)),
+    };
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let mut all = whole.bytes().chain(fraction.bytes()).peekable();
+    if all.peek().is_none() || !all.all(|byte| byte.is_ascii_digit()) {
         return Err(QuantityError);
     }
-    let mantissa = digits.parse().map_err(|_| QuantityError)?;
-    Ok((mantissa, i32::try_from(fraction.len()).map_err(|_| QuantityError)?))
+    let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
+    let digits = format!("{whole}{fraction}");
+    let (kept, dropped) = digits.split_at_checked(digits_max).unwrap_or((&digits, ""));
+    let mantissa: i128 = if kept.is_empty() { 0 } else { kept.parse().map_err(|_| QuantityError)? };
+    let rest = i128::from(dropped.bytes().any(|byte| byte != b'0'));
+    let length = |text: &str| i32::try_from(text.len()).map_err(|_| QuantityError);
+    Ok((sign * (mantissa + rest), length(kept)? - length(whole)?))
 }
 
-fn scaled(mantissa: i128, power: i32) -> Result<i128, QuantityError> {
-    let factor = 10_i128.checked_pow(power.unsigned_abs()).ok_or(QuantityError)?;
+fn scaled(mantissa: i128, power: i32) -> i128 {
+    let factor = 10_i128.checked_pow(power.unsigned_abs()).unwrap_or(i128::MAX);
     if power >= 0 {
-        return mantissa.checked_mul(factor).ok_or(QuantityError);
+        return mantissa.saturating_mul(factor);
     }
     let (quotient, rest) = (mantissa.div_euclid(factor), mantissa.rem_euclid(factor));
-    Ok(quotient + i128::from(rest != 0))
+    quotient + i128::from(rest != 0)
 }
 
 #[cfg(test)]
@@ -94,8 +118,38 @@ mod tests {
     }
 
     #[test]
+    fn what_is_too_much_is_as_much_as_there_is() {
+        let most = i128::from(i64::MAX) * 1000;
+        let long = format!("1.{}", "0".repeat(60));
+        for (text, wanted) in [
+            ("9223372036854775807", most),
+            ("9223372036854775808", most),
+            ("9.3E", most),
+            ("9Ei", most),
+            ("1e35", most),
+            ("-1e35", -most),
+            ("1e127", most),
+            ("1e1000000", most),
+            ("99999999999999999999999999999999999999999999", most),
+            ("99999999999999999999999999999999999999999999Ki", most),
+            ("0e1000", 0),
+            ("1e-1000", 1),
+            (long.as_str(), 1000),
+            ("1.00000000000000000000000000000000000000000001", 1001),
+            ("1.00000000000000000000000000000000000000000001Ki", 1_024_001),
+            ("10000000000000000000000000000000000000000e-40", 1000),
+        ] {
+            assert_eq!(milli(text), Ok(wanted), "{text}");
+        }
+        assert_eq!(value("1e35"), Ok(i64::MAX));
+        assert_eq!(nano("1e20"), Ok(10_i128.pow(29)));
+        assert_eq!(nano("1e35"), Err(QuantityError));
+        assert_eq!(nano("-1e35"), Err(QuantityError));
+    }
+
+    #[test]
     fn nonsense_is_refused() {
-        for text in ["", "x", "1x", "1 Gi", "1KiB", "1.2.3", "--1", "1e"] {
+        for text in ["", "x", "1x", "1 Gi", "1KiB", "1.2.3", "--1", "1e", ".", "-", "+-1", "1-2", "1.-2", "1e99999999999"] {
             assert!(milli(text).is_err(), "{text}");
         }
     }

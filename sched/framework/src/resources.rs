@@ -25,7 +25,7 @@ impl ResourceList {
         let mut list = Self::default();
         for (name, Quantity(text)) in map {
             match name.as_str() {
-                "cpu" => list.cpu_milli = quantity::milli(text).ok().and_then(|v| i64::try_from(v).ok()).unwrap_or_default(),
+                "cpu" => list.cpu_milli = quantity::milli(text).map_or(0, |milli| i64::try_from(milli).unwrap_or(i64::MAX)),
                 "memory" => list.memory_bytes = quantity::value(text).unwrap_or_default(),
                 "ephemeral-storage" => list.ephemeral_bytes = quantity::value(text).unwrap_or_default(),
                 "pods" => {}
@@ -84,5 +84,18 @@ impl ResourceList {
             check(name, of(self), of(used), *wants);
         }
         lacking
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_much_for_any_node_is_not_nothing() {
+        let names = ["cpu", "memory", "ephemeral-storage", "example.com/device"];
+        let list = ResourceList::from_quantities(&names.map(|name| (name.to_owned(), Quantity("1e35".to_owned()))).into());
+        assert_eq!([list.cpu_milli, list.memory_bytes, list.ephemeral_bytes], [i64::MAX; 3]);
+        assert_eq!(list.scalar.get("example.com/device"), Some(&i64::MAX));
     }
 }

@@ -84,7 +84,7 @@ fn growth(resource: &GroupResource, new: &Value, old: Option<&Value>) -> Amounts
     let before = old.map(|old| usage::of(resource, old)).unwrap_or_default();
     let mut delta = usage::of(resource, new);
     for (name, amount) in &mut delta {
-        *amount -= before.get(name).copied().unwrap_or_default();
+        *amount = amount.saturating_sub(before.get(name).copied().unwrap_or_default());
     }
     delta.retain(|_, amount| *amount > 0);
     delta

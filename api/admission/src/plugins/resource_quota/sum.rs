@@ -28,7 +28,7 @@ impl Sum {
 
     /// One less, which was added in this state.
     pub fn take(&mut self, resource: &GroupResource, object: &Value) {
-        let less: Amounts = usage::of(resource, object).into_iter().map(|(name, amount)| (name, -amount)).collect();
+        let less: Amounts = usage::of(resource, object).into_iter().map(|(name, amount)| (name, amount.saturating_neg())).collect();
         amount::add(&mut self.0, &less);
         // Nothing is left of classes that nobody uses any more.
         self.0.retain(|_, amount| *amount != 0);

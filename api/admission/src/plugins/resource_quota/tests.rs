@@ -61,6 +61,22 @@ fn amounts_are_added() {
 }
 
 #[test]
+fn no_amount_is_too_much_to_count() {
+    let hard = quota("q", json!({ "requests.cpu": "2" }), json!({}));
+    for amount in ["1e35", "1e100", "9223372036854775807"] {
+        let mut two = pod("b", cpu(amount));
+        let containers = two["spec"]["containers"].as_array_mut().expect("list");
+        containers.push(containers[0].clone());
+        assert_eq!(
+            ask(Ask::create(two), vec![hard.clone()]),
+            "pods \"b\" is forbidden: exceeded quota: q, requested: requests.cpu=18446744073709551614, used: requests.cpu=0, limited: requests.cpu=2"
+        );
+        let said = ask(Ask::create(pod("b", cpu("1"))), vec![hard.clone(), pod("a", cpu(amount))]);
+        assert!(said.contains("used: requests.cpu=9223372036854775807,"), "{said}");
+    }
+}
+
+#[test]
 fn several_are_told_in_order() {
     let hard = quota("q", json!({ "memory": "1Gi", "cpu": "1" }), json!({}));
     let big = pod("b", json!({ "requests": { "cpu": "2", "memory": "2Gi" } }));
