@@ -235,6 +235,12 @@ impl Pki {
         !read_certificate(certificate_pem).is_ok_and(|info| self.ca.lasts(&info, renew_from(now)))
     }
 
+    /// Whether a certificate (PEM) is one that this cluster's authority signed for that subject.
+    pub fn has_issued(&self, certificate_pem: &str, subject: &Subject) -> bool {
+        let is_named = |info: CertificateInfo| info.common_name == subject.common_name && info.organizations == subject.organizations;
+        self.ca.signed(certificate_pem) && read_certificate(certificate_pem).is_ok_and(is_named)
+    }
+
     /// Signs a certificate request (PEM) as `certificates.k8s.io` does: subject and alternative
     /// names from the request, usages from the caller (upstream's `spec.usages` words), no
     /// authority to sign further. Answers the certificate, PEM.

@@ -182,7 +182,7 @@ impl Authority {
     }
 
     /// Whether this authority signed that certificate.
-    fn signed(&self, pem: &str) -> bool {
+    pub fn signed(&self, pem: &str) -> bool {
         let (Ok(leaf), Ok(own)) = (pem_content(pem, "certificate"), pem_content(&self.certificate_pem, "certificate")) else {
             return false;
         };
