@@ -69,7 +69,10 @@ pub fn apply(input: &[u8]) {
         is_readable(&applied);
         let again = apply::apply(&target, Some(&applied), &config, writer, false)
             .unwrap_or_else(|error| panic!("one's own is no conflict: {error}: {applied} {config}"));
-        assert_eq!(without_empty(&again), without_empty(&applied), "what is applied is applied: {config}");
+        // Who states nothing owns nothing, and to an object that nobody owns the next apply comes as the first:
+        // upstream tells what was there before it as well.
+        let is_owned = !applied["metadata"]["managedFields"].is_null();
+        assert!(!is_owned || without_empty(&again) == without_empty(&applied), "what is applied is applied: {config}\n{again}\n{applied}");
         live = Some(applied);
     }
 }
