@@ -34,6 +34,8 @@ pub(crate) use event::{Before, Change, Event, write_line};
 pub(crate) use feed::start;
 pub(crate) use filter::Filter;
 pub(crate) use object::{Object, encode};
+#[cfg(test)]
+pub(crate) use resource::Applied;
 pub(crate) use resource::{Beginning, Behind, Page, Resource, Since, Subscription, TooOld, Unreadable};
 pub(crate) use ring::Place;
 

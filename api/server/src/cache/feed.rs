@@ -146,6 +146,15 @@ fn remember(cache: &Cache, seen: &mut Known, current: &Known, change: Change) {
     resource.remember(Event::new(change.revision, before, after));
 }
 
+/// A transaction of somebody else may change several objects by one revision. What it does to a resource is put
+/// together, to be applied at once: who saw a part of it, at that revision, would go on without the rest.
+fn together(mut events: Vec<Change>) -> Vec<Change> {
+    if events.windows(2).any(|pair| matches!(pair, [a, b] if a.revision == b.revision)) {
+        events.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
+    }
+    events
+}
+
 struct Feeder {
     store: Arc<dyn Store>,
     cache: Arc<Cache>,
@@ -169,6 +178,7 @@ impl Feeder {
     }
 
     fn apply(&self, Batch { events, revision }: Batch) {
+        let events = together(events);
         let mut applied = Vec::with_capacity(events.len());
         let mut run: Option<(Arc<Resource>, Vec<Applied<'_>>)> = None;
         for change in &events {
@@ -247,3 +257,6 @@ impl Feeder {
         Ok(events)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -97,15 +97,25 @@ impl Book {
             return;
         }
         match objects.events_after(self.upto) {
-            Some(events) => events.iter().for_each(|event| self.take_up(&objects.name, event)),
+            Some(events) => {
+                events.chunk_by(|a, b| a.revision == b.revision).for_each(|together| self.take_up(&objects.name, together));
+            }
             None => self.by_namespace.clear(),
         }
     }
 
-    fn take_up(&mut self, resource: &GroupResource, event: &Event) {
-        self.upto = event.revision;
-        let Some(object) = event.after.as_ref().or(event.old()) else { return };
-        let Some(entries) = self.by_namespace.get_mut(&object.namespace) else { return };
+    /// Events of one revision: where others write to the store too, a transaction of theirs may change several
+    /// objects at once.
+    fn take_up(&mut self, resource: &GroupResource, together: &[Arc<Event>]) {
+        together.iter().for_each(|event| self.count(resource, event));
+        for event in together {
+            self.upto = event.revision;
+            self.entries(event).into_iter().flatten().for_each(|entry| entry.upto = entry.upto.max(event.revision));
+        }
+    }
+
+    fn count(&mut self, resource: &GroupResource, event: &Event) {
+        let Some(entries) = self.entries(event) else { return };
         if matches!(event.before, Before::Forgotten) {
             // Nobody knows what to take away.
             entries.retain(|entry| entry.upto >= event.revision);
@@ -113,12 +123,17 @@ impl Book {
         }
         let (before, after) = (event.old().map(|old| read(resource, old)), event.after.as_ref().map(|new| read(resource, new)));
         for entry in entries.iter_mut().filter(|entry| entry.upto < event.revision) {
-            entry.upto = event.revision;
             let counts = |object: &&Arc<Value>| entry.scopes.matches(resource, object);
             let (less, more) = (before.as_ref().filter(counts), after.as_ref().filter(counts));
             less.into_iter().for_each(|object| entry.sum.take(resource, object));
             more.into_iter().for_each(|object| entry.sum.add(resource, object));
         }
+    }
+
+    /// The sums of the namespace in which something happened.
+    fn entries(&mut self, event: &Event) -> Option<&mut Vec<Entry>> {
+        let object = event.after.as_ref().or(event.old())?;
+        self.by_namespace.get_mut(&object.namespace)
     }
 }
 

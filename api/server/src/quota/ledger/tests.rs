@@ -6,6 +6,7 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 
 use super::*;
+use crate::cache::{Applied, encode};
 use crate::tests::{CONFIG_MAPS, Cluster, PODS, cluster, config_map, pod};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -107,6 +108,30 @@ async fn what_happens_is_added_and_nothing_counted_anew() {
     let mut wanted = Counted(&*cluster.server.app().cache).sum(&resource, "default", &Scopes::default());
     wanted.add(&core("secrets"), &Value::Null);
     assert_eq!(known.sum(&resource, "default", &Scopes::default()), wanted);
+}
+
+#[test]
+fn what_others_changed_at_once_is_counted_whole() {
+    let resource = Resource::new(core("configmaps"), 0);
+    let applied = |name, revision, after| Applied { namespace: "default", name, revision, after };
+    let object = |name: &str, revision| {
+        let plain = encode(&config_map(name, json!({})));
+        Object::new(("default".into(), name.into()), revision, plain, None, &Arc::default()).expect("JSON")
+    };
+    resource.apply(["a", "b", "c", "d"].into_iter().zip(1..).map(|(name, at)| applied(name, at, Some(object(name, at)))).collect());
+    let count = || Entry::count(&resource, 0, "default", &Scopes::default());
+    let mut book = Book::default();
+    book.open("default", count());
+    // As by a transaction of somebody else: three deletions and a creation are one revision.
+    let gone = ["a", "b", "c"].map(|name| applied(name, 5, None));
+    resource.apply(gone.into_iter().chain([applied("e", 5, Some(object("e", 5)))]).collect());
+    book.follow(&resource);
+    let summed = |book: &Book| book.by_namespace["default"].iter().map(|entry| entry.sum.clone()).collect::<Vec<_>>();
+    assert_eq!(summed(&book), [count().sum]);
+    // Nor is it counted twice when another sum makes the book start earlier.
+    book.open("other", Entry { scopes: Scopes::default(), upto: 0, sum: Sum::default() });
+    book.follow(&resource);
+    assert_eq!(summed(&book), [count().sum]);
 }
 
 #[tokio::test]
