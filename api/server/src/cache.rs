@@ -110,8 +110,9 @@ impl Cache {
         if let Some(resource) = self.resources.read().get(name) {
             return Arc::clone(resource);
         }
-        let floor = self.floor.load(Ordering::Acquire);
         let mut resources = self.resources.write();
+        // Read only now: one that is made while the floor rises is either among those that rise with it, or above it.
+        let floor = self.floor.load(Ordering::Acquire);
         Arc::clone(resources.entry(name.clone()).or_insert_with(|| Arc::new(Resource::new(name.clone(), floor))))
     }
 
@@ -230,9 +231,19 @@ impl Cache {
         }
     }
 
+    /// Resources that are made from now on know nothing of what happened up to a revision.
+    fn raise_floor(&self, revision: u64) {
+        self.floor.store(revision, Ordering::Release);
+    }
+
+    /// Of what led to the objects that there are at a revision nothing is known.
+    fn forget_past(&self, revision: u64) {
+        self.raise_floor(revision);
+        self.resources().iter().for_each(|resource| resource.forget_past(revision));
+    }
+
     /// After starting over: what was written up to `revision` is in the cache, its events are not.
     fn forget_waiting(&self, revision: u64) {
-        self.floor.store(revision, Ordering::Release);
         self.applied.send_replace(revision);
         let mut waiting = self.waiting.lock();
         let done: Vec<u64> = waiting.by_revision.keys().copied().filter(|at| *at <= revision).collect();

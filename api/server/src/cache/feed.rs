@@ -34,11 +34,11 @@ pub(crate) async fn start(
     let head = snapshot.revision;
     let cache = Arc::new(Cache::new(compacted, at_rest));
     let known = load(&cache, snapshot);
-    let events = match store.watch(compacted).await {
-        Ok(events) => replay(&cache, events, known, head).await?,
-        // Compacted between the two calls: go on without the past.
+    let events = match replay(&cache, &*store, known, head).await {
+        Ok(events) => events,
+        // Compacted meanwhile: go on without the past, and say so to those who come from there.
         Err(StoreError::Compacted { .. }) => {
-            drop(known);
+            cache.forget_past(head);
             store.watch(head).await?
         }
         Err(error) => return Err(error),
@@ -105,8 +105,9 @@ fn read(cache: &Cache, resource: &Resource, key: &str, revision: u64, stored: &b
 }
 
 /// Reads the history up to the snapshot's revision into the rings.
-async fn replay(cache: &Cache, mut events: Events, current: Known, head: u64) -> Result<Events, StoreError> {
+async fn replay(cache: &Cache, store: &dyn Store, current: Known, head: u64) -> Result<Events, StoreError> {
     let mut reached = cache.applied();
+    let mut events = store.watch(reached).await?;
     let mut seen = Known::new();
     let mut beyond = Vec::new();
     while reached < head {
@@ -250,6 +251,7 @@ impl Feeder {
             let Some((resource, object)) = read_current(&self.cache, &key, revision, &value) else { continue };
             found.entry(resource.name.clone()).or_default().push(Arc::new(object));
         }
+        self.cache.raise_floor(head);
         for resource in self.cache.resources() {
             resource.reset(head, found.remove(&resource.name).unwrap_or_default());
         }

@@ -287,6 +287,11 @@ impl Resource {
         objects.ring.push(Arc::new(event), bytes);
     }
 
+    /// Feeder: what led to the present objects, at that revision, is not known.
+    pub(crate) fn forget_past(&self, floor: u64) {
+        self.objects.write().ring = Ring::new(floor);
+    }
+
     /// Feeder: changes that were committed together, in order, told to everybody whom they concern.
     pub(crate) fn apply(&self, changes: Vec<Applied<'_>>) -> Vec<Arc<Event>> {
         let mut watchers = self.watchers.lock();

@@ -1,6 +1,74 @@
-//! What several objects of one revision become.
+//! The feeder on a store that compaction overtakes, and what several objects of one revision become.
+
+use api_store::{Expect, MemoryStore, Revision, Write};
+use async_trait::async_trait;
+use serde_json::json;
 
 use super::*;
+use crate::cache::{Filter, encode};
+
+/// A store whose history is gone up to a revision as soon as a snapshot was read.
+struct Overtaken(MemoryStore, Revision);
+
+#[async_trait]
+impl Store for Overtaken {
+    async fn write(&self, write: Write) -> Result<Revision, StoreError> {
+        self.0.write(write).await
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        let snapshot = self.0.snapshot().await?;
+        self.0.compact(self.1).await?;
+        Ok(snapshot)
+    }
+
+    async fn head(&self) -> Result<Revision, StoreError> {
+        self.0.head().await
+    }
+
+    async fn watch(&self, after: Revision) -> Result<Events, StoreError> {
+        self.0.watch(after).await
+    }
+
+    async fn compacted(&self) -> Result<Revision, StoreError> {
+        self.0.compacted().await
+    }
+
+    async fn compact(&self, upto: Revision) -> Result<(), StoreError> {
+        self.0.compact(upto).await
+    }
+
+    async fn size_bytes(&self) -> Result<u64, StoreError> {
+        self.0.size_bytes().await
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+    }
+}
+
+#[tokio::test]
+async fn history_that_compaction_takes_away_during_the_start_is_refused_and_not_left_out() {
+    let store = MemoryStore::new();
+    let key = key::of(&GroupResource::new("", "configmaps"), "default", "a");
+    let value = encode(&json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "default"}}));
+    for expect in [Expect::Absent, Expect::At(1), Expect::At(2)] {
+        store.write(Write { key: Arc::clone(&key), value: Some(value.clone()), expect }).await.expect("writes");
+    }
+    let (cache, feeding) =
+        start(Arc::new(Overtaken(store, 1)), AtRest::default(), CancellationToken::new()).await.expect("starts without the past");
+    drop(feeding);
+    assert_eq!(cache.applied(), 3);
+    // Also of a resource that nobody has asked for yet.
+    for plural in ["configmaps", "secrets"] {
+        let resource = cache.resource(&GroupResource::new("", plural));
+        for revision in 0..3 {
+            assert!(resource.events_after(revision).is_none(), "{plural} after {revision}");
+            assert!(resource.past(&Filter::default(), revision, None, None).is_none(), "{plural} at {revision}");
+        }
+        assert_eq!(resource.events_after(3).map(|events| events.len()), Some(0), "{plural}");
+    }
+}
 
 #[test]
 fn what_one_revision_does_to_a_resource_stays_together() {
