@@ -8,7 +8,7 @@ use api_model::field::FieldError;
 use api_model::kind::GroupResource;
 use api_model::request::UserInfo;
 use api_model::view::View as _;
-use api_store::{Expect, Store, StoreError, Write};
+use api_store::{Expect, Guard, Store, StoreError, Write};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::HeaderMap;
@@ -22,6 +22,7 @@ use crate::audit::{Audit, Trail};
 use crate::cache::{self, Cache, Object};
 use crate::config::Config;
 use crate::fairness::Gate;
+use crate::held::Held;
 use crate::key;
 use crate::metrics::Metrics;
 use crate::policies::Policies;
@@ -129,7 +130,7 @@ impl App {
         value: Value,
     ) -> Result<Arc<Object>, WriteError> {
         let bytes = cache::encode(&value);
-        self.put_encoded(served, (namespace, name), expect, value, bytes).await
+        self.put_encoded(served, (namespace, name), expect, value, bytes, Vec::new()).await
     }
 
     /// Writes, or refuses; the latter only when every read sees the write that was faster. Who is told
@@ -144,7 +145,7 @@ impl App {
         Ok(written?)
     }
 
-    /// [`App::put`] where the bytes are made already.
+    /// [`App::put`] where the bytes are made already; written only as long as the guards hold.
     pub(crate) async fn put_encoded(
         &self,
         served: &Served,
@@ -152,6 +153,7 @@ impl App {
         expect: Expect,
         value: Value,
         bytes: Bytes,
+        guards: Vec<Guard>,
     ) -> Result<Arc<Object>, WriteError> {
         if bytes.len() > OBJECT_BYTES_MAX {
             return Err(WriteError::Api(ApiError::too_large(OBJECT_BYTES_MAX)));
@@ -162,7 +164,7 @@ impl App {
         // Before the wait, after which another thread may go on.
         drop(value);
         let announced = self.cache.announce(&stored, &bytes);
-        let revision = self.write(Write { key, value: Some(stored), expect }).await?;
+        let revision = self.write(Write { key, value: Some(stored), expect, guards }).await?;
         let event = self.cache.settled(&served.resource, revision).await.map_err(|closed| WriteError::Api(closed.into()))?;
         drop(announced);
         match event.and_then(|event| event.after.clone()) {
@@ -176,19 +178,21 @@ impl App {
     }
 
     /// [`App::put`] that gives up `held` only when the write is seen or has failed, whether or not the
-    /// client waits for that.
+    /// client waits for that. A write whose answer is lost may be made later, when another server holds what
+    /// was held here; the guards keep it from that.
     pub(crate) async fn put_holding(
         self: &Arc<Self>,
         served: &Arc<Served>,
         (namespace, name): (&str, &str),
         expect: Expect,
         value: Value,
-        held: impl Send + 'static,
+        held: Held,
     ) -> Result<Arc<Object>, WriteError> {
         let (app, served) = (Arc::clone(self), Arc::clone(served));
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         let writing = tokio::spawn(async move {
-            let written = app.put(&served, &namespace, &name, expect, value).await;
+            let bytes = cache::encode(&value);
+            let written = app.put_encoded(&served, (&namespace, &name), expect, value, bytes, held.guards()).await;
             drop(held);
             written
         });
@@ -199,7 +203,7 @@ impl App {
     /// revision of the deletion.
     pub(crate) async fn remove(&self, served: &Served, object: &Arc<Object>) -> Result<Arc<Object>, WriteError> {
         let key = key::of(&served.resource.name, &object.namespace, &object.name);
-        let revision = self.write(Write { key, value: None, expect: Expect::At(object.revision) }).await?;
+        let revision = self.write(Write::new(key, None, Expect::At(object.revision))).await?;
         let settled = self.cache.settled(&served.resource, revision).await;
         let event = settled.map_err(|closed| WriteError::Api(closed.into()))?;
         let gone = event.and_then(|event| event.object(cache::Change::Deleted).cloned());

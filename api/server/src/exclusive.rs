@@ -3,14 +3,15 @@
 //! A free address, or what is left of a quota, is found by looking at what is stored; the look is worth
 //! nothing once another write may have come in between. Within this process a lock sees to that. Between
 //! servers it is a key that only one of them can create: whoever has it has seen every write of those who
-//! had it before. A server that dies with it loses it when its time is over, which is longer than any
-//! request may take.
+//! had it before. What it decides is written on condition that the key is still its own ([`Guard`]), so a
+//! write that is late, or a holder that was taken for dead, spoils nothing. A server that dies with it
+//! loses it when its time is over, which is longer than any request may take.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use api_model::kind::GroupResource;
-use api_store::{Expect, Revision, StoreError, Write};
+use api_store::{Expect, Guard, Revision, StoreError, Write};
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::json;
@@ -32,6 +33,13 @@ pub(crate) struct Exclusive {
     revision: Revision,
 }
 
+impl Exclusive {
+    /// The condition under which what was decided may be written.
+    pub(crate) fn guard(&self) -> Guard {
+        Guard { key: Arc::clone(&self.key), revision: self.revision }
+    }
+}
+
 /// Waits for it. A server that has the store for itself needs none.
 pub(crate) async fn enter(app: &Arc<App>, name: &str) -> ApiResult<Option<Arc<Exclusive>>> {
     if !app.store.is_shared() {
@@ -51,7 +59,7 @@ pub(crate) async fn enter(app: &Arc<App>, name: &str) -> ApiResult<Option<Arc<Ex
         };
         let value = value(name, app.config.request_timeout);
         let sealed = app.cache.seal(&resource.name, &key, &value).map_err(|error| ApiError::unsealable(&key, &error))?;
-        let write = Write { key: Arc::clone(&key), value: Some(sealed), expect };
+        let write = Write::new(Arc::clone(&key), Some(sealed), expect);
         match app.store.write(write).await {
             Ok(revision) => {
                 let exclusive = Arc::new(Exclusive { app: Arc::clone(app), key, revision });
@@ -84,7 +92,7 @@ fn is_over(held: &Object) -> bool {
 
 impl Drop for Exclusive {
     fn drop(&mut self) {
-        let (app, write) = (Arc::clone(&self.app), Write { key: Arc::clone(&self.key), value: None, expect: Expect::At(self.revision) });
+        let (app, write) = (Arc::clone(&self.app), Write::new(Arc::clone(&self.key), None, Expect::At(self.revision)));
         self.app.tasks.spawn(async move {
             if let Err(error) = app.store.write(write).await {
                 tracing::warn!(%error, "a lock is not given back and holds others up until its time is over");

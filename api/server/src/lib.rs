@@ -26,6 +26,7 @@ mod expire;
 mod fairness;
 mod handle;
 mod health;
+mod held;
 mod impersonate;
 mod json;
 mod key;

@@ -83,7 +83,7 @@ impl Presence {
                 None if value.is_none() => return Ok(()),
                 None => Expect::Absent,
             };
-            let write = Write { key: Arc::clone(&key), value: value.clone(), expect };
+            let write = Write::new(Arc::clone(&key), value.clone(), expect);
             match self.app.store.write(write).await {
                 Ok(revision) => return self.app.cache.settled(&self.records, revision).await.map(drop).map_err(Into::into),
                 Err(StoreError::Conflict { .. }) => self.app.catch_up().await?,

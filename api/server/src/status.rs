@@ -356,6 +356,11 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Closed => Closed.into(),
+            StoreError::Unguarded { key } => {
+                tracing::warn!(key = &*key, "a write was too late: its lock is another server's, or was given back");
+                let why = "its quota or addresses were found out too long ago; please try again";
+                Self::new(StatusCode::CONFLICT, "Conflict", format!("Operation cannot be fulfilled: {why}"))
+            }
             // Without Retry-After: who tries again at once only adds to the load (docs/store.md).
             StoreError::DiskFull { .. } | StoreError::SpaceExceeded => {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "InternalError", format!("Internal error occurred: {error}"))

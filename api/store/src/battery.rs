@@ -9,14 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 
-use crate::{Event, Events, Expect, Revision, Store, StoreError, Write};
+use crate::{Event, Events, Expect, Guard, Revision, Store, StoreError, Write};
 
 /// How long a test waits for what must come.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A write of text.
 pub fn write(key: &str, value: Option<&str>, expect: Expect) -> Write {
-    Write { key: key.into(), value: value.map(|v| Bytes::copy_from_slice(v.as_bytes())), expect }
+    Write::new(key, value.map(|v| Bytes::copy_from_slice(v.as_bytes())), expect)
 }
 
 async fn put(store: &dyn Store, key: &str, value: &str, expect: Expect) -> Revision {
@@ -71,6 +71,63 @@ pub async fn conditions_are_kept(store: Arc<dyn Store>) {
         }
     }
     assert_eq!(store.snapshot().await.expect("snapshot").revision, first);
+}
+
+/// A write with guards happens only while their keys are where they were.
+pub async fn guards_are_kept(store: Arc<dyn Store>) {
+    let held = put(&*store, "lock", "1", Expect::Absent).await;
+    let at = put(&*store, "a", "1", Expect::Absent).await;
+    let guarded = |write: Write, keys: &[(&str, Revision)]| {
+        let guards = keys.iter().map(|&(key, revision)| Guard { key: key.into(), revision }).collect();
+        store.write(Write { guards, ..write })
+    };
+    let at = guarded(write("a", Some("2"), Expect::At(at)), &[("lock", held)]).await.expect("the lock is held");
+    // Its own condition comes first, also where the key is absent.
+    let refused = guarded(write("a", Some("3"), Expect::Absent), &[("lock", held + 7)]).await;
+    assert!(matches!(refused, Err(StoreError::Conflict { current: Some(current) }) if current == at), "{refused:?}");
+    let refused = guarded(write("b", Some("3"), Expect::At(at)), &[("lock", held)]).await;
+    assert!(matches!(refused, Err(StoreError::Conflict { current: None })), "{refused:?}");
+    let is_refused = async |write: Write, keys: &[(&str, Revision)]| {
+        let refused = guarded(write, keys).await;
+        assert!(matches!(refused, Err(StoreError::Unguarded { .. })), "{refused:?}");
+    };
+    let writes = || [write("a", Some("3"), Expect::At(at)), write("a", None, Expect::At(at)), write("b", Some("3"), Expect::Absent)];
+    for write in writes() {
+        is_refused(write.clone(), &[("lock", held + 7)]).await;
+        is_refused(write, &[("lock", held), ("other", held)]).await;
+    }
+    let gone = store.write(write("lock", None, Expect::At(held))).await.expect("delete");
+    for write in writes() {
+        is_refused(write, &[("lock", held)]).await;
+    }
+    let again = put(&*store, "lock", "2", Expect::Absent).await;
+    for write in writes() {
+        is_refused(write, &[("lock", held)]).await;
+    }
+    assert_eq!(store.snapshot().await.expect("snapshot").revision, again, "what was refused changes nothing after {gone}");
+    guarded(write("a", None, Expect::At(at)), &[("lock", again)]).await.expect("it is held anew");
+}
+
+/// Of writes that race with the loss of their guard none comes after it.
+pub async fn no_guarded_write_comes_after_the_loss_of_its_guard(store: Arc<dyn Store>) {
+    for round in 0..20 {
+        let held = put(&*store, "lock", "1", Expect::Absent).await;
+        let racers = (0..16).map(|n| {
+            let store = Arc::clone(&store);
+            let guards = vec![Guard { key: "lock".into(), revision: held }];
+            let write = Write { guards, ..write(&format!("k{round}/{n}"), Some("v"), Expect::Absent) };
+            tokio::spawn(async move { store.write(write).await })
+        });
+        let racers: Vec<_> = racers.collect();
+        let lost = store.write(write("lock", None, Expect::At(held))).await.expect("delete");
+        for raced in futures::future::join_all(racers).await {
+            match raced.expect("no panic") {
+                Ok(revision) => assert!(revision < lost, "round {round}: {revision} after {lost}"),
+                Err(StoreError::Unguarded { key }) => assert_eq!(&*key, "lock"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }
 
 /// A deleted key is absent, can be made again, and is new then.
@@ -243,6 +300,8 @@ macro_rules! battery {
         $crate::battery!(@each $fresh;
             revisions_grow_by_one
             conditions_are_kept
+            guards_are_kept
+            no_guarded_write_comes_after_the_loss_of_its_guard
             deleted_keys_are_absent
             snapshots_are_whole
             watches_see_every_event_once_in_order

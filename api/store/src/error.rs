@@ -15,6 +15,12 @@ pub enum StoreError {
         /// Where the key is; `None` when it is absent.
         current: Option<Revision>,
     },
+    /// A write's guard does not hold: what it was decided on may have changed.
+    #[error("{key} is no longer held")]
+    Unguarded {
+        /// The guard's key.
+        key: Arc<str>,
+    },
     /// History before this revision is gone.
     #[error("required revision has been compacted; the oldest is {oldest}")]
     Compacted {

@@ -26,7 +26,7 @@ use self::wire::{
     CompactionRequest, CompactionResponse, Compare, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RangeResponse, Request,
     StatusRequest, StatusResponse, TxnRequest, TxnResponse, WatchCreateRequest, revision,
 };
-use crate::{Entry, Events, Expect, Revision, Snapshot, Store, StoreError, Write};
+use crate::{Entry, Events, Expect, Guard, Revision, Snapshot, Store, StoreError, Write};
 
 /// Entries read at once by a snapshot.
 const PAGE_LEN: i64 = 500;
@@ -147,14 +147,20 @@ impl Store for EtcdStore {
             Some(value) => Request::Put(PutRequest { key: key.clone(), value }),
             None => Request::DeleteRange(DeleteRangeRequest { key: key.clone() }),
         };
+        let guards = write.guards.iter().map(|guard| Compare::mod_revision(&shared.key(&guard.key), signed(guard.revision)));
         let txn = TxnRequest {
-            compare: vec![Compare::mod_revision(&key, expected)],
+            compare: std::iter::once(Compare::mod_revision(&key, expected)).chain(guards).collect(),
             success: vec![change.into()],
             failure: vec![Request::Range(RangeRequest { key, ..RangeRequest::default() }).into()],
         };
         let answer: TxnResponse = shared.members.write(path::TXN, txn).await.map_err(|status| shared.failed("writing to", status))?;
         if !answer.succeeded {
-            return Err(StoreError::Conflict { current: answer.found().map(|found| unsigned(found.mod_revision)) });
+            let current = answer.found().map(|found| found.mod_revision);
+            return Err(match write.guards.into_iter().next() {
+                // The key is as it has to be, so it was a guard.
+                Some(Guard { key, .. }) if current.unwrap_or_default() == expected => StoreError::Unguarded { key },
+                _ => StoreError::Conflict { current: current.map(unsigned) },
+            });
         }
         let revision = unsigned(revision(answer.header));
         shared.seen(revision);

@@ -33,6 +33,16 @@ pub enum Expect {
     At(Revision),
 }
 
+/// Another key that must still be where it was for a write to happen. Who decides what to write while a key is theirs
+/// (a lock) writes only as long as it is: also a write that is late, whose answer nobody waits for any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// The key.
+    pub key: Arc<str>,
+    /// The revision of its last write.
+    pub revision: Revision,
+}
+
 /// One conditional write of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
@@ -42,6 +52,15 @@ pub struct Write {
     pub value: Option<Bytes>,
     /// The condition.
     pub expect: Expect,
+    /// Further conditions, on other keys.
+    pub guards: Vec<Guard>,
+}
+
+impl Write {
+    /// A write without guards; a `value` of `None` deletes.
+    pub fn new(key: impl Into<Arc<str>>, value: Option<Bytes>, expect: Expect) -> Self {
+        Self { key: key.into(), value, expect, guards: Vec::new() }
+    }
 }
 
 /// A key's current value.
@@ -99,6 +118,8 @@ pub type Events = BoxStream<'static, Result<Batch, StoreError>>;
 ///   linearizable;
 /// - a failed condition changes nothing and answers [`StoreError::Conflict`] with the revision that
 ///   the key is at, when the write that put it there is durable and in the log;
+/// - so does a guard that does not hold, with [`StoreError::Unguarded`] unless the key's own condition
+///   fails too; guards are compared at the moment of the write, however late that is;
 /// - [`Store::watch`] yields every event after the revision it is given, once, in order, and an
 ///   event only after it is durable; or it fails with [`StoreError::Compacted`], never with a gap;
 /// - every watch reaches each revision that [`Store::write`], [`Store::snapshot`] or [`Store::head`]

@@ -10,7 +10,7 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::{Batch, Entry, Event, Events, Expect, Revision, Snapshot, Store, StoreError, Write};
+use crate::{Batch, Entry, Event, Events, Expect, Guard, Revision, Snapshot, Store, StoreError, Write};
 
 /// A store in memory that forgets everything when dropped.
 pub struct MemoryStore {
@@ -120,6 +120,10 @@ impl State {
         };
         if current.map(|(revision, _)| revision) != wanted {
             return Err(StoreError::Conflict { current: current.map(|(revision, _)| revision) });
+        }
+        let is_lost = |guard: &&Guard| self.entries.get(&guard.key).is_none_or(|entry| entry.revision != guard.revision);
+        if let Some(guard) = write.guards.iter().find(is_lost) {
+            return Err(StoreError::Unguarded { key: Arc::clone(&guard.key) });
         }
         self.revision += 1;
         let revision = self.revision;

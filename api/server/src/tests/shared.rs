@@ -1,5 +1,7 @@
 //! Several servers on one store, as with etcd: here one in memory, of which each server hears later.
 
+mod lost;
+
 use std::time::Duration;
 
 use api_store::{Events, Revision, Snapshot, StoreError, Write};

@@ -16,6 +16,7 @@ use super::recording::Recording;
 use crate::app::{Call, WriteError};
 use crate::cache::Object;
 use crate::exclusive::Exclusive;
+use crate::held::Held;
 use crate::services::{self, Reservation};
 use crate::status::{ApiError, ApiResult};
 use crate::wire::accept::Answer;
@@ -147,10 +148,11 @@ async fn store(call: &Call, mut object: Value, addresses: Addresses, options: &W
         };
     }
     let mut object = app.for_storage(served, object).await?;
-    let held = (addresses, admit::hold_quota(call, step, &mut object).await?);
-    let written = match held {
-        ((None, None), None) => app.put(served, namespace, &name, Expect::Absent, object).await,
-        held => app.put_holding(served, (namespace, &name), Expect::Absent, object, held).await,
+    let (reservation, alone) = addresses;
+    let held = Held { reservation, alone, quota: admit::hold_quota(call, step, &mut object).await? };
+    let written = match held.is_nothing() {
+        true => app.put(served, namespace, &name, Expect::Absent, object).await,
+        false => app.put_holding(served, (namespace, &name), Expect::Absent, object, held).await,
     };
     let written = written.map_err(|error| match error {
         WriteError::Conflict => ApiError::already_exists(&served.name, &name),

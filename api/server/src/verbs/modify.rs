@@ -15,6 +15,7 @@ use super::recording::Recording;
 use crate::app::{Call, WriteError};
 use crate::cache::{Object, encode};
 use crate::conversion;
+use crate::held::Held;
 use crate::services::{self, carry_over};
 use crate::status::{ApiError, ApiResult};
 
@@ -162,10 +163,10 @@ async fn store(call: &Call, (old, shown): (&Arc<Object>, &Arc<Object>), mut new:
         return Ok(Outcome::Stored(Arc::clone(shown)));
     }
     let (place, expect) = ((&*old.namespace, &*old.name), Expect::At(old.revision));
-    let held = (reservation, alone, admit::hold_quota(call, step, &mut new).await.map_err(WriteError::Api)?);
-    let stored = match held {
-        (None, None, None) => app.put_encoded(served, place, expect, new, bytes).await,
-        held => app.put_holding(served, place, expect, new, held).await,
+    let held = Held { reservation, alone, quota: admit::hold_quota(call, step, &mut new).await.map_err(WriteError::Api)? };
+    let stored = match held.is_nothing() {
+        true => app.put_encoded(served, place, expect, new, bytes, Vec::new()).await,
+        false => app.put_holding(served, place, expect, new, held).await,
     };
     app.shown_one(served, stored?).await.map(Outcome::Stored).map_err(WriteError::Api)
 }

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::history::{History, row_bytes};
 use super::{Current, Index, Request, Shared, SqliteConfig, signed};
-use crate::{Event, Expect, Revision, StoreError, Write};
+use crate::{Event, Expect, Guard, Revision, StoreError, Write};
 
 /// Writes stored by one statement; with five parameters each this is far below SQLite's bound.
 pub(super) const BATCH_LEN_MAX: usize = 128;
@@ -47,9 +47,9 @@ struct Staged {
 #[derive(Default)]
 struct Batch {
     staged: Vec<Staged>,
-    /// Writes whose condition does not hold, with where their key is. The write that put it there may be in
-    /// this very batch, so they are answered when that is durable and can be seen.
-    refused: Vec<(Option<Revision>, Answer)>,
+    /// Writes whose conditions do not hold, and why. The write that is the reason may be in this very batch, so
+    /// they are answered when that is durable and can be seen.
+    refused: Vec<(StoreError, Answer)>,
 }
 
 impl Writer {
@@ -96,13 +96,8 @@ impl Writer {
     /// Checks a write against the index and marks it there.
     fn stage(&mut self, write: Write, answer: Answer, batch: &mut Batch) {
         let before = self.index.get(&write.key).copied();
-        let wanted = match write.expect {
-            Expect::Absent => None,
-            Expect::At(revision) => Some(revision),
-        };
-        let current = before.map(|current| current.revision);
-        if current != wanted {
-            batch.refused.push((current, answer));
+        if let Some(refusal) = self.refusal(&write, before) {
+            batch.refused.push((refusal, answer));
             return;
         }
         let revision = batch.staged.last().map_or_else(|| self.shared.tail.head(), |last| last.event.revision) + 1;
@@ -112,8 +107,22 @@ impl Writer {
             Some(_) => self.index.insert(Arc::clone(&write.key), Current { revision, created, bytes }),
             None => self.index.remove(&write.key),
         };
-        let event = Event { revision, key: write.key, value: write.value, previous: wanted };
+        let event = Event { revision, key: write.key, value: write.value, previous: before.map(|current| current.revision) };
         batch.staged.push(Staged { event, created, bytes, before, answer });
+    }
+
+    /// Which of a write's conditions does not hold.
+    fn refusal(&self, write: &Write, before: Option<Current>) -> Option<StoreError> {
+        let wanted = match write.expect {
+            Expect::Absent => None,
+            Expect::At(revision) => Some(revision),
+        };
+        let current = before.map(|current| current.revision);
+        if current != wanted {
+            return Some(StoreError::Conflict { current });
+        }
+        let is_lost = |guard: &&Guard| self.index.get(&guard.key).is_none_or(|current| current.revision != guard.revision);
+        write.guards.iter().find(is_lost).map(|guard| StoreError::Unguarded { key: Arc::clone(&guard.key) })
     }
 
     /// Stores a batch, makes its events visible, and answers; on failure nothing of it remains.
@@ -129,9 +138,9 @@ impl Writer {
                 self.undo(staged, error);
             }
         }
-        for (current, answer) in refused {
+        for (refusal, answer) in refused {
             // The asker may have gone; nothing was written.
-            let _gone = answer.send(Err(stored.clone().err().unwrap_or(StoreError::Conflict { current })));
+            let _gone = answer.send(Err(stored.clone().err().unwrap_or(refusal)));
         }
     }
 

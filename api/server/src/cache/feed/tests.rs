@@ -53,7 +53,7 @@ async fn history_that_compaction_takes_away_during_the_start_is_refused_and_not_
     let key = key::of(&GroupResource::new("", "configmaps"), "default", "a");
     let value = encode(&json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "default"}}));
     for expect in [Expect::Absent, Expect::At(1), Expect::At(2)] {
-        store.write(Write { key: Arc::clone(&key), value: Some(value.clone()), expect }).await.expect("writes");
+        store.write(Write::new(Arc::clone(&key), Some(value.clone()), expect)).await.expect("writes");
     }
     let (cache, feeding) =
         start(Arc::new(Overtaken(store, 1)), AtRest::default(), CancellationToken::new()).await.expect("starts without the past");

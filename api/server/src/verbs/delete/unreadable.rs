@@ -36,7 +36,7 @@ pub(super) async fn delete(call: &Call, options: &DeleteOptions, presentation: &
     if !options.dry_run {
         let key = key::of(&resource.name, namespace, &call.name);
         tracing::warn!(%key, user = call.user.username, why = unreadable.why, "deleting an object that cannot be read");
-        let gone = app.write(Write { key, value: None, expect: Expect::At(unreadable.revision) }).await;
+        let gone = app.write(Write::new(key, None, Expect::At(unreadable.revision))).await;
         let revision = gone.map_err(|error| match error {
             WriteError::Conflict => ApiError::modified(&call.served.name, &call.name),
             WriteError::Api(error) => error,

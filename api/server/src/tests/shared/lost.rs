@@ -1,0 +1,168 @@
+//! Writes whose answers are lost on the way, as when an etcd member goes down: they do not spoil what others do.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::*;
+
+/// Far less than what a lock is held at most.
+const SOON: Duration = Duration::from_secs(20);
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const LOCK: &str = "skiff.internal/locks/";
+
+/// What goes wrong with one write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// The answer is lost, and it is made only when the test makes it.
+    Late,
+    /// It is made, and answered when the test says so.
+    Slow,
+}
+
+/// A store with which something goes wrong.
+struct Faulty {
+    shared: Shared,
+    /// By a part of the key, and whether it is a deletion.
+    faults: Mutex<Vec<(&'static str, bool, Fault)>>,
+    late: Mutex<Vec<Write>>,
+    made: Semaphore,
+    answered: Semaphore,
+}
+
+impl Faulty {
+    fn goes_wrong(&self, key: &'static str, is_deletion: bool, fault: Fault) {
+        self.faults.lock().push((key, is_deletion, fault));
+    }
+
+    fn fault(&self, write: &Write) -> Option<Fault> {
+        let mut faults = self.faults.lock();
+        let at = faults.iter().position(|(key, is_deletion, _)| write.key.contains(key) && *is_deletion == write.value.is_none())?;
+        Some(faults.remove(at).2)
+    }
+
+    /// Makes the write that was late.
+    async fn make_late(&self) -> Result<Revision, StoreError> {
+        let late = self.late.lock().pop().expect("a write that is late");
+        self.shared.write(late).await
+    }
+}
+
+#[async_trait]
+impl Store for Faulty {
+    async fn write(&self, write: Write) -> Result<Revision, StoreError> {
+        let lost = StoreError::Backend { doing: "writing".to_owned(), source: Arc::new(std::io::Error::other("the answer is lost")) };
+        match self.fault(&write) {
+            None => self.shared.write(write).await,
+            Some(Fault::Late) => {
+                self.late.lock().push(write);
+                Err(lost)
+            }
+            Some(Fault::Slow) => {
+                let revision = self.shared.write(write).await?;
+                self.made.add_permits(1);
+                self.answered.acquire().await.expect("open").forget();
+                Ok(revision)
+            }
+        }
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        self.shared.snapshot().await
+    }
+
+    async fn head(&self) -> Result<Revision, StoreError> {
+        self.shared.head().await
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    async fn watch(&self, after: Revision) -> Result<Events, StoreError> {
+        self.shared.watch(after).await
+    }
+
+    async fn compacted(&self) -> Result<Revision, StoreError> {
+        self.shared.compacted().await
+    }
+
+    async fn compact(&self, upto: Revision) -> Result<(), StoreError> {
+        self.shared.compact(upto).await
+    }
+
+    async fn size_bytes(&self) -> Result<u64, StoreError> {
+        self.shared.size_bytes().await
+    }
+
+    async fn close(&self) {
+        self.shared.close().await;
+    }
+}
+
+/// A server with whose writes something goes wrong, and one that is well.
+async fn one_faulty() -> (Arc<Faulty>, [Cluster; 2]) {
+    let memory = Arc::new(MemoryStore::new());
+    let faulty = Arc::new(Faulty {
+        shared: Shared(Arc::clone(&memory), Duration::from_millis(5)),
+        faults: Mutex::default(),
+        late: Mutex::default(),
+        made: Semaphore::new(0),
+        answered: Semaphore::new(0),
+    });
+    let config = Config::new(Arc::clone(&PKI), SocketAddr::from(([10, 0, 0, 1], 6443)));
+    let one = cluster_with(config, Arc::clone(&faulty) as Arc<dyn Store>).await;
+    (faulty, [one, cluster_at(2, &memory).await])
+}
+
+fn service(name: &str) -> Value {
+    let ports = json!([{"port": 80, "nodePort": 30_123}]);
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"type": "NodePort", "ports": ports}})
+}
+
+async fn soon<T>(answer: impl Future<Output = T>) -> T {
+    tokio::time::timeout(SOON, answer).await.expect("nobody is held up")
+}
+
+#[tokio::test]
+async fn a_late_write_does_not_take_an_address_that_another_server_gave_out() {
+    let (store, [one, other]) = one_faulty().await;
+    store.goes_wrong("/services/default/late", false, Fault::Late);
+    assert_eq!(one.post(SERVICES, service("late")).await.status, StatusCode::INTERNAL_SERVER_ERROR);
+    soon(other.post(SERVICES, service("first"))).await.ok();
+    let late = store.make_late().await;
+    assert!(matches!(late, Err(StoreError::Unguarded { .. })), "{late:?}");
+}
+
+#[tokio::test]
+async fn a_late_write_does_not_exceed_a_quota() {
+    let (store, [one, other]) = one_faulty().await;
+    let quota =
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"count/configmaps": "1"}}});
+    other.post("/api/v1/namespaces/default/resourcequotas", quota).await.ok();
+    store.goes_wrong("/configmaps/default/late", false, Fault::Late);
+    assert_eq!(one.post(CONFIG_MAPS, config_map("late", json!({}))).await.status, StatusCode::INTERNAL_SERVER_ERROR);
+    soon(other.post(CONFIG_MAPS, config_map("first", json!({})))).await.ok();
+    let late = store.make_late().await;
+    assert!(matches!(late, Err(StoreError::Unguarded { .. })), "{late:?}");
+}
+
+/// What the client is told when the lock is gone at the time of the write.
+#[tokio::test]
+async fn a_write_without_its_lock_is_a_conflict() {
+    let (store, [one, _other]) = one_faulty().await;
+    store.goes_wrong(LOCK, false, Fault::Slow);
+    let posting = one.post(SERVICES, service("s"));
+    let stealing = async {
+        store.made.acquire().await.expect("open").forget();
+        let lock = store.snapshot().await.expect("snapshot").entries.into_iter().find(|entry| entry.key.contains(LOCK)).expect("a lock");
+        store.shared.write(Write::new(lock.key, None, api_store::Expect::At(lock.revision))).await.expect("deletes");
+        store.answered.add_permits(1);
+    };
+    let (answer, ()) = soon(futures::future::join(posting, stealing)).await;
+    let why = "Operation cannot be fulfilled: its quota or addresses were found out too long ago; please try again";
+    assert_eq!(answer.refusal(), (409, why));
+    assert_eq!(answer.body["reason"], "Conflict");
+    soon(one.post(SERVICES, service("s"))).await.ok();
+}
