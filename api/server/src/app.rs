@@ -21,6 +21,7 @@ use crate::aggregation::Aggregation;
 use crate::audit::{Audit, Trail};
 use crate::cache::{self, Cache, Object};
 use crate::config::Config;
+use crate::exclusive::Locks;
 use crate::fairness::Gate;
 use crate::held::Held;
 use crate::key;
@@ -53,6 +54,7 @@ pub(crate) struct App {
     pub(crate) aggregation: Aggregation,
     pub(crate) gate: Gate,
     pub(crate) quotas: Quotas,
+    pub(crate) locks: Locks,
     pub(crate) metrics: Metrics,
     /// None: nothing is recorded.
     pub(crate) audit: Option<Arc<Audit>>,

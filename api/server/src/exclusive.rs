@@ -5,7 +5,10 @@
 //! servers it is a key that only one of them can create: whoever has it has seen every write of those who
 //! had it before. What it decides is written on condition that the key is still its own ([`Guard`]), so a
 //! write that is late, or a holder that was taken for dead, spoils nothing. A server that dies with it
-//! loses it when its time is over, which is longer than any request may take.
+//! loses it when its time is over, which is longer than any request may take. One that cannot tell whether
+//! it has it, because the store's answer was lost, gives it back when it turns up.
+
+mod lost;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +19,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::json;
 
+pub(crate) use self::lost::Locks;
+use self::lost::{Attempt, look_for_lost};
 use crate::app::App;
 use crate::cache::{Object, Resource, encode};
 use crate::key;
@@ -28,7 +33,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The right to be the only one; given back when dropped.
 pub(crate) struct Exclusive {
-    app: Arc<App>,
+    attempt: Attempt,
     key: Arc<str>,
     revision: Revision,
 }
@@ -45,7 +50,7 @@ pub(crate) async fn enter(app: &Arc<App>, name: &str) -> ApiResult<Option<Arc<Ex
     if !app.store.is_shared() {
         return Ok(None);
     }
-    let resource = app.cache.resource(&GroupResource::new("skiff.internal", "locks"));
+    let resource = locks(app);
     let key = key::of(&resource.name, "", name);
     loop {
         let held = resource.get("", name);
@@ -57,20 +62,58 @@ pub(crate) async fn enter(app: &Arc<App>, name: &str) -> ApiResult<Option<Arc<Ex
                 continue;
             }
         };
-        let value = value(name, app.config.request_timeout);
+        let attempt = Attempt::begin(app);
+        let value = value(name, &attempt);
         let sealed = app.cache.seal(&resource.name, &key, &value).map_err(|error| ApiError::unsealable(&key, &error))?;
-        let write = Write::new(Arc::clone(&key), Some(sealed), expect);
-        match app.store.write(write).await {
-            Ok(revision) => {
-                let exclusive = Arc::new(Exclusive { app: Arc::clone(app), key, revision });
-                app.cache.settled(&resource, revision).await?;
-                return Ok(Some(exclusive));
+        // Goes on when nobody waits for it any more: what it took is dropped then, which gives it back.
+        let taking = app.tasks.spawn(take(attempt, Write::new(Arc::clone(&key), Some(sealed), expect)));
+        match taking.await.map_err(ApiError::internal)? {
+            Ok(exclusive) => {
+                app.cache.settled(&resource, exclusive.revision).await?;
+                return Ok(Some(Arc::new(exclusive)));
             }
             // Somebody was faster: who, is to be seen.
             Err(StoreError::Conflict { .. }) => app.catch_up().await?,
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+async fn take(attempt: Attempt, write: Write) -> Result<Exclusive, StoreError> {
+    let key = Arc::clone(&write.key);
+    let app = Arc::clone(attempt.app());
+    match app.store.write(write).await {
+        Ok(revision) => Ok(Exclusive { attempt, key, revision }),
+        Err(error) => {
+            drop(attempt);
+            // It may have been written all the same, or be written yet.
+            if !matches!(error, StoreError::Conflict { .. }) {
+                look_for_lost(&app);
+            }
+            Err(error)
+        }
+    }
+}
+
+impl Drop for Exclusive {
+    fn drop(&mut self) {
+        self.attempt.end();
+        let (app, write) = (Arc::clone(self.attempt.app()), Write::new(Arc::clone(&self.key), None, Expect::At(self.revision)));
+        self.attempt.app().tasks.spawn(async move {
+            match app.store.write(write).await {
+                // A conflict: its time was over, and somebody else has it.
+                Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a lock is not given back yet");
+                    look_for_lost(&app);
+                }
+            }
+        });
+    }
+}
+
+fn locks(app: &App) -> Arc<Resource> {
+    app.cache.resource(&GroupResource::new("skiff.internal", "locks"))
 }
 
 /// Waits until another one's is given back, or for a while.
@@ -80,23 +123,19 @@ async fn changed(app: &App, resource: &Resource, held: &Object) {
     let _waited = tokio::time::timeout(LOOK_AGAIN, gone).await;
 }
 
-fn value(name: &str, limit: Duration) -> Bytes {
-    let until = Timestamp::now().as_millisecond().saturating_add_unsigned(u64::try_from((limit + MARGIN).as_millis()).unwrap_or(u64::MAX));
-    encode(&json!({"kind": "Lock", "apiVersion": "skiff.internal/v1", "metadata": {"name": name}, "until": until}))
+/// How long one is held at most.
+fn lifetime(app: &App) -> Duration {
+    app.config.request_timeout.saturating_add(MARGIN)
+}
+
+fn value(name: &str, attempt: &Attempt) -> Bytes {
+    let lifetime_ms = u64::try_from(lifetime(attempt.app()).as_millis()).unwrap_or(u64::MAX);
+    let until = Timestamp::now().as_millisecond().saturating_add_unsigned(lifetime_ms);
+    let (kind, version) = ("Lock", "skiff.internal/v1");
+    encode(&json!({"kind": kind, "apiVersion": version, "metadata": {"name": name}, "until": until, "attempt": attempt.name()}))
 }
 
 fn is_over(held: &Object) -> bool {
     let until = held.value().get("until").and_then(serde_json::Value::as_i64).unwrap_or_default();
     until < Timestamp::now().as_millisecond()
-}
-
-impl Drop for Exclusive {
-    fn drop(&mut self) {
-        let (app, write) = (Arc::clone(&self.app), Write::new(Arc::clone(&self.key), None, Expect::At(self.revision)));
-        self.app.tasks.spawn(async move {
-            if let Err(error) = app.store.write(write).await {
-                tracing::warn!(%error, "a lock is not given back and holds others up until its time is over");
-            }
-        });
-    }
 }

@@ -35,6 +35,7 @@ use crate::cache::{self, Cache};
 use crate::config::Config;
 use crate::definitions::Definitions;
 use crate::documents::Documents;
+use crate::exclusive::Locks;
 use crate::expire;
 use crate::fairness::{Gate, keeper};
 use crate::handle::handle;
@@ -230,6 +231,7 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
         webhooks: Webhooks::new(&cache, &config.disable_admission_plugins),
         gate: Gate::new(&config, &cache),
         quotas: Quotas::new(&config.disable_admission_plugins),
+        locks: Locks::default(),
         services: Allocator::new(config.service_cluster_ip_range, config.service_node_port_range.clone()),
         node_tls: ArcSwap::from_pointee(tls::node_connector(&config.pki)?),
         audit: config.audit.as_ref().map(Audit::open).transpose().map_err(StartError::Audit)?.map(Arc::new),

@@ -1,4 +1,5 @@
-//! Writes whose answers are lost on the way, as when an etcd member goes down: they do not spoil what others do.
+//! Writes whose answers are lost on the way, as when an etcd member goes down, and requests that are given up: what
+//! one server holds at that time neither spoils what the others do nor holds them up.
 
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ const LOCK: &str = "skiff.internal/locks/";
 /// What goes wrong with one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
+    /// It is made, the answer is lost.
+    Answer,
     /// The answer is lost, and it is made only when the test makes it.
     Late,
     /// It is made, and answered when the test says so.
@@ -55,6 +58,7 @@ impl Store for Faulty {
         let lost = StoreError::Backend { doing: "writing".to_owned(), source: Arc::new(std::io::Error::other("the answer is lost")) };
         match self.fault(&write) {
             None => self.shared.write(write).await,
+            Some(Fault::Answer) => self.shared.write(write).await.and(Err(lost)),
             Some(Fault::Late) => {
                 self.late.lock().push(write);
                 Err(lost)
@@ -165,4 +169,48 @@ async fn a_write_without_its_lock_is_a_conflict() {
     assert_eq!(answer.refusal(), (409, why));
     assert_eq!(answer.body["reason"], "Conflict");
     soon(one.post(SERVICES, service("s"))).await.ok();
+}
+
+#[tokio::test]
+async fn a_lock_whose_answer_is_lost_is_given_back() {
+    let (store, servers) = one_faulty().await;
+    for (name, server) in ["a", "b"].iter().zip(&servers) {
+        store.goes_wrong(LOCK, false, Fault::Answer);
+        assert_eq!(servers[0].post(SERVICES, service(name)).await.status, StatusCode::INTERNAL_SERVER_ERROR);
+        soon(server.post(SERVICES, service(name))).await.ok();
+        soon(server.delete(&format!("{SERVICES}/{name}"))).await.ok();
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_is_taken_late_is_given_back() {
+    let (store, [one, other]) = one_faulty().await;
+    store.goes_wrong(LOCK, false, Fault::Late);
+    assert_eq!(one.post(SERVICES, service("a")).await.status, StatusCode::INTERNAL_SERVER_ERROR);
+    store.make_late().await.expect("nobody else has it");
+    soon(other.post(SERVICES, service("a"))).await.ok();
+}
+
+#[tokio::test]
+async fn giving_a_lock_back_is_tried_again() {
+    let (store, [one, other]) = one_faulty().await;
+    for _ in 0..3 {
+        store.goes_wrong(LOCK, true, Fault::Late);
+    }
+    one.post(SERVICES, service("a")).await.ok();
+    soon(other.delete(&format!("{SERVICES}/a"))).await.ok();
+    soon(other.post(SERVICES, service("a"))).await.ok();
+    assert_eq!(store.late.lock().len(), 3);
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_up_leaves_no_lock() {
+    let (store, [one, other]) = one_faulty().await;
+    store.goes_wrong(LOCK, false, Fault::Slow);
+    tokio::select! {
+        answer = one.post(SERVICES, service("a")) => panic!("{answer:?}"),
+        made = store.made.acquire() => made.expect("open").forget(),
+    }
+    store.answered.add_permits(1);
+    soon(other.post(SERVICES, service("a"))).await.ok();
 }
