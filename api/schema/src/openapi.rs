@@ -13,15 +13,15 @@ mod parameters;
 mod render;
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::{Arc, LazyLock};
+use std::{fmt, io};
 
 use api_model::kind::Kind;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-pub use self::others::{Others, v2_others, v2_part};
+pub use self::others::{Others, Unfit, v2_others, v2_part};
 use crate::discovery::{groups, versions};
 
 /// The content type of OpenAPI v2 as protobuf. Clients ask for it under this name or with `@` for the dot
@@ -168,10 +168,10 @@ pub fn v2_protobuf_of(kinds: &[Arc<Kind>], others: &Others) -> Vec<u8> {
     let frame = json!({"swagger": "2.0", "info": info(), "security": [{"BearerToken": []}], "securityDefinitions": security()});
     let mut encoder = gnostic::Encoder::new(&frame);
     operations::paths(kinds).iter().for_each(|item| encoder.path(&item.path, &render::v2_path(item)));
-    others.paths.iter().for_each(|(path, item)| encoder.path(path, item));
+    others::values(&others.paths).for_each(|(path, item)| encoder.path(path, &item));
     definitions::each(kinds, &mut |name, schema| encoder.definition(name, &others.completed(name, render::v2_schema(schema))));
-    others.definitions.iter().for_each(|(name, schema)| encoder.definition(name, schema));
-    others.parameters.iter().for_each(|(name, parameter)| encoder.parameter(name, parameter));
+    others::values(&others.definitions).for_each(|(name, schema)| encoder.definition(name, &schema));
+    others::values(&others.parameters).for_each(|(name, parameter)| encoder.parameter(name, &parameter));
     encoder.finish()
 }
 
@@ -187,7 +187,8 @@ impl<'a, W: io::Write> Entries<'a, W> {
         Self { out, result: Ok(()), before: "{" }
     }
 
-    fn put(&mut self, name: &str, value: &Value) {
+    /// `value` shows itself as JSON.
+    fn put(&mut self, name: &str, value: &impl fmt::Display) {
         if self.result.is_ok() {
             self.result = write!(self.out, "{}{}:{value}", self.before, Value::from(name));
             self.before = ",";

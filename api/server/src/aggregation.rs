@@ -46,7 +46,9 @@ pub(crate) struct Aggregation {
     links: Links,
     /// What each server said of itself, by the name of its APIService.
     documents: RwLock<HashMap<String, Arc<Documents>>>,
-    /// How often that changed.
+    /// Who turns one of these, which may be large, from text into a tree.
+    reading: Arc<tokio::sync::Mutex<()>>,
+    /// How often they changed.
     changes: AtomicU64,
     /// Servers that did not answer, by the names of their APIServices: they are to be looked at again.
     doubts: Mutex<BTreeSet<String>>,
@@ -59,8 +61,10 @@ pub(crate) struct Aggregation {
 /// What a server said of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Documents {
+    /// Of the APIService.
+    uid: String,
     /// `APIResourceList`
-    resources: Value,
+    resources: Arc<Value>,
     /// Where its OpenAPI v3 document is; empty where it has none.
     openapi: String,
     /// None where it has none, or none that could be used.
@@ -137,6 +141,7 @@ impl Aggregation {
             known: RwLock::new((0, Arc::new([]))),
             links: Links::default(),
             documents: RwLock::default(),
+            reading: Arc::default(),
             changes: AtomicU64::new(0),
             doubts: Mutex::default(),
             doubt: Notify::new(),
@@ -196,21 +201,23 @@ impl Aggregation {
     }
 
     fn documents_of(&self, remote: &Remote) -> Option<Arc<Documents>> {
-        self.documents.read().get(&remote.name).cloned()
+        self.documents.read().get(&remote.name).filter(|documents| documents.uid == remote.uid).cloned()
     }
 
+    /// Only the loop does this. Documents may be large: they are compared and freed outside of the lock.
     fn keep(&self, remote: &Remote, documents: Documents) {
-        let mut all = self.documents.write();
-        if all.get(&remote.name).is_none_or(|known| **known != documents) {
-            all.insert(remote.name.clone(), Arc::new(documents));
-            self.changes.fetch_add(1, Ordering::AcqRel);
+        if self.documents_of(remote).is_some_and(|known| *known == documents) {
+            return;
         }
+        let _old = self.documents.write().insert(remote.name.clone(), Arc::new(documents));
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Lets go of what versions said that nobody answers for any more, and of the connections to who did.
     fn forget_others(&self, remotes: &[Arc<Remote>]) {
         self.links.retain(remotes);
-        self.documents.write().retain(|name, _| remotes.iter().any(|remote| remote.name == *name));
+        let is_there = |name: &String| remotes.iter().any(|remote| remote.name == *name);
+        let _gone: Vec<_> = self.documents.write().extract_if(|name, _| !is_there(name)).collect();
     }
 }
 

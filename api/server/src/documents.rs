@@ -28,9 +28,11 @@ const AGGREGATED_BETA_PROTOBUF: &str = "application/vnd.kubernetes.protobuf;g=ap
 const KEPT_FOR_GOOD: &str = "public, immutable, max-age=31536000";
 
 /// What was made so far, for one table of kinds.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Documents {
-    made: Mutex<Made>,
+    made: Arc<Mutex<Made>>,
+    /// Who makes a document that takes long.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Default)]
@@ -49,10 +51,36 @@ impl Documents {
         made.documents.get(name).filter(|_| made.of == of).cloned()
     }
 
+    /// A document that takes long to make: one at a time, beside the tasks of the runtime. Who asks for it meanwhile waits
+    /// for it.
+    async fn made(
+        &self,
+        name: Name,
+        now: impl Fn() -> Moment,
+        make: impl FnOnce() -> Option<Bytes> + Send + 'static,
+    ) -> ApiResult<Document> {
+        let turn = Arc::clone(&self.turn).lock_owned().await;
+        let of = now();
+        if let Some(document) = self.known(of, &name) {
+            return Ok(document);
+        }
+        let documents = self.clone();
+        // Whoever asked may go away: the turn lasts until it is made.
+        let making = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            let document = Document::new(make()?);
+            documents.keep(of, name, document.clone());
+            Some(document)
+        });
+        making.await.map_err(ApiError::internal)?.ok_or_else(ApiError::no_such_resource)
+    }
+
     fn keep(&self, of: Moment, name: Name, document: Document) {
+        // Freed after the lock.
+        let mut old = Made { of, documents: HashMap::new() };
         let mut made = self.made.lock();
         if made.of < of {
-            *made = Made { of, documents: HashMap::new() };
+            std::mem::swap(&mut *made, &mut old);
         }
         // A document of an older table came too late.
         if made.of == of {
@@ -88,15 +116,18 @@ struct Document {
 }
 
 /// Answers a path of discovery or OpenAPI.
-pub(crate) fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<Body>> {
+pub(crate) async fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<Body>> {
     let name = name(parts.uri.path(), &parts.headers).ok_or_else(ApiError::no_such_resource)?;
     let media = name.media();
-    let table = app.registry.table();
-    let of = (table.number, app.aggregation.number());
+    let of = now(app);
     let document = match app.documents.known(of, &name) {
         Some(document) => document,
+        None if name.takes_long() => {
+            let (making, made) = (Arc::clone(app), name.clone());
+            app.documents.made(name, || now(app), move || make(&making, &making.registry.table().kinds, &made)).await?
+        }
         None => {
-            let document = Document::new(make(app, &table.kinds, &name).ok_or_else(ApiError::no_such_resource)?);
+            let document = Document::new(make(app, &app.registry.table().kinds, &name).ok_or_else(ApiError::no_such_resource)?);
             app.documents.keep(of, name, document.clone());
             document
         }
@@ -110,6 +141,10 @@ pub(crate) fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<Body>>
         }
         Some(_) => Ok(document.moved(parts.uri.path())),
     }
+}
+
+fn now(app: &App) -> Moment {
+    (app.registry.table().number, app.aggregation.number())
 }
 
 /// The hash in the addresses that the index of OpenAPI v3 gives.
@@ -183,6 +218,11 @@ fn make(app: &App, kinds: &[Arc<Kind>], name: &Name) -> Option<Bytes> {
 }
 
 impl Name {
+    /// Whether others have a say in it, who may say a lot.
+    fn takes_long(&self) -> bool {
+        matches!(self, Self::OpenApiV2 { .. })
+    }
+
     fn encoding(&self) -> Encoding {
         match self {
             Self::Api(_, encoding) | Self::Apis(_, encoding) | Self::Group(_, encoding) | Self::Resources(_, _, encoding) => *encoding,
@@ -243,5 +283,44 @@ impl Document {
         response.headers_mut().insert(header::ETAG, self.etag.clone());
         response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_takes_long_is_made_once_and_leaves_the_runtime_alone() {
+        let (documents, times) = (Documents::default(), Arc::new(AtomicUsize::new(0)));
+        let (begun, begins) = std::sync::mpsc::channel();
+        let (go_on, gate) = std::sync::mpsc::channel();
+        let gate = Arc::new(Mutex::new(gate));
+        let asked = (0..8).map(|_| {
+            let (times, begun, gate) = (Arc::clone(&times), begun.clone(), Arc::clone(&gate));
+            let make = move || {
+                times.fetch_add(1, Ordering::SeqCst);
+                begun.send(()).expect("waited for");
+                gate.lock().recv().expect("let go on");
+                Some(Bytes::from_static(b"made"))
+            };
+            let name = Name::OpenApiV2 { protobuf: false };
+            let documents = documents.clone();
+            tokio::spawn(async move { documents.made(name, || (1, 1), make).await.expect("made").bytes })
+        });
+        let asked: Vec<_> = asked.collect();
+        // This runtime has one thread, and that is not held up.
+        while begins.try_recv().is_err() {
+            tokio::task::yield_now().await;
+        }
+        go_on.send(()).expect("somebody makes it");
+        for asked in asked {
+            assert_eq!(asked.await.expect("answered"), "made");
+        }
+        assert_eq!(times.load(Ordering::SeqCst), 1);
+        let later = documents.made(Name::OpenApiV2 { protobuf: false }, || (1, 2), || Some(Bytes::from_static(b"another"))).await;
+        assert_eq!(later.expect("made").bytes, "another", "what it is made of has changed");
     }
 }

@@ -53,7 +53,7 @@ pub(crate) async fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<
         }
         "/openid/v1/jwks" => Ok(keepable(typed(app.authenticator.tokens().jwks().to_string(), "application/jwk-set+json"))),
         "/.well-known/openid-configuration" => Ok(keepable(json_answer(&app.authenticator.tokens().discovery()))),
-        _ => documents::answer(app, parts),
+        _ => documents::answer(app, parts).await,
     }
 }
 

@@ -8,7 +8,7 @@ use api_model::request::UserInfo;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
 use super::Remote;
 use super::forward::{connect, identity};
@@ -33,8 +33,25 @@ pub(super) struct Answer {
     pub(super) body: Bytes,
 }
 
-/// Asks, and says in words why there is no answer.
-pub(super) async fn ask(app: &Arc<App>, remote: &Remote, question: Question<'_>) -> Result<Answer, String> {
+/// Why there is no answer, in words.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unanswered {
+    /// It is longer than it may be.
+    #[error("{0}")]
+    TooLong(String),
+    /// The server could not be asked, or broke off: another time it may answer.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for Unanswered {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+/// Asks.
+pub(super) async fn ask(app: &Arc<App>, remote: &Remote, question: Question<'_>) -> Result<Answer, Unanswered> {
     let asking = async {
         let mut sender = connect(app, remote).await?;
         let request = Request::get(question.path).header(header::HOST, remote.host()).header(header::ACCEPT, "application/json");
@@ -44,9 +61,12 @@ pub(super) async fn ask(app: &Arc<App>, remote: &Remote, question: Question<'_>)
         request.headers_mut().extend(question.etag.map(|etag| (header::IF_NONE_MATCH, etag.clone())));
         let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let (head, body) = answer.into_parts();
-        let body = Limited::new(body, question.answer_bytes_max).collect().await.map_err(|error| error.to_string())?;
+        let body = Limited::new(body, question.answer_bytes_max).collect().await.map_err(|error| match error.is::<LengthLimitError>() {
+            true => Unanswered::TooLong(error.to_string()),
+            false => Unanswered::Failed(error.to_string()),
+        })?;
         Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
     };
     let answered = tokio::time::timeout(ANSWER_TIMEOUT, asking).await;
-    answered.unwrap_or_else(|_| Err("context deadline exceeded".to_owned()))
+    answered.unwrap_or_else(|_| Err(Unanswered::Failed("context deadline exceeded".to_owned())))
 }

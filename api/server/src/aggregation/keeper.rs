@@ -117,11 +117,27 @@ async fn look(app: &Arc<App>, looks: &mut Looks) {
 
 /// Looks at a server and writes down what it found; false where that is to be tried again soon.
 async fn is_well(app: &Arc<App>, remote: &Remote, ground: &Ground) -> bool {
-    let found = match &ground.obstacle {
-        Some(obstacle) => obstacle.clone(),
+    let (found, resources) = match &ground.obstacle {
+        Some(obstacle) => (obstacle.clone(), None),
         None => found(app, remote).await,
     };
-    match write(app, remote, &found).await {
+    let known = app.aggregation.documents_of(remote).as_deref().cloned().unwrap_or_default();
+    let documents = resources.map(|resources| Documents { uid: remote.uid.clone(), resources: Arc::new(resources), ..known });
+    if let Some(documents) = &documents {
+        app.aggregation.keep(remote, documents.clone());
+    }
+    let is_well = has_written(app, remote, &found).await;
+    // Who is slow at this is not unavailable for longer.
+    if let Some(Documents { uid, resources, openapi, openapi_v2 }) = documents {
+        let (openapi, openapi_v2) = tokio::join!(openapi::v3(app, remote, openapi), openapi::v2(app, remote, openapi_v2));
+        app.aggregation.keep(remote, Documents { uid, resources, openapi, openapi_v2 });
+    }
+    is_well
+}
+
+/// Writes what was found; false where that is to be tried again soon, or is not well.
+async fn has_written(app: &Arc<App>, remote: &Remote, found: &Condition) -> bool {
+    match write(app, remote, found).await {
         Ok(()) => found.status,
         // Gone meanwhile, and that is a change.
         Err(error) if error.code() == StatusCode::NOT_FOUND => true,
@@ -132,24 +148,23 @@ async fn is_well(app: &Arc<App>, remote: &Remote, ground: &Ground) -> bool {
     }
 }
 
-/// The condition that a server is in which nothing keeps from being asked. What it says of itself is kept.
-async fn found(app: &Arc<App>, remote: &Remote) -> Condition {
+/// The condition that a server is in which nothing keeps from being asked, and what it says that it serves.
+async fn found(app: &Arc<App>, remote: &Remote) -> (Condition, Option<Value>) {
     let path = format!("/apis/{}", remote.group_version());
     let url = format!("https://{}:{}{path}", remote.host(), remote.port);
     let question = Question { path: &path, user: CHECKER, etag: None, answer_bytes_max: BODY_BYTES_MAX };
     let resources: Value = match ask(app, remote, question).await {
         // Null where it is no JSON.
         Ok(Answer { status, body, .. }) if status.is_success() => serde_json::from_slice(&body).unwrap_or_default(),
-        Ok(answer) => return available::failed_discovery(&url, &format!("bad status from {url}: {}", answer.status.as_u16())),
-        Err(why) => return available::failed_discovery(&url, &format!("Get {url:?}: {why}")),
+        Ok(answer) => {
+            let why = format!("bad status from {url}: {}", answer.status.as_u16());
+            return (available::failed_discovery(&url, &why), None);
+        }
+        Err(why) => return (available::failed_discovery(&url, &format!("Get {url:?}: {why}")), None),
     };
     // Who answers is there, whatever it says; discovery shows what can be understood of it.
-    if discovery::is_resource_list(&resources) {
-        let known = app.aggregation.documents_of(remote).and_then(|documents| documents.openapi_v2.clone());
-        let (openapi, openapi_v2) = tokio::join!(openapi::v3(app, remote), openapi::v2(app, remote, known));
-        app.aggregation.keep(remote, Documents { resources, openapi, openapi_v2 });
-    }
-    available::passed()
+    let resources = Some(resources).filter(discovery::is_resource_list);
+    (available::passed(), resources)
 }
 
 /// Writes the condition where it is another than the one that stands there.

@@ -1,6 +1,7 @@
 //! OpenAPI documents of aggregated servers. Those of version 3 stay where they are and have their place in the index;
-//! of version 2 there is one for all, so the part that is about an APIService's version is fetched and kept. A server
-//! whose document is away, too large or nonsense is left out.
+//! of version 2 there is one for all, so the part that is about an APIService's version is fetched and kept, as text. A
+//! server without a document, or whose document is too large or nonsense, is left out; of one that does not answer what it
+//! said before is kept.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::Value;
 
-use super::ask::{Question, ask};
+use super::ask::{Question, Unanswered, ask};
 use super::{Aggregation, Remote, discovery};
 use crate::app::App;
 use crate::wire::body::BODY_BYTES_MAX;
@@ -26,47 +27,60 @@ const V2_BYTES_MAX: usize = 8 << 20;
 pub(super) struct Part {
     /// Of the whole document, with which it is asked for again.
     etag: Option<HeaderValue>,
-    /// Paths, definitions and parameters.
-    part: Arc<Value>,
+    /// Paths, definitions and parameters, as JSON.
+    part: Bytes,
 }
 
-/// Where a server's OpenAPI v3 document of a version is; empty where it has none.
-pub(super) async fn v3(app: &Arc<App>, remote: &Remote) -> String {
+/// Where a server's OpenAPI v3 document of a version is; empty where it has none. What is known where that cannot be told.
+pub(super) async fn v3(app: &Arc<App>, remote: &Remote, known: String) -> String {
     let question = Question { path: "/openapi/v3", user: READER, etag: None, answer_bytes_max: BODY_BYTES_MAX };
-    let index = ask(app, remote, question).await.ok().filter(|answer| answer.status.is_success());
-    let index = index.and_then(|answer| serde_json::from_slice(&answer.body).ok());
-    index.map(|index: Value| discovery::openapi_of(&index, remote)).unwrap_or_default()
+    match ask(app, remote, question).await {
+        Ok(answer) if answer.status.is_success() => {
+            let index = serde_json::from_slice(&answer.body).ok();
+            index.map(|index: Value| discovery::openapi_of(&index, remote)).unwrap_or_default()
+        }
+        Ok(answer) if answer.status != StatusCode::NOT_FOUND => known,
+        Err(Unanswered::Failed(_)) => known,
+        _ => String::new(),
+    }
 }
 
-/// A version's part of a server's OpenAPI v2 document: the one that is known, where that is the present one.
+/// A version's part of a server's OpenAPI v2 document: the one that is known, where that is the present one or where that
+/// cannot be told.
 pub(super) async fn v2(app: &Arc<App>, remote: &Remote, known: Option<Part>) -> Option<Part> {
     let etag = known.as_ref().and_then(|known| known.etag.as_ref());
     let question = Question { path: "/openapi/v2", user: READER, etag, answer_bytes_max: V2_BYTES_MAX };
     let answer = match ask(app, remote, question).await {
         Ok(answer) => answer,
         Err(why) => {
-            tracing::info!(apiservice = remote.name, why, "an aggregated server's openapi v2 document was not read");
-            return None;
+            tracing::info!(apiservice = remote.name, %why, "an aggregated server's openapi v2 document was not read");
+            return known.filter(|_| matches!(why, Unanswered::Failed(_)));
         }
     };
-    if answer.status == StatusCode::NOT_MODIFIED {
-        return known;
-    }
-    if !answer.status.is_success() {
-        return None;
+    match answer.status {
+        status if status.is_success() => {}
+        StatusCode::NOT_FOUND => return None,
+        _ => return known,
     }
     let etag = answer.headers.get(header::ETAG).cloned();
-    let prefix = format!("/apis/{}/", remote.group_version());
-    // Megabytes take a while.
-    let part = tokio::task::spawn_blocking(move || part_of(&answer.body, &prefix)).await.ok().flatten();
-    if part.is_none() {
-        tracing::info!(apiservice = remote.name, "an aggregated server's openapi v2 document has nothing that could be used");
+    match part_of(app, answer.body, format!("/apis/{}/", remote.group_version())).await {
+        Ok(part) => Some(Part { etag, part }),
+        Err(why) => {
+            tracing::info!(apiservice = remote.name, why, "an aggregated server's openapi v2 document is left out");
+            None
+        }
     }
-    Some(Part { etag, part: Arc::new(part?) })
 }
 
-fn part_of(body: &Bytes, prefix: &str) -> Option<Value> {
-    openapi::v2_part(&serde_json::from_slice(body).ok()?, prefix)
+/// Of one document at a time, beside the tasks of the runtime: a tree is large and takes a while.
+async fn part_of(app: &Arc<App>, document: Bytes, prefix: String) -> Result<Bytes, String> {
+    let turn = Arc::clone(&app.aggregation.reading).lock_owned().await;
+    let reading = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        openapi::v2_part(&document, &prefix)
+    });
+    let part = reading.await.map_err(|error| error.to_string())?;
+    part.map(|part| part.into_boxed_slice().into()).map_err(|why| why.to_string())
 }
 
 impl Aggregation {
@@ -80,12 +94,14 @@ impl Aggregation {
         index
     }
 
-    /// What others add to the OpenAPI v2 document of these kinds, those of the highest priority first.
+    /// What others add to the OpenAPI v2 document of these kinds, those of the highest priority first. Takes a while.
     pub(crate) fn with_openapi_v2(&self, kinds: &[Arc<Kind>]) -> Others {
         let mut remotes: Vec<Arc<Remote>> = self.remotes().iter().filter(|remote| remote.is_available).cloned().collect();
         remotes.sort_by_key(|remote| (Reverse(remote.group_priority), Reverse(remote.version_priority), remote.name.clone()));
-        let parts = remotes.iter().filter_map(|remote| Some(Arc::clone(&self.documents_of(remote)?.openapi_v2.as_ref()?.part)));
-        let parts: Vec<Arc<Value>> = parts.collect();
-        openapi::v2_others(kinds, parts.iter().map(|part| &**part))
+        let part = |remote: &Arc<Remote>| Some((remote.name.clone(), self.documents_of(remote)?.openapi_v2.as_ref()?.part.clone()));
+        let parts: Vec<(String, Bytes)> = remotes.iter().filter_map(part).collect();
+        openapi::v2_others(kinds, parts.iter().map(|(name, part)| (name.as_str(), &**part)), |apiservice, why| {
+            tracing::info!(apiservice, %why, "an aggregated server's openapi v2 document is left out");
+        })
     }
 }

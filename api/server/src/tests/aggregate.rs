@@ -46,6 +46,8 @@ struct Backing {
     discovery: Arc<AtomicU16>,
     /// Its OpenAPI v2 document, and the tag of that.
     openapi: Arc<Mutex<(String, String)>>,
+    /// What it answers instead of its OpenAPI documents: 0 for nothing at all, 200 for them.
+    openapi_code: Arc<AtomicU16>,
     /// It ends all its connections.
     hang_up: Arc<Notify>,
     /// Those that have ended.
@@ -70,15 +72,18 @@ impl Backing {
             asked: Arc::default(),
             discovery: Arc::new(AtomicU16::new(200)),
             openapi: Arc::default(),
+            openapi_code: Arc::new(AtomicU16::new(200)),
             hang_up: Arc::default(),
             ended: Arc::default(),
         };
-        let (asked, discovery) = (Arc::clone(&backing.asked), Arc::clone(&backing.discovery));
+        let (asked, discovery, openapi_code) =
+            (Arc::clone(&backing.asked), Arc::clone(&backing.discovery), Arc::clone(&backing.openapi_code));
         let (hang_up, ended, openapi) = (Arc::clone(&backing.hang_up), Arc::clone(&backing.ended), Arc::clone(&backing.openapi));
         tokio::spawn(async move {
             for connection in 0.. {
                 let Ok((stream, _)) = listener.accept().await else { return };
-                let (acceptor, asked, discovery) = (acceptor.clone(), Arc::clone(&asked), Arc::clone(&discovery));
+                let (acceptor, asked) = (acceptor.clone(), Arc::clone(&asked));
+                let (discovery, openapi_code) = (Arc::clone(&discovery), Arc::clone(&openapi_code));
                 let (hang_up, ended, openapi) = (Arc::clone(&hang_up), Arc::clone(&ended), Arc::clone(&openapi));
                 tokio::spawn(async move {
                     let (stream, mut beside) = twice(stream);
@@ -89,8 +94,11 @@ impl Backing {
                         let certificate = certificate.clone().unwrap_or_default();
                         asked.lock().push(Asked { path: path.clone(), headers, connection, certificate });
                         let code = discovery.load(Ordering::SeqCst);
-                        let openapi = openapi.lock().clone();
+                        let (openapi, openapi_code) = (openapi.lock().clone(), openapi_code.load(Ordering::SeqCst));
                         async move {
+                            if openapi_code != 200 && matches!(path.as_str(), "/openapi/v2" | "/openapi/v3") {
+                                return Ok(failure(openapi_code).await);
+                            }
                             if path == "/openapi/v2" {
                                 return Ok(tagged(request.headers(), openapi));
                             }
@@ -158,6 +166,16 @@ fn acceptor(pki: &Pki, identity: &api_auth::Identity) -> tokio_rustls::TlsAccept
     let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).expect("PEM");
     let config = config.with_client_cert_verifier(verifier).with_single_cert(vec![certificate], key).expect("a certificate");
     tokio_rustls::TlsAcceptor::from(Arc::new(config))
+}
+
+/// An answer of a code; 0 is none ever.
+async fn failure(code: u16) -> Response<Body> {
+    if code == 0 {
+        std::future::pending::<()>().await;
+    }
+    let mut response = Response::new(Body::from("no document"));
+    *response.status_mut() = StatusCode::from_u16(code).expect("a code");
+    response
 }
 
 /// A document for those who do not have it.
@@ -320,6 +338,8 @@ async fn discovery_and_openapi_tell_of_it() {
     let current = version().await;
     assert_eq!((&current["freshness"], &current["resources"][0]["resource"]), (&json!("Current"), &json!("gadgets")));
     assert_eq!(current["resources"][0]["shortNames"], json!(["gd"]));
+    // It is available before its documents are read.
+    openapi::until_in_index(&cluster, true).await;
     let index = cluster.get("/openapi/v3").await.ok();
     let url = index["paths"]["apis/others.example.com/v1"]["serverRelativeURL"].as_str().expect("a document").to_owned();
     assert_eq!(cluster.get(&url).await.ok()["info"]["title"], "others");

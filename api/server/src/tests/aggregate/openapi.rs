@@ -23,6 +23,30 @@ impl Backing {
     }
 }
 
+/// Waits until the server's document of version 3 is or is not in the index.
+pub(super) async fn until_in_index(cluster: &Cluster, is_in: bool) {
+    let asking = async {
+        while cluster.get("/openapi/v3").await.ok()["paths"].get("apis/others.example.com/v1").is_some() != is_in {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), asking).await.unwrap_or_else(|_| panic!("in the index: never {is_in}"));
+}
+
+/// Has the server looked at twice: what the first look found is known then.
+async fn have_looked(cluster: &Cluster, backing: &Backing) {
+    for _ in 0..2 {
+        let asked = backing.tags().len();
+        look_again(cluster).await;
+        let looked = async {
+            while backing.tags().len() == asked {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), looked).await.expect("asked again");
+    }
+}
+
 /// The document, once a path of the server's is or is not in it.
 async fn until_in(cluster: &Cluster, path: &str, is_in: bool) -> Value {
     let asking = async {
@@ -64,14 +88,7 @@ async fn a_document_is_read_again_when_it_is_another() {
     backing.says("1", document("first"));
     backing.register(&cluster, PKI.ca_pem()).await;
     until_in(&cluster, "first", true).await;
-    let asked = backing.tags().len();
-    look_again(&cluster).await;
-    let looked = async {
-        while backing.tags().len() == asked {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), looked).await.expect("asked again");
+    have_looked(&cluster, &backing).await;
     assert_eq!(backing.tags().last(), Some(&Some("\"1\"".to_owned())));
     backing.says("2", document("second"));
     look_again(&cluster).await;
@@ -85,7 +102,11 @@ async fn who_is_away_or_talks_nonsense_is_left_out() {
     let mut dangling = document("gadgets");
     dangling["definitions"] = json!({});
     let long = format!("{}{}", " ".repeat(9 << 20), document("gadgets"));
-    let nonsense = ["{".to_owned(), "[]".to_owned(), dangling.to_string(), long];
+    let mut many = document("gadgets");
+    many["x-many"] = vec![json!([]); 250_001].into();
+    let mut mistyped = document("gadgets");
+    mistyped["paths"]["/apis/others.example.com/v1/gadgets"]["get"] = 5.into();
+    let nonsense = ["{".to_owned(), "[]".to_owned(), dangling.to_string(), mistyped.to_string(), many.to_string(), long];
     backing.says("fine", document("gadgets"));
     backing.register(&cluster, PKI.ca_pem()).await;
     for (number, nonsense) in nonsense.into_iter().enumerate() {
@@ -100,4 +121,49 @@ async fn who_is_away_or_talks_nonsense_is_left_out() {
     backing.discovery.store(500, Ordering::SeqCst);
     look_again(&cluster).await;
     until_in(&cluster, "gadgets", false).await;
+}
+
+#[tokio::test]
+async fn what_a_server_said_is_kept_while_it_cannot_be_asked() {
+    let (cluster, backing) = (cluster().await, Backing::new().await);
+    backing.says("1", document("gadgets"));
+    backing.register(&cluster, PKI.ca_pem()).await;
+    let before = until_in(&cluster, "gadgets", true).await;
+    until_in_index(&cluster, true).await;
+    for code in [500, 503, 429, 0] {
+        backing.openapi_code.store(code, Ordering::SeqCst);
+        have_looked(&cluster, &backing).await;
+        assert_eq!(cluster.get("/openapi/v2").await.ok(), before, "{code}");
+        until_in_index(&cluster, true).await;
+    }
+    backing.openapi_code.store(404, Ordering::SeqCst);
+    look_again(&cluster).await;
+    until_in(&cluster, "gadgets", false).await;
+    until_in_index(&cluster, false).await;
+}
+
+#[tokio::test]
+async fn what_a_server_said_goes_with_its_registration() {
+    let (cluster, backing) = (cluster().await, Backing::new().await);
+    backing.says("1", document("gadgets"));
+    backing.register(&cluster, PKI.ca_pem()).await;
+    until_in(&cluster, "gadgets", true).await;
+    backing.openapi_code.store(500, Ordering::SeqCst);
+    cluster.delete(&format!("{SERVICES}/v1.others.example.com")).await.ok();
+    cluster.post(SERVICES, backing.registration(PKI.ca_pem())).await.ok();
+    until(&cluster, "v1.others.example.com", |condition| condition["reason"] == "Passed").await;
+    have_looked(&cluster, &backing).await;
+    until_in(&cluster, "gadgets", false).await;
+}
+
+#[tokio::test]
+async fn who_is_slow_to_give_its_document_is_available_meanwhile() {
+    let (cluster, backing) = (cluster().await, Backing::new().await);
+    backing.openapi_code.store(0, Ordering::SeqCst);
+    let since = tokio::time::Instant::now();
+    backing.register(&cluster, PKI.ca_pem()).await;
+    until(&cluster, "v1.others.example.com", |condition| condition["reason"] == "Passed").await;
+    // The document would be waited for that long.
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    assert_eq!(cluster.get("/apis/others.example.com/v1").await.ok()["resources"][0]["name"], "gadgets");
 }

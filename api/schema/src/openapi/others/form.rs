@@ -1,0 +1,135 @@
+//! What the places of an OpenAPI v2 document hold: where references are, and what Go clients could not read. Nothing
+//! else is walked, so text that is called `$ref` in an example, a default or an extension is no reference.
+
+use serde_json::{Map, Value};
+
+/// A kind of object in a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// By path.
+    Paths,
+    PathItem,
+    Operation,
+    /// By status code, and `default`.
+    Responses,
+    Response,
+    /// By name, as headers are.
+    Parameters,
+    Parameter,
+    /// By name.
+    Schemas,
+    Schema,
+}
+
+/// What an entry of such an object holds.
+#[derive(Clone, Copy, Debug)]
+enum Held {
+    One(Form),
+    List(Form),
+    OneOrList(Form),
+    OneOrFlag(Form),
+    Text,
+    Texts,
+    TextOrTexts,
+    Values,
+}
+
+impl Form {
+    /// None where anything may be.
+    fn held(self, name: &str) -> Option<Held> {
+        Some(match (self, name) {
+            (Self::Schemas, _) => Held::One(Self::Schema),
+            (Self::Parameters, _) => Held::One(Self::Parameter),
+            (_, name) if name.starts_with("x-") => return None,
+            (Self::Paths, _) => Held::One(Self::PathItem),
+            (Self::Responses, _) => Held::One(Self::Response),
+            (Self::PathItem, "get" | "put" | "post" | "delete" | "options" | "head" | "patch") => Held::One(Self::Operation),
+            (Self::PathItem | Self::Operation, "parameters") => Held::List(Self::Parameter),
+            (Self::Operation, "responses") => Held::One(Self::Responses),
+            (Self::Operation, "tags" | "consumes" | "produces" | "schemes") | (Self::Schema, "required") => Held::Texts,
+            (Self::Response | Self::Parameter, "schema") => Held::One(Self::Schema),
+            (Self::Response, "headers") => Held::One(Self::Parameters),
+            (Self::Parameter, "items") => Held::One(Self::Parameter),
+            (Self::Parameter, "type") => Held::Text,
+            (Self::Schema, "type") => Held::TextOrTexts,
+            (Self::Schema | Self::Parameter, "enum") => Held::Values,
+            (Self::Schema, "properties" | "patternProperties" | "definitions") => Held::One(Self::Schemas),
+            (Self::Schema, "allOf" | "anyOf" | "oneOf") => Held::List(Self::Schema),
+            (Self::Schema, "not") => Held::One(Self::Schema),
+            (Self::Schema, "items") => Held::OneOrList(Self::Schema),
+            (Self::Schema, "additionalProperties" | "additionalItems") => Held::OneOrFlag(Self::Schema),
+            (_, "$ref" | "description" | "format" | "in" | "name" | "operationId" | "pattern" | "summary" | "title") => Held::Text,
+            _ => return None,
+        })
+    }
+
+    /// The name of the first entry, here or below, that holds something else than it should.
+    pub(super) fn misfit(self, fields: &Map<String, Value>) -> Option<&str> {
+        fields.iter().find_map(|(name, value)| match self.held(name) {
+            Some(held) if !held.is(value) => Some(name.as_str()),
+            _ => self.below(name, value).find_map(|(form, fields)| form.misfit(fields)),
+        })
+    }
+
+    /// Where the references here and below point.
+    pub(super) fn references<'v>(self, fields: &'v Map<String, Value>, found: &mut Vec<&'v str>) {
+        found.extend(fields.get("$ref").filter(|_| self.refers()).and_then(Value::as_str));
+        let below = fields.iter().flat_map(|(name, value)| self.below(name, value));
+        below.for_each(|(form, fields)| form.references(fields, found));
+    }
+
+    /// Points references elsewhere, where `new` says so.
+    pub(super) fn relink(self, fields: &mut Map<String, Value>, new: &impl Fn(&str) -> Option<String>) {
+        for (name, value) in fields {
+            match (self.held(name).and_then(Held::form), value) {
+                (Some(form), Value::Object(fields)) => form.relink(fields, new),
+                (Some(form), Value::Array(items)) => {
+                    items.iter_mut().filter_map(Value::as_object_mut).for_each(|fields| form.relink(fields, new));
+                }
+                (_, Value::String(target)) if name == "$ref" && self.refers() => {
+                    if let Some(new) = new(target) {
+                        *target = new;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn refers(self) -> bool {
+        matches!(self, Self::Schema | Self::Parameter | Self::Response)
+    }
+
+    /// The objects that an entry holds.
+    fn below<'v>(self, name: &str, value: &'v Value) -> impl Iterator<Item = (Self, &'v Map<String, Value>)> + use<'v> {
+        let form = self.held(name).and_then(Held::form);
+        let all = match value {
+            Value::Array(items) => items.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        form.into_iter().flat_map(move |form| all.iter().filter_map(Value::as_object).map(move |fields| (form, fields)))
+    }
+}
+
+impl Held {
+    fn form(self) -> Option<Form> {
+        match self {
+            Self::One(form) | Self::List(form) | Self::OneOrList(form) | Self::OneOrFlag(form) => Some(form),
+            Self::Text | Self::Texts | Self::TextOrTexts | Self::Values => None,
+        }
+    }
+
+    fn is(self, value: &Value) -> bool {
+        let all = |is: fn(&Value) -> bool| value.as_array().is_some_and(|items| items.iter().all(is));
+        match self {
+            Self::One(_) => value.is_object(),
+            Self::List(_) => all(Value::is_object),
+            Self::OneOrList(_) => value.is_object() || all(Value::is_object),
+            Self::OneOrFlag(_) => value.is_object() || value.is_boolean(),
+            Self::Text => value.is_string(),
+            Self::Texts => all(Value::is_string),
+            Self::TextOrTexts => value.is_string() || all(Value::is_string),
+            Self::Values => value.is_array(),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Paths of a document, with the definitions and parameters that they lead to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::super::render::V2_DEFINITIONS;
+use super::Unfit;
+use super::form::Form;
+
+/// Where references to parameters point.
+const PARAMETERS: &str = "#/parameters/";
+
+/// Sections of a document, by their names.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    pub(super) paths: Map<String, Value>,
+    pub(super) definitions: Map<String, Value>,
+    pub(super) parameters: Map<String, Value>,
+}
+
+impl Part {
+    pub(super) fn of(mut document: Value) -> Result<Self, Unfit> {
+        let mut section = |name: &str| match document.get_mut(name).map(Value::take) {
+            None => Ok(Map::new()),
+            Some(Value::Object(entries)) => Ok(entries),
+            Some(_) => Err(Unfit::Mistyped(name.to_owned())),
+        };
+        Ok(Self { paths: section("paths")?, definitions: section("definitions")?, parameters: section("parameters")? })
+    }
+
+    /// Leaves only some paths and what these lead to. References to anything but definitions and parameters lead nowhere
+    /// here; what they mean is left to who reads them, as upstream does, and so are parameters that are missing.
+    pub(super) fn narrow(&mut self, is_wanted: impl Fn(&str) -> bool) -> Result<(), Unfit> {
+        self.paths.retain(|path, _| is_wanted(path));
+        let (mut definitions, mut parameters) = (BTreeSet::new(), BTreeSet::new());
+        let mut open = vec![(Form::Paths, &self.paths)];
+        while let Some((form, fields)) = open.pop() {
+            let mut targets = Vec::new();
+            form.references(fields, &mut targets);
+            for target in targets {
+                if let Some(name) = target.strip_prefix(V2_DEFINITIONS).map(unescaped) {
+                    let body = self.definitions.get(&name).ok_or_else(|| Unfit::Dangling(target.to_owned()))?;
+                    if definitions.insert(name) {
+                        open.extend(body.as_object().map(|fields| (Form::Schema, fields)));
+                    }
+                } else if let Some(name) = target.strip_prefix(PARAMETERS).map(unescaped)
+                    && let Some(body) = self.parameters.get(&name)
+                    && parameters.insert(name)
+                {
+                    open.extend(body.as_object().map(|fields| (Form::Parameter, fields)));
+                }
+            }
+        }
+        self.definitions.retain(|name, _| definitions.contains(name));
+        self.parameters.retain(|name, _| parameters.contains(name));
+        Ok(())
+    }
+
+    /// Whether everything is of the type that clients expect.
+    pub(super) fn check(&self) -> Result<(), Unfit> {
+        let sections = [(Form::Paths, &self.paths), (Form::Schemas, &self.definitions), (Form::Parameters, &self.parameters)];
+        let misfit = sections.into_iter().find_map(|(form, entries)| form.misfit(entries));
+        misfit.map_or(Ok(()), |name| Err(Unfit::Mistyped(name.to_owned())))
+    }
+
+    /// Gives definitions and parameters other names, by their present ones, and follows them in the references.
+    pub(super) fn rename(&mut self, definitions: &BTreeMap<String, String>, parameters: &BTreeMap<String, String>) {
+        let new = |target: &str| {
+            let sections = [(V2_DEFINITIONS, definitions), (PARAMETERS, parameters)];
+            let new = |(prefix, names): (&str, &BTreeMap<String, String>)| {
+                let new = names.get(&unescaped(target.strip_prefix(prefix)?))?;
+                Some(format!("{prefix}{}", new.replace('~', "~0").replace('/', "~1")))
+            };
+            sections.into_iter().find_map(new)
+        };
+        Form::Paths.relink(&mut self.paths, &new);
+        Form::Schemas.relink(&mut self.definitions, &new);
+        Form::Parameters.relink(&mut self.parameters, &new);
+        for (entries, names) in [(&mut self.definitions, definitions), (&mut self.parameters, parameters)] {
+            let old = std::mem::take(entries);
+            entries.extend(old.into_iter().map(|(name, body)| (names.get(&name).cloned().unwrap_or(name), body)));
+        }
+    }
+
+    /// As a JSON object.
+    pub(super) fn into_text(self) -> Vec<u8> {
+        let sections = [("paths", self.paths), ("definitions", self.definitions), ("parameters", self.parameters)];
+        let part: Map<String, Value> = sections.into_iter().map(|(name, entries)| (name.to_owned(), entries.into())).collect();
+        Value::from(part).to_string().into_bytes()
+    }
+}
+
+/// A name in a JSON pointer (RFC 6901, section 4).
+fn unescaped(name: &str) -> String {
+    name.replace("~1", "/").replace("~0", "~")
+}
