@@ -5,6 +5,7 @@
 //! `json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32`.
 
 mod custom;
+mod instead;
 mod scalar;
 
 use api_model::kind::Kind;
@@ -169,7 +170,7 @@ struct Walk {
 impl Walk {
     fn value(&mut self, schema: &Schema, value: &mut Value, trail: &Trail<'_>) -> Result<(), DecodeError> {
         match schema.shape() {
-            Shape::Any => Ok(()),
+            Shape::Any => self.free(schema, value, trail),
             Shape::Object => match value {
                 Value::Object(map) => self.object(schema, map, trail),
                 other => Err(trail.mismatch(other, &go_type(schema))),
@@ -199,7 +200,7 @@ impl Walk {
                 Some(_) if value.is_null() => false,
                 Some(field) => {
                     outcome = self.value(field, value, &trail);
-                    true
+                    !value.is_null()
                 }
             }
         });
@@ -280,7 +281,7 @@ fn short_name(definition: &str) -> &str {
 /// Go's spelling of a type: `v1.PodSpec`, `[]v1.Container`, `map[string]string`, `int32`.
 fn go_type(schema: &Schema) -> String {
     match schema.shape() {
-        Shape::Object => {
+        Shape::Object | Shape::Any => {
             let name = schema.definition().unwrap_or("object");
             let parts: Vec<&str> = name.rsplitn(3, '.').collect();
             match parts.as_slice() {

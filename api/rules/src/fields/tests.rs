@@ -53,6 +53,7 @@ fn wrong_types_are_told_in_gos_words() {
         told(deployment(), "spec: {template: {spec: {containers: {name: a}}}}"),
         told(deployment(), "spec: {strategy: {rollingUpdate: {maxSurge: true}}}"),
         told(pod, "spec: {containers: [{args: [1]}]}"),
+        told(pod, "spec: {terminationGracePeriodSeconds: 18446744073709551615}"),
         told(pod, "spec: {containers: [{resources: {limits: {cpu: lots}}}]}"),
         told(pod, "spec: {containers: [{resources: {limits: {memory: 1mb}}}]}"),
         told(pod, "spec: {containers: [{resources: {limits: {cpu: 2}}}]}"),

@@ -1,0 +1,62 @@
+//! Values whose schema says nothing of them: free JSON, which stays as it is, what may stand instead of a schema in
+//! a definition of custom resources, and objects without fields.
+//!
+//! Upstream's types have decoders of their own here: a truth value or a schema is all that `additionalProperties`
+//! may be, while anything that is neither schemas nor names counts as nothing given in `items` and `dependencies`.
+//! Those decoders say nothing of unknown fields, which go in silence.
+
+use api_schema::Schema;
+use serde_json::Value;
+
+use super::{Trail, Walk, go_type, short_name};
+use crate::decode::DecodeError;
+
+/// Objects that have no fields: that they are there says it all.
+const WITHOUT_FIELDS: [&str; 4] = [
+    "CustomResourceSubresourceStatus",
+    "WorkloadPodGroupAllDisruptionMode",
+    "WorkloadPodGroupBasicSchedulingPolicy",
+    "WorkloadPodGroupSingleDisruptionMode",
+];
+
+impl Walk {
+    /// Leaves null where what was given counts as nothing.
+    pub(super) fn free(&mut self, schema: &Schema, value: &mut Value, trail: &Trail<'_>) -> Result<(), DecodeError> {
+        match (schema.definition().map(short_name), &mut *value) {
+            (Some("JSONSchemaPropsOrBool"), Value::Bool(_)) => Ok(()),
+            (Some("JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray"), Value::Object(_)) => {
+                within(schemas(), value, trail)
+            }
+            (Some("JSONSchemaPropsOrBool"), _) => Err(DecodeError::Type("boolean or JSON schema expected".to_owned())),
+            // Lists of schemas and of names, as they stand elsewhere in a schema.
+            (Some("JSONSchemaPropsOrArray"), Value::Array(list)) if !list.is_empty() => within(listed("allOf"), value, trail),
+            (Some("JSONSchemaPropsOrStringArray"), Value::Array(list)) if !list.is_empty() => within(listed("required"), value, trail),
+            (Some("JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray"), _) => {
+                *value = Value::Null;
+                Ok(())
+            }
+            (Some(name), Value::Object(map)) if WITHOUT_FIELDS.contains(&name) => self.object(schema, map, trail),
+            (Some(name), other) if WITHOUT_FIELDS.contains(&name) => Err(trail.mismatch(other, &go_type(schema))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What an unmarshaler of its own does: nothing is said of unknown fields.
+fn within(schema: Option<&Schema>, value: &mut Value, trail: &Trail<'_>) -> Result<(), DecodeError> {
+    schema.map_or(Ok(()), |schema| Walk::default().value(schema, value, trail))
+}
+
+/// The schema of schemas.
+fn schemas() -> Option<&'static Schema> {
+    let definition = api_schema::of_gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition")?;
+    definition.property("spec")?.property("versions")?.items()?.property("schema")?.property("openAPIV3Schema")
+}
+
+/// The schema of a list in schemas.
+fn listed(name: &str) -> Option<&'static Schema> {
+    schemas()?.property(name)
+}
+
+#[cfg(test)]
+mod tests;
