@@ -267,6 +267,8 @@ impl<'de> Visitor<'de> for One<'_> {
     fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<(), E> {
         match i64::try_from(number) {
             Ok(number) => self.number(number),
+            #[expect(clippy::cast_precision_loss, reason = "JSON's numbers are doubles")]
+            Err(_) if matches!(self.field.kind, Kind::Double) => self.visit_f64(number as f64),
             Err(_) => self.number_text(&number.to_string()),
         }
     }

@@ -161,6 +161,18 @@ fn what_may_stand_instead_of_a_schema_does() {
 }
 
 #[test]
+fn doubles_may_be_above_every_whole_number() {
+    let definition = |maximum: Value| {
+        let schema = json!({"openAPIV3Schema": {"properties": {"a": {"maximum": maximum, "minimum": i64::MIN}}}});
+        json!({"spec": {"group": "", "names": {"kind": "", "plural": ""}, "scope": "", "versions":
+            [{"name": "", "served": false, "storage": false, "schema": schema}]}})
+    };
+    let back = there_and_back("apiextensions.k8s.io/v1", "CustomResourceDefinition", definition(json!(u64::MAX)));
+    let sizes = &back["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["a"];
+    assert_eq!((sizes["maximum"].as_f64(), sizes["minimum"].as_f64()), (Some(2_f64.powi(64)), Some(-(2_f64.powi(63)))));
+}
+
+#[test]
 fn an_inlined_message_is_written_once_in_whatever_order_its_fields_come() {
     let rule = json!({"rules": [{"apiGroups": ["a"], "operations": ["*"], "apiVersions": ["v"], "scope": "*", "resources": ["r"]}]});
     let object = json!({"webhooks": [{"name": "n", "rules": rule["rules"], "clientConfig": {}, "sideEffects": "None", "admissionReviewVersions": ["v1"]}]});
