@@ -47,6 +47,9 @@ impl Maker {
             Shape::Object => {
                 let mut fields = Map::new();
                 for (name, field) in schema.properties() {
+                    if matches!(name, "apiVersion" | "kind") && is_whole(schema) {
+                        continue;
+                    }
                     if !schema.is_required(name) && !(self.wanted)() {
                         continue;
                     }
@@ -73,14 +76,20 @@ impl Maker {
     }
 }
 
-/// Takes out what says of a part of an object of which kind it is, as only envelopes say that, and what was
-/// made up for messages without fields, as schemas cannot say that there are none.
+/// Whether a part of an object could stand alone. Only envelopes say of which kind that is, and where there is
+/// none nothing does; of anything else a kind is a field like others.
+fn is_whole(schema: &Schema) -> bool {
+    schema.property("metadata").is_some() || schema.definition().is_some_and(|name| name.ends_with(".DeleteOptions"))
+}
+
+/// Takes out what was made up for messages without fields, as schemas cannot say that there are none.
 fn sendable(message: &'static Message, value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| sendable(message, item)),
         Value::Object(fields) => {
-            let is_kind = |name: &str| matches!(name, "apiVersion" | "kind");
-            fields.retain(|name, _| message.named(name).is_some() || !(is_kind(name) || message.fields().is_empty()));
+            if message.fields().is_empty() {
+                fields.clear();
+            }
             for (name, value) in fields {
                 let Some((_, field)) = message.named(name) else { continue };
                 let table::Kind::Message(inner) = field.kind else { continue };
