@@ -5,7 +5,9 @@
 //! from then on bytes both ways, whatever protocol the two have agreed on: websocket or SPDY.
 
 pub(crate) mod backend;
+pub(crate) mod failure;
 mod headers;
+mod kept;
 mod node;
 mod options;
 pub(crate) mod pass;

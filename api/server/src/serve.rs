@@ -1,7 +1,7 @@
 //! Connections from outside: TLS, then HTTP/1.1 or HTTP/2 until the client goes or the server stops.
 
 mod gathered;
-mod idle;
+pub(crate) mod idle;
 
 use std::convert::Infallible;
 use std::io;

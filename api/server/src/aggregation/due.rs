@@ -48,7 +48,10 @@ pub(super) struct Looks(HashMap<String, Look>);
 #[derive(Debug)]
 struct Look {
     ground: Ground,
+    is_well: bool,
     again_at: Instant,
+    /// When somebody's doubt led to a look.
+    doubted_at: Option<Instant>,
 }
 
 impl Looks {
@@ -60,12 +63,17 @@ impl Looks {
     /// It was looked at. `is_well` is whether that need not be repeated soon.
     pub(super) fn looked(&mut self, name: &str, ground: Ground, is_well: bool, now: Instant) {
         let again_at = now + if is_well { ASK_EVERY } else { ASK_AGAIN_AFTER };
-        self.0.insert(name.to_owned(), Look { ground, again_at });
+        let doubted_at = self.0.get(name).and_then(|last| last.doubted_at);
+        self.0.insert(name.to_owned(), Look { ground, is_well, again_at, doubted_at });
     }
 
-    /// What the last look found counts no more.
-    pub(super) fn forget(&mut self, name: &str) {
-        self.0.remove(name);
+    /// Somebody got no answer from a server: it is due if the last look found it well. That may have reasons that lie
+    /// in the request, so it counts once in the time after which everybody is asked anyway.
+    pub(super) fn doubt(&mut self, name: &str, now: Instant) {
+        let Some(last) = self.0.get_mut(name) else { return };
+        if last.is_well && last.doubted_at.is_none_or(|at| now >= at + ASK_EVERY) {
+            (last.again_at, last.doubted_at) = (now, Some(now));
+        }
     }
 
     /// Forgets all but these.
@@ -156,9 +164,30 @@ mod tests {
         let due = |looks: &Looks, name: &str, later: Duration| looks.is_due(name, &ground, now + later);
         assert!(due(&looks, "ill", ASK_AGAIN_AFTER) && !due(&looks, "well", ASK_AGAIN_AFTER));
         assert!(due(&looks, "well", ASK_EVERY));
-        looks.forget("well");
-        assert!(due(&looks, "well", Duration::ZERO), "somebody doubts it");
         looks.retain(|name| name == "well");
-        assert_eq!(looks.next(), None);
+        assert_eq!(looks.next(), Some(now + ASK_EVERY));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_well_is_doubted_once_in_a_while() {
+        let ground = Ground::of(&remote(("a", 1)), &Fixed(vec![]));
+        let (start, mut looks) = (Instant::now(), Looks::default());
+        for name in ["well", "ill"] {
+            looks.looked(name, ground.clone(), name == "well", start);
+        }
+        let mut doubted = |name: &str, is_well: bool, seconds: u64| {
+            let now = start + Duration::from_secs(seconds);
+            looks.doubt(name, now);
+            let is_due = looks.is_due(name, &ground, now);
+            if is_due {
+                looks.looked(name, ground.clone(), is_well, now);
+            }
+            is_due
+        };
+        assert!(doubted("well", true, 1), "somebody got no answer");
+        assert!(!doubted("well", true, 2) && !doubted("well", true, 30), "it was well");
+        assert!(doubted("well", true, 31) && !doubted("well", true, 32));
+        assert!(!doubted("ill", false, 1), "it is looked at soon anyway");
+        assert!(doubted("ill", true, 5) && doubted("ill", true, 6), "and is well now");
     }
 }

@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use api_model::request::UserInfo;
 use axum::body::Body;
+use futures::StreamExt as _;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use hyper::client::conn::http1::SendRequest;
 
 use super::Remote;
 use crate::app::App;
+use crate::connect::failure::Failure;
 use crate::connect::pass::{Passed, Way, pass};
-use crate::connect::{pool, tunnel};
+use crate::connect::tunnel;
 use crate::handle::text;
 use crate::status::{ApiError, ApiResult};
 
@@ -23,14 +25,14 @@ const OF_NAMES: &[u8] = b"!#$&'*+-.^_`|~";
 /// What a client is told of a server that is away, and no more.
 const UNAVAILABLE: &str = "service unavailable\n";
 
-/// Passes a request on. `is_long` is whether its answer may take as long as it likes to begin.
+/// Passes a request on. A watch is ended when the server stops; what else is under way may finish.
 pub(crate) async fn forward(
     app: &Arc<App>,
     remote: &Remote,
     user: &UserInfo,
     parts: Parts,
     body: Body,
-    is_long: bool,
+    is_watch: bool,
 ) -> ApiResult<Response<Body>> {
     if !remote.is_available {
         return Ok(text(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE));
@@ -40,29 +42,44 @@ pub(crate) async fn forward(
     let passing = async {
         let (host, target) = (remote.host(), parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned());
         let link = app.aggregation.link(app, remote)?;
-        let (way, target) = match is_upgrade {
-            true => (Way::Own(pool::connect(app, &link.tls, &host, remote.port).await?), target),
-            false => (Way::Kept(&link.http), format!("https://{host}:{}{target}", remote.port)),
+        let way = match is_upgrade {
+            true => Way::Own(link.server.connect(app).await?),
+            false => Way::Kept(&link.server),
         };
         let passed = Passed { host: &host, target: &target, headers: &parts.headers.clone(), more: identity };
         pass(app, way, parts, passed, body).await
     };
     let limit = app.config.request_timeout;
-    let answered = match is_long || is_upgrade {
-        true => passing.await,
-        false => tokio::time::timeout(limit, passing).await.map_err(|_| ApiError::took_too_long())?,
+    let answered = match is_upgrade {
+        true => Ok(passing.await),
+        false => tokio::time::timeout(limit, passing).await,
     };
-    answered.or_else(|why| {
-        tracing::info!(apiservice = remote.name, why, "an aggregated server did not answer");
-        app.aggregation.did_not_answer(remote);
-        Ok(text(StatusCode::SERVICE_UNAVAILABLE, format!("error trying to reach service: {why}\n")))
-    })
+    match answered {
+        Ok(Ok(answer)) if is_watch && !is_upgrade => Ok(until_stopping(app, answer)),
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(Failure { why, is_of_request, .. })) => {
+            tracing::info!(apiservice = remote.name, why, "an aggregated server did not answer");
+            if !is_of_request {
+                app.aggregation.did_not_answer(remote);
+            }
+            Ok(text(StatusCode::SERVICE_UNAVAILABLE, format!("error trying to reach service: {why}\n")))
+        }
+        Err(_) => {
+            app.aggregation.did_not_answer(remote);
+            Err(ApiError::took_too_long())
+        }
+    }
+}
+
+/// An answer that ends, as it may at any time, when the server stops.
+fn until_stopping(app: &App, answer: Response<Body>) -> Response<Body> {
+    let stopping = app.shutdown.clone().cancelled_owned();
+    answer.map(|body| Body::from_stream(body.into_data_stream().take_until(stopping)))
 }
 
 /// Connects to one of the endpoints of the server's Service, as the front proxy.
 pub(super) async fn connect(app: &Arc<App>, remote: &Remote) -> Result<SendRequest<Body>, String> {
-    let link = app.aggregation.link(app, remote)?;
-    pool::connect(app, &link.tls, &remote.host(), remote.port).await
+    app.aggregation.link(app, remote)?.server.connect(app).await
 }
 
 /// The headers that say whom a request is from.

@@ -101,8 +101,8 @@ async fn look(app: &Arc<App>, looks: &mut Looks) {
     app.aggregation.forget_others(&remotes);
     looks.retain(|name| remotes.iter().any(|remote| remote.name == name));
     let doubts = std::mem::take(&mut *app.aggregation.doubts.lock());
-    doubts.iter().for_each(|name| looks.forget(name));
     let now = Instant::now();
+    doubts.iter().for_each(|name| looks.doubt(name, now));
     let grounds = remotes.iter().map(|remote| (Arc::clone(remote), Ground::of(remote, &*app.cache)));
     let due: Vec<_> = grounds.filter(|(remote, ground)| looks.is_due(&remote.name, ground, now)).collect();
     let looking = futures::stream::iter(due).map(|(remote, ground)| async move {

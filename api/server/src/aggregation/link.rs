@@ -9,22 +9,17 @@ use std::sync::Arc;
 
 use api_auth::Pki;
 use parking_lot::Mutex;
-use tokio_rustls::TlsConnector;
 
 use super::Remote;
 use crate::cache::Cache;
-use crate::connect::backend::CONNECT_TIMEOUT;
-use crate::connect::pool::{self, Http};
+use crate::connect::pool::Server;
 use crate::tls;
 use crate::webhooks::resolve;
 
 /// To one server.
 pub(super) struct Link {
     terms: Terms,
-    /// For a connection that is used once.
-    pub(super) tls: TlsConnector,
-    /// The connections that are kept.
-    pub(super) http: Http,
+    pub(super) server: Server,
 }
 
 /// What connections are made with.
@@ -61,7 +56,8 @@ impl Links {
         }
         // The machine's authorities may be read for this: not under the lock.
         let tls = tls::aggregator_connector(pki, remote.ca_bundle.as_deref(), remote.insecure).map_err(|error| error.to_string())?;
-        let link = Arc::new(Link { terms, http: pool::pool(cache, tls.clone(), Some(CONNECT_TIMEOUT)), tls });
+        let server = Server::new(cache, tls, &terms.host, terms.port);
+        let link = Arc::new(Link { terms, server });
         self.0.lock().insert(remote.name.clone(), Arc::clone(&link));
         Ok(link)
     }

@@ -13,6 +13,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::app::App;
+use crate::serve::idle;
 
 /// Who does not answer within this time is unreachable.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,37 +38,36 @@ impl Address {
 /// TLS, and the name that the other side's certificate is to bear.
 type Tls<'t> = (&'t TlsConnector, &'t str);
 
-/// TLS over TCP. It is wrapped once more than it needs to be, as hyper-rustls has it.
-pub(super) type Secure = TlsStream<TokioIo<TokioIo<TcpStream>>>;
+/// TLS over TCP.
+pub(super) type Secure = TlsStream<TcpStream>;
 
 /// Connects, and says in words why it could not.
 pub(crate) async fn connect(app: &Arc<App>, to: &Address, tls: Option<Tls<'_>>) -> Result<http1::SendRequest<Body>, String> {
     match tls {
-        None => speak(app, in_time(to, Some(CONNECT_TIMEOUT), dial(to)).await?).await,
-        Some(tls) => speak(app, secure(to, tls, Some(CONNECT_TIMEOUT)).await?).await,
+        None => speak(app, in_time(to, CONNECT_TIMEOUT, dial(to)).await?).await,
+        Some(tls) => speak(app, secure(to, tls, CONNECT_TIMEOUT).await?).await,
     }
 }
 
-/// Connects and authenticates, within a time where one is given.
-pub(super) async fn secure(to: &Address, (tls, name): Tls<'_>, limit: Option<Duration>) -> Result<Secure, String> {
+/// Connects and authenticates within a time.
+pub(super) async fn secure(to: &Address, (tls, name): Tls<'_>, limit: Duration) -> Result<Secure, String> {
     let shaking_hands = async {
         let stream = dial(to).await?;
         let name = ServerName::try_from(name.to_owned()).map_err(|error| error.to_string())?;
-        tls.connect(name, TokioIo::new(TokioIo::new(stream))).await.map_err(|error| error.to_string())
+        tls.connect(name, stream).await.map_err(|error| error.to_string())
     };
     in_time(to, limit, shaking_hands).await
 }
 
-async fn in_time<T>(to: &Address, limit: Option<Duration>, connecting: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    let Some(limit) = limit else { return connecting.await };
+async fn in_time<T>(to: &Address, limit: Duration, connecting: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     let connected = tokio::time::timeout(limit, connecting).await;
     connected.unwrap_or_else(|_| Err(format!("dial tcp {}: i/o timeout", to.authority())))
 }
 
 async fn dial(to: &Address) -> Result<TcpStream, String> {
     let stream = TcpStream::connect((to.host.as_str(), to.port)).await.map_err(|error| dialling(to, &error))?;
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "setting TCP_NODELAY failed");
+    if let Err(error) = stream.set_nodelay(true).and_then(|()| idle::probe(&stream)) {
+        tracing::debug!(%error, "setting a connection's options failed");
     }
     Ok(stream)
 }
@@ -101,4 +101,22 @@ where
         }
     });
     Ok(sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::SockRef;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_system_looks_whether_a_backend_is_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+        let to = Address { host: "127.0.0.1".to_owned(), port: listener.local_addr().expect("an address").port() };
+        let stream = dial(&to).await.expect("connected");
+        let socket = SockRef::from(&stream);
+        assert_eq!(socket.keepalive().ok(), Some(true));
+        assert_eq!(socket.tcp_user_timeout().ok(), Some(None), "the other end of a tunnel may take its time to read");
+    }
 }

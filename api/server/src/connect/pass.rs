@@ -9,7 +9,8 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 
-use super::pool::{self, Http};
+use super::failure::Failure;
+use super::pool::Server;
 use super::{headers, tunnel};
 use crate::app::App;
 use crate::audit;
@@ -19,14 +20,14 @@ pub(crate) enum Way<'w> {
     /// A connection of its own, which may be upgraded.
     Own(SendRequest<Body>),
     /// One of those that are kept.
-    Kept(&'w Http),
+    Kept(&'w Server),
 }
 
 impl Way<'_> {
-    async fn send(self, request: Request<Body>) -> Result<Response<Incoming>, String> {
+    async fn send(self, app: &Arc<App>, request: Request<Body>) -> Result<Response<Incoming>, Failure> {
         match self {
-            Self::Own(mut sender) => sender.send_request(request).await.map_err(|error| error.to_string()),
-            Self::Kept(http) => pool::send(http, request).await,
+            Self::Own(mut sender) => sender.send_request(request).await.map_err(|error| Failure::of_own(&error)),
+            Self::Kept(server) => server.send(app, request).await,
         }
     }
 }
@@ -35,7 +36,7 @@ impl Way<'_> {
 pub(crate) struct Passed<'p> {
     /// What the backend calls itself.
     pub(crate) host: &'p str,
-    /// Path and query; the whole address for a connection that is kept.
+    /// Path and query.
     pub(crate) target: &'p str,
     /// The client's.
     pub(crate) headers: &'p HeaderMap,
@@ -43,17 +44,24 @@ pub(crate) struct Passed<'p> {
     pub(crate) more: HeaderMap,
 }
 
-/// Passes a request on, and says in words why there is no answer.
-pub(crate) async fn pass(app: &Arc<App>, way: Way<'_>, mut parts: Parts, passed: Passed<'_>, body: Body) -> Result<Response<Body>, String> {
+/// Passes a request on, and says why there is no answer.
+pub(crate) async fn pass(
+    app: &Arc<App>,
+    way: Way<'_>,
+    mut parts: Parts,
+    passed: Passed<'_>,
+    body: Body,
+) -> Result<Response<Body>, Failure> {
     let is_upgrade = tunnel::is_upgrade(passed.headers);
     let client = parts.extensions.remove::<hyper::upgrade::OnUpgrade>().filter(|_| is_upgrade);
     let request = Request::builder().method(parts.method.clone()).uri(passed.target).body(body);
-    let mut request = request.map_err(|error| error.to_string())?;
+    let mut request = request.map_err(|error| Failure::of_request(&error))?;
     *request.headers_mut() = headers::to_backend(passed.headers, client.is_some());
     headers::tell_origin(request.headers_mut(), passed.headers, parts.uri.path());
     request.headers_mut().extend(passed.more);
-    request.headers_mut().insert(header::HOST, HeaderValue::from_str(passed.host).map_err(|error| error.to_string())?);
-    let mut answer = way.send(request).await?;
+    let host = HeaderValue::from_str(passed.host).map_err(|error| Failure::of_request(&error))?;
+    request.headers_mut().insert(header::HOST, host);
+    let mut answer = way.send(app, request).await?;
     if let (StatusCode::SWITCHING_PROTOCOLS, Some(client)) = (answer.status(), client) {
         let backend = hyper::upgrade::on(&mut answer);
         tunnel::join_beside(app, client, backend, audit::completion(&parts));

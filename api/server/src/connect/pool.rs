@@ -2,9 +2,9 @@
 //! `name.namespace.svc` leads to the endpoints of that Service, any other wherever its name leads.
 //!
 //! A request whose kept connection ends before any of it was sent goes over another one. One that was sent is not sent
-//! again: nobody knows whether it was done.
+//! again, since nobody knows whether it was done. Those that only read are (as Go's transport has it): once, over a new
+//! connection, where one that had been good before ended before the first byte of the answer.
 
-use std::error::Error;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,16 +13,17 @@ use std::time::Duration;
 
 use api_model::view::View;
 use axum::body::Body;
-use http::{Request, Response, Uri};
+use http::{Method, Request, Response, Uri};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
-use hyper_rustls::MaybeHttpsStream;
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::backend::{self, Address, CONNECT_TIMEOUT, Secure};
+use super::failure::Failure;
+use super::kept::Kept;
 use crate::app::App;
 use crate::cache::Cache;
 use crate::webhooks::resolve;
@@ -36,9 +37,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connections that are kept: used for as long as a clone of this is there.
 pub(crate) type Http = legacy::Client<Dialer, Body>;
 
-/// What keeps connections that are made with this TLS, within `limit`; none for requests that all have a limit of their
-/// own. They have whole addresses: `https://host:port/path`.
-pub(crate) fn pool(cache: &Arc<Cache>, tls: TlsConnector, limit: Option<Duration>) -> Http {
+/// What keeps connections that are made with this TLS, each within `limit`: also those are made to the end whose request
+/// went over another one meanwhile. Requests have whole addresses: `https://host:port/path`.
+pub(crate) fn pool(cache: &Arc<Cache>, tls: TlsConnector, limit: Duration) -> Http {
     legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
@@ -47,23 +48,57 @@ pub(crate) fn pool(cache: &Arc<Cache>, tls: TlsConnector, limit: Option<Duration
         .build(Dialer { cache: Arc::clone(cache), tls, limit })
 }
 
-/// A connection for one purpose, which nobody else uses.
-pub(crate) async fn connect(app: &Arc<App>, tls: &TlsConnector, host: &str, port: u16) -> Result<SendRequest<Body>, String> {
-    backend::speak(app, dial(&*app.cache, tls, (host, port), Some(CONNECT_TIMEOUT)).await?).await
+/// A server, and the connections that are kept to it.
+pub(crate) struct Server {
+    cache: Arc<Cache>,
+    tls: TlsConnector,
+    host: String,
+    port: u16,
+    http: Http,
+}
+
+impl Server {
+    pub(crate) fn new(cache: &Arc<Cache>, tls: TlsConnector, host: &str, port: u16) -> Self {
+        let http = pool(cache, tls.clone(), CONNECT_TIMEOUT);
+        Self { cache: Arc::clone(cache), tls, host: host.to_owned(), port, http }
+    }
+
+    /// A connection for one purpose, which nobody else uses.
+    pub(crate) async fn connect(&self, app: &Arc<App>) -> Result<SendRequest<Body>, String> {
+        backend::speak(app, dial(&*self.cache, &self.tls, (&self.host, self.port), CONNECT_TIMEOUT).await?).await
+    }
+
+    /// Sends a request, whose address is path and query, over a connection that is kept.
+    pub(crate) async fn send(&self, app: &Arc<App>, mut request: Request<Body>) -> Result<Response<Incoming>, Failure> {
+        let again = repeatable(&request);
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        let whole = Uri::builder().scheme("https").authority(format!("{}:{}", self.host, self.port)).path_and_query(path).build();
+        *request.uri_mut() = whole.map_err(|error| Failure::of_request(&error))?;
+        match (send(&self.http, request).await, again) {
+            (Err(failure), Some(again)) if failure.is_of_reuse => {
+                tracing::debug!(host = self.host, why = failure.why, "asking again over a new connection");
+                self.connect(app).await?.send_request(again).await.map_err(|error| Failure::of_own(&error))
+            }
+            (answered, _) => answered,
+        }
+    }
+}
+
+/// The request once more, if it only reads.
+fn repeatable(request: &Request<Body>) -> Option<Request<Body>> {
+    let only_reads = matches!(*request.method(), Method::GET | Method::HEAD) && request.body().is_end_stream();
+    only_reads.then(|| {
+        let mut again = Request::new(Body::empty());
+        *again.method_mut() = request.method().clone();
+        *again.uri_mut() = request.uri().clone();
+        *again.headers_mut() = request.headers().clone();
+        again
+    })
 }
 
 /// Sends a request over a connection that is kept, or over a new one that will be.
-pub(crate) async fn send(http: &Http, request: Request<Body>) -> Result<Response<Incoming>, String> {
-    http.request(request).await.map_err(|error| root_cause(&error))
-}
-
-/// The innermost error: the layers around it only say that something failed.
-pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
+pub(crate) async fn send(http: &Http, request: Request<Body>) -> Result<Response<Incoming>, Failure> {
+    http.request(request).await.map_err(|error| Failure::of_kept(&error))
 }
 
 /// Opens connections.
@@ -71,11 +106,11 @@ pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
 pub(crate) struct Dialer {
     cache: Arc<Cache>,
     tls: TlsConnector,
-    limit: Option<Duration>,
+    limit: Duration,
 }
 
 impl tower::Service<Uri> for Dialer {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Response = TokioIo<Kept>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
@@ -87,8 +122,8 @@ impl tower::Service<Uri> for Dialer {
         let Self { cache, tls, limit } = self.clone();
         Box::pin(async move {
             let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-            let dialled = dial(&*cache, &tls, (host, port_of(&uri)), limit).await;
-            dialled.map(MaybeHttpsStream::from).map_err(io::Error::other)
+            let stream = dial(&*cache, &tls, (host, port_of(&uri)), limit).await.map_err(io::Error::other)?;
+            Kept::new(stream).map(TokioIo::new)
         })
     }
 }
@@ -99,7 +134,7 @@ pub(crate) fn port_of(uri: &Uri) -> u16 {
 }
 
 /// Connects to the first that answers of those that a host stands for; `limit` is for each.
-async fn dial(view: &dyn View, tls: &TlsConnector, (host, port): (&str, u16), limit: Option<Duration>) -> Result<Secure, String> {
+async fn dial(view: &dyn View, tls: &TlsConnector, (host, port): (&str, u16), limit: Duration) -> Result<Secure, String> {
     let mut failure = format!("no endpoints available for service {host:?}");
     for (address, port) in resolve::targets(view, host, port)? {
         match backend::secure(&Address { host: address, port }, (tls, host), limit).await {

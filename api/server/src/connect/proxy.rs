@@ -59,7 +59,7 @@ async fn forward(call: &Call, location: &Location, prefix: &str, parts: Parts, b
     };
     let sender = backend::connect(&call.app, &location.address, tls).await.map_err(unreachable)?;
     let passed = Passed { host: &authority, target: &format!("{path}{query}"), headers: &call.headers, more: HeaderMap::new() };
-    let mut response = pass(&call.app, Way::Own(sender), parts, passed, body).await.map_err(unreachable)?;
+    let mut response = pass(&call.app, Way::Own(sender), parts, passed, body).await.map_err(|failure| unreachable(failure.why))?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         rewrite_location(response.headers_mut(), prefix, &authority);
     }

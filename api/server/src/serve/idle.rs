@@ -27,9 +27,20 @@ const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(75);
 
 /// Has the system notice when the peer is gone.
 pub(super) fn notice_absence(stream: &TcpStream) -> std::io::Result<()> {
-    let socket = SockRef::from(stream);
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY).with_retries(PROBES))?;
-    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX))
+    probe(stream)?;
+    give_up_after(stream, UNACKNOWLEDGED_MAX)
+}
+
+/// Has the system notice when a silent peer is gone.
+pub(crate) fn probe(stream: &TcpStream) -> std::io::Result<()> {
+    let keepalive = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY).with_retries(PROBES);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}
+
+/// Has the system end the connection once data is not acknowledged for this long, or not taken in: a peer that does
+/// not read counts as gone.
+pub(crate) fn give_up_after(stream: &TcpStream, limit: Duration) -> std::io::Result<()> {
+    SockRef::from(stream).set_tcp_user_timeout(Some(limit))
 }
 
 /// What goes on on one connection.

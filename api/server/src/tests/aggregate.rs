@@ -4,12 +4,14 @@ mod connections;
 mod openapi;
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures::{StreamExt as _, stream};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
@@ -92,6 +94,7 @@ impl Backing {
                     let service = service_fn(|request: Request<hyper::body::Incoming>| {
                         let (path, headers) = (request.uri().to_string(), request.headers().clone());
                         let certificate = certificate.clone().unwrap_or_default();
+                        let is_first = !asked.lock().iter().any(|asked| asked.path == path);
                         asked.lock().push(Asked { path: path.clone(), headers, connection, certificate });
                         let code = discovery.load(Ordering::SeqCst);
                         let (openapi, openapi_code) = (openapi.lock().clone(), openapi_code.load(Ordering::SeqCst));
@@ -105,8 +108,12 @@ impl Backing {
                             if request.headers().contains_key(header::UPGRADE) {
                                 return node_answer(request).await.map_err(|never| match never {});
                             }
-                            let body = request.into_body().collect().await.expect("a body").to_bytes();
-                            if path.ends_with("break") { Err("broken off") } else { Ok(answer(&path, &body, code)) }
+                            let body = request.into_body().collect().await.map_err(|_| "half a body")?.to_bytes();
+                            if path.ends_with("silent") {
+                                std::future::pending::<()>().await;
+                            }
+                            let is_broken = path.ends_with("break") || (path.ends_with("break-once") && is_first);
+                            if is_broken { Err("broken off") } else { Ok(answer(&path, &body, code)) }
                         }
                     });
                     let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
@@ -140,6 +147,30 @@ impl Backing {
         json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v1.others.example.com"},
             "spec": {"group": "others.example.com", "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 10,
                 "service": {"namespace": "default", "name": "gadgets", "port": self.port}, "caBundle": STANDARD.encode(bundle)}})
+    }
+
+    /// How often it was looked at.
+    fn looks(&self) -> usize {
+        self.asked.lock().iter().filter(|asked| asked.path == "/apis/others.example.com/v1").count()
+    }
+
+    async fn until_looked_at(&self, before: usize) {
+        let looked = async {
+            while self.looks() == before {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), looked).await.expect("looked at");
+    }
+
+    /// Has one more server looked at, and by then this one would have been too.
+    async fn until_another_is_looked_at(&self, cluster: &Cluster) {
+        let mut another = self.registration(PKI.ca_pem());
+        another["metadata"]["name"] = "v2.others.example.com".into();
+        another["spec"]["version"] = "v2".into();
+        another["spec"]["service"]["name"] = "nothing".into();
+        cluster.post(SERVICES, another).await.ok();
+        until(cluster, "v2.others.example.com", |condition| condition["status"] == "False").await;
     }
 
     /// The headers of the last request for a path.
@@ -205,7 +236,11 @@ fn answer(path: &str, body: &[u8], discovery: u16) -> Response<Body> {
         "/openapi/v3/apis/others.example.com/v1?hash=7" => json!({"openapi": "3.0.0", "info": {"title": "others"}}),
         path if path.contains("watch=true") => {
             let line = |name: &str| format!("{}\n", json!({"type": "ADDED", "object": {"metadata": {"name": name}}}));
-            return Response::new(Body::from(line("a") + &line("b")));
+            let lines = line("a") + &line("b");
+            return Response::new(match path.ends_with("open") {
+                true => Body::from_stream(stream::once(async { Ok::<_, Infallible>(lines) }).chain(stream::pending())),
+                false => Body::from(lines),
+            });
         }
         _ => json!({"asked": path, "sent": String::from_utf8_lossy(body)}),
     };
@@ -237,7 +272,11 @@ async fn look_again(cluster: &Cluster) {
 }
 
 async fn registered() -> (Cluster, Backing) {
-    let (cluster, backing) = (cluster().await, Backing::new().await);
+    registered_with(config()).await
+}
+
+async fn registered_with(config: Config) -> (Cluster, Backing) {
+    let (cluster, backing) = (cluster_with(config, Arc::new(MemoryStore::new())).await, Backing::new().await);
     backing.register(&cluster, PKI.ca_pem()).await;
     until(&cluster, "v1.others.example.com", |condition| condition["status"] == "True").await;
     (cluster, backing)
@@ -381,28 +420,56 @@ async fn a_server_that_cannot_be_asked_is_said_to_be_unavailable() {
 #[tokio::test]
 async fn only_a_server_that_is_concerned_is_looked_at() {
     let (cluster, backing) = registered().await;
-    let looks = || backing.asked.lock().iter().filter(|asked| asked.path == "/apis/others.example.com/v1").count();
-    let before = looks();
+    let before = backing.looks();
     let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
         "metadata": {"name": "other-1", "labels": {"kubernetes.io/service-name": "other"}},
         "ports": [{"name": "", "port": 80}], "endpoints": [{"addresses": ["10.0.0.9"]}]});
     cluster.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice).await.ok();
-    // One more server is looked at, and by then this one would have been too.
-    let mut another = backing.registration(PKI.ca_pem());
-    another["metadata"]["name"] = "v2.others.example.com".into();
-    another["spec"]["version"] = "v2".into();
-    another["spec"]["service"]["name"] = "nothing".into();
-    cluster.post(SERVICES, another).await.ok();
-    until(&cluster, "v2.others.example.com", |condition| condition["status"] == "False").await;
-    assert_eq!(looks(), before);
+    backing.until_another_is_looked_at(&cluster).await;
+    assert_eq!(backing.looks(), before);
     let elsewhere = json!({"spec": {"externalName": "127.0.0.1"}});
     cluster.patch("/api/v1/namespaces/default/services/gadgets", "merge", elsewhere).await.ok();
-    let looked = async {
-        while looks() == before {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), looked).await.expect("looked at");
+    backing.until_looked_at(before).await;
+}
+
+#[tokio::test]
+async fn what_a_client_does_wrong_is_no_doubt_about_the_server() {
+    let (cluster, backing) = registered().await;
+    let before = backing.looks();
+    let broken = stream::iter([Ok("a"), Err(std::io::Error::other("no chunk"))]);
+    let request = Request::builder().method(Method::POST).uri(GADGETS).body(Body::from_stream(broken)).expect("a request");
+    assert_eq!(cluster.raw(request).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    // The longest there can be: with a scheme and a host it would be too long.
+    let longest = format!("{GADGETS}?{}", "a".repeat(65_533 - GADGETS.len()));
+    assert_eq!(cluster.get(&longest).await.ok()["asked"], longest);
+    backing.until_another_is_looked_at(&cluster).await;
+    assert_eq!(backing.looks(), before);
+    // One that breaks off may be ill.
+    cluster.post(&format!("{GADGETS}?break"), json!({})).await;
+    backing.until_looked_at(before).await;
+}
+
+#[tokio::test]
+async fn a_watch_that_is_never_begun_ends_and_is_a_doubt() {
+    let mut config = config();
+    config.request_timeout = Duration::from_secs(3);
+    let (cluster, backing) = registered_with(config).await;
+    let before = backing.looks();
+    let path = format!("{GADGETS}?watch=true&silent");
+    let ended = tokio::time::timeout(Duration::from_secs(20), cluster.get(&path)).await.expect("in time");
+    assert_eq!(ended.refusal().0, 504, "{ended:?}");
+    backing.until_looked_at(before).await;
+}
+
+#[tokio::test]
+async fn forwarded_watches_end_when_the_server_stops() {
+    let (cluster, _backing) = registered().await;
+    let mut watch = watch(&cluster, &format!("{GADGETS}?watch=true&open")).await;
+    for name in ["a", "b"] {
+        assert_eq!(watch.next().await.expect("an event")["object"]["metadata"]["name"], name);
+    }
+    cluster.server.shutdown().await;
+    assert_eq!(tokio::time::timeout(Duration::from_secs(5), watch.next()).await.expect("ended"), None);
 }
 
 #[tokio::test]

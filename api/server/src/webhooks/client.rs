@@ -15,13 +15,17 @@ use serde_json::Value;
 
 use super::resolve;
 use crate::cache::Cache;
-use crate::connect::pool::{self, Http, port_of, root_cause};
+use crate::connect::failure::root_cause;
+use crate::connect::pool::{self, Http, port_of};
 use crate::tls;
 
 /// The longest answer about one object; one that big is refused anyway.
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// What of a refusing answer's body is passed on.
 const COMPLAINT_BYTES_MAX: usize = 256;
+/// A little more than the longest time that a webhook may have, which is to be over first: a connection is made to the
+/// end also when its call went over another one meanwhile.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(31);
 /// Pools that are kept; beyond that all start anew.
 const POOLS_MAX: usize = 256;
 
@@ -102,8 +106,7 @@ impl Client {
         }
         let tls = tls::connector(pool.bundle.as_deref(), "caBundle");
         let tls = tls.map_err(|error| format!("unable to load root certificates: {error}"))?;
-        // Each webhook has a time of its own.
-        let http = pool::pool(&self.cache, tls, None);
+        let http = pool::pool(&self.cache, tls, DIAL_TIMEOUT);
         if pools.len() == POOLS_MAX {
             pools.clear();
         }
@@ -113,7 +116,7 @@ impl Client {
 }
 
 async fn exchange(http: &Http, request: Request<Body>, answer_bytes_max: usize) -> Result<(StatusCode, Bytes), String> {
-    let answer = pool::send(http, request).await?;
+    let answer = pool::send(http, request).await.map_err(|failure| failure.why)?;
     let status = answer.status();
     let body = Limited::new(answer.into_body(), answer_bytes_max).collect().await.map_err(|error| root_cause(&*error))?;
     Ok((status, body.to_bytes()))
@@ -135,5 +138,24 @@ fn refused(status: StatusCode, body: &[u8]) -> String {
             format!("an error on the server ({:?}) has prevented the request from succeeding", body.trim())
         }
         _ => format!("the server responded with the status code {} but did not return more information", status.as_u16()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AtRest;
+
+    /// A call that has another connection meanwhile leaves it alone.
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_good_for_an_endpoint_that_shakes_no_hands() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+        let client = Client::new(Arc::new(Cache::new(0, AtRest::default())));
+        let bundle = crate::tests::config().pki.ca_pem().as_bytes().to_vec();
+        let http = client.http(Pool { bundle: Some(bundle), endpoints: None }).expect("a pool");
+        let request = Request::get(format!("https://{}/", listener.local_addr().expect("an address"))).body(Body::empty());
+        let sent = pool::send(&http, request.expect("a request"));
+        let failure = tokio::time::timeout(2 * DIAL_TIMEOUT, sent).await.expect("in time").expect_err("no answer");
+        assert!(failure.why.ends_with("i/o timeout"), "{failure:?}");
     }
 }

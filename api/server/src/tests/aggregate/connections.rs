@@ -73,6 +73,27 @@ async fn a_connection_that_ended_is_not_used() {
     }
 }
 
+/// As Go's transport has it.
+#[tokio::test]
+async fn what_only_reads_is_sent_once_more_where_a_connection_that_was_good_ends() {
+    let (cluster, backing) = registered().await;
+    let times = |path: &str| backing.asked.lock().iter().filter(|asked| asked.path == path).count();
+    backing.asked_often(&cluster, GADGETS).await;
+    let path = format!("{GADGETS}?break-once");
+    assert_eq!(cluster.get(&path).await.ok()["asked"], path);
+    assert_eq!((times(&path), backing.connections(&path).len()), (2, 2), "over another connection");
+    backing.asked_often(&cluster, GADGETS).await;
+    let path = format!("{GADGETS}?1=break");
+    assert_eq!(cluster.get(&path).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(times(&path), 2, "no oftener");
+    let kept = backing.asked_often(&cluster, GADGETS).await;
+    backing.hang_up.notify_waiters();
+    backing.until_ended(&kept).await;
+    let path = format!("{GADGETS}?2=break");
+    assert_eq!(cluster.get(&path).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(times(&path), 1, "over a connection that was never good");
+}
+
 /// Whether it was done nobody knows.
 #[tokio::test]
 async fn what_was_sent_is_not_sent_again() {

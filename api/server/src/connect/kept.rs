@@ -1,0 +1,130 @@
+//! A connection that is used again, and what is known of it when it ends: whether that was between a request and the
+//! first byte of its answer.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::backend::Secure;
+use crate::serve::idle;
+
+/// Data that a server does not acknowledge for this long ends the connection. It is for kept connections alone: one of
+/// a tunnel, whose end may take its time to read, has no such limit.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
+
+/// One of those that are kept.
+pub(crate) struct Kept {
+    stream: Secure,
+    has_heard: bool,
+    is_unheard: Unheard,
+}
+
+/// Whether something was asked, and nothing was heard since, over a connection over which something was heard before.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unheard(Arc<AtomicBool>);
+
+impl Unheard {
+    pub(super) fn get(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn set(&self, is_unheard: bool) {
+        self.0.store(is_unheard, Ordering::Release);
+    }
+}
+
+impl Kept {
+    pub(super) fn new(stream: Secure) -> io::Result<Self> {
+        idle::give_up_after(stream.get_ref().0, UNACKNOWLEDGED_MAX)?;
+        Ok(Self { stream, has_heard: false, is_unheard: Unheard::default() })
+    }
+}
+
+impl Connection for Kept {
+    fn connected(&self) -> Connected {
+        Connected::new().extra(self.is_unheard.clone())
+    }
+}
+
+impl AsyncRead for Kept {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            self.has_heard = true;
+            self.is_unheard.set(false);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Kept {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.is_unheard.set(self.has_heard);
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        self.is_unheard.set(self.has_heard);
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api_auth::PkiConfig;
+    use api_auth::pki::Subject;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::tls;
+
+    #[tokio::test]
+    async fn it_ends_when_the_server_is_gone_and_knows_whether_it_was_heard() {
+        let pki = crate::tests::config().pki;
+        let names = PkiConfig { names: ["x".to_owned()].into(), addresses: [].into() };
+        let identity = pki.issue(&Subject::server("x", &names), Duration::from_secs(3_600)).expect("a certificate");
+        let acceptor = tls::tests_server(&identity.certificate_pem, &identity.key_pem);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+        let dialled = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
+        let (accepted, _) = listener.accept().await.expect("accepted");
+        let connector = tls::tests_connector(&pki, None);
+        let shaken = tokio::join!(acceptor.accept(accepted), connector.connect("x".try_into().expect("a name"), dialled));
+        let (mut server, stream) = (shaken.0.expect("a handshake"), shaken.1.expect("a handshake"));
+        let mut kept = Kept::new(stream).expect("set");
+        let socket = socket2::SockRef::from(kept.stream.get_ref().0);
+        assert_eq!(socket.tcp_user_timeout().ok(), Some(Some(UNACKNOWLEDGED_MAX)));
+        let (unheard, mut byte) = (kept.is_unheard.clone(), [0]);
+        for is_unheard in [false, true] {
+            kept.write_all(b"a").await.expect("written");
+            assert_eq!(unheard.get(), is_unheard, "nothing was heard since, but before");
+            server.write_all(b"b").await.expect("written");
+            server.flush().await.expect("written");
+            kept.read_exact(&mut byte).await.expect("read");
+            assert!(!unheard.get());
+        }
+        kept.write_all(b"a").await.expect("written");
+        drop(server);
+        assert!(kept.read_exact(&mut byte).await.is_err());
+        assert!(unheard.get(), "an end is no answer");
+    }
+}
