@@ -4,11 +4,13 @@
 
 mod access;
 mod aggregate;
+mod backup;
 mod cel;
 mod convert;
 mod crash;
 mod custom;
 mod etcd;
+mod fairness;
 mod full_disk;
 mod helm;
 mod hostile;
