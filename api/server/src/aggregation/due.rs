@@ -89,30 +89,10 @@ impl Looks {
 
 #[cfg(test)]
 mod tests {
-    use api_model::kind::GroupResource;
-    use api_model::meta;
     use serde_json::json;
 
     use super::*;
-
-    struct Fixed(Vec<Arc<Value>>);
-
-    impl View for Fixed {
-        fn get(&self, resource: &GroupResource, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
-            self.list(resource, namespace).into_iter().find(|object| meta::name(object) == name)
-        }
-
-        fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>> {
-            let kind = if resource.resource == "services" { "Service" } else { "EndpointSlice" };
-            let is_wanted =
-                |object: &&Arc<Value>| object["kind"] == kind && namespace.is_none_or(|wanted| meta::namespace(object) == wanted);
-            self.0.iter().filter(is_wanted).cloned().collect()
-        }
-
-        fn version(&self, _: &GroupResource) -> u64 {
-            0
-        }
-    }
+    use crate::webhooks::resolve::tests::Fixed;
 
     /// `registered` is the UID and the priority, either of which may be another.
     fn remote(registered: (&str, u64)) -> Remote {

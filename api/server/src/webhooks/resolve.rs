@@ -83,7 +83,7 @@ pub(crate) fn ready(slice: &Value, port_name: &str) -> Vec<(String, u16)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::Arc;
 
     use api_model::meta;
@@ -91,7 +91,8 @@ mod tests {
 
     use super::*;
 
-    struct Fixed(Vec<Arc<Value>>);
+    /// These objects and no others.
+    pub(crate) struct Fixed(pub(crate) Vec<Arc<Value>>);
 
     impl View for Fixed {
         fn get(&self, resource: &GroupResource, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
