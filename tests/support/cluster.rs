@@ -31,14 +31,14 @@ pub fn sample(file: &str) -> String {
 
 /// Python with the official client, which `cargo xtask test` installed.
 pub fn python() -> PathBuf {
-    let path = std::env::var_os("SKIFF_PYTHON").map_or_else(|| project().join("target/python/bin/python"), PathBuf::from);
+    let path = std::env::var_os("SKIFF_PYTHON").map_or_else(|| project().join("target/venv/kubernetes/bin/python"), PathBuf::from);
     assert!(path.exists(), "{} is missing: run `cargo xtask test python`", path.display());
     path
 }
 
 /// A program that `cargo xtask test` fetched: Helm, or a kubectl newer than the system's.
 pub fn tool(name: &str) -> PathBuf {
-    let dir = std::env::var_os("SKIFF_TOOLS").map_or_else(|| project().join("target/tools"), PathBuf::from);
+    let dir = std::env::var_os("SKIFF_TOOLS").map_or_else(|| project().join("target/tools/clients"), PathBuf::from);
     let path = dir.join(name);
     assert!(path.exists(), "{} is missing: run `cargo xtask test helm`", path.display());
     path

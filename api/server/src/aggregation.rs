@@ -2,10 +2,10 @@
 //!
 //! A request for such a version is authenticated and authorized here, and then passed on with the user's
 //! name in headers that the other server believes, because they come with the front proxy's certificate
-//! (`forward.rs`), over connections that are kept (`link.rs`). One loop (`keeper.rs`) finds out whether each of these servers answers (`available.rs`),
-//! keeps what it says it serves for discovery and OpenAPI (`discovery.rs`, `openapi.rs`), and registers what this server answers for
-//! itself, so that `kubectl get apiservices` shows everything (`local.rs`). A version that is built in is
-//! always answered here.
+//! (`forward.rs`), over connections that are kept (`link.rs`). One loop (`keeper.rs`) finds out whether each of
+//! these servers answers (`available.rs`), keeps what it says it serves for discovery and OpenAPI
+//! (`discovery.rs`, `openapi.rs`), and registers what this server answers for itself, so that `kubectl get
+//! apiservices` shows everything (`local.rs`). A version that is built in is always answered here.
 
 mod ask;
 mod available;

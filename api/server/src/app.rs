@@ -132,7 +132,9 @@ impl App {
         value: Value,
     ) -> Result<Arc<Object>, WriteError> {
         let bytes = cache::encode(&value);
-        self.put_encoded(served, (namespace, name), expect, value, bytes, Vec::new()).await
+        // Before the wait, after which another thread may go on.
+        drop(value);
+        self.put_encoded(served, (namespace, name), expect, bytes, Vec::new()).await
     }
 
     /// Writes, or refuses; the latter only when every read sees the write that was faster. Who is told
@@ -147,13 +149,12 @@ impl App {
         Ok(written?)
     }
 
-    /// [`App::put`] where the bytes are made already; written only as long as the guards hold.
-    pub(crate) async fn put_encoded(
+    /// [`App::put`] of an object's bytes, which are written only if the guards hold.
+    async fn put_encoded(
         &self,
         served: &Served,
         (namespace, name): (&str, &str),
         expect: Expect,
-        value: Value,
         bytes: Bytes,
         guards: Vec<Guard>,
     ) -> Result<Arc<Object>, WriteError> {
@@ -163,8 +164,6 @@ impl App {
         let key = key::of(&served.resource.name, namespace, name);
         let stored = self.cache.seal(&served.resource.name, &key, &bytes);
         let stored = stored.map_err(|error| WriteError::Api(ApiError::unsealable(&key, &error)))?;
-        // Before the wait, after which another thread may go on.
-        drop(value);
         let announced = self.cache.announce(&stored, &bytes);
         let revision = self.write(Write { key, value: Some(stored), expect, guards }).await?;
         let event = self.cache.settled(&served.resource, revision).await.map_err(|closed| WriteError::Api(closed.into()))?;
@@ -179,22 +178,24 @@ impl App {
         }
     }
 
-    /// [`App::put`] that gives up `held` only when the write is seen or has failed, whether or not the
-    /// client waits for that. A write whose answer is lost may be made later, when another server holds what
+    /// [`App::put`] of an object's bytes that gives up `held` only when the write is seen or has failed, whether or
+    /// not the client waits for that. A write whose answer is lost may be made later, when another server holds what
     /// was held here; the guards keep it from that.
     pub(crate) async fn put_holding(
         self: &Arc<Self>,
         served: &Arc<Served>,
         (namespace, name): (&str, &str),
         expect: Expect,
-        value: Value,
+        bytes: Bytes,
         held: Held,
     ) -> Result<Arc<Object>, WriteError> {
+        if held.is_nothing() {
+            return self.put_encoded(served, (namespace, name), expect, bytes, Vec::new()).await;
+        }
         let (app, served) = (Arc::clone(self), Arc::clone(served));
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         let writing = tokio::spawn(async move {
-            let bytes = cache::encode(&value);
-            let written = app.put_encoded(&served, (&namespace, &name), expect, value, bytes, held.guards()).await;
+            let written = app.put_encoded(&served, (&namespace, &name), expect, bytes, held.guards()).await;
             drop(held);
             written
         });

@@ -10,6 +10,7 @@ use crate::quota::Hold;
 use crate::services::Reservation;
 
 /// What is held for one write.
+#[derive(Default)]
 pub(crate) struct Held {
     /// Addresses and ports.
     pub(crate) reservation: Option<Reservation>,

@@ -124,7 +124,7 @@ fn at(ip: [u8; 4], port: u16) -> SocketAddr {
 /// Everything that a node can leave behind on a machine.
 fn traces() -> String {
     run(
-        "ip -o link | sed 's/@.*//; s/^[0-9]*: //; s/: .*//' | sort; ip route; ip -4 -o address; nft list ruleset; cat /proc/self/mountinfo | grep -c nsfs || true; ls /tmp",
+        "ip -o link | sed 's/@.*//; s/^[0-9]*: //; s/: .*//' | sort; ip route; ip -o address | grep -v ' fe80:'; nft list ruleset; cat /proc/self/mountinfo | grep -c nsfs || true; ls /tmp",
     )
 }
 

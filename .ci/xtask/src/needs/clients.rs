@@ -15,7 +15,8 @@ const PROGRAMS: [&str; 2] = ["helm/helm", "kubectl/kubectl"];
 
 /// Fetches them once, and keeps them under target/; answers the directory of the programs.
 pub fn clients() -> Result<PathBuf> {
-    let dir = sh::target().join("tools");
+    // Of its own: what is wrong in it is removed whole, and others keep their tools beside it.
+    let dir = sh::target().join("tools/clients");
     let stamp = dir.join("package");
     if std::fs::read_to_string(&stamp).is_ok_and(|there| there == PACKAGE) {
         return Ok(dir);

@@ -184,19 +184,14 @@ impl Feeder {
         let mut run: Option<(Arc<Resource>, Vec<Applied<'_>>)> = None;
         for change in &events {
             let Some(place) = key::parse(&change.key) else { continue };
-            let (resource, after) = match &change.value {
+            let read = change.value.as_ref().and_then(|stored| read_current(&self.cache, &change.key, change.revision, stored));
+            let (resource, after) = match read {
+                Some((resource, object)) => (resource, Some(object)),
                 None => (self.cache.resource(&GroupResource::new(place.group, place.resource)), None),
-                Some(stored) => match read_current(&self.cache, &change.key, change.revision, stored) {
-                    Some((resource, object)) => (resource, Some(object)),
-                    None => {
-                        applied.extend(run.take().into_iter().flat_map(|(resource, changes)| resource.apply(changes)));
-                        let resource = self.cache.resource(&GroupResource::new(place.group, place.resource));
-                        applied.push(resource.lose(place.namespace, place.name, change.revision));
-                        continue;
-                    }
-                },
             };
-            if resource.put_readable(place.namespace, place.name) && after.is_none() {
+            // It cannot be read, or could not until it went.
+            let is_unreadable = change.value.is_some() && after.is_none();
+            if is_unreadable || (resource.put_readable(place.namespace, place.name) && after.is_none()) {
                 applied.extend(run.take().into_iter().flat_map(|(resource, changes)| resource.apply(changes)));
                 applied.push(resource.lose(place.namespace, place.name, change.revision));
                 continue;

@@ -14,8 +14,7 @@ use super::admit::{self, Step};
 use super::body;
 use super::recording::Recording;
 use crate::app::{Call, WriteError};
-use crate::cache::Object;
-use crate::exclusive::Exclusive;
+use crate::cache::{Object, encode};
 use crate::held::Held;
 use crate::services::{self, Reservation};
 use crate::status::{ApiError, ApiResult};
@@ -61,14 +60,15 @@ pub(crate) async fn create_object(call: &mut Call, mut object: Value, options: &
     let is_generated = meta::name(&object).is_empty() && !meta::text(&object, "generateName").is_empty();
     if !is_generated {
         let (object, reservation) = prepare(call, object, options).await?;
-        return store(call, object, (reservation, alone), options).await;
+        return store(call, object, Held { reservation, alone, ..Held::default() }, options).await;
     }
     // Rules may have worked the name into other fields, so a new name is a new object.
     let warnings = call.warnings.len();
     for attempt in 1.. {
         call.warnings.truncate(warnings);
         let (prepared, reservation) = prepare(call, object.clone(), options).await?;
-        match store(call, prepared, (reservation, alone.clone()), options).await {
+        let held = Held { reservation, alone: alone.clone(), ..Held::default() };
+        match store(call, prepared, held, options).await {
             Err(error) if error.is_already_exists() && attempt < NAME_ATTEMPTS_MAX => {}
             Err(error) if error.is_already_exists() => break,
             done => return done,
@@ -133,10 +133,8 @@ fn sign(call: &Call, object: &mut Value) {
     }
 }
 
-/// What is held until the write is seen, so that a Service's addresses are its own.
-type Addresses = (Option<Reservation>, Option<Arc<Exclusive>>);
-
-async fn store(call: &Call, mut object: Value, addresses: Addresses, options: &WriteOptions) -> ApiResult<Created> {
+/// `held` is what makes a Service's addresses its own.
+async fn store(call: &Call, mut object: Value, mut held: Held, options: &WriteOptions) -> ApiResult<Created> {
     let (app, served, namespace) = (&call.app, &call.served, call.namespace_key());
     let name = meta::name(&object).to_owned();
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
@@ -148,13 +146,10 @@ async fn store(call: &Call, mut object: Value, addresses: Addresses, options: &W
         };
     }
     let mut object = app.for_storage(served, object).await?;
-    let (reservation, alone) = addresses;
-    let held = Held { reservation, alone, quota: admit::hold_quota(call, step, &mut object).await? };
-    let written = match held.is_nothing() {
-        true => app.put(served, namespace, &name, Expect::Absent, object).await,
-        false => app.put_holding(served, (namespace, &name), Expect::Absent, object, held).await,
-    };
-    let written = written.map_err(|error| match error {
+    held.quota = admit::hold_quota(call, step, &mut object).await?;
+    let bytes = encode(&object);
+    drop(object);
+    let written = app.put_holding(served, (namespace, &name), Expect::Absent, bytes, held).await.map_err(|error| match error {
         WriteError::Conflict => ApiError::already_exists(&served.name, &name),
         WriteError::Api(error) => error,
     });

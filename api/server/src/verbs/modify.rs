@@ -164,11 +164,9 @@ async fn store(call: &Call, (old, shown): (&Arc<Object>, &Arc<Object>), mut new:
     }
     let (place, expect) = ((&*old.namespace, &*old.name), Expect::At(old.revision));
     let held = Held { reservation, alone, quota: admit::hold_quota(call, step, &mut new).await.map_err(WriteError::Api)? };
-    let stored = match held.is_nothing() {
-        true => app.put_encoded(served, place, expect, new, bytes, Vec::new()).await,
-        false => app.put_holding(served, place, expect, new, held).await,
-    };
-    app.shown_one(served, stored?).await.map(Outcome::Stored).map_err(WriteError::Api)
+    drop(new);
+    let stored = app.put_holding(served, place, expect, bytes, held).await?;
+    app.shown_one(served, stored).await.map(Outcome::Stored).map_err(WriteError::Api)
 }
 
 /// Whether an object is deleted and nothing holds it back: no grace and no finalizers, neither in
