@@ -4,10 +4,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use api_model::kind;
-use serde_json::Value;
+use cargo_metadata::MetadataCommand;
 
 use super::*;
 
@@ -23,17 +22,13 @@ const NOT_SERVED: &[(&str, &str, &str)] = &[
     ("policy", "Eviction", "the body of pods/eviction"),
 ];
 
-/// The newest version's types, where cargo keeps the sources of the crate.
+/// The newest version's types, where cargo keeps the sources of the crate. A build fetches the packages
+/// of its own platform only, and no more than these may be asked for.
 fn sources() -> PathBuf {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut metadata = Command::new(cargo);
-    metadata.args(["metadata", "--format-version", "1", "--offline"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-    let output = metadata.output().expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let packages = metadata["packages"].as_array().expect("a list");
-    let types = packages.iter().find(|package| package["name"] == "k8s-openapi").expect("a dependency");
-    let source = Path::new(types["manifest_path"].as_str().expect("a path")).with_file_name("src");
+    let fetched = ["--offline", "--filter-platform", "host-tuple"].map(str::to_owned);
+    let metadata = MetadataCommand::new().other_options(fetched).exec().expect("metadata");
+    let types = metadata.packages.iter().find(|package| package.name.as_str() == "k8s-openapi").expect("a dependency");
+    let source = types.manifest_path.with_file_name("src");
     let version = |path: &PathBuf| path.file_name()?.to_str()?.strip_prefix("v1_")?.parse::<u32>().ok();
     let versions = fs::read_dir(source).expect("a directory").flatten().map(|entry| entry.path());
     versions.filter(|path| version(path).is_some()).max_by_key(version).expect("a version")
