@@ -13,6 +13,7 @@ mod options;
 pub(crate) mod pass;
 pub(crate) mod pool;
 mod proxy;
+pub(crate) mod resolve;
 mod target;
 pub(crate) mod tunnel;
 

@@ -5,7 +5,6 @@
 pub(crate) mod client;
 pub(crate) mod forms;
 pub(crate) mod options;
-pub(crate) mod resolve;
 
 use std::sync::Arc;
 use std::time::Instant;

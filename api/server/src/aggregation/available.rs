@@ -6,9 +6,9 @@ use api_model::view::View;
 use serde_json::Value;
 
 use super::Remote;
+use crate::connect::resolve::{port_name, ready};
 use crate::definitions::condition::{self, Condition};
 use crate::json;
-use crate::webhooks::resolve::{port_name, ready};
 
 const AVAILABLE: &str = "Available";
 
@@ -55,38 +55,21 @@ pub(super) fn obstacle(remote: &Remote, view: &dyn View) -> Option<Condition> {
 mod tests {
     use std::sync::Arc;
 
-    use api_model::meta;
     use serde_json::json;
 
     use super::*;
-
-    struct Fixed(Vec<Value>);
-
-    impl View for Fixed {
-        fn get(&self, resource: &GroupResource, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
-            self.list(resource, namespace).into_iter().find(|object| meta::name(object) == name)
-        }
-
-        fn list(&self, resource: &GroupResource, _: Option<&str>) -> Vec<Arc<Value>> {
-            let kind = if resource.resource == "services" { "Service" } else { "EndpointSlice" };
-            self.0.iter().filter(|object| object["kind"] == kind).cloned().map(Arc::new).collect()
-        }
-
-        fn version(&self, _: &GroupResource) -> u64 {
-            0
-        }
-    }
+    use crate::connect::resolve::tests::Fixed;
 
     #[test]
     fn each_obstacle_has_upstreams_reason() {
         let object = json!({"metadata": {"name": "v1.x.y"}, "spec": {"group": "x.y", "version": "v1", "service": {"namespace": "n", "name": "s", "port": 443}}});
         let remote = Remote::of(&object).expect("remote");
-        let service = |port: u16| json!({"kind": "Service", "metadata": {"name": "s"}, "spec": {"type": "ClusterIP", "ports": [{"name": "https", "port": port}]}});
+        let service = |port: u16| json!({"kind": "Service", "metadata": {"name": "s", "namespace": "n"}, "spec": {"type": "ClusterIP", "ports": [{"name": "https", "port": port}]}});
         let slice = |port: &str, ready: bool| {
-            json!({"kind": "EndpointSlice", "metadata": {"name": "s-1", "labels": {"kubernetes.io/service-name": "s"}},
+            json!({"kind": "EndpointSlice", "metadata": {"name": "s-1", "namespace": "n", "labels": {"kubernetes.io/service-name": "s"}},
                 "ports": [{"name": port, "port": 1}], "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": ready}}]})
         };
-        let away = json!({"kind": "Service", "metadata": {"name": "s"}, "spec": {"type": "ExternalName", "externalName": "example.com"}});
+        let away = json!({"kind": "Service", "metadata": {"name": "s", "namespace": "n"}, "spec": {"type": "ExternalName", "externalName": "example.com"}});
         let cases = [
             (vec![], "ServiceNotFound: service/s in \"n\" is not present"),
             (vec![service(80)], "ServicePortError: service/s in \"n\" is not listening on port 443"),
@@ -103,7 +86,8 @@ mod tests {
             (vec![away], ""),
         ];
         for (objects, wanted) in cases {
-            let found = obstacle(&remote, &Fixed(objects)).map(|condition| format!("{}: {}", condition.reason, condition.message));
+            let view = Fixed(objects.into_iter().map(Arc::new).collect());
+            let found = obstacle(&remote, &view).map(|condition| format!("{}: {}", condition.reason, condition.message));
             assert_eq!(found.unwrap_or_default(), wanted);
         }
     }

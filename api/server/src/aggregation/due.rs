@@ -10,8 +10,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Remote, available};
+use crate::connect::resolve;
 use crate::definitions::condition::Condition;
-use crate::webhooks::resolve;
 
 /// How often everybody is asked, and those who did not answer: upstream's resync, and a pause in which
 /// nothing is lost.
@@ -92,7 +92,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::webhooks::resolve::tests::Fixed;
+    use crate::connect::resolve::tests::Fixed;
 
     /// `registered` is the UID and the priority, either of which may be another.
     fn remote(registered: (&str, u64)) -> Remote {

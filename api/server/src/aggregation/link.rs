@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use super::Remote;
 use crate::cache::Cache;
 use crate::connect::pool::Server;
+use crate::connect::resolve;
 use crate::tls;
-use crate::webhooks::resolve;
 
 /// To one server.
 pub(super) struct Link {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use api_model::view::SERVICE_NAME;
 use serde_json::{Value, json};
 
 use crate::config::Config;
@@ -58,7 +59,7 @@ pub(super) fn endpoints(servers: &[SocketAddr]) -> Vec<Value> {
         }),
         json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-            "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+            "metadata": {"name": "kubernetes", "namespace": "default", "labels": {(SERVICE_NAME): "kubernetes"}},
             "addressType": family,
             "endpoints": endpoints.collect::<Vec<_>>(),
             "ports": [port],

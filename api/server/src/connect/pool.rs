@@ -24,9 +24,9 @@ use tokio_rustls::TlsConnector;
 use super::backend::{self, Address, CONNECT_TIMEOUT, Secure};
 use super::failure::Failure;
 use super::kept::Kept;
+use super::resolve;
 use crate::app::App;
 use crate::cache::Cache;
-use crate::webhooks::resolve;
 
 /// Connections kept to one server, as many as upstream keeps.
 const IDLE_MAX: usize = 25;

@@ -13,10 +13,10 @@ use http_body_util::{BodyExt, Limited};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::resolve;
 use crate::cache::Cache;
 use crate::connect::failure::root_cause;
 use crate::connect::pool::{self, Http, port_of};
+use crate::connect::resolve;
 use crate::tls;
 
 /// The longest answer about one object; one that big is refused anyway.

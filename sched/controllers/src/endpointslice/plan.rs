@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api_model::view::SERVICE_NAME;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -12,8 +13,6 @@ use serde_json::{Value, json};
 use crate::work::ObjectKey;
 use crate::{meta, pods, service};
 
-/// Names the Service of a slice.
-pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Names who keeps a slice.
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// This controller, as upstream names itself.

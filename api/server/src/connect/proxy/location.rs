@@ -2,17 +2,14 @@
 
 use std::net::IpAddr;
 
-use api_model::kind::GroupResource;
+use api_model::meta;
 use api_model::view::View;
 use serde_json::Value;
 
 use crate::app::Call;
 use crate::connect::backend::Address;
-use crate::connect::target;
+use crate::connect::{resolve, target};
 use crate::status::{ApiError, ApiResult};
-
-/// Where a slice says whose it is: its label `kubernetes.io/service-name`.
-const SERVICE_NAME: &str = "/metadata/labels/kubernetes.io~1service-name";
 
 /// How a backend is spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,10 +69,7 @@ pub(super) fn find(call: &Call) -> ApiResult<Vec<Location>> {
     match kind {
         "pods" => of_pod(&object, wanted).map(|location| vec![location]),
         "nodes" => of_node(&object, wanted).map(|location| vec![location]),
-        "services" => {
-            let slices = call.app.cache.list(&GroupResource::new("discovery.k8s.io", "endpointslices"), Some(&call.namespace));
-            of_service(&object, slices.iter().map(|slice| &**slice), wanted)
-        }
+        "services" => of_service(&object, &*call.app.cache, wanted),
         _ => Err(ApiError::no_such_resource()),
     }
 }
@@ -122,47 +116,37 @@ fn of_node(node: &Value, wanted: Name<'_>) -> ApiResult<Location> {
     Ok(Location { reach: wanted.reach(), address: Address { host: kubelet.host, port: number(wanted.port)? } })
 }
 
-fn of_service<'a>(service: &Value, slices: impl Iterator<Item = &'a Value>, wanted: Name<'_>) -> ApiResult<Vec<Location>> {
-    let name = wanted.name;
+fn of_service(service: &Value, view: &dyn View, wanted: Name<'_>) -> ApiResult<Vec<Location>> {
     let port_name = port_name(service, wanted)?;
-    let of_service = slices.filter(|slice| slice.pointer(SERVICE_NAME).and_then(Value::as_str) == Some(name));
-    let mut locations = Vec::new();
-    for slice in of_service {
-        let Some(port) = slice_port(slice, &port_name) else { continue };
-        let endpoints = slice.get("endpoints").and_then(Value::as_array).into_iter().flatten();
-        let ready = endpoints.filter(|endpoint| endpoint.pointer("/conditions/ready").and_then(Value::as_bool).unwrap_or(true));
-        for address in ready.filter_map(|endpoint| endpoint.pointer("/addresses/0")?.as_str()) {
-            let Ok(ip) = proxyable(address) else { continue };
-            locations.push(Location { reach: wanted.reach(), address: Address { host: ip.to_string(), port } });
-        }
-    }
+    let slices = view.endpoint_slices_of(wanted.name, meta::namespace(service));
+    let ready = slices.iter().flat_map(|slice| resolve::ready(slice, port_name));
+    let locations: Vec<_> = ready
+        .filter_map(|(address, port)| {
+            let host = proxyable(&address).ok()?.to_string();
+            Some(Location { reach: wanted.reach(), address: Address { host, port } })
+        })
+        .collect();
     if locations.is_empty() {
-        return Err(ApiError::unavailable(format!("no endpoints available for service \"{name}\"")));
+        return Err(ApiError::unavailable(format!("no endpoints available for service {:?}", wanted.name)));
     }
     Ok(locations)
 }
 
 /// The name of the Service's port that is meant; a number is looked up.
-fn port_name(service: &Value, wanted: Name<'_>) -> ApiResult<String> {
-    let Ok(number) = wanted.port.parse::<u64>() else { return Ok(wanted.port.to_owned()) };
-    let mut ports = service.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
-    let found = ports.find(|port| port.get("port").and_then(Value::as_u64) == Some(number));
-    let missing = || ApiError::unavailable(format!("no service port {number} found for service \"{}\"", wanted.name));
-    let found = found.ok_or_else(missing)?;
-    Ok(found.get("name").and_then(Value::as_str).unwrap_or_default().to_owned())
-}
-
-fn slice_port(slice: &Value, name: &str) -> Option<u16> {
-    let ports = slice.get("ports")?.as_array()?;
-    let found = ports.iter().find(|port| port.get("name").and_then(Value::as_str).unwrap_or_default() == name)?;
-    u16::try_from(found.get("port")?.as_u64()?).ok()
+fn port_name<'a>(service: &'a Value, wanted: Name<'a>) -> ApiResult<&'a str> {
+    let Ok(number) = wanted.port.parse::<u64>() else { return Ok(wanted.port) };
+    let found = u16::try_from(number).ok().and_then(|port| resolve::port_name(service, port));
+    found.ok_or_else(|| ApiError::unavailable(format!("no service port {number} found for service {:?}", wanted.name)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::json;
 
     use super::*;
+    use crate::connect::resolve::tests::Fixed;
 
     fn name(text: &str) -> Name<'_> {
         Name::parse(text).expect("a name")
@@ -210,10 +194,12 @@ mod tests {
 
     #[test]
     fn a_service_is_any_of_its_ready_endpoints() {
-        let service = json!({"spec": {"ports": [{"name": "web", "port": 80}, {"name": "tls", "port": 443}]}});
+        let service =
+            json!({"metadata": {"namespace": "n"}, "spec": {"ports": [{"name": "web", "port": 80}, {"name": "tls", "port": 443}]}});
         let slice = |of: &str| {
             json!({
-                "metadata": {"labels": {"kubernetes.io/service-name": of}},
+                "kind": "EndpointSlice",
+                "metadata": {"namespace": "n", "labels": {"kubernetes.io/service-name": of}},
                 "ports": [{"name": "web", "port": 8080}, {"name": "tls", "port": 8443}],
                 "endpoints": [
                     {"addresses": ["10.244.0.5"], "conditions": {"ready": true}},
@@ -222,14 +208,15 @@ mod tests {
                 ],
             })
         };
-        let slices = [slice("s"), slice("other")];
-        let find = |text: &str| of_service(&service, slices.iter(), name(text));
+        let view = Fixed(vec![Arc::new(slice("s")), Arc::new(slice("other"))]);
+        let find = |text: &str| of_service(&service, &view, name(text));
         let all = |text: &str| -> Vec<String> { find(text).expect("places").into_iter().map(|one| shown(Ok(one))).collect() };
         assert_eq!(all("s:80"), ["Plain 10.244.0.5:8080", "Plain 10.244.1.7:8080"]);
         assert_eq!(all("https:s:tls"), ["Tls 10.244.0.5:8443", "Tls 10.244.1.7:8443"]);
         for (text, wanted) in [
             ("s", "no endpoints available for service \"s\""),
             ("s:81", "no service port 81 found for service \"s\""),
+            ("s:65616", "no service port 65616 found for service \"s\""),
             ("t:web", "no endpoints available for service \"t\""),
         ] {
             assert_eq!(find(text).expect_err("nowhere").message(), wanted);
