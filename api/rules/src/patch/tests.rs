@@ -1,11 +1,12 @@
 //! Cases of all three kinds, and laws that must hold for any input.
 
+use super::operations::depth;
 use super::*;
 use proptest::prelude::*;
 use serde_json::{Map, json};
 
 #[test]
-fn json_patches_follow_the_rfc() {
+fn json_patches_follow_upstream() {
     let object = json!({"a": {"b": [1, 2]}, "c": "x"});
     for (patch, wanted) in [
         (json!([]), object.clone()),
@@ -18,32 +19,63 @@ fn json_patches_follow_the_rfc() {
         (json!([{"op": "move", "from": "/c", "path": "/a/d"}]), json!({"a": {"b": [1, 2], "d": "x"}})),
         (json!([{"op": "copy", "from": "/a/b/0", "path": "/e"}]), json!({"a": {"b": [1, 2]}, "c": "x", "e": 1})),
         (json!([{"op": "add", "path": "/x~1y~0z", "value": 1}]), json!({"a": {"b": [1, 2]}, "c": "x", "x/y~z": 1})),
+        // A finalizer is added where there is none, as kube-rs does it.
+        (
+            json!([{"op": "test", "path": "/d", "value": null}, {"op": "add", "path": "/d", "value": ["f"]}]),
+            json!({"a": {"b": [1, 2]}, "c": "x", "d": ["f"]}),
+        ),
+        (json!([{"op": "test", "path": "/d"}]), object.clone()),
+        (json!([{"op": "replace", "path": "/d", "value": 1}]), json!({"a": {"b": [1, 2]}, "c": "x", "d": 1})),
+        (json!([{"op": "copy", "from": "/d", "path": "/e"}]), json!({"a": {"b": [1, 2]}, "c": "x", "e": null})),
+        (json!([{"op": "add", "path": "/a/b/-1", "value": 3}]), json!({"a": {"b": [1, 2, 3]}, "c": "x"})),
+        (json!([{"op": "add", "path": "/a/b/-3", "value": 0}]), json!({"a": {"b": [0, 1, 2]}, "c": "x"})),
+        (json!([{"op": "replace", "path": "/a/b/-1", "value": 3}]), json!({"a": {"b": [1, 3]}, "c": "x"})),
+        (json!([{"op": "remove", "path": "/a/b/-2"}]), json!({"a": {"b": [2]}, "c": "x"})),
+        (json!([{"op": "remove", "path": "/a/b/01"}]), json!({"a": {"b": [1]}, "c": "x"})),
+        (json!([{"op": "test", "path": "", "value": object}, {"op": "replace", "path": "", "value": {"z": 1}}]), json!({"z": 1})),
     ] {
         assert_eq!(json(&object, &patch), Ok(wanted), "{patch}");
     }
 }
 
 #[test]
-fn json_patches_fail_in_two_ways() {
-    let object = json!({"a": 1});
+fn json_patches_fail_in_three_ways() {
+    let object = json!({"a": 1, "l": [1, 2]});
     for patch in [
         json!([{"op": "test", "path": "/a", "value": 2}]),
-        json!([{"op": "remove", "path": "/b"}]),
-        json!([{"op": "replace", "path": "/b", "value": 1}]),
-        json!([{"op": "add", "path": "/b/c", "value": 1}]),
-        json!([{"op": "copy", "from": "/x", "path": "/b"}]),
-        json!([{"op": "add", "path": "/a/b/c", "value": 1}]),
+        json!([{"op": "test", "path": "/a"}]),
+        json!([{"op": "test", "path": "/b", "value": 2}]),
+        json!([{"op": "test", "path": "", "value": {}}]),
     ] {
-        assert!(matches!(json(&object, &patch), Err(PatchError::NotApplicable(_) | PatchError::TestFailed(_))), "{patch}");
+        assert!(matches!(json(&object, &patch), Err(PatchError::TestFailed(_))), "{patch}");
     }
     for patch in [
-        json!({}),
-        json!("x"),
-        json!([{"op": "frob", "path": "/a"}]),
+        json!([{"op": "test", "path": "/b/c", "value": null}]),
+        json!([{"op": "remove", "path": "/b"}]),
+        json!([{"op": "replace", "path": "/b/c", "value": 1}]),
+        json!([{"op": "replace", "path": "", "value": 1}]),
+        json!([{"op": "add", "path": "/b/c", "value": 1}]),
+        json!([{"op": "add", "path": "/l/3", "value": 1}]),
+        json!([{"op": "add", "path": "/l/-4", "value": 1}]),
+        json!([{"op": "replace", "path": "/l/2", "value": 1}]),
+        json!([{"op": "replace", "path": "/l/-", "value": 1}]),
+        json!([{"op": "remove", "path": "/l/-3"}]),
+        json!([{"op": "remove", "path": "/l/x"}]),
+        json!([{"op": "test", "path": "/l/2", "value": null}]),
+        json!([{"op": "copy", "from": "/x/y", "path": "/b"}]),
+        json!([{"op": "copy", "path": "/b"}]),
+        json!([{"op": "move", "from": "/x", "path": "/b"}]),
+        json!([{"op": "move", "from": "/l", "path": "/l/0"}]),
+        json!([{"op": "add", "path": "/a/b/c", "value": 1}]),
+        json!([{"op": "add", "path": "", "value": {}}]),
         json!([{"op": "add", "path": "a", "value": 1}]),
         json!([{"op": "add", "value": 1}]),
-        json!([1]),
+        json!([{"op": "frob", "path": "/a"}]),
+        json!([{}]),
     ] {
+        assert!(matches!(json(&object, &patch), Err(PatchError::NotApplicable(_))), "{patch}");
+    }
+    for patch in [json!({}), json!("x"), json!([{"op": "add", "path": 1, "value": 1}]), json!([["add", "/a", null, 1]]), json!([1])] {
         assert!(matches!(json(&object, &patch), Err(PatchError::Malformed(_))), "{patch}");
     }
 }
@@ -79,7 +111,7 @@ fn json_patches_do_not_pile_up_without_end() {
 }
 
 #[test]
-fn merge_patches_follow_the_rfc() {
+fn merge_patches_follow_upstream() {
     for (object, patch, wanted) in [
         (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
         (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
@@ -88,6 +120,8 @@ fn merge_patches_follow_the_rfc() {
         (json!({"a": {"b": "c"}}), json!({"a": {"b": "d", "c": null}}), json!({"a": {"b": "d"}})),
         (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
         (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
+        (json!({"a": [1]}), json!({"a": [{"b": null, "c": 1}, null]}), json!({"a": [{"c": 1}, null]})),
+        (json!({"a": null}), json!({"a": {"b": null}}), json!({"a": {}})),
     ] {
         assert_eq!(merge(&object, &patch), Ok(wanted), "{object} {patch}");
     }
@@ -290,6 +324,7 @@ fn null_in_list(value: &Value) -> bool {
 fn holds_null(value: &Value) -> bool {
     match value {
         Value::Object(map) => map.values().any(|value| value.is_null() || holds_null(value)),
+        Value::Array(list) => list.iter().any(holds_null),
         _ => false,
     }
 }

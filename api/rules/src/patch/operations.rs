@@ -1,0 +1,238 @@
+//! JSON patch as upstream's library (evanphx/json-patch, version 4) takes it. Clients build on what that has beyond
+//! RFC 6902: what a map lacks tests as null, is added by a replacement and is copied as null, and negative indices
+//! count from a list's end.
+
+use serde::Deserialize;
+use serde_json::Value;
+use thiserror::Error;
+
+use super::{COPIED_BYTES_MAX, PatchError};
+
+/// Deepest nesting that a patch may leave. What is stored must be readable again, which ends at 127
+/// levels, and a tower of moves must not exhaust the stack of whoever walks it.
+const DEPTH_MAX: usize = 120;
+
+/// One operation as it was sent. What it lacks is noticed when its turn comes.
+#[derive(Deserialize)]
+pub(super) struct Operation {
+    #[serde(default)]
+    op: String,
+    path: Option<String>,
+    from: Option<String>,
+    #[serde(default)]
+    value: Value,
+}
+
+/// Why an operation does not apply, in upstream's words.
+#[derive(Debug, Error)]
+enum Fault {
+    #[error("missing value")]
+    Missing,
+    #[error("invalid index referenced")]
+    Index,
+    #[error("replace operation value must be object or array")]
+    Root,
+    #[error("Unexpected kind")]
+    Kind,
+    #[error("test failed")]
+    Test,
+    #[error("{0} bytes copied")]
+    Copied(usize),
+}
+
+/// The operations of a patch.
+///
+/// # Errors
+/// When it is no list of maps whose fields are of their types.
+pub(super) fn decoded(patch: &Value) -> Result<Vec<Operation>, PatchError> {
+    let decoded = match patch.as_array() {
+        // A list would pass for a structure.
+        Some(list) if list.iter().all(Value::is_object) => Vec::deserialize(patch).map_err(|error| error.to_string()),
+        _ => Err("a list of objects was expected".to_owned()),
+    };
+    decoded.map_err(|why| PatchError::Malformed(format!("error decoding patch: {why}")))
+}
+
+/// The object after all operations.
+///
+/// # Errors
+/// When one does not apply, or the object would become too large or too deep.
+pub(super) fn apply(original: &Value, operations: &[Operation]) -> Result<Value, PatchError> {
+    let mut object = original.clone();
+    let mut copied = 0_usize;
+    let mut nesting = Nesting::of(original);
+    for operation in operations {
+        operation.apply(&mut object, &mut copied).map_err(|fault| operation.refusal(&fault))?;
+        nesting.after(operation, &object)?;
+    }
+    Ok(object)
+}
+
+impl Operation {
+    /// `copied` is how much all operations have copied.
+    fn apply(&self, object: &mut Value, copied: &mut usize) -> Result<(), Fault> {
+        match self.op.as_str() {
+            "add" => add(object, self.path()?, self.value.clone()),
+            "copy" => {
+                let (parent, key) = place(object, self.from()?)?;
+                let value = member(parent, &key)?.cloned().unwrap_or_default();
+                *copied = copied.saturating_add(size(&value));
+                if *copied > COPIED_BYTES_MAX {
+                    return Err(Fault::Copied(*copied));
+                }
+                add(object, self.path()?, value)
+            }
+            "move" => {
+                let value = remove(object, self.from()?)?;
+                add(object, self.path()?, value)
+            }
+            "remove" => remove(object, self.path()?).map(drop),
+            "replace" => replace(object, self.path()?, self.value.clone()),
+            "test" => test(object, self.path()?, &self.value),
+            _ => Err(Fault::Kind),
+        }
+    }
+
+    fn path(&self) -> Result<&str, Fault> {
+        self.path.as_deref().ok_or(Fault::Missing)
+    }
+
+    fn from(&self) -> Result<&str, Fault> {
+        self.from.as_deref().ok_or(Fault::Missing)
+    }
+
+    fn refusal(&self, fault: &Fault) -> PatchError {
+        let message = || format!("{} operation does not apply at path {:?}: {fault}", self.op, self.path.as_deref().unwrap_or_default());
+        match fault {
+            Fault::Copied(size) => PatchError::CopyTooLarge(*size),
+            Fault::Test => PatchError::TestFailed(message()),
+            _ => PatchError::NotApplicable(message()),
+        }
+    }
+}
+
+/// The map or list in which a path ends, and the key there.
+fn place<'v>(object: &'v mut Value, path: &str) -> Result<(&'v mut Value, String), Fault> {
+    let mut keys = path.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
+    let mut key = keys.next().ok_or(Fault::Missing)?;
+    let mut parent = object;
+    for next in keys {
+        parent = member(parent, &key)?.ok_or(Fault::Missing)?;
+        key = next;
+    }
+    if parent.is_object() || parent.is_array() { Ok((parent, key)) } else { Err(Fault::Missing) }
+}
+
+/// What a map or list has under a key, which a map may lack.
+fn member<'v>(parent: &'v mut Value, key: &str) -> Result<Option<&'v mut Value>, Fault> {
+    match parent {
+        Value::Object(map) => Ok(map.get_mut(key)),
+        Value::Array(list) => {
+            let at = index(key, list.len())?;
+            Ok(list.get_mut(at))
+        }
+        _ => Err(Fault::Missing),
+    }
+}
+
+/// A place of so many; negative ones count from the end.
+fn index(key: &str, places: usize) -> Result<usize, Fault> {
+    let at: isize = key.parse().map_err(|_| Fault::Index)?;
+    let at = if at < 0 { places.checked_add_signed(at) } else { usize::try_from(at).ok() };
+    at.filter(|at| *at < places).ok_or(Fault::Index)
+}
+
+fn add(object: &mut Value, path: &str, value: Value) -> Result<(), Fault> {
+    match place(object, path)? {
+        (Value::Object(map), key) => drop(map.insert(key, value)),
+        (Value::Array(list), key) if key == "-" => list.push(value),
+        (Value::Array(list), key) => list.insert(index(&key, list.len() + 1)?, value),
+        _ => return Err(Fault::Missing),
+    }
+    Ok(())
+}
+
+fn remove(object: &mut Value, path: &str) -> Result<Value, Fault> {
+    match place(object, path)? {
+        (Value::Object(map), key) => map.remove(&key).ok_or(Fault::Missing),
+        (Value::Array(list), key) => Ok(list.remove(index(&key, list.len())?)),
+        _ => Err(Fault::Missing),
+    }
+}
+
+fn replace(object: &mut Value, path: &str, value: Value) -> Result<(), Fault> {
+    if path.is_empty() {
+        if !value.is_object() && !value.is_array() {
+            return Err(Fault::Root);
+        }
+        *object = value;
+        return Ok(());
+    }
+    match place(object, path)? {
+        (Value::Object(map), key) => drop(map.insert(key, value)),
+        (parent, key) => *member(parent, &key)?.ok_or(Fault::Missing)? = value,
+    }
+    Ok(())
+}
+
+fn test(object: &mut Value, path: &str, wanted: &Value) -> Result<(), Fault> {
+    let found = if path.is_empty() {
+        Some(object)
+    } else {
+        let (parent, key) = place(object, path)?;
+        member(parent, &key)?
+    };
+    let is_so = found.map_or(wanted.is_null(), |found| found == wanted);
+    if is_so { Ok(()) } else { Err(Fault::Test) }
+}
+
+/// How deep an object is at most. Measured only where the operations so far could have made it too
+/// deep, since measuring costs as much as the object is large.
+struct Nesting {
+    at_most: usize,
+    /// What was stored deeper than the bound may stay as deep.
+    limit: usize,
+}
+
+impl Nesting {
+    fn of(object: &Value) -> Self {
+        let depth = depth(object);
+        Self { at_most: depth, limit: depth.max(DEPTH_MAX) }
+    }
+
+    fn after(&mut self, operation: &Operation, object: &Value) -> Result<(), PatchError> {
+        let moved = match operation.op.as_str() {
+            "add" | "replace" => depth(&operation.value),
+            "move" | "copy" => self.at_most,
+            _ => return Ok(()),
+        };
+        let above = operation.path.as_deref().map_or(0, |path| path.matches('/').count());
+        self.at_most = self.at_most.max(above.saturating_add(moved));
+        if self.at_most > self.limit {
+            self.at_most = depth(object);
+        }
+        if self.at_most > self.limit {
+            return Err(PatchError::NotApplicable(format!("the object would be nested deeper than {} levels", self.limit)));
+        }
+        Ok(())
+    }
+}
+
+/// Levels of lists and maps.
+pub(super) fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(list) => 1 + list.iter().map(depth).max().unwrap_or_default(),
+        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or_default(),
+        _ => 0,
+    }
+}
+
+/// Bytes of a value's JSON text, near enough for a bound.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(list) => list.iter().map(|item| size(item) + 1).sum::<usize>() + 2,
+        Value::Object(map) => map.iter().map(|(key, value)| key.len() + size(value) + 4).sum::<usize>() + 2,
+    }
+}
