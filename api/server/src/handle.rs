@@ -23,11 +23,9 @@ use crate::wire::options::ListOptions;
 use crate::wire::path::{self, ResourcePath};
 use crate::wire::query::{self, Query};
 use crate::wire::socket::Socket;
+use crate::wire::warnings;
 use crate::{audit, authenticate, authorize, components, impersonate, nonresource, reviews, subresource, wire};
 
-/// Longest text in one `Warning` header, and most headers: upstream truncates alike.
-const WARNING_LEN_MAX: usize = 256;
-const WARNINGS_MAX: usize = 32;
 const AUDIT_ID: &str = "audit-id";
 
 /// Answers a request.
@@ -165,7 +163,9 @@ async fn perform(mut call: Call, verb: &str, body: Body) -> ApiResult<Response<B
     };
     let errors = if call.served.custom.is_some() { Encoding::Json } else { accept::of_errors(&call.headers) };
     let mut response = answered.unwrap_or_else(|error| error.into_response_in(errors));
-    add_warnings(&mut response, &call.warnings);
+    for warning in warnings::headers(&call.warnings) {
+        response.headers_mut().append(header::WARNING, warning);
+    }
     Ok(response)
 }
 
@@ -256,21 +256,6 @@ fn check_place(found: &ResourcePath, namespaced: bool, verb: &str) -> ApiResult<
         _ if found.name.is_empty() && matches!(verb, "update" | "patch") => Err(ApiError::method_not_allowed()),
         _ if !found.name.is_empty() && found.subresource.is_empty() && verb == "create" => Err(ApiError::method_not_allowed()),
         _ => Ok(()),
-    }
-}
-
-fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
-    let mut seen: Vec<&String> = Vec::new();
-    for warning in warnings {
-        if seen.len() == WARNINGS_MAX || seen.contains(&warning) {
-            continue;
-        }
-        seen.push(warning);
-        let text: String = warning.chars().filter(|c| !c.is_control()).take(WARNING_LEN_MAX).collect();
-        let text = text.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
-            response.headers_mut().append(header::WARNING, value);
-        }
     }
 }
 

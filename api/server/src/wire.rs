@@ -14,3 +14,4 @@ pub(crate) mod query;
 pub(crate) mod socket;
 pub(crate) mod stream;
 pub(crate) mod table;
+pub(crate) mod warnings;
