@@ -142,16 +142,17 @@ pub const CLUSTER: &[Role] = &[
     role("system:certificates.k8s.io:kube-apiserver-client-approver", &[approve(&["kubernetes.io/kube-apiserver-client"])]),
     role("system:certificates.k8s.io:kube-apiserver-client-kubelet-approver", &[approve(&["kubernetes.io/kube-apiserver-client-kubelet"])]),
     role("system:service-account-issuer-discovery", &[Paths(GET, &["/.well-known/openid-configuration", "/openid/v1/jwks"])]),
-    role("skiff:node-dns", NODE_DNS),
+    role("skiff:node-network", NODE_NETWORK),
 ];
 
 const fn approve(signers: &'static [&'static str]) -> Grant {
     Named(&["approve"], CERTIFICATES, &["signers"], signers)
 }
 
-/// Each node answers DNS itself, so nodes see what upstream lets CoreDNS see.
-const NODE_DNS: &[Grant] =
-    &[On(LIST_WATCH, CORE, &["endpoints", "namespaces", "pods", "services"]), On(LIST_WATCH, &["discovery.k8s.io"], &["endpointslices"])];
+/// Each node routes, balances and answers DNS itself, so nodes see what upstream shows the network plugin, kube-proxy
+/// and CoreDNS. Pods of other nodes are no part of it.
+const NODE_NETWORK: &[Grant] =
+    &[On(LIST_WATCH, CORE, &["namespaces", "nodes", "services"]), On(LIST_WATCH, &["discovery.k8s.io"], &["endpointslices"])];
 
 const EDIT: &[Grant] = &[
     On(READ, CORE, &["pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "secrets", "services/proxy"]),
@@ -353,8 +354,7 @@ pub const CLUSTER_BINDINGS: &[(&str, &str, &[To])] = &[
         "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
         &[To::Group("system:nodes")],
     ),
-    ("skiff:node-proxier", "system:node-proxier", &[To::Group("system:nodes")]),
-    ("skiff:node-dns", "skiff:node-dns", &[To::Group("system:nodes")]),
+    ("skiff:node-network", "skiff:node-network", &[To::Group("system:nodes")]),
 ];
 
 /// Namespace, name, grants.
