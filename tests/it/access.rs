@@ -1,6 +1,9 @@
 //! Who and what, with the real kubectl against a control plane: tokens, certificates, rights, what
 //! is recorded of all that, and what of a Secret is found on the disk.
 
+mod federation;
+mod nodes;
+
 use std::path::Path;
 
 use base64::Engine as _;
@@ -72,7 +75,7 @@ fn kubectl_as<'a>(cluster: &'a Cluster, files: &Path, user: &Value) -> Kubectl<'
     let admin = std::fs::read_to_string(cluster.data_dir().join("admin.kubeconfig")).expect("the administrator's kubeconfig");
     let mut kubeconfig: Value = serde_json::from_str(&admin).expect("JSON");
     kubeconfig["users"][0]["user"] = user.clone();
-    let path = files.join("other.kubeconfig");
+    let (_, path) = tempfile::NamedTempFile::new_in(files).and_then(|file| Ok(file.keep()?)).expect("a file");
     std::fs::write(&path, kubeconfig.to_string()).expect("writes");
     Kubectl::new(&cluster.net, path)
 }
@@ -156,7 +159,7 @@ fn request(name: &str, organization: &str, signer: &str) -> (String, String) {
     let pem = params.serialize_request(&key).expect("a request").pem().expect("PEM");
     let manifest = json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name},
-        "spec": {"request": STANDARD.encode(pem), "signerName": signer, "usages": ["client auth"], "expirationSeconds": 3600},
+        "spec": {"request": STANDARD.encode(pem), "signerName": signer, "usages": ["digital signature", "client auth"], "expirationSeconds": 3600},
     });
     (manifest.to_string(), key.serialize_pem())
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod access;
+mod admission;
 mod aggregate;
 mod backup;
 mod cel;
@@ -18,6 +19,7 @@ mod kinds;
 mod kubectl;
 mod life;
 mod linear;
+mod operator;
 mod ownership;
 mod policies;
 mod protobuf;

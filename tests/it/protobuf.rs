@@ -10,7 +10,7 @@ use k8s_pb::apimachinery::pkg::runtime::{TypeMeta, Unknown};
 use kube::Client;
 use kube::client::Body;
 use prost::Message;
-use tests::{Cluster, Net};
+use tests::{Cluster, Net, client};
 
 const MEDIA: &str = "application/vnd.kubernetes.protobuf";
 const MAGIC: &[u8] = b"k8s\0";
@@ -23,19 +23,7 @@ fn a_client_that_speaks_protobuf_runs_a_pod() {
     let mut cluster = Cluster::prepared(Net::alone(), &["up"]);
     cluster.start();
     cluster.load_samples();
-    let kubeconfig = cluster.data_dir().join("admin.kubeconfig");
-    let story = cluster.net.enter(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(async {
-            // Whoever is first installs it.
-            let _installed = rustls::crypto::ring::default_provider().install_default();
-            let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
-            let options = kube::config::KubeConfigOptions::default();
-            let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("a configuration");
-            run(&Client::try_from(config).expect("a client")).await;
-        });
-    });
-    story.join().expect("the client's story holds");
+    client::story(&cluster, async |client| run(&client).await);
     // Others see the same.
     assert_eq!(cluster.kubectl().ok("get pods --no-headers --ignore-not-found"), "");
 }

@@ -2,11 +2,10 @@
 //! proxies of the API server. The real kubectl, in both of the protocols it has, and kube-rs.
 
 use std::io::{BufRead as _, BufReader};
-use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
 
 use tests::run::run;
-use tests::{Cluster, Kubectl, Ran, eventually};
+use tests::{Cluster, Kubectl, Ran, client, eventually};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const PODS: &str = r#"
@@ -211,29 +210,18 @@ fn proxies_lead_to_pods_services_and_nodes(cluster: &Cluster, kubectl: &Kubectl<
     assert!(version.contains("gitVersion"), "{version}");
 }
 
-/// kube-rs asks in channels of a websocket. It has to be where the cluster is: a thread goes there.
+/// kube-rs asks in channels of a websocket.
 fn kube_rs_forwards_ports(cluster: &Cluster) {
-    let (net, kubeconfig) = (format!("/run/netns/{}", cluster.net.name), cluster.data_dir().join("admin.kubeconfig"));
-    let forwarding = std::thread::spawn(move || {
-        let net = std::fs::File::open(net).expect("a namespace");
-        nix::sched::setns(net.as_fd(), nix::sched::CloneFlags::CLONE_NEWNET).expect("entered");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(async {
-            let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
-            let options = kube::config::KubeConfigOptions::default();
-            let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("a configuration");
-            let pods: kube::Api<k8s_openapi::api::core::v1::Pod> =
-                kube::Api::default_namespaced(kube::Client::try_from(config).expect("a client"));
-            let mut forward = pods.portforward("tools", &[8081, 81]).await.expect("forwarded");
-            let mut stream = forward.take_stream(8081).expect("a stream");
-            stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await.expect("asked");
-            let mut answer = String::new();
-            let refused = forward.take_error(81).expect("an error");
-            stream.read_to_string(&mut answer).await.expect("answered");
-            assert!(answer.ends_with("from linux\n"), "{answer}");
-            let refused = refused.await.expect("a refusal");
-            assert!(refused.contains("connect: connection refused"), "{refused}");
-        });
+    client::story(cluster, async |client| {
+        let pods: kube::Api<k8s_openapi::api::core::v1::Pod> = kube::Api::default_namespaced(client);
+        let mut forward = pods.portforward("tools", &[8081, 81]).await.expect("forwarded");
+        let mut stream = forward.take_stream(8081).expect("a stream");
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await.expect("asked");
+        let mut answer = String::new();
+        let refused = forward.take_error(81).expect("an error");
+        stream.read_to_string(&mut answer).await.expect("answered");
+        assert!(answer.ends_with("from linux\n"), "{answer}");
+        let refused = refused.await.expect("a refusal");
+        assert!(refused.contains("connect: connection refused"), "{refused}");
     });
-    forwarding.join().expect("it went well");
 }

@@ -346,6 +346,15 @@ impl<'a> Kubectl<'a> {
         });
     }
 
+    /// Waits until a namespace takes Pods in: it needs a ServiceAccount for them.
+    #[track_caller]
+    pub fn until_usable(&self, namespace: &str) {
+        eventually(&format!("the ServiceAccount default in {namespace}"), || {
+            let account = self.run(&["get", "serviceaccount", "default", "-n", namespace]);
+            if account.succeeded() { Ok(()) } else { Err(account.to_string()) }
+        });
+    }
+
     /// Waits until a Pod is ready.
     #[track_caller]
     pub fn until_ready(&self, pod: &str) {

@@ -3,7 +3,7 @@
 //!
 //! A story's processes run in its namespaces and reach nothing else: the only way out of one leads to
 //! a bridge without ports. What a story leaves behind is removed when its values are dropped, also after a
-//! failure, and by [`Cluster::leaves_nothing`] it is checked that nothing stays.
+//! failure, and by [`Cluster::trace`] it is checked that nothing stays.
 
 #![allow(
     clippy::expect_used,
@@ -14,6 +14,7 @@
 )]
 
 pub mod backend;
+pub mod client;
 pub mod cluster;
 pub mod disk;
 pub mod etcd;

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, ResourceExt};
 
+use crate::client;
 use crate::linear::{self, Action, Operation, Outcome, Seen};
 use crate::net::Net;
 use crate::run::eventually;
@@ -125,8 +126,6 @@ fn revisions_follow_time(writes: &[Write]) {
 }
 
 async fn run(shared: Arc<Shared>, kubeconfigs: Vec<PathBuf>, clients: usize) {
-    // Whoever is first installs it.
-    let _installed = rustls::crypto::ring::default_provider().install_default();
     let mut apis = Vec::new();
     for path in &kubeconfigs {
         apis.push(connect(path).await);
@@ -156,10 +155,7 @@ async fn run(shared: Arc<Shared>, kubeconfigs: Vec<PathBuf>, clients: usize) {
 }
 
 async fn connect(kubeconfig: &Path) -> Api<ConfigMap> {
-    let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
-    let config =
-        kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default()).await.expect("a configuration");
-    Api::namespaced(Client::try_from(config).expect("a client"), "default")
+    Api::namespaced(client::with(kubeconfig).await, "default")
 }
 
 fn config_map(name: &str, value: u64) -> ConfigMap {
