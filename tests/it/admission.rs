@@ -35,6 +35,9 @@ fn pods_are_as_secure_as_their_namespace_says(kubectl: &Kubectl<'_>) {
         "{unknown}"
     );
     kubectl.with_input("create -n guarded -f -", &pod("early", "")).ok();
+    let root = "{\"spec\":{\"containers\":[{\"name\":\"c\",\"securityContext\":{\"runAsUser\":0}}]}}";
+    let changed = kubectl.fails(&format!("patch pod early -n guarded -p {root}"));
+    assert!(changed.contains("pod updates may not change fields other than"), "{changed}");
     let privileged = pod("late", ", securityContext: {privileged: true}");
     assert_eq!(level("enforce=baseline").stderr, "", "what is there is good enough");
     assert_eq!(

@@ -24,6 +24,11 @@ impl Path {
         }
     }
 
+    /// The name of the field that it ends with; nothing known for elements and entries.
+    pub fn field(&self) -> &str {
+        self.0.rsplit(['.', '[', ']']).next().unwrap_or_default()
+    }
+
     /// An element of this list.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {

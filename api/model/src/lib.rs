@@ -10,5 +10,6 @@ pub mod quantity;
 pub mod request;
 pub mod selector;
 pub mod view;
+pub mod zero;
 
 pub use k8s_openapi;

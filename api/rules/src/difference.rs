@@ -3,9 +3,8 @@
 
 use std::fmt::Write;
 
+use api_model::zero::{is_zero, same, same_field};
 use serde_json::Value;
-
-use crate::at::{is_zero, same};
 
 /// Differences listed; the first ones tell enough.
 const LISTED_MAX: usize = 10;
@@ -15,7 +14,9 @@ const SHOWN_LEN_MAX: usize = 80;
 /// One line a difference: `path: -old +new`.
 pub fn describe(old: Option<&Value>, new: Option<&Value>) -> String {
     let mut lines = Vec::new();
-    walk(old.unwrap_or(&Value::Null), new.unwrap_or(&Value::Null), String::new(), &mut lines);
+    if !same(old, new) {
+        walk(old.unwrap_or(&Value::Null), new.unwrap_or(&Value::Null), String::new(), &mut lines);
+    }
     let mut text = String::new();
     for line in lines.iter().take(LISTED_MAX) {
         let _infallible = writeln!(text, "{line}");
@@ -26,19 +27,18 @@ pub fn describe(old: Option<&Value>, new: Option<&Value>) -> String {
     text
 }
 
+/// Of two values that are not the same.
 fn walk(old: &Value, new: &Value, path: String, lines: &mut Vec<String>) {
-    if same(Some(old), Some(new)) {
-        return;
-    }
     match (old, new) {
         (Value::Object(a), Value::Object(b)) => {
-            for key in a.keys().chain(b.keys().filter(|key| !a.contains_key(*key))) {
-                let inner = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                walk(a.get(key).unwrap_or(&Value::Null), b.get(key).unwrap_or(&Value::Null), inner, lines);
+            let names = a.keys().chain(b.keys().filter(|name| !a.contains_key(*name)));
+            for name in names.filter(|name| !same_field(name, a.get(*name), b.get(*name))) {
+                let inner = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                walk(a.get(name).unwrap_or(&Value::Null), b.get(name).unwrap_or(&Value::Null), inner, lines);
             }
         }
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
-            for (index, (a, b)) in a.iter().zip(b).enumerate() {
+            for (index, (a, b)) in a.iter().zip(b).enumerate().filter(|(_, (a, b))| !same(Some(a), Some(b))) {
                 walk(a, b, format!("{path}[{index}]"), lines);
             }
         }
@@ -67,5 +67,7 @@ mod tests {
         let old = json!({"a": 1, "b": [{"c": "x"}, {"c": "y"}], "d": ""});
         let new = json!({"a": 2, "b": [{"c": "x"}, {"c": "z"}], "e": [1]});
         assert_eq!(describe(Some(&old), Some(&new)), "a: -1 +2\nb[1].c: -\"y\" +\"z\"\ne: -none +[1]\n");
+        let (old, new) = (json!({"a": {"runAsUser": 0, "tty": false}}), json!({"a": {}}));
+        assert_eq!(describe(Some(&old), Some(&new)), "a.runAsUser: -0 +none\n");
     }
 }

@@ -1,8 +1,7 @@
 //! Small moves on objects in the making: what defaulting and strategies are written in.
 
+use api_model::zero::is_zero;
 use serde_json::{Map, Value};
-
-use crate::at::is_zero;
 
 /// The fields of an object.
 pub type Fields = Map<String, Value>;

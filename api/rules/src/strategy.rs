@@ -2,9 +2,10 @@
 
 use api_model::kind::Kind;
 use api_model::meta;
+use api_model::zero::{same, same_field};
 use serde_json::{Map, Value, json};
 
-use crate::at::{At, same};
+use crate::at::At;
 
 /// Built-in kinds that count changes of their desired state.
 fn has_generation(kind: &Kind) -> bool {
@@ -116,7 +117,7 @@ fn metadata(new: &mut Value, old: &Value) {
     new.remove("selfLink");
     put(new, "generation", old.get("generation"));
     for field in ["uid", "creationTimestamp", "deletionGracePeriodSeconds", "name", "namespace"] {
-        if new.get(field).is_none_or(crate::at::is_zero) && old.contains_key(field) {
+        if new.get(field).is_none_or(api_model::zero::is_zero) && old.contains_key(field) {
             put(new, field, old.get(field));
         }
     }
@@ -162,7 +163,7 @@ fn desired_state_differs(kind: &Kind, new: &Value, old: &Value) -> bool {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("apps", "Deployment") => {
             let annotations = |object| At::root(object).find("metadata.annotations").value();
-            !same(new.get("spec"), old.get("spec")) || !same(annotations(new), annotations(old))
+            !same(new.get("spec"), old.get("spec")) || !same_field("annotations", annotations(new), annotations(old))
         }
         ("scheduling.k8s.io", _) => false,
         ("discovery.k8s.io" | "admissionregistration.k8s.io", _) => rest_differs(new, old),
@@ -177,7 +178,7 @@ fn rest_differs(new: &Value, old: &Value) -> bool {
         return false;
     };
     let counts = |field: &&String| field.as_str() != "metadata" && field.as_str() != "status";
-    new.keys().chain(old.keys()).filter(counts).any(|field| !same(new.get(field), old.get(field)))
+    new.keys().chain(old.keys()).filter(counts).any(|field| !same_field(field, new.get(field), old.get(field)))
 }
 
 #[cfg(test)]

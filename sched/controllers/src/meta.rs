@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api_model::selector::Selector;
+use api_model::zero;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time};
 use serde_json::{Map, Value};
 
@@ -135,27 +136,10 @@ pub fn list_or_null<T: serde::Serialize>(list: &[T]) -> Value {
     if list.is_empty() { Value::Null } else { serde_json::to_value(list).unwrap_or_default() }
 }
 
-/// Whether two values are the same when absent, null and empty count as equal (upstream's semantic equality).
+/// Whether two values are the same when what says nothing counts as absent (upstream's semantic equality).
 pub fn semantically_equal<T: PartialEq + serde::Serialize>(a: &T, b: &T) -> bool {
-    if a == b {
-        return true;
-    }
-    let plain = |value: &T| serde_json::to_value(value).map(without_empties).unwrap_or_default();
-    plain(a) == plain(b)
-}
-
-fn without_empties(value: Value) -> Value {
-    let empty = |v: &Value| match v {
-        Value::Null => true,
-        Value::Array(a) => a.is_empty(),
-        Value::Object(o) => o.is_empty(),
-        _ => false,
-    };
-    match value {
-        Value::Object(map) => map.into_iter().map(|(k, v)| (k, without_empties(v))).filter(|(_, v)| !empty(v)).collect(),
-        Value::Array(items) => items.into_iter().map(without_empties).collect(),
-        other => other,
-    }
+    let plain = |value: &T| serde_json::to_value(value).unwrap_or_default();
+    a == b || zero::same(Some(&plain(a)), Some(&plain(b)))
 }
 
 #[cfg(test)]
@@ -179,8 +163,9 @@ mod tests {
     }
 
     #[test]
-    fn empty_and_absent_are_the_same() {
+    fn what_says_nothing_is_no_difference() {
         assert!(semantically_equal(&json!({"a": {}, "b": [], "c": {"d": []}}), &json!({})));
-        assert!(!semantically_equal(&json!({"a": 0}), &json!({})));
+        assert!(semantically_equal(&json!({"hostNetwork": false, "env": [{"name": "A", "value": ""}]}), &json!({"env": [{"name": "A"}]})));
+        assert!(!semantically_equal(&json!({"runAsUser": 0}), &json!({})));
     }
 }

@@ -50,7 +50,7 @@ pub fn immutable(new: &At<'_>, old: &At<'_>, fields: &[&str], checks: &mut Check
         checks.forbidden(&new.get("immutable"), WORDS);
     }
     for field in fields {
-        if new.get(field).value().filter(|v| !crate::at::is_zero(v)) != old.get(field).value().filter(|v| !crate::at::is_zero(v)) {
+        if !new.get(field).same(&old.get(field)) {
             checks.forbidden(&new.get(field), WORDS);
         }
     }

@@ -1,9 +1,10 @@
 //! DaemonSet.
 
+use api_model::zero::same;
 use serde_json::Value;
 
 use super::{Rules, workload};
-use crate::at::{At, same};
+use crate::at::At;
 use crate::checks::Checks;
 use crate::edit::{self, fill, fill_absent, make, text};
 use crate::pod::{self, defaults};

@@ -2,10 +2,11 @@
 
 mod policies;
 
+use api_model::zero::same;
 use serde_json::{Value, json};
 
 use super::{Rules, workload};
-use crate::at::{At, same};
+use crate::at::At;
 use crate::checks::Checks;
 use crate::edit::{self, Fields, each, fill, fill_absent, inner, make};
 use crate::pod::{self, defaults};

@@ -3,9 +3,10 @@
 //! they say cannot be changed; only of the exempt level the shares may be.
 
 use api_model::meta;
+use api_model::zero::same;
 use serde_json::{Value, json};
 
-use crate::at::{At, same};
+use crate::at::At;
 use crate::checks::Checks;
 
 /// The objects.

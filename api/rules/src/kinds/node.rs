@@ -1,5 +1,6 @@
 //! Node.
 
+use api_model::zero::is_zero;
 use std::collections::HashSet;
 
 use serde_json::Value;
@@ -28,7 +29,7 @@ fn default(object: &mut Value) {
 /// `podCIDR` is the first of `podCIDRs`.
 fn mirror_cidrs(spec: &mut crate::edit::Fields) {
     let first = spec.get("podCIDRs").and_then(|list| list.get(0)).cloned();
-    match (spec.get("podCIDR").filter(|cidr| !crate::at::is_zero(cidr)).cloned(), first) {
+    match (spec.get("podCIDR").filter(|cidr| !is_zero(cidr)).cloned(), first) {
         (None, Some(first)) => {
             spec.insert("podCIDR".to_owned(), first);
         }

@@ -1,9 +1,10 @@
 //! PersistentVolume.
 
+use api_model::zero::same;
 use serde_json::{Map, Value, json};
 
 use super::Rules;
-use crate::at::{At, same};
+use crate::at::At;
 use crate::checks::Checks;
 use crate::edit::{self, fill, fill_absent};
 use crate::pod::{self, defaults, resources};

@@ -2,11 +2,12 @@
 
 use std::cmp::Ordering;
 
+use api_model::zero::same;
 use serde_json::{Value, json};
 
 use super::Rules;
 use super::persistent_volume::{VOLUME_MODES, access_modes};
-use crate::at::{At, same};
+use crate::at::At;
 use crate::checks::Checks;
 use crate::edit::{self, Fields, fill, fill_absent, inner};
 use crate::pod::resources;

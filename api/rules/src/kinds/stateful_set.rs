@@ -1,9 +1,10 @@
 //! StatefulSet.
 
+use api_model::zero::same;
 use serde_json::{Map, Value, json};
 
 use super::{Rules, workload};
-use crate::at::{At, same};
+use crate::at::At;
 use crate::checks::Checks;
 use crate::edit::{self, each, fill, fill_absent, inner, make, text};
 use crate::pod::defaults;

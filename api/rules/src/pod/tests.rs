@@ -197,6 +197,23 @@ fn a_pod_changes_in_its_images_and_little_else() {
     insta::assert_snapshot!(table(&cases, |case| update_problems(kind("", "pods"), None, BASE, case)));
 }
 
+/// No `runAsUser` and `runAsUser: 0` are worlds apart; no `hostNetwork` and `hostNetwork: false` are not.
+#[test]
+fn zeros_of_pointers_may_not_come_or_go() {
+    let pod =
+        |more: &str, container: &str| format!("spec: {{{more}containers: [{{name: c, image: i, securityContext: {{{container}}}}}]}}");
+    for (old, new, change) in [
+        (pod("", ""), pod("", "runAsUser: 0"), "containers[0].securityContext.runAsUser: -none +0"),
+        (pod("", "allowPrivilegeEscalation: false"), pod("", ""), "containers[0].securityContext.allowPrivilegeEscalation: -false +none"),
+        (pod("automountServiceAccountToken: false, ", ""), pod("", ""), "automountServiceAccountToken: -false +none"),
+        (pod("securityContext: {}, ", ""), pod("securityContext: {fsGroup: 0}, ", ""), "securityContext.fsGroup: -none +0"),
+        (pod("hostNetwork: false, ", ""), pod("", ""), "ok"),
+    ] {
+        let problems = update_problems(kind("", "pods"), None, &old, &new);
+        assert!(problems.contains(change), "{old} to {new}: {problems}");
+    }
+}
+
 #[test]
 fn a_gated_pod_may_still_be_narrowed() {
     let gated = "spec: {schedulingGates: [{name: a/b}], nodeSelector: {a: b}, containers: [{name: c, image: i}]}";

@@ -1,10 +1,11 @@
 //! What may change in a Pod: almost nothing through the Pod itself, its status through `status`, its
 //! ephemeral containers and its resources through the subresources made for them.
 
+use api_model::zero::same;
 use serde_json::{Map, Value};
 
 use super::{INT32_MAX, container, qos};
-use crate::at::{At, same};
+use crate::at::At;
 use crate::checks::Checks;
 use crate::edit::{Fields, each};
 use crate::{difference, format};

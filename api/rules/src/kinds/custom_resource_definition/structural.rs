@@ -2,6 +2,7 @@
 //! outside of them. KEP 1979's rules, in upstream's words.
 
 use api_model::field::FieldError;
+use api_model::zero::is_zero;
 use serde_json::{Value, json};
 
 use crate::at::At;
@@ -164,7 +165,7 @@ fn nested(schema: &At<'_>, spelled_types: bool, checks: &mut Checks) {
     }
     for (field, detail) in NOT_NESTED {
         let at = schema.get(field);
-        if at.exists() && !crate::at::is_zero(&at.shown()) {
+        if at.exists() && !is_zero(&at.shown()) {
             checks.forbidden(&at, detail);
         }
     }

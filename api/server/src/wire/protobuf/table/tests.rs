@@ -22,6 +22,18 @@ fn no_name_and_no_number_stands_twice() {
     }
 }
 
+/// What the whole of Skiff takes for pointers are pointers wherever they occur.
+#[test]
+fn pointers_keep_their_zeros() {
+    let numbers = MESSAGES.by_id.values().flat_map(|message| message.fields()).filter(|field| field.shape == Shape::One);
+    let numbers: Vec<_> = numbers.filter(|field| matches!(field.kind, Kind::Integer | Kind::Truth)).collect();
+    for name in api_model::zero::POINTERS {
+        let mut named = numbers.iter().filter(|field| field.name == *name).peekable();
+        assert!(named.peek().is_some(), "{name} is nowhere");
+        assert!(named.all(|field| field.keeps_zero), "{name} is not always a pointer");
+    }
+}
+
 /// What JSON writes in a way of its own, and what has no fields upstream either.
 #[test]
 fn messages_without_fields() {

@@ -1,0 +1,173 @@
+//! What is as good as nothing. Clients in Go leave zero values out of what they send wherever the field is a plain one, so that
+//! `hostNetwork: false` and no `hostNetwork` are the same; where it is a pointer they are not: no `runAsUser` means
+//! whatever the image says, and `runAsUser: 0` means root.
+
+use serde_json::Value;
+
+/// Names of numbers and truth values that are pointers in Go wherever they occur in built-in kinds, in order.
+pub const POINTERS: &[&str] = &[
+    "activeDeadlineSeconds",
+    "allocateLoadBalancerNodePorts",
+    "allowPrivilegeEscalation",
+    "allowVolumeExpansion",
+    "attachRequired",
+    "automountServiceAccountToken",
+    "averageUtilization",
+    "backoffLimit",
+    "backoffLimitPerIndex",
+    "blockOwnerDeletion",
+    "borrowingLimitPercent",
+    "collisionCount",
+    "completions",
+    "defaultMode",
+    "enableServiceLinks",
+    "endPort",
+    "expirationSeconds",
+    "failedJobsHistoryLimit",
+    "fsGroup",
+    "gid",
+    "hostProcess",
+    "hostUsers",
+    "immutable",
+    "leaseDurationSeconds",
+    "leaseTransitions",
+    "lendablePercent",
+    "lun",
+    "manualSelector",
+    "maxFailedIndexes",
+    "minDomains",
+    "minReplicas",
+    "mode",
+    "nominalConcurrencyShares",
+    "optional",
+    "parallelism",
+    "podInfoOnMount",
+    "privileged",
+    "progressDeadlineSeconds",
+    "readOnlyRootFilesystem",
+    "ready",
+    "requiresRepublish",
+    "revisionHistoryLimit",
+    "runAsGroup",
+    "runAsNonRoot",
+    "runAsUser",
+    "seLinuxMount",
+    "serving",
+    "setHostnameAsFQDN",
+    "shareProcessNamespace",
+    "stabilizationWindowSeconds",
+    "startingDeadlineSeconds",
+    "storageCapacity",
+    "successfulJobsHistoryLimit",
+    "suspend",
+    "targetCPUUtilizationPercentage",
+    "terminating",
+    "terminationGracePeriodSeconds",
+    "tolerationSeconds",
+    "ttlSecondsAfterFinished",
+];
+
+/// Names of maps of texts, in order: there a key with an empty text is something.
+pub const TEXTS: &[&str] = &[
+    "annotations",
+    "attachmentMetadata",
+    "binaryData",
+    "data",
+    "deprecatedTopology",
+    "labels",
+    "matchLabels",
+    "nodeSelector",
+    "options",
+    "parameters",
+    "selector",
+    "stringData",
+    "unverifiedUserAnnotations",
+    "userAnnotations",
+    "volumeAttributes",
+];
+
+/// Whether a value says nothing: what Go's `omitempty` would leave out, and what holds nothing else.
+pub fn is_zero(value: &Value) -> bool {
+    is_zero_field("", value)
+}
+
+/// [`is_zero`] of a field of that name.
+pub fn is_zero_field(name: &str, value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag && !is_pointer(name),
+        Value::Number(number) => number.as_f64() == Some(0.0) && !is_pointer(name),
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.iter().all(|(key, value)| is_zero_member(name, key, value)),
+    }
+}
+
+/// [`is_zero`] of what a field of that name has under a key.
+fn is_zero_member(name: &str, key: &str, value: &Value) -> bool {
+    if value.is_string() && TEXTS.binary_search(&name).is_ok() { false } else { is_zero_field(key, value) }
+}
+
+fn is_pointer(name: &str) -> bool {
+    POINTERS.binary_search(&name).is_ok()
+}
+
+/// Upstream's semantic equality of built-in objects: what says nothing and what is absent are the same, at every level.
+pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
+    same_field("", a, b)
+}
+
+/// [`same`] for two fields of that name.
+pub fn same_field(name: &str, a: Option<&Value>, b: Option<&Value>) -> bool {
+    match (said(a), said(b)) {
+        (None, None) => true,
+        (Some(one), None) | (None, Some(one)) => is_zero_field(name, one),
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
+            let mut keys = a.keys().chain(b.keys().filter(|key| !a.contains_key(*key)));
+            keys.all(|key| match (said(a.get(key)), said(b.get(key))) {
+                (Some(one), None) | (None, Some(one)) => is_zero_member(name, key, one),
+                (a, b) => same_field(key, a, b),
+            })
+        }
+        (Some(Value::Array(a)), Some(Value::Array(b))) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(Some(a), Some(b))),
+        (Some(a), Some(b)) => a == b || (is_zero(a) && is_zero(b)),
+    }
+}
+
+fn said(value: Option<&Value>) -> Option<&Value> {
+    value.filter(|value| !value.is_null())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_says_nothing_is_no_difference() {
+        for (a, b, equal) in [
+            (json!({"a": 0, "b": {"c": []}}), json!({}), true),
+            (json!({"a": 1}), json!({"a": 1, "b": ""}), true),
+            (json!({"a": 1}), json!({"a": 2}), false),
+            (json!({"a": [1, 2]}), json!({"a": [1]}), false),
+            (json!({"a": {"b": "x"}}), json!({}), false),
+            (json!({"hostNetwork": false, "securityContext": {}}), json!({}), true),
+            (json!({"securityContext": {"runAsUser": 0}}), json!({}), false),
+            (json!({"securityContext": {"runAsUser": 0}}), json!({"securityContext": {}}), false),
+            (json!({"allowPrivilegeEscalation": false}), json!({"allowPrivilegeEscalation": null}), false),
+            (json!({"runAsUser": null}), json!({}), true),
+            (json!({"nodeSelector": {"gpu": ""}}), json!({}), false),
+            (json!({"nodeSelector": {"gpu": ""}}), json!({"nodeSelector": {"cpu": ""}}), false),
+            (json!({"nodeSelector": {}}), json!({}), true),
+        ] {
+            assert_eq!(same(Some(&a), Some(&b)), equal, "{a} {b}");
+            assert_eq!(same(Some(&b), Some(&a)), equal, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn names_are_found() {
+        assert!(POINTERS.is_sorted() && TEXTS.is_sorted());
+    }
+}
