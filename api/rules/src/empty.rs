@@ -1,59 +1,41 @@
-//! Lists and maps without entries. Upstream stores built-in kinds in protobuf, which does not tell them from
-//! fields that are absent, and clients in Go leave them out of what they send. So whether they are there or not is
-//! no difference: who writes back what was read writes nothing, and an applier with `env: []` and a controller
-//! that updates the same object do not undo each other's work for ever.
+//! Lists and maps without entries. Upstream's types leave them out of what they write, so whether they are there or not
+//! is no difference: who writes back what was read writes nothing, and an applier with `env: []` and a controller
+//! that updates the same object do not undo each other's work for ever. Where a kind requires the field it stays.
 
 use api_model::kind::Kind;
 use api_schema::{Schema, Shape};
 use serde_json::{Map, Value};
 
-/// Writes what has no entries as the old object has it: there or absent. Custom resources are stored as they come.
-pub fn settle_empty(kind: &Kind, new: &mut Value, old: &Value) {
+/// Takes what has no entries out of an object of a built-in kind. Custom resources are stored as they come.
+pub fn drop_empty(kind: &Kind, object: &mut Value) {
     if kind.custom.is_none()
         && let Some(schema) = api_schema::of(kind)
     {
-        walk(schema, new, old);
+        walk(schema, object);
     }
 }
 
-fn walk(schema: &Schema, new: &mut Value, old: &Value) {
-    match (schema.shape(), new, old) {
-        (Shape::Object, Value::Object(new), Value::Object(old)) => fields(schema, new, old),
-        (Shape::Map(values), Value::Object(new), Value::Object(old)) => {
-            for (key, value) in new {
-                if let Some(old) = old.get(key) {
-                    walk(values, value, old);
-                }
-            }
-        }
-        // Of elements that are not the same, what is settled makes no difference either.
-        (Shape::Array(items), Value::Array(new), Value::Array(old)) if new.len() == old.len() => {
-            new.iter_mut().zip(old).for_each(|(new, old)| walk(items, new, old));
-        }
+fn walk(schema: &Schema, value: &mut Value) {
+    match (schema.shape(), value) {
+        (Shape::Object, Value::Object(object)) => fields(schema, object),
+        (Shape::Map(values), Value::Object(map)) => map.values_mut().for_each(|value| walk(values, value)),
+        (Shape::Array(items), Value::Array(list)) => list.iter_mut().for_each(|item| walk(items, item)),
         _ => {}
     }
 }
 
-fn fields(schema: &Schema, new: &mut Map<String, Value>, old: &Map<String, Value>) {
-    let is_empty = |name: &str, value: &Value| match value {
-        Value::Array(list) => list.is_empty() && schema.property(name).is_some_and(|field| matches!(field.shape(), Shape::Array(_))),
-        Value::Object(map) => map.is_empty() && schema.property(name).is_some_and(|field| matches!(field.shape(), Shape::Map(_))),
-        _ => false,
-    };
-    new.retain(|name, value| old.contains_key(name) || !is_empty(name, value));
-    for (name, old) in old {
-        match new.get_mut(name) {
-            Some(value) => {
-                if let Some(field) = schema.property(name) {
-                    walk(field, value, old);
-                }
-            }
-            None if is_empty(name, old) => {
-                new.insert(name.clone(), old.clone());
-            }
-            None => {}
-        }
-    }
+fn fields(schema: &Schema, object: &mut Map<String, Value>) {
+    object.retain(|name, value| {
+        let Some(field) = schema.property(name) else { return true };
+        walk(field, value);
+        let is_empty = match (field.shape(), value) {
+            (Shape::Array(_), Value::Array(list)) => list.is_empty(),
+            (Shape::Map(_), Value::Object(map)) => map.is_empty(),
+            _ => false,
+        };
+        // An empty list of managers asks for them to be forgotten.
+        !is_empty || schema.is_required(name) || name == "managedFields"
+    });
 }
 
 #[cfg(test)]
@@ -63,30 +45,28 @@ mod tests {
 
     use super::*;
 
-    fn settled(api_version: &str, kind: &str, mut new: Value, old: &Value) -> Value {
-        settle_empty(find_by_kind(api_version, kind).expect("a kind"), &mut new, old);
-        new
+    fn dropped(api_version: &str, kind: &str, mut object: Value) -> Value {
+        drop_empty(find_by_kind(api_version, kind).expect("a kind"), &mut object);
+        object
     }
 
     #[test]
-    fn what_is_empty_stays_as_it_was() {
-        let pod = |container: Value, labels: Value| json!({"metadata": {"labels": labels}, "spec": {"containers": [container]}});
-        let with = pod(json!({"name": "c", "env": [], "resources": {"limits": {}}}), json!({"a": "b"}));
-        let without = pod(json!({"name": "c", "resources": {}}), json!({"a": "b"}));
-        assert_eq!(settled("v1", "Pod", without.clone(), &with), with);
-        assert_eq!(settled("v1", "Pod", with.clone(), &without), without);
-        // What had entries is emptied, and the other way round.
-        let full = pod(json!({"name": "c", "env": [{"name": "A"}], "resources": {"limits": {"cpu": "1"}}}), json!({}));
-        assert_eq!(settled("v1", "Pod", full.clone(), &with), full);
-        assert_eq!(settled("v1", "Pod", with.clone(), &full), with);
+    fn what_has_no_entries_goes() {
+        let pod = json!({"metadata": {"labels": {}, "finalizers": [], "annotations": {"a": ""}},
+            "spec": {"containers": [{"name": "c", "env": [], "resources": {"limits": {}}}], "nodeSelector": {}, "tolerations": []}});
+        let wanted = json!({"metadata": {"annotations": {"a": ""}}, "spec": {"containers": [{"name": "c", "resources": {}}]}});
+        assert_eq!(dropped("v1", "Pod", pod), wanted);
+        let selector = json!({"spec": {"namespaceSelector": {"matchLabels": {}}, "rules": []}});
+        assert_eq!(dropped("networking.k8s.io/v1", "NetworkPolicy", selector.clone()), selector, "no such fields");
     }
 
     #[test]
     fn what_is_no_list_and_no_map_is_left_alone() {
-        let volume = |source: Value| json!({"spec": {"containers": [], "securityContext": source}});
-        assert_eq!(settled("v1", "Pod", volume(json!({})), &json!({"spec": {"containers": []}})), volume(json!({})));
-        let data = |data: Value| json!({"revision": 1, "data": data});
-        let raw = data(json!({"a": []}));
-        assert_eq!(settled("apps/v1", "ControllerRevision", raw.clone(), &data(json!({}))), raw);
+        let pod = json!({"spec": {"containers": [], "securityContext": {}, "volumes": [{"name": "v", "emptyDir": {}}]}});
+        assert_eq!(dropped("v1", "Pod", pod.clone()), pod, "containers are required");
+        let policy = json!({"spec": {"podSelector": {}, "ingress": [{}]}});
+        assert_eq!(dropped("networking.k8s.io/v1", "NetworkPolicy", policy.clone()), policy);
+        let raw = json!({"revision": 1, "data": {"a": []}});
+        assert_eq!(dropped("apps/v1", "ControllerRevision", raw.clone()), raw);
     }
 }

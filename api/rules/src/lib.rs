@@ -35,7 +35,7 @@ use serde_json::Value;
 
 pub use custom::{conversion, read_stored};
 pub use decode::{DecodeError, Decoded, Duplicate, decode, decode_applied, yaml_complaint};
-pub use empty::settle_empty;
+pub use empty::drop_empty;
 pub use fields::{FieldValidation, check_body, check_fields};
 pub use format::{is_dns_label, is_dns_subdomain};
 pub use kinds::{mandatory_flow_control, validate_admin_access};

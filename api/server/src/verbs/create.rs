@@ -50,6 +50,7 @@ pub(crate) async fn create_object(call: &mut Call, mut object: Value, options: &
         return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
     }
     api_rules::default(&call.served.stored, &mut object);
+    api_rules::drop_empty(&call.served.stored, &mut object);
     recording.enter(call, None, &mut object);
     let name = meta::name(&object).to_owned();
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };

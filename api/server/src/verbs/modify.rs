@@ -125,7 +125,7 @@ async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, 
         carry_over(new, old);
     }
     api_rules::default(&served.stored, new);
-    api_rules::settle_empty(&served.stored, new, old);
+    api_rules::drop_empty(&served.stored, new);
     recording.enter(call, Some(old), new);
     conversion::settle_owners(call, old, new, recording).await?;
     admit::mutate(call, step, Some(new)).await?;
