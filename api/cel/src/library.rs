@@ -19,6 +19,7 @@ pub(crate) mod url;
 mod version;
 
 use ::regex::Regex;
+use api_schema::regexp::compile;
 
 use crate::error::EvaluateError;
 use crate::evaluate::Run;
@@ -50,7 +51,7 @@ pub(crate) fn call<'v>(function: &str, args: &[Value<'v>], pattern: Option<&Rege
 /// What is wrong with a text that is written out as an argument.
 pub(crate) fn check_text(function: &str, text: &str) -> Result<(), String> {
     let is_good = match function {
-        "matches" => regex::compile(text, regex::WRITTEN_BYTES_MAX).is_ok(),
+        "matches" => compile(text, regex::WRITTEN_BYTES_MAX).is_ok(),
         "duration" => value::duration(text).is_some(),
         "timestamp" => value::timestamp(text).is_some(),
         _ => true,

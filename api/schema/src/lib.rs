@@ -14,6 +14,7 @@ mod builtin;
 pub mod discovery;
 mod facts;
 pub mod openapi;
+pub mod regexp;
 mod schema;
 mod structural;
 mod types;

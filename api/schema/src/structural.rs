@@ -10,6 +10,7 @@ use api_model::kind::{Custom, Kind, Slot};
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use crate::regexp::{self, SCHEMA_BYTES_MAX};
 use crate::schema::Schema;
 
 /// One place in a schema.
@@ -243,7 +244,7 @@ impl Limits {
 
 impl Pattern {
     fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), regex: Regex::new(text).ok() }
+        Self { text: text.to_owned(), regex: regexp::compile(text, SCHEMA_BYTES_MAX).ok() }
     }
 }
 

@@ -4,9 +4,8 @@
 //! takes time and room by what it repeats, so its program has a limit; one that is written out is compiled with its
 //! expression, and each that an evaluation makes has a price.
 
-mod translate;
-
-use regex::{Regex, RegexBuilder};
+use api_schema::regexp::compile;
+use regex::Regex;
 
 use super::Found;
 use crate::error::EvaluateError;
@@ -19,8 +18,6 @@ use crate::value::Value;
 pub(super) const WRITTEN_BYTES_MAX: usize = 1 << 20;
 /// Octets of a compiled pattern that comes of an evaluation: it takes about a millisecond.
 const MADE_BYTES_MAX: usize = 128 << 10;
-/// Groups within groups.
-const NESTING_MAX: u32 = 100;
 /// Made patterns that one evaluation keeps compiled.
 const KEPT_MAX: usize = 16;
 /// What each made pattern costs beyond upstream's price: about as much as it takes time.
@@ -48,15 +45,6 @@ impl Patterns {
         };
         self.kept.get(place).map(|(_, regex)| regex).ok_or_else(EvaluateError::no_overload)
     }
-}
-
-/// Compiles a pattern as Go understands it.
-pub(super) fn compile(pattern: &str, bytes_max: usize) -> Result<Regex, String> {
-    let wrong = || format!("error parsing regexp: {pattern}");
-    let translated = translate::from_go(pattern).ok_or_else(wrong)?;
-    let mut builder = RegexBuilder::new(&translated);
-    builder.size_limit(bytes_max).dfa_size_limit(WRITTEN_BYTES_MAX).nest_limit(NESTING_MAX);
-    builder.build().map_err(|_| wrong())
 }
 
 /// The pattern of a call that has it written out, if it is one.

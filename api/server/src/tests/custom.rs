@@ -111,6 +111,24 @@ async fn objects_are_pruned_defaulted_and_checked() {
 }
 
 #[tokio::test]
+async fn patterns_are_gos() {
+    let cluster = cluster().await;
+    let mut definition = definition();
+    let color = |pattern: &str| json!({"type": "string", "pattern": pattern, "default": "red"});
+    let set = |definition: &mut Value, pattern: &str| {
+        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["color"] = color(pattern);
+    };
+    set(&mut definition, r"^[\p{L}\d-_]{1,256}$");
+    define(&cluster, definition.clone()).await;
+    assert_eq!(cluster.post(WIDGETS, widget("a", json!({"size": 3, "color": "größe-1_"}))).await.ok()["spec"]["color"], "größe-1_");
+    let refused = cluster.post(WIDGETS, widget("b", json!({"size": 3, "color": "١"}))).await;
+    assert!(refused.refusal().1.contains(r"spec.color in body should match '^[\p{L}\d-_]{1,256}$'"), "{refused:?}");
+    set(&mut definition, "a**");
+    let refused = cluster.post(&format!("{DEFINITIONS}?dryRun=All"), definition).await;
+    assert!(refused.refusal().1.contains("must be a valid regular expression, but isn't: error parsing regexp: a**"), "{refused:?}");
+}
+
+#[tokio::test]
 async fn patches_status_and_scale_change_their_own_part() {
     let cluster = with_widgets().await;
     cluster.post(WIDGETS, widget("a", json!({"size": 3}))).await.ok();

@@ -3,6 +3,7 @@
 
 use api_model::field::FieldError;
 use api_model::zero::is_zero;
+use api_schema::regexp::{self, SCHEMA_BYTES_MAX};
 use serde_json::{Value, json};
 
 use crate::at::At;
@@ -81,7 +82,7 @@ fn extensions(schema: &At<'_>, checks: &mut Checks) {
         }
     }
     let pattern = schema.get("pattern");
-    if let Err(error) = regex::Regex::new(pattern.text()) {
+    if let Err(error) = regexp::compile(pattern.text(), SCHEMA_BYTES_MAX) {
         checks.invalid(&pattern, format!("must be a valid regular expression, but isn't: {error}"));
     }
 }
