@@ -44,12 +44,13 @@ impl FieldValidation {
 
 /// Checks an object of a kind, and changes it in place: unknown fields and nulls go, quantities and
 /// times get their stored writing. Answers warnings. Of custom resources only the metadata must have the
-/// right types: their own fields are pruned here and checked when they are validated.
+/// right types: their own fields are pruned here and checked when they are validated. Whole numbers in them become integers.
 pub fn check_fields(kind: &Kind, object: &mut Value, duplicates: &[Duplicate], mode: FieldValidation) -> Result<Vec<String>, DecodeError> {
     let Some(schema) = api_schema::structural(kind) else {
         return check_body(&kind.group, &kind.version, &kind.kind, object, duplicates, mode);
     };
     let mut walk = Walk::default();
+    api_schema::settle_numbers(object);
     walk.metadata_only(object, &kind.kind, &kind.version)?;
     walk.custom(Place::root(schema), object, &Trail::root(&kind.kind, &kind.version))?;
     told(&walk, duplicates, mode)

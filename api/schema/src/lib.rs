@@ -13,6 +13,7 @@
 mod builtin;
 pub mod discovery;
 mod facts;
+mod numbers;
 pub mod openapi;
 pub mod regexp;
 mod schema;
@@ -20,6 +21,7 @@ mod structural;
 mod types;
 
 pub use builtin::{of, of_gvk};
+pub use numbers::settle_numbers;
 pub use schema::{Format, ListType, MapType, PatchStrategy, Schema, Shape};
 pub use structural::{Additional, Limits, Pattern, Structural, ValidationRule, structural};
 

@@ -10,6 +10,7 @@ use api_model::kind::{Custom, Kind, Slot};
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use crate::numbers::settled;
 use crate::regexp::{self, SCHEMA_BYTES_MAX};
 use crate::schema::Schema;
 
@@ -168,7 +169,7 @@ impl Structural {
             kind: text("type"),
             format: text("format"),
             nullable: flag("nullable"),
-            default: map.get("default").filter(|default| !default.is_null()).cloned(),
+            default: map.get("default").filter(|default| !default.is_null()).map(settled),
             properties: properties.map(|(name, json)| (name.clone(), Self::parse(json))).collect(),
             additional: Additional::parse(map.get("additionalProperties")),
             items: map.get("items").map(|items| Box::new(Self::parse(items))),
@@ -180,7 +181,7 @@ impl Structural {
             map_type: text("x-kubernetes-map-type"),
             rules: list("x-kubernetes-validations").iter().map(ValidationRule::parse).collect(),
             required: texts("required"),
-            enumeration: list("enum").to_vec(),
+            enumeration: list("enum").iter().map(settled).collect(),
             limits: Limits::parse(map),
             pattern: map.get("pattern").and_then(Value::as_str).filter(|text| !text.is_empty()).map(Pattern::new),
             all_of: schemas("allOf"),

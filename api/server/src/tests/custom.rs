@@ -111,6 +111,24 @@ async fn objects_are_pruned_defaulted_and_checked() {
 }
 
 #[tokio::test]
+async fn whole_numbers_are_integers() {
+    let cluster = cluster().await;
+    let mut definition = definition();
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["ratio"] =
+        json!({"type": "number", "enum": [1.0, 1000.0, 0.0, 0.5]});
+    define(&cluster, definition).await;
+    let made = cluster.post(WIDGETS, widget("a", json!({"size": 3.0, "ratio": 1e3}))).await.ok();
+    assert_eq!(made["spec"].to_string(), r#"{"color":"red","ratio":1000,"size":3}"#);
+    let path = format!("{WIDGETS}/a");
+    let same = cluster.patch(&path, "merge", json!({"spec": {"size": 3.0, "ratio": 1000}})).await.ok();
+    assert_eq!((&same["metadata"]["generation"], &same["metadata"]["resourceVersion"]), (&json!(1), &made["metadata"]["resourceVersion"]));
+    let changed = cluster.patch(&path, "merge", json!({"spec": {"ratio": 0.0}})).await.ok();
+    assert_eq!((&changed["spec"]["ratio"], &changed["metadata"]["generation"]), (&json!(0), &json!(2)));
+    assert_eq!(cluster.patch(&path, "merge", json!({"spec": {"ratio": 0.5}})).await.ok()["spec"]["ratio"], json!(0.5));
+    assert_eq!(cluster.patch(&path, "merge", json!({"spec": {"size": 3.5}})).await.status, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
 async fn patterns_are_gos() {
     let cluster = cluster().await;
     let mut definition = definition();

@@ -1,0 +1,43 @@
+//! Numbers as they are stored in custom resources.
+
+use serde_json::Value;
+
+/// Makes integers of the whole numbers in a value: upstream's encoder writes `1.0` and `1e3` as `1` and `1000`, and reads
+/// these back as integers. Those beyond 64 bits stay as they are.
+pub fn settle_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            // Written without an exponent and a fraction.
+            let whole =
+                number.as_f64().filter(|number| number.fract() == 0.0).and_then(|number| format!("{number:.0}").parse::<i64>().ok());
+            if let Some(whole) = whole {
+                *number = whole.into();
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(settle_numbers),
+        Value::Object(map) => map.values_mut().for_each(settle_numbers),
+        _ => {}
+    }
+}
+
+/// [`settle_numbers`] of a copy.
+pub(crate) fn settled(value: &Value) -> Value {
+    let mut value = value.clone();
+    settle_numbers(&mut value);
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn whole_numbers_lose_their_fraction() {
+        let value =
+            json!({"a": [1.0, -0.0, 1e3, -2.0, 1.5, 7], "b": {"c": 9e18, "d": 1e19, "e": -9_223_372_036_854_775_808.0, "f": "1.0"}});
+        let wanted = r#"{"a":[1,0,1000,-2,1.5,7],"b":{"c":9000000000000000000,"d":1e+19,"e":-9223372036854775808,"f":"1.0"}}"#;
+        assert_eq!(settled(&value).to_string(), wanted);
+    }
+}
