@@ -167,7 +167,7 @@ fn desired_state_differs(kind: &Kind, new: &Value, old: &Value) -> bool {
         }
         ("scheduling.k8s.io", _) => false,
         ("discovery.k8s.io" | "admissionregistration.k8s.io", _) => rest_differs(new, old),
-        _ if is_custom(kind) => rest_differs(new, old),
+        _ if is_custom(kind) => custom_differs(new, old),
         _ => !same(new.get("spec"), old.get("spec")),
     }
 }
@@ -179,6 +179,15 @@ fn rest_differs(new: &Value, old: &Value) -> bool {
     };
     let counts = |field: &&String| field.as_str() != "metadata" && field.as_str() != "status";
     new.keys().chain(old.keys()).filter(counts).any(|field| !same_field(field, new.get(field), old.get(field)))
+}
+
+/// Whether anything but metadata differs in a custom resource, where what is empty is not what is missing. Its status
+/// is by now the old one, unless it is a field like others.
+fn custom_differs(new: &Value, old: &Value) -> bool {
+    let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else {
+        return false;
+    };
+    new.keys().chain(old.keys()).filter(|field| *field != "metadata").any(|field| new.get(field) != old.get(field))
 }
 
 #[cfg(test)]

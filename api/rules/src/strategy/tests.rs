@@ -77,6 +77,29 @@ fn custom_resources_keep_status_and_spec_apart_where_they_have_a_status() {
 }
 
 #[test]
+fn what_is_empty_counts_as_a_change_of_a_custom_resource() {
+    let generation = |old: Value, new: Value| {
+        let old = json!({"metadata": {"name": "a", "generation": 3}, "spec": old});
+        let mut new = json!({"metadata": {"name": "a"}, "spec": new});
+        prepare_update(&custom(true), None, &mut new, &old);
+        new["metadata"]["generation"].as_i64()
+    };
+    for empty in [json!(false), json!(0), json!(""), json!({}), json!([]), Value::Null] {
+        assert_eq!(generation(json!({}), json!({"x": empty})), Some(4), "{empty} appears");
+        assert_eq!(generation(json!({"x": empty}), json!({})), Some(4), "{empty} goes");
+        assert_eq!(generation(json!({"x": empty}), json!({"x": empty})), Some(3), "{empty} stays");
+    }
+}
+
+#[test]
+fn a_status_without_a_door_of_its_own_is_a_field_like_others() {
+    let old = json!({"metadata": {"name": "a", "generation": 3}, "status": {"x": 1}});
+    let mut new = json!({"metadata": {"name": "a"}, "status": {"x": 2}});
+    prepare_update(&custom(false), None, &mut new, &old);
+    assert_eq!(new["metadata"]["generation"], 4);
+}
+
+#[test]
 fn a_node_registers_with_its_status_and_updates_it_apart() {
     let nodes = kind("", "nodes");
     let old = new(nodes, "status: {capacity: {cpu: 4}}");
