@@ -73,7 +73,7 @@ pub fn v3(group: &str, version: &str, kinds: &[Arc<Kind>]) -> Option<Value> {
     }
     let paths: Map<String, Value> = operations::paths(&own).iter().map(|item| (item.path.clone(), render::v3_path(item))).collect();
     let mut schemas = Map::new();
-    definitions::each(&own, &mut |name, schema| drop(schemas.insert(name.to_owned(), schema)));
+    definitions::each(&own, &mut |name, schema, _| drop(schemas.insert(name.to_owned(), schema)));
     Some(json!({
         "openapi": "3.0.0",
         "info": info(),
@@ -96,7 +96,7 @@ pub fn v3_json(group: &str, version: &str, kinds: &[Arc<Kind>]) -> Option<Vec<u8
 fn write_v3(out: &mut impl io::Write, own: &[Arc<Kind>]) -> io::Result<()> {
     write!(out, r#"{{"openapi":"3.0.0","info":{},"components":{{"securitySchemes":{},"schemas":"#, info(), security())?;
     let mut schemas = Entries::new(out);
-    definitions::each(own, &mut |name, schema| schemas.put(name, &schema));
+    definitions::each(own, &mut |name, schema, _| schemas.put(name, &schema));
     schemas.end()?;
     out.write_all(br#"},"paths":"#)?;
     let mut paths = Entries::new(out);
@@ -109,7 +109,7 @@ fn write_v3(out: &mut impl io::Write, own: &[Arc<Kind>]) -> io::Result<()> {
 pub fn v2(kinds: &[Arc<Kind>]) -> Value {
     let paths: Map<String, Value> = operations::paths(kinds).iter().map(|item| (item.path.clone(), render::v2_path(item))).collect();
     let mut schemas = Map::new();
-    definitions::each(kinds, &mut |name, schema| drop(schemas.insert(name.to_owned(), render::v2_schema(schema))));
+    definitions::each(kinds, &mut |name, schema, author| drop(schemas.insert(name.to_owned(), render::v2_schema(schema, author))));
     json!({
         "swagger": "2.0",
         "info": info(),
@@ -136,7 +136,7 @@ fn write_v2(out: &mut impl io::Write, kinds: &[Arc<Kind>], others: &Others) -> i
         info()
     )?;
     let mut schemas = Entries::new(out);
-    definitions::each(kinds, &mut |name, schema| schemas.put(name, &others.completed(name, render::v2_schema(schema))));
+    definitions::each(kinds, &mut |name, schema, author| schemas.put(name, &others.completed(name, render::v2_schema(schema, author))));
     others.definitions.iter().for_each(|(name, schema)| schemas.put(name, schema));
     schemas.end()?;
     if !others.parameters.is_empty() {
@@ -169,7 +169,9 @@ pub fn v2_protobuf_of(kinds: &[Arc<Kind>], others: &Others) -> Vec<u8> {
     let mut encoder = gnostic::Encoder::new(&frame);
     operations::paths(kinds).iter().for_each(|item| encoder.path(&item.path, &render::v2_path(item)));
     others::values(&others.paths).for_each(|(path, item)| encoder.path(path, &item));
-    definitions::each(kinds, &mut |name, schema| encoder.definition(name, &others.completed(name, render::v2_schema(schema))));
+    definitions::each(kinds, &mut |name, schema, author| {
+        encoder.definition(name, &others.completed(name, render::v2_schema(schema, author)));
+    });
     others::values(&others.definitions).for_each(|(name, schema)| encoder.definition(name, &schema));
     others::values(&others.parameters).for_each(|(name, parameter)| encoder.parameter(name, &parameter));
     encoder.finish()

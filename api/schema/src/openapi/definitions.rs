@@ -33,17 +33,26 @@ pub(super) fn list_name(item: &str) -> String {
     format!("{item}List")
 }
 
+/// Who wrote a definition's schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Author {
+    /// It belongs to a built-in type.
+    Us,
+    /// It stands in a CustomResourceDefinition.
+    User,
+}
+
 /// Visits every definition that the operations on these kinds name, with what those refer to. Definitions
 /// are made a kind at a time, so that no more than one kind's are in memory.
-pub(super) fn each(kinds: &[Arc<Kind>], visit: &mut dyn FnMut(&str, Value)) {
+pub(super) fn each(kinds: &[Arc<Kind>], visit: &mut dyn FnMut(&str, Value, Author)) {
     let bodies = bodies(kinds);
     let names = names(kinds, &bodies);
-    let mut visit = |name: &str, mut schema: Value| {
+    let mut visit = |name: &str, mut schema: Value, author: Author| {
         if let (Some(gvks), Some(fields)) = (names.get(name), schema.as_object_mut()) {
             let gvks: Vec<Value> = gvks.iter().map(|(g, v, k)| json!({"group": g, "version": v, "kind": k})).collect();
             fields.insert("x-kubernetes-group-version-kind".to_owned(), gvks.into());
         }
-        visit(name, schema);
+        visit(name, schema, author);
     };
     let mut generator = generator();
     let types = bodies.iter().filter_map(|(group, version, kind)| types::find(group, version, kind)).map(|found| found.generate);
@@ -55,19 +64,19 @@ pub(super) fn each(kinds: &[Arc<Kind>], visit: &mut dyn FnMut(&str, Value)) {
             if name == STATUS {
                 type_meta = schema.get("properties").cloned().unwrap_or_default();
             }
-            visit(&name, schema);
+            visit(&name, schema, Author::Us);
         }
     }
     for kind in kinds {
         let name = definition_name(&kind.group, &kind.version, &kind.kind);
         match &kind.custom {
-            Some(custom) if !custom.schema.is_null() => visit(&name, custom::definition(&custom.schema, &type_meta)),
-            Some(_) => visit(&name, free_form()),
-            None if crate::of(kind).is_none() => visit(&name, free_form()),
+            Some(custom) if !custom.schema.is_null() => visit(&name, custom::definition(&custom.schema, &type_meta), Author::User),
+            Some(_) => visit(&name, free_form(), Author::Us),
+            None if crate::of(kind).is_none() => visit(&name, free_form(), Author::Us),
             None => {}
         }
         if kind.allows("list") {
-            visit(&list_name(&name), list_of(kind, &name, &type_meta));
+            visit(&list_name(&name), list_of(kind, &name, &type_meta), Author::Us);
         }
     }
 }

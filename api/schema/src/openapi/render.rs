@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::definitions::Author;
 use super::operations::{Answer, Body, Operation, PathItem};
 use super::parameters::Parameter;
 use crate::builtin::DEFINITIONS;
@@ -97,9 +98,10 @@ fn v2_parameter(parameter: &Parameter) -> Value {
 }
 
 /// A schema of OpenAPI v3 in the narrower words of v2: references take their description beside them,
-/// scalars of two forms become strings, defaults, enumerations and junctions are left out as upstream
-/// does. What may be null or hold unknown fields has no type, since `kubectl` would refuse such values.
-pub(super) fn v2_schema(schema: Value) -> Value {
+/// scalars of two forms become strings, defaults and junctions are left out as upstream does, and the
+/// enumerations of our own types. What may be null or hold unknown fields has no type, since `kubectl` would refuse such values.
+pub(super) fn v2_schema(schema: Value, author: Author) -> Value {
+    let narrowed = |schema: Value| v2_schema(schema, author);
     let Value::Object(fields) = schema else { return schema };
     let is_true = |name: &str| fields.get(name) == Some(&Value::Bool(true));
     let (nullable, open) = (is_true("nullable"), is_true("x-kubernetes-preserve-unknown-fields"));
@@ -116,22 +118,23 @@ pub(super) fn v2_schema(schema: Value) -> Value {
             ("allOf", Value::Array(parts)) => {
                 // A reference with a description beside it; anything else narrows values.
                 let is_reference = |part: &Value| part.get("$ref").is_some();
-                if let Some(Value::Object(part)) = parts.into_iter().find(is_reference).map(v2_schema) {
+                if let Some(Value::Object(part)) = parts.into_iter().find(is_reference).map(narrowed) {
                     out.extend(part);
                 }
             }
             ("oneOf", _) if is_scalar_of_two_forms && !open => {
                 out.insert("type".to_owned(), "string".into());
             }
-            ("default" | "enum" | "oneOf" | "allOf" | "anyOf" | "not" | "nullable", _) => {}
+            ("enum", _) if author == Author::Us => {}
+            ("default" | "oneOf" | "allOf" | "anyOf" | "not" | "nullable", _) => {}
             ("type", _) if untyped => {}
             ("properties" | "items", _) if nullable || open => {}
             ("properties", Value::Object(properties)) => {
-                let properties: Map<String, Value> = properties.into_iter().map(|(name, schema)| (name, v2_schema(schema))).collect();
+                let properties: Map<String, Value> = properties.into_iter().map(|(name, schema)| (name, narrowed(schema))).collect();
                 out.insert(name, properties.into());
             }
             ("items" | "additionalProperties", value) => {
-                out.insert(name, v2_schema(value));
+                out.insert(name, narrowed(value));
             }
             (_, value) => {
                 out.insert(name, value);

@@ -135,6 +135,7 @@ fn a_custom_kinds_own_schema_is_published_with_metadata() {
         "metadata": {"type": "object"},
         "spec": {"type": "object", "properties": {
             "size": {"type": "integer", "default": 1},
+            "color": {"type": "string", "enum": ["red", "green"], "default": "red"},
             "maybe": {"type": "string", "nullable": true},
             "port": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]},
             "template": {"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true},
@@ -150,12 +151,17 @@ fn a_custom_kinds_own_schema_is_published_with_metadata() {
         widget["properties"]["metadata"]["allOf"][0]["$ref"],
         "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
     );
+    assert_eq!(
+        widget["properties"]["metadata"]["description"],
+        "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
+    );
     assert_eq!(widget["properties"]["spec"]["properties"]["size"]["default"], 1);
     assert!(widget["properties"]["spec"]["properties"]["template"]["properties"]["metadata"].is_object());
     let list = &three["components"]["schemas"]["com.example.stable.v1.WidgetList"];
     assert_eq!(list["x-kubernetes-group-version-kind"][0]["kind"], "Widgets");
     let two = v2(&kinds);
     let spec = &two["definitions"]["com.example.stable.v1.Widget"]["properties"]["spec"]["properties"];
+    assert_eq!(spec["color"], json!({"type": "string", "enum": ["red", "green"]}));
     assert_eq!(spec["maybe"], json!({}));
     assert_eq!(spec["port"], json!({"x-kubernetes-int-or-string": true}));
     assert_eq!(spec["template"].get("type"), None);

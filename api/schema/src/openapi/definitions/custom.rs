@@ -9,6 +9,10 @@ use crate::builtin::DEFINITIONS;
 /// Where embedded resources may stand beside the properties.
 const NESTED: [&str; 2] = ["items", "additionalProperties"];
 
+/// What upstream's PartialObjectMetadata says of the field.
+const METADATA: &str =
+    "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
 /// The definition of a custom kind. `type_meta` describes `apiVersion` and `kind` as other kinds do.
 pub(super) fn definition(schema: &Value, type_meta: &Value) -> Value {
     let mut definition = schema.clone();
@@ -24,7 +28,7 @@ fn with_metadata(schema: &mut Value, type_meta: &Value) {
     for name in ["apiVersion", "kind"] {
         properties.insert(name.to_owned(), type_meta.get(name).cloned().unwrap_or_else(|| json!({"type": "string"})));
     }
-    let metadata = json!({"description": "Standard object metadata.", "allOf": [{"$ref": format!("{DEFINITIONS}{META}.ObjectMeta")}]});
+    let metadata = json!({"description": METADATA, "allOf": [{"$ref": format!("{DEFINITIONS}{META}.ObjectMeta")}]});
     properties.insert("metadata".to_owned(), metadata);
 }
 
