@@ -1,0 +1,64 @@
+//! Go's `url.ParseRequestURI`: absolute URIs and absolute paths.
+
+use std::net::Ipv6Addr;
+
+/// Whether it is one.
+pub(super) fn is_request_uri(text: &str) -> bool {
+    let is_control = |b: u8| b < b' ' || b == 0x7f;
+    if text.is_empty() || text.bytes().any(is_control) {
+        return false;
+    }
+    let Some((scheme, rest)) = scheme(text) else { return false };
+    let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
+    if !rest.starts_with('/') {
+        return scheme.is_some() || text == "*";
+    }
+    match rest.strip_prefix("//").filter(|_| scheme.is_some()) {
+        Some(rest) => {
+            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            is_authority(authority) && is_escaped(path)
+        }
+        None => is_escaped(rest),
+    }
+}
+
+/// The scheme, if there is one, and what follows; none where a colon stands first.
+fn scheme(text: &str) -> Option<(Option<&str>, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c)).unwrap_or(text.len());
+    let (scheme, rest) = text.split_at(end);
+    match rest.strip_prefix(':') {
+        Some(_) if scheme.is_empty() => None,
+        Some(rest) if scheme.starts_with(|c: char| c.is_ascii_alphabetic()) => Some((Some(scheme), rest)),
+        _ => Some((None, text)),
+    }
+}
+
+/// Whether each `%` has its two digits.
+fn is_escaped(text: &str) -> bool {
+    text.split('%').skip(1).all(|rest| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2)
+}
+
+fn is_authority(authority: &str) -> bool {
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let is_user = |b: u8| b.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&b);
+    user.bytes().all(is_user) && is_escaped(user) && is_host(host)
+}
+
+fn is_host(host: &str) -> bool {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => {
+            let Some((literal, port)) = rest.rsplit_once(']') else { return false };
+            let address = literal.split_once("%25").map_or(literal, |(address, _)| address);
+            if address.parse::<Ipv6Addr>().is_err() {
+                return false;
+            }
+            (literal, port)
+        }
+        None => host.split_at(host.rfind(':').unwrap_or(host.len())),
+    };
+    let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()));
+    let is_plain = |b: u8| !b.is_ascii() || b.is_ascii_alphanumeric() || b"!$&'()*+,;=:[]<>\"-_.~%".contains(&b);
+    // Escapes in a host's name are for what is not ASCII.
+    let is_high = |rest: &str| rest.starts_with("25") || rest.starts_with(|c: char| c.to_digit(16).is_some_and(|digit| digit >= 8));
+    is_port && name.bytes().all(is_plain) && is_escaped(name) && name.split('%').skip(1).all(is_high)
+}
