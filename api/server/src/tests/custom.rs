@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::*;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+pub(super) const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 
 /// A definition of widgets in two versions, the first of which is stored.
-fn definition() -> Value {
+pub(super) fn definition() -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {
         "spec": {"type": "object", "required": ["size"], "x-kubernetes-validations": [{"rule": "self.color != 'green' || self.size < 9", "message": "green ones are small"}], "properties": {
             "size": {"type": "integer", "minimum": 1, "maximum": 10},
@@ -37,7 +37,7 @@ fn definition() -> Value {
     })
 }
 
-fn widget(name: &str, spec: Value) -> Value {
+pub(super) fn widget(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
 
@@ -60,7 +60,7 @@ fn is_established(definition: &Value) -> bool {
     conditions.iter().any(|condition| condition["type"] == "Established" && condition["status"] == "True")
 }
 
-async fn define(cluster: &Cluster, definition: Value) -> Value {
+pub(super) async fn define(cluster: &Cluster, definition: Value) -> Value {
     let name = definition["metadata"]["name"].as_str().expect("a name").to_owned();
     cluster.post(DEFINITIONS, definition).await.ok();
     until(cluster, &format!("{DEFINITIONS}/{name}"), |answer| is_established(&answer.body)).await.ok()

@@ -54,6 +54,20 @@ fn labelled(key: &str, value: &str) -> Value {
 }
 
 #[tokio::test]
+async fn custom_resources_are_pruned_of_what_a_policy_adds() {
+    let cluster = cluster().await;
+    let mut definition = custom::definition();
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["free"] =
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    custom::define(&cluster, definition).await;
+    let patches =
+        "[JSONPatch{op: 'add', path: '/spec/unknown', value: true}, JSONPatch{op: 'add', path: '/spec/free', value: {'kept': 1}}]";
+    cluster.mutating("p", json!([patch(patches)]), json!({"matchConstraints": matching("example.com", "widgets")})).await;
+    let made = cluster.post(custom::WIDGETS, custom::widget("a", json!({"size": 1}))).await.ok();
+    assert_eq!(made["spec"], json!({"size": 1, "color": "red", "free": {"kept": 1}}));
+}
+
+#[tokio::test]
 async fn a_bound_policy_denies_until_the_binding_goes() {
     let cluster = cluster().await;
     let rule = json!({"validations": [{"expression": "object.data.key != 'value'", "message": "not this value"}]});

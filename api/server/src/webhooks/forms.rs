@@ -73,7 +73,11 @@ pub(crate) async fn take_back(call: &Call, form: &Served, object: &Value, shown:
         }
     }
     // Unknown fields go, as they do when a client sends them without asking for warnings.
-    api_rules::check_body(&group, &version, &kind, &mut patched, &[], FieldValidation::Ignore).map_err(ApiError::internal)?;
+    let checked = match shows_object(call, form) {
+        true => api_rules::check_fields(&form.kind, &mut patched, &[], FieldValidation::Ignore),
+        false => api_rules::check_body(&group, &version, &kind, &mut patched, &[], FieldValidation::Ignore),
+    };
+    checked.map_err(ApiError::internal)?;
     if call.subresource == "scale" {
         let mut scaled = object.clone();
         scale::write(&form.kind, &mut scaled, &patched);

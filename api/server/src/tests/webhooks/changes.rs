@@ -58,6 +58,44 @@ async fn what_a_webhook_makes_goes_by_the_rules() {
     assert!(bad.refusal().1.contains("spec.containers[1].name: Invalid value"), "{bad:?}");
 }
 
+/// Of custom resources too what a webhook makes is pruned and defaulted, but where their definition keeps what is unknown.
+#[tokio::test]
+async fn custom_resources_are_pruned_of_what_a_webhook_adds() {
+    let think = |_: &Value| {
+        patching(json!([
+            {"op": "add", "path": "/unknown", "value": 1},
+            {"op": "add", "path": "/spec/unknown", "value": true},
+            {"op": "add", "path": "/spec/free", "value": {"kept": 1.0}},
+            {"op": "remove", "path": "/spec/color"},
+        ]))
+    };
+    let (cluster, hook) = (cluster().await, Hook::thinking(think).await);
+    let mut definition = custom::definition();
+    for version in [0, 1] {
+        definition["spec"]["versions"][version]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["free"] =
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    }
+    custom::define(&cluster, definition).await;
+    let widgets = json!({"rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["widgets"]}]});
+    cluster.configure("Mutating", "m", json!([hook.webhook("m.example.com", widgets)])).await;
+    let wanted = |size: u32| (json!({"size": size, "color": "red", "free": {"kept": 1}}), None);
+    let of = |widget: &Value| (widget["spec"].clone(), widget.get("unknown").cloned());
+    let made = cluster.post(custom::WIDGETS, custom::widget("a", json!({"size": 1}))).await.ok();
+    assert_eq!(of(&made), wanted(1));
+    let path = format!("{}/a", custom::WIDGETS);
+    assert_eq!(of(&cluster.patch(&path, "merge", json!({"spec": {"size": 2}})).await.ok()), wanted(2));
+    let mut put = made.clone();
+    (put["spec"]["size"], put["metadata"]["resourceVersion"]) =
+        (json!(3), cluster.get(&path).await.ok()["metadata"]["resourceVersion"].clone());
+    assert_eq!(of(&cluster.put(&path, &put).await.ok()), wanted(3));
+    // It is asked in its version about another one.
+    let other = json!({"apiVersion": "example.com/v1beta1", "kind": "Widget", "metadata": {"name": "b"}, "spec": {"size": 4}});
+    let made = cluster.post("/apis/example.com/v1beta1/namespaces/default/widgets", other).await.ok();
+    assert_eq!(of(&made), wanted(4));
+    assert_eq!(hook.asked().len(), 4);
+    assert_eq!(of(&cluster.get(&path).await.ok()), wanted(3));
+}
+
 #[tokio::test]
 async fn a_scale_is_changed_as_a_scale() {
     let think = |_: &Value| patching(json!([{"op": "replace", "path": "/spec/replicas", "value": 2}]));
