@@ -129,17 +129,20 @@ async fn a_broken_image_leaves_the_old_pods_serving() {
 async fn pods_are_adopted_and_released_by_label() {
     let cluster = Cluster::start(|_| {}).await;
     let pods = cluster.api::<Pod>();
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stray", "labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "v1"}]}});
-    pods.create(&PostParams::default(), &from(pod)).await.expect("a Pod");
     let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}},
         "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "v1"}]}}}});
     cluster.api::<ReplicaSet>().create(&PostParams::default(), &from(set)).await.expect("a ReplicaSet");
     let owned = |pod: &Pod| pod.metadata.owner_references.iter().flatten().any(|owner| owner.controller == Some(true));
-    until("one adopted, one made", pods.clone(), |pods| pods.len() == 2 && pods.values().all(owned)).await;
-    pods.patch("stray", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"labels": {"app": "other"}}})))
-        .await
-        .expect("relabelled");
-    until("released and replaced", pods.clone(), |pods| pods.len() == 3 && !owned(&pods["stray"])).await;
+    let stray = until("both made", pods.clone(), |pods| pods.len() == 2 && pods.values().all(owned)).await;
+    let stray = stray.keys().next().expect("one of them").clone();
+    let label = async |app: &str| {
+        let patch = Patch::Merge(json!({"metadata": {"labels": {"app": app}}}));
+        pods.patch(&stray, &PatchParams::default(), &patch).await.expect("relabelled");
+    };
+    label("other").await;
+    until("released and replaced", pods.clone(), |pods| pods.len() == 3 && !owned(&pods[&stray])).await;
+    label("web").await;
+    until("adopted, and one too many", pods.clone(), |pods| pods.len() == 2 && pods.values().all(owned)).await;
     cluster.stop().await;
 }
 
