@@ -19,6 +19,14 @@ pub enum SelectorError {
     /// The text does not follow the grammar.
     #[error("unable to parse requirement: {0}")]
     Syntax(String),
+    /// Something else stands where a requirement has to be.
+    #[error("found '{found}', expected: {expected}")]
+    Unexpected {
+        /// What stands there; empty at the end.
+        found: &'static str,
+        /// What may stand there.
+        expected: &'static str,
+    },
     /// The text is no field selector.
     #[error("{0}")]
     Field(String),
@@ -69,13 +77,18 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// Parses the query-string form: `a=b,c!=d,e in (f,g),h,!i`.
+    /// Parses the query-string form: `a=b,c!=d,e in (f,g),h,!i`. Nothing at all selects everything; nothing beside a
+    /// comma is a mistake, which must not select more than was meant.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
         let mut requirements = Vec::new();
-        for part in split_outside_brackets(text) {
+        let parts = split_outside_brackets(text);
+        for (at, part) in parts.iter().enumerate() {
             let part = part.trim();
             if part.is_empty() {
-                continue;
+                return Err(missing_requirement(at, parts.len()));
             }
             if requirements.len() == REQUIREMENTS_MAX {
                 return Err(SelectorError::TooMany);
@@ -159,6 +172,12 @@ fn split_outside_brackets(text: &str) -> Vec<&str> {
     }
     parts.push(text.get(start..).unwrap_or_default());
     parts
+}
+
+/// Of the part at an index there is nothing.
+fn missing_requirement(at: usize, parts: usize) -> SelectorError {
+    let expected = if at == 0 { "!, identifier, or 'end of string'" } else { "identifier after ','" };
+    SelectorError::Unexpected { found: if at + 1 < parts { "," } else { "" }, expected }
 }
 
 fn parse_requirement(part: &str) -> Result<Requirement, SelectorError> {

@@ -32,6 +32,20 @@ fn nonsense_is_refused() {
 }
 
 #[test]
+fn nothing_beside_a_comma_is_refused_in_upstreams_words() {
+    let refused = |text: &str| Selector::parse(text).expect_err(text).to_string();
+    for text in [",", ",x", " , x"] {
+        assert_eq!(refused(text), "found ',', expected: !, identifier, or 'end of string'", "{text}");
+    }
+    for text in ["x,", "x in (a), "] {
+        assert_eq!(refused(text), "found '', expected: identifier after ','", "{text}");
+    }
+    assert_eq!(refused("x,,x"), "found ',', expected: identifier after ','");
+    assert!(Selector::parse(" ").is_ok_and(|selector| selector.is_everything()));
+    assert!(FieldSelector::parse(",a=b,,").is_ok_and(|fields| fields.terms.len() == 1), "of fields upstream skips them");
+}
+
+#[test]
 fn absent_selector_matches_nothing_and_empty_matches_all() {
     let object = json!({"metadata": {}});
     assert!(!Selector::from_label_selector(None).expect("parses").matches(&object));

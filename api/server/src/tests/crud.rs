@@ -228,3 +228,14 @@ async fn a_store_without_room_is_told_by_a_number_of_its_own() {
         assert!(answer.body["details"]["retryAfterSeconds"].is_null() && !answer.headers.contains_key(header::RETRY_AFTER), "{answer:?}");
     }
 }
+
+#[tokio::test]
+async fn a_selector_with_nothing_beside_a_comma_deletes_nothing() {
+    let cluster = cluster().await;
+    cluster.config_map("kept", json!({})).await;
+    for selector in [",", "a,", ",a", "a,,b"] {
+        let refused = cluster.delete(&format!("{CONFIG_MAPS}?labelSelector={selector}")).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{refused:?}");
+    }
+    cluster.get(&format!("{CONFIG_MAPS}/kept")).await.ok();
+}
