@@ -9,7 +9,7 @@ mod claims;
 mod families;
 mod taken;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -74,12 +74,17 @@ impl Allocator {
         if !served.is("", "services") || old.is_some_and(meta::is_deleting) {
             return Ok(None);
         }
-        families::fill_in(service);
+        let wrong = families::settle(service, old);
+        if !wrong.is_empty() {
+            return Err(ApiError::invalid(&served.kind, meta::name(service), &wrong));
+        }
         let mut claims = Claims::default();
         let mut taken = self.taken.lock();
         taken.refresh(served, cache);
         let had = old.map(claims::of).unwrap_or_default();
-        let allocated = self.address(service, &had, &taken, &mut claims).and_then(|()| self.node_ports(service, &had, &taken, &mut claims));
+        let allocated = self
+            .address(service, &had, &taken, &mut claims)
+            .and_then(|()| self.node_ports(service, old.is_none(), &had, &taken, &mut claims));
         allocated.map_err(|refusal| refusal.into_error(served, service))?;
         if claims.is_empty() {
             return Ok(None);
@@ -125,26 +130,33 @@ impl Allocator {
         Ok(())
     }
 
-    fn node_ports(&self, service: &mut Value, had: &Claims, taken: &Taken, claims: &mut Claims) -> Result<(), Refusal> {
+    fn node_ports(&self, service: &mut Value, is_new: bool, had: &Claims, taken: &Taken, claims: &mut Claims) -> Result<(), Refusal> {
         if !wants_node_ports(service) {
             return Ok(());
         }
         let pool = Pool::ports(&self.ports);
-        for NodePort { path, wanted, slot } in claims::node_ports(service) {
-            let port = match wanted {
-                // One number may serve several protocols of one Service.
-                Some(port) if had.ports.contains(&port) || claims.ports.contains(&port) => continue,
-                Some(port) => {
-                    self.check_port(&path, port, taken)?;
-                    port
+        let mut given = BTreeMap::new();
+        for NodePort { path, port, wanted, slot } in claims::node_ports(service) {
+            // Protocols of one port share its number on the nodes, of a new Service alone, as upstream.
+            let shared = port.filter(|_| is_new).and_then(|port| given.get(&port).copied());
+            let node_port = match wanted.or(shared) {
+                Some(known) if had.ports.contains(&known) || claims.ports.contains(&known) => known,
+                Some(asked) => {
+                    self.check_port(&path, asked, taken)?;
+                    asked
                 }
                 None => {
                     let free = pool.free(|port| u16::try_from(port).is_ok_and(|port| taken.has_port(port) || claims.ports.contains(&port)));
                     free.and_then(|port| u16::try_from(port).ok()).ok_or(Refusal::NoPort)?
                 }
             };
-            claims.ports.insert(port);
-            *slot = port.into();
+            if let Some(port) = port {
+                given.entry(port).or_insert(node_port);
+            }
+            if !had.ports.contains(&node_port) {
+                claims.ports.insert(node_port);
+            }
+            *slot = node_port.into();
         }
         Ok(())
     }

@@ -11,6 +11,8 @@ use crate::json;
 /// A place for a node port.
 pub(super) struct NodePort<'a> {
     pub(super) path: Path,
+    /// The Service's own port that leads here; none for health checks.
+    pub(super) port: Option<u16>,
     /// The number asked for.
     pub(super) wanted: Option<u16>,
     pub(super) slot: &'a mut Value,
@@ -75,12 +77,13 @@ pub(super) fn node_ports(service: &mut Value) -> Vec<NodePort<'_>> {
     let mut places = Vec::new();
     for (field, value) in spec.iter_mut() {
         match field.as_str() {
-            "healthCheckNodePort" if health => places.push(place(path.child(field), value)),
+            "healthCheckNodePort" if health => places.push(place(path.child(field), None, value)),
             "ports" => {
                 let ports = value.as_array_mut().into_iter().flatten().enumerate();
                 places.extend(ports.filter_map(|(at, port)| {
+                    let own = number(port.get("port"));
                     let slot = port.as_object_mut()?.entry("nodePort").or_insert(Value::Null);
-                    Some(place(path.child("ports").index(at).child("nodePort"), slot))
+                    Some(place(path.child("ports").index(at).child("nodePort"), own, slot))
                 }));
             }
             _ => {}
@@ -90,8 +93,8 @@ pub(super) fn node_ports(service: &mut Value) -> Vec<NodePort<'_>> {
     places
 }
 
-fn place(path: Path, slot: &mut Value) -> NodePort<'_> {
-    NodePort { path, wanted: number(Some(slot)), slot }
+fn place(path: Path, port: Option<u16>, slot: &mut Value) -> NodePort<'_> {
+    NodePort { path, port, wanted: number(Some(slot)), slot }
 }
 
 /// Before a changed Service is checked: it keeps what it was given where the client left that out,
@@ -117,14 +120,18 @@ pub(crate) fn carry_over(new: &mut Value, old: &Value) {
     sync_cluster_ips(new, old);
 }
 
-/// Whether a Service's type has a field.
+/// Whether a Service like this has a field.
 type HasField = fn(&Value) -> bool;
 
-/// Fields that only some types have, with the test for those types. What the client did not change
+/// Fields that only some types have, or only those that external addresses lead to, with the test for them. What the client did not change
 /// goes with the type; what it did is for validation to refuse.
 fn drop_fields(new: &mut Value, old: &Value) {
     let is_cluster: HasField = |service| !is_external_name(service);
-    let is_external: HasField = |service| matches!(text(service, "type"), "NodePort" | "LoadBalancer");
+    let is_external: HasField = |service| match text(service, "type") {
+        "NodePort" | "LoadBalancer" => true,
+        "ClusterIP" | "" => spec(service, "externalIPs").and_then(Value::as_array).is_some_and(|ips| !ips.is_empty()),
+        _ => false,
+    };
     let is_balancer: HasField = |service| text(service, "type") == "LoadBalancer";
     let fields: [(&str, HasField); 8] = [
         ("clusterIP", is_cluster),

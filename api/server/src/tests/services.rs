@@ -118,3 +118,90 @@ async fn an_update_keeps_what_was_given_and_may_change_the_type() {
     let moved = cluster.patch(&path, "merge", json!({"spec": {"clusterIP": "10.96.0.77", "clusterIPs": ["10.96.0.77"]}})).await;
     assert_eq!(moved.status, StatusCode::UNPROCESSABLE_ENTITY, "{moved:?}");
 }
+
+#[tokio::test]
+async fn external_addresses_can_be_taken_off() {
+    let cluster = cluster().await;
+    let path = format!("{SERVICES}/a");
+    let apply = async |addresses: Value| {
+        let spec = json!({"ports": [{"port": 80}], "selector": {"a": "b"}, "externalIPs": addresses});
+        let applied = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec});
+        let (target, media) = (format!("{path}?fieldManager=me"), "application/apply-patch+yaml");
+        cluster.request(Method::PATCH, &target, media, applied.to_string()).await.ok()
+    };
+    assert_eq!(apply(json!(["203.0.113.7"])).await["spec"]["externalTrafficPolicy"], "Cluster");
+    let plain = apply(json!([])).await;
+    assert!(plain["spec"].get("externalTrafficPolicy").is_none(), "{plain}");
+    // What the client says itself is still held against it.
+    let local = cluster.patch(&path, "merge", json!({"spec": {"externalTrafficPolicy": "Local"}})).await;
+    assert!(local.refusal().1.contains("may only be set for externally-accessible services"), "{local:?}");
+}
+
+#[tokio::test]
+async fn families_that_the_cluster_lacks_are_refused() {
+    let cluster = cluster().await;
+    let refused = async |spec: Value| {
+        let answer = cluster.post(SERVICES, service("a", spec)).await;
+        assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{answer:?}");
+        answer.refusal().1.trim_start_matches("Service \"a\" is invalid: ").to_owned()
+    };
+    for (spec, wanted) in [
+        (json!({"ipFamilies": ["IPv6"]}), "spec.ipFamilies[0]: Invalid value: \"IPv6\": not configured on this cluster"),
+        (
+            json!({"ipFamilyPolicy": "RequireDualStack"}),
+            "spec.ipFamilyPolicy: Invalid value: \"RequireDualStack\": this cluster is not configured for dual-stack services",
+        ),
+        (json!({"clusterIP": "fd00::1"}), "spec.clusterIPs[0]: Invalid value: [\"fd00::1\"]: IPv6 is not configured on this cluster"),
+        (
+            json!({"clusterIP": "None", "selector": {}, "ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4", "IPv6"]}),
+            "spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be 'RequireDualStack' or 'PreferDualStack' when multiple IP \
+             families are specified",
+        ),
+        (
+            json!({"clusterIP": "None", "ipFamilies": ["IPv6"]}),
+            "spec.ipFamilies[0]: Invalid value: \"IPv6\": not configured on this cluster",
+        ),
+    ] {
+        assert_eq!(refused(spec).await, wanted);
+    }
+    let families = async |name: &str, spec: Value| {
+        let made = cluster.post(SERVICES, service(name, spec)).await.ok();
+        [made["spec"]["ipFamilyPolicy"].clone(), made["spec"]["ipFamilies"].clone()]
+    };
+    let prefer = families("prefer", json!({"ipFamilyPolicy": "PreferDualStack"})).await;
+    assert_eq!(prefer, [json!("PreferDualStack"), json!(["IPv4"])]);
+    // Whoever writes the endpoints of such a one knows best.
+    let free = |more: Value| {
+        let mut spec = json!({"clusterIP": "None", "selector": null});
+        spec.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
+        spec
+    };
+    assert_eq!(families("free", free(json!({}))).await, [json!("RequireDualStack"), json!(["IPv4", "IPv6"])]);
+    assert_eq!(families("six", free(json!({"ipFamilies": ["IPv6"]}))).await, [json!("RequireDualStack"), json!(["IPv6", "IPv4"])]);
+    assert_eq!(families("one", free(json!({"ipFamilyPolicy": "SingleStack"}))).await, [json!("SingleStack"), json!(["IPv4"])]);
+    let selects = cluster.patch(&format!("{SERVICES}/free"), "merge", json!({"spec": {"selector": {"a": "b"}}})).await;
+    assert!(selects.refusal().1.contains("this cluster is not configured for dual-stack services"), "{selects:?}");
+    let single = cluster.patch(&format!("{SERVICES}/free"), "merge", json!({"spec": {"ipFamilyPolicy": "SingleStack"}})).await.ok();
+    assert_eq!(single["spec"]["ipFamilies"], json!(["IPv4"]));
+    let labelled = cluster.patch(&format!("{SERVICES}/six"), "merge", json!({"metadata": {"labels": {"a": "b"}}})).await.ok();
+    assert_eq!(labelled["spec"]["ipFamilies"], json!(["IPv6", "IPv4"]));
+    let dual = cluster.patch(&format!("{SERVICES}/prefer"), "merge", json!({"spec": {"ipFamilyPolicy": "RequireDualStack"}})).await;
+    assert_eq!(dual.status, StatusCode::UNPROCESSABLE_ENTITY, "{dual:?}");
+}
+
+#[tokio::test]
+async fn protocols_of_one_port_share_their_node_port() {
+    let cluster = cluster().await;
+    let dns = |more: Value| {
+        let mut ports =
+            json!([{"name": "t", "port": 53, "protocol": "TCP"}, {"name": "u", "port": 53, "protocol": "UDP"}, {"name": "o", "port": 54}]);
+        ports[1].as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
+        json!({"type": "NodePort", "ports": ports})
+    };
+    let node_ports = |service: &Value| [0, 1, 2].map(|at| service["spec"]["ports"][at]["nodePort"].as_u64().expect("a port"));
+    let [tcp, udp, other] = node_ports(&cluster.post(SERVICES, service("a", dns(json!({})))).await.ok());
+    assert_eq!(tcp, udp);
+    assert_ne!(tcp, other);
+    let [tcp, udp, _] = node_ports(&cluster.post(SERVICES, service("b", dns(json!({"nodePort": 30_053})))).await.ok());
+    assert_eq!([tcp, udp], [30_053, 30_053]);
+}

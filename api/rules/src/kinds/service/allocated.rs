@@ -17,7 +17,8 @@ pub fn mirror_cluster_ips(spec: &mut Fields) {
     }
 }
 
-/// Upstream's IP families on a cluster with IPv4 alone.
+/// Upstream's IP families on a cluster with IPv4 alone. Those of an address of the other family are left to whoever
+/// gives out addresses, and refuses it.
 pub fn families(spec: &mut Fields) {
     if text(spec, "type") == "ExternalName" {
         return;
@@ -27,14 +28,15 @@ pub fn families(spec: &mut Fields) {
     if headless && !selects {
         fill_absent(spec, "ipFamilyPolicy", "RequireDualStack");
         if is_list_empty(spec, "ipFamilies") {
-            spec.insert("ipFamilies".to_owned(), json!(["IPv4", "IPv6"]));
+            let single = text(spec, "ipFamilyPolicy") == "SingleStack";
+            spec.insert("ipFamilies".to_owned(), if single { json!(["IPv4"]) } else { json!(["IPv4", "IPv6"]) });
         }
         return;
     }
     fill_absent(spec, "ipFamilyPolicy", "SingleStack");
-    if is_list_empty(spec, "ipFamilies") {
-        let is_v6 = matches!(text(spec, "clusterIP").parse(), Ok(IpAddr::V6(_)));
-        spec.insert("ipFamilies".to_owned(), json!([if is_v6 { "IPv6" } else { "IPv4" }]));
+    let is_v6 = matches!(text(spec, "clusterIP").parse(), Ok(IpAddr::V6(_)));
+    if is_list_empty(spec, "ipFamilies") && !is_v6 {
+        spec.insert("ipFamilies".to_owned(), json!(["IPv4"]));
     }
 }
 
