@@ -10,6 +10,7 @@ use api_model::selector::FieldSelector;
 use axum::body::Body;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body::Body as _;
 
 use crate::aggregation::forward::forward;
 use crate::app::{App, Call};
@@ -30,6 +31,24 @@ const AUDIT_ID: &str = "audit-id";
 
 /// Answers a request.
 pub(crate) async fn handle(app: Arc<App>, request: Request<Body>) -> Response<Body> {
+    match *request.method() {
+        Method::HEAD => without_body(recorded(app, request).await),
+        _ => recorded(app, request).await,
+    }
+}
+
+/// The answer to a HEAD is one to a GET without its body, the length told all the same.
+fn without_body(response: Response<Body>) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    // What is passed on for somebody else came without a body, and says nothing by that.
+    if let Some(length) = body.size_hint().exact().filter(|length| *length > 0) {
+        parts.headers.entry(header::CONTENT_LENGTH).or_insert(length.into());
+    }
+    Response::from_parts(parts, Body::empty())
+}
+
+/// Answers, and leaves a trail of it in headers, metrics and the audit log.
+async fn recorded(app: Arc<App>, request: Request<Body>) -> Response<Body> {
     let started = Instant::now();
     let (mut parts, body) = request.into_parts();
     let audit_id = parts.headers.get(AUDIT_ID).cloned().or_else(|| HeaderValue::from_str(&meta::new_uid()).ok());

@@ -239,3 +239,17 @@ async fn a_selector_with_nothing_beside_a_comma_deletes_nothing() {
     }
     cluster.get(&format!("{CONFIG_MAPS}/kept")).await.ok();
 }
+
+#[tokio::test]
+async fn a_head_is_answered_without_a_body() {
+    let cluster = cluster().await;
+    for path in ["/api/v1/namespaces/default", "/api/v1/namespaces/none", "/version", "/healthz", CONFIG_MAPS] {
+        let request = |method: Method| Request::builder().method(method).uri(path).body(Body::empty()).expect("a request");
+        let got = cluster.raw(request(Method::GET)).await;
+        let (parts, body) = cluster.raw(request(Method::HEAD)).await.into_parts();
+        assert_eq!(parts.status, got.status(), "{path}");
+        let length = parts.headers.get(header::CONTENT_LENGTH).map(|length| length.to_str().expect("text").to_owned());
+        assert_eq!(length, http_body::Body::size_hint(got.body()).exact().map(|length| length.to_string()), "{path}");
+        assert!(body.collect().await.expect("a body").to_bytes().is_empty(), "{path}");
+    }
+}
