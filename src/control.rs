@@ -54,14 +54,14 @@ pub struct Running {
 }
 
 impl Running {
-    /// A client in this process, for a user.
-    pub fn client(&self, user: UserInfo) -> kube::Client {
-        kube::Client::new(self.server.client(user), "default")
+    /// A client in this process, for a user and the program that acts for it.
+    pub fn client(&self, user: UserInfo, agent: &'static str) -> kube::Client {
+        client(&self.server, user, agent)
     }
 
     /// A client that may do everything.
     pub fn admin(&self) -> kube::Client {
-        self.client(UserInfo::new("system:admin", &["system:masters"]))
+        self.client(UserInfo::new("system:admin", &["system:masters"]), "skiff")
     }
 
     /// Stops scheduler and controllers, then the server, then the store. The error is that of a part
@@ -127,18 +127,23 @@ fn start_parts(
     parts: &CancellationToken,
     tasks: &mut JoinSet<anyhow::Result<()>>,
 ) {
-    let client = |user: UserInfo| kube::Client::new(server.client(user), "default");
+    // Their names are upstream's, by which others tell in `managedFields` who wrote what.
+    let (scheduler, manager) = ("kube-scheduler", "kube-controller-manager");
     if control.options.scheduler {
-        let (client, cancel) = (client(UserInfo::new("system:kube-scheduler", &[])), parts.clone());
-        let config = sched_scheduler::Config { election: election(control, "kube-scheduler"), ..sched_scheduler::Config::default() };
+        let (client, cancel) = (client(server, UserInfo::new("system:kube-scheduler", &[]), scheduler), parts.clone());
+        let config = sched_scheduler::Config { election: election(control, scheduler), ..sched_scheduler::Config::default() };
         tasks.spawn(async move {
             sched_scheduler::run(client, config, cancel).await;
             Ok(())
         });
     }
     let (config, cancel) = (controllers_config(control, Arc::clone(pki)), parts.clone());
-    let client = client(UserInfo::new("system:kube-controller-manager", &["system:masters"]));
+    let client = client(server, UserInfo::new("system:kube-controller-manager", &["system:masters"]), manager);
     tasks.spawn(async move { sched_controllers::run(client, config, cancel).await.context("the controllers ended") });
+}
+
+fn client(server: &Server, user: UserInfo, agent: &'static str) -> kube::Client {
+    kube::Client::new(server.client(user).with_agent(agent), "default")
 }
 
 /// With a store of its own this control plane is the only one; with a shared one, one of several works.

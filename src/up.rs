@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::wait::await_condition;
-use node_agent::{Parts, Serving};
+use node_agent::{Parts, Serving, bootstrap};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -45,7 +45,8 @@ async fn run_node(running: &Running, settings: &NodeSettings, parts: Parts, canc
     let issued = running.pki.issue(&subject, renewal::VALIDITY).context("issuing the node's certificate")?;
     let (renewed, serving) = watch::channel(shown(issued, running.pki.ca_pem()));
     tasks.spawn(Renewal::new(Arc::clone(&running.pki), subject, Shown(renewed)).run(Timestamp::now, cancel.clone()));
-    let client = running.client(api_model::request::UserInfo::new(format!("system:node:{}", settings.node_name), &["system:nodes"]));
+    let user = api_model::request::UserInfo::new(format!("system:node:{}", settings.node_name), &["system:nodes"]);
+    let client = running.client(user, bootstrap::USER_AGENT);
     node::start(&mut tasks, settings, parts, Identity { client, serving }, cancel);
     let mut stopped = std::pin::pin!(node::until_stopped(&mut tasks, cancel));
     let said = tokio::select! {

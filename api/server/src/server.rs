@@ -19,7 +19,7 @@ use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, header};
 use serde_json::Value;
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -152,7 +152,7 @@ impl Server {
     /// A tower service for clients in the same process, such as `kube::Client::new`, that acts as
     /// that user.
     pub fn client(&self, user: UserInfo) -> InProcess {
-        InProcess { app: Arc::clone(&self.app), identity: Identity(Arc::new(user)) }
+        InProcess { app: Arc::clone(&self.app), identity: Identity(Arc::new(user)), agent: None }
     }
 
     /// The same as a router, for whoever wants to put layers around it.
@@ -253,6 +253,17 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
 pub struct InProcess {
     app: Arc<App>,
     identity: Identity,
+    agent: Option<HeaderValue>,
+}
+
+impl InProcess {
+    /// The same, with requests that bear this `User-Agent` unless they have one: what is written counts as that
+    /// program's in `managedFields`.
+    #[must_use]
+    pub fn with_agent(mut self, agent: &'static str) -> Self {
+        self.agent = Some(HeaderValue::from_static(agent));
+        self
+    }
 }
 
 impl<B> tower::Service<Request<B>> for InProcess
@@ -272,6 +283,9 @@ where
         let app = Arc::clone(&self.app);
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(self.identity.clone());
+        if let Some(agent) = &self.agent {
+            request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| agent.clone());
+        }
         Box::pin(async move { Ok(handle(app, request).await) })
     }
 }

@@ -28,6 +28,8 @@ use identity::Identity;
 
 pub use token::{JoinToken, ca_hash};
 
+/// What the node's requests bear: upstream's name, by which others tell in `managedFields` what a node wrote.
+pub const USER_AGENT: &str = "kubelet";
 /// The signers of upstream's kubelet certificates.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
@@ -260,6 +262,7 @@ fn connect(server: &str, ca_pem: &str, auth: AuthInfo) -> Result<kube::Client, J
     let mut config = kube::Config::new(server.parse().map_err(|_| bad("reading the server's URL", server))?);
     config.root_cert = Some(vec![token::der(ca_pem)?]);
     config.auth_info = auth;
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT)));
     kube::Client::try_from(config).map_err(api("making a client"))
 }
 

@@ -127,6 +127,14 @@ async fn the_manager_is_named_by_the_request_or_its_program() {
     };
     assert_eq!(managers(&send(Some("kubectl/v1.36 (linux/amd64)"), "a").await), ["kubectl Update/"]);
     assert_eq!(managers(&send(None, "b").await), ["unknown Update/"]);
+    let part = cluster.user("part", &["system:masters"]).with_agent("kube-scheduler");
+    let post = |agent: Option<&str>, name: &str| {
+        let request = Request::builder().method(Method::POST).uri(CONFIG_MAPS).header(header::CONTENT_TYPE, "application/json");
+        let request = agent.into_iter().fold(request, |request, agent| request.header(header::USER_AGENT, agent));
+        crate::tests::send(&part, request.body(Body::from(config_map(name, json!({})).to_string())).expect("a request"))
+    };
+    assert_eq!(managers(&json_of(post(None, "e").await).await.ok()), ["kube-scheduler Update/"]);
+    assert_eq!(managers(&json_of(post(Some("own"), "f").await).await.ok()), ["own Update/"]);
     let long = "x".repeat(300);
     assert_eq!(managers(&send(Some(&long), "c").await), [format!("{} Update/", "x".repeat(128))]);
     let refused = cluster.post(&format!("{CONFIG_MAPS}?fieldManager={long}"), config_map("d", json!({}))).await;
