@@ -20,6 +20,7 @@ use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs;
 use crate::wire::accept::{self, Encoding};
+use crate::wire::deadline;
 use crate::wire::options::ListOptions;
 use crate::wire::path::{self, ResourcePath};
 use crate::wire::query::{self, Query};
@@ -86,9 +87,10 @@ async fn at_path(app: &Arc<App>, parts: Parts, body: Body, passed: &mut Passed) 
     let verb = parts.method.as_str().to_ascii_lowercase();
     let attributes = Attributes { verb, path: parts.uri.path().to_owned(), ..Attributes::default() };
     let (user, _seat) = allowed(app, &parts, &attributes, passed).await?;
+    let limit = deadline::of(&Query::parse(parts.uri.query()), app.config.request_timeout)?;
     match app.aggregation.remote_at(parts.uri.path()) {
         Some(remote) => forward(app, &remote, &user, parts, body, false).await,
-        None => nonresource::answer(app, &parts).await,
+        None => tokio::time::timeout(limit, nonresource::answer(app, &parts)).await.unwrap_or_else(|_| Err(ApiError::took_too_long())),
     }
 }
 
@@ -123,6 +125,11 @@ struct Wanted {
 async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wanted, passed: &mut Passed) -> ApiResult<Response<Body>> {
     // The seat is held until the answer is made or, of a watch, has begun.
     let (user, _seat) = allowed(app, &parts, &attributes(&wanted), passed).await?;
+    let is_long_running = wanted.verb == "watch" || subresource::is_connection(&wanted.found.subresource);
+    let limit = match is_long_running {
+        true => app.config.request_timeout,
+        false => deadline::of(&wanted.query, app.config.request_timeout)?,
+    };
     if wanted.served.as_ref().is_none_or(|served| served.kind.custom.is_some())
         && let Some(remote) = app.aggregation.remote(&wanted.found.group, &wanted.found.version)
     {
@@ -159,7 +166,6 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
     let answer = if subresource::is_connection(&call.subresource) {
         subresource::connect(call, parts, body).await?
     } else {
-        let limit = app.config.request_timeout;
         tokio::time::timeout(limit, perform(call, verb, body)).await.unwrap_or_else(|_| Err(ApiError::took_too_long()))?
     };
     Ok(match socket {

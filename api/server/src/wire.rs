@@ -3,6 +3,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod body;
+pub(crate) mod deadline;
 pub(crate) mod gzip;
 pub(crate) mod holding;
 pub(crate) mod list;

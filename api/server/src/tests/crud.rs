@@ -253,3 +253,16 @@ async fn a_head_is_answered_without_a_body() {
         assert!(body.collect().await.expect("a body").to_bytes().is_empty(), "{path}");
     }
 }
+
+#[tokio::test]
+async fn a_timeout_in_the_query_is_looked_at() {
+    let cluster = cluster().await;
+    for path in [CONFIG_MAPS, "/version"] {
+        let refused = cluster.get(&format!("{path}?timeout=invalid")).await;
+        let message = "invalid timeout specified in the request URL - time: invalid duration \"invalid\"";
+        assert_eq!(refused.refusal(), (400, message));
+        cluster.get(&format!("{path}?timeout=32s")).await.ok();
+    }
+    let watch = Request::builder().uri(format!("{CONFIG_MAPS}?watch=1&timeout=invalid")).body(Body::empty()).expect("a request");
+    assert_eq!(cluster.raw(watch).await.status(), StatusCode::OK, "a watch has none");
+}
