@@ -221,6 +221,10 @@ async fn a_proxy_leads_to_the_nodes_own_server() {
     assert_eq!(answer.ok(), "/stats/summary?only=cpu&x=a%20b");
     assert_eq!(cluster.post("/api/v1/nodes/n1/proxy/run", json!({})).await.ok(), "/run");
     assert_eq!(cluster.get("/api/v1/nodes/n1/proxy/").await.ok(), "/");
+    let options = async |path: &str| cluster.request(Method::OPTIONS, path, "application/json", Body::empty()).await;
+    assert_eq!(options("/api/v1/nodes/n1/proxy/x").await.ok(), "/x");
+    assert_eq!(options("/api/v1/nodes/n1/status").await.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(options("/api/v1/namespaces/default/pods/p/log").await.status, StatusCode::METHOD_NOT_ALLOWED);
     assert_eq!(cluster.get("/api/v1/nodes/n1/proxy/missing").await.status, StatusCode::NOT_FOUND);
     let to_root = cluster.get("/api/v1/nodes/n1/proxy?a=b").await;
     assert_eq!(to_root.status, StatusCode::MOVED_PERMANENTLY);
