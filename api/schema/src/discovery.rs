@@ -4,8 +4,14 @@
 
 use std::sync::Arc;
 
-use api_model::kind::{Kind, Subresource};
+use api_model::kind::{self, Kind, Subresource};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// Bytes of a storage version's hash, as upstream.
+const STORAGE_HASH_LEN: usize = 8;
 
 /// `/api`: `APIVersions` with the address for clients of any origin.
 pub fn api_versions(server_address: &str) -> Value {
@@ -64,9 +70,29 @@ fn resources(kind: &Kind) -> Vec<Value> {
     if !kind.categories.is_empty() {
         insert(&mut main, "categories", kind.categories.clone());
     }
+    if let Some(hash) = storage_version_hash(kind) {
+        insert(&mut main, "storageVersionHash", hash);
+    }
     let mut rows = vec![main];
     rows.extend(kind.subresources.iter().map(|sub| subresource(kind, sub)));
     rows
+}
+
+/// Which version objects are stored in, as upstream's `StorageVersionHash`: clients see by it when objects are worth
+/// writing again. None where nothing is stored.
+fn storage_version_hash(kind: &Kind) -> Option<String> {
+    if !kind.allows("watch") {
+        return None;
+    }
+    let (group, version) = match &kind.custom {
+        Some(custom) => (kind.group.as_str(), custom.storage_version.as_deref()?),
+        // The core group's Events under another name.
+        None if kind.group == "events.k8s.io" => ("", "v1"),
+        // The table's first is the preferred version, in which objects are stored.
+        None => (kind.group.as_str(), kind::find(&kind.group, &kind.plural)?.version.as_str()),
+    };
+    let hash = Sha256::digest(format!("{group}/{version}/{}", kind.kind));
+    hash.get(..STORAGE_HASH_LEN).map(|start| STANDARD.encode(start))
 }
 
 fn subresource(kind: &Kind, sub: &Subresource) -> Value {

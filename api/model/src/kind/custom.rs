@@ -18,6 +18,8 @@ use serde_json::Value;
 pub struct Custom {
     /// Kind of lists; usually the kind with `List` behind it.
     pub list_kind: String,
+    /// The version in which objects are stored; none where it is not served.
+    pub storage_version: Option<String>,
     /// `openAPIV3Schema`; null where the definition has none.
     pub schema: Value,
     /// `additionalPrinterColumns`; without any, lists show name and age.

@@ -36,6 +36,23 @@ fn resource_lists_have_upstreams_rows() {
     assert!(api_resource_list("apps", "v2", &kinds()).is_none());
 }
 
+/// What real clusters say.
+#[test]
+fn storage_versions_have_upstreams_hashes() {
+    let hash = |group: &str, plural: &str| storage_version_hash(kind::find(group, plural).expect("served"));
+    assert_eq!(hash("", "pods").as_deref(), Some("xPOwRZ+Yhw8="));
+    assert_eq!(hash("apps", "deployments").as_deref(), Some("8aSe+NMegvE="));
+    assert_eq!(hash("events.k8s.io", "events").as_deref(), Some("r2yiGXH7wu8="));
+    assert_eq!(hash("", "events"), hash("events.k8s.io", "events"));
+    assert_eq!((hash("", "bindings"), hash("", "componentstatuses")), (None, None), "nothing is stored");
+    let mut custom = Kind::clone(kind::find("apps", "deployments").expect("served"));
+    custom.version = "v2".to_owned();
+    custom.custom = Some(Arc::new(kind::Custom { storage_version: Some("v1".to_owned()), ..kind::Custom::default() }));
+    assert_eq!(storage_version_hash(&custom).as_deref(), Some("8aSe+NMegvE="));
+    custom.custom = Some(Arc::default());
+    assert_eq!(storage_version_hash(&custom), None, "the stored version is not served");
+}
+
 #[test]
 fn aggregated_documents_hold_the_same_in_one() {
     insta::assert_json_snapshot!(aggregated(&kinds(), true, false));

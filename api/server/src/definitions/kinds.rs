@@ -55,9 +55,11 @@ fn custom(spec: &Value, names: &Value, version: &Value) -> Custom {
         label_selector: dotted(text(scale, "labelSelectorPath")),
     });
     let usual_warning = || format!("{}/{} {} is deprecated", text(spec, "group"), text(version, "name"), text(names, "kind"));
+    let is_stored = |version: &&Value| ["served", "storage"].iter().all(|flag| version.get(flag) == Some(&Value::Bool(true)));
     let warning = || version.get("deprecationWarning").and_then(Value::as_str).map_or_else(usual_warning, str::to_owned);
     Custom {
         list_kind: text(names, "listKind").to_owned(),
+        storage_version: list(spec, "versions").iter().find(is_stored).map(|version| text(version, "name").to_owned()),
         schema: version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_default(),
         columns: list(version, "additionalPrinterColumns").iter().map(column).collect(),
         selectable_fields: list(version, "selectableFields").iter().map(|field| dotted(text(field, "jsonPath"))).collect(),
