@@ -2,6 +2,7 @@
 
 use api_model::field::{FieldError, aggregate};
 use api_model::kind::GroupResource;
+use api_model::meta;
 use thiserror::Error;
 
 use crate::request::Request;
@@ -36,7 +37,7 @@ pub enum Denied {
     Forbidden {
         /// Of which resource the object is.
         resource: GroupResource,
-        /// The object's name; empty when it has none yet.
+        /// The object's name, or what stands for it; empty where the resource stands for itself.
         name: String,
         /// What follows `is forbidden: `.
         message: String,
@@ -78,7 +79,7 @@ impl Denied {
     pub fn forbidden(request: &Request<'_>, message: impl Into<String>) -> Self {
         Self::Forbidden {
             resource: request.kind.group_resource(),
-            name: request.object_name().to_owned(),
+            name: told_name(request).to_owned(),
             message: message.into(),
             causes: Box::default(),
             awaits: None,
@@ -107,6 +108,12 @@ impl Denied {
         let kind = request.kind;
         Self::Invalid { group: kind.group.clone(), kind: kind.kind.clone(), name: request.object_name().to_owned(), errors }
     }
+}
+
+/// Upstream's `extractResourceName`: an object's name is generated only after admission.
+fn told_name<'r>(request: &'r Request<'_>) -> &'r str {
+    let generated = || request.object().map(|object| meta::text(object, "generateName")).unwrap_or_default();
+    [request.object_name(), generated()].into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
 }
 
 /// Upstream's `GroupKind`: `Pod`, `Deployment.apps`.

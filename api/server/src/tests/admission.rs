@@ -22,6 +22,15 @@ async fn a_pod_does_not_wait_for_ever() {
     assert_eq!(refused.refusal(), (403, message));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_refused_pod_without_a_name_is_told_by_what_its_name_begins_with() {
+    let mut early = pod("early");
+    early["metadata"] = json!({"generateName": "early-"});
+    let refused = cluster().await.post(PODS, early).await;
+    assert!(refused.refusal().1.starts_with("pods \"early-\" is forbidden: "), "{refused:?}");
+    assert_eq!(refused.body["details"]["name"], "early-");
+}
+
 /// Each of many at once would fit alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quota_holds_against_writers_at_once() {
