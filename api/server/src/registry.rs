@@ -7,6 +7,7 @@ mod events;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use api_model::field::FieldError;
 use api_model::kind::{GroupResource, Kind};
 use arc_swap::ArcSwap;
 use serde_json::Value;
@@ -224,6 +225,27 @@ impl Served {
             }
             _ => object.value(),
         }
+    }
+
+    /// What is wrong with a new object, in stored form.
+    pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
+        match self.has_own_rules() {
+            true => api_rules::validate_create(&self.kind, &self.shown(object.clone())),
+            false => api_rules::validate_create(&self.stored, object),
+        }
+    }
+
+    /// What is wrong with a changed object, both in stored form.
+    pub(crate) fn validate_update(&self, sub: Option<&str>, new: &Value, old: &Value, warnings: &mut Vec<String>) -> Vec<FieldError> {
+        match self.has_own_rules() {
+            true => api_rules::validate_update(&self.kind, sub, &self.shown(new.clone()), &self.shown(old.clone()), warnings),
+            false => api_rules::validate_update(&self.stored, sub, new, old, warnings),
+        }
+    }
+
+    /// Whether the kind asks more of its objects than the one that it is a view of.
+    fn has_own_rules(&self) -> bool {
+        self.is("events.k8s.io", "events")
     }
 
     /// The object as this kind's clients see it.

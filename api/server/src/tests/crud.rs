@@ -266,3 +266,36 @@ async fn a_timeout_in_the_query_is_looked_at() {
     let watch = Request::builder().uri(format!("{CONFIG_MAPS}?watch=1&timeout=invalid")).body(Body::empty()).expect("a request");
     assert_eq!(cluster.raw(watch).await.status(), StatusCode::OK, "a watch has none");
 }
+
+#[tokio::test]
+async fn an_event_of_the_newer_group_is_held_to_that_groups_rules() {
+    let cluster = cluster().await;
+    let events = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let event = |more: Value| {
+        let mut event = json!({
+            "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"}, "regarding": {"kind": "Pod", "namespace": "default"},
+            "eventTime": "2024-01-01T00:00:00.000000Z", "reportingController": "a.b/c", "reportingInstance": "i", "action": "A",
+            "reason": "R", "type": "Normal",
+        });
+        event.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
+        event
+    };
+    for (more, wanted) in [
+        (json!({"eventTime": null}), "eventTime: Required value"),
+        (json!({"type": "Foo"}), "type: Invalid value: \"\": has invalid value: Foo"),
+        (json!({"deprecatedCount": 1}), "count: Invalid value: \"\": needs to be unset"),
+    ] {
+        let refused = cluster.post(events, event(more)).await;
+        assert_eq!(refused.refusal(), (422, format!("Event.events.k8s.io \"e\" is invalid: {wanted}").as_str()));
+    }
+    cluster.post(events, event(json!({}))).await.ok();
+    let path = format!("{events}/e");
+    let series = json!({"series": {"count": 2, "lastObservedTime": "2024-01-01T00:00:01.000000Z"}});
+    assert_eq!(cluster.patch(&path, "merge", series).await.ok()["series"]["count"], 2);
+    let refused = cluster.patch(&path, "merge", json!({"note": "other"})).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{refused:?}");
+    // The older group's are free to be without, and to change.
+    let core =
+        json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "c"}, "involvedObject": {"namespace": "default"}, "type": "Foo"});
+    cluster.post("/api/v1/namespaces/default/events", core).await.ok();
+}

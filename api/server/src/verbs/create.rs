@@ -86,7 +86,7 @@ async fn prepare(call: &mut Call, mut object: Value, options: &WriteOptions) -> 
     sign(call, &mut object);
     let name = meta::name(&object).to_owned();
     let mut errors = call.misplaced(&object, None);
-    errors.extend(api_rules::validate_create(&served.stored, &object));
+    errors.extend(served.validate_create(&object));
     if !errors.is_empty() {
         return Err(ApiError::invalid(&served.kind, &name, &errors));
     }

@@ -131,7 +131,7 @@ async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, 
     admit::mutate(call, step, Some(new)).await?;
     api_rules::prepare_update(&served.stored, sub.as_deref(), new, old);
     let (mut errors, mut warnings) = (call.misplaced(new, Some(old)), Vec::new());
-    errors.extend(api_rules::validate_update(&served.stored, sub.as_deref(), new, old, &mut warnings));
+    errors.extend(served.validate_update(sub.as_deref(), new, old, &mut warnings));
     call.warn(warnings);
     if !errors.is_empty() {
         return Err(ApiError::invalid(&served.kind, step.name, &errors));
