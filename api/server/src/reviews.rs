@@ -53,7 +53,10 @@ fn answer(call: &Call, mut review: Value) -> ApiResult<Value> {
             return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
         }
         "tokenreviews" => return Ok(app.authenticator.token_review(&review, view, Timestamp::now())),
-        "selfsubjectreviews" => json::set(&mut review, &["status"], json!({"userInfo": *call.user})),
+        "selfsubjectreviews" => {
+            json::set(&mut review, &["metadata"], json!({"creationTimestamp": meta::time(Timestamp::now())}));
+            json::set(&mut review, &["status"], json!({"userInfo": *call.user}));
+        }
         "selfsubjectrulesreviews" => {
             let namespace = review.pointer("/spec/namespace").and_then(Value::as_str).unwrap_or_default();
             if namespace.is_empty() {

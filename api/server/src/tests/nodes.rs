@@ -202,7 +202,9 @@ async fn connections_show_who_the_client_is() {
         json_of(sender.send_request(request.body(Body::from(body.clone())).expect("a request")).await.expect("an answer").map(Body::new))
             .await
     };
-    assert_eq!(ask(&connector, "").await.ok()["status"]["userInfo"]["username"], "kube-apiserver-kubelet-client");
+    let review = ask(&connector, "").await.ok();
+    assert_eq!(review["status"]["userInfo"]["username"], "kube-apiserver-kubelet-client");
+    assert!(review["metadata"]["creationTimestamp"].is_string(), "{review}");
     let nobody = crate::tls::tests_connector(&PKI, None);
     assert_eq!(ask(&nobody, "").await.refusal().0, 403);
     assert_eq!(ask(&nobody, "bogus").await.refusal(), (401, "Unauthorized"));
