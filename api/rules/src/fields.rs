@@ -7,6 +7,7 @@
 mod custom;
 mod instead;
 mod scalar;
+mod time;
 
 use api_model::kind::Kind;
 use api_schema::{Schema, Shape};
@@ -224,7 +225,7 @@ impl Walk {
             let trail = trail.then(Step::Key(key), trail.owner);
             self.value(values, value, &trail)?;
             if matches!(values.shape(), Shape::Quantity) {
-                scalar::canonical_quantity(value);
+                scalar::listed_quantity(value);
             }
         }
         map.retain(|_, value| !value.is_null());

@@ -1,4 +1,5 @@
 //! Quantities in upstream's canonical writing: `1000m` is `1`, `1.5Gi` is `1536Mi`, `0.5` is `500m`.
+//! What is said of upstream here is apimachinery's `pkg/api/resource/quantity.go`.
 
 use std::cmp::Ordering;
 
@@ -6,11 +7,19 @@ use thiserror::Error;
 
 /// Nano is the smallest unit; finer is rounded up.
 const NANO_DIGITS: i32 = 9;
+const NANO: i128 = 1_000_000_000;
+const MILLI: i128 = 1_000_000;
 const DECIMAL: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
-const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
-/// Upstream caps quantities at 2^63-1 whole units.
-const NANO_MAX: i128 = i64::MAX as i128 * 1_000_000_000;
+const BINARY: [(&str, i32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
+/// Upstream caps quantities with a binary suffix at 2^63-1 whole units, and no others.
+const BINARY_NANO_MAX: i128 = i64::MAX as i128 * NANO;
+/// Digits after the point that a binary quantity is read by; those behind them count as one more of the last.
+const BINARY_FRACTION_MAX: usize = 18;
+/// Exponents beyond it make no difference any more.
+const EXPONENT_MAX: i32 = 1_000_000;
+/// Digits of numbers that upstream reads into 64 bits.
+const FAST_DIGITS_MAX: usize = 18;
 
 /// Why a text is no quantity; upstream's words.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -30,19 +39,46 @@ enum Writing {
     Exponent,
 }
 
-/// A parsed quantity.
+/// A parsed quantity; of more than there is room for, the largest that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantity {
     nano: i128,
     writing: Writing,
 }
 
+/// A quantity's text in its parts, which stand for `number * f * 10^p`.
+struct Parts<'t> {
+    is_negative: bool,
+    whole: &'t str,
+    fraction: &'t str,
+    writing: Writing,
+    /// The power of two or ten that the suffix stands for.
+    power: i32,
+}
+
 /// Parses a quantity.
 pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
-    let (sign, unsigned) = match text.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, text.strip_prefix('+').unwrap_or(text)),
-    };
+    parts(text).map(|parts| parts.quantity())
+}
+
+/// The writing in which upstream stores a quantity: the canonical one, or the text itself where upstream's parser
+/// takes it for canonical (`+1` and `1.500` too).
+pub fn stored(text: &str) -> Result<String, QuantityError> {
+    let parts = parts(text)?;
+    let quantity = parts.quantity();
+    Ok(if parts.is_kept(-NANO_DIGITS) || quantity.is_too_much() { text.to_owned() } else { quantity.canonical() })
+}
+
+/// The same of one in a resource list, which is rounded up to thousandths.
+pub fn listed(text: &str) -> Result<String, QuantityError> {
+    let parts = parts(text)?;
+    let quantity = parts.quantity();
+    Ok(if parts.is_kept(-3) || quantity.is_too_much() { text.to_owned() } else { quantity.in_thousandths().canonical() })
+}
+
+fn parts(text: &str) -> Result<Parts<'_>, QuantityError> {
+    let is_negative = text.starts_with('-');
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let split = unsigned.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at_checked(split).ok_or(QuantityError::Format)?;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -52,52 +88,71 @@ pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
     if !suffix.bytes().all(|b| b.is_ascii_digit() || b"eEinumkKMGTP+-".contains(&b)) {
         return Err(QuantityError::Format);
     }
-    let (writing, factor, power) = suffix_of(suffix)?;
-    let magnitude = to_nano(whole, fraction, factor, power);
-    Ok(Quantity { nano: sign * magnitude.min(NANO_MAX), writing })
+    let (writing, power) = suffix_of(suffix)?;
+    Ok(Parts { is_negative, whole: whole.trim_start_matches('0'), fraction, writing, power })
 }
 
-/// The writing, and the factor `f * 10^p` that a suffix stands for.
-fn suffix_of(suffix: &str) -> Result<(Writing, i128, i32), QuantityError> {
+/// The writing, and the power of two or ten that a suffix stands for.
+fn suffix_of(suffix: &str) -> Result<(Writing, i32), QuantityError> {
     if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == suffix) {
-        return Ok((Writing::Binary, 1_i128 << power, 0));
+        return Ok((Writing::Binary, *power));
     }
     if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
-        return Ok((Writing::Decimal, 1, *power));
+        return Ok((Writing::Decimal, *power));
     }
     let exponent = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
     let exponent: i32 = exponent.parse().map_err(|_| QuantityError::Suffix)?;
-    Ok((Writing::Exponent, 1, exponent.clamp(-100, 100)))
+    Ok((Writing::Exponent, exponent.clamp(-EXPONENT_MAX, EXPONENT_MAX)))
 }
 
-/// Digits times `factor * 10^power`, in billionths, rounded up and held below the cap.
-fn to_nano(whole: &str, fraction: &str, factor: i128, power: i32) -> i128 {
-    const CAP: i128 = NANO_MAX + 1;
-    let mut value: i128 = 0;
-    let mut rest = false;
-    // Digits beyond 20 after the point cannot change the result but by rounding up.
-    let (kept, dropped) = fraction.split_at_checked(20).unwrap_or((fraction, ""));
-    rest |= dropped.bytes().any(|b| b != b'0');
-    for digit in whole.bytes().chain(kept.bytes()) {
-        value = value.saturating_mul(10).saturating_add(i128::from(digit - b'0')).min(CAP.saturating_mul(10_i128.pow(9)));
+impl Parts<'_> {
+    fn quantity(&self) -> Quantity {
+        let nano = if self.writing == Writing::Binary { self.binary_nano() } else { self.decimal_nano() };
+        Quantity { nano: if self.is_negative { -nano } else { nano }, writing: self.writing }
     }
-    let mut scale = power + NANO_DIGITS - i32::try_from(kept.len()).unwrap_or(i32::MAX);
-    // A factor may overflow before the scale shrinks the value: shrink first, as far as that is exact.
-    while scale < 0 && value % 10 == 0 && value != 0 {
-        value /= 10;
-        scale += 1;
+
+    fn decimal_nano(&self) -> i128 {
+        let digits = [self.whole, self.fraction].concat();
+        let fraction_len = i32::try_from(self.fraction.len()).unwrap_or(i32::MAX);
+        let scale = self.power.saturating_add(NANO_DIGITS).saturating_sub(fraction_len);
+        let too_fine = if scale < 0 { usize::try_from(scale.unsigned_abs()).unwrap_or(usize::MAX) } else { 0 };
+        let (kept, dropped) = digits.split_at_checked(digits.len().saturating_sub(too_fine)).unwrap_or((&digits, ""));
+        let value = number(kept).saturating_add(i128::from(is_something(dropped)));
+        // The largest number and zero stay what they are.
+        (0..scale.clamp(0, 60)).fold(value, |value, _| value.saturating_mul(10))
     }
-    value = value.saturating_mul(factor);
-    while scale > 0 && value != 0 && value < CAP {
-        value = value.saturating_mul(10);
-        scale -= 1;
+
+    fn binary_nano(&self) -> i128 {
+        let factor = 1_i128 << self.power.clamp(0, 60);
+        let (kept, dropped) = self.fraction.split_at_checked(BINARY_FRACTION_MAX).unwrap_or((self.fraction, ""));
+        let mut fraction = number(kept).saturating_mul(factor);
+        let scale = i32::try_from(kept.len()).unwrap_or_default() - NANO_DIGITS;
+        let ten = 10_i128.pow(scale.unsigned_abs());
+        fraction = if scale > 0 { ceil_div(fraction, ten) } else { fraction.saturating_mul(ten) };
+        let whole = number(self.whole).saturating_mul(factor).saturating_mul(NANO);
+        whole.saturating_add(fraction).saturating_add(i128::from(is_something(dropped))).min(BINARY_NANO_MAX)
     }
-    while scale < 0 && value != 0 {
-        rest |= value % 10 != 0;
-        value /= 10;
-        scale += 1;
+
+    /// Whether upstream's parser keeps the text ("if the number is in canonical form, reuse the string"), and
+    /// rounding to the power of ten `finest` does not change that.
+    fn is_kept(&self, finest: i32) -> bool {
+        let whole = if self.whole.is_empty() { "0" } else { self.whole };
+        let digits = [whole, self.fraction].concat();
+        let Ok(len) = i32::try_from(digits.len()) else { return false };
+        if self.writing == Writing::Binary {
+            return self.fraction.is_empty() && len + self.power * 3 / 10 < 15 && number(whole) % 8 != 0;
+        }
+        let scale = self.power.saturating_sub(i32::try_from(self.fraction.len()).unwrap_or(i32::MAX));
+        digits.len() <= FAST_DIGITS_MAX && scale >= finest && scale % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0')
     }
-    value.saturating_add(i128::from(rest)).min(CAP)
+}
+
+fn number(digits: &str) -> i128 {
+    digits.bytes().fold(0, |value: i128, digit| value.saturating_mul(10).saturating_add(i128::from(digit.saturating_sub(b'0'))))
+}
+
+fn is_something(digits: &str) -> bool {
+    digits.bytes().any(|b| b != b'0')
 }
 
 impl Quantity {
@@ -108,22 +163,30 @@ impl Quantity {
 
     /// The sum, in this one's writing.
     pub fn plus(self, other: Self) -> Self {
-        Self { nano: self.nano.saturating_add(other.nano).min(NANO_MAX), writing: self.writing }
+        Self { nano: self.nano.saturating_add(other.nano), writing: self.writing }
+    }
+
+    /// Whether there is no room for it, so that it cannot be written.
+    fn is_too_much(self) -> bool {
+        self.nano.saturating_abs() == i128::MAX
+    }
+
+    /// Rounded up to thousandths, away from zero, as resource lists are.
+    fn in_thousandths(self) -> Self {
+        Self { nano: ceil_div(self.nano, MILLI).saturating_mul(MILLI), writing: self.writing }
     }
 
     /// Whether the value is a whole number.
     pub fn is_whole(self) -> bool {
-        self.nano % 1_000_000_000 == 0
+        self.nano % NANO == 0
     }
 
-    /// Upstream's canonical writing, rounded up to thousandths as resource lists are.
+    /// Upstream's canonical writing. A binary suffix is left out below 1024, and where it would lose a fraction.
     pub fn canonical(self) -> String {
-        let milli = ceil_div(self.nano, 1_000_000);
-        let whole_enough = !(-1024 * 1000 < milli && milli < 1024 * 1000);
-        if self.writing == Writing::Binary && whole_enough {
-            return binary(ceil_div(milli, 1000));
+        if self.writing == Writing::Binary && self.nano.saturating_abs() >= 1024 * NANO && self.is_whole() {
+            return binary(self.nano / NANO);
         }
-        decimal(milli, self.writing == Writing::Exponent)
+        decimal(self.nano, self.writing == Writing::Exponent)
     }
 }
 
@@ -143,20 +206,18 @@ fn binary(mut value: i128) -> String {
     format!("{value}{suffix}")
 }
 
-fn decimal(milli: i128, exponent: bool) -> String {
-    if milli == 0 {
+fn decimal(nano: i128, exponent: bool) -> String {
+    if nano == 0 {
         return "0".to_owned();
     }
-    let (mut value, mut power) = (milli, -3);
-    while value % 1000 == 0 && power < 18 {
+    let (mut value, mut power) = (nano, -NANO_DIGITS);
+    while value % 1000 == 0 && (exponent || power < 18) {
         value /= 1000;
         power += 3;
     }
-    match (exponent, DECIMAL.iter().find(|(_, p)| *p == power)) {
-        (true, _) if power == 0 => value.to_string(),
-        (true, _) => format!("{value}e{power}"),
-        (false, Some((suffix, _))) => format!("{value}{suffix}"),
-        (false, None) => format!("{value}e{power}"),
+    match DECIMAL.iter().find(|(_, p)| *p == power).filter(|_| !exponent || power == 0) {
+        Some((suffix, _)) => format!("{value}{suffix}"),
+        None => format!("{value}e{power}"),
     }
 }
 
@@ -185,7 +246,9 @@ mod tests {
             ("1000M", "1G"),
             ("1024Mi", "1Gi"),
             ("1.5Gi", "1536Mi"),
-            ("0.1Gi", "107374183"),
+            // quantity.go:440: what would lose precision is shown as DecimalSI.
+            ("0.1Gi", "107374182400m"),
+            ("1.1Ki", "1126400m"),
             ("1Ki", "1Ki"),
             ("0.5Ki", "512"),
             ("1e3", "1e3"),
@@ -193,11 +256,50 @@ mod tests {
             ("1E", "1E"),
             ("100u", "1m"),
             ("-1", "-1"),
-            ("00100m", "100m"),
             ("1.0", "1"),
-            ("99999999999999999999E", "9223372036854775807"),
+            // quantity.go:352 keeps the text of a number that looks canonical to it.
+            ("00100m", "00100m"),
+            ("+1", "+1"),
+            ("1.500", "1.500"),
+            ("0.500", "500m"),
+            ("1E3", "1E3"),
+            ("01Gi", "01Gi"),
+            ("08Gi", "8Gi"),
+            ("1.500m", "2m"),
+            // quantity.go:379 caps binary suffixes alone.
+            ("8Ei", "9223372036854775807"),
+            ("99999999999999999999Ki", "9223372036854775807"),
+            ("10E", "10E"),
+            ("9999999999999999999000", "9999999999999999999k"),
+            ("1e100", "1e100"),
+            ("99999999999999999999E", "99999999999999999999E"),
+            ("1000e99", "1000e99"),
+            ("1e-1000", "1e-3"),
         ] {
-            assert_eq!(parse(text).map(Quantity::canonical), Ok(wanted.to_owned()), "{text}");
+            assert_eq!(listed(text), Ok(wanted.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn outside_of_resource_lists_quantities_are_as_fine_as_upstreams() {
+        for (text, wanted) in [
+            ("1000m", "1"),
+            ("1024Mi", "1Gi"),
+            ("0.5Gi", "512Mi"),
+            (".5", "500m"),
+            ("1e3", "1e3"),
+            ("1000.0", "1k"),
+            ("1500u", "1500u"),
+            ("1.5m", "1500u"),
+            ("0.0000000001", "1n"),
+            ("3.001n", "4n"),
+            ("-3.001n", "-4n"),
+            ("0.000000000001Ki", "2n"),
+            ("0.1Gi", "107374182400m"),
+            ("1.123456789012345678Ei", "1295257491548890608726471714n"),
+            ("12345678901234567890.12345678901234567890", "12345678901234567890123456790n"),
+        ] {
+            assert_eq!(stored(text), Ok(wanted.to_owned()), "{text}");
         }
     }
 
@@ -222,5 +324,7 @@ mod tests {
     fn quantities_compare_by_value() {
         assert_eq!(compare("1Gi", "1024Mi"), Ordering::Equal);
         assert_eq!(compare("1500m", "2"), Ordering::Less);
+        assert_eq!(compare("10E", "20E"), Ordering::Less);
+        assert_eq!(compare("8Ei", "9223372036854775807"), Ordering::Equal);
     }
 }

@@ -1,14 +1,17 @@
 //! Scalars with a format: integers of a width, quantities, times, base64, int-or-string.
 
 use api_schema::{Format, Shape};
-use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine, alphabet};
 use serde_json::Value;
 
 use super::Trail;
 use crate::decode::DecodeError;
 use crate::quantity;
+
+/// Go's `StdEncoding`: what is left over of the last letter counts for nothing.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
 /// Checks one scalar and brings it to its stored writing.
 pub fn check(shape: Shape<'_>, value: &mut Value, trail: &Trail<'_>) -> Result<(), DecodeError> {
@@ -62,22 +65,20 @@ fn int_or_string(value: &Value) -> Result<(), DecodeError> {
     Err(DecodeError::Type(format!("json: cannot unmarshal {found} into Go value of type int32")))
 }
 
+/// Every quantity is stored in upstream's canonical writing.
 fn plain_quantity(value: &mut Value) -> Result<(), DecodeError> {
     let text = match &*value {
         Value::String(text) => text.trim().to_owned(),
-        Value::Number(number) => number.to_string(),
         other => other.to_string(),
     };
-    quantity::parse(&text).map_err(|error| DecodeError::Type(error.to_string()))?;
-    *value = Value::String(text);
+    *value = quantity::stored(&text).map_err(|error| DecodeError::Type(error.to_string()))?.into();
     Ok(())
 }
 
-/// Resource lists are stored in canonical writing: upstream's defaulting rounds them up to
-/// thousandths, which makes `1000m` a `1`. Other quantities keep the user's spelling.
-pub fn canonical_quantity(value: &mut Value) {
-    if let Some(canonical) = value.as_str().and_then(|text| quantity::parse(text).ok()).map(|parsed| parsed.canonical()) {
-        *value = Value::String(canonical);
+/// A quantity of a resource list: upstream's defaulting rounds it up to thousandths.
+pub fn listed_quantity(value: &mut Value) {
+    if let Some(text) = value.as_str().and_then(|text| quantity::listed(text).ok()) {
+        *value = Value::String(text);
     }
 }
 
@@ -94,18 +95,8 @@ fn time(format: Format, value: &mut Value) -> Result<(), DecodeError> {
         };
         return Err(DecodeError::Type(format!("json: cannot unmarshal {found} into Go value of type string")));
     };
-    let layout = if format == Format::Time { "2006-01-02T15:04:05Z07:00" } else { "2006-01-02T15:04:05.000000Z07:00" };
-    let shaped = text.as_bytes().get(10) == Some(&b'T');
-    match text.parse::<Timestamp>() {
-        Ok(at) if shaped => {
-            *text = if format == Format::Time { api_model::meta::time(at) } else { api_model::meta::micro_time(at) };
-            Ok(())
-        }
-        _ => {
-            let shown = Value::from(text.as_str());
-            Err(DecodeError::Type(format!("parsing time {shown} as \"{layout}\": cannot parse {shown} as \"2006\"")))
-        }
-    }
+    *value = super::time::stored(format, text).map_err(DecodeError::Type)?.map_or(Value::Null, Value::String);
+    Ok(())
 }
 
 fn bytes(value: &mut Value, trail: &Trail<'_>) -> Result<(), DecodeError> {
@@ -115,8 +106,14 @@ fn bytes(value: &mut Value, trail: &Trail<'_>) -> Result<(), DecodeError> {
     if text.contains(['\r', '\n']) {
         text.retain(|c| c != '\r' && c != '\n');
     }
-    let illegal = match STANDARD.decode(text.as_bytes()) {
-        Ok(_) => return Ok(()),
+    if STANDARD.decode(text.as_bytes()).is_ok() {
+        return Ok(());
+    }
+    let illegal = match LENIENT.decode(text.as_bytes()) {
+        Ok(bytes) => {
+            *text = STANDARD.encode(bytes);
+            return Ok(());
+        }
         Err(base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _)) => at,
         Err(base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding) => text.len() - text.len() % 4,
     };

@@ -65,6 +65,9 @@ fn wrong_types_are_told_in_gos_words() {
         told(secret, "data: {a: 5}"),
         told(secret, "data: {a: aGk=}"),
         told(secret, "data: {a: aGk}"),
+        told(secret, "data: {a: YR==, b: \"Y\\nQ=\\r\\n=\"}"),
+        told(kind("", "nodes"), "spec: {taints: [{timeAdded: '9999-12-31T23:59:59Z'}, {timeAdded: '0001-01-01T00:00:00Z'}]}"),
+        told(kind("coordination.k8s.io", "leases"), "spec: {renewTime: '2024-01-02T03:04:05Z'}"),
     ];
     insta::assert_snapshot!(lines.join("\n"));
 }
@@ -80,17 +83,17 @@ fn nulls_are_absent_fields_and_zero_elements() {
 }
 
 #[test]
-fn resource_lists_get_canonical_quantities_and_other_quantities_stay() {
+fn quantities_are_stored_in_canonical_writing_and_rounded_in_resource_lists() {
     let mut object = json!({"spec": {
-        "containers": [{"resources": {"limits": {"cpu": 0.5, "memory": "1024Mi"}, "requests": {"cpu": "100m"}}}],
-        "volumes": [{"emptyDir": {"sizeLimit": "1024Mi"}}],
+        "containers": [{"resources": {"limits": {"cpu": 0.5, "memory": "1024Mi"}, "requests": {"cpu": "100u"}}}],
+        "volumes": [{"emptyDir": {"sizeLimit": " 1024Mi"}}, {"emptyDir": {"sizeLimit": 1e3}}, {"emptyDir": {"sizeLimit": "1.5m"}}],
     }});
     check_fields(kind("", "pods"), &mut object, &[], FieldValidation::Strict).expect("fine");
     assert_eq!(
         object,
         json!({"spec": {
-            "containers": [{"resources": {"limits": {"cpu": "500m", "memory": "1Gi"}, "requests": {"cpu": "100m"}}}],
-            "volumes": [{"emptyDir": {"sizeLimit": "1024Mi"}}],
+            "containers": [{"resources": {"limits": {"cpu": "500m", "memory": "1Gi"}, "requests": {"cpu": "1m"}}}],
+            "volumes": [{"emptyDir": {"sizeLimit": "1Gi"}}, {"emptyDir": {"sizeLimit": "1k"}}, {"emptyDir": {"sizeLimit": "1500u"}}],
         }})
     );
 }

@@ -30,6 +30,8 @@ pub(super) enum Special {
 
 const APIEXTENSIONS: &str = "apiextensions_apiserver.pkg.apis.apiextensions.v1.";
 const MACHINERY: &str = "apimachinery.pkg.";
+/// 9999-12-31T23:59:59Z, which many write for "never".
+const YEAR_9999_LAST: i64 = 253_402_300_799;
 
 impl Special {
     /// By the message's path.
@@ -124,6 +126,8 @@ fn time(bytes: &[u8], write: fn(Timestamp) -> String) -> Result<Value, ProtobufE
     let (Some(seconds), Ok(nanoseconds)) = (decode::integer(seconds).as_i64(), i32::try_from(nanoseconds)) else {
         return Err(ProtobufError::Time);
     };
+    // The last day of that year is held at the last time that can be written, as in JSON.
+    let seconds = if seconds <= YEAR_9999_LAST { seconds.min(Timestamp::MAX.as_second()) } else { seconds };
     Timestamp::new(seconds, nanoseconds).map(|at| write(at).into()).map_err(|_| ProtobufError::Time)
 }
 

@@ -69,6 +69,9 @@ fn times_that_are_none_are_refused() {
     }
     let far = bytes(2, bytes(3, [0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]));
     assert_eq!(decode(&envelope("coordination.k8s.io/v1", "Lease", &far)), Err(ProtobufError::Time));
+    let never = bytes(2, bytes(3, [0x08, 0xff, 0x82, 0xd1, 0xff, 0xaf, 0x07]));
+    let lease = decode(&envelope("coordination.k8s.io/v1", "Lease", &never)).expect("a time");
+    assert_eq!(lease.value["spec"]["acquireTime"], "9999-12-30T22:00:00.000000Z");
 }
 
 #[test]
