@@ -287,11 +287,65 @@ pub fn c_identifier(text: &str) -> Vec<String> {
 
 /// An address range whose address has no bits beyond the mask.
 pub fn cidr(text: &str) -> Vec<String> {
-    match text.parse::<ipnet::IpNet>() {
-        Ok(net) if net.addr() != net.network() => {
-            vec!["must not have bits set beyond the prefix length".to_owned()]
+    let complaint = match (sloppy_cidr(text), strict_cidr(text)) {
+        (None, _) => "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+        (_, None) => "must not have leading 0s in IP or prefix length",
+        (_, Some(ipnet::IpNet::V6(net))) if net.addr().to_ipv4_mapped().is_some() => "must not have an IPv4-mapped IPv6 address",
+        (_, Some(net)) if net.addr() != net.network() => "must not have bits set beyond the prefix length",
+        _ => return Vec::new(),
+    };
+    vec![complaint.to_owned()]
+}
+
+/// As Go's `netip.ParsePrefix` reads it.
+fn strict_cidr(text: &str) -> Option<ipnet::IpNet> {
+    let (address, length) = text.split_once('/')?;
+    let is_short = length == "0" || !length.starts_with(['0', '+']);
+    ipnet::IpNet::new(address.parse().ok()?, length.parse().ok().filter(|_| is_short)?).ok()
+}
+
+/// As Go's parsers once read it: zeros before a decimal number count for nothing.
+fn sloppy_cidr(text: &str) -> Option<ipnet::IpNet> {
+    let (address, length) = text.split_once('/')?;
+    let short = |number: &str| match number.trim_start_matches('0') {
+        "" if !number.is_empty() => "0".to_owned(),
+        short => short.to_owned(),
+    };
+    let (front, last) = address.split_at_checked(address.rfind(':').map_or(0, |at| at + 1))?;
+    let last = if last.contains('.') { last.split('.').map(short).collect::<Vec<_>>().join(".") } else { last.to_owned() };
+    strict_cidr(&format!("{front}{last}/{}", short(length)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_ranges_are_told_in_upstreams_words() {
+        let zeros = "must not have leading 0s in IP or prefix length";
+        let wrong = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+        let mapped = "must not have an IPv4-mapped IPv6 address";
+        for (text, wanted) in [
+            ("10.0.0.0/8", ""),
+            ("0.0.0.0/0", ""),
+            ("2001:0db8::/64", ""),
+            ("::/0", ""),
+            ("010.0.0.0/8", zeros),
+            ("10.0.0.0/08", zeros),
+            ("0.0.0.0/00", zeros),
+            ("::ffff:001.2.3.0/120", zeros),
+            ("::ffff:1.2.3.0/120", mapped),
+            ("::ffff:102:304/128", mapped),
+            ("10.0.0.1/8", "must not have bits set beyond the prefix length"),
+            ("10.0.0.0", wrong),
+            ("10.0.0.0/", wrong),
+            ("10.0.0.0/+8", wrong),
+            ("10.0.0.0/33", wrong),
+            ("10.0.0/8", wrong),
+            ("00001::/64", wrong),
+            ("", wrong),
+        ] {
+            assert_eq!(cidr(text).concat(), wanted, "{text}");
         }
-        Ok(_) => Vec::new(),
-        Err(_) => vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()],
     }
 }
