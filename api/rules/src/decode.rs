@@ -5,7 +5,9 @@
 //! twice is remembered with its path, because upstream's strict field validation refuses it. The
 //! last of two equal fields wins, as in upstream's decoder. The caller bounds the body's length.
 
+mod repair;
 mod tracked;
+mod yaml11;
 
 use std::fmt;
 
@@ -87,20 +89,44 @@ impl DecodeError {
 
 /// Decodes a body: JSON, or YAML if `yaml` is set (which JSON is a part of).
 pub fn decode(body: &[u8], yaml: bool) -> Result<Decoded, DecodeError> {
-    let text = std::str::from_utf8(body).map_err(|error| DecodeError::Utf8(error.valid_up_to()))?;
     if !yaml {
-        return decode_json(text);
+        return decode_json_bytes(body, false);
     }
+    let text = text_of(body)?;
     if text.trim_start().starts_with(['{', '['])
-        && let Ok(decoded) = decode_json(text)
+        && let Ok(decoded) = decode_json(text, true)
     {
         return Ok(decoded);
     }
     decode_yaml(text)
 }
 
-fn decode_json(text: &str) -> Result<Decoded, DecodeError> {
-    let mut context = Context::new(usize::MAX, false);
+/// [`decode`] of a strategic merge patch in JSON. Upstream does not read it into types but converts it to them, which
+/// takes `3.0` for a whole number (`FromUnstructured`).
+pub fn decode_strategic(body: &[u8]) -> Result<Decoded, DecodeError> {
+    decode_json_bytes(body, true)
+}
+
+fn text_of(body: &[u8]) -> Result<&str, DecodeError> {
+    std::str::from_utf8(body).map_err(|error| DecodeError::Utf8(error.valid_up_to()))
+}
+
+/// JSON whose text may be broken in the ways that Go's decoder mends.
+fn decode_json_bytes(body: &[u8], whole_floats: bool) -> Result<Decoded, DecodeError> {
+    let decoded = text_of(body).and_then(|text| decode_json(text, whole_floats));
+    if decoded.is_err()
+        && let Some(text) = repair::repaired(body)
+    {
+        return decode_json(&text, whole_floats);
+    }
+    decoded
+}
+
+fn decode_json(text: &str, whole_floats: bool) -> Result<Decoded, DecodeError> {
+    let mut context = Context::new(usize::MAX);
+    if whole_floats {
+        context = context.whole_floats();
+    }
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let json = |error: serde_json::Error| {
         DecodeError::Json(if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() })
@@ -115,7 +141,7 @@ fn decode_yaml(text: &str) -> Result<Decoded, DecodeError> {
     if flow_depth(text) > FLOW_DEPTH_MAX {
         return Err(DecodeError::Yaml("yaml: exceeded max depth".to_owned()));
     }
-    let mut context = Context::new(expansion_max(text.len()), true);
+    let mut context = Context::new(expansion_max(text.len())).yaml(text);
     let mut found: Option<Value> = None;
     for document in serde_yaml::Deserializer::from_str(text) {
         let value = Tracked(&mut context).deserialize(document).map_err(|error| DecodeError::Yaml(format!("yaml: {error}")))?;
@@ -137,7 +163,7 @@ fn lines_of(text: &str, count: usize) -> Vec<Duplicate> {
 }
 
 fn line_of(text: &str, skipped: usize) -> Option<Duplicate> {
-    let mut context = Context::new(usize::MAX, true).stop_after(skipped);
+    let mut context = Context::new(usize::MAX).yaml(text).stop_after(skipped);
     let failed = serde_yaml::Deserializer::from_str(text).find_map(|document| Tracked(&mut context).deserialize(document).err())?;
     Some(Duplicate::Line(failed.location()?.line(), context.stopped_at()?))
 }

@@ -3,7 +3,7 @@
 use api_model::kind::Kind;
 use serde_json::Value;
 
-use crate::{FieldValidation, check_fields, decode, default, prepare_create, prepare_update, validate_create, validate_update};
+use crate::{FieldValidation, check_fields, default, prepare_create, prepare_update, validate_create, validate_update};
 
 /// A served kind.
 pub fn kind(group: &str, plural: &str) -> &'static Kind {
@@ -12,7 +12,8 @@ pub fn kind(group: &str, plural: &str) -> &'static Kind {
 
 /// A body, checked against its schema and defaulted.
 pub fn read(kind: &Kind, yaml: &str) -> Value {
-    let mut object = decode(yaml.as_bytes(), true).expect("yaml").value;
+    // YAML 1.2, in which `y` and `n` are good for names.
+    let mut object: Value = serde_yaml::from_str(yaml).expect("yaml");
     if object.is_null() {
         object = Value::Object(serde_json::Map::new());
     }

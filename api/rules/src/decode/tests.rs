@@ -40,10 +40,82 @@ fn broken_bodies_are_refused_in_words() {
     insta::assert_snapshot!(text(b"{\"a\":", false));
     insta::assert_snapshot!(text(b"{} x", false));
     insta::assert_snapshot!(text(b"", false));
-    insta::assert_snapshot!(text(b"{\"a\": \"\xff\"}", false));
+    insta::assert_snapshot!(text(b"{\"a\": \"\xff\"}", true));
     insta::assert_snapshot!(text(b"a: [1", true));
     insta::assert_snapshot!(text(b"a: 1\n---\nb: 2\n", true));
     insta::assert_snapshot!(text(b"a: .inf\n", true));
+}
+
+#[test]
+fn half_characters_of_json_are_replaced_as_gos_decoder_does() {
+    for (body, wanted) in [
+        (&br#"{"a":"x\ud83d"}"#[..], "x\u{fffd}"),
+        (br#"{"a":"\uDE00x"}"#, "\u{fffd}x"),
+        (br#"{"a":"\ud83d\ude00\ud83d\n"}"#, "\u{1f600}\u{fffd}\n"),
+        (br#"{"a":"\ud83d\ud83d\ude00"}"#, "\u{fffd}\u{1f600}"),
+        (br#"{"a":"\ud83d\u0041"}"#, "\u{fffd}A"),
+        (br#"{"a":"\\ud83d\ud83d"}"#, "\\ud83d\u{fffd}"),
+        (b"{\"a\":\"\xf0\x9f\x98\"}", "\u{fffd}\u{fffd}\u{fffd}"),
+        (b"{\"a\":\"\xff\\udc00\"}", "\u{fffd}\u{fffd}"),
+    ] {
+        assert_eq!(decode(body, false).map(|decoded| decoded.value), Ok(json!({"a": wanted})), "{wanted}");
+    }
+    for body in [&b"{\"a\":\xff}"[..], b"\xff", br#"{"a":"\ud8"}"#, br#"{"a":"\ud83d"#] {
+        assert!(matches!(decode(body, false), Err(DecodeError::Json(_))), "{body:?}");
+    }
+}
+
+#[test]
+fn floats_without_a_fraction_are_whole_numbers_in_yaml_and_strategic_patches() {
+    let value = |decoded: Result<Decoded, DecodeError>| decoded.expect("decodes").value.to_string();
+    let body = br#"{"a":3.0,"b":1e1,"c":-0.0,"d":1.5,"e":1e+300}"#;
+    let whole = r#"{"a":3,"b":10,"c":0,"d":1.5,"e":1e+300}"#;
+    assert_eq!(value(decode_strategic(body)), whole);
+    assert_eq!(value(decode_applied(body)), whole);
+    assert_eq!(value(decode(b"{a: 3.0, b: 1e1, c: -0.0, d: 1.5, e: 1e300}", true)), whole);
+    assert_eq!(value(decode(body, false)), r#"{"a":3.0,"b":10.0,"c":-0.0,"d":1.5,"e":1e+300}"#);
+}
+
+#[test]
+fn plain_scalars_are_read_as_yaml_1_1() {
+    for (text, wanted) in [
+        ("0644", json!(420)),
+        ("-0644", json!(-420)),
+        ("+0644", json!(420)),
+        ("0_7", json!(7)),
+        ("0o644", json!(420)),
+        ("0x_1F", json!(31)),
+        ("0b1_1", json!(3)),
+        ("1_000", json!(1000)),
+        ("1_000.5", json!(1000.5)),
+        ("089", json!(89)),
+        ("1_0e1", json!(100)),
+        ("-9223372036854775808", json!(i64::MIN)),
+        ("yes", json!(true)),
+        ("On", json!(true)),
+        ("y", json!(true)),
+        ("NO", json!(false)),
+        ("&x off", json!(false)),
+        ("yEs", json!("yEs")),
+        ("1:30", json!("1:30")),
+        ("2001-01-01", json!("2001-01-01")),
+        ("1_000x", json!("1_000x")),
+        ("'0644'", json!("0644")),
+        ("\"yes\"", json!("yes")),
+        ("!!str yes", json!("yes")),
+        ("!!str &x 0644", json!("0644")),
+        ("&x !!str 0644", json!("0644")),
+        ("|-\n  yes", json!("yes")),
+        ("-", json!([null])),
+    ] {
+        // What stands before it takes more bytes than characters.
+        let body = format!("# é\nb: é\na:\n  {text}\n");
+        assert_eq!(decode(body.as_bytes(), true).map(|decoded| decoded.value), Ok(json!({"b": "é", "a": wanted})), "{text}");
+    }
+    let body = b"{yes: 1, 'no': 2, 010: 3, list: [no, \"no\",on], same: &a no, again: *a}";
+    let wanted = json!({"true": 1, "no": 2, "8": 3, "list": [false, "no", true], "same": false, "again": false});
+    assert_eq!(decode(body, true).map(|decoded| decoded.value), Ok(wanted));
+    assert_eq!(decode(b"{\"a\":\"yes\",\"b\":\"0644\"}", true).map(|decoded| decoded.value), Ok(json!({"a": "yes", "b": "0644"})));
 }
 
 #[test]

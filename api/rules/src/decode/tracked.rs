@@ -9,21 +9,42 @@ use serde_json::{Map, Number, Value};
 const DUPLICATES_MAX: usize = 100;
 
 /// What is carried along one decoding.
-pub struct Context {
+pub struct Context<'t> {
     path: String,
     duplicates: Vec<String>,
     spent: usize,
     budget: usize,
-    merge_keys: bool,
+    /// The text, if it is YAML.
+    yaml: Option<&'t str>,
+    whole_floats: bool,
     /// Duplicates to pass over before decoding stops at one.
     passes: Option<usize>,
     stopped_at: Option<String>,
 }
 
-impl Context {
-    /// `budget` bounds values and bytes of text made; `merge_keys` turns YAML's `<<` on.
-    pub fn new(budget: usize, merge_keys: bool) -> Self {
-        Self { path: String::new(), duplicates: Vec::new(), spent: 0, budget, merge_keys, passes: None, stopped_at: None }
+impl<'t> Context<'t> {
+    /// `budget` bounds values and bytes of text made.
+    pub fn new(budget: usize) -> Self {
+        Self {
+            path: String::new(),
+            duplicates: Vec::new(),
+            spent: 0,
+            budget,
+            yaml: None,
+            whole_floats: false,
+            passes: None,
+            stopped_at: None,
+        }
+    }
+
+    /// The same for a YAML text: `<<` merges, and plain scalars mean what they mean in YAML 1.1.
+    pub fn yaml(self, text: &'t str) -> Self {
+        Self { yaml: Some(text), whole_floats: true, ..self }
+    }
+
+    /// The same that makes whole numbers of floats without a fraction, as Go writes what it read from YAML.
+    pub fn whole_floats(self) -> Self {
+        Self { whole_floats: true, ..self }
     }
 
     /// The same that fails at the duplicate field behind the first `skipped`: the error says where that is.
@@ -39,6 +60,11 @@ impl Context {
     /// The paths of duplicate fields.
     pub fn into_duplicates(self) -> Vec<String> {
         self.duplicates
+    }
+
+    /// What a string of a YAML text means in YAML 1.1 if it is none there.
+    fn resolved(&self, value: &str) -> Option<Value> {
+        super::yaml11::resolve(self.yaml?, value)
     }
 
     fn spend<E: Error>(&mut self, amount: usize) -> Result<(), E> {
@@ -60,9 +86,9 @@ impl Context {
 }
 
 /// The seed: one value, tracked.
-pub struct Tracked<'c>(pub &'c mut Context);
+pub struct Tracked<'c, 't>(pub &'c mut Context<'t>);
 
-impl<'de> DeserializeSeed<'de> for Tracked<'_> {
+impl<'de> DeserializeSeed<'de> for Tracked<'_, '_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -71,7 +97,7 @@ impl<'de> DeserializeSeed<'de> for Tracked<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Tracked<'_> {
+impl<'de> Visitor<'de> for Tracked<'_, '_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -91,12 +117,25 @@ impl<'de> Visitor<'de> for Tracked<'_> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        if self.0.whole_floats
+            && value.fract() == 0.0
+            && let Ok(whole) = format!("{value:.0}").parse::<i64>()
+        {
+            return Ok(whole.into());
+        }
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("infinity and NaN are no JSON numbers"))
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
         self.0.spend(value.len())?;
         Ok(value.into())
+    }
+
+    fn visit_borrowed_str<E: Error>(self, value: &'de str) -> Result<Value, E> {
+        match self.0.resolved(value) {
+            Some(value) => Ok(value),
+            None => self.visit_str(value),
+        }
     }
 
     fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
@@ -137,7 +176,7 @@ impl<'de> Visitor<'de> for Tracked<'_> {
             }
             let value = access.next_value_seed(Tracked(self.0));
             self.0.path.truncate(len);
-            if self.0.merge_keys && key == "<<" {
+            if self.0.yaml.is_some() && key == "<<" {
                 merged.push(value?);
             } else {
                 map.insert(key, value?);
@@ -162,13 +201,13 @@ fn merge_into(map: &mut Map<String, Value>, value: Value) {
 }
 
 /// A key: a string, or in YAML any scalar, spelled as JSON would.
-struct Key<'k> {
+struct Key<'k, 't> {
     /// The fields before it.
     map: &'k Map<String, Value>,
-    context: &'k mut Context,
+    context: &'k mut Context<'t>,
 }
 
-impl Key<'_> {
+impl Key<'_, '_> {
     /// Stops at the duplicate that is looked for.
     fn checked<E: Error>(self, key: String) -> Result<String, E> {
         match &mut self.context.passes {
@@ -185,7 +224,7 @@ impl Key<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Key<'_> {
+impl<'de> DeserializeSeed<'de> for Key<'_, '_> {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
@@ -193,7 +232,7 @@ impl<'de> DeserializeSeed<'de> for Key<'_> {
     }
 }
 
-impl Visitor<'_> for Key<'_> {
+impl<'de> Visitor<'de> for Key<'_, '_> {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -202,6 +241,13 @@ impl Visitor<'_> for Key<'_> {
 
     fn visit_str<E: Error>(self, value: &str) -> Result<String, E> {
         self.checked(value.to_owned())
+    }
+
+    fn visit_borrowed_str<E: Error>(self, value: &'de str) -> Result<String, E> {
+        match self.context.resolved(value) {
+            Some(value) => self.checked(value.to_string()),
+            None => self.visit_str(value),
+        }
     }
 
     fn visit_string<E: Error>(self, value: String) -> Result<String, E> {

@@ -190,9 +190,9 @@ async fn bad_requests_are_refused_in_upstreams_words() {
             "failed to create typed patch object (default/x; /v1, Kind=ConfigMap): .colour: field not declared in schema",
         ),
         (
-            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: y}\n".to_owned(),
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: z}\n".to_owned(),
             400,
-            "the name of the object (y) does not match the name on the URL (x)",
+            "the name of the object (z) does not match the name on the URL (x)",
         ),
         (
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: '1', a: '2'}\n".to_owned(),

@@ -30,6 +30,25 @@ async fn the_three_kinds_of_patch() {
 }
 
 #[tokio::test]
+async fn a_whole_float_is_a_whole_number_where_upstream_converts_it() {
+    let cluster = cluster().await;
+    cluster.post(DEPLOYMENTS, deployment()).await.ok();
+    let path = format!("{DEPLOYMENTS}/d");
+    let patched = cluster.patch(&path, "strategic", json!({"spec": {"replicas": 3.0}})).await.ok();
+    assert_eq!(patched["spec"]["replicas"].as_i64(), Some(3));
+    for (kind, patch) in
+        [("merge", json!({"spec": {"replicas": 4.0}})), ("json", json!([{"op": "replace", "path": "/spec/replicas", "value": 4.0}]))]
+    {
+        assert_eq!(cluster.patch(&path, kind, patch).await.status, StatusCode::UNPROCESSABLE_ENTITY, "{kind}");
+    }
+    let mut applied = deployment();
+    applied["spec"]["replicas"] = json!(5.0);
+    let path = format!("{path}?fieldManager=a&force=true");
+    let applied = cluster.request(Method::PATCH, &path, "application/apply-patch+yaml", applied.to_string()).await.ok();
+    assert_eq!(applied["spec"]["replicas"].as_i64(), Some(5));
+}
+
+#[tokio::test]
 async fn a_version_in_a_patch_is_a_condition() {
     let cluster = cluster().await;
     let created = cluster.config_map("a", json!({})).await;

@@ -57,7 +57,11 @@ impl Patch {
             _ if call.served.custom.is_some() => return Err(ApiError::unsupported_media_type(CUSTOM_PATCH_TYPES)),
             _ => return Err(ApiError::unsupported_media_type(PATCH_TYPES)),
         };
-        let decoded = api_rules::decode(bytes, false).map_err(|error| match error {
+        let decoded = match kind {
+            PatchKind::Strategic => api_rules::decode_strategic(bytes),
+            PatchKind::Json | PatchKind::Merge => api_rules::decode(bytes, false),
+        }
+        .map_err(|error| match error {
             DecodeError::Json(why) => ApiError::bad_request(format!("error decoding patch: {why}")),
             error => error.into(),
         })?;

@@ -1,0 +1,59 @@
+//! What plain scalars mean in YAML 1.1 beyond 1.2, as upstream's go-yaml v2 reads them (its `resolve.go`): `yes` is
+//! true, `0644` is 420, `1_000` is a thousand. The parser hands them over as strings, as it does quoted ones.
+
+use serde_json::{Number, Value};
+
+/// The value of a text that the parser took for a string, if it stands plain in the YAML text that it was borrowed
+/// from and means something else in YAML 1.1.
+pub fn resolve(text: &str, found: &str) -> Option<Value> {
+    let value = meaning(found)?;
+    let at = found.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+    let before = text.get(..at)?;
+    // A tag such as `!!str` says what it is, also before an anchor.
+    let is_tagged =
+        before.split_whitespace().rev().take(2).skip_while(|word| word.starts_with('&')).take(1).any(|word| word.starts_with('!'));
+    (!before.ends_with(['"', '\'']) && !is_tagged).then_some(value)
+}
+
+fn meaning(text: &str) -> Option<Value> {
+    match text {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => return Some(true.into()),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => return Some(false.into()),
+        _ => {}
+    }
+    if !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-')) {
+        return None;
+    }
+    let plain = text.replace('_', "");
+    integer(&plain).or_else(|| float(&plain))
+}
+
+/// As Go's `strconv.ParseInt` with base 0: a leading zero makes it octal.
+fn integer(plain: &str) -> Option<Value> {
+    let (is_negative, unsigned) = match plain.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, plain.strip_prefix('+').unwrap_or(plain)),
+    };
+    let (digits, radix) = match unsigned.split_at_checked(2) {
+        Some(("0x" | "0X", digits)) => (digits, 16),
+        Some(("0b" | "0B", digits)) => (digits, 2),
+        Some(("0o" | "0O", digits)) => (digits, 8),
+        _ if unsigned.len() > 1 && unsigned.starts_with('0') => (unsigned, 8),
+        _ => (unsigned, 10),
+    };
+    let number = u64::from_str_radix(digits, radix).ok().filter(|_| !digits.starts_with('+'))?;
+    if !is_negative {
+        return Some(number.into());
+    }
+    0_i64.checked_sub_unsigned(number).map(Value::from)
+}
+
+/// Digits with a point and an exponent. One without a fraction is a whole number, as Go writes it.
+fn float(plain: &str) -> Option<Value> {
+    let is_float = plain.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
+    let number: f64 = plain.parse().ok().filter(|_| is_float)?;
+    match format!("{number:.0}").parse::<i64>() {
+        Ok(whole) if number.fract() == 0.0 => Some(whole.into()),
+        _ => Number::from_f64(number).map(Value::Number),
+    }
+}
