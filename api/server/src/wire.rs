@@ -16,3 +16,4 @@ pub(crate) mod socket;
 pub(crate) mod stream;
 pub(crate) mod table;
 pub(crate) mod warnings;
+pub(crate) mod yaml;

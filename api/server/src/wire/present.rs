@@ -15,6 +15,7 @@ use super::gzip;
 use super::protobuf::{self, EncodeError};
 use super::query::Query;
 use super::table::{IncludeObject, partial, row, table};
+use super::yaml;
 use crate::cache::{Change, Delivery, Object, Page, Told, write_line};
 use crate::json;
 use crate::registry::Served;
@@ -209,8 +210,7 @@ impl Presentation {
     pub(crate) fn value(&self, status: StatusCode, value: &Value) -> Response<Body> {
         let bytes = match self.media.encoding {
             Encoding::Json => value.to_string(),
-            // Every JSON value can be written as YAML.
-            Encoding::Yaml => serde_yaml::to_string(value).unwrap_or_default(),
+            Encoding::Yaml => yaml::text(value),
             Encoding::Protobuf => return self.respond_encoded(status, protobuf::encode(value)),
         };
         self.respond(status, Bytes::from(bytes))
