@@ -35,14 +35,20 @@ pub(crate) fn compute(pod: &Pod, facts: &Facts, host_ip: IpAddr, now: Timestamp)
     let host_network = files::on_host_network(pod.spec.as_ref());
     let pod_ip = match facts.ground() {
         Some(ground) => Some(ground.ip.to_string()),
-        None => known.pod_ip.clone(),
+        None => known.pod_ip,
     };
     let pod_ip = if host_network && !rejected { Some(host_ip.to_string()) } else { pod_ip };
     let conditions = conditions::conditions(pod, facts, phase, &init_statuses, &statuses, now);
+    // As upstream, the end is told when there is one: until nothing runs any more all stays as it was.
+    let (reason, message) = match &facts.failure {
+        Some(failure) if rejected || !facts.anything_runs() => (Some(failure.reason.clone()), Some(failure.message.clone())),
+        Some(_) => (known.reason, known.message),
+        None => (None, None),
+    };
     PodStatus {
         phase: Some(phase.to_owned()),
-        reason: facts.failure.as_ref().map(|failure| failure.reason.clone()),
-        message: facts.failure.as_ref().map(|failure| failure.message.clone()),
+        reason,
+        message,
         conditions: Some(conditions),
         host_ip: Some(host_ip.to_string()),
         host_ips: Some(vec![HostIP { ip: host_ip.to_string() }]),

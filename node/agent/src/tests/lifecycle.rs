@@ -294,3 +294,20 @@ async fn a_ready_that_somebody_took_is_given_back_however_soon() {
         cluster.ready("web").await;
     }
 }
+
+#[tokio::test]
+async fn the_deadline_is_told_once_nothing_runs_any_more() {
+    let cluster = Cluster::new(Script::default().containers(|_| Behaviour::IgnoreTerm)).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    let mut spec = one("web:1");
+    spec["activeDeadlineSeconds"] = json!(1);
+    spec["terminationGracePeriodSeconds"] = json!(2);
+    cluster.create("late", spec).await;
+    let unready = |status: &Value| condition(status, "Ready") == "False" && !status["containerStatuses"][0]["state"]["running"].is_null();
+    cluster.event("late", "DeadlineExceeded: Pod was active on the node longer than the specified deadline").await;
+    let status = cluster.status("late", "a container on its way out", unready).await;
+    assert_eq!([&status["phase"], &status["reason"], &status["message"]], [&json!("Running"), &Value::Null, &Value::Null]);
+    let status = cluster.status("late", "Failed", |status| status["phase"] == "Failed").await;
+    assert_eq!(status["reason"], "DeadlineExceeded");
+}
