@@ -9,11 +9,13 @@ use axum::response::{IntoResponse, Response};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::PodStatus;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{find, refuse};
+use crate::container;
 use crate::layout::PodName;
 use crate::logs::read::{Options, send};
 use crate::node::{Entry, Instance, Node};
@@ -113,24 +115,57 @@ fn ended(node: &Node, instance: &Instance, previous: bool) -> BoxFuture<'static,
 /// Whether the Pod has a container of that name.
 fn has(entry: &Entry, container: &str) -> bool {
     let Some(spec) = &entry.pod.spec else { return false };
-    spec.containers.iter().chain(spec.init_containers.iter().flatten()).any(|found| found.name == container)
+    let ephemeral = spec.ephemeral_containers.iter().flatten().any(|found| found.name == container);
+    ephemeral || container::all(spec).any(|(_, found)| found.name == container)
 }
 
-/// Upstream's word for a container that has no log yet.
+/// Upstream's word for a container that has no log yet (`validateContainerLogStatus`).
 fn waiting(entry: &Entry, container: &str, pod: &str) -> String {
-    let lists = entry.status.container_statuses.iter().flatten().chain(entry.status.init_container_statuses.iter().flatten());
-    let state = lists.into_iter().find(|status| status.name == container).and_then(|status| status.state.clone());
+    let PodStatus { container_statuses: main, init_container_statuses: init, ephemeral_container_statuses: ephemeral, .. } = &*entry.status;
+    let state = [main, init, ephemeral]
+        .into_iter()
+        .flatten()
+        .flatten()
+        .find(|status| status.name == container)
+        .and_then(|status| status.state.clone());
     match state.and_then(|state| state.waiting) {
         Some(waiting) => {
             let reason = waiting.reason.unwrap_or_default();
             let why = match reason.as_str() {
-                "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "InvalidImageName" => {
-                    "trying and failing to pull image".to_owned()
-                }
+                "ErrImagePull" => "image can't be pulled".to_owned(),
+                "ImagePullBackOff" => "trying and failing to pull image".to_owned(),
                 _ => reason,
             };
             format!("container \"{container}\" in pod \"{pod}\" is waiting to start: {why}")
         }
         None => format!("container \"{container}\" in pod \"{pod}\" is not available"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_container_without_a_log_waits_in_upstreams_words() {
+        let say = |reason: &str| {
+            let state = json!({"waiting": {"reason": reason, "message": "more"}});
+            let status = json!({"containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}]});
+            let status = Arc::new(serde_json::from_value(status).expect("a status"));
+            let entry = Entry { pod: Arc::default(), sandbox: None, ip: None, containers: std::collections::BTreeMap::new(), status };
+            let text = waiting(&entry, "c", "p");
+            text.strip_prefix("container \"c\" in pod \"p\" is waiting to start: ").expect("the same words").to_owned()
+        };
+        for (reason, wanted) in [
+            ("ErrImagePull", "image can't be pulled"),
+            ("ImagePullBackOff", "trying and failing to pull image"),
+            ("ErrImageNeverPull", "ErrImageNeverPull"),
+            ("InvalidImageName", "InvalidImageName"),
+            ("ContainerCreating", "ContainerCreating"),
+        ] {
+            assert_eq!(say(reason), wanted);
+        }
     }
 }
