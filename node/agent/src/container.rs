@@ -27,7 +27,7 @@ pub(crate) enum Role {
 
 impl Role {
     /// The path that events name, as upstream.
-    pub(crate) fn field_path(self, name: &str) -> String {
+    fn field_path(self, name: &str) -> String {
         match self {
             Self::Init | Self::Sidecar => format!("spec.initContainers{{{name}}}"),
             Self::Main => format!("spec.containers{{{name}}}"),
@@ -47,6 +47,18 @@ pub(crate) fn all(spec: &PodSpec) -> impl Iterator<Item = (Role, &Container)> {
 /// A container of a Pod by name.
 pub(crate) fn find<'a>(pod: &'a Pod, name: &str) -> Option<(Role, &'a Container)> {
     all(pod.spec.as_ref()?).find(|(_, container)| container.name == name)
+}
+
+/// What is said of ephemeral containers: a Linux container's namespaces could be joined by one, nothing here does it.
+pub(crate) const EPHEMERAL_REFUSED: &str = "ephemeral containers are not supported on this node";
+
+/// The path that events name for a container of any kind, as upstream.
+pub(crate) fn field_path(pod: &Pod, name: &str) -> Option<String> {
+    if let Some((role, _)) = find(pod, name) {
+        return Some(role.field_path(name));
+    }
+    let ephemeral = pod.spec.as_ref()?.ephemeral_containers.iter().flatten().any(|container| container.name == name);
+    ephemeral.then(|| format!("spec.ephemeralContainers{{{name}}}"))
 }
 
 /// A container that cannot be configured: `CreateContainerConfigError` with this message.

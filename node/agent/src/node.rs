@@ -58,7 +58,7 @@ impl Node {
 
 /// A Pod as events name it, with the field path of a container.
 fn reference(pod: &Pod, container: Option<&str>) -> ObjectReference {
-    let field = container.and_then(|name| container::find(pod, name).map(|(role, _)| role.field_path(name)));
+    let field = container.and_then(|name| container::field_path(pod, name));
     ObjectReference { field_path: field, ..api_client::events::reference(pod) }
 }
 

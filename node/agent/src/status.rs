@@ -57,6 +57,7 @@ pub(crate) fn compute(pod: &Pod, facts: &Facts, host_ip: IpAddr, now: Timestamp)
         start_time: Some(time(facts.started_at)),
         init_container_statuses: Some(init_statuses).filter(|list| !list.is_empty()),
         container_statuses: Some(statuses).filter(|list| !list.is_empty()),
+        ephemeral_container_statuses: Some(containers::ephemeral(pod)).filter(|list| !list.is_empty()),
         qos_class: Some(resources::qos(pod).to_owned()),
         observed_generation: pod.metadata.generation,
         ..PodStatus::default()

@@ -148,6 +148,8 @@ impl Worker {
         loop {
             let now = Timestamp::now();
             self.note_ending(now);
+            let notes = self.facts.look(&self.pod);
+            self.announce(notes);
             match plan(&self.pod, &self.facts, now) {
                 Step::Stop => break,
                 Step::Wait(until) => {

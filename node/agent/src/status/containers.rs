@@ -1,12 +1,12 @@
-//! `containerStatuses` and `initContainerStatuses`. Pure.
+//! `containerStatuses`, `initContainerStatuses` and `ephemeralContainerStatuses`. Pure.
 
 use k8s_openapi::api::core::v1::{
-    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Pod,
-    VolumeMountStatus,
+    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, EphemeralContainer,
+    Pod, VolumeMountStatus,
 };
 
 use super::time;
-use crate::container::{self, Role};
+use crate::container::{self, EPHEMERAL_REFUSED, Role};
 use crate::worker::facts::{Ended, Facts, Known, Run};
 
 /// Statuses of init containers (sidecars among them) and of the others, in the order of the spec.
@@ -19,6 +19,18 @@ pub(super) fn statuses(pod: &Pod, facts: &Facts) -> (Vec<ContainerStatus>, Vec<C
         if role == Role::Main { main.push(status) } else { early.push(status) }
     }
     (early, main)
+}
+
+/// Ephemeral containers are told to be waiting for what this node does not do.
+pub(super) fn ephemeral(pod: &Pod) -> Vec<ContainerStatus> {
+    let all = pod.spec.iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
+    let status = |container: &EphemeralContainer| ContainerStatus {
+        name: container.name.clone(),
+        image: container.image.clone().unwrap_or_default(),
+        state: Some(waiting("Unsupported", EPHEMERAL_REFUSED)),
+        ..ContainerStatus::default()
+    };
+    all.map(status).collect()
 }
 
 fn status(pod: &Pod, container: &Container, known: &Known, has_init: bool) -> ContainerStatus {

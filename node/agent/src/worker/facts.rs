@@ -2,7 +2,7 @@
 //! ([`super::learn`]) or begun. The enums are the states of a Pod on its node; each arrow between
 //! them is named where it is taken.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -41,6 +41,8 @@ pub(crate) struct Facts {
     pub(crate) started_at: Timestamp,
     /// Failures in a row to make the base or to clean up.
     pub(crate) faults: Backoff,
+    /// Ephemeral containers of which people were told that they are not run.
+    pub(crate) ephemeral_refused: BTreeSet<String>,
 }
 
 /// What the containers stand on.
@@ -274,6 +276,7 @@ impl Facts {
         let containers =
             pod.spec.iter().flat_map(container::all).map(|(role, container)| (container.name.clone(), Known::new(role))).collect();
         let started_at = pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map_or(now, |time| time.0);
+        let told = pod.status.as_ref().and_then(|status| status.ephemeral_container_statuses.as_ref());
         Self {
             base: Base::Absent,
             containers,
@@ -287,6 +290,7 @@ impl Facts {
             delete_sent: false,
             started_at,
             faults: Backoff::default(),
+            ephemeral_refused: told.into_iter().flatten().map(|status| status.name.clone()).collect(),
         }
     }
 

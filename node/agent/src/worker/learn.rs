@@ -238,6 +238,13 @@ impl Facts {
         Vec::new()
     }
 
+    /// Takes in the Pod as it is now: of each ephemeral container people are told once.
+    pub(crate) fn look(&mut self, pod: &Pod) -> Vec<Note> {
+        let ephemeral = pod.spec.iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
+        let new = ephemeral.filter(|container| self.ephemeral_refused.insert(container.name.clone()));
+        new.map(|container| warning(&container.name, "Failed", format!("Error: {}", container::EPHEMERAL_REFUSED))).collect()
+    }
+
     /// The Pod was active for longer than it may be.
     pub(crate) fn expire(&mut self) -> Vec<Note> {
         let message = "Pod was active on the node longer than the specified deadline".to_owned();

@@ -105,3 +105,18 @@ fn faults_of_the_node_are_tried_again_soon() {
     }
     assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 15_000]);
 }
+
+#[test]
+fn each_ephemeral_container_is_refused_once() {
+    let mut facts = Facts::new(&pod(), at(0));
+    let mut debugged = pod();
+    let ephemeral = json!([{"name": "debugger", "image": "busybox"}]);
+    debugged.spec.as_mut().expect("a spec").ephemeral_containers = serde_json::from_value(ephemeral).expect("containers");
+    let notes = facts.look(&debugged);
+    assert_eq!(notes, [warning("debugger", "Failed", "Error: ephemeral containers are not supported on this node".to_owned())]);
+    assert_eq!(facts.look(&debugged), []);
+    assert_eq!(Facts::new(&debugged, at(0)).look(&debugged).len(), 1);
+    let told = json!({"ephemeralContainerStatuses": [{"name": "debugger", "image": "", "imageID": "", "ready": false, "restartCount": 0}]});
+    debugged.status = serde_json::from_value(told).expect("a status");
+    assert_eq!(Facts::new(&debugged, at(0)).look(&debugged), [], "an earlier agent has said it");
+}
