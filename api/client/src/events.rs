@@ -1,9 +1,8 @@
 //! Recording events on objects as upstream's recorder does: `core/v1 Event` with `reason`,
-//! `message`, a count that grows when the same thing happens again, and a bound on how many are
-//! sent (upstream's spam filter: a burst of 25 an object, then one in five minutes).
+//! `message`, a count that grows when the same thing happens again, and bounds on how many are
+//! sent; [`correlator`] has these rules.
 
-use std::collections::HashMap;
-use std::time::Duration;
+mod correlator;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
@@ -13,14 +12,10 @@ use kube::api::{Patch, PatchParams, PostParams};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use correlator::{Correlator, Observed};
+
 /// Events waiting to be sent; more are dropped with a log line.
 const QUEUE_LEN_MAX: usize = 1_000;
-/// Events an object may have sent at once, as upstream.
-const BURST_MAX: f64 = 25.0;
-/// How often one more is allowed after the burst, as upstream.
-const REFILL: Duration = Duration::from_secs(300);
-/// Distinct events remembered for counting, as upstream's cache.
-const REMEMBERED_MAX: usize = 4_096;
 
 /// Sends events in the background; clones share one queue.
 #[derive(Clone)]
@@ -42,7 +37,7 @@ impl Recorder {
     pub fn new(client: kube::Client, component: &str, host: Option<&str>, cancel: CancellationToken) -> Self {
         let (queue, entries) = mpsc::channel(QUEUE_LEN_MAX);
         let source = EventSource { component: Some(component.to_owned()), host: host.map(str::to_owned) };
-        tokio::spawn(Sender { client, source, seen: HashMap::new(), buckets: HashMap::new() }.run(entries, cancel));
+        tokio::spawn(Sender { client, source, correlator: Correlator::default() }.run(entries, cancel));
         Self { queue }
     }
 
@@ -80,16 +75,10 @@ where
     }
 }
 
-/// What makes two events the same one happening again.
-type Identity = (Option<String>, String, String, &'static str);
-
 struct Sender {
     client: kube::Client,
     source: EventSource,
-    /// Name, namespace and count of events already sent.
-    seen: HashMap<Identity, (String, i32)>,
-    /// Tokens left and when they were counted, by object UID.
-    buckets: HashMap<String, (f64, Timestamp)>,
+    correlator: Correlator,
 }
 
 impl Sender {
@@ -101,73 +90,41 @@ impl Sender {
                 () = cancel.cancelled() => entries.try_recv().ok(),
             };
             let Some(entry) = entry else { return };
-            if self.admit(&entry)
-                && let Err(error) = self.send(&entry).await
+            if let Some(observed) = self.correlator.observe(&entry)
+                && let Err(error) = self.send(&entry, observed).await
             {
                 tracing::debug!(reason = entry.reason, %error, "event not recorded");
             }
         }
     }
 
-    /// Upstream's token bucket a source and object.
-    fn admit(&mut self, entry: &Entry) -> bool {
-        if self.buckets.len() > REMEMBERED_MAX {
-            self.buckets.clear();
-        }
-        let key = entry.object.uid.clone().unwrap_or_default();
-        let (tokens, since) = self.buckets.entry(key).or_insert((BURST_MAX, entry.at));
-        *tokens = (*tokens + entry.at.duration_since(*since).as_secs_f64() / REFILL.as_secs_f64()).min(BURST_MAX);
-        *since = entry.at;
-        let admitted = *tokens >= 1.0;
-        if admitted {
-            *tokens -= 1.0;
-        }
-        admitted
-    }
-
-    async fn send(&mut self, entry: &Entry) -> Result<(), kube::Error> {
+    /// Updates the Event of what has happened before, or makes it: also where it is gone by now.
+    async fn send(&self, entry: &Entry, observed: Observed) -> Result<(), kube::Error> {
         let namespace = entry.object.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
-        let identity = (entry.object.uid.clone(), entry.reason.clone(), entry.message.clone(), entry.kind);
-        if let Some((name, count)) = self.seen.get_mut(&identity) {
-            let patch = serde_json::json!({"count": *count + 1, "lastTimestamp": Time(entry.at)});
-            match api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
-                Ok(_) => {
-                    *count += 1;
-                    return Ok(());
-                }
+        if observed.count > 1 {
+            let patch = serde_json::json!({"count": observed.count, "message": observed.message, "lastTimestamp": Time(entry.at)});
+            match api.patch(&observed.name, &PatchParams::default(), &Patch::Merge(&patch)).await {
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
-                Err(error) => return Err(error),
+                answer => return answer.map(|_| ()),
             }
         }
-        let event = self.event(entry, &namespace);
-        let name = event.metadata.name.clone().unwrap_or_default();
-        api.create(&PostParams::default(), &event).await?;
-        if self.seen.len() > REMEMBERED_MAX {
-            self.seen.clear();
-        }
-        self.seen.insert(identity, (name, 1));
-        Ok(())
+        api.create(&PostParams::default(), &self.event(entry, observed, namespace)).await.map(|_| ())
     }
 
-    fn event(&self, entry: &Entry, namespace: &str) -> Event {
-        let object = entry.object.name.clone().unwrap_or_default();
+    fn event(&self, entry: &Entry, observed: Observed, namespace: String) -> Event {
         Event {
-            metadata: ObjectMeta {
-                name: Some(format!("{object}.{:x}", entry.at.as_nanosecond())),
-                namespace: Some(namespace.to_owned()),
-                ..ObjectMeta::default()
-            },
+            metadata: ObjectMeta { name: Some(observed.name), namespace: Some(namespace), ..ObjectMeta::default() },
             involved_object: entry.object.clone(),
             reason: Some(entry.reason.clone()),
-            message: Some(entry.message.clone()),
+            message: Some(observed.message),
             source: Some(self.source.clone()),
             reporting_component: self.source.component.clone(),
             reporting_instance: self.source.host.clone(),
             type_: Some(entry.kind.to_owned()),
-            first_timestamp: Some(Time(entry.at)),
+            first_timestamp: Some(Time(observed.first)),
             last_timestamp: Some(Time(entry.at)),
-            count: Some(1),
+            count: Some(observed.count),
             ..Event::default()
         }
     }
