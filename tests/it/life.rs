@@ -83,25 +83,49 @@ fn containers_are_given_what_they_ask_for(cluster: &Cluster) {
     assert_eq!(kubectl.ok("exec given -- stat -L -c %a /keys/password"), "400\n");
     assert!(kubectl.ok("exec given -- cat /proc/mounts").lines().any(|line| line.starts_with("tmpfs /scratch tmpfs")));
     kubectl.fails("exec given -- touch /keys/other");
-    shares_are_in_the_cgroup(&kubectl);
+    a_running_container_is_resized(&kubectl);
     kubectl.until_ready("pair");
     assert_eq!(kubectl.ok("exec pair -c tools -- wget -qO- http://localhost:8080/x"), "Hello from WebAssembly! beside /x\n");
     assert_eq!(kubectl.field("pod/pair", "/status/containerStatuses/0/restartCount"), json!(0));
 }
 
+/// More than it had, and back to that; what the node does not have changes nothing.
+fn a_running_container_is_resized(kubectl: &Kubectl<'_>) {
+    let resize = |cpu: &str, limits: [&str; 2]| {
+        let limits = json!({"cpu": limits[0], "memory": limits[1]});
+        let patch = json!({"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}, "limits": limits}}]}});
+        kubectl.ok(&format!("patch pod given --subresource=resize --patch {patch}"));
+    };
+    let has = |memory: &str| kubectl.until("pod/given", "/status/containerStatuses/0/resources/limits/memory", memory);
+    shares_are_in_the_cgroup(kubectl, "67108864", "20000 100000", "102");
+    resize("300m", ["400m", "128Mi"]);
+    has("128Mi");
+    shares_are_in_the_cgroup(kubectl, "134217728", "40000 100000", "307");
+    resize("4k", ["5k", "128Mi"]);
+    eventually("a resize is infeasible", || {
+        let conditions = kubectl.ok("get pod given -o jsonpath={.status.conditions}");
+        if conditions.contains("\"Infeasible\"") { Ok(()) } else { Err(conditions) }
+    });
+    shares_are_in_the_cgroup(kubectl, "134217728", "40000 100000", "307");
+    resize("100m", ["200m", "64Mi"]);
+    has("64Mi");
+    shares_are_in_the_cgroup(kubectl, "67108864", "20000 100000", "102");
+    assert_eq!(kubectl.field("pod/given", "/status/containerStatuses/0/restartCount"), json!(0));
+}
+
 /// Requests and limits as the kernel has them, whichever hierarchy holds the controller.
-fn shares_are_in_the_cgroup(kubectl: &Kubectl<'_>) {
+fn shares_are_in_the_cgroup(kubectl: &Kubectl<'_>, memory_limit: &str, cpu_quota: &str, cpu_shares: &str) {
     let id = kubectl.field("pod/given", "/status/containerStatuses/0/containerID");
     let id = id.as_str().and_then(|id| id.split("://").nth(1)).expect("an id").to_owned();
     let mut found = Vec::new();
     find(Path::new("/sys/fs/cgroup"), &id, &mut found);
     let read = |file: &str| found.iter().find_map(|dir| std::fs::read_to_string(dir.join(file)).ok()).map(|text| text.trim().to_owned());
     let memory = read("memory.max").or_else(|| read("memory.limit_in_bytes"));
-    assert_eq!(memory.as_deref(), Some("67108864"), "{found:?}");
+    assert_eq!(memory.as_deref(), Some(memory_limit), "{found:?}");
     let quota = read("cpu.max").or_else(|| Some(format!("{} {}", read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?)));
-    assert_eq!(quota.as_deref(), Some("20000 100000"), "{found:?}");
+    assert_eq!(quota.as_deref(), Some(cpu_quota), "{found:?}");
     if let Some(shares) = read("cpu.shares") {
-        assert_eq!(shares, "102");
+        assert_eq!(shares, cpu_shares);
     }
 }
 

@@ -38,7 +38,8 @@ fn predicate(name: &str, message: &str) -> Rejection {
     Rejection { reason: name.to_owned(), message: format!("Predicate {name} failed: {message}") }
 }
 
-fn enough(pod: &Pod, others: &[&Pod], node: Allocatable, pods_max: u32) -> Result<(), Rejection> {
+/// Whether the node has room for a Pod beside others.
+pub(crate) fn enough(pod: &Pod, others: &[&Pod], node: Allocatable, pods_max: u32) -> Result<(), Rejection> {
     let count = u32::try_from(others.len()).unwrap_or(u32::MAX);
     if count >= pods_max {
         return Err(out_of("pods", 1, i64::from(count), i64::from(pods_max)));

@@ -26,6 +26,7 @@ mod pods;
 mod probe;
 mod register;
 mod remove;
+mod resize;
 mod routes;
 mod server;
 mod status;

@@ -19,6 +19,7 @@ use crate::layout::{Layout, PodName};
 use crate::machine::Machine;
 use crate::objects::Objects;
 use crate::parts::Parts;
+use crate::resize::Pending;
 
 /// Shared by all workers.
 pub(crate) struct Node {
@@ -90,6 +91,24 @@ pub(crate) struct Directory {
 impl Directory {
     pub(crate) fn publish(&self, uid: &str, entry: Entry) {
         self.entries.write().insert(uid.to_owned(), entry);
+    }
+
+    /// Gives a Pod what it asks for if that is weighed and found well beside the other Pods: one at a time.
+    pub(crate) fn allocate(
+        &self,
+        uid: &str,
+        pod: &Arc<Pod>,
+        weigh: impl FnOnce(&Pod, &[&Pod]) -> Result<(), Pending>,
+    ) -> Result<(), Pending> {
+        let mut entries = self.entries.write();
+        let over = |entry: &Entry| matches!(entry.status.phase.as_deref(), Some("Succeeded" | "Failed"));
+        let others: Vec<&Pod> =
+            entries.iter().filter(|(other, entry)| *other != uid && !over(entry)).map(|(_, entry)| &*entry.pod).collect();
+        weigh(pod, &others)?;
+        if let Some(entry) = entries.get_mut(uid) {
+            entry.pod = pod.clone();
+        }
+        Ok(())
     }
 
     pub(crate) fn withdraw(&self, uid: &str) {

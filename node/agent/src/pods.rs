@@ -21,6 +21,7 @@ use crate::error::chain;
 use crate::layout::PodName;
 use crate::leftovers::{self, Leftovers};
 use crate::node::Node;
+use crate::resize;
 use crate::worker::adopt::Found;
 use crate::worker::{Desired, Worker};
 
@@ -162,7 +163,7 @@ impl Manager {
             return Ok(());
         }
         let others: Vec<Arc<Pod>> =
-            self.handles.values().filter(|handle| handle.taken).map(|handle| handle.desired.borrow().pod.clone()).collect();
+            self.handles.values().filter(|handle| handle.taken).map(|handle| resize::counted(&handle.desired.borrow().pod)).collect();
         let others: Vec<&Pod> = others.iter().map(Arc::as_ref).collect();
         let this = self.node.objects.node(&self.node.config.node_name);
         admit::admit(pod, &others, this.as_deref(), self.node.allocatable(), self.node.config.pods_max)

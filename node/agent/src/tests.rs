@@ -6,6 +6,7 @@ mod joining;
 mod lifecycle;
 mod over_https;
 mod refusals;
+mod resize;
 mod streams;
 
 use std::collections::BTreeMap;

@@ -7,6 +7,7 @@ pub(crate) mod effect;
 pub(crate) mod facts;
 pub(crate) mod learn;
 pub(crate) mod plan;
+mod resize;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,6 +50,9 @@ pub(crate) struct Worker {
     node: Arc<Node>,
     name: PodName,
     desired: watch::Receiver<Desired>,
+    /// The Pod as the API has it.
+    wanted: Arc<Pod>,
+    /// The Pod with what it was allocated, which may be less or more than its spec asks for by now.
     pod: Arc<Pod>,
     facts: Facts,
     effects: Effects,
@@ -117,9 +121,10 @@ impl Worker {
     }
 
     fn with(node: Arc<Node>, desired: watch::Receiver<Desired>, facts: Facts, cancel: CancellationToken) -> Self {
-        let Desired { pod, gone } = desired.borrow().clone();
+        let Desired { pod: wanted, gone } = desired.borrow().clone();
         let facts = Facts { gone: facts.gone || gone, ..facts };
-        let name = PodName::of(&pod);
+        let pod = crate::resize::with_allocation(&wanted, &facts.allocation);
+        let name = PodName::of(&wanted);
         let (sender, reports) = mpsc::channel(REPORTS_MAX);
         let writer = Writer::start(node.client.clone(), name.clone(), cancel.clone());
         let (kill_by, _) = watch::channel(Timestamp::MAX);
@@ -129,6 +134,7 @@ impl Worker {
             node,
             name,
             desired,
+            wanted,
             pod,
             facts,
             effects,
@@ -148,6 +154,7 @@ impl Worker {
         loop {
             let now = Timestamp::now();
             self.note_ending(now);
+            self.weigh_resize(now);
             let notes = self.facts.look(&self.pod);
             self.announce(notes);
             match plan(&self.pod, &self.facts, now) {
@@ -181,6 +188,7 @@ impl Worker {
             }
             Step::Start(name) => self.start(name),
             Step::Kill { name, message } => self.kill(&name, message, now),
+            Step::Resize => self.resize(),
             Step::Turn(name) => {
                 let notes = self.facts.turn(&self.pod, &name);
                 self.announce(notes);
@@ -299,9 +307,8 @@ impl Worker {
     fn look(&mut self) {
         let desired = self.desired.borrow_and_update().clone();
         self.facts.gone |= desired.gone;
-        self.pod = desired.pod;
+        self.take_up(desired.pod);
         self.seen_anew = true;
-        self.effects.pod = self.pod.clone();
     }
 
     fn take(&mut self, report: Report) {

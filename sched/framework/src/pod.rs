@@ -1,7 +1,8 @@
 //! A Pod reduced to what placement depends on.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Affinity, Container, Pod, PodSpec, Toleration};
+use k8s_openapi::api::core::v1::{Affinity, Container, Pod, PodSpec, PodStatus, Toleration};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 
@@ -65,11 +66,11 @@ impl PodInfo {
     /// Reduces a Pod.
     pub fn new(pod: Pod) -> Self {
         let (metadata, spec, status) = (pod.metadata, pod.spec.unwrap_or_default(), pod.status.unwrap_or_default());
-        let phase = status.phase.unwrap_or_default();
-        let scheduled = status.conditions.into_iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
+        let phase = status.phase.clone().unwrap_or_default();
+        let scheduled = status.conditions.clone().into_iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
         Self {
-            requests: requests(&spec, &|list| list),
-            scored_requests: requests(&spec, &with_stand_ins),
+            requests: requests(&spec, &status, &|list| list),
+            scored_requests: requests(&spec, &status, &with_stand_ins),
             ports: ports(&spec),
             namespace: metadata.namespace.unwrap_or_default(),
             name: metadata.name.unwrap_or_default(),
@@ -97,13 +98,38 @@ impl PodInfo {
     }
 }
 
+/// The most of what the spec asks for, what was allocated and what is had: a resize may be under way. One that is
+/// infeasible does not come, and its spec does not count (upstream's `PodRequests` with `UseStatusResources`).
+fn requests(spec: &PodSpec, status: &PodStatus, adjust: &dyn Fn(ResourceList) -> ResourceList) -> ResourceList {
+    let infeasible = status.conditions.iter().flatten().any(|c| c.type_ == "PodResizePending" && c.reason.as_deref() == Some("Infeasible"));
+    let asked = |container: &Container| container.resources.as_ref().and_then(|r| r.requests.clone());
+    let known = |container: &Container| {
+        let mut all = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+        all.find(|status| status.name == container.name)
+    };
+    let allocated = |container: &Container| {
+        let told = known(container).and_then(|status| status.allocated_resources.clone());
+        told.or_else(|| asked(container).filter(|_| !infeasible))
+    };
+    let had = |container: &Container| {
+        let told = known(container).and_then(|status| status.resources.as_ref()?.requests.clone());
+        told.or_else(|| allocated(container))
+    };
+    let mut most = total(spec, &allocated, adjust);
+    most.raise_to(&total(spec, &had, adjust));
+    if !infeasible {
+        most.raise_to(&total(spec, &asked, adjust));
+    }
+    most
+}
+
+/// Requests of a container.
+type Requests<'a> = dyn Fn(&Container) -> Option<BTreeMap<String, Quantity>> + 'a;
+
 /// The sum over containers, or the most that the init containers need beside the sidecars before
 /// them if that is more, and the overhead. KEP-753 has the formula.
-fn requests(spec: &PodSpec, adjust: &dyn Fn(ResourceList) -> ResourceList) -> ResourceList {
-    let of = |container: &Container| {
-        let asked = container.resources.as_ref().and_then(|r| r.requests.as_ref());
-        adjust(asked.map(ResourceList::from_quantities).unwrap_or_default())
-    };
+fn total(spec: &PodSpec, requests: &Requests<'_>, adjust: &dyn Fn(ResourceList) -> ResourceList) -> ResourceList {
+    let of = |container: &Container| adjust(requests(container).as_ref().map(ResourceList::from_quantities).unwrap_or_default());
     let mut total = ResourceList::default();
     spec.containers.iter().for_each(|container| total.add(&of(container)));
     let (mut sidecars, mut peak) = (ResourceList::default(), ResourceList::default());
@@ -149,4 +175,29 @@ fn ports(spec: &PodSpec) -> Vec<PortUse> {
             Some(PortUse { ip, protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()), port: host_port })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::serde_json::{self, json};
+
+    use super::*;
+
+    #[test]
+    fn a_resize_counts_at_its_most_unless_it_is_infeasible() {
+        let count = |asked: &str, allocated: &str, had: &str, reason: &str| {
+            let container = json!({"name": "c", "resources": {"requests": {"cpu": asked}}});
+            let status = json!({
+                "name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "allocatedResources": {"cpu": allocated}, "resources": {"requests": {"cpu": had}},
+            });
+            let pending = json!({"type": "PodResizePending", "status": "True", "reason": reason});
+            let status = json!({"containerStatuses": [status], "conditions": [pending]});
+            let pod = json!({"spec": {"containers": [container]}, "status": status});
+            PodInfo::new(serde_json::from_value(pod).expect("a pod")).requests.cpu_milli
+        };
+        assert_eq!(count("3", "2", "1", "Deferred"), 3_000);
+        assert_eq!(count("1", "1", "2", "Deferred"), 2_000);
+        assert_eq!(count("100", "1", "2", "Infeasible"), 2_000);
+    }
 }

@@ -116,9 +116,37 @@ fn guaranteed(resources: Option<&ResourceRequirements>) -> bool {
         && bytes(requests, "memory").is_none_or(|n| Some(n) == memory_limit)
 }
 
+/// What differs between two requirements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) cpu: bool,
+    pub(crate) memory: bool,
+}
+
+impl Change {
+    /// Whether anything does.
+    pub(crate) fn any(self) -> bool {
+        self.cpu || self.memory
+    }
+}
+
+/// Compares amounts, however they are written. Nothing but CPU and memory can change.
+pub(crate) fn change(before: Option<&ResourceRequirements>, after: Option<&ResourceRequirements>) -> Change {
+    let lists = |resources: Option<&ResourceRequirements>| {
+        let lists = resources.map(|resources| [resources.requests.as_ref(), resources.limits.as_ref()]).unwrap_or_default();
+        (lists.map(cpu), lists.map(|list| bytes(list, "memory")))
+    };
+    let ((cpu_before, memory_before), (cpu_after, memory_after)) = (lists(before), lists(after));
+    Change { cpu: cpu_before != cpu_after, memory: memory_before != memory_after }
+}
+
 /// What the kernel is told of one container.
 pub(crate) fn of_container(container: &Container) -> Resources {
-    let resources = container.resources.as_ref();
+    of_requirements(container.resources.as_ref())
+}
+
+/// What the kernel is told of these requirements.
+pub(crate) fn of_requirements(resources: Option<&ResourceRequirements>) -> Resources {
     let (requests, limits) = (resources.and_then(|r| r.requests.as_ref()), resources.and_then(|r| r.limits.as_ref()));
     let limit = cpu(limits).filter(|milli| *milli > 0);
     Resources {

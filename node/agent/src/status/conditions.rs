@@ -1,12 +1,16 @@
 //! The conditions that the node owns, in upstream's words: `PodReadyToStartContainers`, `Initialized`,
-//! `ContainersReady`, `Ready`; `PodScheduled` for Pods that came without the scheduler. Pure.
+//! `ContainersReady`, `Ready`; those of a resize; `PodScheduled` for Pods that came without the scheduler. Pure.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition};
 
 use super::time;
-use crate::container::{self, Role};
-use crate::worker::facts::Facts;
+use crate::container::{self, Role, resources};
+use crate::resize::Pending;
+use crate::worker::facts::{Facts, Resize};
+
+/// Conditions that are there only while they hold.
+pub(super) const RESIZE: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
 
 /// A condition's verdict: true, or not and why.
 type Verdict = Result<Option<&'static str>, (&'static str, String)>;
@@ -33,7 +37,24 @@ pub(super) fn conditions(
     if present(pod, "PodScheduled").is_none() {
         all.push(condition(pod, "PodScheduled", Ok(None), now));
     }
+    if let Some(Pending { reason, message }) = &facts.pending {
+        all.push(stated(pod, RESIZE[0], "True", reason, message.clone(), now));
+    }
+    if resizes(pod, facts) {
+        let fault = if let Resize::Due { fault, .. } = &facts.resize { fault.clone() } else { None };
+        all.push(stated(pod, RESIZE[1], "True", if fault.is_some() { "Error" } else { "" }, fault.unwrap_or_default(), now));
+    }
     all
+}
+
+/// Whether what runs does not have yet what it was allocated.
+fn resizes(pod: &Pod, facts: &Facts) -> bool {
+    let lags = |container: &Container| {
+        let alive = facts.containers.get(&container.name).and_then(|known| known.alive());
+        alive.is_some_and(|alive| resources::change(Some(&alive.resources), container.resources.as_ref()).any())
+    };
+    let unsettled = facts.resize != Resize::Settled || pod.spec.iter().flat_map(container::all).any(|(_, container)| lags(container));
+    unsettled && !facts.ends(pod)
 }
 
 fn condition(pod: &Pod, name: &str, verdict: Verdict, now: Timestamp) -> PodCondition {
@@ -41,6 +62,10 @@ fn condition(pod: &Pod, name: &str, verdict: Verdict, now: Timestamp) -> PodCond
         Ok(reason) => ("True", reason.unwrap_or_default(), String::new()),
         Err((reason, message)) => ("False", reason, message),
     };
+    stated(pod, name, status, reason, message, now)
+}
+
+fn stated(pod: &Pod, name: &str, status: &str, reason: &str, message: String, now: Timestamp) -> PodCondition {
     let same = present(pod, name).filter(|old| old.status == status).and_then(|old| old.last_transition_time.clone());
     PodCondition {
         type_: name.to_owned(),

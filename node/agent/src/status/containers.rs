@@ -65,8 +65,9 @@ fn status(pod: &Pod, container: &Container, known: &Known, has_init: bool) -> Co
         restart_count: i32::try_from(known.restarts()).unwrap_or(i32::MAX),
         state: Some(state),
         last_state: last.map(|ended| ContainerState { terminated: Some(terminated(ended)), ..ContainerState::default() }),
-        resources: alive.and(container.resources.clone()),
-        allocated_resources: alive.and(container.resources.as_ref()).and_then(|resources| resources.requests.clone()),
+        // After a restart of the agent this is what tells what the container was allocated.
+        resources: alive.map(|alive| alive.resources.clone()).or_else(|| container.resources.clone()).or_else(|| Some(<_>::default())),
+        allocated_resources: container.resources.as_ref().and_then(|resources| resources.requests.clone()),
         volume_mounts: Some(mounts).filter(|mounts| !mounts.is_empty()),
         ..ContainerStatus::default()
     }

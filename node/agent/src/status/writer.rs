@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::conditions::RESIZE;
 use crate::layout::PodName;
 
 /// How long a status of no interest waits for a better one.
@@ -162,9 +163,9 @@ impl Task {
     }
 }
 
-/// A strategic merge patch: conditions merge by type, so those of others stay; the UID keeps it off
-/// another Pod of the same name; what is unset now is unset there. Addresses would merge too, and a Pod
-/// that got another one would have two: they are replaced.
+/// A strategic merge patch: conditions merge by type, so those of others stay, and those of a resize that is over
+/// are taken out; the UID keeps it off another Pod of the same name; what is unset now is unset there. Addresses
+/// would merge too, and a Pod that got another one would have two: they are replaced.
 fn body(uid: &str, status: &PodStatus) -> Value {
     let mut value = serde_json::to_value(status).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {
@@ -176,8 +177,14 @@ fn body(uid: &str, status: &PodStatus) -> Value {
                 addresses.push(json!({"$patch": "replace"}));
             }
         }
-        for condition in fields.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
-            if let Some(condition) = condition.as_object_mut() {
+        let mut conditions = fields.get_mut("conditions").and_then(Value::as_array_mut);
+        if let Some(conditions) = &mut conditions {
+            let over = RESIZE.iter().filter(|name| !conditions.iter().any(|condition| condition["type"] == **name));
+            let over: Vec<_> = over.map(|name| json!({"type": name, "$patch": "delete"})).collect();
+            conditions.extend(over);
+        }
+        for condition in conditions.into_iter().flatten() {
+            if let Some(condition) = condition.as_object_mut().filter(|condition| !condition.contains_key("$patch")) {
                 for field in ["reason", "message"] {
                     condition.entry(field).or_insert(Value::Null);
                 }

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerState as ApiState, ContainerStateTerminated, ContainerStatus as ApiStatus, Pod};
+use k8s_openapi::api::core::v1::{
+    ContainerState as ApiState, ContainerStateTerminated, ContainerStatus as ApiStatus, Pod, ResourceRequirements,
+};
 use runtimes_contract::{ContainerState, ContainerStatus};
 
 use super::facts::{Alive, Ended, Facts, Failure, Known, Run};
@@ -58,7 +60,7 @@ pub(crate) fn adopt(pod: &Pod, found: Vec<Found>, now: Timestamp) -> (Facts, Vec
     for (name, known) in &mut facts.containers {
         let seen = api_status(pod, name);
         match newest.remove(name) {
-            Some(one) => take_up(pod, name, known, one, seen),
+            Some(one) => take_up(pod, name, known, one, seen, facts.allocation.get(name).cloned().unwrap_or_default()),
             None => remember(known, seen, now),
         }
     }
@@ -66,7 +68,7 @@ pub(crate) fn adopt(pod: &Pod, found: Vec<Found>, now: Timestamp) -> (Facts, Vec
 }
 
 /// A container that a runtime has: it goes on where it is.
-fn take_up(pod: &Pod, name: &str, known: &mut Known, one: Found, seen: Option<&ApiStatus>) {
+fn take_up(pod: &Pod, name: &str, known: &mut Known, one: Found, seen: Option<&ApiStatus>, resources: ResourceRequirements) {
     let attempt = one.attempt();
     let time = |ms: u64| i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     // What the API was told stays as it was told, down to the second.
@@ -88,6 +90,7 @@ fn take_up(pod: &Pod, name: &str, known: &mut Known, one: Found, seen: Option<&A
                 attempt,
                 started_at: started_at.unwrap_or_else(Timestamp::now),
                 hash: one.label(label::HASH).to_owned(),
+                resources,
                 startup_ok: probed(container.is_some_and(|c| c.startup_probe.is_some()), seen.and_then(|seen| seen.started)),
                 readiness_ok: probed(container.is_some_and(|c| c.readiness_probe.is_some()), seen.map(|seen| seen.ready)),
                 hooked: true,

@@ -1,7 +1,8 @@
 //! What a worker's steps do to the world. Each is a task that ends with one report; none decides what
-//! comes next. Ending an instance is in [`stop`], freeing what there was in [`free`].
+//! comes next. Ending an instance is in [`stop`], giving it other limits in [`resize`], freeing what there was in [`free`].
 
 pub(crate) mod free;
+mod resize;
 mod stop;
 
 use std::net::IpAddr;
@@ -232,6 +233,7 @@ impl Effects {
             started_at: Timestamp::now(),
             image_id: spec::image_id(image),
             hash: spec_hash(container),
+            resources: container.resources.clone().unwrap_or_default(),
             startup_ok: container.startup_probe.is_none(),
             readiness_ok: container.readiness_probe.is_none(),
             hooked: container.lifecycle.as_ref().is_none_or(|lifecycle| lifecycle.post_start.is_none()),

@@ -7,12 +7,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use node_images::Image;
 use runtimes_contract::{ContainerId, Exit, Sandbox};
 
 use crate::backoff::Backoff;
 use crate::container::{self, Role};
+use crate::resize::{self, Allocation, Pending};
 
 /// Everything that the next step depends on, beside the Pod and the clock.
 #[derive(Clone, Debug)]
@@ -41,6 +42,12 @@ pub(crate) struct Facts {
     pub(crate) started_at: Timestamp,
     /// Failures in a row to make the base or to clean up.
     pub(crate) faults: Backoff,
+    /// What the containers were allocated.
+    pub(crate) allocation: Allocation,
+    /// Why they are not allocated what the spec asks for by now.
+    pub(crate) pending: Option<Pending>,
+    /// Whether what runs has what it was allocated.
+    pub(crate) resize: Resize,
     /// Ephemeral containers of which people were told that they are not run.
     pub(crate) ephemeral_refused: BTreeSet<String>,
 }
@@ -86,6 +93,35 @@ pub(crate) enum Clean {
         /// When to try again.
         until: Timestamp,
     },
+}
+
+/// Whether a changed allocation has reached the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Resize {
+    /// Yes. → `Due` by a new allocation.
+    Settled,
+    /// No. → `Busy` by `Step::Resize` after `until`.
+    Due {
+        /// When to try.
+        until: Timestamp,
+        /// Why it failed before.
+        fault: Option<String>,
+    },
+    /// On its way. → `Settled` or `Due` by the report.
+    Busy {
+        /// There has been another allocation since.
+        again: bool,
+    },
+}
+
+impl Resize {
+    /// There is a new allocation.
+    pub(crate) fn ask(&mut self, now: Timestamp) {
+        *self = match self {
+            Self::Busy { .. } => Self::Busy { again: true },
+            Self::Settled | Self::Due { .. } => Self::Due { until: now, fault: None },
+        };
+    }
 }
 
 /// Why a Pod as a whole has failed: `status.reason` and `status.message`.
@@ -167,7 +203,7 @@ pub(crate) enum Run {
 }
 
 /// A running instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Alive {
     pub(crate) id: ContainerId,
     pub(crate) handler: String,
@@ -175,6 +211,8 @@ pub(crate) struct Alive {
     pub(crate) started_at: Timestamp,
     pub(crate) image_id: String,
     pub(crate) hash: String,
+    /// What it has.
+    pub(crate) resources: ResourceRequirements,
     /// The startup probe has succeeded, or there is none.
     pub(crate) startup_ok: bool,
     /// The readiness probe succeeds, or there is none.
@@ -290,6 +328,9 @@ impl Facts {
             delete_sent: false,
             started_at,
             faults: Backoff::default(),
+            allocation: resize::remembered(pod),
+            pending: None,
+            resize: Resize::Settled,
             ephemeral_refused: told.into_iter().flatten().map(|status| status.name.clone()).collect(),
         }
     }

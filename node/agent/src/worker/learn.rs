@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use node_images::Image;
 
-use super::facts::{Alive, Base, Clean, Ended, Facts, Failure, Ground, Hold, ImageKnown, Known, Run, restarts};
+use super::facts::{Alive, Base, Clean, Ended, Facts, Failure, Ground, Hold, ImageKnown, Known, Resize, Run, restarts};
 use crate::backoff::{self, Backoff, go_duration};
 use crate::container;
 use crate::layout::PodName;
@@ -19,6 +19,9 @@ const PULL_ERROR_SHOWN: SignedDuration = SignedDuration::from_secs(2);
 const FAULT_RETRY: SignedDuration = SignedDuration::from_millis(500);
 /// Longest such wait; upstream's for volumes.
 const FAULT_RETRY_MAX: SignedDuration = SignedDuration::from_secs(122);
+
+/// Wait after limits could not be set: what is in use may become less.
+const RESIZE_RETRY: SignedDuration = SignedDuration::from_secs(10);
 
 /// What an effect reports when it is done.
 #[derive(Debug)]
@@ -37,8 +40,18 @@ pub(crate) enum Report {
     Exited(String, u32, Ended),
     /// The Pod's traces are removed, or what was in the way.
     Cleaned(Result<(), String>),
+    /// What runs has what it was allocated, or why not.
+    Resized(Result<Vec<Resized>, String>),
     /// Volumes were looked at again; when they want it next.
     Refreshed(Option<Timestamp>),
+}
+
+/// What an instance has from now on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Resized {
+    pub(crate) container: String,
+    pub(crate) attempt: u32,
+    pub(crate) resources: ResourceRequirements,
 }
 
 /// Why an instance does not run.
@@ -78,6 +91,7 @@ impl Facts {
             Report::Hooked(name, attempt, result) => self.hooked(&name, attempt, result),
             Report::Probed { name, attempt, kind, success } => self.probed(&name, attempt, kind, success),
             Report::Cleaned(result) => self.cleaned(result, now),
+            Report::Resized(result) => self.resized(result, now),
             Report::Refreshed(due) => {
                 self.refreshing = false;
                 if let Base::Ready(ground) = &mut self.base {
@@ -112,6 +126,27 @@ impl Facts {
             Err(message) => {
                 self.clean = Clean::Failed { until: self.fault_until(now) };
                 vec![Note { container: None, warning: true, reason: "FailedKillPod", message: format!("error killing pod: {message}") }]
+            }
+        }
+    }
+
+    fn resized(&mut self, result: Result<Vec<Resized>, String>, now: Timestamp) -> Vec<Note> {
+        let again = self.resize == Resize::Busy { again: true };
+        let note = |warning, reason, message| vec![Note { container: None, warning, reason, message }];
+        match result {
+            Ok(all) => {
+                for Resized { container, attempt, resources } in all {
+                    if let Some(alive) = self.containers.get_mut(&container).and_then(|known| known.alive_mut(attempt)) {
+                        alive.resources = resources;
+                    }
+                }
+                self.resize = if again { Resize::Due { until: now, fault: None } } else { Resize::Settled };
+                note(false, "ResizeCompleted", "Pod resize completed".to_owned())
+            }
+            Err(message) => {
+                let until = if again { now } else { now.checked_add(RESIZE_RETRY).unwrap_or(now) };
+                self.resize = Resize::Due { until, fault: Some(message.clone()) };
+                note(true, "ResizeError", format!("Pod resize error: {message}"))
             }
         }
     }

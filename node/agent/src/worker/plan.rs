@@ -3,12 +3,15 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-use super::facts::{Base, Clean, Facts, ImageKnown, Known, Run, restarts};
-use crate::container::{self, Role};
+use super::facts::{Alive, Base, Clean, Facts, ImageKnown, Known, Resize, Run, restarts};
+use crate::container::{self, Role, resources};
 use crate::layout::spec_hash;
+use crate::resize::{self, Pending};
 
 /// Upstream's default of `terminationGracePeriodSeconds`.
 pub(crate) const GRACE_SECONDS: i64 = 30;
+/// How soon a deferred resize is weighed again: others may have gone.
+const WEIGHED_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub(crate) enum Step {
         /// What the event says.
         message: String,
     },
+    /// Give what runs what it was allocated.
+    Resize,
     /// Turn a container's `ErrImagePull` into `ImagePullBackOff`.
     Turn(String),
     /// The Pod has been active for too long.
@@ -64,6 +69,17 @@ fn run(spec: &PodSpec, facts: &Facts, now: Timestamp) -> Step {
         Base::Failed { until } => Some(until),
         Base::Making | Base::Ready(_) => None,
     };
+    if let Resize::Due { until: due, .. } = facts.resize
+        && facts.ground().is_some()
+    {
+        if due <= now {
+            return Step::Resize;
+        }
+        until = earliest(until, Some(due));
+    }
+    if facts.pending.as_ref().is_some_and(Pending::is_deferred) {
+        until = earliest(until, now.checked_add(WEIGHED_AGAIN).ok());
+    }
     let begun = facts.main_begun();
     for (role, container) in container::all(spec) {
         let Some(known) = facts.containers.get(&container.name) else { continue };
@@ -99,7 +115,7 @@ fn drive(spec: &PodSpec, role: Role, container: &Container, known: &Known, facts
                 None if alive.hash != spec_hash(container) => {
                     Step::Kill { message: format!("Container {name} definition changed, will be restarted"), name }
                 }
-                None => Step::Wait(None),
+                None => fit(container, alive, facts),
             };
         }
         Run::Ended(ended) if !restarts(spec, role, ended) => return Step::Wait(None),
@@ -116,6 +132,19 @@ fn drive(spec: &PodSpec, role: Role, container: &Container, known: &Known, facts
         ImageKnown::Ready(_) if facts.ground().is_some() => Step::Start(container.name.clone()),
         ImageKnown::Pulling | ImageKnown::Ready(_) => Step::Wait(None),
     }
+}
+
+/// Whether a running instance has what it was allocated: one that began before the last change has not.
+fn fit(container: &Container, alive: &Alive, facts: &Facts) -> Step {
+    let change = resources::change(Some(&alive.resources), container.resources.as_ref());
+    if !change.any() || facts.resize != Resize::Settled {
+        return Step::Wait(None);
+    }
+    if !resize::restarts(container, &alive.resources) {
+        return Step::Resize;
+    }
+    let name = container.name.clone();
+    Step::Kill { message: format!("Container {name} resize requires restart"), name }
 }
 
 /// The Pod is to end: first its containers, then, in reverse, its sidecars, then what it stands on.

@@ -1,3 +1,4 @@
+use k8s_openapi::api::core::v1::ResourceRequirements;
 use serde_json::json;
 
 use super::*;
@@ -19,6 +20,7 @@ fn alive(attempt: u32) -> Alive {
         started_at: at(0),
         image_id: "sha256:1".to_owned(),
         hash: String::new(),
+        resources: ResourceRequirements::default(),
         startup_ok: true,
         readiness_ok: false,
         hooked: true,

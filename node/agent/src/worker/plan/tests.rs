@@ -4,7 +4,7 @@ use runtimes_contract::{ContainerId, Sandbox};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::worker::facts::{Alive, Ended, Failure, Ground, Hold};
+use crate::worker::facts::{Ended, Failure, Ground, Hold};
 
 const NOW: i64 = 1_000;
 
@@ -93,6 +93,7 @@ fn set(pod: &Pod, known: &mut Known, name: &str, state: &str) {
         started_at: at(NOW - 50),
         image_id: String::new(),
         hash: if state == "old" { "0".to_owned() } else { spec_hash(container) },
+        resources: container.resources.clone().unwrap_or_default(),
         startup_ok: state != "slow",
         readiness_ok: true,
         hooked: true,

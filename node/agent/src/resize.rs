@@ -1,0 +1,161 @@
+//! Resizing a Pod in place (KEP-1287): what its containers were allocated, beside what its spec asks for by now.
+//! Everything else on the node sees the Pod with its allocation alone; the worker weighs the rest, and what may not
+//! be had is told in the condition `PodResizePending`. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, ResourceRequirements};
+use node_volumes::Allocatable;
+
+use crate::admit;
+use crate::container::{self, resources};
+
+/// What each container was allocated, by name.
+pub(crate) type Allocation = BTreeMap<String, ResourceRequirements>;
+
+/// Why a Pod does not get what its spec asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pending {
+    /// `Infeasible` or `Deferred`.
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl Pending {
+    /// The node can never give it.
+    pub(crate) fn infeasible(message: String) -> Self {
+        Self { reason: "Infeasible", message }
+    }
+
+    /// Not beside the Pods that are here now.
+    pub(crate) fn is_deferred(&self) -> bool {
+        self.reason == "Deferred"
+    }
+}
+
+/// What a Pod's spec asks for.
+pub(crate) fn asked(pod: &Pod) -> Allocation {
+    let all = pod.spec.iter().flat_map(container::all);
+    all.map(|(_, container)| (container.name.clone(), container.resources.clone().unwrap_or_default())).collect()
+}
+
+/// What a Pod was allocated before this agent began, as its status tells; a container that is not in it has what it
+/// asks for.
+pub(crate) fn remembered(pod: &Pod) -> Allocation {
+    let mut allocation = asked(pod);
+    let status = pod.status.as_ref();
+    let lists = status.map(|status| [&status.init_container_statuses, &status.container_statuses]).into_iter().flatten();
+    for ContainerStatus { name, resources, .. } in lists.flatten().flatten() {
+        if let (Some(slot), Some(resources)) = (allocation.get_mut(name), resources) {
+            slot.clone_from(resources);
+        }
+    }
+    allocation
+}
+
+/// A Pod with its allocation instead of what it asks for; upstream's `UpdatePodFromAllocation`.
+pub(crate) fn with_allocation(pod: &Arc<Pod>, allocation: &Allocation) -> Arc<Pod> {
+    if !differs(pod, allocation) {
+        return pod.clone();
+    }
+    let mut allocated = Pod::clone(pod);
+    if let Some(spec) = &mut allocated.spec {
+        for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
+            if let Some(resources) = allocation.get(&container.name) {
+                container.resources = Some(resources.clone());
+            }
+        }
+    }
+    Arc::new(allocated)
+}
+
+/// A Pod as it counts for what others may have: what is infeasible it will not get.
+pub(crate) fn counted(pod: &Arc<Pod>) -> Arc<Pod> {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut pending = conditions.filter(|condition| condition.type_ == "PodResizePending");
+    let infeasible = pending.any(|condition| condition.reason.as_deref() == Some("Infeasible"));
+    if infeasible { with_allocation(pod, &remembered(pod)) } else { pod.clone() }
+}
+
+/// Whether a Pod asks for something else than it was allocated.
+pub(crate) fn differs(pod: &Pod, allocation: &Allocation) -> bool {
+    let mut all = pod.spec.iter().flat_map(container::all);
+    all.any(|(_, container)| {
+        allocation.get(&container.name).is_some_and(|given| resources::change(Some(given), container.resources.as_ref()).any())
+    })
+}
+
+/// Whether a node has room for what a Pod asks for, beside the other Pods. Upstream's reasons and words.
+pub(crate) fn weigh(pod: &Pod, others: &[&Pod], node: Allocatable) -> Result<(), Pending> {
+    let asked = resources::requests(pod);
+    for (name, asked, capacity) in [("cpu", asked.cpu_milli, node.cpu_milli), ("memory", asked.memory_bytes, node.memory_bytes)] {
+        if asked > capacity {
+            let message = format!("Node didn't have enough capacity: {name}, requested: {asked}, capacity: {capacity}");
+            return Err(Pending::infeasible(message));
+        }
+    }
+    admit::enough(pod, others, node, u32::MAX).map_err(|rejection| Pending { reason: "Deferred", message: rejection.message })
+}
+
+/// Whether a change from what a running container has to what it is to have wants it restarted.
+pub(crate) fn restarts(container: &Container, before: &ResourceRequirements) -> bool {
+    let change = resources::change(Some(before), container.resources.as_ref());
+    let policy = |name: &str| {
+        let mut policies = container.resize_policy.iter().flatten();
+        policies.any(|policy| policy.resource_name == name && policy.restart_policy == "RestartContainer")
+    };
+    change.cpu && policy("cpu") || change.memory && policy("memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(cpu: &str, status: Value) -> Arc<Pod> {
+        let container = json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+        Arc::new(serde_json::from_value(json!({"spec": {"containers": [container]}, "status": status})).expect("a pod"))
+    }
+
+    #[test]
+    fn what_does_not_fit_is_infeasible_or_deferred() {
+        let node = Allocatable { cpu_milli: 2_000, memory_bytes: 1 << 30, ephemeral_storage_bytes: 1 << 30 };
+        let other = pod("1", json!({}));
+        let say =
+            |cpu: &str| weigh(&pod(cpu, json!({})), &[&other], node).map_err(|pending| format!("{}: {}", pending.reason, pending.message));
+        assert_eq!(say("1"), Ok(()));
+        let infeasible = "Infeasible: Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000";
+        assert_eq!(say("3"), Err(infeasible.to_owned()));
+        let deferred = "Deferred: Node didn't have enough resource: cpu, requested: 1500, used: 1000, capacity: 2000";
+        assert_eq!(say("1500m"), Err(deferred.to_owned()));
+    }
+
+    #[test]
+    fn an_allocation_is_remembered_by_the_status_and_counts_when_the_rest_is_infeasible() {
+        let given =
+            json!([{"name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 0, "resources": {"requests": {"cpu": "1"}}}]);
+        let status = |reason: &str| {
+            let condition = json!({"type": "PodResizePending", "status": "True", "reason": reason});
+            json!({"containerStatuses": given, "conditions": [condition]})
+        };
+        let cpu = |pod: &Pod| resources::requests(pod).cpu_milli;
+        assert_eq!(cpu(&counted(&pod("9", status("Infeasible")))), 1_000);
+        assert_eq!(cpu(&counted(&pod("9", status("Deferred")))), 9_000);
+        let resized = pod("9", status("Deferred"));
+        assert!(differs(&resized, &remembered(&resized)));
+        assert_eq!(cpu(&with_allocation(&resized, &remembered(&resized))), 1_000);
+        assert!(!differs(&pod("1000m", json!({})), &remembered(&resized)), "the same amount in other words");
+    }
+
+    #[test]
+    fn a_restart_is_wanted_by_the_policy_of_what_changes() {
+        let policy = json!([{"resourceName": "memory", "restartPolicy": "RestartContainer"}]);
+        let of = |requests: Value| json!({"name": "c", "resizePolicy": policy, "resources": {"requests": requests}});
+        let container: Container = serde_json::from_value(of(json!({"cpu": "1", "memory": "1Mi"}))).expect("a container");
+        let before = |requests: Value| serde_json::from_value(json!({"requests": requests})).expect("resources");
+        assert!(!restarts(&container, &before(json!({"cpu": "2", "memory": "1Mi"}))));
+        assert!(restarts(&container, &before(json!({"cpu": "1", "memory": "2Mi"}))));
+    }
+}

@@ -1,0 +1,82 @@
+//! Whether a running Pod may have what its spec asks for by now.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use runtimes_contract::ContentKind;
+
+use super::Worker;
+use super::facts::Resize;
+use crate::container::{self, resources};
+use crate::resize::{self, Pending};
+
+impl Worker {
+    /// Weighs what the API's Pod asks for beyond what it was allocated; what may be had is allocated from here on.
+    pub(super) fn weigh_resize(&mut self, now: Timestamp) {
+        if self.facts.ends(&self.pod) || !resize::differs(&self.wanted, &self.facts.allocation) {
+            self.facts.pending = None;
+            return;
+        }
+        let weighed = match self.fixed_memory() {
+            Some(pending) => Err(pending),
+            None => {
+                let allocatable = self.node.allocatable();
+                self.node.directory.allocate(&self.name.uid, &self.wanted, |pod, others| resize::weigh(pod, others, allocatable))
+            }
+        };
+        match weighed {
+            Ok(()) => {
+                self.facts.allocation = resize::asked(&self.wanted);
+                self.facts.pending = None;
+                self.facts.resize.ask(now);
+                self.pod = self.wanted.clone();
+                self.effects.pod = self.pod.clone();
+                self.node.note(&self.pod, None, false, "ResizeStarted", "Pod resize started");
+            }
+            Err(pending) => {
+                if self.facts.pending.as_ref().is_none_or(|known| known.reason != pending.reason) {
+                    let message = format!("Pod resize {}: {}", pending.reason, pending.message);
+                    self.node.note(
+                        &self.pod,
+                        None,
+                        true,
+                        if pending.is_deferred() { "ResizeDeferred" } else { "ResizeInfeasible" },
+                        message,
+                    );
+                }
+                self.facts.pending = Some(pending);
+            }
+        }
+    }
+
+    /// How far a WASM guest may grow is settled when it starts.
+    fn fixed_memory(&self) -> Option<Pending> {
+        let fixed = self.facts.containers.iter().find_map(|(name, known)| {
+            let alive = known.alive()?;
+            let is_wasm = self.node.parts.by_handler(&alive.handler)?.runs() == ContentKind::Wasm;
+            let (_, container) = container::find(&self.wanted, name)?;
+            let limit = |resources| resources::of_requirements(resources).memory_limit_bytes;
+            let changes = limit(Some(&alive.resources)) != limit(container.resources.as_ref());
+            (is_wasm && changes && !resize::restarts(container, &alive.resources)).then_some(name)
+        })?;
+        let message = format!(
+            "the memory limit of WebAssembly container \"{fixed}\" cannot change while it runs; a resizePolicy RestartContainer for memory allows it"
+        );
+        Some(Pending::infeasible(message))
+    }
+
+    /// Gives the running instances, and the Pod as a whole, what they were allocated.
+    pub(super) fn resize(&mut self) {
+        self.facts.resize = Resize::Busy { again: false };
+        let running = self.facts.containers.iter().filter_map(|(name, known)| Some((name.clone(), known.alive()?.clone())));
+        let running = running.filter(|(_, alive)| !alive.stopping).collect();
+        self.tasks.spawn(self.effects.clone().resize(running));
+    }
+
+    /// Takes up the Pod as the API has it, with what it was allocated.
+    pub(super) fn take_up(&mut self, wanted: Arc<k8s_openapi::api::core::v1::Pod>) {
+        self.pod = resize::with_allocation(&wanted, &self.facts.allocation);
+        self.wanted = wanted;
+        self.effects.pod = self.pod.clone();
+    }
+}
