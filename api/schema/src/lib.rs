@@ -21,7 +21,7 @@ mod structural;
 mod types;
 
 pub use builtin::{of, of_gvk};
-pub use numbers::settle_numbers;
+pub use numbers::{settle_numbers, whole};
 pub use schema::{Format, ListType, MapType, PatchStrategy, Schema, Shape};
 pub use structural::{Additional, Limits, Pattern, Structural, ValidationRule, structural};
 

@@ -1,4 +1,4 @@
-//! Numbers as they are stored in custom resources.
+//! Numbers without a fraction, which Go's encoder writes as integers.
 
 use serde_json::Value;
 
@@ -7,10 +7,7 @@ use serde_json::Value;
 pub fn settle_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
-            // Written without an exponent and a fraction.
-            let whole =
-                number.as_f64().filter(|number| number.fract() == 0.0).and_then(|number| format!("{number:.0}").parse::<i64>().ok());
-            if let Some(whole) = whole {
+            if let Some(whole) = number.as_f64().and_then(whole) {
                 *number = whole.into();
             }
         }
@@ -18,6 +15,12 @@ pub fn settle_numbers(value: &mut Value) {
         Value::Object(map) => map.values_mut().for_each(settle_numbers),
         _ => {}
     }
+}
+
+/// The integer that a number is, if it is one of 64 bits.
+pub fn whole(number: f64) -> Option<i64> {
+    // Written without an exponent and a fraction.
+    if number.fract() == 0.0 { format!("{number:.0}").parse().ok() } else { None }
 }
 
 /// [`settle_numbers`] of a copy.

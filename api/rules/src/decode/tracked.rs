@@ -118,8 +118,7 @@ impl<'de> Visitor<'de> for Tracked<'_, '_> {
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
         if self.0.whole_floats
-            && value.fract() == 0.0
-            && let Ok(whole) = format!("{value:.0}").parse::<i64>()
+            && let Some(whole) = api_schema::whole(value)
         {
             return Ok(whole.into());
         }

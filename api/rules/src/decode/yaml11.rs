@@ -52,8 +52,8 @@ fn integer(plain: &str) -> Option<Value> {
 fn float(plain: &str) -> Option<Value> {
     let is_float = plain.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
     let number: f64 = plain.parse().ok().filter(|_| is_float)?;
-    match format!("{number:.0}").parse::<i64>() {
-        Ok(whole) if number.fract() == 0.0 => Some(whole.into()),
-        _ => Number::from_f64(number).map(Value::Number),
+    match api_schema::whole(number) {
+        Some(whole) => Some(whole.into()),
+        None => Number::from_f64(number).map(Value::Number),
     }
 }
