@@ -4,6 +4,8 @@
 
 use serde_json::Value;
 
+use crate::quantity;
+
 /// Names of numbers and truth values that are pointers in Go wherever they occur in built-in kinds, in order.
 pub const POINTERS: &[&str] = &[
     "activeDeadlineSeconds",
@@ -67,6 +69,23 @@ pub const POINTERS: &[&str] = &[
     "ttlSecondsAfterFinished",
 ];
 
+/// Names of fields that say something by being there, in order, whatever they hold: an empty `namespaceSelector` selects all
+/// namespaces, and an empty `storageClassName` no class.
+pub const TELLING: &[&str] = &[
+    "emptyDir",
+    "labelSelector",
+    "maxUnavailable",
+    "minAvailable",
+    "namespaceSelector",
+    "objectSelector",
+    "podSelector",
+    "storageClassName",
+    "volumeAttributesClassName",
+];
+
+/// Names of single amounts, in order: those are the same however they are written.
+const AMOUNTS: &[&str] = &["averageValue", "divisor", "sizeLimit"];
+
 /// Names of maps of texts, in order: there a key with an empty text is something.
 pub const TEXTS: &[&str] = &[
     "annotations",
@@ -95,6 +114,7 @@ pub fn is_zero(value: &Value) -> bool {
 pub fn is_zero_field(name: &str, value: &Value) -> bool {
     match value {
         Value::Null => true,
+        _ if TELLING.binary_search(&name).is_ok() => false,
         Value::Bool(flag) => !flag && !is_pointer(name),
         Value::Number(number) => number.as_f64() == Some(0.0) && !is_pointer(name),
         Value::String(text) => text.is_empty(),
@@ -130,8 +150,13 @@ pub fn same_field(name: &str, a: Option<&Value>, b: Option<&Value>) -> bool {
             })
         }
         (Some(Value::Array(a)), Some(Value::Array(b))) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(Some(a), Some(b))),
+        (Some(Value::String(a)), Some(Value::String(b))) => a == b || AMOUNTS.binary_search(&name).is_ok() && is_same_amount(a, b),
         (Some(a), Some(b)) => a == b || (is_zero(a) && is_zero(b)),
     }
+}
+
+fn is_same_amount(a: &str, b: &str) -> bool {
+    matches!((quantity::nano(a), quantity::nano(b)), (Ok(a), Ok(b)) if a == b)
 }
 
 fn said(value: Option<&Value>) -> Option<&Value> {
@@ -160,6 +185,11 @@ mod tests {
             (json!({"nodeSelector": {"gpu": ""}}), json!({}), false),
             (json!({"nodeSelector": {"gpu": ""}}), json!({"nodeSelector": {"cpu": ""}}), false),
             (json!({"nodeSelector": {}}), json!({}), true),
+            (json!({"podSelector": {}}), json!({"namespaceSelector": {}}), false),
+            (json!({"storageClassName": ""}), json!({}), false),
+            (json!({"emptyDir": {"sizeLimit": "1024Mi"}}), json!({"emptyDir": {"sizeLimit": "1Gi"}}), true),
+            (json!({"sizeLimit": "1Mi"}), json!({"sizeLimit": "1Gi"}), false),
+            (json!({"value": "1024Mi"}), json!({"value": "1Gi"}), false),
         ] {
             assert_eq!(same(Some(&a), Some(&b)), equal, "{a} {b}");
             assert_eq!(same(Some(&b), Some(&a)), equal, "{b} {a}");
@@ -168,6 +198,6 @@ mod tests {
 
     #[test]
     fn names_are_found() {
-        assert!(POINTERS.is_sorted() && TEXTS.is_sorted());
+        assert!([POINTERS, TEXTS, TELLING, AMOUNTS].iter().all(|names| names.is_sorted()));
     }
 }

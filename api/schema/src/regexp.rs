@@ -11,8 +11,9 @@ use regex::{Regex, RegexBuilder};
 const NESTING_MAX: u32 = 100;
 /// Octets that a match may keep of what it has worked out; with fewer it is slower.
 const CACHE_BYTES_MAX: usize = 1 << 20;
-/// Octets of a compiled `pattern` of a schema: 256 letters and digits of all scripts, in both directions, fit in.
-pub const SCHEMA_BYTES_MAX: usize = 32 << 20;
+/// Octets of a compiled `pattern` of a schema. A thousand letters fit in, but not hundreds out of all scripts, which Go
+/// takes: a definition may have many patterns.
+pub const SCHEMA_BYTES_MAX: usize = 10 << 20;
 
 /// Compiles a pattern as Go understands it, into at most so many octets.
 ///

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use api_client::events::Recorder;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
@@ -19,7 +20,7 @@ use crate::layout::{Layout, PodName};
 use crate::machine::Machine;
 use crate::objects::Objects;
 use crate::parts::Parts;
-use crate::resize::Pending;
+use crate::resize::{self, Pending};
 
 /// Shared by all workers.
 pub(crate) struct Node {
@@ -74,6 +75,15 @@ pub(crate) struct Entry {
     pub(crate) status: Arc<k8s_openapi::api::core::v1::PodStatus>,
 }
 
+impl Entry {
+    /// Of a Pod that was taken and whose worker has not told anything yet.
+    pub(crate) fn taken(pod: &Arc<Pod>) -> Self {
+        let status = Arc::new(pod.status.clone().unwrap_or_default());
+        let pod = resize::with_allocation(pod, &resize::remembered(pod));
+        Self { pod, sandbox: None, ip: None, containers: BTreeMap::new(), status }
+    }
+}
+
 /// The newest instance of a container.
 #[derive(Clone, Debug)]
 pub(crate) struct Instance {
@@ -86,6 +96,8 @@ pub(crate) struct Instance {
 #[derive(Default)]
 pub(crate) struct Directory {
     entries: RwLock<HashMap<String, Entry>>,
+    /// Whether all Pods that the API has of this node have been here.
+    complete: AtomicBool,
 }
 
 impl Directory {
@@ -109,6 +121,16 @@ impl Directory {
             entry.pod = pod.clone();
         }
         Ok(())
+    }
+
+    /// All Pods of the node are known from now on.
+    pub(crate) fn completed(&self) {
+        self.complete.store(true, Ordering::Release);
+    }
+
+    /// Whether something may be weighed beside the other Pods.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete.load(Ordering::Acquire)
     }
 
     pub(crate) fn withdraw(&self, uid: &str) {

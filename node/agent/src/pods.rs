@@ -20,7 +20,7 @@ use crate::admit;
 use crate::error::chain;
 use crate::layout::PodName;
 use crate::leftovers::{self, Leftovers};
-use crate::node::Node;
+use crate::node::{Entry, Node};
 use crate::resize;
 use crate::worker::adopt::Found;
 use crate::worker::{Desired, Worker};
@@ -109,6 +109,9 @@ impl Manager {
         let taken = verdict.is_ok() && !is_over(&pod);
         let (node, cancel) = (self.node.clone(), self.cancel.child_token());
         self.handles.insert(uid.clone(), Handle { desired: sender, taken, rejection: verdict.clone().err() });
+        if taken {
+            self.node.directory.publish(&uid, Entry::taken(&pod));
+        }
         tracing::debug!(pod = %PodName::of(&pod), adopted = found.len(), "pod seen");
         self.spawn(uid, async move {
             match verdict {
@@ -191,6 +194,9 @@ impl Manager {
             self.removals.spawn(leftovers::remove(self.node.clone(), uid, found, self.cancel.clone()));
         }
         self.listed.clear();
+        self.node.directory.completed();
+        // What waited for that goes on.
+        self.handles.values().for_each(|handle| handle.desired.send_modify(|_| {}));
     }
 }
 

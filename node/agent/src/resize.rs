@@ -11,6 +11,11 @@ use node_volumes::Allocatable;
 use crate::admit;
 use crate::container::{self, resources};
 
+/// The condition of a Pod that does not get what its spec asks for, and its reasons.
+const PENDING: &str = "PodResizePending";
+const INFEASIBLE: &str = "Infeasible";
+const DEFERRED: &str = "Deferred";
+
 /// What each container was allocated, by name.
 pub(crate) type Allocation = BTreeMap<String, ResourceRequirements>;
 
@@ -25,12 +30,12 @@ pub(crate) struct Pending {
 impl Pending {
     /// The node can never give it.
     pub(crate) fn infeasible(message: String) -> Self {
-        Self { reason: "Infeasible", message }
+        Self { reason: INFEASIBLE, message }
     }
 
     /// Not beside the Pods that are here now.
     pub(crate) fn is_deferred(&self) -> bool {
-        self.reason == "Deferred"
+        self.reason == DEFERRED
     }
 }
 
@@ -54,6 +59,14 @@ pub(crate) fn remembered(pod: &Pod) -> Allocation {
     allocation
 }
 
+/// Why it did not get what it asked for before this agent began, as its status tells.
+pub(crate) fn told(pod: &Pod) -> Option<Pending> {
+    let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let pending = conditions.find(|condition| condition.type_ == PENDING)?;
+    let reason = if pending.reason.as_deref() == Some(INFEASIBLE) { INFEASIBLE } else { DEFERRED };
+    Some(Pending { reason, message: pending.message.clone().unwrap_or_default() })
+}
+
 /// A Pod with its allocation instead of what it asks for; upstream's `UpdatePodFromAllocation`.
 pub(crate) fn with_allocation(pod: &Arc<Pod>, allocation: &Allocation) -> Arc<Pod> {
     if !differs(pod, allocation) {
@@ -72,10 +85,8 @@ pub(crate) fn with_allocation(pod: &Arc<Pod>, allocation: &Allocation) -> Arc<Po
 
 /// A Pod as it counts for what others may have: what is infeasible it will not get.
 pub(crate) fn counted(pod: &Arc<Pod>) -> Arc<Pod> {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut pending = conditions.filter(|condition| condition.type_ == "PodResizePending");
-    let infeasible = pending.any(|condition| condition.reason.as_deref() == Some("Infeasible"));
-    if infeasible { with_allocation(pod, &remembered(pod)) } else { pod.clone() }
+    let is_infeasible = told(pod).is_some_and(|pending| !pending.is_deferred());
+    if is_infeasible { with_allocation(pod, &remembered(pod)) } else { pod.clone() }
 }
 
 /// Whether a Pod asks for something else than it was allocated.
@@ -95,7 +106,7 @@ pub(crate) fn weigh(pod: &Pod, others: &[&Pod], node: Allocatable) -> Result<(),
             return Err(Pending::infeasible(message));
         }
     }
-    admit::enough(pod, others, node, u32::MAX).map_err(|rejection| Pending { reason: "Deferred", message: rejection.message })
+    admit::enough(pod, others, node, u32::MAX).map_err(|rejection| Pending { reason: DEFERRED, message: rejection.message })
 }
 
 /// Whether a change from what a running container has to what it is to have wants it restarted.

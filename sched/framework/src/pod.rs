@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Affinity, Container, Pod, PodSpec, PodStatus, Toleration};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 
@@ -115,21 +114,20 @@ fn requests(spec: &PodSpec, status: &PodStatus, adjust: &dyn Fn(ResourceList) ->
         let told = known(container).and_then(|status| status.resources.as_ref()?.requests.clone());
         told.or_else(|| allocated(container))
     };
-    let mut most = total(spec, &allocated, adjust);
-    most.raise_to(&total(spec, &had, adjust));
-    if !infeasible {
-        most.raise_to(&total(spec, &asked, adjust));
-    }
-    most
+    // Container by container, since one may grow while another shrinks.
+    total(spec, &|container| {
+        let coming = asked(container).filter(|_| !infeasible);
+        let lists = [allocated(container), had(container), coming].map(|list| ResourceList::from_quantities(&list.unwrap_or_default()));
+        let [mut most, had, coming] = lists;
+        most.raise_to(&had);
+        most.raise_to(&coming);
+        adjust(most)
+    })
 }
-
-/// Requests of a container.
-type Requests<'a> = dyn Fn(&Container) -> Option<BTreeMap<String, Quantity>> + 'a;
 
 /// The sum over containers, or the most that the init containers need beside the sidecars before
 /// them if that is more, and the overhead. KEP-753 has the formula.
-fn total(spec: &PodSpec, requests: &Requests<'_>, adjust: &dyn Fn(ResourceList) -> ResourceList) -> ResourceList {
-    let of = |container: &Container| adjust(requests(container).as_ref().map(ResourceList::from_quantities).unwrap_or_default());
+fn total(spec: &PodSpec, of: &dyn Fn(&Container) -> ResourceList) -> ResourceList {
     let mut total = ResourceList::default();
     spec.containers.iter().for_each(|container| total.add(&of(container)));
     let (mut sidecars, mut peak) = (ResourceList::default(), ResourceList::default());

@@ -122,8 +122,9 @@ impl Correlator {
         make_room(&mut self.buckets);
         let full = || Bucket { tokens: BURST_MAX, counted: entry.at };
         let bucket = self.buckets.entry(Object::of(&entry.object)).or_insert_with(full);
-        let refilled = entry.at.duration_since(bucket.counted).as_secs_f64() / REFILL.as_secs_f64();
-        bucket.tokens = (bucket.tokens + refilled).clamp(0.0, BURST_MAX);
+        // A step of the clock backwards takes nothing away.
+        let refilled = entry.at.duration_since(bucket.counted).as_secs_f64().max(0.0) / REFILL.as_secs_f64();
+        bucket.tokens = (bucket.tokens + refilled).min(BURST_MAX);
         bucket.counted = entry.at;
         let has = bucket.tokens >= 1.0;
         if has {

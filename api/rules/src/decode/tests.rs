@@ -187,3 +187,11 @@ proptest::proptest! {
         let _any_answer = decode(body.as_bytes(), true);
     }
 }
+
+#[test]
+fn a_tag_says_what_a_plain_scalar_is() {
+    let value = |text: &str| decode(text.as_bytes(), true).expect("YAML").value.to_string();
+    assert_eq!(value("[!!str yes, yes, !!str &a no, *a]"), r#"["yes",true,"no","no"]"#);
+    let long = "1_".repeat(1_000);
+    assert_eq!(value(&format!("a: {long}")), format!(r#"{{"a":"{long}"}}"#));
+}

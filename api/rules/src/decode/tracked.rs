@@ -132,7 +132,10 @@ impl<'de> Visitor<'de> for Tracked<'_, '_> {
 
     fn visit_borrowed_str<E: Error>(self, value: &'de str) -> Result<Value, E> {
         match self.0.resolved(value) {
-            Some(value) => Ok(value),
+            Some(resolved) => {
+                self.0.spend(value.len())?;
+                Ok(resolved)
+            }
             None => self.visit_str(value),
         }
     }

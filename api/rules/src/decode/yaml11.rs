@@ -3,16 +3,25 @@
 
 use serde_json::{Number, Value};
 
+/// How far before a scalar its tag and its anchor are looked for, in characters.
+const PROPERTIES_LEN_MAX: usize = 64;
+/// The longest text that is read as a number.
+const NUMBER_LEN_MAX: usize = 512;
+
 /// The value of a text that the parser took for a string, if it stands plain in the YAML text that it was borrowed
 /// from and means something else in YAML 1.1.
 pub fn resolve(text: &str, found: &str) -> Option<Value> {
     let value = meaning(found)?;
     let at = found.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
     let before = text.get(..at)?;
+    if before.ends_with(['"', '\'']) {
+        return None;
+    }
     // A tag such as `!!str` says what it is, also before an anchor.
-    let is_tagged =
-        before.split_whitespace().rev().take(2).skip_while(|word| word.starts_with('&')).take(1).any(|word| word.starts_with('!'));
-    (!before.ends_with(['"', '\'']) && !is_tagged).then_some(value)
+    let start = before.char_indices().rev().take(PROPERTIES_LEN_MAX).last().map_or(0, |(start, _)| start);
+    let words = before.get(start..)?.split_whitespace().rev().map(|word| word.trim_start_matches(['[', '{', ',']));
+    let is_tagged = words.take(2).find(|word| !word.starts_with('&')).is_some_and(|word| word.starts_with('!'));
+    (!is_tagged).then_some(value)
 }
 
 fn meaning(text: &str) -> Option<Value> {
@@ -21,7 +30,7 @@ fn meaning(text: &str) -> Option<Value> {
         "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => return Some(false.into()),
         _ => {}
     }
-    if !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-')) {
+    if text.len() > NUMBER_LEN_MAX || !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-')) {
         return None;
     }
     let plain = text.replace('_', "");

@@ -56,7 +56,8 @@ impl Amount {
 
 fn cpu(list: Option<&BTreeMap<String, Quantity>>) -> Option<i64> {
     let milli = quantity::milli(&list?.get("cpu")?.0).ok()?;
-    i64::try_from(milli).ok()
+    // What is beyond any machine is not taken for nothing.
+    Some(i64::try_from(milli).unwrap_or(i64::MAX))
 }
 
 fn bytes(list: Option<&BTreeMap<String, Quantity>>, name: &str) -> Option<i64> {

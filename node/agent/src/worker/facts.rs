@@ -329,7 +329,7 @@ impl Facts {
             started_at,
             faults: Backoff::default(),
             allocation: resize::remembered(pod),
-            pending: None,
+            pending: resize::told(pod),
             resize: Resize::Settled,
             ephemeral_refused: told.into_iter().flatten().map(|status| status.name.clone()).collect(),
         }

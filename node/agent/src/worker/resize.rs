@@ -17,6 +17,9 @@ impl Worker {
             self.facts.pending = None;
             return;
         }
+        if !self.node.directory.is_complete() {
+            return;
+        }
         let weighed = match self.fixed_memory() {
             Some(pending) => Err(pending),
             None => {

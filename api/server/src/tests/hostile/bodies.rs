@@ -206,3 +206,12 @@ async fn an_object_of_many_small_things_costs_little() {
     assert!(warnings.len() <= 64 && warnings.iter().map(|text| text.len()).sum::<usize>() <= 8 * 1_024, "{warnings:?}");
     warned.ok();
 }
+
+/// What each of them means is looked up in the text before it, which must not be all of it.
+#[tokio::test]
+async fn words_that_are_truth_values_in_yaml_cost_what_words_cost() {
+    let cluster = cluster().await;
+    let list = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata: {{a: [{}no]}}\n", "no,".repeat(500_000));
+    let answer = quickly(cluster.request(Method::POST, CONFIG_MAPS, "application/yaml", list)).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+}

@@ -66,8 +66,9 @@ fn limit(cgroups: &Cgroups, pod_path: &str, of_pod: &Resources, targets: &[Targe
     // The Pod's own bounds are out of the way meanwhile: cgroup v1 has no child above its parent.
     let open = Resources { memory_limit_bytes: None, cpu_quota_us: None, cpu_period_us: None, ..of_pod.clone() };
     pod.set(&open).map_err(failed)?;
-    groups.iter().try_for_each(|(group, limits)| group.set(limits)).map_err(failed)?;
-    pod.set(of_pod).map_err(failed)
+    let set = groups.iter().try_for_each(|(group, limits)| group.set(limits)).map_err(failed);
+    // Whatever came of it, the Pod gets bounds again.
+    pod.set(of_pod).map_err(failed).and(set)
 }
 
 /// A limit below what is in use would have the kernel kill the container; upstream refuses it in these words.
