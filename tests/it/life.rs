@@ -79,7 +79,8 @@ fn containers_are_given_what_they_ask_for(cluster: &Cluster) {
         assert_eq!(kubectl.ok(&format!("exec given -- cat {file}")), wanted, "{file}");
     }
     assert_eq!(kubectl.ok(&format!("exec given -- cat {service_account}/token")).split('.').count(), 3, "a token");
-    assert!(kubectl.ok(&format!("exec given -- cat {service_account}/ca.crt")).starts_with("-----BEGIN CERTIFICATE-----"));
+    let authority = kubectl.ok(&format!("exec given -- cat {service_account}/ca.crt"));
+    assert!(authority.starts_with("-----BEGIN CERTIFICATE-----"), "{authority:?}");
     assert_eq!(kubectl.ok("exec given -- stat -L -c %a /keys/password"), "400\n");
     assert!(kubectl.ok("exec given -- cat /proc/mounts").lines().any(|line| line.starts_with("tmpfs /scratch tmpfs")));
     kubectl.fails("exec given -- touch /keys/other");

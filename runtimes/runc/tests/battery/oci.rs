@@ -264,8 +264,8 @@ async fn stdin_that_is_not_for_one_alone_outlives_who_attached() {
 #[tokio::test]
 async fn a_terminal_is_joined_and_resized() {
     let harness = Runc::new();
-    // What is typed and the size go different ways: either may be there first. Without a size stty fails.
-    let script = "read x; until stty size 2>/dev/null; do :; done; exit 5";
+    // What is typed and the size go different ways: either may be there first. Without a size stty says nothing.
+    let script = "read x; until [ \"$(stty size 2>/dev/null)\" = '31 97' ]; do :; done; stty size; exit 5";
     let (spec, mut session) = attached(&harness, script, true, false).await;
     assert!(session.stderr.is_none());
     session.resize.as_ref().unwrap().send(TerminalSize { width: 97, height: 31 }).await.unwrap();
