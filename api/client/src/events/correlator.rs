@@ -147,7 +147,7 @@ mod tests {
 
     fn entry(object: &str, reason: &str, message: &str, second: i64) -> Entry {
         let object = ObjectReference { name: Some(object.to_owned()), ..ObjectReference::default() };
-        let at = Timestamp::from_second(second).unwrap();
+        let at = Timestamp::from_second(second).expect("a time");
         Entry { object, kind: "Warning", reason: reason.to_owned(), message: message.to_owned(), at }
     }
 
