@@ -1,7 +1,8 @@
 //! A control plane and two nodes, each in a network namespace of its own: Pods, Services, names, logs
-//! and exec across them; then one node's link is cut, its Pods move, and it comes back.
+//! and exec across them; then one node's link is cut, its Pods move, and it comes back; at last it is drained.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use tests::{Cluster, Kubectl, Net, eventually};
@@ -195,6 +196,56 @@ fn two_nodes_serve_each_other_and_a_lost_one_is_replaced_and_comes_back() {
     let web = pods(&kubectl, "app=web");
     assert_eq!((web.len(), nodes_of(&web)), (8, BTreeSet::from(["a", "b"])));
     everything_is_reached_from_everywhere(&cluster, &web);
+
+    a_drain_respects_the_budget_and_ends(&kubectl);
+}
+
+const BUDGET: &str = r#"
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec:
+  minAvailable: 8
+  selector: {matchLabels: {app: web}}
+"#;
+
+/// Eight replicas on two nodes; one of the nodes is to be emptied.
+#[track_caller]
+fn a_drain_respects_the_budget_and_ends(kubectl: &Kubectl<'_>) {
+    let allowed_is = |wanted: u32| {
+        eventually(&format!("the budget allows {wanted} disruptions"), || {
+            let budget = kubectl.json("get poddisruptionbudget web");
+            let seen = budget["status"]["observedGeneration"] == budget["metadata"]["generation"];
+            if seen && budget["status"]["disruptionsAllowed"] == wanted { Ok(()) } else { Err(budget["status"].to_string()) }
+        });
+    };
+    kubectl.apply(BUDGET).ok();
+    allowed_is(0);
+    let drain = ["drain", "b", "--ignore-daemonsets", "--pod-selector=app=web"];
+    let refused = kubectl.run(&[&drain[..], &["--timeout=3s"]].concat());
+    assert!(!refused.succeeded() && refused.stderr.contains("would violate the pod's disruption budget"), "{refused}");
+    assert_eq!(pods(kubectl, "app=web").len(), 8);
+
+    kubectl.ok(r#"patch poddisruptionbudget web --type=merge -p {"spec":{"minAvailable":6}}"#);
+    allowed_is(2);
+    let over = AtomicBool::new(false);
+    let fewest_ready = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            let mut fewest = u64::MAX;
+            while !over.load(Ordering::Relaxed) {
+                fewest = fewest.min(kubectl.field("deployment/web", "/status/readyReplicas").as_u64().unwrap_or_default());
+            }
+            fewest
+        });
+        let drained = kubectl.run(&[&drain[..], &["--timeout=90s"]].concat());
+        over.store(true, Ordering::Relaxed);
+        drained.ok();
+        watching.join().expect("the watcher")
+    });
+    assert!((6..=8).contains(&fewest_ready), "{fewest_ready} were ready at a time");
+    kubectl.ok("rollout status deployment/web --timeout=60s");
+    assert_eq!(nodes_of(&pods(kubectl, "app=web")), BTreeSet::from(["a"]), "nothing of it is left on the drained node");
+    kubectl.ok("uncordon b");
 }
 
 /// Pods by their addresses, the Service by its name, its address and its node port, names, logs and exec.

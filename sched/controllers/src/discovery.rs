@@ -45,6 +45,8 @@ pub struct Resource {
     pub singular: String,
     /// Kind.
     pub kind: String,
+    /// Whether it has the subresource `scale`.
+    pub has_scale: bool,
 }
 
 /// Asks the server.
@@ -82,6 +84,7 @@ fn resources(group: String, version: APIVersionDiscovery) -> impl Iterator<Item 
             group: group.clone(),
             version: name.clone(),
             plural: resource.resource.unwrap_or_default(),
+            has_scale: resource.subresources.iter().any(|sub| sub.subresource.as_deref() == Some("scale")),
             singular: resource.singular_resource.filter(|name| !name.is_empty()).unwrap_or_else(|| kind.to_lowercase()),
             kind,
         })

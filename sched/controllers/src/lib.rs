@@ -11,6 +11,7 @@ mod config;
 mod csr;
 mod deployment;
 mod discovery;
+mod disruption;
 mod endpoints;
 mod endpointslice;
 mod failure;
@@ -65,6 +66,7 @@ const CONTROLLERS: &[Row] = &[
     ("certificatesigningrequest-signing-controller", csr::sign::build),
     ("clusterrole-aggregation-controller", clusterrole::build),
     ("deployment-controller", deployment::build),
+    ("disruption-controller", disruption::build),
     ("endpoints-controller", endpoints::build),
     ("endpointslice-controller", endpointslice::build),
     (GARBAGE_COLLECTOR, garbage::build),

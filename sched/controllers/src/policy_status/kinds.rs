@@ -109,6 +109,7 @@ mod tests {
                 plural: format!("{singular}s"),
                 singular,
                 kind: kind.to_owned(),
+                has_scale: false,
             }
         };
         let mut served = vec![

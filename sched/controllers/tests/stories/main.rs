@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "what a story cannot do fails it")]
 
 mod certificates;
+mod disruption;
 mod garbage;
 mod namespaces;
 mod nodes;

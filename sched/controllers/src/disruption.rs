@@ -1,0 +1,129 @@
+//! Disruption: how many Pods of each PodDisruptionBudget may be evicted now.
+//!
+//! Watches PodDisruptionBudgets, Pods, and the workloads that Pods belong to; reads the `scale` subresource of other
+//! kinds. Writes the status of budgets, and takes the condition `DisruptionTarget` back from Pods that stayed after
+//! all (`stale`). Never evicts: the API server's eviction does, and charges the budget's status with each eviction.
+
+mod plan;
+mod scales;
+mod stale;
+
+use std::sync::Arc;
+
+use api_client::events::{Recorder, reference};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+
+use crate::failure::{Failure, gone_is_fine};
+use crate::parts::Parts;
+use crate::work::{Cached, Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::{meta, pods, writes};
+use plan::Plan;
+use scales::{Scales, Unscaled};
+
+impl Cached for PodDisruptionBudget {}
+
+/// The controller; its keys are budgets'.
+pub struct Disruption {
+    client: kube::Client,
+    recorder: Recorder,
+    budgets: Arc<Store<PodDisruptionBudget>>,
+    pods: Arc<Store<Pod>>,
+    scales: Scales,
+}
+
+/// Sets the controller up.
+pub fn build(parts: &mut Parts) {
+    let queue = Arc::new(Queue::default());
+    let budgets = parts
+        .feed(&queue, |change: &Change<PodDisruptionBudget>| change.new.iter().map(|budget| ObjectKey::of(&budget.metadata)).collect());
+    let selecting = Arc::clone(&budgets);
+    let pods =
+        parts.feed(&queue, move |change: &Change<Pod>| if counts_alike(change) { Vec::new() } else { concerned(change, &selecting) });
+    let there = Arc::clone(&budgets);
+    parts.feed(&queue, move |change: &Change<ReplicaSet>| rescaled(change, &there, |set| set.spec.replicas));
+    let there = Arc::clone(&budgets);
+    parts.feed(&queue, move |change: &Change<Deployment>| rescaled(change, &there, |deployment| deployment.spec.replicas));
+    let scales = Scales::new(parts);
+    let recorder = parts.recorder("controllermanager");
+    parts.run(Arc::new(Disruption { client: parts.client(), recorder, budgets, pods, scales }), queue);
+    stale::build(parts);
+}
+
+/// Whether a change of a Pod is none to any budget.
+fn counts_alike(change: &Change<Pod>) -> bool {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
+    let facts = |pod: &Pod| (pods::is_ready(pod), meta::is_deleting(&pod.metadata), meta::controller_uid(&pod.metadata).to_owned());
+    old.metadata.labels == new.metadata.labels && facts(old) == facts(new)
+}
+
+/// The budgets that select the Pod, as it was or as it is.
+fn concerned(change: &Change<Pod>, budgets: &Store<PodDisruptionBudget>) -> Vec<ObjectKey> {
+    let Some(namespace) = change.latest().map(|pod| meta::namespace(&pod.metadata).to_owned()) else { return Vec::new() };
+    let selects = |budget: &PodDisruptionBudget| {
+        let selector = plan::selector(budget);
+        change.both().any(|pod| meta::matches(&selector, pod.metadata.labels.as_ref()))
+    };
+    budgets.in_namespace(&namespace).iter().filter(|budget| selects(budget)).map(|budget| ObjectKey::of(&budget.metadata)).collect()
+}
+
+/// The budgets beside a workload that came, or whose number of replicas changed.
+fn rescaled<K: Cached>(change: &Change<K>, budgets: &Store<PodDisruptionBudget>, replicas: fn(&K) -> Option<i32>) -> Vec<ObjectKey> {
+    let Some(new) = &change.new else { return Vec::new() };
+    if change.old.as_ref().is_some_and(|old| replicas(old) == replicas(new)) {
+        return Vec::new();
+    }
+    budgets.in_namespace(meta::namespace(new.meta())).iter().map(|budget| ObjectKey::of(&budget.metadata)).collect()
+}
+
+impl Controller for Disruption {
+    const NAME: &'static str = "disruption-controller";
+    const WORKERS: usize = 1;
+    type Key = ObjectKey;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
+        let Some(budget) = self.budgets.get(key).filter(|budget| !meta::is_deleting(&budget.metadata)) else {
+            return Ok(Next::OnChange);
+        };
+        let selector = plan::selector(&budget);
+        let selected = |pod: &Arc<Pod>| meta::matches(&selector, pod.metadata.labels.as_ref());
+        let pods: Vec<Arc<Pod>> = self.pods.in_namespace(&key.namespace).into_iter().filter(selected).collect();
+        if pods.is_empty() {
+            self.recorder.normal(&reference(budget.as_ref()), "NoPods", "No matching pods found");
+        }
+        let scale = match plan::needs_scale(&budget) {
+            true => self.scales.total(&key.namespace, &pods).await,
+            false => Ok(scales::Total::default()),
+        };
+        let planned = scale.and_then(|scale| plan::plan(&budget, &pods, &scale, Timestamp::now()));
+        match planned {
+            Ok(plan) => self.apply(&budget, plan).await,
+            Err(unscaled) => self.fail_safe(&budget, &unscaled).await,
+        }
+    }
+}
+
+impl Disruption {
+    async fn apply(&self, budget: &PodDisruptionBudget, plan: Plan) -> Result<Next, Failure> {
+        if plan.has_unmanaged {
+            self.recorder.warning(&reference(budget), "UnmanagedPods", plan::unmanaged_message(budget));
+        }
+        for pod in &plan.not_deleted {
+            let message = format!("Pod was expected by PDB {} to be deleted but it wasn't", ObjectKey::of(&budget.metadata));
+            self.recorder.warning(&reference(pod.as_ref()), "NotDeleted", message);
+        }
+        gone_is_fine(writes::set_status(&self.client, budget, budget.status.as_ref(), &plan.status).await)?;
+        Ok(Next::OnChange.or_after(plan.look_again))
+    }
+
+    /// Without knowing how many Pods there should be, none may go.
+    async fn fail_safe(&self, budget: &PodDisruptionBudget, unscaled: &Unscaled) -> Result<Next, Failure> {
+        let message = format!("Failed to calculate the number of expected pods: {unscaled}");
+        self.recorder.warning(&reference(budget), "CalculateExpectedPodCountFailed", message);
+        let status = plan::failed(budget, &unscaled.to_string(), Timestamp::now());
+        gone_is_fine(writes::set_status(&self.client, budget, budget.status.as_ref(), &status).await)?;
+        Ok(Next::After(unscaled.retry()))
+    }
+}
