@@ -81,12 +81,12 @@ fn default_binding(object: &mut Value) {
 
 fn validate_binding(binding: &At<'_>, checks: &mut Checks) {
     role_ref(&binding.get("roleRef"), &["ClusterRole", "Role"], checks);
-    subjects(binding, checks);
+    subjects(binding, true, checks);
 }
 
 fn validate_cluster_binding(binding: &At<'_>, checks: &mut Checks) {
     role_ref(&binding.get("roleRef"), &["ClusterRole"], checks);
-    subjects(binding, checks);
+    subjects(binding, false, checks);
 }
 
 fn role_ref(role: &At<'_>, kinds: &[&str], checks: &mut Checks) {
@@ -104,7 +104,8 @@ fn role_ref(role: &At<'_>, kinds: &[&str], checks: &mut Checks) {
     }
 }
 
-fn subjects(binding: &At<'_>, checks: &mut Checks) {
+/// A ServiceAccount without a namespace is one of the RoleBinding's own; the authorizer looks for it there.
+fn subjects(binding: &At<'_>, namespaced: bool, checks: &mut Checks) {
     for subject in binding.get("subjects").items() {
         let (kind, name, group) = (subject.get("kind"), subject.get("name"), subject.get("apiGroup"));
         if name.text().is_empty() {
@@ -118,7 +119,7 @@ fn subjects(binding: &At<'_>, checks: &mut Checks) {
                 if !group.text().is_empty() {
                     checks.not_supported(&group, &[""]);
                 }
-                if subject.get("namespace").text().is_empty() {
+                if !namespaced && subject.get("namespace").text().is_empty() {
                     checks.required(&subject.get("namespace"), "");
                 }
             }

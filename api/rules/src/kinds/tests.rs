@@ -398,7 +398,9 @@ fn access() {
             "roleRef: {kind: x, name: a/b, apiGroup: y}\nsubjects: [{kind: x, name: a}, {kind: ServiceAccount, name: A}, {kind: User, name: '', apiGroup: x}]",
         ],
     );
-    refused("rbac.authorization.k8s.io", "clusterrolebindings", &["roleRef: {kind: Role, name: a}"]);
+    let account = "roleRef: {kind: ClusterRole, name: a}\nsubjects: [{kind: ServiceAccount, name: a}]";
+    refused("rbac.authorization.k8s.io", "clusterrolebindings", &["roleRef: {kind: Role, name: a}", account]);
+    assert_eq!(create_problems(kind("rbac.authorization.k8s.io", "rolebindings"), account), "ok");
     changes("rbac.authorization.k8s.io", "rolebindings", None, &["roleRef: {kind: ClusterRole, name: edit}"]);
 }
 

@@ -47,6 +47,31 @@ async fn a_role_lets_in() {
     assert_eq!(status("/api").await, StatusCode::OK);
 }
 
+/// As upstream, which leaves the subject as it is and looks for it in the binding's namespace.
+#[tokio::test]
+async fn a_service_account_without_a_namespace_is_one_of_the_bindings_own() {
+    let cluster = cluster().await;
+    let base = "/apis/rbac.authorization.k8s.io/v1";
+    let binding = |kind: &str| {
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "bots"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"kind": "ServiceAccount", "name": "bot"}]})
+    };
+    let made = cluster.post(&format!("{base}/namespaces/default/rolebindings"), binding("RoleBinding")).await.ok();
+    assert_eq!(made["subjects"], json!([{"kind": "ServiceAccount", "name": "bot"}]));
+    for (user, path, expected) in [
+        ("system:serviceaccount:default:bot", PODS, StatusCode::OK),
+        ("system:serviceaccount:default:bot", "/api/v1/namespaces/kube-system/pods", StatusCode::FORBIDDEN),
+        ("system:serviceaccount:kube-system:bot", PODS, StatusCode::FORBIDDEN),
+    ] {
+        let request = Request::builder().uri(path).body(Body::empty()).expect("a request");
+        assert_eq!(send(&cluster.user(user, &["system:authenticated"]), request).await.status(), expected, "{user} at {path}");
+    }
+    let refused = cluster.post(&format!("{base}/clusterrolebindings"), binding("ClusterRoleBinding")).await;
+    let message = "ClusterRoleBinding.rbac.authorization.k8s.io \"bots\" is invalid: subjects[0].namespace: Required value";
+    assert_eq!(refused.refusal(), (422, message));
+}
+
 /// Whoever may write roles and bindings still cannot gain rights by it.
 #[tokio::test]
 async fn nobody_grants_what_they_do_not_hold() {
