@@ -41,7 +41,11 @@ fn status(pod: &Pod, container: &Container, known: &Known, has_init: bool) -> Co
         Run::Idle | Run::Starting { before: None } => None,
     };
     let alive = known.alive();
-    let completed = known.role == Role::Init && known.ended().is_some_and(|ended| ended.exit_code == 0);
+    // An init container is ready when it has ended well; while it runs it is not.
+    let ready = match known.role {
+        Role::Init => known.ended().is_some_and(|ended| ended.exit_code == 0),
+        Role::Sidecar | Role::Main => alive.is_some_and(|alive| alive.ready()),
+    };
     let (id, image_id) = latest.unwrap_or_default();
     let mounts: Vec<VolumeMountStatus> = container
         .volume_mounts
@@ -60,7 +64,7 @@ fn status(pod: &Pod, container: &Container, known: &Known, has_init: bool) -> Co
         image: container.image.clone().unwrap_or_default(),
         image_id,
         container_id: Some(id).filter(|id| !id.is_empty()).map(|id| format!("skiff://{id}")),
-        ready: completed || alive.is_some_and(|alive| alive.ready()),
+        ready,
         started: Some(alive.is_some_and(|alive| alive.started())),
         restart_count: i32::try_from(known.restarts()).unwrap_or(i32::MAX),
         state: Some(state),

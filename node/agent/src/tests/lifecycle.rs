@@ -118,6 +118,34 @@ async fn init_containers_run_in_order_and_sidecars_stay() {
     cluster.gone("staged").await;
 }
 
+/// Whether it waits, runs or has failed: an init container is done when it ended well, and not before.
+#[tokio::test]
+async fn the_condition_names_every_init_container_that_is_not_done() {
+    let script = Script::default().containers(|spec| match spec.labels["io.kubernetes.container.name"].as_str() {
+        "init1" => Behaviour::Run,
+        _ => Behaviour::Exit { after: Duration::from_millis(10), code: 1 },
+    });
+    let cluster = Cluster::new(script).await;
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    for (name, init, state) in [("runs", ["init1", "init2"], "running"), ("fails", ["init3", "init4"], "terminated")] {
+        let init_containers = json!([{"name": init[0], "image": "i:1"}, {"name": init[1], "image": "i:1"}]);
+        let spec =
+            json!({"initContainers": init_containers, "containers": [{"name": "c", "image": "web:1"}], "terminationGracePeriodSeconds": 1});
+        cluster.create(name, spec).await;
+        let has_come = |status: &Value| {
+            let first = &status["initContainerStatuses"][0];
+            first["state"][state].is_object() || first["lastState"][state].is_object()
+        };
+        let status = cluster.status(name, state, has_come).await;
+        assert_eq!(status["initContainerStatuses"][0]["ready"], false, "{status}");
+        let conditions = status["conditions"].as_array().expect("conditions").clone();
+        let initialized = conditions.iter().find(|condition| condition["type"] == "Initialized").expect("a condition");
+        let message = format!("containers with incomplete status: [{} {}]", init[0], init[1]);
+        assert_eq!((&initialized["reason"], &initialized["message"]), (&json!("ContainersNotInitialized"), &json!(message)));
+    }
+}
+
 #[tokio::test]
 async fn a_failed_init_container_fails_a_pod_that_never_restarts() {
     let script = Script::default().containers(|_| Behaviour::Exit { after: Duration::from_millis(10), code: 1 });
