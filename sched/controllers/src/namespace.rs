@@ -76,7 +76,11 @@ impl Controller for Namespaces {
         }
         let status = plan::status(&namespace, &outcome, Timestamp::now());
         gone_is_fine(writes::set_status(&self.client, namespace.as_ref(), namespace.status.as_ref(), &status).await)?;
-        Err(Failure::Unfinished { object: format!("Namespace {key}"), waiting_for: outcome.to_string(), at_most: outcome.estimate() })
+        Err(Failure::Unfinished {
+            object: format!("Namespace {key}"),
+            waiting_for: outcome.to_string(),
+            at_most: outcome.look_again_within(),
+        })
     }
 }
 

@@ -13,6 +13,8 @@ use crate::meta;
 
 /// How long what has finalizers may take, upstream's `finalizerEstimateSeconds`.
 const FINALIZER_ESTIMATE_SECONDS: i64 = 15;
+/// Longest back-off after a fault, upstream's for namespaces.
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// Objects of one kind that are looked at for what they wait for; the rest are only counted.
 const PAGE_LEN: u32 = 500;
 
@@ -37,9 +39,14 @@ impl Outcome {
         self.discovery.is_none() && self.failures.is_empty() && self.remaining.is_empty()
     }
 
-    /// When another look is worth it at the latest, as upstream: half the estimate and a second.
-    pub fn estimate(&self) -> Duration {
-        Duration::from_secs(u64::try_from(self.estimate_seconds / 2).unwrap_or(0) + 1)
+    /// When another look is worth it at the latest, as upstream: half the estimate and a second for what ends by
+    /// itself. What failed, and what is left for no reason that shows, is tried again later each time, up to a minute.
+    pub fn look_again_within(&self) -> Duration {
+        let is_waiting = self.discovery.is_none() && self.failures.is_empty() && self.estimate_seconds > 0;
+        match u64::try_from(self.estimate_seconds / 2) {
+            Ok(half) if is_waiting => Duration::from_secs(half + 1),
+            _ => BACKOFF_MAX,
+        }
     }
 
     /// `pods. has 1 resource instances`, …
@@ -140,5 +147,29 @@ fn note(what: &str, left: &Left, outcome: &mut Outcome) {
             outcome.estimate_seconds = outcome.estimate_seconds.max(FINALIZER_ESTIMATE_SECONDS);
         }
         outcome.estimate_seconds = outcome.estimate_seconds.max(object.deletion_grace_period_seconds.unwrap_or(0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_waited_for_is_looked_at_soon() {
+        let remaining = |finalizers: &[&str], grace: i64| {
+            let mut outcome = Outcome::default();
+            let finalizers = Some(finalizers.iter().map(|&name| name.to_owned()).collect());
+            let left = ObjectMeta { finalizers, deletion_grace_period_seconds: Some(grace), ..ObjectMeta::default() };
+            note("pods.", &Left { seen: vec![left], unseen: 0 }, &mut outcome);
+            outcome
+        };
+        assert_eq!(remaining(&["example.com/hold"], 0).look_again_within(), Duration::from_secs(8), "half the estimate and a second");
+        assert_eq!(remaining(&[], 30).look_again_within(), Duration::from_secs(16));
+        // A fault is tried again later each time, up to upstream's minute.
+        let minute = Duration::from_secs(60);
+        assert_eq!(remaining(&[], 0).look_again_within(), minute, "nothing explains what is left");
+        let discovery = Outcome { discovery: Some("metrics.k8s.io/v1beta1: stale".to_owned()), ..remaining(&[], 30) };
+        assert_eq!(discovery.look_again_within(), minute);
+        assert_eq!(Outcome { failures: vec!["deleting all pods.: …".to_owned()], ..remaining(&["a/b"], 0) }.look_again_within(), minute);
     }
 }
