@@ -109,7 +109,7 @@ fn write_v3(out: &mut impl io::Write, own: &[Arc<Kind>]) -> io::Result<()> {
 pub fn v2(kinds: &[Arc<Kind>]) -> Value {
     let paths: Map<String, Value> = operations::paths(kinds).iter().map(|item| (item.path.clone(), render::v2_path(item))).collect();
     let mut schemas = Map::new();
-    definitions::each(kinds, &mut |name, schema, author| drop(schemas.insert(name.to_owned(), render::v2_schema(schema, author))));
+    definitions::each(kinds, &mut |name, schema, author| drop(schemas.insert(name.to_owned(), render::v2_definition(schema, author))));
     json!({
         "swagger": "2.0",
         "info": info(),
@@ -136,7 +136,7 @@ fn write_v2(out: &mut impl io::Write, kinds: &[Arc<Kind>], others: &Others) -> i
         info()
     )?;
     let mut schemas = Entries::new(out);
-    definitions::each(kinds, &mut |name, schema, author| schemas.put(name, &others.completed(name, render::v2_schema(schema, author))));
+    definitions::each(kinds, &mut |name, schema, author| schemas.put(name, &others.completed(name, render::v2_definition(schema, author))));
     others.definitions.iter().for_each(|(name, schema)| schemas.put(name, schema));
     schemas.end()?;
     if !others.parameters.is_empty() {
@@ -170,7 +170,7 @@ pub fn v2_protobuf_of(kinds: &[Arc<Kind>], others: &Others) -> Vec<u8> {
     operations::paths(kinds).iter().for_each(|item| encoder.path(&item.path, &render::v2_path(item)));
     others::values(&others.paths).for_each(|(path, item)| encoder.path(path, &item));
     definitions::each(kinds, &mut |name, schema, author| {
-        encoder.definition(name, &others.completed(name, render::v2_schema(schema, author)));
+        encoder.definition(name, &others.completed(name, render::v2_definition(schema, author)));
     });
     others::values(&others.definitions).for_each(|(name, schema)| encoder.definition(name, &schema));
     others::values(&others.parameters).for_each(|(name, parameter)| encoder.parameter(name, &parameter));

@@ -9,6 +9,8 @@ use crate::builtin::DEFINITIONS;
 
 const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
+/// What tells the kinds that a definition is of.
+const GROUP_VERSION_KIND: &str = "x-kubernetes-group-version-kind";
 /// Where references to definitions point in OpenAPI v2.
 pub(super) const V2_DEFINITIONS: &str = "#/definitions/";
 
@@ -97,10 +99,24 @@ fn v2_parameter(parameter: &Parameter) -> Value {
     fields.into()
 }
 
+/// A definition of OpenAPI v3 as v2 has it. A custom kind with unknown fields at its root is an object, and nothing else is
+/// said of it, as upstream: whatever is said would make `kubectl` refuse all other fields.
+pub(super) fn v2_definition(schema: Value, author: Author) -> Value {
+    let is_open = schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true));
+    if !is_open {
+        return v2_schema(schema, author);
+    }
+    let mut out = json!({"type": "object"});
+    if let (Some(fields), Some(kinds)) = (out.as_object_mut(), schema.get(GROUP_VERSION_KIND)) {
+        fields.insert(GROUP_VERSION_KIND.to_owned(), kinds.clone());
+    }
+    out
+}
+
 /// A schema of OpenAPI v3 in the narrower words of v2: references take their description beside them,
 /// scalars of two forms become strings, defaults and junctions are left out as upstream does, and the
 /// enumerations of our own types. What may be null or hold unknown fields has no type, since `kubectl` would refuse such values.
-pub(super) fn v2_schema(schema: Value, author: Author) -> Value {
+fn v2_schema(schema: Value, author: Author) -> Value {
     let narrowed = |schema: Value| v2_schema(schema, author);
     let Value::Object(fields) = schema else { return schema };
     let is_true = |name: &str| fields.get(name) == Some(&Value::Bool(true));

@@ -157,6 +157,7 @@ fn a_custom_kinds_own_schema_is_published_with_metadata() {
     );
     assert_eq!(widget["properties"]["spec"]["properties"]["size"]["default"], 1);
     assert!(widget["properties"]["spec"]["properties"]["template"]["properties"]["metadata"].is_object());
+    assert_eq!(widget["properties"]["spec"]["properties"]["template"]["required"], json!(["kind", "apiVersion"]));
     let list = &three["components"]["schemas"]["com.example.stable.v1.WidgetList"];
     assert_eq!(list["x-kubernetes-group-version-kind"][0]["kind"], "Widgets");
     let two = v2(&kinds);
@@ -165,6 +166,24 @@ fn a_custom_kinds_own_schema_is_published_with_metadata() {
     assert_eq!(spec["maybe"], json!({}));
     assert_eq!(spec["port"], json!({"x-kubernetes-int-or-string": true}));
     assert_eq!(spec["template"].get("type"), None);
+}
+
+/// Upstream's builder: more would make `kubectl` refuse every other field.
+#[test]
+fn version_two_says_of_a_kind_with_unknown_fields_that_it_is_an_object_and_no_more() {
+    let mut kind = Kind::clone(&widget());
+    let schema = json!({"type": "object", "description": "Anything.", "x-kubernetes-preserve-unknown-fields": true, "properties": {
+        "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"size": {"type": "integer"}}}}});
+    let gvk = json!([{"group": "stable.example.com", "version": "v1", "kind": "Widget"}]);
+    for schema in [schema, Value::Null] {
+        kind.custom = Some(Arc::new(kind::Custom { list_kind: "WidgetList".to_owned(), schema, ..kind::Custom::default() }));
+        let kinds = [Arc::new(kind.clone())];
+        let two = v2(&kinds);
+        assert_eq!(two["definitions"]["com.example.stable.v1.Widget"], json!({"type": "object", "x-kubernetes-group-version-kind": gvk}));
+        let three = v3("stable.example.com", "v1", &kinds).expect("served");
+        let widget = &three["components"]["schemas"]["com.example.stable.v1.Widget"];
+        assert!(widget["properties"]["metadata"].is_object() && widget["x-kubernetes-preserve-unknown-fields"] == true, "{widget}");
+    }
 }
 
 #[test]

@@ -43,5 +43,18 @@ fn with_embedded(schema: &mut Value, type_meta: &Value) {
     }
     if schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) {
         with_metadata(schema, type_meta);
+        require_type(schema);
+    }
+}
+
+/// An object inside another has to say what it is.
+fn require_type(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    let required = fields.entry("required").or_insert_with(|| json!([]));
+    let Some(required) = required.as_array_mut() else { return };
+    for name in ["kind", "apiVersion"] {
+        if !required.iter().any(|known| known == name) {
+            required.push(name.into());
+        }
     }
 }

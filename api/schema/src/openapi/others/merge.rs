@@ -27,7 +27,7 @@ impl Merger {
         let own_paths = operations::paths(kinds).iter().map(|item| item.path.clone()).collect();
         let mut own_definitions = BTreeMap::new();
         definitions::each(kinds, &mut |name, schema, author| {
-            own_definitions.insert(name.to_owned(), render::v2_schema(schema, author).to_string());
+            own_definitions.insert(name.to_owned(), render::v2_definition(schema, author).to_string());
         });
         Self { own_paths, own_definitions, others: Others::default() }
     }
