@@ -38,11 +38,16 @@ pub fn validate(kind: &Kind, schema: &Structural, object: &Value, old: Option<&V
 /// An object that was stored before its definition became what it is: what is no longer known goes, what
 /// has a default by now gets it.
 pub fn read_stored(kind: &Kind, object: &mut Value) {
+    prune_converted(kind, object);
     if let Some(schema) = api_schema::structural(kind) {
-        // Metadata was checked when it was stored; of pruned fields nobody is told on reading.
-        let _ = crate::fields::check_fields(kind, object, &[], crate::FieldValidation::Ignore);
         default(schema, object);
     }
+}
+
+/// Takes away what a version does not know, of an object that was converted to it.
+pub fn prune_converted(kind: &Kind, object: &mut Value) {
+    // Metadata was checked when it was stored; of pruned fields nobody is told on reading.
+    let _ = crate::fields::check_fields(kind, object, &[], crate::FieldValidation::Ignore);
 }
 
 /// What is wrong with a default that stands in a definition, below the path of the default.

@@ -33,7 +33,7 @@ use api_model::field::FieldError;
 use api_model::kind::Kind;
 use serde_json::Value;
 
-pub use custom::{conversion, read_stored};
+pub use custom::{conversion, prune_converted, read_stored};
 pub use decode::{DecodeError, Decoded, Duplicate, decode, decode_applied, decode_strategic, yaml_complaint};
 pub use empty::drop_empty;
 pub use fields::{FieldValidation, check_body, check_fields};

@@ -1,10 +1,12 @@
-//! Custom resources of several versions whose definition names a conversion webhook: every object is
-//! stored in one version and shown in whichever is asked for.
+//! Custom resources of several versions: every object is stored in one version and shown in whichever is
+//! asked for. A webhook converts, or versions differ in their name and in the fields that each knows.
 //!
 //! All work on such an object (defaults, admission, rules, patches, who owns which field) is done in the
-//! version of the request; it is converted where it leaves the cache and before it is stored. What a
-//! webhook made of an object at a revision is kept, and what it made of an event too, so that a thousand
-//! watchers cost one call. What is asked and what an answer means is in `api_rules::conversion`.
+//! version of the request; it is converted where it leaves the cache and before it is stored. As upstream, what is
+//! read from the store is pruned and defaulted by the version that it is stored in, and after each conversion it
+//! is pruned by the version that it was converted to. What was made of an object at a revision is kept, and what
+//! was made of an event too, so that a thousand watchers cost one call. What is asked and what an answer means is
+//! in `api_rules::conversion`.
 
 mod kept;
 mod owners;
@@ -55,47 +57,105 @@ impl Hook {
     }
 }
 
+/// Every version of a definition, whether it is served or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Versions {
+    all: Arc<[Arc<Kind>]>,
+    /// The version in which objects are stored.
+    storage: Arc<Kind>,
+}
+
+impl Versions {
+    /// None where there is but one, so that there is nothing to convert.
+    pub(crate) fn of(all: &[Kind], storage: &str) -> Option<Self> {
+        let all: Arc<[Arc<Kind>]> = all.iter().cloned().map(Arc::new).collect();
+        let storage = all.iter().find(|kind| kind.api_version() == storage).cloned()?;
+        (all.len() > 1).then_some(Self { all, storage })
+    }
+
+    /// The version that an object says it is of.
+    fn version_of(&self, object: &Value) -> Option<&Kind> {
+        let version = json::text(object, &["apiVersion"]);
+        self.all.iter().find(|kind| kind.api_version() == version).map(|kind| &**kind)
+    }
+}
+
 /// The way from and to one version.
 #[derive(Debug)]
 pub(crate) struct Converter {
-    hook: Hook,
-    /// The version in which objects are stored.
-    storage: Arc<Kind>,
+    /// The webhook that is asked; none where only the name changes.
+    hook: Option<Hook>,
+    versions: Versions,
     kept: Kept,
 }
 
 /// Converters of one version are alike when they do alike, whatever they keep.
 impl PartialEq for Converter {
     fn eq(&self, other: &Self) -> bool {
-        self.hook == other.hook && self.storage == other.storage
+        self.hook == other.hook && self.versions == other.versions
     }
 }
 
 impl Eq for Converter {}
 
 impl Converter {
-    pub(crate) fn new(hook: Hook, storage: Arc<Kind>) -> Self {
-        Self { hook, storage, kept: Kept::default() }
+    pub(crate) fn new(hook: Option<Hook>, versions: Versions) -> Self {
+        Self { hook, versions, kept: Kept::default() }
     }
 
-    /// Asks the webhook for objects in the version of `kind`, in parts of bounded size.
+    /// Whether objects are stored as they were when this one was made.
+    pub(crate) fn stores_like(&self, other: &Self) -> bool {
+        self.versions.storage == other.versions.storage
+    }
+
+    /// Whether what selectors ask about may be another after a conversion. Without a webhook metadata stays, and so do
+    /// the fields that a version knows.
+    pub(crate) fn changes_selection(&self) -> bool {
+        self.hook.is_some()
+    }
+
+    /// Objects in the version of `kind`, pruned by it: renamed, or asked of the webhook in parts of bounded size.
     async fn ask(&self, app: &App, kind: &Kind, objects: &[Arc<Value>]) -> ApiResult<Vec<Value>> {
+        let Some(hook) = &self.hook else {
+            return Ok(objects.iter().map(|object| renamed(kind, (**object).clone())).collect());
+        };
         let mut converted = Vec::with_capacity(objects.len());
         let mut rest = objects;
         while !rest.is_empty() {
             let (batch, more) = rest.split_at(batch_len(rest));
-            converted.extend(self.exchange(app, kind, batch).await?);
+            converted.extend(hook.exchange(app, kind, batch).await?);
             rest = more;
         }
         Ok(converted)
     }
 
+    /// An object as it was read from the store: as the definition of its version says by now.
+    fn read(&self, served: &Served, object: &Object) -> Arc<Value> {
+        let value = object.value();
+        match self.versions.version_of(&value).filter(|_| !served.is_written_since(object)) {
+            Some(kind) => {
+                let mut value = (*value).clone();
+                api_rules::read_stored(kind, &mut value);
+                Arc::new(value)
+            }
+            None => value,
+        }
+    }
+}
+
+fn renamed(kind: &Kind, mut object: Value) -> Value {
+    json::set(&mut object, &["apiVersion"], kind.api_version());
+    api_rules::prune_converted(kind, &mut object);
+    object
+}
+
+impl Hook {
     async fn exchange(&self, app: &App, kind: &Kind, objects: &[Arc<Value>]) -> ApiResult<Vec<Value>> {
         let Some(first) = objects.first() else { return Ok(Vec::new()) };
         let wanted = kind.api_version();
         let from = json::text(first, &["apiVersion"]);
         let failed = |why: String| ApiError::untyped(format!("conversion webhook for {from}, Kind={} {why}", kind.kind));
-        let Hook { endpoint, ca_bundle, review } = &self.hook;
+        let Self { endpoint, ca_bundle, review } = self;
         let callee = Callee { endpoint, ca_bundle, timeout: TIMEOUT, answer_bytes_max: ANSWER_BYTES_MAX };
         let uid = meta::new_uid();
         let question: Vec<&Value> = objects.iter().map(|object| &**object).collect();
@@ -108,7 +168,7 @@ impl Converter {
         let accept = |(index, (original, answer)): (usize, (&Arc<Value>, Value))| {
             let accepted = conversion::accept(original, answer, &wanted, (index, objects.len()));
             let mut accepted = accepted.map_err(|bad| failed(bad.to_string()))?;
-            api_rules::read_stored(kind, &mut accepted);
+            api_rules::prune_converted(kind, &mut accepted);
             Ok(accepted)
         };
         objects.iter().zip(answered).enumerate().map(accept).collect()
@@ -134,7 +194,7 @@ fn is_of(kind: &Kind, object: &Object) -> bool {
 }
 
 impl App {
-    /// Objects as the clients of a kind get them. Kinds without a conversion webhook get what is stored.
+    /// Objects as the clients of a kind get them. Kinds of one version get what is stored.
     pub(crate) async fn shown(&self, served: &Served, mut objects: Vec<Arc<Object>>) -> ApiResult<Vec<Arc<Object>>> {
         let Some(converter) = served.converter() else { return Ok(objects) };
         let mut missing: Vec<&mut Arc<Object>> = Vec::new();
@@ -146,14 +206,13 @@ impl App {
             match converter.kept.object(object) {
                 Some(known) => *object = known,
                 None if is_ours => {
-                    let mut value = (*object.value()).clone();
-                    api_rules::read_stored(&served.kind, &mut value);
-                    *object = converter.kept.keep(object, value)?;
+                    let value = converter.read(served, object);
+                    *object = converter.kept.keep(object, (*value).clone())?;
                 }
                 None => missing.push(object),
             }
         }
-        let originals: Vec<Arc<Value>> = missing.iter().map(|object| object.value()).collect();
+        let originals: Vec<Arc<Value>> = missing.iter().map(|object| converter.read(served, object)).collect();
         for (object, value) in missing.into_iter().zip(converter.ask(self, &served.kind, &originals).await?) {
             *object = converter.kept.keep(object, value)?;
         }
@@ -169,7 +228,7 @@ impl App {
         shown.into_iter().next().ok_or_else(|| ApiError::internal("an object was lost"))
     }
 
-    /// An object of any version of a definition in that of `to`; itself where there is no webhook to ask.
+    /// An object of any version of a definition in that of `to`; itself where there is but one.
     pub(crate) async fn converted(&self, to: &Served, value: Value) -> ApiResult<Value> {
         match to.converter() {
             Some(converter) => self.convert(converter, &to.kind, value).await,
@@ -177,12 +236,16 @@ impl App {
         }
     }
 
-    /// An object of a request's version as it is stored.
+    /// An object of a request's version as it is stored. It gets the stored version's defaults now, which upstream
+    /// gives it whenever it is read.
     pub(crate) async fn for_storage(&self, from: &Served, value: Value) -> ApiResult<Value> {
-        match from.converter() {
-            Some(converter) => self.convert(converter, &converter.storage, value).await,
-            None => Ok(value),
+        let Some(converter) = from.converter() else { return Ok(value) };
+        let storage = &converter.versions.storage;
+        let mut stored = self.convert(converter, storage, value).await?;
+        if *from.kind != **storage {
+            api_rules::default(storage, &mut stored);
         }
+        Ok(stored)
     }
 
     async fn convert(&self, converter: &Converter, kind: &Kind, value: Value) -> ApiResult<Value> {
@@ -206,16 +269,17 @@ impl Call {
 pub(crate) struct WatchConversion {
     app: Arc<App>,
     served: Arc<Served>,
-    /// What converted objects are held against, where more than a name or a namespace is asked for.
+    /// What converted objects are held against, where a conversion may change what is asked for.
     filter: Option<Arc<Filter>>,
 }
 
 impl WatchConversion {
-    /// For watches of kinds with a webhook.
-    pub(crate) fn of(call: &Call, filter: &Filter) -> Option<Self> {
-        call.served.converter()?;
-        let filter = (!filter.is_plain()).then(|| Arc::new(filter.clone()));
-        Some(Self { app: Arc::clone(&call.app), served: Arc::clone(&call.served), filter })
+    /// For watches of kinds of several versions, with what stored objects are to be held against.
+    pub(crate) fn of(call: &Call, filter: Filter) -> (Option<Self>, Filter) {
+        let Some(converter) = call.served.converter() else { return (None, filter) };
+        let is_after = converter.changes_selection() && !filter.is_plain();
+        let (after, before) = if is_after { (Some(Arc::new(filter.clone())), filter.of_place()) } else { (None, filter) };
+        (Some(Self { app: Arc::clone(&call.app), served: Arc::clone(&call.served), filter: after }), before)
     }
 
     /// What there is at the beginning, asked for together.

@@ -27,7 +27,7 @@ pub(crate) use self::kinds::version_order;
 use crate::app::App;
 use crate::authenticate::Identity;
 use crate::cache::{Filter, Object, Resource, Since};
-use crate::conversion::{Converter, Hook};
+use crate::conversion::{Converter, Hook, Versions};
 use crate::handle::handle;
 use crate::registry::{CustomStorage, Served};
 
@@ -172,17 +172,22 @@ impl Definitions {
         let Some(storage) = kinds::storage_api_version(&wanted) else { return Vec::new() };
         let terminating = meta::is_deleting(&wanted);
         let kinds = kinds::of(&wanted);
-        let stored = kinds.iter().find(|kind| kind.api_version() == storage).cloned().map(Arc::new);
-        let hook = Hook::of(&wanted).zip(stored);
+        let (hook, versions) = (Hook::of(&wanted), Versions::of(&kinds, &storage));
         let serve = |kind| {
             let old = before.iter().find(|old| *old.kind == kind);
             let is_stored_version = kind.api_version() == storage;
+            let converter = versions.clone().map(|versions| Arc::new(Converter::new(hook.clone(), versions)));
+            let is_stored_alike = |old: &&CustomStorage| match (&old.converter, &converter) {
+                _ if is_stored_version => true,
+                (Some(old), Some(new)) => new.stores_like(old),
+                _ => false,
+            };
             // What was written under the same definition needs no second look.
             let since = old
                 .and_then(|old| old.custom.as_ref())
                 .filter(|old| old.api_version == storage)
+                .filter(is_stored_alike)
                 .map_or(definition.object.revision, |old| old.since);
-            let converter = hook.clone().map(|(hook, stored)| Arc::new(Converter::new(hook, stored)));
             let custom = CustomStorage { api_version: storage.clone(), is_stored_version, since, terminating, converter };
             match old {
                 Some(old) if old.custom.as_ref() == Some(&custom) => Arc::clone(old),

@@ -42,7 +42,7 @@ pub(crate) struct CustomStorage {
     pub(crate) since: u64,
     /// Whether the definition is being deleted: no more objects are made.
     pub(crate) terminating: bool,
-    /// The way between the versions; none where they differ in their name alone.
+    /// The way between the versions; none where there is but one.
     pub(crate) converter: Option<Arc<Converter>>,
 }
 
@@ -188,20 +188,20 @@ impl Served {
         self.is_in(DELETION_ANSWERS_OBJECT)
     }
 
-    /// The way between the versions, where a webhook is asked. Everything but the store then deals with
+    /// The way between the versions, where there are several. Everything but the store then deals with
     /// objects in this kind's version: `App::shown` and `App::for_storage` are the doors.
     pub(crate) fn converter(&self) -> Option<&Converter> {
         self.custom.as_ref()?.converter.as_deref()
     }
 
-    /// How a custom resource is stored, where no webhook stands between the versions.
+    /// How a custom resource of one version is stored.
     fn plain_custom(&self) -> Option<&CustomStorage> {
         self.custom.as_ref().filter(|custom| custom.converter.is_none())
     }
 
     /// Whether clients see objects in another form than the one that is at hand.
     pub(crate) fn is_view(&self) -> bool {
-        self.conversion.is_some() || self.plain_custom().is_some_and(|custom| !custom.is_stored_version)
+        self.conversion.is_some()
     }
 
     /// Whether an object is what the kind's definition says by now, so that it need not be looked at.
@@ -253,10 +253,6 @@ impl Served {
         if let Some(conversion) = &self.conversion {
             (conversion.from_stored)(&mut value);
         }
-        if self.plain_custom().is_some_and(|custom| !custom.is_stored_version) {
-            json::set(&mut value, &["apiVersion"], self.kind.api_version());
-            api_rules::read_stored(&self.kind, &mut value);
-        }
         value
     }
 
@@ -264,9 +260,6 @@ impl Served {
     pub(crate) fn to_stored(&self, mut value: Value) -> Value {
         if let Some(conversion) = &self.conversion {
             (conversion.to_stored)(&mut value);
-        }
-        if let Some(custom) = self.plain_custom() {
-            json::set(&mut value, &["apiVersion"], custom.api_version.as_str());
         }
         value
     }

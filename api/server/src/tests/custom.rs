@@ -1,6 +1,7 @@
 //! Custom resources from their definition to their end.
 
 mod conversion;
+mod versions;
 
 use std::time::Duration;
 

@@ -8,6 +8,7 @@ use http::Response;
 
 use crate::app::Call;
 use crate::cache::{Behind, Filter, Page};
+use crate::conversion::Converter;
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
 use crate::wire::accept::Answer;
@@ -23,17 +24,18 @@ pub(crate) async fn list(call: &Call) -> ApiResult<Response<Body>> {
     Ok(respond(&presentation, page).await)
 }
 
-/// The objects that a list means, as the call's clients see them. Where versions are converted, what a
+/// The objects that a list means, as the call's clients see them. Where a webhook converts, what a
 /// selector speaks of is known only after that: pages may then be shorter than they could be.
 pub(crate) async fn page(call: &Call, options: &ListOptions) -> ApiResult<Page> {
     options.check_list()?;
     let filter = filter(call, options)?;
-    if call.served.converter().is_none() {
-        return stored_page(call, options, &filter).await;
-    }
-    let mut page = stored_page(call, options, &filter.of_place()).await?;
+    let is_after = call.served.converter().is_some_and(Converter::changes_selection) && !filter.is_plain();
+    let mut page = match is_after {
+        true => stored_page(call, options, &filter.of_place()).await?,
+        false => stored_page(call, options, &filter).await?,
+    };
     page.items = call.app.shown(&call.served, page.items).await?;
-    if !filter.is_plain() {
+    if is_after {
         page.items.retain(|object| filter.matches(object));
         page.remaining = None;
     }

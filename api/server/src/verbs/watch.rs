@@ -36,8 +36,7 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
         let waited = call.app.cache.wait_for(revision).await;
         waited.map_err(|at| ApiError::too_large_version(revision, at))?;
     }
-    let conversion = WatchConversion::of(call, &filter);
-    let filter = if conversion.is_some() { filter.of_place() } else { filter };
+    let (conversion, filter) = WatchConversion::of(call, filter);
     let started = call.served.resource.watch(filter, since, call.served.kind.namespaced, call.app.cache.applied());
     let (mut beginning, subscription) = match started {
         Ok(started) => started,
