@@ -1,5 +1,6 @@
 //! Connections from outside: TLS, then HTTP/1.1 or HTTP/2 until the client goes or the server stops.
 
+mod drain;
 mod gathered;
 pub(crate) mod idle;
 
@@ -104,12 +105,12 @@ async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, ver
     }
     let service = service_fn(|request: Request<Incoming>| {
         let (app, busy) = (Arc::clone(&app), Busy::new(&activity));
-        let mut request = request.map(Body::new);
+        let (mut request, rest) = if speaks_http2 { drain::lend(request) } else { (request.map(Body::new), None) };
         shown.mark(&mut request, Timestamp::now());
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);
         }
-        async move { Ok::<_, Infallible>(busy.until_sent(handle(app, request).await)) }
+        async move { Ok::<_, Infallible>(busy.until_sent(drain::until_drained(handle(app, request).await, rest))) }
     });
     let io = TokioIo::new(stream);
     // Which protocol is spoken was agreed on with TLS. Finding it out from the first bytes, as hyper-util does, would

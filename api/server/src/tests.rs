@@ -10,6 +10,7 @@ mod battery;
 mod crud;
 mod custom;
 mod deletion;
+mod early_answers;
 mod expiry;
 mod fairness;
 mod hostile;
