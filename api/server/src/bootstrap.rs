@@ -34,6 +34,8 @@ use crate::handle::handle;
 
 /// Upstream's interval of looking after the `kubernetes` Service.
 const KEEP_EVERY: Duration = Duration::from_secs(10);
+/// Upstream's interval of looking after the system's namespaces, and after flow control.
+const RESTORE_EVERY: Duration = Duration::from_secs(60);
 /// Requests at once: the store commits them together.
 const AT_ONCE: usize = 64;
 
@@ -75,6 +77,21 @@ pub(crate) async fn keep(app: Arc<App>) {
         let published = [network::services(&app.config), network::endpoints(&[app.config.advertise_address])].concat();
         if let Err(error) = ensure(&app, published).await {
             tracing::warn!(%error, "the server's own service is not brought back; it will be tried again");
+        }
+    }
+}
+
+/// Brings back what somebody deleted and every cluster needs, until the server stops: the system's namespaces, the
+/// suggestions of flow control, and the authority that aggregated servers read. As upstream, roles and classes come
+/// back when a server starts.
+pub(crate) async fn restore(app: Arc<App>) {
+    while tokio::time::timeout(RESTORE_EVERY, app.shutdown.cancelled()).await.is_err() {
+        let mut rest = flow_control::objects();
+        rest.extend(join::published_authority(&app));
+        for objects in [objects::namespaces(), rest] {
+            if let Err(error) = ensure(&app, objects).await {
+                tracing::warn!(%error, "what every cluster has is not brought back; it will be tried again");
+            }
         }
     }
 }

@@ -123,6 +123,7 @@ impl Server {
         bootstrap::run(&app).await?;
         keeper::reconcile(&app).await;
         app.tasks.spawn(keeper::keep(Arc::clone(&app)));
+        app.tasks.spawn(bootstrap::restore(Arc::clone(&app)));
         match app.store.is_shared() {
             true => {
                 let presence = Presence::announce(&app).await.map_err(|error| StartError::Announce(format!("{error:?}")))?;

@@ -7,6 +7,7 @@ mod apply;
 mod at_rest;
 mod audit;
 mod battery;
+mod cluster_objects;
 mod crud;
 mod custom;
 mod deletion;

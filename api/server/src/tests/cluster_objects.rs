@@ -1,0 +1,46 @@
+//! What every cluster has comes back where somebody deleted it, as upstream's controllers bring it back.
+
+use super::*;
+
+/// Lets the server's own time pass until a path answers 200.
+async fn comes_back(cluster: &Cluster, path: &str) {
+    let asking = async {
+        while cluster.get(path).await.status != StatusCode::OK {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(90), asking).await.unwrap_or_else(|_| panic!("{path} never came back"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_deleted_is_made_anew_within_a_minute() {
+    let cluster = cluster().await;
+    let namespace = "/api/v1/namespaces/kube-node-lease";
+    cluster.delete(namespace).await.ok();
+    let mut terminating = cluster.get(namespace).await.ok();
+    terminating["spec"]["finalizers"] = json!([]);
+    let finalized = cluster.put(&format!("{namespace}/finalize"), &terminating).await;
+    assert!(finalized.status.is_success(), "{finalized:?}");
+    assert_eq!(cluster.get(namespace).await.status, StatusCode::NOT_FOUND);
+    let paths = [
+        "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/system-nodes",
+        "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations/node-high",
+        "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication",
+    ];
+    for path in paths {
+        cluster.delete(path).await.ok();
+    }
+    for path in [namespace].into_iter().chain(paths) {
+        comes_back(&cluster, path).await;
+    }
+}
+
+/// Upstream's NamespaceLifecycle.
+#[tokio::test]
+async fn the_namespaces_that_the_cluster_lives_in_are_not_deleted() {
+    let cluster = cluster().await;
+    for name in ["default", "kube-system", "kube-public"] {
+        let message = format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted");
+        assert_eq!(cluster.delete(&format!("/api/v1/namespaces/{name}")).await.refusal(), (403, message.as_str()));
+    }
+}
