@@ -59,19 +59,10 @@ fn feasible_wanted(all: usize) -> usize {
     (all * percent / 100).max(FEASIBLE_NODES_MIN)
 }
 
-/// What upstream says of a node that no preemption makes fit.
-const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
-/// What upstream says of a node that has no Pod of a lower priority.
-const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
-
 #[derive(Default)]
 struct Search {
     feasible: Vec<Arc<NodeInfo>>,
     reasons: BTreeMap<String, usize>,
-    /// Why nobody is preempted, by node.
-    unpreempted: BTreeMap<String, usize>,
-    /// Whether a node has Pods whose leaving may help.
-    has_victims: bool,
     helped_by: HashSet<ClusterEvent>,
 }
 
@@ -79,13 +70,10 @@ impl Search {
     /// Whether the node fits; if not, notes why.
     fn filter(&mut self, profile: &Profile, state: &CycleState, pod: &PodInfo, node: &Arc<NodeInfo>) -> bool {
         for filter in &profile.filters {
-            let (reasons, unpreempted) = match filter.filter(state, pod, node) {
+            let reasons = match filter.filter(state, pod, node) {
                 Verdict::Fits => continue,
-                Verdict::Unschedulable(reasons) => (reasons, NO_VICTIMS),
-                Verdict::Unresolvable(reasons) => (reasons, NOT_HELPFUL),
+                Verdict::Unschedulable(reasons) | Verdict::Unresolvable(reasons) => reasons,
             };
-            self.has_victims |= unpreempted == NO_VICTIMS && node.pods.values().any(|other| other.priority < pod.priority);
-            *self.unpreempted.entry(unpreempted.to_owned()).or_default() += 1;
             for reason in reasons {
                 *self.reasons.entry(reason).or_default() += 1;
             }
@@ -114,14 +102,10 @@ impl Search {
         self.feasible.get(at).map(Arc::clone)
     }
 
-    /// Upstream's message: why each node does not fit, then why nobody is preempted for the Pod. The
-    /// second half is left out where somebody could be, as upstream leaves it out where somebody is.
+    /// Why each node does not fit, in upstream's words. What upstream goes on to say of preemption is not said: nobody
+    /// looks for Pods that could be preempted.
     fn unfit(&self, all: usize) -> Unfit {
-        let mut message = histogram(all, &self.reasons);
-        if !self.has_victims {
-            message = format!("{message} no new claims to deallocate, preemption: {}", histogram(all, &self.unpreempted));
-        }
-        Unfit { message, helped_by: self.helped_by.clone() }
+        Unfit { message: histogram(all, &self.reasons), helped_by: self.helped_by.clone() }
     }
 }
 
@@ -154,23 +138,21 @@ mod tests {
         assert_eq!(
             unfit.message,
             "0/5 nodes are available: 1 Insufficient memory, 1 node(s) were unschedulable, 2 Insufficient cpu, 2 node(s) had untolerated \
-             taint(s). no new claims to deallocate, preemption: 0/5 nodes are available: 1 No preemption victims found for incoming pod, 4 \
-             Preemption is not helpful for scheduling."
+             taint(s)."
         );
         assert!(unfit.helped_by.contains(&ClusterEvent::NodeTaints));
     }
 
     #[test]
-    fn where_somebody_could_be_preempted_nothing_is_said_of_it() {
+    fn nothing_is_said_of_preemption_which_nobody_tried() {
         let mut full = node("n", json!({}));
         full.add_pod(Arc::new(asking("a", "4", "1Gi")));
-        let dear = PodInfo { priority: 1, ..asking("p", "1", "1Gi") };
-        let message = |pod: &PodInfo| {
+        for priority in [0, 1] {
+            let pod = PodInfo { priority, ..asking("p", "1", "1Gi") };
             let nodes = snapshot(vec![full.clone()]);
-            schedule(&Profile::default(), pod, &nodes, &mut 0).map(|n| n.name.clone()).expect_err("nothing fits").message
-        };
-        assert_eq!(message(&dear), "0/1 nodes are available: 1 Insufficient cpu.");
-        assert!(message(&asking("q", "1", "1Gi")).ends_with("1 No preemption victims found for incoming pod."));
+            let unfit = schedule(&Profile::default(), &pod, &nodes, &mut 0).map(|n| n.name.clone()).expect_err("nothing fits");
+            assert_eq!(unfit.message, "0/1 nodes are available: 1 Insufficient cpu.");
+        }
     }
 
     #[test]
