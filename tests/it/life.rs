@@ -12,6 +12,9 @@ fn pods_live_and_end_as_their_specs_say() {
     let cluster = Cluster::up();
     let kubectl = cluster.kubectl();
     load_broken_images(&cluster);
+    let profiles = cluster.data_dir().join("kubelet/seccomp");
+    std::fs::create_dir_all(&profiles).expect("the node's seccomp profiles");
+    std::fs::write(profiles.join("no-mkdir.json"), NO_MKDIR).expect("a profile");
     for file in ["ends", "given", "probes", "refused"] {
         kubectl.ok(&format!("apply -f tests/it/life/{file}.yaml"));
     }
@@ -19,8 +22,13 @@ fn pods_live_and_end_as_their_specs_say() {
     containers_are_given_what_they_ask_for(&cluster);
     probes_gate_and_restart(&kubectl);
     what_cannot_run_says_why(&kubectl);
+    what_cannot_be_enforced_does_not_run(&kubectl);
     pods_end_within_their_grace(&kubectl);
 }
+
+/// A seccomp profile in the OCI runtime spec's form: all but making directories.
+const NO_MKDIR: &str = r#"{"defaultAction": "SCMP_ACT_ALLOW", "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64"],
+    "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}]}"#;
 
 fn containers_end(kubectl: &Kubectl<'_>) {
     kubectl.until("pod/init", "/status/phase", "Succeeded");
@@ -84,6 +92,11 @@ fn containers_are_given_what_they_ask_for(cluster: &Cluster) {
     assert_eq!(kubectl.ok("exec given -- stat -L -c %a /keys/password"), "400\n");
     assert!(kubectl.ok("exec given -- cat /proc/mounts").lines().any(|line| line.starts_with("tmpfs /scratch tmpfs")));
     kubectl.fails("exec given -- touch /keys/other");
+    kubectl.until_ready("fenced");
+    assert_eq!(kubectl.ok("exec fenced -- cat /proc/sys/net/ipv4/ip_local_port_range"), "20000\t20100\n");
+    let refused = kubectl.fails("exec fenced -- mkdir /tmp/made");
+    assert!(refused.contains("Operation not permitted"), "{refused}");
+    kubectl.ok("exec given -- mkdir /tmp/made");
     a_running_container_is_resized(&kubectl);
     kubectl.until_ready("pair");
     assert_eq!(kubectl.ok("exec pair -c tools -- wget -qO- http://localhost:8080/x"), "Hello from WebAssembly! beside /x\n");
@@ -198,6 +211,7 @@ fn what_cannot_run_says_why(kubectl: &Kubectl<'_>) {
         ("broken", "CreateContainerError", ""),
         ("stranger", "CreateContainerError", "env"),
         ("no-settings", "CreateContainerConfigError", "configmap \"missing\" not found"),
+        ("no-profile", "CreateContainerError", "cannot load seccomp profile"),
         ("exec-probe", "CreateContainerConfigError", "uses exec, which a WebAssembly container cannot run"),
     ] {
         let object = format!("pod/{pod}");
@@ -207,6 +221,24 @@ fn what_cannot_run_says_why(kubectl: &Kubectl<'_>) {
             if said { Ok(()) } else { Err(kubectl.run(&["describe", &object]).to_string()) }
         });
     }
+}
+
+/// A fence that the node does not have keeps the Pod from running, rather than let it run without.
+fn what_cannot_be_enforced_does_not_run(kubectl: &Kubectl<'_>) {
+    for (pod, reason, message) in [
+        ("app-armor", "AppArmor", "Cannot enforce AppArmor: this node does not support AppArmor"),
+        ("unsafe-sysctl", "SysctlForbidden", "forbidden sysctl: \"kernel.msgmax\" not allowlisted"),
+    ] {
+        let object = format!("pod/{pod}");
+        kubectl.until(&object, "/status/phase", "Failed");
+        assert_eq!(kubectl.field(&object, "/status/reason"), reason);
+        assert!(kubectl.field(&object, "/status/message").to_string().contains(&message.replace('"', "\\\"")), "{pod}");
+    }
+    eventually("a Pod with users of its own gets no sandbox", || {
+        let said = kubectl.ok("describe pod own-users");
+        if said.contains("FailedCreatePodSandBox") && said.contains("hostUsers: false") { Ok(()) } else { Err(said) }
+    });
+    assert_eq!(kubectl.field("pod/own-users", "/status/phase"), "Pending");
 }
 
 fn pods_end_within_their_grace(kubectl: &Kubectl<'_>) {

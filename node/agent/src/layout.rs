@@ -42,6 +42,11 @@ impl Layout {
         self.data_dir.join("kubelet/pods")
     }
 
+    /// Directory of the seccomp profiles that `Localhost` names.
+    pub(crate) fn seccomp_profiles(&self) -> PathBuf {
+        self.data_dir.join("kubelet/seccomp")
+    }
+
     /// A file that the agent writes for a Pod: `hosts`, `hostname`, `resolv.conf`.
     pub(crate) fn pod_file(&self, uid: &str, name: &str) -> PathBuf {
         self.pods().join(uid).join(name)

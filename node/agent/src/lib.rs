@@ -12,6 +12,7 @@ mod backoff;
 pub mod bootstrap;
 mod config;
 mod container;
+mod enforce;
 mod error;
 mod hooks;
 mod housekeeping;

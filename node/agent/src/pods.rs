@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::admit;
+use crate::enforce;
 use crate::error::chain;
 use crate::layout::PodName;
 use crate::leftovers::{self, Leftovers};
@@ -164,6 +165,9 @@ impl Manager {
         let begun = pod.status.as_ref().is_some_and(|status| status.start_time.is_some());
         if !found.is_empty() || begun || is_over(pod) || pod.metadata.deletion_timestamp.is_some() {
             return Ok(());
+        }
+        if let Some(rejection) = enforce::rejection(pod, enforce::has_selinux()) {
+            return Err(rejection);
         }
         let others: Vec<Arc<Pod>> =
             self.handles.values().filter(|handle| handle.taken).map(|handle| resize::counted(&handle.desired.borrow().pod)).collect();

@@ -22,6 +22,7 @@ mod netlink;
 mod nft;
 mod rules;
 mod sandbox;
+mod sysctl;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -32,6 +33,7 @@ use parking_lot::Mutex;
 
 pub use config::{Config, HostPort, Peer, PodNetwork, Protocol};
 pub use error::NetworkError;
+pub use sysctl::set_sysctls;
 
 use ledger::{Ledger, Record};
 use rules::Inputs;

@@ -140,6 +140,18 @@ fn pods_reach_each_other_and_the_node_and_leave_no_trace() {
         assert_eq!(in_pod(&a.sandbox, || run("hostname")), "web-0\n");
         assert_ne!(run("hostname"), "web-0\n");
 
+        let port_range = |sandbox: &Sandbox| in_pod(sandbox, || run("cat /proc/sys/net/ipv4/ip_local_port_range"));
+        let of_others = (port_range(&b.sandbox), run("cat /proc/sys/net/ipv4/ip_local_port_range"));
+        let sysctls = [("net.ipv4.ip_local_port_range", "20000 20100"), ("kernel.shm_rmid_forced", "1")];
+        let sysctls: Vec<(String, String)> = sysctls.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        set_sysctls(&a.sandbox, sysctls.clone()).await.expect("set");
+        assert_eq!(port_range(&a.sandbox), "20000\t20100\n");
+        assert_eq!((port_range(&b.sandbox), run("cat /proc/sys/net/ipv4/ip_local_port_range")), of_others, "nobody else's");
+        let on_node = Sandbox { network: None, ipc: None, ..a.sandbox.clone() };
+        set_sysctls(&on_node, sysctls).await.expect_err("the node's own stay as they are");
+        let nonsense = vec![("net.ipv4.ip_local_port_range".to_owned(), "nonsense".to_owned())];
+        set_sysctls(&a.sandbox, nonsense).await.expect_err("the kernel refuses it");
+
         serve(&b, 80);
         let to_b = SocketAddr::new(b.ip, 80);
         assert_eq!(ask_from(&a, to_b).as_deref(), Ok("10.244.0.2"));

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 pub use error::RuntimeError;
 pub use spec::{
     ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSpec, Exit, Mount, Propagation, Resources,
-    Sandbox, Security, Stats, TerminalSize, User,
+    Sandbox, Seccomp, Security, Stats, TerminalSize, User,
 };
 
 /// Runs containers. One implementation a RuntimeClass handler.

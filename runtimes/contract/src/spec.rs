@@ -139,6 +139,24 @@ pub struct Security {
     pub capabilities_add: Vec<String>,
     /// Capabilities dropped from the default set, without `CAP_`; `ALL` is all.
     pub capabilities_drop: Vec<String>,
+    /// Which system calls it may make, unless it is privileged.
+    #[serde(default)]
+    pub seccomp: Seccomp,
+}
+
+/// Which system calls a container may make.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Seccomp {
+    /// Those of the runtime's own profile.
+    #[default]
+    RuntimeDefault,
+    /// All, where the runtime can do without a profile; a WASM container keeps its shim's.
+    Unconfined,
+    /// Those of this profile, in the form of the OCI runtime spec's `linux.seccomp`. [`RuntimeError::Unsupported`] from
+    /// a runtime that has only its own.
+    ///
+    /// [`RuntimeError::Unsupported`]: crate::RuntimeError::Unsupported
+    Profile(serde_json::Value),
 }
 
 /// Everything that a runtime needs to know to make a container.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use oci_spec::runtime::{Process, Spec};
 use runtimes_contract::cgroup::{Mode, cpu_weight};
-use runtimes_contract::{ContainerSpec, Content, ExecSpec, Resources, RuntimeError, Sandbox};
+use runtimes_contract::{ContainerSpec, Content, ExecSpec, Resources, RuntimeError, Sandbox, Seccomp, Security};
 use serde_json::{Value, json};
 
 /// Executables are looked for here when the image sets no PATH.
@@ -69,10 +69,20 @@ pub fn bundle(spec: &ContainerSpec, facts: &Facts) -> Result<Spec, RuntimeError>
             "devices": if privileged { json!(facts.devices) } else { json!([]) },
             "maskedPaths": if privileged { json!([]) } else { json!(MASKED_PATHS) },
             "readonlyPaths": if privileged { json!([]) } else { json!(READONLY_PATHS) },
-            "seccomp": if privileged { Value::Null } else { seccomp::profile(&capabilities::of(&spec.security)) },
+            "seccomp": filter(&spec.security),
         },
     });
     typed(whole)
+}
+
+/// The seccomp filter; null for none.
+fn filter(security: &Security) -> Value {
+    match &security.seccomp {
+        _ if security.privileged => Value::Null,
+        Seccomp::Unconfined => Value::Null,
+        Seccomp::RuntimeDefault => seccomp::profile(&capabilities::of(security)),
+        Seccomp::Profile(profile) => profile.clone(),
+    }
 }
 
 /// The process of an exec: the container's, with other arguments.

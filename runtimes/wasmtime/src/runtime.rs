@@ -12,7 +12,7 @@ use runtimes_contract::shims::Shims;
 use runtimes_contract::state::open_log;
 use runtimes_contract::{
     AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Runtime, RuntimeError,
-    Stats, User, blocking,
+    Seccomp, Stats, User, blocking,
 };
 
 use crate::NOBODY;
@@ -84,6 +84,9 @@ impl Runtime for WasmtimeRuntime {
     }
 
     async fn create(&self, spec: &ContainerSpec) -> Result<(), RuntimeError> {
+        if matches!(spec.security.seccomp, Seccomp::Profile(_)) {
+            return Err(RuntimeError::Unsupported("a WebAssembly container runs under the seccomp profile of its shim".into()));
+        }
         self.artifact(&spec.content).await?;
         let shims = self.shims.clone();
         let spec = spec.clone();

@@ -3,13 +3,15 @@
 use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
-use runtimes_contract::{Content, ContentKind, Security, User};
+use runtimes_contract::{Content, ContentKind, Seccomp, Security, User};
 
 use super::ConfigError;
 use crate::layout::PodName;
 
 /// Most bytes of an image's `/etc/passwd` or `/etc/group` that are read.
 const NAMES_LEN_MAX: u64 = 1 << 20;
+/// Most bytes of a seccomp profile of the node.
+const PROFILE_LEN_MAX: u64 = 1 << 20;
 
 /// What the container may do beyond the default.
 pub(crate) fn privileges(container: &Container) -> Security {
@@ -23,7 +25,48 @@ pub(crate) fn privileges(container: &Container) -> Security {
         no_new_privileges: !privileged && context.allow_privilege_escalation == Some(false),
         capabilities_add: names(capabilities.and_then(|capabilities| capabilities.add.as_ref())),
         capabilities_drop: names(capabilities.and_then(|capabilities| capabilities.drop.as_ref())),
+        seccomp: Seccomp::RuntimeDefault,
     }
+}
+
+/// Which system calls the container may make: what it says, else what its Pod says, else the runtime's default. `profiles`
+/// is the directory of the node's own.
+pub(crate) fn seccomp(pod: &Pod, container: &Container, kind: ContentKind, profiles: &Path) -> Result<Seccomp, ConfigError> {
+    let own = container.security_context.as_ref().and_then(|own| own.seccomp_profile.as_ref());
+    let of_pod = || pod.spec.as_ref()?.security_context.as_ref()?.seccomp_profile.as_ref();
+    let Some(wanted) = own.or_else(of_pod) else { return Ok(Seccomp::RuntimeDefault) };
+    match (wanted.type_.as_str(), kind) {
+        ("RuntimeDefault", _) => Ok(Seccomp::RuntimeDefault),
+        ("Unconfined", _) => Ok(Seccomp::Unconfined),
+        ("Localhost", ContentKind::Wasm) => {
+            Err(ConfigError("a WebAssembly container runs under the seccomp profile of its shim and can have no other".to_owned()))
+        }
+        ("Localhost", ContentKind::Linux) => {
+            let name = wanted.localhost_profile.as_deref().unwrap_or_default();
+            let path = profiles.join(name);
+            let fault = |why: String| ConfigError(format!("cannot load seccomp profile {:?}: {why}", path.display()));
+            load_profile(profiles, name).map(Seccomp::Profile).map_err(fault)
+        }
+        (other, _) => Err(ConfigError(format!("seccomp profile type {other:?} is not known to this node"))),
+    }
+}
+
+/// A profile in the form of the OCI runtime spec's `linux.seccomp`. No link and no `..` leads out of the directory.
+fn load_profile(profiles: &Path, name: &str) -> Result<serde_json::Value, String> {
+    use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+    use std::io::Read as _;
+    let root = std::fs::File::open(profiles).map_err(|error| error.to_string())?;
+    let how = OpenHow::new().flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_BENEATH);
+    let file = openat2(&root, name, how).map_err(|errno| match errno {
+        nix::errno::Errno::EXDEV => "it lies outside".to_owned(),
+        other => other.desc().to_owned(),
+    })?;
+    let mut text = String::new();
+    let len = std::fs::File::from(file).take(PROFILE_LEN_MAX + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if u64::try_from(len).is_ok_and(|len| len > PROFILE_LEN_MAX) {
+        return Err(format!("longer than {PROFILE_LEN_MAX} bytes"));
+    }
+    serde_json::from_str(&text).map_err(|error| error.to_string())
 }
 
 /// Whom the container runs as: what the Pod says, else what the image says.
@@ -187,6 +230,33 @@ mod tests {
         );
         assert!(run(non_root.clone(), json!({}), "12", &linux).is_ok());
         assert!(run(non_root, json!({}), "", &wasm).is_ok());
+    }
+
+    #[test]
+    fn the_container_goes_before_the_pod_in_what_it_may_call() {
+        let root = tempfile::tempdir().expect("a directory");
+        let profiles = root.path().join("seccomp");
+        std::fs::create_dir(&profiles).expect("making");
+        std::fs::write(profiles.join("own.json"), r#"{"defaultAction": "SCMP_ACT_ALLOW"}"#).expect("writing");
+        std::fs::write(root.path().join("secret.json"), "{}").expect("writing");
+        std::os::unix::fs::symlink("../secret.json", profiles.join("link.json")).expect("linking");
+        let of = |of_pod: Value, own: Value, kind: ContentKind| {
+            let spec = json!({"securityContext": {"seccompProfile": of_pod}, "containers": [{"name": "c", "securityContext": {"seccompProfile": own}}]});
+            let pod: Pod = serde_json::from_value(json!({"spec": spec})).expect("a pod");
+            seccomp(&pod, &pod.spec.as_ref().expect("a spec").containers[0], kind, &profiles).map_err(|error| error.0)
+        };
+        let (linux, kind) = (ContentKind::Linux, |kind: &str| json!({"type": kind}));
+        let local = |name: &str| json!({"type": "Localhost", "localhostProfile": name});
+        assert_eq!(of(Value::Null, Value::Null, linux), Ok(Seccomp::RuntimeDefault));
+        assert_eq!(of(kind("Unconfined"), Value::Null, linux), Ok(Seccomp::Unconfined));
+        assert_eq!(of(kind("Unconfined"), kind("RuntimeDefault"), linux), Ok(Seccomp::RuntimeDefault));
+        let profile = Seccomp::Profile(json!({"defaultAction": "SCMP_ACT_ALLOW"}));
+        assert_eq!(of(local("own.json"), Value::Null, linux), Ok(profile));
+        for (name, why) in [("absent.json", "No such file"), ("../secret.json", "it lies outside"), ("link.json", "it lies outside")] {
+            let refused = of(Value::Null, local(name), linux).expect_err("refused");
+            assert!(refused.starts_with("cannot load seccomp profile") && refused.contains(why), "{refused}");
+        }
+        assert!(of(Value::Null, local("own.json"), ContentKind::Wasm).is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use node_images::Image;
-use runtimes_contract::{ContainerSpec, Content, Mount, Sandbox, User};
+use runtimes_contract::{ContainerSpec, Content, Mount, Sandbox, Seccomp, Security, User};
 
 use super::{command, env, files, resources, security};
 use crate::layout::{Layout, PodName, container_id, label, spec_hash};
@@ -22,6 +22,7 @@ pub(crate) struct Ingredients<'a> {
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) volumes: Vec<Mount>,
     pub(crate) user: User,
+    pub(crate) seccomp: Seccomp,
     pub(crate) grace_seconds: i64,
 }
 
@@ -55,7 +56,7 @@ pub(crate) fn build(pod: &Pod, container: &Container, layout: &Layout, from: Ing
         mounts,
         user: from.user,
         resources: resources::of_container(container),
-        security: security::privileges(container),
+        security: Security { seccomp: from.seccomp, ..security::privileges(container) },
         log_path: layout.log(&names, &container.name, from.attempt),
         ports: ports.filter_map(|port| u16::try_from(port.container_port).ok()).collect(),
         stdin: container.stdin.unwrap_or(false),

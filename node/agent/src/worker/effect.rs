@@ -25,6 +25,7 @@ use super::facts::{Alive, Ended, Ground};
 use super::learn::{Report, StartFault};
 use crate::container::spec::Ingredients;
 use crate::container::{self, ConfigError, env, files, pull, resources, runtime_choice, security, spec};
+use crate::enforce;
 use crate::error::chain;
 use crate::hooks;
 use crate::layout::{PodName, container_id, spec_hash};
@@ -63,6 +64,9 @@ impl Effects {
     }
 
     async fn make_base(&self) -> Result<Ground, (&'static str, String)> {
+        if let Some(fault) = enforce::sandbox_fault(&self.pod) {
+            return Err(sandbox_failed(fault));
+        }
         let class = self.runtime_class().await.map_err(sandbox_failed)?;
         let network = async { self.network().await.map_err(sandbox_failed) };
         let volumes = async {
@@ -73,6 +77,8 @@ impl Effects {
         // threads at work behind the back of whoever cleans up next.
         let (network, volumes, cgroup) = tokio::join!(network, volumes, self.cgroup());
         let ((sandbox, ip), volumes_due, ()) = (network?, volumes?, cgroup?);
+        let sysctls = node_network::set_sysctls(&sandbox, enforce::sysctls_of(&self.pod)).await;
+        sysctls.map_err(|error| sandbox_failed(chain(&error)))?;
         let (pod, node) = (self.pod.clone(), self.node.clone());
         let written = tokio::task::spawn_blocking(move || files::write(&pod, ip, &node.config, &node.layout)).await;
         match written {
@@ -152,7 +158,7 @@ impl Effects {
         let present = self.node.parts.images.get(reference).await.map_err(|error| image_fault(&error))?;
         let note = |reason: &'static str, message: String| self.node.note(&self.pod, Some(&container.name), false, reason, message);
         if let Some(image) = present.filter(|_| policy != node_images::PullPolicy::Always) {
-            note("Pulled", format!("Container image \"{reference}\" already present on machine and can be accessed by the pod"));
+            note("Pulled", format!("Container image \"{reference}\" already present on machine"));
             return Ok(Arc::new(image));
         }
         if policy == node_images::PullPolicy::Never {
@@ -206,6 +212,7 @@ impl Effects {
         let reference = container.image.as_deref().unwrap_or_default();
         let runtime = runtime_choice::choose(&self.node.parts, class, reference, image.kind).map_err(config_fault)?;
         runtime_choice::check_abilities(container, image.kind).map_err(config_fault)?;
+        enforce::check_mounts(container).map_err(config_fault)?;
         let variables = self.variables(container, ground).await.map_err(config_fault)?;
         let expand = |text: &str| expand_path(text, &variables);
         let volumes = self.node.volumes.mounts(&self.pod, container, &expand).await;
@@ -281,8 +288,11 @@ impl Effects {
     ) -> Result<(), StartFault> {
         let user = security::user(&self.pod, container, &image.config.user, &content);
         let user = user.map_err(|error| StartFault::Unmade("CreateContainerConfigError", error.0))?;
+        let seccomp = security::seccomp(&self.pod, container, content.kind(), &self.node.layout.seccomp_profiles());
+        let seccomp = seccomp.map_err(|error| StartFault::Unmade("CreateContainerError", error.0))?;
         let grace = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(super::plan::GRACE_SECONDS);
-        let from = Ingredients { attempt, image, content, sandbox: &ground.sandbox, variables, volumes, user, grace_seconds: grace };
+        let from =
+            Ingredients { attempt, image, content, sandbox: &ground.sandbox, variables, volumes, user, seccomp, grace_seconds: grace };
         let spec = spec::build(&self.pod, container, &self.node.layout, from);
         if spec.args.is_empty() {
             return Err(StartFault::Unmade("CreateContainerError", "no command specified".to_owned()));

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use runtimes_contract::battery::plain_spec;
-use runtimes_contract::{Mount, Security, User};
+use runtimes_contract::{Mount, User};
 
 use super::*;
 
@@ -83,6 +83,25 @@ fn a_privileged_container() {
     privileged.security.privileged = true;
     let devices = vec![json!({ "path": "/dev/kvm", "type": "c", "major": 10, "minor": 232, "fileMode": 432, "uid": 0, "gid": 0 })];
     insta::assert_snapshot!(text(&privileged, &Facts { devices, ..v1() }));
+}
+
+#[test]
+fn a_profile_of_the_node_takes_the_place_of_the_default_one() {
+    let filter = |seccomp: Seccomp, privileged: bool| {
+        let mut spec = spec();
+        spec.security = Security { seccomp, privileged, ..Security::default() };
+        bundle(&spec, &v1()).map(|oci| serde_json::to_value(oci).unwrap()["linux"]["seccomp"].clone())
+    };
+    let own = json!({ "defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{ "names": ["mkdir"], "action": "SCMP_ACT_ERRNO" }] });
+    let applied = filter(Seccomp::Profile(own.clone()), false).unwrap();
+    assert_eq!((&applied["defaultAction"], &applied["syscalls"][0]["names"]), (&own["defaultAction"], &own["syscalls"][0]["names"]));
+    assert_eq!(filter(Seccomp::Unconfined, false).unwrap(), serde_json::Value::Null);
+    assert_eq!(filter(Seccomp::Profile(own), true).unwrap(), serde_json::Value::Null);
+    assert!(filter(Seccomp::RuntimeDefault, false).unwrap()["syscalls"].is_array());
+    assert!(
+        filter(Seccomp::Profile(json!({ "defaultAction": "NONSENSE" })), false).is_err(),
+        "what runc does not understand is found here"
+    );
 }
 
 #[test]

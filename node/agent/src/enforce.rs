@@ -1,0 +1,232 @@
+//! What a Pod asks for in the name of security and this node cannot enforce. Such a Pod is turned away or does not
+//! start, with the reason: a Pod that runs without the fence that it asked for is worse than one that does not run.
+//! Pure; reasons and words are the kubelet's where it has them.
+
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod, PodSpec, SELinuxOptions, VolumeMount};
+
+use crate::admit::Rejection;
+use crate::container::{self, ConfigError};
+
+/// The annotation that was there before the field `appArmorProfile`; the container's name follows.
+const APP_ARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
+
+/// Sysctls that a Pod may set: each acts in the Pod's own namespaces alone. Upstream's safe set.
+const SAFE_SYSCTLS: [&str; 12] = [
+    "kernel.shm_rmid_forced",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.ping_group_range",
+    "net.ipv4.ip_unprivileged_port_start",
+    "net.ipv4.ip_local_reserved_ports",
+    "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_keepalive_intvl",
+    "net.ipv4.tcp_keepalive_probes",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+];
+
+/// Whether the machine's kernel confines by SELinux.
+pub(crate) fn has_selinux() -> bool {
+    Path::new("/sys/fs/selinux/enforce").exists()
+}
+
+/// Why the Pod is turned away, if it is. `selinux` tells whether this machine has SELinux: one that has not ignores labels,
+/// as container runtimes do.
+pub(crate) fn rejection(pod: &Pod, selinux: bool) -> Option<Rejection> {
+    let spec = pod.spec.as_ref()?;
+    foreign_system(spec).or_else(|| sysctls(spec)).or_else(|| app_armor(pod, spec)).or_else(|| selinux_labels(spec, selinux))
+}
+
+fn rejected(reason: &str, message: String) -> Option<Rejection> {
+    Some(Rejection { reason: reason.to_owned(), message })
+}
+
+fn foreign_system(spec: &PodSpec) -> Option<Rejection> {
+    spec.os.as_ref().filter(|os| os.name != "linux")?;
+    rejected("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS".to_owned())
+}
+
+fn sysctls(spec: &PodSpec) -> Option<Rejection> {
+    let wanted = spec.security_context.as_ref()?.sysctls.as_ref()?;
+    let on_node = |flag: Option<bool>| flag.unwrap_or(false);
+    let forbidden = wanted.iter().find_map(|sysctl| {
+        let name = dotted(&sysctl.name);
+        if !SAFE_SYSCTLS.contains(&name.as_str()) {
+            return Some(format!("{name:?} not allowlisted"));
+        }
+        let (is_net, host) = (name.starts_with("net."), |which: &str| Some(format!("{name:?} not allowed with host {which} enabled")));
+        match (on_node(spec.host_network), on_node(spec.host_ipc)) {
+            (true, _) if is_net => host("net"),
+            (_, true) if !is_net => host("ipc"),
+            _ => None,
+        }
+    });
+    forbidden.and_then(|why| rejected("SysctlForbidden", format!("forbidden sysctl: {why}")))
+}
+
+/// A sysctl's name with dots, which may be written with slashes.
+fn dotted(name: &str) -> String {
+    name.replace('/', ".")
+}
+
+/// The sysctls of a Pod that was not turned away, by their dotted names.
+pub(crate) fn sysctls_of(pod: &Pod) -> Vec<(String, String)> {
+    let context = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
+    let wanted = context.and_then(|context| context.sysctls.as_ref()).into_iter().flatten();
+    wanted.map(|sysctl| (dotted(&sysctl.name), sysctl.value.clone())).collect()
+}
+
+fn app_armor(pod: &Pod, spec: &PodSpec) -> Option<Rejection> {
+    let of_pod = spec.security_context.as_ref().and_then(|context| context.app_armor_profile.as_ref());
+    let confines = |profile: &AppArmorProfile| profile.type_ != "Unconfined";
+    let annotated = |container: &Container| {
+        let annotation = format!("{APP_ARMOR_ANNOTATION}{}", container.name);
+        pod.metadata.annotations.as_ref().and_then(|all| all.get(&annotation)).is_some_and(|profile| profile != "unconfined")
+    };
+    let is_wanted = container::all(spec).any(|(_, container)| {
+        let own = container.security_context.as_ref().and_then(|context| context.app_armor_profile.as_ref());
+        own.or(of_pod).map_or_else(|| annotated(container), confines)
+    });
+    is_wanted.then(|| rejected("AppArmor", "Cannot enforce AppArmor: this node does not support AppArmor".to_owned()))?
+}
+
+fn selinux_labels(spec: &PodSpec, selinux: bool) -> Option<Rejection> {
+    let says_something = |options: Option<&SELinuxOptions>| options.is_some_and(|options| *options != SELinuxOptions::default());
+    let of_pod = spec.security_context.as_ref().and_then(|context| context.se_linux_options.as_ref());
+    let of_any = container::all(spec)
+        .any(|(_, container)| says_something(container.security_context.as_ref().and_then(|context| context.se_linux_options.as_ref())));
+    let wanted = selinux && (says_something(of_pod) || of_any);
+    wanted.then(|| rejected("SELinux", "Cannot enforce SELinux: this node does not support SELinux labels".to_owned()))?
+}
+
+/// Why the Pod gets no sandbox, if it gets none.
+pub(crate) fn sandbox_fault(pod: &Pod) -> Option<String> {
+    let host_users = pod.spec.as_ref().and_then(|spec| spec.host_users);
+    (host_users == Some(false)).then(|| "this node does not support user namespaces (hostUsers: false)".to_owned())
+}
+
+/// Refuses mounts whose options this node cannot enforce.
+pub(crate) fn check_mounts(container: &Container) -> Result<(), ConfigError> {
+    let refused = |mount: &VolumeMount| {
+        if mount.recursive_read_only.as_deref() == Some("Enabled") {
+            let name = &mount.name;
+            return Some(format!("volume {name:?} requested recursive read-only mode, but it is not supported by the runtime"));
+        }
+        let options = mount.bind_mount_options.as_deref().unwrap_or_default();
+        (!options.is_empty()).then(|| format!("the mount at {} has bindMountOptions, which this node does not support", mount.mount_path))
+    };
+    match container.volume_mounts.iter().flatten().find_map(refused) {
+        Some(why) => Err(ConfigError(why)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(spec: Value, container: Value, annotations: Value) -> Pod {
+        let mut whole = json!({"metadata": {"name": "p", "annotations": annotations}, "spec": {"containers": [{"name": "c"}]}});
+        for (key, value) in spec.as_object().expect("an object") {
+            whole["spec"][key] = value.clone();
+        }
+        for (key, value) in container.as_object().expect("an object") {
+            whole["spec"]["containers"][0][key] = value.clone();
+        }
+        serde_json::from_value(whole).expect("a pod")
+    }
+
+    fn verdict(pod: &Pod, selinux: bool) -> String {
+        rejection(pod, selinux).map_or_else(String::new, |rejection| format!("{}: {}", rejection.reason, rejection.message))
+    }
+
+    #[test]
+    fn fences_that_the_node_does_not_have_are_refused() {
+        let sysctl = |name: &str| json!({"securityContext": {"sysctls": [{"name": name, "value": "1"}]}});
+        let with = |mut spec: Value, key: &str| {
+            spec[key] = json!(true);
+            spec
+        };
+        let armor = |kind: &str| json!({"securityContext": {"appArmorProfile": {"type": kind}}});
+        let annotation = |profile: &str| json!({"container.apparmor.security.beta.kubernetes.io/c": profile});
+        let no_armor = "AppArmor: Cannot enforce AppArmor: this node does not support AppArmor";
+        let none = || json!({});
+        for (spec, container, annotations, wanted) in [
+            (none(), none(), none(), ""),
+            (sysctl("net.ipv4.tcp_syncookies"), none(), none(), ""),
+            (sysctl("net/ipv4/tcp_syncookies"), none(), none(), ""),
+            (sysctl("kernel.msgmax"), none(), none(), "SysctlForbidden: forbidden sysctl: \"kernel.msgmax\" not allowlisted"),
+            (
+                with(sysctl("net.ipv4.tcp_syncookies"), "hostNetwork"),
+                none(),
+                none(),
+                "SysctlForbidden: forbidden sysctl: \"net.ipv4.tcp_syncookies\" not allowed with host net enabled",
+            ),
+            (with(sysctl("kernel.shm_rmid_forced"), "hostNetwork"), none(), none(), ""),
+            (
+                with(sysctl("kernel.shm_rmid_forced"), "hostIPC"),
+                none(),
+                none(),
+                "SysctlForbidden: forbidden sysctl: \"kernel.shm_rmid_forced\" not allowed with host ipc enabled",
+            ),
+            (armor("RuntimeDefault"), none(), none(), no_armor),
+            (armor("Unconfined"), none(), none(), ""),
+            (none(), armor("Localhost"), none(), no_armor),
+            (armor("RuntimeDefault"), armor("Unconfined"), none(), ""),
+            (none(), none(), annotation("runtime/default"), no_armor),
+            (none(), none(), annotation("unconfined"), ""),
+            (
+                json!({"os": {"name": "windows"}}),
+                none(),
+                none(),
+                "PodOSNotSupported: Failed to admit pod as the OS field doesn't match node OS",
+            ),
+            (json!({"os": {"name": "linux"}}), none(), none(), ""),
+        ] {
+            assert_eq!(
+                verdict(&pod(spec.clone(), container.clone(), annotations.clone()), true),
+                wanted,
+                "{spec} {container} {annotations}"
+            );
+        }
+    }
+
+    #[test]
+    fn selinux_labels_count_where_the_machine_has_selinux() {
+        let labelled = pod(json!({}), json!({"securityContext": {"seLinuxOptions": {"type": "svirt_lxc_net_t"}}}), json!({}));
+        assert_eq!(verdict(&labelled, false), "");
+        assert_eq!(verdict(&labelled, true), "SELinux: Cannot enforce SELinux: this node does not support SELinux labels");
+        let empty = pod(json!({"securityContext": {"seLinuxOptions": {}}}), json!({}), json!({}));
+        assert_eq!(verdict(&empty, true), "");
+    }
+
+    #[test]
+    fn a_pod_with_users_of_its_own_gets_no_sandbox() {
+        assert!(sandbox_fault(&pod(json!({"hostUsers": false}), json!({}), json!({}))).is_some());
+        assert_eq!(sandbox_fault(&pod(json!({"hostUsers": true}), json!({}), json!({}))), None);
+        assert_eq!(sandbox_fault(&pod(json!({}), json!({}), json!({}))), None);
+    }
+
+    #[test]
+    fn mounts_are_as_they_were_asked_for_or_not_at_all() {
+        let mount = |more: Value| {
+            let mut mount = json!({"name": "v", "mountPath": "/v", "readOnly": true});
+            for (key, value) in more.as_object().expect("an object") {
+                mount[key] = value.clone();
+            }
+            let pod = pod(json!({}), json!({"volumeMounts": [mount]}), json!({}));
+            check_mounts(&pod.spec.expect("a spec").containers[0]).map_err(|error| error.0)
+        };
+        assert_eq!(mount(json!({})), Ok(()));
+        assert_eq!(mount(json!({"recursiveReadOnly": "IfPossible"})), Ok(()));
+        let refused = "volume \"v\" requested recursive read-only mode, but it is not supported by the runtime";
+        assert_eq!(mount(json!({"recursiveReadOnly": "Enabled"})), Err(refused.to_owned()));
+        let refused = "the mount at /v has bindMountOptions, which this node does not support";
+        assert_eq!(mount(json!({"bindMountOptions": ["noexec"]})), Err(refused.to_owned()));
+    }
+}

@@ -1,0 +1,39 @@
+//! Sysctls that a Pod asks for, in the Pod's own network and IPC namespaces.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use nix::sched::{CloneFlags, setns};
+use runtimes_contract::Sandbox;
+
+use crate::NetworkError;
+use crate::sandbox::in_thread;
+
+/// Writes sysctls, named with dots, in a sandbox's namespaces. `net.*` belongs to the network's, everything else to
+/// IPC's: one that belongs to neither must not be asked for. An error when the sandbox has not the namespace (it would
+/// be the node's own that changed), or when the kernel refuses the value.
+pub async fn set_sysctls(sandbox: &Sandbox, sysctls: Vec<(String, String)>) -> Result<(), NetworkError> {
+    if sysctls.is_empty() {
+        return Ok(());
+    }
+    let sandbox = sandbox.clone();
+    in_thread(move || {
+        let enter = |path: &Path, kind: CloneFlags| {
+            let file = File::open(path).map_err(NetworkError::io(format!("opening {}", path.display())))?;
+            setns(file, kind).map_err(|errno| NetworkError::kernel(format!("entering {}", path.display()))(errno.into()))
+        };
+        let (network, ipc) = (sandbox.network.as_deref(), sandbox.ipc.as_deref());
+        network.map_or(Ok(()), |path| enter(path, CloneFlags::CLONE_NEWNET))?;
+        ipc.map_or(Ok(()), |path| enter(path, CloneFlags::CLONE_NEWIPC))?;
+        for (name, value) in &sysctls {
+            let has_namespace = if name.starts_with("net.") { network.is_some() } else { ipc.is_some() };
+            if !has_namespace || name.contains("..") || name.contains('/') {
+                return Err(NetworkError::Invalid(format!("sysctl {name} is not one of the Pod's own")));
+            }
+            let path = format!("/proc/sys/{}", name.replace('.', "/"));
+            fs::write(&path, value).map_err(NetworkError::io(format!("setting sysctl {name} to {value:?}")))?;
+        }
+        Ok(())
+    })
+    .await
+}
