@@ -34,7 +34,7 @@ pub enum Command {
     /// Run a node alone.
     Agent(Agent),
     /// Remove every container, namespace, mount, cgroup and rule that a node of this data directory made.
-    Down(DataDir),
+    Down(Down),
     /// Look after the node's images, also while the node runs.
     #[command(subcommand)]
     Image(Image),
@@ -57,6 +57,23 @@ impl DataDir {
     /// The directory, made when absent, and the names that follow from it.
     pub fn place(&self) -> anyhow::Result<Place> {
         Place::open(&self.data_dir).with_context(|| format!("using --data-dir {}", self.data_dir.display()))
+    }
+}
+
+/// Where a node keeps what lives no longer than one boot.
+#[derive(Args, Clone)]
+pub struct RunDir {
+    /// Directory of what belongs to one boot: sockets, process ids, namespaces, runc's state. It should be
+    /// on a tmpfs [default: /run/skiff/NAME, NAME following from the data directory].
+    #[arg(long)]
+    pub run_dir: Option<PathBuf>,
+}
+
+impl RunDir {
+    /// The directory for this boot, of which nothing is older. The caller holds the node's lock.
+    pub fn open(&self, place: &Place) -> anyhow::Result<node_agent::RunDir> {
+        let wanted = self.run_dir.clone().unwrap_or_else(|| place.run_dir_default());
+        Ok(node_agent::RunDir::open(&place.dir, &std::path::absolute(wanted)?)?)
     }
 }
 
@@ -151,6 +168,8 @@ pub struct Etcd {
 /// A node.
 #[derive(Args, Clone)]
 pub struct NodeOptions {
+    #[command(flatten)]
+    pub run_dir: RunDir,
     /// Name of the Node; this machine's hostname unless given.
     #[arg(long)]
     pub node_name: Option<String>,
@@ -229,6 +248,15 @@ pub struct Agent {
     /// The token that `skiff server` wrote to `node-token` in its data directory; needed once.
     #[arg(long, env = "SKIFF_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
+}
+
+/// `skiff down`
+#[derive(Args, Clone)]
+pub struct Down {
+    #[command(flatten)]
+    pub data_dir: DataDir,
+    #[command(flatten)]
+    pub run_dir: RunDir,
 }
 
 /// `skiff image …`

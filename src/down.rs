@@ -10,19 +10,22 @@ use node_agent::{Agent, Networks, Parts};
 use node_images::ImageStore;
 use node_network::{HostPort, NetworkError, Peer, PodNetwork};
 
+use crate::cli::Down;
 use crate::node;
-use crate::place::Place;
 
 /// Removes containers, namespaces, cgroups, mounts and rules; data stays.
-pub async fn run(place: &Place) -> anyhow::Result<()> {
+pub async fn run(options: Down) -> anyhow::Result<()> {
+    let place = &options.data_dir.place()?;
     let _lock = place.lock("node")?;
-    let network = Remains { prefix: place.prefix.clone(), state_dir: place.at("network") };
-    let parts =
-        Parts { runtimes: node::runtimes(place)?, images: Arc::new(ImageStore::open(&place.at("images"))?), network: Arc::new(network) };
+    let run_dir = options.run_dir.open(place)?;
+    let network = Remains { prefix: place.prefix.clone(), state_dir: run_dir.at("network") };
+    let images = ImageStore::open(&place.at("images"))?;
+    let parts = Parts { runtimes: node::runtimes(place, &run_dir)?, images: Arc::new(images), network: Arc::new(network) };
     let config = node_agent::Config::new("", std::net::Ipv4Addr::UNSPECIFIED.into(), &place.dir, &place.prefix);
     // Both are tried, whatever becomes of the first.
     let (node, proxy) = (Agent::remove_all(&config, &parts).await, node_proxy::remove(&place.prefix).await);
     node?;
+    run_dir.remove()?;
     proxy.context("removing the rules of Services")
 }
 

@@ -57,7 +57,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Up(options) => up::run(options).await,
             Command::Server(options) => server::run(options).await,
             Command::Agent(options) => node::run_alone(options).await,
-            Command::Down(options) => down::run(&options.place()?).await,
+            Command::Down(options) => down::run(options).await,
             Command::Image(command) => images::run(command).await,
             Command::Db(command) => db::run(command).await,
             Command::Version => {

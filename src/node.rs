@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use node_agent::{Agent, Parts, Serving, bootstrap};
+use node_agent::{Agent, Parts, RunDir, Serving, bootstrap};
 use node_images::ImageStore;
 use node_network::Network;
 use runtimes_contract::Runtime;
@@ -83,14 +83,15 @@ pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
     // The agent listens later; a port that somebody else has is better told before anything has begun.
     let address = kubelet_address(settings);
     drop(std::net::TcpListener::bind(address).with_context(|| format!("listening on {address} (--kubelet-port)"))?);
-    let runtimes = runtimes(place)?;
+    let run_dir = settings.options.run_dir.open(place)?;
+    let runtimes = runtimes(place, &run_dir)?;
     for runtime in &runtimes {
         runtime.check().await?;
     }
     let images = ImageStore::open(&place.at("images"))?.with_insecure_registries(settings.options.insecure_registry.clone());
     let network = Network::new(node_network::Config {
         prefix: place.prefix.clone(),
-        state_dir: place.at("network"),
+        state_dir: run_dir.at("network"),
         node_ip: settings.node_ip.into(),
         cluster_cidr: settings.ranges.cluster_cidr,
         service_cidr: settings.ranges.service_cluster_ip_range,
@@ -100,14 +101,14 @@ pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
 }
 
 /// The runtimes; the first of a kind serves Pods that name none.
-pub fn runtimes(place: &Place) -> anyhow::Result<Vec<Arc<dyn Runtime>>> {
+pub fn runtimes(place: &Place, run_dir: &RunDir) -> anyhow::Result<Vec<Arc<dyn Runtime>>> {
     let wasmtime = WasmtimeRuntime::new(runtimes_wasmtime::Config {
-        state_dir: place.at("wasmtime"),
+        state_dir: run_dir.at("wasmtime"),
         cache_dir: place.at("compiled"),
         shim: host::beside("skiff-shim-wasmtime")?,
     })?;
     let runc = RuncRuntime::new(runtimes_runc::Config {
-        state_dir: place.at("runc"),
+        state_dir: run_dir.at("runc"),
         shim: host::beside("skiff-shim-runc")?,
         runc: host::on_path("runc"),
     })?;

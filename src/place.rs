@@ -7,10 +7,14 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use runtimes_contract::files::{PRIVATE, write_atomic};
 use sha2::{Digest, Sha256};
 
 /// The default directory has the plain prefix; others add a hash of their path.
 const DEFAULT_DIR: &str = "/var/lib/skiff";
+
+/// Holds a directory for each node of the machine; a tmpfs on any Linux.
+const RUN_DIR: &str = "/run/skiff";
 
 /// Digits of the largest process id.
 const PID_LEN: usize = 10;
@@ -38,6 +42,11 @@ impl Place {
         self.dir.join(name)
     }
 
+    /// Where a node keeps what lives no longer than one boot, unless told otherwise.
+    pub fn run_dir_default(&self) -> PathBuf {
+        Path::new(RUN_DIR).join(&self.prefix)
+    }
+
     /// Keeps other processes of the same role out for as long as the answer lives.
     pub fn lock(&self, role: &str) -> anyhow::Result<File> {
         let path = self.at(&format!("{role}.lock"));
@@ -62,14 +71,8 @@ impl Place {
 
     /// Writes a file that only its owner may read, whole or not at all.
     pub fn write_private(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
-        let (path, temporary) = (self.at(name), self.at(&format!(".{name}.new")));
-        let write = || -> std::io::Result<()> {
-            let mut file = File::options().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
-            file.write_all(content.as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&temporary, &path)
-        };
-        write().with_context(|| format!("writing {}", path.display()))?;
+        let path = self.at(name);
+        write_atomic(&path, content.as_bytes(), PRIVATE).with_context(|| format!("writing {}", path.display()))?;
         Ok(path)
     }
 

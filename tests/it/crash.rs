@@ -2,6 +2,7 @@
 //! afterwards, containers run on as if nothing had happened, and `skiff down` leaves nothing.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -60,6 +61,70 @@ fn a_killed_cluster_loses_no_answered_write_and_restarts_no_container() {
     assert_eq!(cluster.trace(), before);
     cluster.down();
     assert_eq!(cluster.trace(), before);
+}
+
+/// What lies in the run directory and in the data directory after a power cut, where neither is on a tmpfs: records of
+/// processes that are no more, half of them torn. Their pids belong to others now.
+#[test]
+fn what_an_earlier_boot_left_is_removed_unread() {
+    let mut cluster = Cluster::prepared(Net::alone(), &["up"]);
+    let before = cluster.trace();
+    cluster.start();
+    cluster.load_samples();
+    cluster.kubectl().ok("apply -f samples/quickstart/web.yaml -f samples/quickstart/tools.yaml");
+    cluster.kubectl().ok("rollout status deployment/web --timeout=60s");
+    cluster.kubectl().until_ready("tools");
+    // One is ending when the power goes.
+    let ending = ["run", "ending", "--image=samples/tools:latest", "--image-pull-policy=Never", "--"];
+    cluster.kubectl().run(&[&ending[..], &["sh", "-c", "trap '' TERM; while :; do sleep 1; done"]].concat()).ok();
+    cluster.kubectl().until_ready("ending");
+    cluster.kubectl().ok("delete pod ending --wait=false --grace-period=300");
+    let run_dir = std::fs::read_link(cluster.data_dir().join("run")).expect("a link");
+    let bystander = Command::new("sleep").arg("1000").spawn().expect("sleeps");
+    cluster.lose_power();
+    forge_an_earlier_boot(&run_dir, bystander.id());
+    forge_an_earlier_boot(cluster.data_dir(), bystander.id());
+
+    cluster.start();
+    until_the_service_answers(&cluster.kubectl());
+    cluster.kubectl().until_ready("tools");
+    eventually("the Pod that was ending is gone", || {
+        let pods = cluster.kubectl().ok("get pods -o name");
+        if pods.contains("pod/ending") { Err(pods) } else { Ok(()) }
+    });
+    let log = cluster.log();
+    for complaint in ["not removed", "half made", "ending shim", "runc failed"] {
+        assert!(!log.contains(complaint), "{complaint}:\n{log}");
+    }
+    for old in ["runc", "wasmtime", "network"] {
+        assert!(!cluster.data_dir().join(old).exists(), "{old} is left");
+    }
+    let mut bystander = bystander;
+    assert!(bystander.try_wait().expect("a child").is_none(), "a process that has an old pid is not signalled");
+    bystander.kill().expect("it is ours");
+    bystander.wait().expect("it ends");
+    assert_eq!(cluster.stop(), 0);
+    cluster.down();
+    assert_eq!(cluster.trace(), before);
+}
+
+/// Puts what an earlier boot would have left into a directory: torn records, and whole ones whose pid is somebody else's.
+fn forge_an_earlier_boot(dir: &Path, pid: u32) {
+    let record = format!("shim {pid} 1\ninit {pid} 1\nboot earlier\nstarted 1\nend\n");
+    for (file, content) in [
+        ("boot", "boot earlier\ndata-dir /"),
+        ("runc/containers/torn/spec.json", ""),
+        ("runc/containers/torn/pid", &record),
+        ("runc/containers/empty/exit", "\0\0"),
+        ("runc/runc/torn/state.json", "{\"id\":"),
+        ("wasmtime/containers/torn/pid", &record[..20]),
+        ("network/pods/torn.json", "{"),
+        ("network/ns/torn/net", ""),
+    ] {
+        let path = dir.join(file);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        std::fs::write(path, content).expect("written");
+    }
 }
 
 fn until_the_service_answers(kubectl: &Kubectl<'_>) {

@@ -157,6 +157,28 @@ impl Cluster {
         self.forget_ready_line();
     }
 
+    /// What a power cut takes away, where the machine has to stay: the process, its containers, mounts and
+    /// namespaces. What is in files stays.
+    pub fn lose_power(&mut self) {
+        self.kill();
+        let run_dir = std::fs::read_link(self.data_dir().join("run")).expect("it has run");
+        let prefix = run_dir.file_name().expect("a name").to_string_lossy().into_owned();
+        let script = format!(
+            "for round in 1 2 3 4 5; do \
+               find /sys/fs/cgroup -path '*/skiff/{prefix}/*' -name cgroup.procs -exec cat {{}} + | sort -u | xargs -r kill -9; \
+               for shim in $(pgrep skiff-shim); do grep -q '{dir}' /proc/$shim/cmdline && kill -9 $shim; done; \
+               sleep 0.1; \
+             done; \
+             find /sys/fs/cgroup -depth -type d -path '*/skiff/{prefix}*' -exec rmdir {{}} +; \
+             awk '{{print $5}}' /proc/self/mountinfo | grep -e '{dir}' -e 'skiff/{prefix}/' | tac | xargs -r umount -l",
+            dir = self.data_dir().display(),
+        );
+        let ran = run(Command::new("sh").args(["-c", &script]), None);
+        assert!(self.shims().is_empty(), "{ran}");
+        self.net.run("ip", &["link", "del", &format!("{prefix}-br")]);
+        self.net.run("nft", &["flush", "ruleset"]);
+    }
+
     /// Stops the process by `SIGTERM`; answers its exit code.
     pub fn stop(&mut self) -> i32 {
         let mut child = self.child.take().expect("it runs");

@@ -17,6 +17,7 @@ pub struct Trace {
     mounts: BTreeSet<String>,
     cgroups: BTreeSet<String>,
     shims: BTreeSet<String>,
+    run_dirs: BTreeSet<String>,
 }
 
 impl Trace {
@@ -38,13 +39,14 @@ impl Trace {
             mounts: mounts.lines().filter_map(|line| line.split(' ').nth(4)).filter(|at| marked(at)).map(str::to_owned).collect(),
             cgroups: cgroups().into_iter().filter(|path| marked(path)).collect(),
             shims: shims(&marked),
+            run_dirs: run_dirs().into_iter().filter(|path| marked(path)).collect(),
         }
     }
 
     /// Whether there is something of each kind that a running cluster has: a trace that sees
     /// nothing proves nothing.
     pub fn sees_a_cluster(&self) -> bool {
-        let sets = [&self.links, &self.routes, &self.mounts, &self.cgroups, &self.shims];
+        let sets = [&self.links, &self.routes, &self.mounts, &self.cgroups, &self.shims, &self.run_dirs];
         sets.iter().all(|set| !set.is_empty()) && !self.rules.is_empty()
     }
 }
@@ -61,6 +63,11 @@ fn cgroups() -> BTreeSet<String> {
         }
     }
     found
+}
+
+/// Directories of what belongs to one boot, one a node.
+fn run_dirs() -> BTreeSet<String> {
+    std::fs::read_dir("/run/skiff").into_iter().flatten().flatten().map(|entry| entry.path().display().to_string()).collect()
 }
 
 /// Process ids of the shims whose command line is marked.

@@ -29,6 +29,14 @@ pub enum AgentError {
         #[source]
         source: std::io::Error,
     },
+    /// The directory of what belongs to one boot is another node's.
+    #[error("{} holds containers of the node of {owner}; give this node another --run-dir", .path.display())]
+    RunDirTaken {
+        /// The directory.
+        path: PathBuf,
+        /// The other node's data directory.
+        owner: String,
+    },
     /// The server's port cannot be had.
     #[error("listening on {address}")]
     Listen {

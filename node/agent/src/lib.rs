@@ -29,6 +29,7 @@ mod register;
 mod remove;
 mod resize;
 mod routes;
+mod run_dir;
 mod server;
 mod status;
 #[cfg(test)]
@@ -48,6 +49,7 @@ use tokio_util::task::TaskTracker;
 pub use config::{Config, Serving};
 pub use error::AgentError;
 pub use parts::{Images, Networks, Parts};
+pub use run_dir::RunDir;
 pub use thresholds::Thresholds;
 
 use crate::error::chain;

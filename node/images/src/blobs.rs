@@ -44,7 +44,7 @@ impl Blobs {
             let mut file = tokio::fs::File::create(&temporary).await?;
             file.write_all(bytes).await?;
             file.sync_all().await?;
-            tokio::fs::rename(&temporary, &path).await
+            name(temporary, path).await
         };
         write.await.map_err(ImageError::io(doing))?;
         Ok(digest)
@@ -75,7 +75,7 @@ impl Blobs {
         };
         let (digest, size) = blocking(copy).await.map_err(ImageError::io(doing.clone()))?;
         let path = self.path(&digest).ok_or_else(|| malformed(&digest))?;
-        tokio::fs::rename(&temporary, &path).await.map_err(ImageError::io(doing))?;
+        name(temporary, path).await.map_err(ImageError::io(doing))?;
         Ok((digest, size))
     }
 
@@ -117,6 +117,11 @@ pub(crate) fn digest_of(bytes: &[u8]) -> String {
 
 pub(crate) fn malformed(digest: &str) -> ImageError {
     ImageError::io(format!("looking up digest {digest:?}"))(std::io::Error::other("not a sha256 digest"))
+}
+
+/// Gives synced content its name for good: an image that the list names after a power cut has its blobs.
+pub(crate) async fn name(temporary: PathBuf, path: PathBuf) -> std::io::Result<()> {
+    blocking(move || runtimes_contract::files::rename(&temporary, &path)).await
 }
 
 /// Runs file work on a thread of its own.

@@ -1,11 +1,15 @@
 //! The list of images: one JSON file, replaced whole by rename, under a lock while it changes.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use runtimes_contract::files::{self, write_atomic};
+
 use crate::{Image, ImageError};
+
+/// Mode of the list: it holds no secret, and people read it.
+const READABLE: u32 = 0o644;
 
 pub(crate) struct Index {
     path: PathBuf,
@@ -25,6 +29,22 @@ impl Index {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(ImageError::io(doing())(error)),
         }
+    }
+
+    /// Puts a list aside that cannot be read, so that the node can go on: its images are fetched again
+    /// when they are needed.
+    pub fn put_damaged_aside(&self) -> Result<(), ImageError> {
+        let _locked = self.lock()?;
+        let doing = || format!("reading {}", self.path.display());
+        let damaged = match std::fs::read(&self.path).map(|bytes| serde_json::from_slice::<Vec<Image>>(&bytes)) {
+            Ok(Err(error)) => error,
+            Ok(Ok(_)) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(ImageError::io(doing())(error)),
+        };
+        let aside = self.path.with_extension("json.damaged");
+        tracing::error!(path = %self.path.display(), error = %damaged, aside = %aside.display(), "the list of images is damaged and put aside; images are fetched again");
+        files::rename(&self.path, &aside).map_err(ImageError::io(format!("renaming {}", self.path.display())))
     }
 
     /// The image that a fully spelled name leads to.
@@ -109,13 +129,7 @@ impl Index {
     }
 
     fn write(&self, images: &[Image]) -> Result<(), ImageError> {
-        let temporary = self.path.with_extension("json.new");
-        let write = || {
-            let mut file = File::create(&temporary)?;
-            file.write_all(&serde_json::to_vec_pretty(images)?)?;
-            file.sync_all()?;
-            std::fs::rename(&temporary, &self.path)
-        };
+        let write = || write_atomic(&self.path, &serde_json::to_vec_pretty(images)?, READABLE);
         write().map_err(ImageError::io(format!("writing {}", self.path.display())))
     }
 }

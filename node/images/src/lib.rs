@@ -112,6 +112,7 @@ impl ImageStore {
             std::fs::create_dir_all(&path).map_err(ImageError::io(format!("creating {}", path.display())))?;
         }
         let index = Index::new(dir);
+        index.put_damaged_aside()?;
         // What a process that was killed left half-written, unless somebody writes just now.
         if let Some(_sweeping) = index.sweeping()? {
             let temporary = dir.join("tmp");
@@ -134,7 +135,7 @@ impl ImageStore {
     pub async fn pull(&self, reference: &str, policy: PullPolicy, auth: &[RegistryAuth]) -> Result<Image, ImageError> {
         let name = reference::parse(reference)?;
         if policy != PullPolicy::Always
-            && let Some(image) = self.index.find(&name.whole())?
+            && let Some(image) = self.present(&name.whole())?
         {
             return Ok(image);
         }
@@ -144,7 +145,7 @@ impl ImageStore {
         let turn = self.turn(&name.whole());
         let _turn = turn.lock().await;
         if policy == PullPolicy::IfNotPresent
-            && let Some(image) = self.index.find(&name.whole())?
+            && let Some(image) = self.present(&name.whole())?
         {
             return Ok(image);
         }
@@ -179,9 +180,23 @@ impl ImageStore {
     /// When the name is malformed or the list cannot be read.
     pub async fn get(&self, reference: &str) -> Result<Option<Image>, ImageError> {
         if reference.starts_with("sha256:") {
-            return Ok(self.index.all()?.into_iter().find(|image| image.id == reference));
+            return Ok(self.index.all()?.into_iter().find(|image| image.id == reference && self.is_whole(image)));
         }
-        self.index.find(&reference::parse(reference)?.whole())
+        self.present(&reference::parse(reference)?.whole())
+    }
+
+    fn present(&self, whole: &str) -> Result<Option<Image>, ImageError> {
+        Ok(self.index.find(whole)?.filter(|image| self.is_whole(image)))
+    }
+
+    /// Whether all that the list says of an image is there. What somebody removed is fetched again.
+    fn is_whole(&self, image: &Image) -> bool {
+        let layers = image.layers.iter().all(|layer| unpack::dir(self, &layer.diff_id).is_some_and(|dir| dir.is_dir()));
+        let whole = layers && image.blobs.iter().all(|blob| self.blobs.has(blob));
+        if !whole {
+            tracing::warn!(image = image.id, "a part of the image is missing in the store");
+        }
+        whole
     }
 
     /// Takes a name away, and with an image's last name the image. Its layers go as soon as no

@@ -36,10 +36,16 @@ pub(crate) async fn unmount(store: &ImageStore, key: &str) -> Result<(), ImageEr
     let undo = move || {
         match umount2(&dir.join("merged"), MntFlags::empty()) {
             // Not mounted, or nothing there: what was wanted.
-            Ok(()) | Err(nix::Error::EINVAL | nix::Error::ENOENT) => {}
+            Ok(()) | Err(nix::Error::EINVAL | nix::Error::ENOENT | nix::Error::ENOTDIR) => {}
+            // The container is gone. Who else holds a file open there keeps it and keeps nobody waiting.
+            Err(nix::Error::EBUSY) => umount2(&dir.join("merged"), MntFlags::MNT_DETACH)?,
             Err(error) => return Err(error.into()),
         }
-        match std::fs::remove_dir_all(&dir) {
+        let removed = match std::fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => std::fs::remove_file(&dir),
+            removed => removed,
+        };
+        match removed {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }

@@ -15,6 +15,7 @@ use tokio::io::AsyncWriteExt;
 
 use self::bounded::{AtMost, MANIFEST_BYTES_MAX, Manifests};
 use crate::assemble::{self, Parts, assemble};
+use crate::blobs;
 use crate::manifest::{self, Document};
 use crate::reference::Name;
 use crate::{Image, ImageError, ImageStore};
@@ -144,7 +145,7 @@ async fn fetch(store: &ImageStore, client: &Client, name: &Name, digest: &str, s
             Ok(()) => {
                 file.flush().await.map_err(ImageError::io(doing.clone()))?;
                 file.sync_all().await.map_err(ImageError::io(doing.clone()))?;
-                return tokio::fs::rename(&temporary, &path).await.map_err(ImageError::io(doing));
+                return blobs::name(temporary, path).await.map_err(ImageError::io(doing));
             }
             Err(error) => {
                 tokio::fs::remove_file(&temporary).await.map_err(ImageError::io(doing.clone()))?;

@@ -210,3 +210,41 @@ async fn an_image_that_has_just_come_is_no_garbage() {
     assert_eq!(bench.store.collect(&[], 0, 0).await.expect("collects"), []);
     assert_eq!(bench.store.list().await.expect("lists").len(), 1);
 }
+
+#[tokio::test]
+async fn a_damaged_list_is_put_aside_and_the_images_come_anew() {
+    let bench = bench();
+    let file = bench.file("m.wasm", EMPTY_MODULE);
+    let list = bench.dir.path().join("store/images.json");
+    for torn in [&b""[..], b"[{\"id\": \"sha", b"\0\0\0\0"] {
+        bench.store.import("m:1", &file).await.expect("imports");
+        std::fs::write(&list, torn).expect("written");
+        let store = ImageStore::open(&bench.dir.path().join("store")).expect("opens all the same");
+        assert_eq!(store.list().await.expect("lists"), []);
+        assert_eq!(std::fs::read(list.with_extension("json.damaged")).expect("is kept"), torn);
+        store.import("m:1", &file).await.expect("imports");
+        assert!(store.get("m:1").await.expect("reads").is_some());
+    }
+}
+
+#[tokio::test]
+async fn an_image_of_which_a_part_is_missing_is_not_present() {
+    let bench = bench();
+    let saved = bench.file("i.tar", &saved(&[tar_of(&[("bin/", b""), ("bin/x", b"x")])], "/bin/x"));
+    let file = bench.file("m.wasm", EMPTY_MODULE);
+    for (name, file) in [("i:1", &saved), ("m:1", &file)] {
+        let image = bench.store.import(name, file).await.expect("imports");
+        assert!(bench.store.get(name).await.expect("reads").is_some());
+        for layer in &image.layers {
+            std::fs::remove_dir_all(unpack::dir(&bench.store, &layer.diff_id).expect("a digest")).expect("removes");
+        }
+        for blob in &image.blobs {
+            std::fs::remove_file(bench.store.blobs.path(blob).expect("a digest")).expect("removes");
+        }
+        assert!(bench.store.get(name).await.expect("reads").is_none(), "{name}");
+        let refused = bench.store.pull(name, PullPolicy::Never, &[]).await.expect_err("it is not there");
+        assert!(matches!(refused, ImageError::NeverPull { .. }), "{refused}");
+        bench.store.import(name, file).await.expect("imports again");
+        assert!(bench.store.get(name).await.expect("reads").is_some(), "{name}");
+    }
+}

@@ -11,7 +11,7 @@ use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use sha2::{Digest, Sha256};
 use tar::{Archive, Entry};
 
-use crate::blobs::{blocking, hex, malformed};
+use crate::blobs::{blocking, hex, malformed, name as rename};
 use crate::reference::Name;
 use crate::{ImageError, ImageStore};
 
@@ -55,7 +55,7 @@ pub(crate) async fn layer(store: &ImageStore, name: &Name, blob: &str, diff_id: 
         }
     };
     blocking(unpacking).await.map_err(ImageError::io(doing.clone()))?;
-    match tokio::fs::rename(&root, &target).await {
+    match rename(root, target.clone()).await {
         // Another process unpacked the same layer meanwhile.
         Err(_) if target.exists() => Ok(()),
         renamed => renamed.map_err(ImageError::io(doing)),

@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
+use runtimes_contract::files::{PRIVATE, write_atomic};
 use serde::{Deserialize, Serialize};
 
 use crate::{HostPort, NetworkError, Protocol};
@@ -109,10 +110,7 @@ fn damaged(path: &Path, error: &serde_json::Error) -> NetworkError {
 }
 
 fn write(path: &Path, text: &[u8]) -> Result<(), NetworkError> {
-    let draft = path.with_extension("tmp");
-    let doing = || NetworkError::io(format!("writing {}", path.display()));
-    fs::write(&draft, text).map_err(doing())?;
-    fs::rename(&draft, path).map_err(doing())
+    write_atomic(path, text, PRIVATE).map_err(NetworkError::io(format!("writing {}", path.display())))
 }
 
 fn remove(path: &Path) -> Result<(), NetworkError> {

@@ -172,9 +172,7 @@ async fn set_up_one(context: &Context<'_>, volume: &Volume) -> Result<Option<Tim
 
 /// Unmounts what is mounted below `dir`, deepest first, then removes it. Never walks into a mount.
 fn remove_tree(dir: &Path) -> Result<(), VolumeError> {
-    for mount in mount_table::below(dir)?.iter().rev() {
-        mount_table::unmount(mount)?;
-    }
+    unmount_below(dir)?;
     if let Some(left) = mount_table::below(dir)?.first() {
         return Err(VolumeError::StillMounted(left.clone()));
     }
@@ -182,6 +180,11 @@ fn remove_tree(dir: &Path) -> Result<(), VolumeError> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(VolumeError::io("removing", dir)(error)),
         _ => Ok(()),
     }
+}
+
+/// Unmounts what is mounted at or below a directory, the deepest first. Blocks.
+pub fn unmount_below(dir: &Path) -> Result<(), VolumeError> {
+    mount_table::below(dir)?.iter().rev().try_for_each(|mount| mount_table::unmount(mount))
 }
 
 fn sub_path_of(wanted: &VolumeMount, expand: &(dyn Fn(&str) -> Result<String, String> + Sync)) -> Result<Option<PathBuf>, VolumeError> {

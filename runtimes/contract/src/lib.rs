@@ -11,6 +11,7 @@ pub mod battery;
 pub mod cgroup;
 pub mod cri;
 mod error;
+pub mod files;
 pub mod launch;
 pub mod process;
 pub mod record;

@@ -27,29 +27,42 @@ impl ProcessRef {
     /// The process that has `pid` now.
     pub fn of(pid: i32) -> io::Result<Self> {
         let stat = read_stat(pid)?;
-        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
-        Ok(Self { pid, start_ticks: stat.start_ticks, boot_id })
+        Ok(Self { pid, start_ticks: stat.start_ticks, boot_id: boot_id()? })
     }
 
     /// Whether it still runs. A zombie does not.
     pub fn is_alive(&self) -> bool {
-        let same_boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").is_ok_and(|boot| boot.trim() == self.boot_id);
-        same_boot && read_stat(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks && !matches!(stat.state, 'Z' | 'X' | 'x'))
+        self.state().is_some_and(|state| !matches!(state, 'Z' | 'X' | 'x'))
+    }
+
+    /// The state in `/proc` of this very process; `None` when it is gone, whoever has its pid now.
+    fn state(&self) -> Option<char> {
+        let same_boot = boot_id().is_ok_and(|boot| boot == self.boot_id);
+        let stat = same_boot.then(|| read_stat(self.pid)).and_then(Result::ok)?;
+        (stat.start_ticks == self.start_ticks).then_some(stat.state)
     }
 
     /// A handle on it; `None` when it has ended.
     pub fn open(&self) -> io::Result<Option<Pidfd>> {
+        // Looked at first: the pid may be a thread's by now, of which there is no handle.
+        if !self.is_alive() {
+            return Ok(None);
+        }
         match Pidfd::open(self.pid) {
             // The handle pins the process; whether it is the right one is decided after that.
             Ok(handle) => Ok(self.is_alive().then_some(handle)),
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+            Err(_) if !self.is_alive() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Takes the zombie away if the process has ended and became ours (as its parent, or as PID 1).
+    /// Takes the zombie away if the process has ended and became ours (as its parent, or as PID 1). A
+    /// process that merely has the same pid is left to whoever waits for it.
     pub fn reap(&self) {
-        // Any answer is fine: not ended yet, not ours, or reaped by somebody else.
+        if self.pid <= 0 || self.state() != Some('Z') {
+            return;
+        }
+        // Any answer is fine: not ours, or reaped by somebody else.
         let _reaped = waitpid(Pid::from_raw(self.pid), Some(WaitPidFlag::WNOHANG));
     }
 
@@ -61,6 +74,11 @@ impl ProcessRef {
         self.reap();
         Ok(())
     }
+}
+
+/// The kernel's name of the present boot.
+pub fn boot_id() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
 /// A pidfd: signals and waits reach this process or nobody.
@@ -146,6 +164,31 @@ mod tests {
         assert!(us.is_alive());
         assert!(!ProcessRef { start_ticks: us.start_ticks + 1, ..us.clone() }.is_alive());
         assert!(!ProcessRef { boot_id: "earlier".into(), ..us }.is_alive());
+    }
+
+    /// The pid of a container from before a power cut may be anything now.
+    #[test]
+    fn a_pid_that_was_given_to_somebody_else_is_nobody() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            tell.send(nix::unistd::gettid().as_raw()).unwrap();
+            let _ended = ended.recv();
+        });
+        let thread_id = told.recv().unwrap();
+        let boot_id = boot_id().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let reused = child.id().cast_signed();
+        for pid in [thread_id, reused, 0, -1, i32::MAX] {
+            for boot_id in ["earlier", &boot_id] {
+                let gone = ProcessRef { pid, start_ticks: 1, boot_id: boot_id.into() };
+                assert!(gone.open().unwrap().is_none(), "{gone:?}");
+                gone.reap();
+            }
+        }
+        assert!(child.wait().unwrap().success(), "the child's end is its parent's to learn");
+        drop(end);
+        thread.join().unwrap();
     }
 
     #[tokio::test]

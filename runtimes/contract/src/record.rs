@@ -37,7 +37,8 @@ impl PidRecord {
         let boot_id = fields.get("boot")?;
         let process = |key| {
             let (pid, start_ticks) = fields.get(key)?.split_once(' ')?;
-            Some(ProcessRef { pid: pid.parse().ok()?, start_ticks: start_ticks.parse().ok()?, boot_id: boot_id.to_owned() })
+            let pid = pid.parse().ok().filter(|&pid| pid > 0)?;
+            Some(ProcessRef { pid, start_ticks: start_ticks.parse().ok()?, boot_id: boot_id.to_owned() })
         };
         Some(Self { shim: process("shim")?, init: process("init")?, started_at_ms: fields.get("started")?.parse().ok()? })
     }
@@ -153,6 +154,9 @@ mod tests {
         let text = record.encode();
         assert_eq!(PidRecord::decode(&text), Some(record));
         assert_eq!(PidRecord::decode(&text[..text.len() - 1]), None);
+        for pid in ["0", "-1", ""] {
+            assert_eq!(PidRecord::decode(&text.replace("shim 10", &format!("shim {pid}"))), None, "{pid:?} is no process");
+        }
     }
 
     #[test]

@@ -155,10 +155,20 @@ impl Shims {
     pub fn kill_and_free(&self, id: &ContainerId, spec: &ContainerSpec) -> Result<(), RuntimeError> {
         let group = self.group(spec)?;
         group.kill()?;
-        if let Some(shim) = self.state.shim(id)? {
+        // A record that cannot be read names nobody.
+        if let Ok(Some(shim)) = self.state.shim(id) {
             end(&shim)?;
         }
         group.remove_tree()
+    }
+
+    /// [`Shims::kill_and_free`] of a container whose spec cannot be read: nobody knows its cgroup, which the
+    /// cgroup of its Pod takes away. What its pid record names is killed. Blocks; idempotent.
+    pub fn kill_recorded(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        // A record that cannot be read names nobody.
+        let Ok(Some(record)) = self.state.pid(id) else { return Ok(()) };
+        send(&record.init, libc::SIGKILL)?;
+        end(&record.shim)
     }
 
     fn oom_killed(&self, spec: &ContainerSpec) -> bool {

@@ -5,7 +5,7 @@
 //! Calls block on small files; runtimes make them from blocking threads.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,7 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use crate::error::RuntimeError;
+use crate::files::{PRIVATE, write_atomic};
 use crate::process::ProcessRef;
 use crate::record::{self, PidRecord, now_ms};
 use crate::spec::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Exit};
@@ -62,7 +63,8 @@ impl StateDir {
             Err(error) => return Err(RuntimeError::io(format!("making {}", dir.display()))(error)),
         }
         let made = Made { spec: spec.clone(), created_at_ms: now_ms() };
-        let written = serde_json::to_vec(&made).map_err(io::Error::other).and_then(|bytes| write_whole(&dir.join("spec.json"), &bytes));
+        let written =
+            serde_json::to_vec(&made).map_err(io::Error::other).and_then(|bytes| write_atomic(&dir.join("spec.json"), &bytes, PRIVATE));
         match written {
             Ok(()) => Ok(dir),
             Err(error) => {
@@ -119,7 +121,8 @@ impl StateDir {
         }
         let exit = killed(oom_killed());
         let path = self.dir(id).join("exit");
-        write_whole(&path, record::encode_exit(&exit).as_bytes()).map_err(RuntimeError::io(format!("writing {}", path.display())))?;
+        write_atomic(&path, record::encode_exit(&exit).as_bytes(), PRIVATE)
+            .map_err(RuntimeError::io(format!("writing {}", path.display())))?;
         Ok(ContainerState::Exited(exit))
     }
 
@@ -131,15 +134,21 @@ impl StateDir {
         Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| RuntimeError::io(doing())(error.into()))
     }
 
-    /// One container as `list` tells it; a half-made one has no labels, and neither has one whose spec a
-    /// power failure tore: nothing of it runs any more, and it must not keep the others from being found.
+    /// One container as `list` reports it. A container that is half made has no labels, and neither has one
+    /// whose records cannot be read: it must not keep the others from being found.
     pub fn status(&self, id: &ContainerId, oom_killed: impl FnOnce(&ContainerSpec) -> bool) -> Result<ContainerStatus, RuntimeError> {
-        let made = match self.made(id) {
-            Ok(made) => made,
-            Err(RuntimeError::NotFound(_)) if self.dir(id).is_dir() => return Ok(half_made(id)),
-            Err(RuntimeError::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidData => return Ok(half_made(id)),
-            Err(error) => return Err(error),
-        };
+        match self.read_status(id, oom_killed) {
+            Err(RuntimeError::NotFound(_)) if fs::symlink_metadata(self.dir(id)).is_err() => Err(RuntimeError::NotFound(id.0.clone())),
+            Err(error) => {
+                tracing::warn!(container = %id, %error, "a container's records cannot be read; it counts as half made");
+                Ok(half_made(id))
+            }
+            status => status,
+        }
+    }
+
+    fn read_status(&self, id: &ContainerId, oom_killed: impl FnOnce(&ContainerSpec) -> bool) -> Result<ContainerStatus, RuntimeError> {
+        let made = self.made(id)?;
         let state = self.state(id, || oom_killed(&made.spec))?;
         let started_at_ms = self.pid(id)?.map(|pid| pid.started_at_ms);
         let Made { spec, created_at_ms } = made;
@@ -167,19 +176,15 @@ impl StateDir {
     pub fn forget(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         check_id(id)?;
         let dir = self.dir(id);
-        match fs::remove_dir_all(&dir) {
+        let removed = match fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => fs::remove_file(&dir),
+            removed => removed,
+        };
+        match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(RuntimeError::io(format!("removing {}", dir.display()))(error)),
             _ => Ok(()),
         }
     }
-}
-
-/// Writes a file so that a reader sees all of it or nothing, readable by root alone.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let fresh = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-    file.write_all(bytes)?;
-    fs::rename(&fresh, path)
 }
 
 /// Makes (or takes) the log file, owned by who writes to it, and lets that user through its

@@ -16,7 +16,8 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::pipe2;
 use oci_spec::runtime::Process;
 use runtimes_contract::attach::hub::resize;
-use runtimes_contract::{ContainerId, ExecSession, ExecSpec, RuntimeError, TerminalSize, blocking, state::write_whole};
+use runtimes_contract::files::{PRIVATE, write_atomic};
+use runtimes_contract::{ContainerId, ExecSession, ExecSpec, RuntimeError, TerminalSize, blocking};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
@@ -41,7 +42,7 @@ pub async fn start(
     let files = Files::new(dir);
     let text = serde_json::to_vec(process).map_err(io::Error::other).map_err(RuntimeError::io("writing the exec's spec"))?;
     let spec = files.spec();
-    blocking(move || write_whole(&spec, &text).map_err(RuntimeError::io(format!("writing {}", spec.display())))).await?;
+    blocking(move || write_atomic(&spec, &text, PRIVATE).map_err(RuntimeError::io(format!("writing {}", spec.display())))).await?;
 
     let mut args: Vec<OsString> = vec!["exec".into()];
     args.extend([dir, &runc.binary, &runc.root].map(|path| path.as_os_str().to_owned()));

@@ -5,12 +5,14 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use async_trait::async_trait;
+use runtimes_contract::files::{PRIVATE, write_atomic};
 use runtimes_contract::launch::launch;
+use runtimes_contract::process::Pidfd;
 use runtimes_contract::shims::Shims;
-use runtimes_contract::state::{open_log, write_whole};
+use runtimes_contract::state::open_log;
 use runtimes_contract::{
     AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Runtime,
     RuntimeError, Stats, blocking,
@@ -187,19 +189,51 @@ impl Runc {
         }
     }
 
-    /// Forgets a container, whatever state it is in. runc keeps a directory for each.
+    /// Forgets a container, whatever state it is in. runc keeps a directory for each. The container's
+    /// processes and cgroup are gone by now, so the directory is all that runc still has; where runc
+    /// cannot read it, or hangs, it is removed without runc.
     fn delete(&self, id: &ContainerId) -> Result<(), RuntimeError> {
-        if !self.root.join(&id.0).exists() {
+        let dir = self.root.join(&id.0);
+        if fs::symlink_metadata(&dir).is_err() {
             return Ok(());
         }
-        let deleting = || format!("running {} delete", self.binary.display());
-        let output = self.command().args(["delete", "--force", &id.0]).output().map_err(RuntimeError::io(deleting()))?;
-        if output.status.success() {
-            return Ok(());
+        if let Err(error) = self.call_delete(id) {
+            tracing::warn!(container = %id, %error, "runc cannot delete the container; its state is removed without runc");
         }
-        Err(RuntimeError::Tool { tool: "runc", message: format!("delete: {}", String::from_utf8_lossy(&output.stderr).trim()) })
+        let removed = match fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => fs::remove_file(&dir),
+            removed => removed,
+        };
+        match removed {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(RuntimeError::io(format!("removing {}", dir.display()))(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn call_delete(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        let doing = || format!("running {} delete", self.binary.display());
+        let mut command = self.command();
+        command.args(["delete", "--force", &id.0]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(RuntimeError::io(doing()))?;
+        // Our child, not yet waited for: the pid is its own.
+        let ended = Pidfd::open(child.id().cast_signed()).and_then(|handle| handle.ended_within(DELETE_WITHIN_MS));
+        if !matches!(ended, Ok(true)) {
+            child.kill().map_err(RuntimeError::io(doing()))?;
+        }
+        let output = child.wait_with_output().map_err(RuntimeError::io(doing()))?;
+        match ended {
+            Ok(true) if output.status.success() => Ok(()),
+            Ok(true) => {
+                Err(RuntimeError::Tool { tool: "runc", message: format!("delete: {}", String::from_utf8_lossy(&output.stderr).trim()) })
+            }
+            Ok(false) => Err(RuntimeError::Tool { tool: "runc", message: format!("delete: not done after {DELETE_WITHIN_MS} ms") }),
+            Err(error) => Err(RuntimeError::io(doing())(error)),
+        }
     }
 }
+
+/// How long `runc delete` may take for a container that has no process any more.
+const DELETE_WITHIN_MS: u16 = 10_000;
 
 /// Where runc finds what it calls.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -219,7 +253,7 @@ fn create(shims: &Shims, runc: &Runc, spec: &ContainerSpec) -> Result<(), Runtim
     let writing = || format!("writing {}/config.json", dir.display());
     let furnish = || {
         let text = serde_json::to_vec(&oci).map_err(io::Error::other).map_err(RuntimeError::io(writing()))?;
-        write_whole(&dir.join("config.json"), &text).map_err(RuntimeError::io(writing()))?;
+        write_atomic(&dir.join("config.json"), &text, PRIVATE).map_err(RuntimeError::io(writing()))?;
         open_log(&spec.log_path, None).map(|_| ())
     };
     let made = furnish();
@@ -239,8 +273,10 @@ fn remove(shims: &Shims, runc: &Runc, id: &ContainerId) -> Result<(), RuntimeErr
         }
         // Half made: runc has not heard of it.
         Err(RuntimeError::NotFound(_)) => {}
-        Err(RuntimeError::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidData => runc.delete(id)?,
-        Err(error) => return Err(error),
+        Err(_) => {
+            shims.kill_recorded(id)?;
+            runc.delete(id)?;
+        }
     }
     match shims.state.forget(id) {
         // An id that cannot be a container's is not there.

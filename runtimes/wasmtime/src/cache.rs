@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use runtimes_contract::{RuntimeError, blocking, state::write_whole};
+use runtimes_contract::files::{PRIVATE, write_atomic};
+use runtimes_contract::{RuntimeError, blocking};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
@@ -212,8 +213,8 @@ impl Look {
         let writing = || format!("writing {}", self.code().display());
         let noted = serde_json::to_vec(&note).map_err(io::Error::other).map_err(RuntimeError::io(writing()))?;
         // The note first: code without its note is not believed.
-        write_whole(&self.note(), &noted).map_err(RuntimeError::io(writing()))?;
-        write_whole(&self.code(), &compiled.code).map_err(RuntimeError::io(writing()))?;
+        write_atomic(&self.note(), &noted, PRIVATE).map_err(RuntimeError::io(writing()))?;
+        write_atomic(&self.code(), &compiled.code, PRIVATE).map_err(RuntimeError::io(writing()))?;
         let made = self.find()?.ok_or_else(|| RuntimeError::io(writing())(io::ErrorKind::NotFound.into()))?;
         if let Err(error) = sweep::sweep(&self.dir, &self.key, BYTES_MAX) {
             tracing::warn!(dir = %self.dir.display(), %error, "compiled modules not swept");

@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
@@ -175,9 +174,7 @@ fn remove(shims: &Shims, id: &ContainerId) -> Result<(), RuntimeError> {
         Ok(made) => shims.kill_and_free(id, &made.spec)?,
         // Half made: it has no cgroup yet.
         Err(RuntimeError::NotFound(_)) => {}
-        // What is written there cannot be read any more, so nobody knows its cgroup.
-        Err(RuntimeError::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidData => {}
-        Err(error) => return Err(error),
+        Err(_) => shims.kill_recorded(id)?,
     }
     match shims.state.forget(id) {
         // An id that cannot be a container's is not there.

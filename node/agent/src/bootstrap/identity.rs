@@ -1,12 +1,12 @@
 //! A certificate with its key, as one private file.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use jiff::Timestamp;
+use runtimes_contract::files::{PRIVATE, write_atomic};
 use x509_parser::extensions::GeneralName;
 use x509_parser::pem::parse_x509_pem;
 
@@ -92,10 +92,7 @@ pub(super) fn write_private(path: &Path, text: &str) -> Result<(), JoinError> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(failed)?;
     }
-    let next = path.with_extension("next");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&next).map_err(failed)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
-    fs::rename(&next, path).map_err(failed)
+    write_atomic(path, text.as_bytes(), PRIVATE).map_err(failed)
 }
 
 /// Removes what an earlier join left: it was of another cluster.

@@ -63,6 +63,7 @@ impl Group {
                 return self.wait_for(pids);
             }
         }
+        self.let_die();
         for &pid in pids {
             // The handle is taken before membership is looked at again: a reused pid is never hit.
             if let Ok(handle) = Pidfd::open(pid)
@@ -72,6 +73,21 @@ impl Group {
             }
         }
         self.wait_for(pids)
+    }
+
+    /// Without `cgroup.kill`, what forks faster than it is killed would never end, and what is frozen does
+    /// not hear the signal.
+    fn let_die(&self) {
+        for dir in self.dirs() {
+            for (file, value) in [("pids.max", "0"), ("freezer.state", "THAWED"), ("cgroup.freeze", "0")] {
+                // Only some hierarchies have the file; the group may be gone.
+                if let Err(error) = fs::write(dir.join(file), value)
+                    && !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+                {
+                    tracing::debug!(group = %dir.display(), file, %error, "not written");
+                }
+            }
+        }
     }
 
     fn wait_for(&self, pids: &[i32]) -> Result<(), RuntimeError> {

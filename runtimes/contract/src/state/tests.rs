@@ -57,6 +57,12 @@ fn half_made_and_hostile_directories_are_listed_and_not_believed() {
     state.create(&plain_spec("b")).unwrap();
     symlink("/etc/passwd", dir.path().join("containers/b/exit")).unwrap();
     assert!(state.exit(&ContainerId("b".into())).is_err());
+    // What cannot be read is listed, and does not keep the others from being found.
+    assert_eq!(state.status(&ContainerId("b".into()), |_| false).unwrap().state, ContainerState::Created);
+    fs::write(dir.path().join("containers/file"), "no directory").unwrap();
+    let file = ContainerId("file".into());
+    assert!(state.status(&file, |_| false).unwrap().labels.is_empty());
+    state.forget(&file).unwrap();
     state.forget(&id).unwrap();
     assert_eq!(state.ids().unwrap().len(), 1);
 }

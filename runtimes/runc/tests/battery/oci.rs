@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use runtimes_contract::battery::{Harness, Program, spec_of};
+use runtimes_contract::process::ProcessRef;
 use runtimes_contract::{
-    AttachSession, ContainerSpec, Content, ExecSession, ExecSpec, Exit, Mount, Runtime, RuntimeError, TerminalSize, User,
+    AttachSession, ContainerSpec, ContainerState, Content, ExecSession, ExecSpec, Exit, Mount, Runtime, RuntimeError, TerminalSize, User,
 };
 use runtimes_runc::{Config, RuncRuntime};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -274,4 +275,54 @@ async fn a_terminal_is_joined_and_resized() {
     session.stdout.read_to_string(&mut said).await.unwrap();
     assert!(said.ends_with("31 97\r\n"), "{said:?}");
     assert_eq!(ended(&harness, &spec).await, 5);
+}
+
+/// runc reads its state before it deletes a container. The node frees a Pod whatever runc can read.
+#[tokio::test]
+async fn a_container_with_torn_state_is_freed_all_the_same() {
+    for (file, content) in [
+        ("runc/box/state.json", ""),
+        ("runc/box/state.json", "{\"id\":\"box\","),
+        ("runc/box/state.json", "\0\0\0\0"),
+        ("containers/box/spec.json", ""),
+        ("containers/box/pid", "shim -1 0\ninit 0 0\n"),
+        ("containers/box/exit", "\0"),
+    ] {
+        let harness = Runc::new();
+        let spec = sleeper(&harness).await;
+        let state = harness.scratch().join("state");
+        let status = harness.runtime().list().await.unwrap().remove(0);
+        let ContainerState::Running { pid } = status.state else { panic!("{status:?}") };
+        let init = ProcessRef::of(pid).unwrap();
+        std::fs::write(state.join(file), content).unwrap();
+        let runtime = harness.reopened();
+        assert_eq!(runtime.list().await.unwrap().len(), 1, "{file}");
+        runtime.remove(&spec.id).await.unwrap();
+        assert!(!init.is_alive(), "{file}");
+        assert_eq!(runtime.list().await.unwrap(), [], "{file}");
+        for left in ["runc/box", "containers/box"] {
+            assert!(!state.join(left).exists(), "{file}: {left}");
+        }
+        runtime.remove(&spec.id).await.unwrap();
+    }
+}
+
+/// A container that forks faster than it is killed, and one that is frozen.
+#[tokio::test]
+async fn what_does_not_want_to_end_is_ended() {
+    let harness = Runc::new();
+    let forks = "fork() { while :; do sleep 1000 & done; }; fork & fork & fork & wait";
+    let mut spec = script(&harness, forks);
+    spec.resources.pids_max = Some(300);
+    harness.runtime().create(&spec).await.unwrap();
+    harness.runtime().start(&spec.id).await.unwrap();
+    harness.runtime().remove(&spec.id).await.unwrap();
+    assert_eq!(harness.runtime().list().await.unwrap(), []);
+
+    let spec = sleeper(&harness).await;
+    let root = harness.scratch().join("state/runc");
+    let paused = std::process::Command::new("/usr/sbin/runc").arg("--root").arg(&root).args(["pause", &spec.id.0]).status().unwrap();
+    assert!(paused.success());
+    harness.runtime().remove(&spec.id).await.unwrap();
+    assert_eq!(harness.runtime().list().await.unwrap(), []);
 }

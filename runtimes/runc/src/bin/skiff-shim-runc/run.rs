@@ -17,9 +17,9 @@ use nix::unistd::{pipe2, setsid};
 use runtimes_contract::Exit;
 use runtimes_contract::attach::Hub;
 use runtimes_contract::cri::Stream;
+use runtimes_contract::files::{PRIVATE, write_atomic};
 use runtimes_contract::process::ProcessRef;
 use runtimes_contract::record::{PidRecord, encode_exit, now_ms, oom_kills};
-use runtimes_contract::state::write_whole;
 
 use crate::channel::Channel;
 use crate::console::Console;
@@ -156,7 +156,7 @@ fn begin(args: &Args<'_>) -> Result<i32, Failure> {
     let process = |pid| ProcessRef::of(pid).map_err(Failure::io("reading /proc"));
     let record = PidRecord { shim: process(std::process::id().cast_signed())?, init: process(init)?, started_at_ms: now_ms() };
     let path = args.dir.join("pid");
-    write_whole(&path, record.encode().as_bytes()).map_err(Failure::io("writing the pid record"))?;
+    write_atomic(&path, record.encode().as_bytes(), PRIVATE).map_err(Failure::io("writing the pid record"))?;
     runc::call(&mut args.runc.command("start", [])).inspect_err(|_| {
         // Nothing was started; the record would say otherwise.
         let _removed = std::fs::remove_file(&path);
