@@ -1,6 +1,7 @@
 //! `skiff db`: copies of the database, and what state it is in.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::bail;
 use api_store::{backup, check, restore};
@@ -19,7 +20,7 @@ pub async fn run(command: Db) -> anyhow::Result<()> {
         Db::Restore { data_dir, file } => {
             let path = database(&data_dir);
             let had_one = path.exists();
-            let restored = restore(&file, &path).await?;
+            let restored = restore(&file, &path, SystemTime::now()).await?;
             println!("restored {} objects; the log goes on at revision {}", restored.entries, restored.revision);
             if had_one {
                 println!("the database that was there is now {}.replaced", path.display());

@@ -1,9 +1,18 @@
 //! `skiff db` beside a running server: a copy made while objects are written, looked at, and put back.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client};
 use tests::net::Net;
-use tests::{Cluster, Kubectl, Ran};
+use tests::{Cluster, Kubectl, Ran, client, eventually};
 
 /// `skiff db`, which has a flag for the data directory of its own.
 fn db(cluster: &Cluster, words: &[&str]) -> Ran {
@@ -52,4 +61,88 @@ fn a_database_is_copied_while_it_is_used_and_put_back() {
     write(&kubectl, "wednesday");
     let after: u64 = kubectl.field("configmap/wednesday", "/metadata/resourceVersion").as_str().expect("text").parse().expect("a number");
     assert!(after > before, "{after} is not later than {before}");
+}
+
+/// What a client's informer holds, and every object that it was ever told of, by revision.
+#[derive(Default)]
+struct Informer {
+    objects: BTreeMap<String, String>,
+    by_revision: BTreeMap<String, String>,
+    repeated: Vec<String>,
+}
+
+impl Informer {
+    fn learn(&mut self, event: Event<ConfigMap>) {
+        match event {
+            Event::Init => self.objects.clear(),
+            Event::Apply(object) | Event::InitApply(object) => {
+                let (name, revision) = (object.metadata.name.expect("a name"), object.metadata.resource_version.expect("a revision"));
+                let told = format!("{name} {:?}", object.data);
+                let before = self.by_revision.insert(revision.clone(), told.clone());
+                if before.as_ref().is_some_and(|before| *before != told) {
+                    self.repeated.push(format!("{revision} was {before:?} and is {told}"));
+                }
+                self.objects.insert(name, revision);
+            }
+            Event::Delete(object) => drop(self.objects.remove(&object.metadata.name.expect("a name"))),
+            Event::InitDone => {}
+        }
+    }
+}
+
+async fn inform(client: Client, informer: &Mutex<Informer>, stop: &AtomicBool) {
+    let api: Api<ConfigMap> = Api::default_namespaced(client);
+    let mut events = std::pin::pin!(watcher::watcher(api, watcher::Config::default().labels("day")).default_backoff());
+    while !stop.load(Ordering::Relaxed) {
+        // The server is away from time to time; the watcher comes back by itself.
+        if let Ok(Some(Ok(event))) = tokio::time::timeout(Duration::from_millis(200), events.next()).await {
+            informer.lock().expect("not poisoned").learn(event);
+        }
+    }
+}
+
+/// A client that watches all the time never sees one revision of two objects, and ends up with what there is.
+#[test]
+fn clients_that_watch_live_through_two_restores_of_one_copy() {
+    let mut cluster = Cluster::prepared(Net::alone(), &["server"]);
+    cluster.start();
+    write(&cluster.kubectl(), "monday");
+    let files = tempfile::tempdir().expect("a directory");
+    let file = files.path().join("monday.db").display().to_string();
+    db(&cluster, &["backup", &file]).ok();
+    let (informer, stop) = (Arc::<Mutex<Informer>>::default(), Arc::<AtomicBool>::default());
+    let (told, stopped) = (informer.clone(), stop.clone());
+    let watching = client::start(&cluster, async move |client| inform(client, &told, &stopped).await);
+    let until_informed_of = |kubectl: &Kubectl<'_>, days: &[&str]| {
+        eventually("the client's informer holds what there is", || {
+            let held: Vec<String> = informer.lock().expect("not poisoned").objects.keys().cloned().collect();
+            if held == days { Ok(()) } else { Err(format!("{held:?} is not {days:?}")) }
+        });
+        let there: Vec<String> = names(kubectl).iter().filter_map(|name| Some(name.split_once('/')?.1.to_owned())).collect();
+        assert_eq!(there, days);
+    };
+    write(&cluster.kubectl(), "tuesday");
+    until_informed_of(&cluster.kubectl(), &["monday", "tuesday"]);
+    let mut seen = Vec::new();
+    for (disk_is_lost, day) in [(false, "wednesday"), (true, "thursday")] {
+        assert_eq!(cluster.stop(), 0);
+        if disk_is_lost {
+            std::fs::remove_file(cluster.data_dir().join("state.db")).expect("it was there");
+        }
+        db(&cluster, &["restore", &file]).ok();
+        cluster.start();
+        write(&cluster.kubectl(), day);
+        until_informed_of(&cluster.kubectl(), &["monday", day]);
+        // Who resumes from before the restore is sent to list anew.
+        for revision in &seen {
+            let path = format!("/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=5&resourceVersion={revision}");
+            let told = cluster.kubectl().run(&["get", "--raw", &path]).to_string();
+            assert!(told.contains("\"code\":410"), "{revision}: {told}");
+        }
+        seen.extend(informer.lock().expect("not poisoned").by_revision.keys().cloned());
+    }
+    stop.store(true, Ordering::Relaxed);
+    watching.join().expect("the client ends");
+    let repeated = &informer.lock().expect("not poisoned").repeated;
+    assert!(repeated.is_empty(), "{repeated:#?}");
 }

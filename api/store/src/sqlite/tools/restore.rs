@@ -5,8 +5,12 @@
 //! happened since the backup, and never know. So the restored log goes on beyond every revision that
 //! can have been handed out, and has no history: whoever comes with an older revision is told that it
 //! is too old (410 Gone) and lists anew. Objects keep the revisions that they had in the backup.
+//!
+//! The present database says how far its log is, but it may be gone, and the same backup may be restored
+//! a second time. So the clock counts too: a log that is started later is started further on.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
@@ -19,20 +23,24 @@ use crate::{Revision, StoreError};
 /// How far the log jumps: more than a server writes between a backup and its restoring. The number is
 /// the one that etcd's own tool is documented with.
 const JUMP: Revision = 1_000_000_000;
+/// Revisions for each second of the clock: more than a server writes in a second.
+const REVISIONS_PER_SECOND: Revision = 100_000;
 
 /// Replaces a database by a backup of it. The present one, if any, is kept beside it as `….replaced`.
+/// `now` is the time of the restore.
 ///
 /// # Errors
-/// [`StoreError::InUse`] while a server runs on it, [`StoreError::File`] when the backup is damaged,
-/// [`StoreError::Newer`] when a newer version made it; then nothing has changed.
-pub async fn restore(from: &Path, path: &Path) -> Result<Backup, StoreError> {
+/// [`StoreError::InUse`] while a server runs on it, [`StoreError::File`] when the backup is damaged or the
+/// present database cannot be read, [`StoreError::Newer`] when a newer version made the backup; then
+/// nothing has changed.
+pub async fn restore(from: &Path, path: &Path, now: SystemTime) -> Result<Backup, StoreError> {
     let lock = open::lock(path)?;
     let health = check(from).await?;
     if let Some(problem) = health.problems.first() {
         return Err(refused(from, &format!("is damaged: {problem}")));
     }
-    let present = settle(path).await;
-    let revision = health.revision.max(present.unwrap_or_default()).saturating_add(JUMP);
+    let present = settle(path).await?;
+    let revision = first_revision(health.revision.max(present.unwrap_or_default()), now);
     let restoring = beside(path, "restoring");
     let mut backup = open_existing(from).await?;
     copy(&mut backup, from, &restoring).await?;
@@ -47,17 +55,49 @@ pub async fn restore(from: &Path, path: &Path) -> Result<Backup, StoreError> {
     Ok(Backup { revision, entries: health.entries, bytes })
 }
 
-/// Brings everything of the present database into its one file; answers its revision. It may be just
-/// what is wrong that it cannot be read: then it is put aside as it is.
-async fn settle(path: &Path) -> Option<Revision> {
-    let settled = async {
-        let mut present = open_existing(path).await.ok()?;
-        let head = sqlx::query_scalar::<_, i64>(open::HEAD).fetch_one(&mut present).await.ok();
+/// Where the restored log goes on: beyond what is known to be handed out, and beyond where an earlier
+/// restore began, from which a server has written since.
+fn first_revision(handed_out: Revision, now: SystemTime) -> Revision {
+    let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    handed_out.saturating_add(JUMP).max(seconds.saturating_mul(REVISIONS_PER_SECOND))
+}
+
+/// Brings everything of the present database into its one file; answers its revision, or `None` when there
+/// is no database. What cannot be read is not touched: its write-ahead log may hold answered writes, which
+/// its owner decides about.
+async fn settle(path: &Path) -> Result<Option<Revision>, StoreError> {
+    let log = write_ahead_log(path);
+    if !path.exists() {
+        return match log.exists() {
+            true => Err(refused(&log, "is the write-ahead log of a database that is not there; move it away, then restore again")),
+            false => Ok(None),
+        };
+    }
+    let read = async {
+        let mut present = open_existing(path).await?;
+        let head = sqlx::query_scalar::<_, i64>(open::HEAD).fetch_one(&mut present).await;
         // Closing the last connection moves the write-ahead log into the file.
-        let closed = present.close().await;
-        head.filter(|_| closed.is_ok())
+        close(present, path).await?;
+        head.map(unsigned).map_err(|source| failed(path, "reading", source))
     };
-    settled.await.map(unsigned)
+    let advice = format!("move it and {} away, then restore again", log.display());
+    let head = read.await.map_err(|error| refused(path, &format!("cannot be read and is kept ({error}); {advice}")))?;
+    if has_content(&log) {
+        return Err(refused(path, &format!("has a write-ahead log that another process uses, or that cannot be moved into it; {advice}")));
+    }
+    Ok(Some(head))
+}
+
+fn write_ahead_log(path: &Path) -> PathBuf {
+    path.with_extension("db-wal")
+}
+
+/// A log that cannot be looked at counts as one with content.
+fn has_content(log: &Path) -> bool {
+    match std::fs::metadata(log) {
+        Ok(meta) => meta.len() > 0,
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
 }
 
 /// Keeps what is current and nothing else, and has the log go on from that revision.
@@ -81,9 +121,10 @@ fn replace(restoring: &Path, path: &Path) -> std::io::Result<()> {
         remove_if_there(&replaced)?;
         std::fs::hard_link(path, &replaced)?;
     }
-    // They belong to the old file and would be read into the new one.
-    for extension in ["db-wal", "db-shm"] {
-        remove_if_there(&path.with_extension(extension))?;
+    // Both are of the old file and without content since it was settled: SQLite leaves them where another
+    // process has the old file open.
+    for beside in [write_ahead_log(path), path.with_extension("db-shm")] {
+        remove_if_there(&beside)?;
     }
     std::fs::rename(restoring, path)?;
     sync_directory(path)

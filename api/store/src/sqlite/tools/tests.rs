@@ -1,9 +1,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::*;
 use crate::battery::{take, write};
 use crate::{Expect, SqliteConfig, SqliteStore, Store};
+
+/// A clock that was never set adds nothing.
+const EPOCH: SystemTime = SystemTime::UNIX_EPOCH;
 
 struct Place {
     dir: tempfile::TempDir,
@@ -94,11 +98,11 @@ async fn after_a_restore_old_revisions_are_too_old_and_new_ones_are_beyond_all_o
     let late = store.write(write("changed", Some("2"), Expect::At(changed))).await.expect("writes");
     store.write(write("deleted", None, Expect::At(deleted))).await.expect("deletes");
     let last = store.write(write("new", Some("1"), Expect::Absent)).await.expect("writes");
-    assert!(matches!(restore(&copy, &database).await, Err(StoreError::InUse { .. })));
+    assert!(matches!(restore(&copy, &database, EPOCH).await, Err(StoreError::InUse { .. })));
     store.close().await;
     drop(store);
 
-    let restored = restore(&copy, &database).await.expect("restores");
+    let restored = restore(&copy, &database, EPOCH).await.expect("restores");
     assert_eq!(restored.entries, 3);
     let store = place.open().await;
     let expected = [("changed", changed), ("deleted", deleted), ("kept", kept)].map(|(key, at)| (key.to_owned(), "1".to_owned(), at));
@@ -123,23 +127,55 @@ async fn after_a_restore_old_revisions_are_too_old_and_new_ones_are_beyond_all_o
 }
 
 #[tokio::test]
-async fn a_restore_needs_no_present_database_and_survives_a_broken_one() {
+async fn a_restore_needs_no_present_database_and_keeps_one_that_it_cannot_read() {
     let place = Place::new();
     let store = place.open().await;
     store.write(write("a", Some("1"), Expect::Absent)).await.expect("writes");
     backup(&place.at("state.db"), &place.at("backup")).await.expect("backs up");
     store.close().await;
     drop(store);
-    for broken in [false, true] {
-        let elsewhere = Place::new();
-        if broken {
-            std::fs::write(elsewhere.at("state.db"), "this was a database").expect("writes");
-            std::fs::write(elsewhere.at("state.db-wal"), "so was this").expect("writes");
+    let elsewhere = Place::new();
+    let (database, log) = (elsewhere.at("state.db"), elsewhere.at("state.db-wal"));
+    // Answered writes may be in the log alone: neither it nor its database is touched.
+    for present in [&[(&database, "this was a database"), (&log, "and so was this")][..], &[(&log, "a log whose database is not there")]] {
+        for (path, content) in present {
+            std::fs::write(path, content).expect("writes");
         }
-        restore(&place.at("backup"), &elsewhere.at("state.db")).await.expect("restores");
-        let store = elsewhere.open().await;
-        assert_eq!(values(&store).await, [("a".to_owned(), "1".to_owned(), 1)]);
-        assert_eq!(elsewhere.at("state.db.replaced").exists(), broken);
+        let refused = restore(&place.at("backup"), &database, EPOCH).await.expect_err("it is kept").to_string();
+        assert!(refused.contains("state.db-wal") && refused.contains("restore again"), "{refused}");
+        for (path, content) in present {
+            assert_eq!(std::fs::read_to_string(path).expect("reads"), *content);
+            std::fs::remove_file(path).expect("moved away");
+        }
+        assert!(!elsewhere.at("state.db.replaced").exists());
+    }
+    restore(&place.at("backup"), &database, EPOCH).await.expect("restores");
+    assert_eq!(values(&elsewhere.open().await).await, [("a".to_owned(), "1".to_owned(), 1)]);
+    assert!(!elsewhere.at("state.db.replaced").exists());
+}
+
+/// The same backup is restored twice, and the database between them is lost: what the first log gave out is
+/// not given out again.
+#[tokio::test]
+async fn a_second_restore_goes_on_beyond_the_first() {
+    let place = Place::new();
+    let (database, copy) = (place.at("state.db"), place.at("backup"));
+    let store = place.open().await;
+    store.write(write("a", Some("1"), Expect::Absent)).await.expect("writes");
+    backup(&database, &copy).await.expect("backs up");
+    store.close().await;
+    drop(store);
+    let mut last = 0;
+    for seconds in [1_000_000, 1_000_001] {
+        restore(&copy, &database, EPOCH + std::time::Duration::from_secs(seconds)).await.expect("restores");
+        let store = place.open().await;
+        let next = store.write(write("b", Some("1"), Expect::Absent)).await.expect("writes");
+        assert!(next > last + 50_000, "{next} after {last}");
+        assert!(matches!(store.watch(last).await.map(drop), Err(StoreError::Compacted { .. })));
+        last = next;
+        store.close().await;
+        drop(store);
+        std::fs::remove_file(&database).expect("the disk is lost");
     }
 }
 
@@ -170,7 +206,7 @@ async fn what_is_no_whole_backup_is_not_restored() {
         ("empty", "is not a database of skiff"),
         ("none", "does not exist"),
     ] {
-        let error = restore(&place.at(file), &place.at("state.db")).await.expect_err(file).to_string();
+        let error = restore(&place.at(file), &place.at("state.db"), EPOCH).await.expect_err(file).to_string();
         assert!(error.contains(complaint) && error.contains(file), "{file}: {error}");
         assert_eq!(std::fs::read(place.at("state.db")).expect("reads"), before, "{file}");
     }
