@@ -45,6 +45,10 @@ impl Networks for Remains {
         Err(NetworkError::NoPodCidr)
     }
 
+    async fn add_host_network_pod(&self, _uid: &str) -> Result<PathBuf, NetworkError> {
+        Err(NetworkError::NoPodCidr)
+    }
+
     async fn remove_pod(&self, _uid: &str) -> Result<(), NetworkError> {
         Ok(())
     }

@@ -96,6 +96,7 @@ pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
         cluster_cidr: settings.ranges.cluster_cidr,
         service_cidr: settings.ranges.service_cluster_ip_range,
         dns_ip: settings.dns_ip,
+        reserved_ports: vec![settings.options.kubelet_port],
     });
     Ok(Parts { runtimes, images: Arc::new(images), network: Arc::new(network.await?) })
 }

@@ -1,6 +1,7 @@
 //! The parts of the node that the agent drives, each behind an object-safe trait, so that a test or a
 //! thousand-node trial can put something small in a part's place.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -90,6 +91,8 @@ pub trait Networks: Send + Sync {
     async fn set_pod_cidr(&self, cidr: Ipv4Net) -> Result<(), NetworkError>;
     /// Makes a Pod's namespaces and address, or finds them again.
     async fn add_pod(&self, uid: &str, hostname: &str, host_ports: &[HostPort]) -> Result<PodNetwork, NetworkError>;
+    /// Makes the IPC namespace of a Pod on the node's network, or finds it again.
+    async fn add_host_network_pod(&self, uid: &str) -> Result<PathBuf, NetworkError>;
     /// Frees everything of a Pod.
     async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError>;
     /// UIDs of the Pods that have anything here.
@@ -108,6 +111,10 @@ impl Networks for Network {
 
     async fn add_pod(&self, uid: &str, hostname: &str, host_ports: &[HostPort]) -> Result<PodNetwork, NetworkError> {
         Self::add_pod(self, uid, hostname, host_ports).await
+    }
+
+    async fn add_host_network_pod(&self, uid: &str) -> Result<PathBuf, NetworkError> {
+        Self::add_host_network_pod(self, uid).await
     }
 
     async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError> {

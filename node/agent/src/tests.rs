@@ -11,6 +11,7 @@ mod streams;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -118,6 +119,10 @@ impl Networks for FakeNetwork {
         let last = *pods.entry(uid.to_owned()).or_insert(next);
         let sandbox = Sandbox { network: None, ipc: None, uts: None, hostname: hostname.to_owned() };
         Ok(PodNetwork { sandbox, ip: IpAddr::from([10, 244, 0, last]) })
+    }
+
+    async fn add_host_network_pod(&self, uid: &str) -> Result<PathBuf, NetworkError> {
+        Ok(PathBuf::from("/run/ns").join(uid))
     }
 
     async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError> {

@@ -4,13 +4,14 @@
 
 use std::net::Ipv4Addr;
 
+use ipnet::Ipv4Net;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 
 use crate::netlink::Socket;
 use crate::netlink::message;
 use crate::rules::{self, Inputs};
-use crate::{Config, HostPort, NetworkError, Protocol, nft};
+use crate::{Config, HostPort, NetworkError, Protocol, guard, nft};
 
 /// Leaves the calling thread in a new network namespace: it must be one that ends.
 pub(crate) fn check(config: &Config) -> Result<(), NetworkError> {
@@ -32,13 +33,17 @@ pub(crate) fn check(config: &Config) -> Result<(), NetworkError> {
     let port = HostPort { host_ip: None, protocol: Protocol::Tcp, host_port: 1, container_port: 1 };
     let inputs =
         Inputs { pod_cidr: config.cluster_cidr, nodes: vec![config.dns_ip], host_ports: vec![(port, config.cluster_cidr.network())] };
-    nft::apply(&rules::script(config, &inputs)).map_err(|error| match error {
+    let refused = |error, modules: &str| match error {
         NetworkError::Rules(said) => missing(&format!(
-            "the kernel or nft does not take the node's rules ({said}): load the kernel modules nf_tables, nft_chain_nat, nft_ct, nft_fib, \
-             nft_masq, nft_nat and nft_reject, and install the package nftables (1.0 or later)"
+            "the kernel or nft does not take the node's rules ({said}): {modules}, and install the package nftables (1.0 or later)"
         )),
         other => other,
-    })
+    };
+    nft::apply(&rules::script(config, &inputs)).map_err(|error| {
+        refused(error, "load the kernel modules nf_tables, nft_chain_nat, nft_ct, nft_fib, nft_masq, nft_nat and nft_reject")
+    })?;
+    let guard = guard::script(config, Ipv4Net::new_assert(config.cluster_cidr.network(), 30))?;
+    nft::apply(&guard).map_err(|error| refused(error, "the kernel needs CONFIG_NF_TABLES_BRIDGE"))
 }
 
 fn told(error: &NetworkError) -> String {

@@ -32,6 +32,8 @@ pub struct Config {
     pub service_cidr: Ipv4Net,
     /// The cluster's DNS address, within `service_cidr`; every node has it as an own address.
     pub dns_ip: Ipv4Addr,
+    /// TCP ports of the node's own programs, also before they listen: no host port takes them.
+    pub reserved_ports: Vec<u16>,
 }
 
 impl Config {
@@ -146,6 +148,7 @@ mod tests {
             cluster_cidr: "10.244.0.0/16".parse().expect("a range"),
             service_cidr: "10.96.0.0/12".parse().expect("a range"),
             dns_ip: Ipv4Addr::new(10, 96, 0, 10),
+            reserved_ports: Vec::new(),
         }
     }
 

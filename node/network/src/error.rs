@@ -33,6 +33,26 @@ pub enum NetworkError {
         /// Its transport.
         protocol: &'static str,
     },
+    /// A program of the node has the host port.
+    #[error("host port {port}/{protocol} is in use: a program of the node listens at {at}")]
+    HostPortInUse {
+        /// The port.
+        port: u16,
+        /// Its transport.
+        protocol: &'static str,
+        /// Where it listens; the unspecified address is everywhere.
+        at: Ipv4Addr,
+    },
+    /// A host port was to be on an address of the cluster.
+    #[error("host IP {ip} is not the node's own: it lies in the range of {what} addresses {range}")]
+    HostIpRefused {
+        /// The address.
+        ip: Ipv4Addr,
+        /// Whose addresses these are.
+        what: &'static str,
+        /// Their range.
+        range: Ipv4Net,
+    },
     /// Routes to some nodes could not be set; the others are.
     #[error("no route to the Pods of {0:?}")]
     Routes(Vec<(Ipv4Net, Ipv4Addr, String)>),

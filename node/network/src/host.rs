@@ -109,10 +109,10 @@ fn user_of(config: &Config, present: &Present, range: Ipv4Net) -> Option<String>
     Some(format!("the route to {}{through}", route.destination))
 }
 
-/// Makes interfaces, addresses, routes and sysctls as they have to be; `veths` are the Pods'
-/// interfaces with the Pods' UIDs. The one sysctl that stays after [`remove`] is
+/// Makes interfaces, addresses, routes and sysctls as they have to be; `pods` are the Pods'
+/// addresses with their UIDs. The one sysctl that stays after [`remove`] is
 /// `net.ipv4.ip_forward`: others may have come to need it.
-pub(crate) fn configure(config: &Config, pod_cidr: Ipv4Net, veths: &[(String, String)]) -> Result<(), NetworkError> {
+pub(crate) fn configure(config: &Config, pod_cidr: Ipv4Net, pods: &[(Ipv4Addr, String)]) -> Result<(), NetworkError> {
     let mut socket = Socket::open()?;
     let present = Present::read(&mut socket)?;
     check_free(config, &present)?;
@@ -151,9 +151,24 @@ pub(crate) fn configure(config: &Config, pod_cidr: Ipv4Net, veths: &[(String, St
     };
     requests.push(message::set_route(config.cluster_cidr, Target::Unreachable, metric(&config.prefix)));
     requests.push(message::set_route(config.service_cidr, Target::Interface(dns, source), metric(&config.prefix)));
-    let stray = |name: &str| present.links.iter().any(|link| link.name == name && link.controller != Some(bridge));
-    requests.extend(veths.iter().filter(|(name, _)| stray(name)).flat_map(|(name, uid)| message::attach(name, bridge, uid)));
+    for (ip, uid) in pods {
+        let name = veth(&config.prefix, *ip);
+        let Some(link) = present.links.iter().find(|link| link.name == name) else { continue };
+        if link.controller != Some(bridge) {
+            requests.push(message::attach(&name, bridge, uid));
+        }
+        requests.extend(message::port(&name, link.index, bridge, *ip));
+    }
     socket.apply(requests)
+}
+
+/// Forgets where a Pod was reached.
+pub(crate) fn forget_pod(config: &Config, ip: Ipv4Addr) -> Result<(), NetworkError> {
+    let mut socket = Socket::open()?;
+    match socket.link(&config.bridge())? {
+        Some(bridge) => socket.apply(vec![message::delete_neighbour(bridge.index, ip)]),
+        None => Ok(()),
+    }
 }
 
 /// A bridge; the one for DNS never gets a port. (A dummy interface would do, but not every kernel

@@ -131,11 +131,16 @@ pub(crate) fn gateway(range: Ipv4Net) -> Option<Ipv4Addr> {
     range.hosts().next()
 }
 
+/// The addresses that Pods may get.
+pub(crate) fn usable(range: Ipv4Net) -> impl Iterator<Item = Ipv4Addr> {
+    range.hosts().skip(1)
+}
+
 /// The first free address after the one given out last, from the start again at the end. The
 /// first of the range is the bridge's.
 fn pick(range: Ipv4Net, last: Option<Ipv4Addr>, taken: &HashSet<Ipv4Addr>) -> Option<Ipv4Addr> {
     let free = |ip: &Ipv4Addr| !taken.contains(ip);
-    let usable = || range.hosts().skip(1);
+    let usable = || usable(range);
     let last = last.unwrap_or(Ipv4Addr::UNSPECIFIED);
     usable().filter(|ip| *ip > last).find(free).or_else(|| usable().find(free))
 }

@@ -16,8 +16,10 @@ mod check;
 mod config;
 mod error;
 mod flows;
+mod guard;
 mod host;
 mod ledger;
+mod listeners;
 mod netlink;
 mod nft;
 mod rules;
@@ -34,6 +36,7 @@ use parking_lot::Mutex;
 pub use config::{Config, HostPort, Peer, PodNetwork, Protocol};
 pub use error::NetworkError;
 pub use sysctl::set_sysctls;
+pub use listeners::{Listener, listening};
 
 use ledger::{Ledger, Record};
 use rules::Inputs;
@@ -86,12 +89,13 @@ impl Network {
         in_thread(move || {
             let config = &shared.config;
             let pod_cidr = pod_cidr.trunc();
-            let veths: Vec<_> = {
+            let pods: Vec<_> = {
                 let state = shared.state.lock();
-                state.ledger.records().iter().map(|(uid, record)| (host::veth(&config.prefix, record.ip), uid.clone())).collect()
+                state.ledger.records().iter().map(|(uid, record)| (record.ip, uid.clone())).collect()
             };
             sandbox::prepare_dir(&config.state_dir.join("ns"))?;
-            host::configure(config, pod_cidr, &veths)?;
+            nft::apply(&guard::script(config, pod_cidr)?)?;
+            host::configure(config, pod_cidr, &pods)?;
             shared.state.lock().pod_cidr = Some(pod_cidr);
             shared.write_rules()
         })
@@ -124,6 +128,22 @@ impl Network {
         Ok(PodNetwork { ip: IpAddr::V4(plan.ip), sandbox: plan.sandbox() })
     }
 
+    /// Makes the IPC namespace of a Pod on the node's network (`hostNetwork`), or finds it again, and
+    /// returns its pin. Idempotent by `uid`; needs no Pod range.
+    pub async fn add_host_network_pod(&self, uid: &str) -> Result<PathBuf, NetworkError> {
+        check_names(uid, "")?;
+        let (shared, uid) = (Arc::clone(&self.shared), uid.to_owned());
+        // A thread of its own: it ends up in the Pod's namespace.
+        in_thread(move || {
+            {
+                let _writing = shared.writing.lock();
+                sandbox::prepare_dir(&shared.config.state_dir.join("ns"))?;
+            }
+            sandbox::build_ipc(&uid, &shared.pins(&uid))
+        })
+        .await
+    }
+
     /// Frees everything of a Pod; of one that is not there, nothing.
     pub async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError> {
         check_names(uid, "")?;
@@ -132,6 +152,9 @@ impl Network {
             let record: Option<Record> = shared.state.lock().ledger.get(&uid).cloned();
             // The kernel takes the veth away with its namespace, in its own time and many at once.
             sandbox::remove(&shared.pins(&uid), None)?;
+            if let Some(record) = &record {
+                host::forget_pod(&shared.config, record.ip)?;
+            }
             shared.state.lock().ledger.release(&uid)?;
             match record {
                 Some(record) if !record.host_ports.is_empty() => {
@@ -194,7 +217,8 @@ pub async fn remove(prefix: &str, state_dir: &Path) -> Result<(), NetworkError> 
     in_thread(move || {
         sandbox::remove_dir(&state_dir.join("ns"))?;
         host::remove(&prefix)?;
-        match nft::apply(&rules::removal(&format!("{prefix}-net"))) {
+        let table = format!("{prefix}-net");
+        match nft::apply(&(rules::removal(&table) + &guard::removal(&table))) {
             // Without nft there have never been rules.
             Err(NetworkError::Missing(_)) | Ok(()) => {}
             Err(error) => return Err(error),
@@ -220,6 +244,10 @@ impl Shared {
     fn reserve(&self, uid: &str, hostname: &str, host_ports: &[HostPort]) -> Result<Plan, NetworkError> {
         let mut state = self.state.lock();
         let pod_cidr = state.pod_cidr.ok_or(NetworkError::NoPodCidr)?;
+        // A Pod that has its ports keeps them, whoever listens by now.
+        if state.ledger.get(uid).is_none_or(|record| record.host_ports != host_ports) {
+            listeners::check(&self.config, host_ports)?;
+        }
         let gateway = ledger::gateway(pod_cidr).ok_or(NetworkError::NoPodCidr)?;
         let record = state.ledger.reserve(uid, hostname, host_ports, pod_cidr)?;
         Ok(Plan {

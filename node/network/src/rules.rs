@@ -25,7 +25,7 @@ pub(crate) struct Inputs {
 pub(crate) fn script(config: &Config, inputs: &Inputs) -> String {
     let table = config.table();
     let mut text = format!("add table ip {table}\ndelete table ip {table}\ntable ip {table} {{\n");
-    text.push_str(&host_ports(&inputs.host_ports));
+    text.push_str(&host_ports(config, &inputs.host_ports));
     text.push_str(&masquerade(config, inputs));
     text.push_str(&refuse(config));
     text.push_str("}\n");
@@ -58,7 +58,7 @@ fn masquerade(config: &Config, inputs: &Inputs) -> String {
     text
 }
 
-fn host_ports(ports: &[(HostPort, Ipv4Addr)]) -> String {
+fn host_ports(config: &Config, ports: &[(HostPort, Ipv4Addr)]) -> String {
     if ports.is_empty() {
         return String::new();
     }
@@ -78,10 +78,14 @@ fn host_ports(ports: &[(HostPort, Ipv4Addr)]) -> String {
     rule("ip daddr . meta l4proto . th dport", ports.iter().filter_map(|p| element(p, true)).collect());
     rule("meta l4proto . th dport", ports.iter().filter_map(|p| element(p, false)).collect());
     let mut text = format!("  chain host-ports {{\n{rules}  }}\n");
+    // Cluster DNS and the bridge are local too, and are no host port's. The proxy's table comes first
+    // (-100), its addresses from outside of the cluster after this one (-98).
+    let (pods, services) = (config.cluster_cidr, config.service_cidr);
     for hook in ["prerouting", "output"] {
         let _ = writeln!(
             text,
-            "  chain {hook} {{\n    type nat hook {hook} priority -100; policy accept;\n    fib daddr type local jump host-ports\n  }}"
+            "  chain {hook} {{\n    type nat hook {hook} priority -99; policy accept;\n    \
+             fib daddr type local ip daddr != {{ {pods}, {services} }} jump host-ports\n  }}"
         );
     }
     text
@@ -94,6 +98,12 @@ fn refuse(config: &Config) -> String {
     let mut text = format!(
         "  chain localhost {{\n    type filter hook prerouting priority raw; policy accept;\n    \
          iifname \"{bridge}\" ip daddr 127.0.0.0/8 drop\n  }}\n"
+    );
+    // Names are for the node and its Pods, not for whoever routes to the address.
+    let _ = writeln!(
+        text,
+        "  chain input {{\n    type filter hook input priority filter; policy accept;\n    \
+         ip daddr {dns} iifname != {{ \"lo\", \"{bridge}\" }} reject with icmp host-unreachable\n  }}"
     );
     let _ = writeln!(text, "  chain forward {{\n    type filter hook forward priority filter; policy accept;\n    {unassigned}\n  }}");
     // Pods are one hop from each other by the link and never take it; see the sandbox.
@@ -110,4 +120,4 @@ fn join(parts: impl Iterator<Item = String>) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -95,8 +95,11 @@ impl Plan {
         let own = File::open(self.dir.join("net")).map_err(NetworkError::io(format!("opening the namespace of pod {}", self.uid)))?;
         let mut requests =
             vec![message::add_veth(&self.veth, INSIDE, own.as_fd(), self.ip, bridge.mtu), message::without_ipv6_addresses(&self.veth)];
-        requests.extend(message::attach(&self.veth, bridge.index, &self.uid));
+        requests.push(message::attach(&self.veth, bridge.index, &self.uid));
         host.apply(requests)?;
+        let gone = || NetworkError::kernel(format!("finding {} of pod {}", self.veth, self.uid))(io::ErrorKind::NotFound.into());
+        let outside = host.link(&self.veth)?.ok_or_else(gone)?.index;
+        host.apply(message::port(&self.veth, outside, bridge.index, self.ip).into())?;
         self.configure_inside()
     }
 
@@ -110,10 +113,25 @@ impl Plan {
             message::up("lo"),
             message::up(INSIDE),
             message::add_address(inside, self.ip, Ipv4Net::from(self.ip).prefix_len()),
+            // Nobody can answer for the node.
+            message::set_neighbour(inside, self.gateway, self.gateway),
             message::set_route(Ipv4Net::default(), Target::OnLink(self.gateway, inside), 0),
         ];
         own.apply(requests)
     }
+}
+
+/// Makes and pins an IPC namespace alone, unless it is there. Leaves the calling thread in it.
+pub(crate) fn build_ipc(uid: &str, dir: &Path) -> Result<PathBuf, NetworkError> {
+    let path = dir.join("ipc");
+    if is_pinned(&path) {
+        return Ok(path);
+    }
+    fs::create_dir_all(dir).map_err(NetworkError::io(format!("making {}", dir.display())))?;
+    let failed = |errno: Errno| NetworkError::kernel(format!("making the IPC namespace of pod {uid}"))(errno.into());
+    unshare(CloneFlags::CLONE_NEWIPC).map_err(failed)?;
+    pin("ipc", &path)?;
+    Ok(path)
 }
 
 /// Writes a sysctl of the calling thread's network namespace, if the kernel has it.

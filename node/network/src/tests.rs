@@ -50,6 +50,7 @@ fn config(prefix: &str) -> Config {
         cluster_cidr: range("10.244.0.0/16"),
         service_cidr: range("10.96.0.0/12"),
         dns_ip: Ipv4Addr::new(10, 96, 0, 10),
+        reserved_ports: vec![10250],
     }
 }
 
@@ -231,6 +232,190 @@ fn host_ports_lead_to_their_pod_from_everywhere() {
         assert_eq!(taken.to_string(), "host port 8080/tcp is already taken by another Pod on this node");
         network.remove_pod("uid-a").await.expect("removed");
         assert_eq!(ask(at([192, 0, 2, 1], 8080)), Err(ErrorKind::ConnectionRefused));
+    });
+}
+
+/// Answers whoever connects to an address of the node, and says what it is.
+fn answer(at: SocketAddr) {
+    let listener = TcpListener::bind(at).expect("bound");
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            if stream.write_all(b"the node's own").is_err() {
+                return;
+            }
+        }
+    });
+}
+
+fn tcp(host_ip: Option<[u8; 4]>, host_port: u16) -> HostPort {
+    HostPort { host_ip: host_ip.map(Ipv4Addr::from), protocol: Protocol::Tcp, host_port, container_port: 80 }
+}
+
+#[test]
+fn a_host_port_takes_nothing_from_the_cluster_or_the_node() {
+    isolated(|| async {
+        uplink();
+        let network = node("sk1", "10.244.0.0/24").await;
+        let dns = at([10, 96, 0, 10], 53);
+        answer(dns);
+        answer(at([10, 244, 0, 1], 81));
+        answer(at([127, 0, 0, 1], 2379));
+        answer(at([0, 0, 0, 0], 22));
+        for (port, why) in [
+            (
+                tcp(Some([10, 96, 0, 10]), 53),
+                "host IP 10.96.0.10 is not the node's own: it lies in the range of Service addresses 10.96.0.0/12",
+            ),
+            (
+                tcp(Some([10, 244, 0, 1]), 81),
+                "host IP 10.244.0.1 is not the node's own: it lies in the range of Pod addresses 10.244.0.0/16",
+            ),
+            (tcp(None, 22), "host port 22/tcp is in use: a program of the node listens at 0.0.0.0"),
+            (tcp(Some([192, 0, 2, 1]), 22), "host port 22/tcp is in use: a program of the node listens at 0.0.0.0"),
+            (tcp(None, 2379), "host port 2379/tcp is in use: a program of the node listens at 127.0.0.1"),
+            (tcp(Some([192, 0, 2, 1]), 10250), "host port 10250/tcp is in use: a program of the node listens at 0.0.0.0"),
+        ] {
+            assert_eq!(network.add_pod("uid-e", "evil", &[port]).await.expect_err("refused").to_string(), why);
+        }
+        // Ports that only the cluster's addresses have are free on the node's.
+        let evil = network.add_pod("uid-e", "evil", &[tcp(None, 53), tcp(None, 81)]).await.expect("added");
+        serve(&evil, 80);
+        let own = Ok("the node's own");
+        for port in [53, 81] {
+            let cluster = if port == 53 { dns } else { at([10, 244, 0, 1], 81) };
+            assert_eq!(ask(cluster).as_deref(), own);
+            assert_eq!(ask_from(&evil, cluster).as_deref(), own);
+            assert_eq!(ask(at([192, 0, 2, 1], port)).as_deref(), Ok("192.0.2.1"), "the host port serves at the node's address");
+        }
+        // The node's next process finds the Pod with its ports, and whoever listens there by now.
+        answer(at([127, 0, 0, 1], 53));
+        drop(network);
+        let network = node("sk1", "10.244.0.0/24").await;
+        assert_eq!(network.add_pod("uid-e", "evil", &[tcp(None, 53), tcp(None, 81)]).await.expect("kept").ip, evil.ip);
+    });
+}
+
+#[test]
+fn names_are_for_pods_and_the_node() {
+    isolated(|| async {
+        run("ip netns add lan; ip link add up0 type veth peer name up0 netns lan; ip link set up0 up
+             ip address add 192.0.2.1/24 dev up0; ip route add default via 192.0.2.9
+             ip netns exec lan sh -c 'ip link set lo up; ip link set up0 up; ip address add 192.0.2.9/24 dev up0; ip route add 10.96.0.0/12 via 192.0.2.1'");
+        let network = node("sk1", "10.244.0.0/24").await;
+        let pod = network.add_pod("uid-a", "web", &[]).await.expect("added");
+        let dns = at([10, 96, 0, 10], 53);
+        answer(dns);
+        answer(at([192, 0, 2, 1], 8000));
+        let from_lan = |address| {
+            let asked = std::thread::spawn(move || {
+                setns(File::open("/run/netns/lan").expect("opened"), CloneFlags::CLONE_NEWNET).expect("entered");
+                ask(address)
+            });
+            asked.join().expect("no panic")
+        };
+        assert_eq!(ask(dns).as_deref(), Ok("the node's own"));
+        assert_eq!(ask_from(&pod, dns).as_deref(), Ok("the node's own"));
+        assert_eq!(from_lan(at([192, 0, 2, 1], 8000)).as_deref(), Ok("the node's own"), "the link works");
+        assert_eq!(from_lan(dns), Err(ErrorKind::HostUnreachable));
+    });
+}
+
+/// What reaches a UDP port of the node before `last` does.
+fn heard_before(socket: &UdpSocket, last: &str) -> Vec<String> {
+    let mut heard = Vec::new();
+    let mut buffer = [0; 64];
+    loop {
+        let (len, from) = socket.recv_from(&mut buffer).expect("the last one comes");
+        let text = String::from_utf8_lossy(&buffer[..len]).into_owned();
+        if text == last {
+            return heard;
+        }
+        heard.push(format!("{text} from {}", from.ip()));
+    }
+}
+
+#[test]
+fn a_pod_speaks_under_its_own_addresses_to_the_node_alone() {
+    isolated(|| async {
+        uplink();
+        let network = node("sk1", "10.244.0.0/24").await;
+        let evil = network.add_pod("uid-a", "evil", &[]).await.expect("added");
+        let other = network.add_pod("uid-b", "other", &[]).await.expect("added");
+        serve(&other, 80);
+        let node = UdpSocket::bind("10.244.0.1:9999").expect("bound");
+        node.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
+        let inside = |line: &'static str| in_pod(&evil.sandbox, move || run(line));
+        let say = |from: &'static str, text: &'static str| {
+            in_pod(&evil.sandbox, move || {
+                let socket = UdpSocket::bind(from).expect("bound");
+                socket.send_to(text.as_bytes(), "10.244.0.1:9999").expect("sent");
+            });
+        };
+        // Under another's IP address, under that of the node, under none of the cluster's.
+        inside(
+            "ip address add 10.244.0.3/32 dev eth0; ip address add 10.244.0.1/32 dev lo; ip address add 8.8.8.8/32 dev eth0
+                ip route flush table local 10.244.0.1; ip route replace default via 10.244.0.1 dev eth0 onlink",
+        );
+        say("10.244.0.3:0", "as another Pod");
+        say("8.8.8.8:0", "as a stranger");
+        // Under another's hardware address.
+        inside(
+            "ip link set eth0 address 0a:58:0a:f4:00:03; ip route replace default via 10.244.0.1 dev eth0 onlink
+                ip neigh replace 10.244.0.1 lladdr 0a:58:0a:f4:00:01 dev eth0 nud permanent",
+        );
+        say("10.244.0.2:0", "by another's hardware");
+        inside(
+            "ip link set eth0 address 0a:58:0a:f4:00:02; ip route replace default via 10.244.0.1 dev eth0 onlink
+                ip neigh replace 10.244.0.1 lladdr 0a:58:0a:f4:00:01 dev eth0 nud permanent",
+        );
+        say("10.244.0.2:0", "the end");
+        assert_eq!(heard_before(&node, "the end"), [] as [&str; 0]);
+        // The bridge has learnt nothing from that, and the node asks nobody.
+        assert_eq!(ask(SocketAddr::new(other.ip, 80)).as_deref(), Ok("10.244.0.1"));
+        let forwarding = run("bridge fdb show br sk1-br | grep 0a:58:0a:f4:00:03");
+        assert!(forwarding.contains("dev sk1vf40003") && forwarding.contains("static"), "{forwarding}");
+        assert!(run("ip neigh show dev sk1-br").contains("10.244.0.3 lladdr 0a:58:0a:f4:00:03 PERMANENT"));
+        // Not past the node to a neighbour: by ARP, by its hardware address, by another protocol.
+        let direct = SocketAddr::new(other.ip, 80);
+        let refused = |line: &'static str, to: SocketAddr| {
+            inside(line);
+            in_pod(&evil.sandbox, move || TcpStream::connect_timeout(&to, Duration::from_millis(1_200)).map(|_| ()).map_err(|e| e.kind()))
+        };
+        inside("ip address del 10.244.0.3/32 dev eth0");
+        assert!(refused("ip route add 10.244.0.3 dev eth0 scope link", direct).is_err(), "ARP is not answered");
+        assert!(
+            refused("ip neigh replace 10.244.0.3 lladdr 0a:58:0a:f4:00:03 dev eth0 nud permanent", direct).is_err(),
+            "frames for others"
+        );
+        in_pod(&other.sandbox, || run("test ! -e /proc/net/if_inet6 || ip -6 address add fd00::3/64 dev eth0 nodad"));
+        serve(&PodNetwork { ip: "fd00::3".parse().expect("an address"), ..other.clone() }, 80);
+        let six = "[fd00::3]:80".parse().expect("an address");
+        assert!(refused("test ! -e /proc/net/if_inet6 || ip -6 address add fd00::2/64 dev eth0 nodad", six).is_err(), "another protocol");
+        // All of that was of the Pod's own making: undone, it speaks as before.
+        inside("ip route del 10.244.0.3 dev eth0; ip neigh del 10.244.0.3 dev eth0");
+        assert_eq!(ask_from(&evil, direct).as_deref(), Ok("10.244.0.2"));
+        // What a removed Pod was known by is forgotten.
+        network.remove_pod("uid-b").await.expect("removed");
+        assert!(!run("ip neigh show dev sk1-br").contains("10.244.0.3"));
+    });
+}
+
+#[test]
+fn a_pod_on_the_nodes_network_has_its_own_ipc() {
+    isolated(|| async {
+        uplink();
+        let network = Network::new(config("sk1")).await.expect("the machine has what is needed");
+        let (a, b) =
+            (network.add_host_network_pod("uid-a").await.expect("added"), network.add_host_network_pod("uid-b").await.expect("added"));
+        assert_eq!(network.add_host_network_pod("uid-a").await.expect("again"), a);
+        let namespace = |path: &Path| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).expect("there"));
+        let all = [namespace(&a), namespace(&b), namespace(Path::new("/proc/self/ns/ipc"))];
+        assert_eq!(std::collections::BTreeSet::from(all).len(), 3, "{all:?}");
+        assert_eq!(network.pods().await.expect("listed"), ["uid-a", "uid-b"]);
+        network.remove_pod("uid-a").await.expect("removed");
+        assert!(!a.exists());
+        network.remove_all().await.expect("removed");
+        assert!(!b.exists());
     });
 }
 

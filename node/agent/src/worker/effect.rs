@@ -100,11 +100,24 @@ impl Effects {
     }
 
     async fn network(&self) -> Result<(Sandbox, IpAddr), String> {
-        let (hostname, _) = files::host_name(&self.pod, &self.node.config.cluster_domain);
-        if files::on_host_network(self.pod.spec.as_ref()) {
-            let hostname = self.node.config.node_name.clone();
-            return Ok((Sandbox { network: None, ipc: None, uts: None, hostname }, self.node.config.node_ip));
+        let spec = self.pod.spec.as_ref();
+        let (mut sandbox, ip) = if files::on_host_network(spec) { self.host_network().await? } else { self.pod_network().await? };
+        if spec.and_then(|spec| spec.host_ipc) == Some(true) {
+            sandbox.ipc = None;
         }
+        Ok((sandbox, ip))
+    }
+
+    /// The node's network and hostname. Shared memory and semaphores stay the Pod's own, as upstream.
+    async fn host_network(&self) -> Result<(Sandbox, IpAddr), String> {
+        let uid = PodName::of(&self.pod).uid;
+        let ipc = self.node.parts.network.add_host_network_pod(&uid).await.map_err(|error| chain(&error))?;
+        let hostname = self.node.config.node_name.clone();
+        Ok((Sandbox { network: None, ipc: Some(ipc), uts: None, hostname }, self.node.config.node_ip))
+    }
+
+    async fn pod_network(&self) -> Result<(Sandbox, IpAddr), String> {
+        let (hostname, _) = files::host_name(&self.pod, &self.node.config.cluster_domain);
         let ports = host_ports(&self.pod);
         let uid = PodName::of(&self.pod).uid;
         self.pod_range().await;

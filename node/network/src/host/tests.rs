@@ -16,6 +16,7 @@ fn config() -> Config {
         cluster_cidr: range("10.244.0.0/16"),
         service_cidr: range("10.96.0.0/12"),
         dns_ip: Ipv4Addr::new(10, 96, 0, 10),
+        reserved_ports: vec![10250],
     }
 }
 

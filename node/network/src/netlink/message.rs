@@ -11,6 +11,7 @@ use rtnetlink::packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoBridgePort, InfoData, InfoKind, InfoPortData, InfoPortKind, InfoVeth, LinkAttribute,
     LinkMessage,
 };
+use rtnetlink::packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState};
 use rtnetlink::packet_route::route::{RouteMessage, RouteProtocol, RouteScope, RouteType};
 use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::{AddressMessageBuilder, LinkMessageBuilder, LinkUnspec, RouteMessageBuilder};
@@ -100,16 +101,65 @@ pub(crate) fn add_veth(name: &str, inside: &str, namespace: BorrowedFd<'_>, ip: 
     Request::new(format!("making interface {name}"), RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
 }
 
-/// Makes an interface a port of a bridge. Hairpin mode lets a Pod reach itself through a Service
-/// where bridged packets pass netfilter.
-pub(crate) fn attach(name: &str, bridge: u32, alias: &str) -> [Request; 2] {
-    let doing = || format!("attaching interface {name} to its bridge");
+/// Makes an interface a port of a bridge.
+pub(crate) fn attach(name: &str, bridge: u32, alias: &str) -> Request {
     let join = link(name).controller(bridge).alias(alias).up().build();
-    let port = link(name)
-        .set_port_kind(InfoPortKind::Bridge)
-        .set_port_data(InfoPortData::BridgePort(vec![InfoBridgePort::HairpinMode(true)]))
-        .build();
-    [Request::new(doing(), RouteNetlinkMessage::NewLink(join), 0), Request::new(doing(), RouteNetlinkMessage::NewLink(port), 0)]
+    Request::new(format!("attaching interface {name} to its bridge"), RouteNetlinkMessage::NewLink(join), 0)
+}
+
+/// Shapes a Pod's port of the bridge: the Pod with address `ip` is there and nobody else, whatever is
+/// said on the wire. Nothing is learnt from frames, none is flooded to the port, and the node asks nobody
+/// where the Pod is. Hairpin mode lets a Pod reach itself through a Service where bridged packets pass
+/// netfilter; isolated ports would keep such packets from other Pods of the node.
+pub(crate) fn port(name: &str, index: u32, bridge: u32, ip: Ipv4Addr) -> [Request; 3] {
+    let data = vec![
+        InfoBridgePort::HairpinMode(true),
+        InfoBridgePort::Learning(false),
+        InfoBridgePort::UnicastFlood(false),
+        InfoBridgePort::MulticastFlood(false),
+        InfoBridgePort::BroadcastFlood(false),
+    ];
+    let port = link(name).set_port_kind(InfoPortKind::Bridge).set_port_data(InfoPortData::BridgePort(data)).build();
+    let doing = || format!("configuring bridge port {name}");
+    [
+        Request::new(doing(), RouteNetlinkMessage::NewLink(port), 0),
+        Request::new(doing(), RouteNetlinkMessage::NewNeighbour(forwarding(index, ip)), NLM_F_CREATE | NLM_F_REPLACE),
+        set_neighbour(bridge, ip, ip),
+    ]
+}
+
+/// An entry of the bridge's forwarding table. `NOARP` is the kernel's word for one that does not age;
+/// `PERMANENT` would be the bridge's own address.
+fn forwarding(port: u32, hardware: Ipv4Addr) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    message.header.family = AddressFamily::Bridge;
+    message.header.ifindex = port;
+    message.header.state = NeighbourState::Noarp;
+    message.header.flags = NeighbourFlags::Controller;
+    message.attributes.push(NeighbourAttribute::LinkLayerAddress(hardware_address(hardware)));
+    message
+}
+
+fn neighbour(index: u32, ip: Ipv4Addr) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    message.header.family = AddressFamily::Inet;
+    message.header.ifindex = index;
+    message.header.state = NeighbourState::Permanent;
+    message.attributes.push(NeighbourAttribute::Destination(NeighbourAddress::Inet(ip)));
+    message
+}
+
+/// Says once and for all which hardware address a neighbour has: the one that follows from `hardware`.
+pub(crate) fn set_neighbour(index: u32, ip: Ipv4Addr, hardware: Ipv4Addr) -> Request {
+    let mut message = neighbour(index, ip);
+    message.attributes.push(NeighbourAttribute::LinkLayerAddress(hardware_address(hardware)));
+    Request::new(format!("setting the neighbour {ip}"), RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
+}
+
+/// Forgets a neighbour, if it is known.
+pub(crate) fn delete_neighbour(index: u32, ip: Ipv4Addr) -> Request {
+    Request::new(format!("removing the neighbour {ip}"), RouteNetlinkMessage::DelNeighbour(neighbour(index, ip)), 0)
+        .ignoring(&[libc::ENOENT])
 }
 
 /// Gives an interface an address, unless it has it.

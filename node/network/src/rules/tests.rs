@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::*;
 use crate::Protocol;
 
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     Config {
         prefix: "sk1".to_owned(),
         state_dir: PathBuf::from("/nowhere"),
@@ -14,6 +14,7 @@ fn config() -> Config {
         cluster_cidr: "10.244.0.0/16".parse().expect("a range"),
         service_cidr: "10.96.0.0/12".parse().expect("a range"),
         dns_ip: Ipv4Addr::new(10, 96, 0, 10),
+        reserved_ports: vec![10250],
     }
 }
 
