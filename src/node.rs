@@ -158,11 +158,12 @@ pub fn start(tasks: &mut JoinSet<Task>, settings: &NodeSettings, parts: Parts, i
         node_ip: settings.node_ip.into(),
         cluster_cidr: settings.ranges.cluster_cidr,
         service_cidr: settings.ranges.service_cluster_ip_range,
+        reserved_ports: vec![settings.options.kubelet_port],
         exclude: vec![settings.dns_ip],
         min_sync_period: node_proxy::Config::MIN_SYNC_PERIOD,
     };
     let (proxy_client, stop) = (client.clone(), cancel.clone());
-    tasks.spawn(async move { node_proxy::run(proxy_client, proxy, stop).await.context("the Service proxy ended") });
+    tasks.spawn(async move { node_proxy::run(proxy_client, proxy, listening, stop).await.context("the Service proxy ended") });
     let resolvers = watch::Sender::new(resolvers(settings));
     let (names, stop) = (dns_config(settings, resolvers.subscribe()), cancel.clone());
     tasks.spawn(async move { dns::run(client, names, stop).await.context("the DNS server ended") });
@@ -171,6 +172,17 @@ pub fn start(tasks: &mut JoinSet<Task>, settings: &NodeSettings, parts: Parts, i
         stop.run_until_cancelled(follow_resolvers(&settings, &resolvers)).await;
         Ok(())
     });
+}
+
+/// Where the node's programs listen, in the words of the Service proxy.
+fn listening() -> std::io::Result<Vec<node_proxy::Listener>> {
+    let protocol = |protocol| match protocol {
+        node_network::Protocol::Tcp => node_proxy::Protocol::Tcp,
+        node_network::Protocol::Udp => node_proxy::Protocol::Udp,
+        node_network::Protocol::Sctp => node_proxy::Protocol::Sctp,
+    };
+    let all = node_network::listening()?.into_iter();
+    Ok(all.map(|listener| node_proxy::Listener { protocol: protocol(listener.protocol), at: listener.at }).collect())
 }
 
 /// The machine's resolvers. Without the file it has none: names outside the cluster are refused then.

@@ -35,7 +35,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("node-network", &["runtimes-contract"]),
     ("node-spdy", &[]),
     ("node-agent", &["api-client", "api-model", "node-images", "node-volumes", "node-network", "node-spdy", "runtimes-contract"]),
-    ("node-proxy", &[]),
+    ("node-proxy", &["api-client"]),
     ("dns", &[]),
 ];
 

@@ -48,7 +48,8 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// All plugins that upstream has on by default and that are built here, less the disabled ones.
+    /// All plugins that upstream has on by default and that are built here, and NodeRestriction and
+    /// DenyServiceExternalIPs, less the disabled ones.
     pub fn new(disabled: &[String], allows: Allows) -> Result<Self, UnknownPlugin> {
         for name in disabled {
             known_plugin(name)?;
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn the_order_is_upstreams() {
-        let wanted = "NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds DefaultStorageClass PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning ClusterTrustBundleAttest CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels";
+        let wanted = "NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds DefaultStorageClass PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning ClusterTrustBundleAttest CertificateSubjectRestriction DefaultIngressClass DenyServiceExternalIPs PodTopologyLabels";
         assert_eq!(names(&[]).expect("known").join(" "), wanted);
     }
 

@@ -6,6 +6,7 @@ pub mod certificates;
 pub mod default_ingress_class;
 pub mod default_storage_class;
 pub mod default_toleration_seconds;
+pub mod deny_service_external_ips;
 pub mod limit_ranger;
 pub mod namespace_lifecycle;
 pub mod node_restriction;
@@ -26,7 +27,6 @@ pub const ABSENT: &[&str] = &[
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
-    "DenyServiceExternalIPs",
     "EventRateLimit",
     "ExtendedResourceToleration",
     "ImagePolicyWebhook",
@@ -72,6 +72,7 @@ pub fn all(allows: Allows) -> Vec<Box<dyn Plugin>> {
         Box::new(certificates::ClusterTrustBundleAttest { allows }),
         Box::new(certificates::CertificateSubjectRestriction),
         Box::new(default_ingress_class::DefaultIngressClass),
+        Box::new(deny_service_external_ips::DenyServiceExternalIPs),
         Box::new(pod_topology_labels::PodTopologyLabels),
     ]
 }

@@ -35,8 +35,8 @@ use parking_lot::Mutex;
 
 pub use config::{Config, HostPort, Peer, PodNetwork, Protocol};
 pub use error::NetworkError;
-pub use sysctl::set_sysctls;
 pub use listeners::{Listener, listening};
+pub use sysctl::set_sysctls;
 
 use ledger::{Ledger, Record};
 use rules::Inputs;

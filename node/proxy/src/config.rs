@@ -18,6 +18,8 @@ pub struct Config {
     pub cluster_cidr: Ipv4Net,
     /// Range of Service addresses; those that no Service has are refused.
     pub service_cidr: Ipv4Net,
+    /// TCP ports of the node's own programs, also before they listen: no Service takes them.
+    pub reserved_ports: Vec<u16>,
     /// Service addresses that somebody else serves (the cluster DNS address).
     pub exclude: Vec<Ipv4Addr>,
     /// How long changes are gathered before they are written together.

@@ -7,7 +7,8 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 
 use crate::Config;
-use crate::rules::{RuleSet, rules};
+use crate::machine::Machine;
+use crate::rules::{RuleSet, ServiceRules, rules};
 use crate::service;
 
 pub(crate) fn config() -> Config {
@@ -17,6 +18,7 @@ pub(crate) fn config() -> Config {
         node_ip: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
         cluster_cidr: "10.244.0.0/16".parse().expect("a range"),
         service_cidr: "10.96.0.0/12".parse().expect("a range"),
+        reserved_ports: vec![10250],
         exclude: vec![Ipv4Addr::new(10, 96, 0, 10)],
         min_sync_period: Config::MIN_SYNC_PERIOD,
     }
@@ -58,11 +60,19 @@ pub(crate) fn http(service: &str, endpoints: &[End<'_>]) -> EndpointSlice {
     slice(service, json!({"name": "http", "port": 8080, "protocol": "TCP"}), endpoints)
 }
 
-/// The rules of one Service with its slices.
+/// The rules of one Service with its slices, on a machine that has nothing of its own.
 pub(crate) fn rules_of(service: &Service, slices: &[EndpointSlice]) -> RuleSet {
+    let rules = rules_on(&Machine::default(), service, slices);
+    let mut all = rules.own;
+    all.merge(&rules.external);
+    all
+}
+
+/// The rules of one Service with its slices, on a machine.
+pub(crate) fn rules_on(machine: &Machine, service: &Service, slices: &[EndpointSlice]) -> ServiceRules {
     let config = config();
-    let Some(parsed) = service::Service::parse(service, &config) else { return RuleSet::default() };
+    let Some(parsed) = service::Service::parse(service, &config) else { return ServiceRules::default() };
     let slices: Vec<_> = slices.iter().filter_map(|slice| service::Slice::parse(slice, &config)).collect();
     let key = ("default".to_owned(), service.metadata.name.clone().unwrap_or_default());
-    rules(&key, &parsed, &slices.iter().collect::<Vec<_>>(), &config)
+    rules(&key, &parsed, &slices.iter().collect::<Vec<_>>(), &config, machine)
 }

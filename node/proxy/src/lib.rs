@@ -10,9 +10,11 @@
 
 mod config;
 mod error;
+mod external;
 #[cfg(test)]
 mod fixtures;
 mod flows;
+mod machine;
 mod rules;
 mod script;
 mod service;
@@ -21,8 +23,9 @@ mod tool;
 
 use std::time::Duration;
 
+use api_client::events::Recorder;
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{ObjectReference, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
 use kube::runtime::WatchStreamExt as _;
@@ -33,29 +36,38 @@ use tokio_util::sync::CancellationToken;
 
 pub use config::Config;
 pub use error::ProxyError;
+pub use machine::{Listener, Listening};
+pub use service::Protocol;
 
+use external::Refusal;
+use machine::Machine;
 use rules::RuleSet;
+use service::Key;
 use state::State;
 
 /// How long after a first change its companions are waited for.
 const QUIET: Duration = Duration::from_millis(4);
-/// How often it is looked whether somebody removed the table.
+/// How often it is looked whether somebody removed the table, and where the node's programs listen.
 const VERIFY_PERIOD: Duration = Duration::from_secs(30);
 /// Longest wait after a failed watch.
 const RECONNECT_MAX: Duration = Duration::from_secs(3);
 /// Waits after failed writes: the first, and the longest.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(30);
+/// The source of this crate's Events, and the reason for an address that is not served.
+const COMPONENT: &str = "kube-proxy";
+const UNSAFE_ADDRESS: &str = "UnsafeAddress";
 
 /// Programs Services until cancelled. The error is a missing tool at the start; what fails later is
-/// logged and tried again.
-pub async fn run(client: kube::Client, config: Config, cancel: CancellationToken) -> Result<(), ProxyError> {
+/// logged and tried again. Services get nothing where, as `listening` tells, the node's programs listen.
+pub async fn run(client: kube::Client, config: Config, listening: Listening, cancel: CancellationToken) -> Result<(), ProxyError> {
     tool::has_table(&config.table()).await?;
+    let recorder = Recorder::new(client.clone(), COMPONENT, Some(&config.node_name), cancel.clone());
     let services = watcher(Api::<Service>::all(client.clone()), watcher::Config::default()).backoff(Reconnect::default());
     let slices = watcher(Api::<EndpointSlice>::all(client), watcher::Config::default()).backoff(Reconnect::default());
     let (mut services, mut slices) = (std::pin::pin!(services), std::pin::pin!(slices));
     let mut state = State::new(config.clone());
-    let mut writer = Writer::new(config);
+    let mut writer = Writer::new(config, recorder, listening);
     let mut verify = tokio::time::interval(VERIFY_PERIOD);
     verify.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -71,7 +83,10 @@ pub async fn run(client: kube::Client, config: Config, cancel: CancellationToken
                 Err(error) => tracing::debug!(%error, "watching endpointslices failed"),
             },
             () = until(writer.due) => writer.write(&mut state).await,
-            _ = verify.tick() => writer.verify().await,
+            _ = verify.tick() => {
+                writer.verify().await;
+                writer.read_machine(&mut state).await;
+            }
         }
     }
 }
@@ -114,6 +129,8 @@ async fn until(due: Option<Instant>) {
 /// Brings the kernel's table in line, not more often than asked, and tries again what failed.
 struct Writer {
     config: Config,
+    recorder: Recorder,
+    listening: Listening,
     /// What the table holds; `None` is unknown, and the whole is written next.
     installed: Option<RuleSet>,
     due: Option<Instant>,
@@ -124,8 +141,8 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(config: Config) -> Self {
-        Self { config, installed: None, due: None, written: None, retry: RETRY_MIN, warned: false }
+    fn new(config: Config, recorder: Recorder, listening: Listening) -> Self {
+        Self { config, recorder, listening, installed: None, due: None, written: None, retry: RETRY_MIN, warned: false }
     }
 
     /// Sets the time of the next write, if there is anything to write.
@@ -138,7 +155,11 @@ impl Writer {
     }
 
     async fn write(&mut self, state: &mut State) {
+        if state.asks_machine() {
+            self.read_machine(state).await;
+        }
         let wanted = state.rules();
+        state.take_refused().into_iter().for_each(|(key, uid, refusal)| self.tell(key, uid, &refusal));
         let script = match &self.installed {
             Some(installed) => script::change(&self.config, installed, &wanted),
             None => script::whole(&self.config, &wanted),
@@ -177,6 +198,30 @@ impl Writer {
                 Ok(()) => {}
             }
         }
+    }
+
+    /// Finds out where the node's own programs listen. What could not be read stays as it was.
+    async fn read_machine(&self, state: &mut State) {
+        let (config, listening) = (self.config.clone(), self.listening);
+        let read = tokio::task::spawn_blocking(move || Machine::read(&config, listening)).await;
+        match read {
+            Ok(Ok(machine)) => state.set_machine(machine),
+            Ok(Err(error)) => tracing::warn!(%error, source = ?std::error::Error::source(&error), "machine not read"),
+            Err(error) => tracing::warn!(%error, "machine not read"),
+        }
+    }
+
+    /// Says on the Service what of it this node does not serve.
+    fn tell(&self, (namespace, name): Key, uid: String, refusal: &Refusal) {
+        let service = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Service".to_owned()),
+            namespace: Some(namespace),
+            name: Some(name),
+            uid: Some(uid),
+            ..ObjectReference::default()
+        };
+        self.recorder.warning(&service, UNSAFE_ADDRESS, refusal.to_string());
     }
 
     /// Finds out whether somebody removed the table.

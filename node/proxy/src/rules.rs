@@ -9,6 +9,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use sha2::{Digest, Sha256};
 
 use crate::Config;
+use crate::external::{Refusal, Unsafe};
+use crate::machine::Machine;
 use crate::service::{Endpoint, Key, Protocol, Service, ServicePort, Slice};
 
 /// The mark of packets to be masqueraded, upstream's.
@@ -27,6 +29,8 @@ pub(crate) enum Collection {
     Services,
     /// Transport and port on every address of the node.
     NodePorts,
+    /// As `Services`, of addresses from outside of the cluster. Looked at after all others and after host ports.
+    External,
     /// As `Services`, of what has no usable endpoints.
     Refused,
     /// As `NodePorts`, of what has no usable endpoints.
@@ -40,6 +44,7 @@ impl Collection {
             Self::Hairpin => "hairpin",
             Self::Services => "services",
             Self::NodePorts => "node-ports",
+            Self::External => "external",
             Self::Refused => "refused",
             Self::RefusedNodePorts => "refused-node-ports",
         }
@@ -58,15 +63,30 @@ pub(crate) struct RuleSet {
     pub(crate) flows: BTreeMap<Front, BTreeSet<SocketAddrV4>>,
 }
 
-/// An address and port that UDP clients use; without an address it is the node's.
+/// Where packets to one address and port are looked up.
+const FRONTS: [Collection; 5] =
+    [Collection::Services, Collection::NodePorts, Collection::External, Collection::Refused, Collection::RefusedNodePorts];
+
+/// An address and port that clients use; without an address it is the node's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Front {
     pub(crate) ip: Option<Ipv4Addr>,
     pub(crate) port: u16,
 }
 
+impl Front {
+    /// The element's key in nft's words.
+    fn key(self, protocol: Protocol) -> String {
+        match self.ip {
+            Some(ip) => format!("{ip} . {} . {}", protocol.as_str(), self.port),
+            None => format!("{} . {}", protocol.as_str(), self.port),
+        }
+    }
+}
+
 impl RuleSet {
-    /// Adds another Service's rules. Where two claim one address and port, the first one keeps it.
+    /// Adds another Service's rules. Where two claim one address and port, the first one keeps it,
+    /// whether it has endpoints or not.
     pub(crate) fn merge(&mut self, other: &Self) {
         fn fill<K: Ord + Clone, V: Clone>(into: &mut BTreeMap<K, V>, from: &BTreeMap<K, V>) {
             for (key, value) in from {
@@ -75,10 +95,17 @@ impl RuleSet {
         }
         fill(&mut self.sets, &other.sets);
         fill(&mut self.chains, &other.chains);
-        fill(&mut self.elements, &other.elements);
-        for (front, endpoints) in &other.flows {
-            self.flows.entry(*front).or_default().extend(endpoints);
-        }
+        // All before any is added: the other's own never meet each other.
+        let is_new = |(collection, key): &(Collection, String)| !FRONTS.contains(collection) || !self.has_front(key);
+        let elements: Vec<_> = other.elements.iter().filter(|(key, _)| is_new(key)).collect();
+        let flows: Vec<_> = other.flows.iter().filter(|(front, _)| !self.has_front(&front.key(Protocol::Udp))).collect();
+        self.flows.extend(flows.into_iter().map(|(front, endpoints)| (*front, endpoints.clone())));
+        self.elements.extend(elements.into_iter().map(|(key, verdict)| (key.clone(), verdict.clone())));
+    }
+
+    /// Whether packets to an address and port are some Service's already.
+    fn has_front(&self, key: &str) -> bool {
+        FRONTS.iter().any(|collection| self.elements.contains_key(&(*collection, key.to_owned())))
     }
 
     fn add(&mut self, collection: Collection, key: String, verdict: &str) {
@@ -86,14 +113,26 @@ impl RuleSet {
     }
 }
 
-/// The rules of one Service.
-pub(crate) fn rules(key: &Key, service: &Service, slices: &[&Slice], config: &Config) -> RuleSet {
-    let mut rules = RuleSet::default();
+/// The rules of one Service, in the order of their rank: what the server gave it comes before what was
+/// asked for, of any Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ServiceRules {
+    /// Cluster addresses and node ports, and the chains of all.
+    pub(crate) own: RuleSet,
+    /// Addresses from outside of the cluster.
+    pub(crate) external: RuleSet,
+    /// What is not served.
+    pub(crate) refused: BTreeSet<Refusal>,
+}
+
+/// Decides the rules of one Service on this machine.
+pub(crate) fn rules(key: &Key, service: &Service, slices: &[&Slice], config: &Config, machine: &Machine) -> ServiceRules {
+    let mut rules = ServiceRules { refused: service.refused.iter().copied().collect(), ..ServiceRules::default() };
     for ip in &service.cluster_ips {
-        rules.add(Collection::ClusterIps, ip.to_string(), "");
+        rules.own.add(Collection::ClusterIps, ip.to_string(), "");
     }
     for port in &service.ports {
-        Port::new(key, service, port, slices, config).write(&mut rules);
+        Port::new(key, service, port, slices, config).write(&mut rules, machine);
     }
     rules
 }
@@ -139,43 +178,51 @@ impl<'a> Port<'a> {
         }
     }
 
-    fn write(&self, rules: &mut RuleSet) {
-        let service = self.service;
+    fn write(&self, rules: &mut ServiceRules, machine: &Machine) {
+        let (service, own) = (self.service, &mut rules.own);
         for backend in &self.local {
-            rules.add(Collection::Hairpin, format!("{0} . {0}", backend.ip), "");
+            own.add(Collection::Hairpin, format!("{0} . {0}", backend.ip), "");
         }
         if service.affinity_seconds.is_some() {
-            self.all.iter().chain(&self.local).for_each(|backend| self.write_affinity(rules, *backend));
+            self.all.iter().chain(&self.local).for_each(|backend| self.write_affinity(own, *backend));
         }
         let used = if service.internal_local { &self.local } else { &self.all };
         let internal = self.chain(if service.internal_local { "local" } else { "service" });
         if !used.is_empty() {
-            rules.chains.insert(internal.clone(), self.balance(used));
+            own.chains.insert(internal.clone(), self.balance(used));
         }
         for ip in &service.cluster_ips {
-            self.front(rules, Some(*ip), self.port.port, used, &internal);
+            self.front(own, Collection::Services, Front { ip: Some(*ip), port: self.port.port }, used, &internal);
         }
-        self.write_external(rules);
+        self.write_external(rules, machine);
     }
 
     /// Ways in from outside of the cluster: node port, external addresses, load balancer.
-    fn write_external(&self, rules: &mut RuleSet) {
+    fn write_external(&self, rules: &mut ServiceRules, machine: &Machine) {
         let service = self.service;
-        let ips: Vec<Ipv4Addr> = service.external_ips.iter().chain(&service.load_balancer_ips).copied().collect();
-        if ips.is_empty() && self.port.node_port.is_none() {
+        let ips = service.external_ips.iter().chain(&service.load_balancer_ips).map(|ip| Front { ip: Some(*ip), port: self.port.port });
+        let mut fronts: Vec<Front> = ips.chain(self.port.node_port.map(|port| Front { ip: None, port })).collect();
+        fronts.retain(|front| {
+            let is_taken = machine.listens(front.ip, self.port.protocol, front.port, self.config);
+            if is_taken {
+                rules.refused.insert(Refusal { ip: front.ip, why: Unsafe::NodeListens(self.port.protocol, front.port) });
+            }
+            !is_taken
+        });
+        if fronts.is_empty() {
             return;
         }
         // With the Local policy too, what comes from Pods and the node may go anywhere.
         let (external, everywhere) = (self.chain("external"), self.chain("service"));
         if !self.all.is_empty() {
-            rules.chains.entry(everywhere.clone()).or_insert_with(|| self.balance(&self.all));
-            rules.chains.insert(external.clone(), self.external(&everywhere));
+            rules.own.chains.entry(everywhere.clone()).or_insert_with(|| self.balance(&self.all));
+            rules.own.chains.insert(external.clone(), self.external(&everywhere));
         }
-        for ip in ips {
-            self.front(rules, Some(ip), self.port.port, &self.all, &external);
-        }
-        if let Some(port) = self.port.node_port {
-            self.front(rules, None, port, &self.all, &external);
+        for front in fronts {
+            match front.ip {
+                Some(_) => self.front(&mut rules.external, Collection::External, front, &self.all, &external),
+                None => self.front(&mut rules.own, Collection::NodePorts, front, &self.all, &external),
+            }
         }
     }
 
@@ -203,26 +250,16 @@ impl<'a> Port<'a> {
 
     /// One way in: to its chain, or to its refusal. That nothing of this node may serve is no
     /// reason to tell the client that nobody does: such packets are dropped, as upstream.
-    fn front(&self, rules: &mut RuleSet, ip: Option<Ipv4Addr>, port: u16, used: &[Backend], chain: &str) {
-        let key = match ip {
-            Some(ip) => format!("{ip} . {} . {port}", self.port.protocol.as_str()),
-            None => format!("{} . {port}", self.port.protocol.as_str()),
-        };
-        let (found, refused) = match ip {
-            Some(_) => (Collection::Services, Collection::Refused),
-            None => (Collection::NodePorts, Collection::RefusedNodePorts),
-        };
+    fn front(&self, rules: &mut RuleSet, found: Collection, front: Front, used: &[Backend], chain: &str) {
+        let key = front.key(self.port.protocol);
+        let refused = if front.ip.is_some() { Collection::Refused } else { Collection::RefusedNodePorts };
         match (used.is_empty(), self.all.is_empty()) {
             (false, _) => rules.add(found, key, &format!("goto {chain}")),
             (true, false) => rules.add(refused, key, "drop"),
             (true, true) => rules.add(refused, key, "goto refuse"),
         }
         if self.port.protocol == Protocol::Udp {
-            rules
-                .flows
-                .entry(Front { ip, port })
-                .or_default()
-                .extend(used.iter().map(|backend| SocketAddrV4::new(backend.ip, backend.port)));
+            rules.flows.entry(front).or_default().extend(used.iter().map(|backend| SocketAddrV4::new(backend.ip, backend.port)));
         }
     }
 

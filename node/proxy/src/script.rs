@@ -32,13 +32,14 @@ fn fixed(config: &Config) -> String {
         ("set", Collection::Hairpin, "type ipv4_addr . ipv4_addr;"),
         ("map", Collection::Services, address),
         ("map", Collection::NodePorts, node),
+        ("map", Collection::External, address),
         ("map", Collection::Refused, address),
         ("map", Collection::RefusedNodePorts, node),
     ] {
         let _ = writeln!(text, "  {kind} {} {{ {of} }}", collection.as_str());
     }
-    // As upstream's nftables mode, node ports are not on localhost.
-    let node_port = "fib daddr type local ip daddr != 127.0.0.0/8 meta l4proto . th dport vmap";
+    // As upstream's nftables mode, node ports are not on localhost; nor are they on the cluster DNS address.
+    let node_port = format!("fib daddr type local ip daddr != {{ 127.0.0.0/8, {} }} meta l4proto . th dport vmap", config.service_cidr);
     let address = "ip daddr . meta l4proto . th dport vmap";
     let mut chain = |name: &str, lines: &[&str]| {
         let _ = writeln!(text, "  chain {name} {{\n    {}\n  }}", lines.join("\n    "));
@@ -54,6 +55,9 @@ fn fixed(config: &Config) -> String {
     chain("refusal", &refusal.iter().map(String::as_str).collect::<Vec<_>>());
     for hook in ["prerouting", "output"] {
         chain(&format!("nat-{hook}"), &[&format!("type nat hook {hook} priority -100; policy accept;"), "jump dispatch"]);
+        // Host ports are between the two, at -99: what was asked for comes after what was given.
+        let head = format!("type nat hook {hook} priority -98; policy accept;");
+        chain(&format!("nat-{hook}-external"), &[&head, &format!("{address} @external")]);
     }
     let mark = format!("{MASQUERADE_MARK:#x}");
     chain(

@@ -6,8 +6,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::Config;
+use crate::external::{self, Refusal};
 
 /// Services with this label are somebody else's to serve, as upstream.
 const FOREIGN_PROXY: &str = "service.kubernetes.io/service-proxy-name";
@@ -21,9 +23,12 @@ pub(crate) type Key = (String, String);
 
 /// Transport of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Protocol {
+pub enum Protocol {
+    /// TCP.
     Tcp,
+    /// UDP.
     Udp,
+    /// SCTP.
     Sctp,
 }
 
@@ -61,6 +66,7 @@ pub(crate) struct ServicePort {
 /// A Service that has addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Service {
+    pub(crate) seniority: Seniority,
     pub(crate) cluster_ips: Vec<Ipv4Addr>,
     /// `spec.externalIPs`.
     pub(crate) external_ips: Vec<Ipv4Addr>,
@@ -75,6 +81,16 @@ pub(crate) struct Service {
     pub(crate) internal_local: bool,
     /// `externalTrafficPolicy: Local`.
     pub(crate) external_local: bool,
+    /// Addresses that were asked for and are not served.
+    pub(crate) refused: Vec<Refusal>,
+}
+
+/// Orders Services that claim one address: the oldest keeps it. Both parts are the server's to set, so
+/// that nobody gets ahead of others by a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Seniority {
+    pub(crate) created: Option<Time>,
+    pub(crate) uid: String,
 }
 
 /// An address behind a Service.
@@ -124,23 +140,46 @@ impl Service {
         }
         let ingress = service.status.as_ref().and_then(|status| status.load_balancer.as_ref()?.ingress.as_ref());
         let vips = ingress.into_iter().flatten().filter(|ingress| ingress.ip_mode.as_deref() != Some("Proxy"));
+        let mut refused = Vec::new();
+        let external_ips = served(addresses(spec.external_ips.iter().flatten()), config, &mut refused);
+        let load_balancer_ips = served(addresses(vips.filter_map(|ingress| ingress.ip.as_ref())), config, &mut refused);
         let affinity = || {
             let config = spec.session_affinity_config.as_ref()?.client_ip.as_ref()?;
             config.timeout_seconds.and_then(|seconds| u32::try_from(seconds).ok())
         };
         let is_local = |policy: &Option<String>| policy.as_deref() == Some("Local");
+        let metadata = &service.metadata;
         Some(Self {
+            seniority: Seniority { created: metadata.creation_timestamp.clone(), uid: metadata.uid.clone().unwrap_or_default() },
             cluster_ips,
-            external_ips: addresses(spec.external_ips.iter().flatten()),
-            load_balancer_ips: vips.filter_map(|ingress| ingress.ip.as_ref()?.parse().ok()).collect(),
+            external_ips,
+            load_balancer_ips,
             source_ranges: spec.load_balancer_source_ranges.iter().flatten().filter_map(|range| range.trim().parse().ok()).collect(),
             ports: spec.ports.iter().flatten().filter_map(service_port).collect(),
             affinity_seconds: (spec.session_affinity.as_deref() == Some("ClientIP"))
                 .then(|| affinity().unwrap_or(AFFINITY_SECONDS_DEFAULT)),
             internal_local: is_local(&spec.internal_traffic_policy),
             external_local: is_local(&spec.external_traffic_policy),
+            refused,
         })
     }
+
+    /// Whether what is served depends on what the machine has itself.
+    pub(crate) fn meets_machine(&self) -> bool {
+        !self.external_ips.is_empty() || !self.load_balancer_ips.is_empty() || self.ports.iter().any(|port| port.node_port.is_some())
+    }
+}
+
+/// The addresses that may be served; the others are noted.
+fn served(mut ips: Vec<Ipv4Addr>, config: &Config, refused: &mut Vec<Refusal>) -> Vec<Ipv4Addr> {
+    ips.retain(|ip| match external::check(*ip, config) {
+        Ok(()) => true,
+        Err(why) => {
+            refused.push(Refusal { ip: Some(*ip), why });
+            false
+        }
+    });
+    ips
 }
 
 fn service_port(from: &core::ServicePort) -> Option<ServicePort> {
@@ -167,10 +206,11 @@ impl Slice {
     }
 }
 
-/// Absent conditions are read as upstream: ready and serving, not terminating.
+/// Absent conditions are read as upstream: ready and serving, not terminating. An address that is
+/// another one to each machine is no endpoint: the server refuses such, and so does the node.
 fn endpoint(from: &discovery::Endpoint, config: &Config) -> Option<Endpoint> {
     // All addresses of an endpoint are the same one; only the first is used.
-    let ip: Ipv4Addr = from.addresses.first()?.parse().ok()?;
+    let ip: Ipv4Addr = from.addresses.first()?.parse().ok().filter(|ip| external::special(*ip).is_none())?;
     let conditions = from.conditions.clone().unwrap_or_default();
     let ready = conditions.ready.unwrap_or(true);
     Some(Endpoint {

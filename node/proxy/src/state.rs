@@ -9,7 +9,9 @@ use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
 
 use crate::Config;
-use crate::rules::{RuleSet, rules};
+use crate::external::Refusal;
+use crate::machine::Machine;
+use crate::rules::{RuleSet, ServiceRules, rules};
 use crate::service::{Key, Service, Slice};
 
 /// Objects of one kind, by namespace and name, with the replacement that a new list builds up.
@@ -84,7 +86,10 @@ pub(crate) struct State {
     /// Names of a Service's slices.
     index: HashMap<Key, BTreeSet<String>>,
     dirty: BTreeSet<Key>,
-    rules: BTreeMap<Key, RuleSet>,
+    machine: Machine,
+    rules: BTreeMap<Key, ServiceRules>,
+    /// What is not served since it was last asked, with the Service's UID.
+    refused: Vec<(Key, String, Refusal)>,
 }
 
 impl State {
@@ -95,8 +100,30 @@ impl State {
             slices: Seen::default(),
             index: HashMap::new(),
             dirty: BTreeSet::new(),
+            machine: Machine::default(),
             rules: BTreeMap::new(),
+            refused: Vec::new(),
         }
+    }
+
+    /// Whether the next rules depend on what the machine has itself.
+    pub(crate) fn asks_machine(&self) -> bool {
+        self.dirty.iter().any(|key| self.services.current.get(key).is_some_and(Service::meets_machine))
+    }
+
+    /// Takes in the machine as it is now.
+    pub(crate) fn set_machine(&mut self, machine: Machine) {
+        if self.machine == machine {
+            return;
+        }
+        self.machine = machine;
+        let meeting = self.services.current.iter().filter(|(_, service)| service.meets_machine());
+        self.dirty.extend(meeting.map(|(key, _)| key.clone()));
+    }
+
+    /// What [`State::rules`] newly refused to serve: the Service, its UID, the refusal.
+    pub(crate) fn take_refused(&mut self) -> Vec<(Key, String, Refusal)> {
+        std::mem::take(&mut self.refused)
     }
 
     pub(crate) fn service(&mut self, event: Event<core::Service>) {
@@ -150,7 +177,10 @@ impl State {
                 Some(service) => {
                     let names = self.index.get(&key).into_iter().flatten();
                     let slices: Vec<&Slice> = names.filter_map(|name| self.slices.current.get(&(key.0.clone(), name.clone()))).collect();
-                    let rules = rules(&key, service, &slices, &self.config);
+                    let rules = rules(&key, service, &slices, &self.config, &self.machine);
+                    let known = self.rules.get(&key).map(|rules| &rules.refused);
+                    let new = rules.refused.iter().filter(|refusal| known.is_none_or(|known| !known.contains(refusal)));
+                    self.refused.extend(new.map(|refusal| (key.clone(), service.seniority.uid.clone(), *refusal)));
                     self.rules.insert(key, rules);
                 }
                 None => {
@@ -158,8 +188,12 @@ impl State {
                 }
             }
         }
+        let mut ordered: Vec<_> =
+            self.rules.iter().filter_map(|(key, rules)| Some((&self.services.current.get(key)?.seniority, key, rules))).collect();
+        ordered.sort_unstable_by_key(|(seniority, key, _)| (*seniority, *key));
         let mut all = RuleSet::default();
-        self.rules.values().for_each(|rules| all.merge(rules));
+        ordered.iter().for_each(|(_, _, rules)| all.merge(&rules.own));
+        ordered.iter().for_each(|(_, _, rules)| all.merge(&rules.external));
         all
     }
 }

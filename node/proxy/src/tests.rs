@@ -205,6 +205,63 @@ fn node_ports_are_on_every_address_of_the_node() {
 }
 
 #[test]
+fn an_external_address_takes_nothing_from_the_cluster_or_its_node() {
+    isolated(|| async {
+        serve("a");
+        // What is there already: cluster DNS, a program on all of the node's addresses, one on its own port.
+        sh("ip address add 10.96.0.10/32 dev nowhere; ip route add default via 192.0.2.9");
+        let answering = |at: &'static str| {
+            let listener = TcpListener::bind(at).expect("bound");
+            std::thread::spawn(move || {
+                while let Ok((mut stream, _)) = listener.accept() {
+                    if stream.write_all(b"the node's own").is_err() {
+                        return;
+                    }
+                }
+            });
+        };
+        ["10.96.0.10:53", "0.0.0.0:22", "192.0.2.1:30022"].into_iter().for_each(answering);
+        let mut spec = web("10.96.0.7");
+        let port = |number: u16| json!({"name": format!("p{number}"), "port": number});
+        spec["ports"] = json!([port(53), port(22), port(80), port(10250), {"name": "node", "port": 81, "nodePort": 30022}]);
+        spec["externalIPs"] = json!(["10.96.0.10", "10.96.0.1", "192.0.2.1", "127.0.0.1", "10.244.1.1", "10.244.1.3", "203.0.113.7"]);
+        let ports = ["p53", "p22", "p80", "p10250", "node"].map(|name| json!({"name": name, "port": 8080}));
+        let mut slice = slice("evil", json!({}), &[("10.244.1.2", "here", "ready")]);
+        slice.ports = serde_json::from_value(json!(ports)).expect("ports");
+        let listening = || {
+            let at = ["10.96.0.10:53", "0.0.0.0:22", "192.0.2.1:30022"].map(|at| at.parse().expect("an address"));
+            Ok(at.map(|at| Listener { protocol: Protocol::Tcp, at }).into())
+        };
+        let machine = Machine::read(&config(), listening).expect("read");
+        let rules = crate::fixtures::rules_on(&machine, &service("evil", spec), &[slice]);
+        let mut all = rules.own;
+        all.merge(&rules.external);
+        write(&mut RuleSet::default(), all).await;
+        for from in ["a", "b", "", "out"] {
+            let own = Ok("the node's own".to_owned());
+            assert_eq!(ask(from, "10.96.0.10:53"), own, "cluster DNS, from {from:?}");
+            assert_eq!(ask(from, "192.0.2.1:22"), own, "the node's port, from {from:?}");
+            assert_eq!(ask(from, "192.0.2.1:30022"), own, "a node port that the node has, from {from:?}");
+            assert_eq!(ask(from, "10.96.0.1:80"), Err(ErrorKind::HostUnreachable), "another's cluster address, from {from:?}");
+            assert_eq!(ask(from, "192.0.2.1:10250"), Err(ErrorKind::ConnectionRefused), "a port that the node will have, from {from:?}");
+            assert_eq!(ask(from, "10.244.1.3:80"), Err(ErrorKind::ConnectionRefused), "another Pod, from {from:?}");
+            // What nobody else has is served: a free port of the node, an address from elsewhere.
+            assert_eq!(ask(from, "192.0.2.1:80"), Ok("a 10.244.1.1".to_owned()), "from {from:?}");
+            assert_eq!(ask(from, "203.0.113.7:80"), Ok("a 10.244.1.1".to_owned()), "from {from:?}");
+        }
+        assert_eq!(ask("", "127.0.0.1:22"), Ok("the node's own".to_owned()));
+        assert_eq!(ask("", "127.0.0.1:80"), Err(ErrorKind::ConnectionRefused));
+        // A table of host ports comes between: it is the node's admin who may use those.
+        sh(
+            "nft 'table ip hostports { chain prerouting { type nat hook prerouting priority -99; ip daddr 192.0.2.1 tcp dport 80 dnat to 10.244.1.3:1; }; }'",
+        );
+        assert_eq!(ask("out", "192.0.2.1:80"), Err(ErrorKind::ConnectionRefused), "the host port's, where nobody listens");
+        let refused: BTreeSet<String> = rules.refused.iter().map(ToString::to_string).collect();
+        assert_eq!(refused.len(), 8, "{refused:#?}");
+    });
+}
+
+#[test]
 fn clients_stay_with_their_endpoint() {
     isolated(|| async {
         serve("a");
@@ -299,7 +356,7 @@ fn the_running_proxy_follows_its_cluster_and_repairs_its_table() {
         serve("a");
         let (client, watches, tell) = server();
         let cancel = CancellationToken::new();
-        let proxy = tokio::spawn(run(client, config(), cancel.clone()));
+        let proxy = tokio::spawn(run(client, config(), || Ok(Vec::new()), cancel.clone()));
         until_holds("the first table", || sh("nft list tables").contains("sk1-proxy")).await;
         until_holds("both watches", || watches() == 2).await;
         let mut web = serde_json::to_value(service("web", web("10.96.0.1"))).expect("a value");

@@ -120,8 +120,17 @@ async fn an_update_keeps_what_was_given_and_may_change_the_type() {
 }
 
 #[tokio::test]
+async fn external_addresses_are_denied_unless_that_is_switched_off() {
+    let external = service("a", json!({"externalIPs": ["203.0.113.7"]}));
+    let refused = cluster().await.post(SERVICES, external).await;
+    assert_eq!(refused.refusal(), (403, "services \"a\" is forbidden: Use of external IPs is denied by admission control"));
+}
+
+#[tokio::test]
 async fn external_addresses_can_be_taken_off() {
-    let cluster = cluster().await;
+    let mut config = config();
+    config.disable_admission_plugins = vec!["DenyServiceExternalIPs".to_owned()];
+    let cluster = cluster_with(config, Arc::new(MemoryStore::new())).await;
     let path = format!("{SERVICES}/a");
     let apply = async |addresses: Value| {
         let spec = json!({"ports": [{"port": 80}], "selector": {"a": "b"}, "externalIPs": addresses});

@@ -58,16 +58,61 @@ fn rules_follow_services_and_slices_in_any_order() {
     assert_eq!(verdicts(&mut state), [] as [&str; 0]);
 }
 
+/// A Service made that many seconds after others, that wants an external address.
+fn claiming(name: &str, ip: &str, age: u32) -> k8s_openapi::api::core::v1::Service {
+    let mut spec = web(ip);
+    spec["externalIPs"] = serde_json::json!(["203.0.113.7"]);
+    let mut service = serde_json::to_value(service(name, spec)).expect("a value");
+    service["metadata"]["creationTimestamp"] = format!("2026-01-01T00:00:{age:02}Z").into();
+    service["metadata"]["uid"] = format!("uid-of-{name}").into();
+    serde_json::from_value(service).expect("a Service")
+}
+
 #[test]
-fn two_services_that_claim_one_address_do_not_break_the_rest() {
+fn the_oldest_service_keeps_an_address_whatever_its_name_and_whether_it_has_endpoints() {
     let mut state = State::new(config());
-    for name in ["b", "a"] {
-        state.slice(Event::Apply(http(name, &[("10.244.1.2", "here", "ready")])));
-        let mut spec = web(if name == "a" { "10.96.0.1" } else { "10.96.0.2" });
-        spec["externalIPs"] = serde_json::json!(["203.0.113.7"]);
-        state.service(Event::Apply(service(name, spec)));
-    }
-    let rules = state.rules();
-    let claimed = rules.elements.iter().find(|((_, key), _)| key.starts_with("203.0.113.7")).map(|(_, verdict)| verdict.clone());
-    assert!(claimed.is_some_and(|verdict| verdict.contains("default/a/")));
+    // The name of the younger one sorts first, and it alone has endpoints.
+    state.service(Event::Apply(claiming("b", "10.96.0.2", 1)));
+    state.service(Event::Apply(claiming("a", "10.96.0.1", 2)));
+    state.slice(Event::Apply(http("a", &[("10.244.1.2", "here", "ready")])));
+    let claimed = |state: &mut State| -> Vec<String> {
+        let rules = state.rules();
+        rules.elements.iter().filter(|((_, key), _)| key.starts_with("203.0.113.7")).map(|((of, _), to)| format!("{of:?} {to}")).collect()
+    };
+    assert_eq!(claimed(&mut state), ["Refused goto refuse"]);
+    state.slice(Event::Apply(http("b", &[("10.244.1.3", "here", "ready")])));
+    assert!(matches!(claimed(&mut state).as_slice(), [one] if one.starts_with("External goto external-") && one.contains("default/b/")));
+    // Both cluster addresses work all the while, and the address goes over with its owner.
+    assert_eq!(verdicts(&mut state).iter().filter(|line| line.starts_with("10.96.0.")).count(), 2);
+    state.service(Event::Delete(claiming("b", "10.96.0.2", 1)));
+    assert!(matches!(claimed(&mut state).as_slice(), [one] if one.contains("default/a/")));
+}
+
+#[test]
+fn what_the_machine_has_itself_is_served_to_nobody_and_told_once() {
+    let mut state = State::new(config());
+    let mut spec = web("10.96.0.1");
+    spec["externalIPs"] = serde_json::json!(["192.0.2.1", "10.96.0.10"]);
+    state.service(Event::Apply(service("web", spec)));
+    state.slice(Event::Apply(http("web", &[("10.244.1.2", "here", "ready")])));
+    assert!(state.asks_machine());
+    let node: std::net::Ipv4Addr = "192.0.2.1".parse().expect("an address");
+    let listening =
+        |port| Machine { addresses: [node].into(), listening: [(crate::Protocol::Tcp, std::net::SocketAddrV4::new(node, port))].into() };
+    state.set_machine(listening(80));
+    let told = |state: &mut State| -> Vec<String> { state.take_refused().iter().map(|(_, _, refusal)| refusal.to_string()).collect() };
+    assert_eq!(verdicts(&mut state), ["10.96.0.1 . tcp . 80 goto service"]);
+    assert_eq!(
+        told(&mut state),
+        [
+            "External address 10.96.0.10 is not served: it lies in the range of Service addresses 10.96.0.0/12",
+            "External address 192.0.2.1 is not served: a program of the node listens on port 80/tcp there",
+        ]
+    );
+    // Another program ends, and this one's port is free.
+    state.set_machine(listening(81));
+    assert_eq!(verdicts(&mut state), ["10.96.0.1 . tcp . 80 goto service", "192.0.2.1 . tcp . 80 goto external"]);
+    assert_eq!(told(&mut state), [] as [&str; 0]);
+    state.set_machine(listening(81));
+    assert!(!state.is_dirty());
 }

@@ -1,0 +1,53 @@
+//! What of the machine's own must not be taken away by a Service: its addresses, and the ports where its
+//! programs listen. Read now and then; a value to the rules.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use crate::service::Protocol;
+use crate::{Config, ProxyError};
+
+/// A socket of the machine's own that waits for whoever comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Transport.
+    pub protocol: Protocol,
+    /// Where; the unspecified address is everywhere.
+    pub at: SocketAddrV4,
+}
+
+/// Reads where the machine's programs listen. It may block.
+pub type Listening = fn() -> io::Result<Vec<Listener>>;
+
+/// A machine's addresses, and where its programs listen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Machine {
+    pub(crate) addresses: BTreeSet<Ipv4Addr>,
+    pub(crate) listening: BTreeSet<(Protocol, SocketAddrV4)>,
+}
+
+impl Machine {
+    /// Reads the machine. Blocks.
+    pub(crate) fn read(config: &Config, listening: Listening) -> Result<Self, ProxyError> {
+        let interfaces = nix::ifaddrs::getifaddrs().map_err(|errno| ProxyError::Machine(errno.into()))?;
+        let addresses = interfaces.filter_map(|interface| Some(interface.address?.as_sockaddr_in()?.ip())).collect();
+        let now = listening().map_err(ProxyError::Machine)?.into_iter().map(|listener| (listener.protocol, listener.at));
+        let reserved = config.reserved_ports.iter().map(|port| (Protocol::Tcp, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, *port)));
+        Ok(Self { addresses, listening: now.chain(reserved).collect() })
+    }
+
+    /// Whether a program of the node listens where a Service wants to be served: at an address of the
+    /// node, or, without one, at all of them. The cluster's addresses are no node port's.
+    pub(crate) fn listens(&self, ip: Option<Ipv4Addr>, protocol: Protocol, port: u16, config: &Config) -> bool {
+        if ip.is_some_and(|ip| !self.addresses.contains(&ip)) {
+            return false;
+        }
+        let meets = |at: &Ipv4Addr| match ip {
+            _ if at.is_unspecified() => true,
+            Some(ip) => *at == ip,
+            None => !at.is_loopback() && !config.service_cidr.contains(at),
+        };
+        self.listening.iter().any(|(of, at)| *of == protocol && at.port() == port && meets(at.ip()))
+    }
+}
