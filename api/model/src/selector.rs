@@ -2,11 +2,14 @@
 //! against objects held as JSON values.
 
 mod field;
+mod parse;
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 use thiserror::Error;
+
+use crate::field::{FieldError, Path};
 
 pub use field::{FieldSelector, FieldTerm, field_text};
 
@@ -19,11 +22,11 @@ pub enum SelectorError {
     /// The text does not follow the grammar.
     #[error("unable to parse requirement: {0}")]
     Syntax(String),
-    /// Something else stands where a requirement has to be.
+    /// Something else stands where a requirement has to begin or to end.
     #[error("found '{found}', expected: {expected}")]
     Unexpected {
         /// What stands there; empty at the end.
-        found: &'static str,
+        found: String,
         /// What may stand there.
         expected: &'static str,
     },
@@ -80,22 +83,7 @@ impl Selector {
     /// Parses the query-string form: `a=b,c!=d,e in (f,g),h,!i`. Nothing at all selects everything; nothing beside a
     /// comma is a mistake, which must not select more than was meant.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        if text.trim().is_empty() {
-            return Ok(Self::default());
-        }
-        let mut requirements = Vec::new();
-        let parts = split_outside_brackets(text);
-        for (at, part) in parts.iter().enumerate() {
-            let part = part.trim();
-            if part.is_empty() {
-                return Err(missing_requirement(at, parts.len()));
-            }
-            if requirements.len() == REQUIREMENTS_MAX {
-                return Err(SelectorError::TooMany);
-            }
-            requirements.push(parse_requirement(part)?);
-        }
-        Ok(Self { requirements, nothing: false })
+        Ok(Self { requirements: parse::requirements(text)?, nothing: false })
     }
 
     /// From a `LabelSelector` value. An absent selector matches nothing, an empty one everything.
@@ -151,97 +139,16 @@ fn from_expression(expression: &Value) -> Result<Requirement, SelectorError> {
         "NotIn" => Ok(Requirement::NotIn(key, values)),
         "Exists" => Ok(Requirement::Exists(key)),
         "DoesNotExist" => Ok(Requirement::DoesNotExist(key)),
-        "Gt" => bound(&key, values.first().map_or("", String::as_str)).map(|n| Requirement::Greater(key, n)),
-        "Lt" => bound(&key, values.first().map_or("", String::as_str)).map(|n| Requirement::Less(key, n)),
+        "Gt" => bound(values.first().map_or("", String::as_str)).map(|n| Requirement::Greater(key, n)),
+        "Lt" => bound(values.first().map_or("", String::as_str)).map(|n| Requirement::Less(key, n)),
         other => Err(SelectorError::Operator(other.to_owned())),
     }
 }
 
-fn split_outside_brackets(text: &str) -> Vec<&str> {
-    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_i32);
-    for (at, c) in text.char_indices() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            ',' if depth == 0 => {
-                parts.push(text.get(start..at).unwrap_or_default());
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(text.get(start..).unwrap_or_default());
-    parts
-}
-
-/// Of the part at an index there is nothing.
-fn missing_requirement(at: usize, parts: usize) -> SelectorError {
-    let expected = if at == 0 { "!, identifier, or 'end of string'" } else { "identifier after ','" };
-    SelectorError::Unexpected { found: if at + 1 < parts { "," } else { "" }, expected }
-}
-
-fn parse_requirement(part: &str) -> Result<Requirement, SelectorError> {
-    if let Some(key) = part.strip_prefix('!') {
-        return label_key(key.trim()).map(Requirement::DoesNotExist);
-    }
-    for (operator, negated) in [("!=", true), ("==", false), ("=", false)] {
-        if let Some((key, value)) = part.split_once(operator) {
-            let (key, values) = (label_key(key.trim())?, vec![label_value(value.trim())?]);
-            return Ok(if negated { Requirement::NotIn(key, values) } else { Requirement::In(key, values) });
-        }
-    }
-    if let Some((key, value)) = part.split_once('>') {
-        return Ok(Requirement::Greater(label_key(key.trim())?, bound(key, value.trim())?));
-    }
-    if let Some((key, value)) = part.split_once('<') {
-        return Ok(Requirement::Less(label_key(key.trim())?, bound(key, value.trim())?));
-    }
-    let mut words = part.splitn(2, char::is_whitespace);
-    let key = words.next().unwrap_or_default();
-    let Some(rest) = words.next().map(str::trim) else {
-        return label_key(key).map(Requirement::Exists);
-    };
-    let set = |rest: &str| -> Result<Vec<String>, SelectorError> {
-        let inner =
-            rest.trim().strip_prefix('(').and_then(|r| r.strip_suffix(')')).ok_or_else(|| SelectorError::Syntax(part.to_owned()))?;
-        inner.split(',').map(|v| label_value(v.trim())).collect()
-    };
-    if let Some(rest) = rest.strip_prefix("notin") {
-        return Ok(Requirement::NotIn(label_key(key)?, set(rest)?));
-    }
-    if let Some(rest) = rest.strip_prefix("in") {
-        return Ok(Requirement::In(label_key(key)?, set(rest)?));
-    }
-    Err(SelectorError::Syntax(part.to_owned()))
-}
-
-fn bound(key: &str, value: &str) -> Result<i64, SelectorError> {
-    value.parse().map_err(|_| SelectorError::Syntax(format!("{key}: for 'Gt', 'Lt' operators, the value must be an integer")))
-}
-
-fn label_key(key: &str) -> Result<String, SelectorError> {
-    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    let prefix_good = prefix.is_none_or(|prefix| {
-        !prefix.is_empty()
-            && prefix.len() <= 253
-            && prefix.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
-    });
-    if prefix_good && !name.is_empty() && is_word(name) {
-        return Ok(key.to_owned());
-    }
-    Err(SelectorError::Syntax(format!("invalid label key {key:?}")))
-}
-
-fn label_value(value: &str) -> Result<String, SelectorError> {
-    if is_word(value) { Ok(value.to_owned()) } else { Err(SelectorError::Syntax(format!("invalid label value: {value:?}"))) }
-}
-
-/// What label names and values are made of; empty is one too.
-fn is_word(text: &str) -> bool {
-    let ends = [text.bytes().next(), text.bytes().next_back()];
-    text.len() <= 63
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-        && ends.into_iter().flatten().all(|b| b.is_ascii_alphanumeric())
+fn bound(value: &str) -> Result<i64, SelectorError> {
+    let path = Path::new("values").index(0);
+    let why = "for 'Gt', 'Lt' operators, the value must be an integer";
+    value.parse().map_err(|_| SelectorError::Syntax(FieldError::invalid(&path, value, why).to_string()))
 }
 
 impl fmt::Display for Requirement {

@@ -46,6 +46,42 @@ fn nothing_beside_a_comma_is_refused_in_upstreams_words() {
 }
 
 #[test]
+fn what_is_broken_is_told_in_upstreams_words() {
+    const NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+    const VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+    let inner = |text: &str| format!("unable to parse requirement: {text}");
+    for (text, wanted) in [
+        ("a in (b", inner("found '', expected: ',' or ')'")),
+        ("a in (b c)", inner("found 'c', expected: ',' or ')'")),
+        ("a in b", inner("found 'b' expected: '('")),
+        ("a in (=)", inner("found '=', expected: ',', ')' or identifier")),
+        ("a in (b,=)", inner("found '=', expected: ',', or identifier")),
+        ("a b", inner("found 'b', expected: in, notin, =, ==, !=, gt, lt")),
+        ("a=)", inner("found ')', expected: identifier")),
+        ("!!a", inner("found '!', expected: identifier")),
+        ("a==b c", "found 'c', expected: ',' or 'end of string'".to_owned()),
+        ("!a=b", "found '=', expected: ',' or 'end of string'".to_owned()),
+        ("=x", "found '=', expected: !, identifier, or 'end of string'".to_owned()),
+        ("a>x", inner("values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer")),
+        ("-a", inner(&format!("<nil>: Invalid value: \"-a\": name part {NAME}"))),
+        ("a=-b", inner(&format!("values[0][a]: Invalid value: \"-b\": {VALUE}"))),
+    ] {
+        assert_eq!(Selector::parse(text).expect_err(text).to_string(), wanted, "{text}");
+    }
+    // Words are operators in their place alone, and what is listed may be empty.
+    for (text, shown) in [
+        ("in in (notin,in)", "in in (in,notin)"),
+        ("a in ()", "a="),
+        ("a notin (b,,b)", "a notin (,b)"),
+        ("a =b , !c", "a=b,!c"),
+        ("a in (,)", "a="),
+        ("a in (b,)", "a in (,b)"),
+    ] {
+        assert_eq!(Selector::parse(text).map(|selector| selector.to_string()), Ok(shown.to_owned()), "{text}");
+    }
+}
+
+#[test]
 fn absent_selector_matches_nothing_and_empty_matches_all() {
     let object = json!({"metadata": {}});
     assert!(!Selector::from_label_selector(None).expect("parses").matches(&object));
