@@ -5,6 +5,7 @@
 //! twice is remembered with its path, because upstream's strict field validation refuses it. The
 //! last of two equal fields wins, as in upstream's decoder. The caller bounds the body's length.
 
+mod go_syntax;
 mod repair;
 mod tracked;
 mod yaml11;
@@ -129,7 +130,8 @@ fn decode_json(text: &str, whole_floats: bool) -> Result<Decoded, DecodeError> {
     }
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let json = |error: serde_json::Error| {
-        DecodeError::Json(if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() })
+        // What Go would take is refused for a reason of our own, such as nesting that is too deep.
+        DecodeError::Json(go_syntax::complaint(text.as_bytes()).unwrap_or_else(|| error.to_string()))
     };
     let value = Tracked(&mut context).deserialize(&mut deserializer).map_err(json)?;
     deserializer.end().map_err(json)?;

@@ -95,6 +95,8 @@ struct Trail<'t> {
     step: Step<'t>,
     /// Go's name of the innermost struct, and of the type here.
     owner: &'t str,
+    /// Whether values are converted rather than decoded, of which upstream speaks in other words.
+    converts: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -107,14 +109,14 @@ enum Step<'t> {
 
 impl<'t> Trail<'t> {
     fn root(kind: &'t str, version: &'t str) -> Self {
-        Self { parent: None, step: Step::Root { version }, owner: kind }
+        Self { parent: None, step: Step::Root { version }, owner: kind, converts: false }
     }
 
     fn then<'s>(&'s self, step: Step<'s>, owner: &'s str) -> Trail<'s>
     where
         't: 's,
     {
-        Trail { parent: Some(self), step, owner }
+        Trail { parent: Some(self), step, owner, converts: self.converts }
     }
 
     /// `spec.containers[0].image`, as strict decoding names a field.
@@ -147,6 +149,9 @@ impl<'t> Trail<'t> {
 
     /// Go's complaint about a value of the wrong type here.
     fn mismatch(&self, value: &Value, go_type: &str) -> DecodeError {
+        if self.converts {
+            return DecodeError::Type(unconvertible(value, go_type));
+        }
         let found = match value {
             Value::Null => "null".to_owned(),
             Value::Bool(_) => "bool".to_owned(),
@@ -255,6 +260,36 @@ impl Walk {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// What is wrong with the types of an object that a strategic merge patch made: upstream converts it to its Go type
+/// (`runtime.DefaultUnstructuredConverter`), where everything else is decoded. None where nothing is.
+pub fn conversion_fault(kind: &Kind, mut object: Value) -> Option<DecodeError> {
+    let schema = api_schema::of(kind)?;
+    let trail = Trail { converts: true, ..Trail::root(&kind.kind, &kind.version) };
+    Walk::default().value(schema, &mut object, &trail).err()
+}
+
+/// Upstream's words for a value that does not become one of a Go type.
+fn unconvertible(value: &Value, go_type: &str) -> String {
+    let found = match value {
+        Value::Null => "invalid",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+    };
+    match go_type {
+        go_type if go_type.starts_with("map[") => format!("cannot restore map from {found}"),
+        go_type if go_type.starts_with("[]") => format!("cannot restore slice from {found}"),
+        // Go converts numbers to each other, and whole ones to text, which JSON does not.
+        "string" if found == "int64" => format!("cannot convert {found} to {go_type}"),
+        "int32" | "int64" | "float64" if matches!(found, "int64" | "float64") => format!("cannot convert {found} to {go_type}"),
+        "string" | "bool" | "int32" | "int64" | "float64" => format!("unrecognized type: {go_type}"),
+        _ => format!("cannot restore struct from: {found}"),
     }
 }
 

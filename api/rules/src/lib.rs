@@ -36,7 +36,7 @@ use serde_json::Value;
 pub use custom::{conversion, prune_converted, read_stored};
 pub use decode::{DecodeError, Decoded, Duplicate, decode, decode_applied, decode_strategic, yaml_complaint};
 pub use empty::drop_empty;
-pub use fields::{FieldValidation, check_body, check_fields};
+pub use fields::{FieldValidation, check_body, check_fields, conversion_fault};
 pub use format::{is_dns_label, is_dns_subdomain};
 pub use kinds::{mandatory_flow_control, validate_admin_access};
 pub use strategy::{allows_create_on_update, allows_unconditional_update};

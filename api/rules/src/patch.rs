@@ -50,7 +50,11 @@ pub fn json(original: &Value, patch: &Value) -> Result<Value, PatchError> {
 
 /// Applies a JSON merge patch. Beyond RFC 7386, and as upstream, it leaves no nulls in the maps of lists either.
 pub fn merge(original: &Value, patch: &Value) -> Result<Value, PatchError> {
-    let Value::Object(patch) = patch else { return Err(PatchError::Malformed("Invalid JSON Patch".to_owned())) };
+    let patch = match patch {
+        Value::Object(patch) => patch,
+        Value::Null => return Err(PatchError::Malformed("Invalid JSON Patch".to_owned())),
+        other => return Err(PatchError::Malformed(format!("error decoding patch: {}", no_map(other)))),
+    };
     let mut object = original.as_object().cloned().unwrap_or_default();
     merge_map(&mut object, patch);
     Ok(Value::Object(object))
@@ -82,7 +86,25 @@ pub fn strategic(schema: &Schema, original: &Value, patch: &Value) -> Result<Val
         (Value::Object(original), Value::Object(patch)) => {
             strategic::merge_map(original.clone(), patch.clone(), Some(schema)).map(Value::Object)
         }
-        _ => Err(PatchError::Malformed("Invalid JSON document".to_owned())),
+        (_, Value::Object(_) | Value::Null) => Err(PatchError::Malformed("Invalid JSON document".to_owned())),
+        (_, other) => Err(PatchError::Malformed(no_map(other))),
+    }
+}
+
+/// Go's complaint about a patch that is no map.
+fn no_map(value: &Value) -> String {
+    format!("json: cannot unmarshal {} into Go value of type map[string]interface {{}}", json_type(value))
+}
+
+/// What Go's decoder calls a value.
+fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
     }
 }
 

@@ -45,12 +45,21 @@ enum Fault {
 /// # Errors
 /// When it is no list of maps whose fields are of their types.
 pub(super) fn decoded(patch: &Value) -> Result<Vec<Operation>, PatchError> {
-    let decoded = match patch.as_array() {
-        // A list would pass for a structure.
-        Some(list) if list.iter().all(Value::is_object) => Vec::deserialize(patch).map_err(|error| error.to_string()),
-        _ => Err("a list of objects was expected".to_owned()),
-    };
-    decoded.map_err(|why| PatchError::Malformed(format!("error decoding patch: {why}")))
+    decoded_as_go(patch).map_err(|why| PatchError::Malformed(format!("error decoding patch: {why}")))
+}
+
+fn decoded_as_go(patch: &Value) -> Result<Vec<Operation>, String> {
+    let unfit = |value: &Value, into: &str| format!("json: cannot unmarshal {} into Go {into}", super::json_type(value));
+    let Some(list) = patch.as_array() else { return Err(unfit(patch, "value of type []handlers.jsonPatchOp")) };
+    for operation in list {
+        let Some(fields) = operation.as_object() else { return Err(unfit(operation, "value of type handlers.jsonPatchOp")) };
+        for name in ["op", "path", "from"] {
+            if let Some(value) = fields.get(name).filter(|value| !value.is_string() && !value.is_null()) {
+                return Err(unfit(value, &format!("struct field jsonPatchOp.{name} of type string")));
+            }
+        }
+    }
+    Vec::deserialize(patch).map_err(|error| error.to_string())
 }
 
 /// The object after all operations.

@@ -61,9 +61,10 @@ impl Patch {
             PatchKind::Strategic => api_rules::decode_strategic(bytes),
             PatchKind::Json | PatchKind::Merge => api_rules::decode(bytes, false),
         }
-        .map_err(|error| match error {
-            DecodeError::Json(why) => ApiError::bad_request(format!("error decoding patch: {why}")),
-            error => error.into(),
+        .map_err(|error| match (kind, error) {
+            (PatchKind::Strategic, DecodeError::Json(why)) => ApiError::bad_request(why),
+            (_, DecodeError::Json(why)) => ApiError::bad_request(format!("error decoding patch: {why}")),
+            (_, error) => error.into(),
         })?;
         Ok(Self { kind, decoded })
     }
@@ -134,6 +135,10 @@ pub(crate) async fn patch(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
         }
         let mut object = body::checked(call, patched, &[], &options, |error, _| match error {
             DecodeError::Strict(more) => patch.unfit(schema, old, &DecodeError::Strict([complaints.clone(), more].concat())),
+            DecodeError::Type(_) if patch.kind == PatchKind::Strategic => {
+                let fault = patch.apply(schema, old).ok().and_then(|outcome| api_rules::conversion_fault(&served.kind, outcome));
+                patch.unfit(schema, old, &fault.unwrap_or(error))
+            }
             error => patch.unfit(schema, old, &error),
         })?;
         if is_strict && !complaints.is_empty() {
