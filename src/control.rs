@@ -161,6 +161,8 @@ fn server_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<api_se
     config.max_requests_inflight = control.options.max_requests_inflight;
     config.max_mutating_requests_inflight = control.options.max_mutating_requests_inflight;
     config.event_ttl = control.options.event_ttl;
+    config.components = vec!["controller-manager".to_owned()];
+    config.components.extend(control.options.scheduler.then(|| "scheduler".to_owned()));
     config.disable_admission_plugins.clone_from(&control.options.disable_admission_plugins);
     control.options.access.apply(&mut config)?;
     Ok(config)

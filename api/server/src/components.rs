@@ -1,7 +1,8 @@
-//! ComponentStatuses: a report, made when asked for, of how the parts of a cluster are. Upstream asks the
-//! scheduler and the controllers on the server's own machine; here they may run anywhere and are asked
-//! by their own health checks, so that the report is of the one part that this server knows: its store.
+//! ComponentStatuses: a report, made when asked for, of how the parts of a cluster are: the store, the controllers
+//! and the scheduler. Upstream asks the latter two on the server's own machine. Here they run in the server's process, or
+//! are not known to it; a part that fails ends the process, so that whoever can be asked about it has it.
 
+use api_model::meta;
 use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -17,6 +18,8 @@ use crate::wire::present::Presentation;
 
 /// What upstream calls the first member of the store.
 const STORE: &str = "etcd-0";
+/// What upstream calls the parts beside the server.
+const PARTS: [&str; 2] = ["controller-manager", "scheduler"];
 
 /// Whether a kind is this report.
 pub(crate) fn is_report(served: &Served) -> bool {
@@ -26,10 +29,9 @@ pub(crate) fn is_report(served: &Served) -> bool {
 /// `GET` of one part.
 pub(crate) async fn get(call: &Call) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
-    if call.name != STORE {
-        return Err(call.not_found());
-    }
-    Ok(presentation.unstored(StatusCode::OK, store(&call.app).await))
+    let all = all(&call.app).await;
+    let found = all.into_iter().find(|part| meta::name(part) == call.name);
+    Ok(presentation.unstored(StatusCode::OK, found.ok_or_else(|| call.not_found())?))
 }
 
 /// `GET` of all.
@@ -37,16 +39,22 @@ pub(crate) async fn list(call: &Call) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::List)?;
     let options = ListOptions::parse(&call.query)?;
     let wanted = filter(call, &options)?;
-    let store = store(&call.app).await;
-    let items = Some(store).into_iter().filter(|part| wanted.labels.matches(part) && wanted.fields.matches(part));
+    let items = all(&call.app).await.into_iter().filter(|part| wanted.labels.matches(part) && wanted.fields.matches(part));
     let metadata = json!({"resourceVersion": call.app.cache.applied().to_string()});
     Ok(presentation.value(StatusCode::OK, &presentation.list_of(items, metadata)))
 }
 
-async fn store(app: &App) -> Value {
-    let condition = match health::is_store_well(app).await {
-        true => json!({"type": "Healthy", "status": "True", "message": "ok"}),
-        false => json!({"type": "Healthy", "status": "False", "message": "the store does not answer"}),
+async fn all(app: &App) -> Vec<Value> {
+    let part = |name: &str, fault: Option<String>| {
+        let (status, message) = fault.map_or(("True", "ok".to_owned()), |fault| ("False", fault));
+        let condition = json!({"type": "Healthy", "status": status, "message": message});
+        json!({"apiVersion": "v1", "kind": "ComponentStatus", "metadata": {"name": name}, "conditions": [condition]})
     };
-    json!({"apiVersion": "v1", "kind": "ComponentStatus", "metadata": {"name": STORE, "creationTimestamp": null}, "conditions": [condition]})
+    let beside = |name: &str| {
+        let is_there = app.config.components.iter().any(|known| known == name);
+        part(name, (!is_there).then(|| format!("the {name} does not run in the process of this API server")))
+    };
+    let store = (!health::is_store_well(app).await).then(|| "the store does not answer".to_owned());
+    let [manager, scheduler] = PARTS.map(beside);
+    vec![manager, part(STORE, store), scheduler]
 }

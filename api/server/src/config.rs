@@ -53,6 +53,8 @@ pub struct Config {
     pub connections_max: usize,
     /// How long an Event is kept after it was last written; for ever when zero.
     pub event_ttl: Duration,
+    /// Parts that run in this process and end it when they fail: `controller-manager`, `scheduler`.
+    pub components: Vec<String>,
 }
 
 impl Config {
@@ -95,6 +97,7 @@ impl Config {
             max_mutating_requests_inflight: 200,
             connections_max: 20_000,
             event_ttl: Duration::from_secs(3_600),
+            components: Vec::new(),
         }
     }
 }
