@@ -9,6 +9,9 @@ async fn finalizers_hold_an_object_until_they_are_gone() {
     let path = format!("{CONFIG_MAPS}/a");
     let marked = cluster.delete(&path).await.ok();
     assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 0);
+    cluster.post("/api/v1/namespaces", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "going"}})).await.ok();
+    let namespace = cluster.delete("/api/v1/namespaces/going").await.ok();
+    assert!(namespace["metadata"]["deletionTimestamp"].is_string() && namespace["metadata"].get("deletionGracePeriodSeconds").is_none());
     assert!(marked["metadata"]["deletionTimestamp"].is_string());
     assert_eq!(cluster.get(&path).await.ok(), marked);
     let again = cluster.delete(&path).await.ok();

@@ -112,12 +112,16 @@ fn set_finalizers(object: &mut Value, propagation: Option<Propagation>) {
 
 fn mark(object: &mut Value, grace: i64, now: Timestamp) {
     meta::set(object, "deletionTimestamp", meta::time(after(now, grace)));
-    meta::set(object, "deletionGracePeriodSeconds", grace);
+    let is_namespace = object.get("kind").and_then(Value::as_str) == Some("Namespace");
+    // Upstream deletes namespaces by rules of their own, which know no grace.
+    if !is_namespace {
+        meta::set(object, "deletionGracePeriodSeconds", grace);
+    }
     let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
     if generation > 0 {
         meta::set(object, "generation", generation + 1);
     }
-    if object.get("kind").and_then(Value::as_str) == Some("Namespace") {
+    if is_namespace {
         json::set(object, &["status", "phase"], "Terminating");
     }
 }
