@@ -134,6 +134,8 @@ async fn send(app: &Arc<App>, object: Value, method: Method) -> Result<(), Boots
         path.push_str(&name);
     }
     let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
+    // Upstream's name of who made it, in `managedFields`.
+    let request = request.header(header::USER_AGENT, "kube-apiserver");
     let body = if request.method_ref() == Some(&Method::DELETE) { Body::empty() } else { Body::from(object.to_string()) };
     let mut request = request.body(body).map_err(|error| failed(error.to_string()))?;
     let user = UserInfo::new("system:apiserver", &["system:masters"]);

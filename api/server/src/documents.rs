@@ -17,6 +17,9 @@ use sha2::{Digest, Sha256};
 use crate::app::App;
 use crate::status::{ApiError, ApiResult};
 use crate::wire::accept::{self, Encoding};
+use crate::wire::pretty::{self, Indentable};
+use crate::wire::protobuf::order;
+use crate::wire::query::Query;
 use crate::wire::{gzip, protobuf};
 
 const JSON: &str = "application/json";
@@ -118,7 +121,7 @@ struct Document {
 /// Answers a path of discovery or OpenAPI.
 pub(crate) async fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<Body>> {
     let name = name(parts.uri.path(), &parts.headers).ok_or_else(ApiError::no_such_resource)?;
-    let media = name.media();
+    let (media, is_discovery) = (name.media(), name.is_discovery() && name.encoding() == Encoding::Json);
     let of = now(app);
     let document = match app.documents.known(of, &name) {
         Some(document) => document,
@@ -133,9 +136,9 @@ pub(crate) async fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<
         }
     };
     match asked_hash(parts) {
-        None => Ok(document.respond(&parts.headers, media)),
+        None => Ok(document.respond(parts, media, is_discovery)),
         Some(hash) if document.is_hashed(hash) => {
-            let mut response = document.respond(&parts.headers, media);
+            let mut response = document.respond(parts, media, is_discovery);
             response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(KEPT_FOR_GOOD));
             Ok(response)
         }
@@ -213,6 +216,7 @@ fn make(app: &App, kinds: &[Arc<Kind>], name: &Name) -> Option<Bytes> {
     };
     match name.encoding() {
         Encoding::Protobuf => protobuf::encode(&value).ok().map(Into::into),
+        _ if name.is_discovery() => Some(order::line(&value).into()),
         _ => Some(value.to_string().into()),
     }
 }
@@ -221,6 +225,10 @@ impl Name {
     /// Whether others have a say in it, who may say a lot.
     fn takes_long(&self) -> bool {
         matches!(self, Self::OpenApiV2 { .. })
+    }
+
+    fn is_discovery(&self) -> bool {
+        matches!(self, Self::Api(..) | Self::Apis(..) | Self::Group(..) | Self::Resources(..))
     }
 
     fn encoding(&self) -> Encoding {
@@ -271,14 +279,19 @@ impl Document {
         response
     }
 
-    fn respond(&self, headers: &HeaderMap, media: &'static str) -> Response<Body> {
+    fn respond(&self, parts: &Parts, media: &'static str, is_discovery: bool) -> Response<Body> {
+        let headers = &parts.headers;
+        let is_indented = is_discovery && pretty::is_wanted(headers, Query::parse(parts.uri.query()).get("pretty"));
         let mut response = if headers.get(header::IF_NONE_MATCH) == Some(&self.etag) {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response
         } else {
-            gzip::respond(self.bytes.clone(), gzip::accepted(headers))
+            gzip::respond(self.bytes.clone(), gzip::accepted(headers) && !is_indented)
         };
+        if is_discovery {
+            response.extensions_mut().insert(Indentable);
+        }
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
         response.headers_mut().insert(header::ETAG, self.etag.clone());
         response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));

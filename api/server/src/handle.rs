@@ -23,6 +23,7 @@ use crate::wire::accept::{self, Encoding};
 use crate::wire::deadline;
 use crate::wire::options::ListOptions;
 use crate::wire::path::{self, ResourcePath};
+use crate::wire::pretty;
 use crate::wire::query::{self, Query};
 use crate::wire::socket::Socket;
 use crate::wire::warnings;
@@ -32,10 +33,18 @@ const AUDIT_ID: &str = "audit-id";
 
 /// Answers a request.
 pub(crate) async fn handle(app: Arc<App>, request: Request<Body>) -> Response<Body> {
-    match *request.method() {
-        Method::HEAD => without_body(recorded(app, request).await),
-        _ => recorded(app, request).await,
+    let (is_head, is_indented) = (request.method() == Method::HEAD, is_indented(&request));
+    let mut answer = recorded(app, request).await;
+    if is_indented {
+        answer = pretty::indent(answer).await;
     }
+    if is_head { without_body(answer) } else { answer }
+}
+
+/// Whether a person reads the answer.
+fn is_indented(request: &Request<Body>) -> bool {
+    let query = request.uri().query().filter(|query| query.contains("pretty"));
+    pretty::is_wanted(request.headers(), Query::parse(query).get("pretty"))
 }
 
 /// The answer to a HEAD is one to a GET without its body, the length told all the same.

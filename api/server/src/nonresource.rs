@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, header};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -45,8 +46,8 @@ pub(crate) async fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<
         });
     }
     match path {
-        "/" => Ok(json_answer(&json!({"paths": all_paths(app)}))),
-        "/version" | "/version/" => Ok(json_answer(&version::version())),
+        "/" => Ok(indented(&json!({"paths": all_paths(app)}))),
+        "/version" | "/version/" => Ok(indented(&version::version())),
         "/metrics" => {
             let size = app.store.size_bytes().await.unwrap_or_default();
             Ok(text(StatusCode::OK, app.metrics.render(app, size)))
@@ -70,6 +71,11 @@ fn all_paths(app: &App) -> Vec<String> {
     paths.sort();
     paths.dedup();
     paths
+}
+
+/// An answer that upstream indents for everybody.
+fn indented(value: &impl Serialize) -> Response<Body> {
+    typed(serde_json::to_string_pretty(value).unwrap_or_default(), "application/json")
 }
 
 /// A JSON answer.

@@ -76,7 +76,7 @@ fn answer(call: &Call, mut review: Value) -> ApiResult<Value> {
         }
     }
     if review.get("metadata").is_none() {
-        json::set(&mut review, &["metadata"], json!({"creationTimestamp": null}));
+        json::set(&mut review, &["metadata"], json!({}));
     }
     Ok(review)
 }

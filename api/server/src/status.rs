@@ -12,7 +12,8 @@ use serde::Serialize;
 use crate::cache::{Closed, NotYet, TooOld};
 use crate::json;
 use crate::wire::accept::Encoding;
-use crate::wire::protobuf::{self, EncodeError, ProtobufError};
+use crate::wire::pretty::Indentable;
+use crate::wire::protobuf::{self, EncodeError, ProtobufError, order};
 
 /// A failed request.
 #[derive(Debug)]
@@ -320,8 +321,12 @@ impl ApiError {
     pub(crate) fn into_response_in(self, encoding: Encoding) -> Response<Body> {
         let value = self.to_value();
         let encoded = (encoding == Encoding::Protobuf).then(|| protobuf::encode(&value).ok()).flatten();
-        let media = if encoded.is_some() { protobuf::MEDIA } else { "application/json" };
-        let mut response = Response::new(encoded.map_or_else(|| Body::from(value.to_string()), Body::from));
+        let is_json = encoded.is_none();
+        let media = if is_json { "application/json" } else { protobuf::MEDIA };
+        let mut response = Response::new(encoded.map_or_else(|| Body::from(order::line(&value)), Body::from));
+        if is_json {
+            response.extensions_mut().insert(Indentable);
+        }
         *response.status_mut() = self.0.code;
         response.extensions_mut().insert(Own);
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));

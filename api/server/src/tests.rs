@@ -27,6 +27,7 @@ mod shapes;
 mod shared;
 mod sockets;
 mod subresources;
+mod texts;
 mod typed;
 mod watches;
 mod webhooks;

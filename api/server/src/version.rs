@@ -1,24 +1,39 @@
 //! What `/version` says. Clients parse it as a semantic version and compare it with their own.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 /// The Kubernetes version whose API is served: that of k8s-openapi's `latest`.
 const MAJOR: &str = "1";
 const MINOR: &str = "37";
 
-/// The body of `/version`.
-pub(crate) fn version() -> Value {
-    json!({
-        "major": MAJOR,
-        "minor": MINOR,
-        "gitVersion": git_version(),
-        "gitCommit": "",
-        "gitTreeState": "clean",
-        "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "",
-        "compiler": "rustc",
-        "platform": format!("{}/{}", std::env::consts::OS, architecture()),
-    })
+/// The body of `/version`, in upstream's order.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Version {
+    major: &'static str,
+    minor: &'static str,
+    git_version: String,
+    git_commit: &'static str,
+    git_tree_state: &'static str,
+    build_date: &'static str,
+    go_version: &'static str,
+    compiler: &'static str,
+    platform: String,
+}
+
+/// What is served, and by what.
+pub(crate) fn version() -> Version {
+    Version {
+        major: MAJOR,
+        minor: MINOR,
+        git_version: git_version(),
+        git_commit: "",
+        git_tree_state: "clean",
+        build_date: "1970-01-01T00:00:00Z",
+        go_version: "",
+        compiler: "rustc",
+        platform: format!("{}/{}", std::env::consts::OS, architecture()),
+    }
 }
 
 /// `v1.37.0+skiff`

@@ -10,6 +10,7 @@ pub(crate) mod list;
 pub(crate) mod options;
 pub(crate) mod path;
 pub(crate) mod present;
+pub(crate) mod pretty;
 pub(crate) mod protobuf;
 pub(crate) mod query;
 pub(crate) mod socket;

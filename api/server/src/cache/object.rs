@@ -144,10 +144,11 @@ impl Object {
         self.len
     }
 
-    /// The JSON that clients get.
-    pub(crate) fn bytes(&self) -> Bytes {
-        let mut out = BytesMut::with_capacity(self.len());
+    /// The JSON that clients get as an answer: with a line feed behind it, as Go's encoder writes it.
+    pub(crate) fn line(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.len() + 1);
         self.write(&mut out);
+        out.put_u8(b'\n');
         out.freeze()
     }
 
@@ -382,8 +383,8 @@ mod tests {
     }
 
     fn written(object: &Object) -> Value {
-        let bytes = object.bytes();
-        assert_eq!(bytes.len(), object.len());
+        let bytes = object.line();
+        assert_eq!((bytes.len(), bytes.last()), (object.len() + 1, Some(&b'\n')));
         serde_json::from_slice(&bytes).expect("JSON")
     }
 
@@ -403,7 +404,7 @@ mod tests {
             for metadata in [json!({"name": "x"}), json!({})] {
                 let first = object(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}), from);
                 let later = first.at_revision(to);
-                assert_eq!(written(&later)["metadata"]["resourceVersion"], to.to_string(), "{:?}", later.bytes());
+                assert_eq!(written(&later)["metadata"]["resourceVersion"], to.to_string(), "{:?}", later.line());
                 assert_eq!(*later.value(), written(&later));
                 assert_eq!(later.value()["metadata"]["name"], first.value()["metadata"]["name"]);
             }
@@ -425,8 +426,8 @@ mod tests {
         let stored = br#"{"metadata":{"resourceVersion":"3","name":"x"},"kind":"ConfigMap","apiVersion":"v1"}"#;
         let object = Object::new(("ns".into(), "x".into()), 5, Bytes::from_static(stored), None, &Arc::default()).expect("JSON");
         assert_eq!(
-            object.bytes(),
-            Bytes::from_static(br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"5","name":"x"}}"#)
+            object.line(),
+            Bytes::from_static(b"{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"5\",\"name\":\"x\"}}\n")
         );
     }
 

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use self::encoded::Encoded;
 use super::gzip::{self, Compressor};
 use super::present::{Part, Presentation};
-use super::protobuf::{self, EncodeError};
+use super::protobuf::{self, EncodeError, order};
 use crate::cache::{Behind, Object, Page, Place};
 use crate::json;
 use crate::status::{ApiError, ApiResult};
@@ -47,7 +47,8 @@ pub(crate) async fn respond(presentation: &Presentation, page: Page) -> Response
         Part::Whole | Part::Item => (kind.list_kind(), kind.api_version()),
         Part::Metadata(version) => ("PartialObjectMetadataList".to_owned(), version.to_owned()),
     };
-    let head = format!("{{\"kind\":\"{list_kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
+    let head =
+        format!("{{\"kind\":\"{list_kind}\",\"apiVersion\":\"{version}\",\"metadata\":{},\"items\":[", order::list_metadata(&metadata));
     ListBody::json(head.into(), page.items, part).answer(presentation)
 }
 
@@ -98,7 +99,7 @@ impl Items {
 
 impl ListBody {
     fn json(head: Bytes, items: Vec<Arc<Object>>, part: Part) -> Self {
-        const TAIL: &[u8] = b"]}";
+        const TAIL: &[u8] = b"]}\n";
         let commas = items.len().saturating_sub(1);
         let remaining = head.len() + commas + TAIL.len() + items.iter().map(|object| part.len(object)).sum::<usize>();
         let items = Items::Json { items: items.into_iter(), part, first: true };
@@ -119,6 +120,7 @@ impl ListBody {
             gzip::mark(response.headers_mut());
         }
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(presentation.media.content_type()));
+        presentation.mark(&mut response);
         response
     }
 

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::accept::{self, Answer, Encoding, Form, Media, negotiate};
 use super::gzip;
-use super::protobuf::{self, EncodeError};
+use super::pretty::{self, Indentable};
+use super::protobuf::{self, EncodeError, order};
 use super::query::Query;
 use super::table::{IncludeObject, partial, row, table};
 use super::yaml;
@@ -77,7 +78,9 @@ impl Presentation {
         let include = IncludeObject::parse(include).ok_or_else(|| {
             ApiError::bad_request(format!("unrecognized includeObject value: {}", Value::from(include.unwrap_or_default())))
         })?;
-        Ok(Self { served: Arc::clone(served), media, include, gzip: gzip::accepted(headers) })
+        // What is indented for people is not compressed.
+        let gzip = gzip::accepted(headers) && !pretty::is_wanted(headers, query.get("pretty"));
+        Ok(Self { served: Arc::clone(served), media, include, gzip })
     }
 
     /// The same for an answer that is always the object itself: of subresources and questions.
@@ -113,7 +116,7 @@ impl Presentation {
     /// An object, as answer to a request for it.
     pub(crate) fn object(&self, status: StatusCode, object: &Object) -> Response<Body> {
         if self.verbatim() == Some(Part::Whole) && self.served.is_current(object) {
-            return self.respond(status, object.bytes());
+            return self.respond(status, object.line());
         }
         if self.is_protobuf() {
             return self.respond_encoded(status, self.encoded(object));
@@ -209,8 +212,8 @@ impl Presentation {
     /// Any JSON, in the client's encoding.
     pub(crate) fn value(&self, status: StatusCode, value: &Value) -> Response<Body> {
         let bytes = match self.media.encoding {
-            Encoding::Json => value.to_string(),
-            Encoding::Yaml => yaml::text(value),
+            Encoding::Json => order::line(value),
+            Encoding::Yaml => yaml::text(value).into_bytes(),
             Encoding::Protobuf => return self.respond_encoded(status, protobuf::encode(value)),
         };
         self.respond(status, Bytes::from(bytes))
@@ -220,7 +223,15 @@ impl Presentation {
         let mut response = gzip::respond(bytes, self.gzip);
         *response.status_mut() = status;
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(self.media.content_type()));
+        self.mark(&mut response);
         response
+    }
+
+    /// Marks an answer that may be indented.
+    pub(crate) fn mark(&self, response: &mut Response<Body>) {
+        if self.media.encoding == Encoding::Json {
+            response.extensions_mut().insert(Indentable);
+        }
     }
 
     /// A list that is not sent verbatim.
@@ -264,8 +275,8 @@ impl Presentation {
         match self.verbatim().filter(|_| self.served.is_current(object)) {
             Some(part) => write_line(change.word(), out, |out| part.write(object, out)),
             None => {
-                let shown = self.shown_in_watch(&self.served.current(object), first).to_string();
-                write_line(change.word(), out, |out| out.extend_from_slice(shown.as_bytes()));
+                let shown = order::text(&self.shown_in_watch(&self.served.current(object), first));
+                write_line(change.word(), out, |out| out.extend_from_slice(&shown));
             }
         }
         Told::All
@@ -298,7 +309,7 @@ impl Presentation {
 
     /// A watch's bookmark: everything up to `revision` was sent.
     pub(crate) fn bookmark(&self, revision: u64, initial_events_end: bool) -> Bytes {
-        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
         if initial_events_end {
             json::set(&mut metadata, &["annotations"], json!({"k8s.io/initial-events-end": "true"}));
         }
@@ -324,7 +335,7 @@ impl Presentation {
             return protobuf::encode(value).map_or_else(|error| unframed(&error), |bytes| protobuf::frame(word, &bytes));
         }
         let mut line = BytesMut::new();
-        write_line(word, &mut line, |out| out.extend_from_slice(value.to_string().as_bytes()));
+        write_line(word, &mut line, |out| out.extend_from_slice(&order::text(value)));
         line.freeze()
     }
 }

@@ -6,6 +6,7 @@
 mod decode;
 mod encode;
 mod envelope;
+pub(crate) mod order;
 mod read;
 mod special;
 mod table;

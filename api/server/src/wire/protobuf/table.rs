@@ -21,6 +21,7 @@ pub(super) struct Message {
     pub(super) id: &'static str,
     text: &'static str,
     fields: OnceLock<Box<[Field]>>,
+    flat: OnceLock<Box<[&'static Field]>>,
 }
 
 /// One field of a message.
@@ -65,7 +66,7 @@ static MESSAGES: LazyLock<Table> = LazyLock::new(|| {
     for line in TABLE.lines() {
         let (head, text) = line.split_once(' ').unwrap_or((line, ""));
         let (id, root) = head.split_once('=').unwrap_or((head, ""));
-        table.by_id.insert(id, Message { id, text, fields: OnceLock::new() });
+        table.by_id.insert(id, Message { id, text, fields: OnceLock::new(), flat: OnceLock::new() });
         for root in root.split(',').filter(|root| !root.is_empty()) {
             table.roots.insert(root, id);
         }
@@ -95,6 +96,17 @@ impl fmt::Debug for Message {
 impl Message {
     pub(super) fn fields(&'static self) -> &'static [Field] {
         self.fields.get_or_init(|| self.text.split_whitespace().filter_map(Field::parse).collect())
+    }
+
+    /// The fields in the order of upstream's Go type, those of inlined messages at their place.
+    pub(super) fn flat(&'static self) -> &'static [&'static Field] {
+        self.flat.get_or_init(|| {
+            let fields = self.fields().iter().flat_map(|field| match field.kind {
+                Kind::Message(inner) if field.is_inlined() => inner.flat().to_vec(),
+                _ => vec![field],
+            });
+            fields.collect()
+        })
     }
 
     /// The field of that number.
