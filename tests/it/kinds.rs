@@ -77,7 +77,10 @@ fn objects_are_checked_by_the_server(kubectl: &Kubectl<'_>) {
 }
 
 fn objects_are_applied_and_shown(kubectl: &Kubectl<'_>) {
-    let applied = kubectl.apply(OBJECTS).ok();
+    let applied = kubectl.apply(OBJECTS);
+    let warned = "Warning: skiff: HorizontalPodAutoscalers are stored but no controller acts on them yet";
+    assert!(applied.stderr.contains(warned), "{applied}");
+    let applied = applied.ok();
     assert!(applied.lines().all(|line| line.ends_with(" created")), "{applied}");
     let again = kubectl.apply(OBJECTS).ok();
     assert!(again.lines().all(|line| line.ends_with(" unchanged")), "{again}");

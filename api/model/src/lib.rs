@@ -1,7 +1,8 @@
 //! What every part of Skiff agrees on about the Kubernetes object model: the table of served
-//! kinds, the shape of metadata, selectors, quantities, field errors, formats of labels, users and request
-//! attributes, and the read-only view of what is stored. No I/O, nothing asynchronous.
+//! kinds and who acts on their fields, the shape of metadata, selectors, quantities, field errors, formats of labels,
+//! users and request attributes, and the read-only view of what is stored. No I/O, nothing asynchronous.
 
+pub mod acted;
 pub mod field;
 pub mod format;
 pub mod json_path;

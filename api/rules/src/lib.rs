@@ -28,6 +28,7 @@ pub mod scale;
 mod strategy;
 #[cfg(test)]
 mod testing;
+mod unacted;
 
 use api_model::field::FieldError;
 use api_model::kind::Kind;
@@ -40,6 +41,7 @@ pub use fields::{FieldValidation, check_body, check_fields, conversion_fault};
 pub use format::{is_dns_label, is_dns_subdomain};
 pub use kinds::{mandatory_flow_control, validate_admin_access};
 pub use strategy::{allows_create_on_update, allows_unconditional_update};
+pub use unacted::unacted;
 
 /// Fills in upstream's defaults. Idempotent: a defaulted object stays as it is.
 pub fn default(kind: &Kind, object: &mut Value) {

@@ -288,4 +288,16 @@ impl Call {
     pub(crate) fn warn(&mut self, warnings: Vec<String>) {
         self.warnings.extend(warnings);
     }
+
+    /// Tells what of an object, or of a change from `old`, is stored although nothing acts on it. The cluster's own parts
+    /// write what others asked for, and nobody reads what they are told.
+    pub(crate) fn warn_of_unacted(&mut self, new: &Value, old: Option<&Value>) {
+        if !is_part_of_the_cluster(&self.user.username) {
+            self.warn(api_rules::unacted(&self.served.stored, new, old));
+        }
+    }
+}
+
+fn is_part_of_the_cluster(user: &str) -> bool {
+    matches!(user, "system:apiserver" | "system:kube-controller-manager" | "system:kube-scheduler") || user.starts_with("system:node:")
 }

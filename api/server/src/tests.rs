@@ -29,6 +29,7 @@ mod sockets;
 mod subresources;
 mod texts;
 mod typed;
+mod unacted;
 mod watches;
 mod webhooks;
 

@@ -90,6 +90,8 @@ async fn prepare(call: &mut Call, mut object: Value, options: &WriteOptions) -> 
     if !errors.is_empty() {
         return Err(ApiError::invalid(&served.kind, &name, &errors));
     }
+    // Before the server puts in what nobody asked for.
+    call.warn_of_unacted(&object, None);
     let reservation = call.app.services.reserve(&served, &mut object, None, &call.app.cache)?;
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
     admit::check_escalation(call, step, &object)?;

@@ -139,6 +139,9 @@ async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, 
     admit::check_escalation(call, step, new)?;
     admit::validate(call, step, Some(new)).await?;
     call.warn(api_rules::warnings(&served.stored, new));
+    if matches!(sub.as_deref(), None | Some("ephemeralcontainers" | "resize")) {
+        call.warn_of_unacted(new, Some(old));
+    }
     Ok(())
 }
 

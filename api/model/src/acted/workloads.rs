@@ -1,0 +1,125 @@
+//! The rows of workloads: Pods, what makes Pods, and what is said about Pods.
+
+use super::Part::{ApiServer, Clients, Controller, NodeAgent, Scheduler};
+use super::{Field, Fields, Part, Row};
+
+const DEPLOYMENTS: &[Part] = &[Controller("deployment-controller")];
+const SETS: &[Part] = &[Controller("replicaset-controller")];
+const BUDGETS: &[Part] = &[Controller("disruption-controller")];
+const SERVER: &[Part] = &[ApiServer];
+
+/// In the order of the documentation.
+pub(super) const ROWS: &[Row] = &[
+    Row::new("", "Pod", &[]).with_pod_spec("spec"),
+    Row::new("apps", "Deployment", &[Fields { prefix: "spec", rows: DEPLOYMENT }]).with_pod_spec("spec.template.spec"),
+    Row::new("apps", "ReplicaSet", &[Fields { prefix: "spec", rows: REPLICA_SET }]).with_pod_spec("spec.template.spec"),
+    Row::nobody("apps", "StatefulSet", "StatefulSets are stored but no controller acts on them yet"),
+    Row::nobody("apps", "DaemonSet", "DaemonSets are stored but no controller acts on them yet"),
+    Row::nobody("batch", "Job", "Jobs are stored but no controller acts on them yet"),
+    Row::nobody("batch", "CronJob", "CronJobs are stored but no controller acts on them yet"),
+    Row::nobody("", "ReplicationController", "ReplicationControllers are stored but no controller acts on them yet"),
+    Row::nobody("autoscaling", "HorizontalPodAutoscaler", "HorizontalPodAutoscalers are stored but no controller acts on them yet"),
+    Row::new("", "PodTemplate", &[Fields { prefix: "", rows: &[Field::by(&[Clients], "template", "")] }]),
+    Row::new("apps", "ControllerRevision", CLIENTS),
+    Row::new("policy", "PodDisruptionBudget", &[Fields { prefix: "spec", rows: BUDGET }]),
+    Row::new("scheduling.k8s.io", "PriorityClass", &[Fields { prefix: "", rows: PRIORITY_CLASS }]),
+    Row::new("node.k8s.io", "RuntimeClass", &[Fields { prefix: "", rows: RUNTIME_CLASS }]),
+    Row::new("", "LimitRange", &[Fields { prefix: "", rows: &[Field::by(SERVER, "spec", "api/admission/src/plugins/limit_ranger.rs")] }]),
+    Row::new(
+        "",
+        "ResourceQuota",
+        &[Fields { prefix: "", rows: &[Field::by(SERVER, "spec", "api/admission/src/plugins/resource_quota.rs")] }],
+    ),
+    Row::new("", "ConfigMap", &[Fields { prefix: "", rows: CONFIG_MAP }]),
+    Row::new("", "Secret", &[Fields { prefix: "", rows: SECRET }]),
+    Row::new("", "ServiceAccount", &[Fields { prefix: "", rows: SERVICE_ACCOUNT }]),
+    Row::new("", "Node", &[Fields { prefix: "spec", rows: NODE }]),
+    Row::new("coordination.k8s.io", "Lease", &[Fields { prefix: "spec", rows: LEASE }]),
+];
+
+/// Programs outside of Skiff read the whole object.
+pub(super) const CLIENTS: &[Fields] = &[Fields { prefix: "", rows: &[Field::by(&[Clients], "", "")] }];
+
+const DEPLOYMENT: &[Field] = &[
+    Field::by(DEPLOYMENTS, "minReadySeconds", "sched/controllers/src/deployment/plan.rs"),
+    Field::by(DEPLOYMENTS, "paused", "sched/controllers/src/deployment/plan.rs"),
+    Field::by(DEPLOYMENTS, "progressDeadlineSeconds", "sched/controllers/src/deployment/status.rs"),
+    Field::by(DEPLOYMENTS, "replicas", "sched/controllers/src/deployment/fence.rs"),
+    Field::by(DEPLOYMENTS, "revisionHistoryLimit", "sched/controllers/src/deployment/history.rs"),
+    Field::by(DEPLOYMENTS, "selector", "sched/controllers/src/deployment.rs"),
+    Field::by(DEPLOYMENTS, "strategy", "sched/controllers/src/deployment/fence.rs"),
+    Field::by(DEPLOYMENTS, "template.metadata", "sched/controllers/src/deployment/history.rs"),
+];
+
+const REPLICA_SET: &[Field] = &[
+    Field::by(SETS, "minReadySeconds", "sched/controllers/src/replicaset/plan.rs"),
+    Field::by(SETS, "replicas", "sched/controllers/src/replicaset/plan.rs"),
+    Field::by(SETS, "selector", "sched/controllers/src/replicaset.rs"),
+    Field::by(SETS, "template.metadata", "sched/controllers/src/replicaset/plan.rs"),
+];
+
+const BUDGET: &[Field] = &[
+    Field::by(BUDGETS, "maxUnavailable", "sched/controllers/src/disruption/plan.rs"),
+    Field::by(BUDGETS, "minAvailable", "sched/controllers/src/disruption/plan.rs"),
+    Field::by(BUDGETS, "selector", "sched/controllers/src/disruption/plan.rs"),
+    Field::by(SERVER, "unhealthyPodEvictionPolicy", "api/server/src/subresource/eviction/budget.rs"),
+];
+
+const PRIORITY: &str = "api/admission/src/plugins/priority.rs";
+
+const PRIORITY_CLASS: &[Field] = &[
+    Field::by(&[Clients], "description", ""),
+    Field::by(SERVER, "globalDefault", PRIORITY),
+    Field::by(SERVER, "preemptionPolicy", PRIORITY),
+    Field::by(SERVER, "value", PRIORITY),
+];
+
+const RUNTIME_CLASS: &[Field] = &[
+    Field::by(&[NodeAgent], "handler", "node/agent/src/worker/effect.rs"),
+    Field::by(SERVER, "overhead", "api/admission/src/plugins/runtime_class.rs"),
+    Field::by(SERVER, "scheduling", "api/admission/src/plugins/runtime_class.rs"),
+];
+
+const CONFIG_MAP: &[Field] = &[
+    Field::by(&[NodeAgent], "binaryData", "node/volumes/src/source.rs"),
+    Field::by(&[NodeAgent], "data", "node/volumes/src/config_map.rs"),
+    Field::by(SERVER, "immutable", "api/rules/src/kinds/config_map.rs"),
+];
+
+const SECRET: &[Field] = &[
+    Field::by(&[NodeAgent], "data", "node/volumes/src/secret.rs"),
+    Field::by(SERVER, "immutable", "api/rules/src/kinds/secret.rs"),
+    Field::by(SERVER, "stringData", "api/rules/src/kinds/secret.rs"),
+    Field::by(SERVER, "type", "api/rules/src/kinds/secret.rs"),
+];
+
+const ACCOUNT: &str = "api/admission/src/plugins/service_account.rs";
+
+const SERVICE_ACCOUNT: &[Field] = &[
+    Field::by(SERVER, "automountServiceAccountToken", ACCOUNT),
+    Field::by(SERVER, "imagePullSecrets", ACCOUNT),
+    Field::by(SERVER, "secrets", ACCOUNT),
+];
+
+const NODE: &[Field] = &[
+    Field::nobody("configSource"),
+    Field::nobody("externalID"),
+    Field::by(&[Controller("node-ipam-controller"), NodeAgent], "podCIDR", "sched/controllers/src/node_ipam.rs"),
+    Field::by(&[Controller("node-ipam-controller"), NodeAgent], "podCIDRs", "sched/controllers/src/node_ipam.rs"),
+    Field::nobody("podPreemptionPolicy"),
+    Field::by(&[Clients], "providerID", ""),
+    Field::by(&[Scheduler, Controller("taint-eviction-controller")], "taints", "sched/scheduler/src/plugins/taint_toleration.rs"),
+    Field::by(&[Scheduler, Controller("node-lifecycle-controller")], "unschedulable", "sched/scheduler/src/plugins/node_unschedulable.rs"),
+];
+
+const ELECTION: &[Part] = &[Controller("node-lifecycle-controller"), Clients];
+
+const LEASE: &[Field] = &[
+    Field::by(&[Clients], "acquireTime", ""),
+    Field::by(&[Clients], "holderIdentity", ""),
+    Field::by(&[Clients], "leaseDurationSeconds", ""),
+    Field::by(&[Clients], "leaseTransitions", ""),
+    Field::nobody("preferredHolder"),
+    Field::by(ELECTION, "renewTime", "sched/controllers/src/node_lifecycle/health.rs"),
+    Field::nobody("strategy").although("that of Deployments"),
+];
