@@ -4,7 +4,7 @@
 //!
 //! Beside the promise is what its keepers share: cgroups ([`cgroup`]), processes that are not our
 //! children ([`process`]), shims and what they leave on disk ([`launch`], [`state`], [`record`]) and
-//! the log format ([`cri`]), attaching ([`attach`]).
+//! the log format ([`cri`]), attaching ([`attach`]), and work on hostile bytes in a confined process ([`helper`]).
 
 pub mod attach;
 pub mod battery;
@@ -12,6 +12,7 @@ pub mod cgroup;
 pub mod cri;
 mod error;
 pub mod files;
+pub mod helper;
 pub mod launch;
 pub mod process;
 pub mod record;

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::wait::{WaitPidFlag, waitpid};
@@ -84,6 +84,12 @@ pub fn boot_id() -> io::Result<String> {
 /// A pidfd: signals and waits reach this process or nobody.
 #[derive(Debug)]
 pub struct Pidfd(OwnedFd);
+
+impl AsFd for Pidfd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 impl Pidfd {
     /// Opens the process that has `pid` now.

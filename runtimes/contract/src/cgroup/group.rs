@@ -1,5 +1,6 @@
 //! One cgroup, the same path in every hierarchy: made, limited, joined, read.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,12 @@ impl Group {
     pub fn add(&self, pid: i32) -> Result<(), RuntimeError> {
         let process = CgroupPid::from(u64::from(pid.unsigned_abs()));
         self.layout.load(&self.path).add_task_by_tgid(process).map_err(failed(&self.path, &format!("putting process {pid} into")))
+    }
+
+    /// Names of the groups directly below it, in any hierarchy.
+    pub fn children(&self) -> BTreeSet<String> {
+        let below = self.dirs().into_iter().flat_map(|dir| subdirs(&dir));
+        below.filter_map(|dir| Some(dir.file_name()?.to_str()?.to_owned())).collect()
     }
 
     /// Whether it exists in any hierarchy.

@@ -1,0 +1,111 @@
+//! Gives up every right that the work does not need, for good.
+
+use std::io;
+use std::path::Path;
+
+use caps::{CapSet, Capability, CapsHashSet};
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::resource::{Resource, setrlimit};
+use nix::unistd::{Gid, Uid, chdir, chroot, pivot_root, setgroups, setresgid, setresuid};
+
+use super::{Bounds, Rights, syscalls};
+
+/// Whom work without rights runs as.
+const NOBODY: u32 = 65_534;
+/// Files open at one time.
+const OPEN_FILES_MAX: u64 = 64;
+/// Addresses beside the memory that may be written: the program's own code, stacks, what allocators reserve.
+const ADDRESSES_BYTES: u64 = 64 << 30;
+
+/// A step and what the kernel said to it.
+type Failure = (&'static str, io::Error);
+
+fn doing<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Failure {
+    move |error| (step, error.into())
+}
+
+/// Enters the root, takes on the limits, drops capabilities and user, and ends with the list of system calls.
+pub(super) fn give_up_rights(rights: Rights, root: &Path, bounds: &Bounds) -> Result<(), Failure> {
+    enter(rights, root)?;
+    limit(bounds).map_err(doing("setting resource limits"))?;
+    drop_capabilities(rights)?;
+    syscalls::allow(rights).map_err(doing("limiting system calls"))
+}
+
+/// Leaves the node's file system: below the new root is the directory to work in, or nothing.
+fn enter(rights: Rights, root: &Path) -> Result<(), Failure> {
+    let step = "entering a root of its own";
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(doing(step))?;
+    let safe = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    match rights {
+        Rights::Files => {
+            mount(Some(root), root, none, MsFlags::MS_BIND, none).map_err(doing(step))?;
+            mount(none, root, none, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | safe, none).map_err(doing(step))?;
+        }
+        Rights::Memory => {
+            mount(Some("tmpfs"), root, Some("tmpfs"), safe | MsFlags::MS_RDONLY, Some("mode=555,size=4k")).map_err(doing(step))?;
+        }
+    }
+    chdir(root).map_err(doing(step))?;
+    match pivot_root(".", ".") {
+        Ok(()) => umount2(".", MntFlags::MNT_DETACH).map_err(doing(step))?,
+        // A machine that runs from its initramfs has a root that cannot be left by this way.
+        Err(Errno::EINVAL) => {
+            mount(Some("."), "/", none, MsFlags::MS_MOVE, none).map_err(doing(step))?;
+            chroot(".").map_err(doing(step))?;
+        }
+        Err(error) => return Err(doing(step)(error)),
+    }
+    chdir("/").map_err(doing(step))
+}
+
+fn limit(bounds: &Bounds) -> nix::Result<()> {
+    let cpu = bounds.cpu.as_secs().max(1);
+    let limits = [
+        (Resource::RLIMIT_CORE, 0),
+        // Heap and private mappings; a machine without cgroups has this alone.
+        (Resource::RLIMIT_DATA, bounds.memory_bytes),
+        (Resource::RLIMIT_AS, bounds.memory_bytes.saturating_add(ADDRESSES_BYTES)),
+        (Resource::RLIMIT_CPU, cpu),
+        (Resource::RLIMIT_FSIZE, bounds.file_bytes),
+        (Resource::RLIMIT_NOFILE, OPEN_FILES_MAX),
+        (Resource::RLIMIT_MEMLOCK, 0),
+    ];
+    limits.into_iter().try_for_each(|(resource, limit)| setrlimit(resource, limit, limit))
+}
+
+/// What making files of any owner takes; no device files, nothing of the trusted extended attributes.
+fn kept(rights: Rights) -> CapsHashSet {
+    match rights {
+        Rights::Files => CapsHashSet::from([
+            Capability::CAP_CHOWN,
+            Capability::CAP_DAC_OVERRIDE,
+            Capability::CAP_FOWNER,
+            Capability::CAP_FSETID,
+            Capability::CAP_SETFCAP,
+        ]),
+        Rights::Memory => CapsHashSet::new(),
+    }
+}
+
+fn drop_capabilities(rights: Rights) -> Result<(), Failure> {
+    let step = "dropping capabilities";
+    let failed = |error: caps::errors::CapsError| (step, io::Error::other(error));
+    let kept = kept(rights);
+    caps::clear(None, CapSet::Bounding).map_err(failed)?;
+    setgroups(&[]).map_err(doing(step))?;
+    if rights == Rights::Memory {
+        let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+        setresgid(gid, gid, gid).map_err(doing(step))?;
+        setresuid(uid, uid, uid).map_err(doing(step))?;
+    }
+    for set in [CapSet::Ambient, CapSet::Inheritable] {
+        caps::clear(None, set).map_err(failed)?;
+    }
+    for set in [CapSet::Effective, CapSet::Permitted] {
+        caps::set(None, set, &kept).map_err(failed)?;
+    }
+    Ok(())
+}

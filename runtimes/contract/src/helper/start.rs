@@ -1,0 +1,237 @@
+//! The starter's half: makes a cgroup, starts the process, sends the question, reads the answer, and says what
+//! the end of the process means. Dropping a run kills the process.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, IoSlice, Read as _, Seek as _, SeekFrom};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+
+use super::{Bounds, Envelope, FILES_MAX, HelperError, MESSAGE_LEN_MAX, Reply, exit, size};
+use crate::cgroup::{Cgroups, Group};
+use crate::error::RuntimeError;
+use crate::spec::Resources;
+
+/// How much longer than its deadline the process may take to end by itself.
+const GRACE: Duration = Duration::from_secs(5);
+/// What of the process' stderr is read.
+const ERRORS_LEN_MAX: u64 = 4_096;
+/// Half the weight of a container without a CPU request that counts.
+const CPU_SHARES: u64 = 512;
+/// Begins the name of each process' cgroup.
+const GROUP: &str = "helper-";
+
+/// Starts processes that run one job each.
+#[derive(Clone, Debug)]
+pub struct Helper {
+    program: PathBuf,
+    args: Vec<OsString>,
+    pub(super) cgroups: Option<(Cgroups, String)>,
+}
+
+/// One run.
+#[derive(Debug)]
+pub struct Job<'a, Q> {
+    /// The directory that becomes the root, or on which an empty root is mounted.
+    pub root: &'a Path,
+    /// What it may cost.
+    pub bounds: Bounds,
+    /// What is asked.
+    pub question: Q,
+    /// Files that the process gets, in order.
+    pub files: Vec<OwnedFd>,
+}
+
+impl Helper {
+    /// A program that calls [`super::serve`] when it is started with these arguments.
+    pub fn new(program: impl Into<PathBuf>, args: &[&str]) -> Self {
+        Self { program: program.into(), args: args.iter().map(OsString::from).collect(), cgroups: None }
+    }
+
+    /// Puts each process into a cgroup of its own below `parent`. Without it memory is bounded by resource
+    /// limits alone.
+    ///
+    /// # Errors
+    /// When the machine has no cgroups that limit.
+    pub fn in_cgroup(self, parent: &str) -> Result<Self, RuntimeError> {
+        Ok(Self { cgroups: Some((Cgroups::detect()?, parent.to_owned())), ..self })
+    }
+
+    /// Removes cgroups that starters left that are no more, and ends what is in them. Blocks.
+    ///
+    /// # Errors
+    /// When one of them cannot be removed.
+    pub fn clear(&self) -> Result<(), RuntimeError> {
+        let Some((cgroups, parent)) = &self.cgroups else { return Ok(()) };
+        for name in cgroups.group(parent)?.children() {
+            let starter = name.strip_prefix(GROUP).and_then(|rest| rest.split('-').next());
+            if starter.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+                cgroups.group(&format!("{parent}/{name}"))?.remove_tree()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the job to its end. Dropping the future kills the process.
+    ///
+    /// # Errors
+    /// See [`HelperError`].
+    pub async fn run<Q, A>(&self, job: Job<'_, Q>) -> Result<A, HelperError>
+    where
+        Q: Serialize,
+        A: DeserializeOwned,
+    {
+        let Job { root, bounds, question, files } = job;
+        let doing = || format!("starting {}", self.program.display());
+        let envelope = serde_json::to_vec(&Envelope { root: root.to_owned(), bounds, question });
+        let mut envelope = envelope.map_err(|error| HelperError::system(doing())(error.into()))?;
+        envelope.push(b'\n');
+        if envelope.len() > MESSAGE_LEN_MAX || files.len() > FILES_MAX {
+            return Err(HelperError::system(doing())(io::ErrorKind::ArgumentListTooLong.into()));
+        }
+        let helper = self.clone();
+        let started = tokio::task::spawn_blocking(move || helper.start(&envelope, &files, bounds)).await;
+        let mut running = started.map_err(|error| HelperError::system(doing())(error.into()))??;
+        let heard = tokio::time::timeout(bounds.wall + GRACE, running.hear()).await;
+        let (answer, status) = heard.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).or_else(|error| match error.kind() {
+            io::ErrorKind::TimedOut => Err(HelperError::Bound(too_long(bounds))),
+            _ => Err(HelperError::system("waiting for the process that does it")(error)),
+        })?;
+        match serde_json::from_slice(&answer) {
+            Ok(Reply::Done(answer)) if status.success() => Ok(answer),
+            Ok(Reply::Failed(fault)) => Err(fault.into()),
+            _ => Err(running.failure(status, bounds)),
+        }
+    }
+
+    fn start(&self, envelope: &[u8], files: &[OwnedFd], bounds: Bounds) -> Result<Running, HelperError> {
+        let doing = || format!("starting {}", self.program.display());
+        let group = self.group(bounds).map_err(|error| HelperError::system(doing())(io::Error::other(error)))?;
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(HelperError::system(doing()))?;
+        let errors = memfd_create("errors", MFdFlags::MFD_CLOEXEC).map_err(|error| HelperError::system(doing())(error.into()))?;
+        let errors = File::from(errors);
+        let their_errors = errors.try_clone().map_err(HelperError::system(doing()))?;
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).env_clear().stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(their_errors).kill_on_drop(true);
+        let child = command.spawn().map_err(HelperError::system(doing()))?;
+        // The command holds their end of the socket.
+        drop(command);
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+        if let (Some(Placed(Some(group))), Some(pid)) = (&group, pid) {
+            group.add(pid).map_err(|error| HelperError::system(doing())(io::Error::other(error)))?;
+        }
+        send(&ours, envelope, files).map_err(HelperError::system(doing()))?;
+        ours.set_nonblocking(true).map_err(HelperError::system(doing()))?;
+        let socket = UnixStream::from_std(ours).map_err(HelperError::system(doing()))?;
+        Ok(Running { child, socket, errors, group })
+    }
+
+    fn group(&self, bounds: Bounds) -> Result<Option<Placed>, RuntimeError> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let Some((cgroups, parent)) = &self.cgroups else { return Ok(None) };
+        let name = format!("{parent}/{GROUP}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let placed = Placed(Some(cgroups.group(&name)?));
+        let limits = Resources {
+            memory_limit_bytes: Some(bounds.memory_bytes),
+            cpu_shares: Some(CPU_SHARES),
+            // The first of the two processes counts.
+            pids_max: Some(i64::from(bounds.threads) + 1),
+            ..Resources::default()
+        };
+        if let Some(group) = &placed.0 {
+            group.create(&limits)?;
+        }
+        Ok(Some(placed))
+    }
+}
+
+/// The question and its files; the socket is empty, so that all of it goes at once.
+fn send(socket: &std::os::unix::net::UnixStream, envelope: &[u8], files: &[OwnedFd]) -> io::Result<()> {
+    let raw: Vec<_> = files.iter().map(|file| file.as_raw_fd()).collect();
+    let rights = [ControlMessage::ScmRights(&raw)];
+    let rights = if raw.is_empty() { &[][..] } else { &rights[..] };
+    let sent = sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(envelope)], rights, MsgFlags::MSG_NOSIGNAL, None)?;
+    io::Write::write_all(&mut &*socket, envelope.get(sent..).unwrap_or_default())
+}
+
+/// A process at work. Dropped, it is killed; its group goes when it is empty.
+struct Running {
+    child: Child,
+    socket: UnixStream,
+    errors: File,
+    group: Option<Placed>,
+}
+
+impl Running {
+    /// The answer to its end, and how the process ended.
+    async fn hear(&mut self) -> io::Result<(Vec<u8>, ExitStatus)> {
+        let mut answer = Vec::new();
+        let mut socket = (&mut self.socket).take(MESSAGE_LEN_MAX as u64);
+        // A process that is killed in the middle resets the connection: how it ended is told by its status.
+        while let Ok(1..) = socket.read_buf(&mut answer).await {}
+        if answer.len() >= MESSAGE_LEN_MAX {
+            self.child.start_kill()?;
+        }
+        Ok((answer, self.child.wait().await?))
+    }
+
+    /// What an end without an answer means.
+    fn failure(&mut self, status: ExitStatus, bounds: Bounds) -> HelperError {
+        let mut text = Vec::new();
+        let from = self.errors.metadata().map_or(0, |meta| meta.len().saturating_sub(ERRORS_LEN_MAX));
+        let said = self.errors.seek(SeekFrom::Start(from)).and_then(|_| (&self.errors).take(ERRORS_LEN_MAX).read_to_end(&mut text));
+        let said = said.map(|_| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default();
+        let oom_kills = self.group.as_ref().and_then(|placed| placed.0.as_ref()).map_or(0, Group::oom_kills);
+        interpret(status, &said, oom_kills > 0, bounds)
+    }
+}
+
+/// How a process that gave no answer ended. What stood on its stderr comes from it alone.
+fn interpret(status: ExitStatus, said: &str, oom_killed: bool, bounds: Bounds) -> HelperError {
+    let memory = || HelperError::Bound(format!("it takes more than {} of memory", size(bounds.memory_bytes)));
+    match status.code() {
+        Some(exit::WALL) => HelperError::Bound(too_long(bounds)),
+        Some(exit::CPU) => HelperError::Bound(format!("it takes more than {} s of CPU time", bounds.cpu.as_secs())),
+        // Rust's runtime says so before it aborts.
+        _ if oom_killed || said.contains("memory allocation of ") => memory(),
+        Some(code) if code > exit::SIGNAL => HelperError::Crashed(last_line(said, &format!("signal {}", code - exit::SIGNAL))),
+        Some(code) => HelperError::Crashed(last_line(said, &format!("exit code {code}"))),
+        None => HelperError::Crashed(last_line(said, &format!("signal {}", status.signal().unwrap_or_default()))),
+    }
+}
+
+fn too_long(bounds: Bounds) -> String {
+    format!("it takes longer than {} s", bounds.wall.as_secs())
+}
+
+fn last_line(said: &str, otherwise: &str) -> String {
+    let line = said.lines().map(str::trim).rfind(|line| !line.is_empty() && !line.starts_with("note: "));
+    line.map_or_else(|| otherwise.to_owned(), |line| line.chars().filter(|one| !one.is_control()).take(512).collect())
+}
+
+/// The cgroup of one process, removed with what is in it when dropped.
+struct Placed(Option<Group>);
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        let Some(group) = self.0.take() else { return };
+        // What cannot be removed now is removed by the next start of the agent.
+        let remove = move || drop(group.remove_tree());
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(remove)),
+            Err(_) => remove(),
+        }
+    }
+}
