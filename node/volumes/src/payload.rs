@@ -107,7 +107,7 @@ pub(crate) async fn write(context: &Context<'_>, volume: PathBuf, medium: Medium
             mount_table::mount_tmpfs(&volume, None)?;
         }
         if is_current(&volume, &payload) {
-            return Ok(());
+            return sweep_dated(&volume, fs::read_link(volume.join(DATA)).ok().as_deref());
         }
         replace(&volume, &payload, group)
     })
@@ -130,25 +130,47 @@ fn files_below(dir: &Path) -> io::Result<usize> {
 }
 
 fn replace(volume: &Path, payload: &Payload, group: Option<u32>) -> Result<(), VolumeError> {
+    let (next, data) = (volume.join(DATA_NEXT), volume.join(DATA));
+    // What a writer that was killed left needs the room that this one may lack.
+    let current = fs::read_link(&data).ok();
+    sweep_dated(volume, current.as_deref())?;
     let stamp = jiff::Timestamp::now().strftime("..%Y_%m_%d_%H_%M_%S.%9f").to_string();
     let fresh = volume.join(&stamp);
-    fs::create_dir(&fresh).map_err(VolumeError::io("making", &fresh))?;
-    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).map_err(VolumeError::io("setting the mode of", &fresh))?;
+    let filled = fill(&fresh, payload, group).and_then(|()| {
+        remove_if_there(&next)?;
+        symlink(&stamp, &next).map_err(VolumeError::io("linking", &next))?;
+        fs::rename(&next, &data).map_err(VolumeError::io("replacing", &data))
+    });
+    if let Err(error) = filled {
+        // Each attempt would leave another on a disk that is full; the first error is the one to tell.
+        if let Err(error) = remove_if_there(&next).and_then(|()| sweep_dated(volume, current.as_deref())) {
+            tracing::warn!(volume = %volume.display(), %error, "half-written volume content stays");
+        }
+        return Err(error);
+    }
+    show_names(volume, payload)?;
+    sweep_dated(volume, Some(Path::new(&stamp)))?;
+    sweep_names(volume, payload)
+}
+
+fn remove_if_there(path: &Path) -> Result<(), VolumeError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(VolumeError::io("removing", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a dated directory with all files.
+fn fill(fresh: &Path, payload: &Payload, group: Option<u32>) -> Result<(), VolumeError> {
+    fs::create_dir(fresh).map_err(VolumeError::io("making", fresh))?;
+    fs::set_permissions(fresh, fs::Permissions::from_mode(0o755)).map_err(VolumeError::io("setting the mode of", fresh))?;
     for (path, file) in &payload.files {
         write_file(&fresh.join(path), file)?;
     }
-    if let Some(group) = group {
-        ownership::give_to_group(&fresh, group, true)?;
+    match group {
+        Some(group) => ownership::give_to_group(fresh, group, true),
+        None => Ok(()),
     }
-    let (next, data) = (volume.join(DATA_NEXT), volume.join(DATA));
-    match fs::remove_file(&next) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(VolumeError::io("removing", &next)(error)),
-        _ => {}
-    }
-    symlink(&stamp, &next).map_err(VolumeError::io("linking", &next))?;
-    fs::rename(&next, &data).map_err(VolumeError::io("replacing", &data))?;
-    show_names(volume, payload)?;
-    sweep(volume, &stamp, payload)
 }
 
 fn write_file(path: &Path, file: &File) -> Result<(), VolumeError> {
@@ -179,20 +201,69 @@ fn show_names(volume: &Path, payload: &Payload) -> Result<(), VolumeError> {
     Ok(())
 }
 
-/// Removes names that are no longer shown and dated directories that `..data` left, also those of a
-/// writer that was killed.
-fn sweep(volume: &Path, stamp: &str, payload: &Payload) -> Result<(), VolumeError> {
+/// Removes dated directories but one: those that `..data` left, and those of a writer that was killed.
+fn sweep_dated(volume: &Path, kept: Option<&Path>) -> Result<(), VolumeError> {
+    for entry in fs::read_dir(volume).map_err(VolumeError::io("listing", volume))? {
+        let entry = entry.map_err(VolumeError::io("listing", volume))?;
+        let (name, path) = (entry.file_name(), entry.path());
+        let is_dir = entry.file_type().map_err(VolumeError::io("reading", &path))?.is_dir();
+        if is_dir && name.to_string_lossy().starts_with("..") && kept != Some(Path::new(&name)) {
+            fs::remove_dir_all(&path).map_err(VolumeError::io("removing", &path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes names that are no longer shown.
+fn sweep_names(volume: &Path, payload: &Payload) -> Result<(), VolumeError> {
     let shown = visible(payload);
     for entry in fs::read_dir(volume).map_err(VolumeError::io("listing", volume))? {
         let entry = entry.map_err(VolumeError::io("listing", volume))?;
         let (name, path) = (entry.file_name(), entry.path());
-        let text = name.to_string_lossy();
         let is_dir = entry.file_type().map_err(VolumeError::io("reading", &path))?.is_dir();
-        if is_dir && text.starts_with("..") && text != stamp {
-            fs::remove_dir_all(&path).map_err(VolumeError::io("removing", &path))?;
-        } else if !is_dir && !text.starts_with("..") && !shown.contains(Path::new(&name)) {
+        if !is_dir && !name.to_string_lossy().starts_with("..") && !shown.contains(Path::new(&name)) {
             fs::remove_file(&path).map_err(VolumeError::io("removing", &path))?;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::mount::{MsFlags, mount, umount};
+
+    use super::*;
+
+    fn payload(bytes: usize) -> Payload {
+        let file = File { bytes: vec![b'x'; bytes], mode: 0o644, owner: None };
+        Payload { files: BTreeMap::from([(PathBuf::from("deep/settings"), file)]) }
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(dir).expect("lists").map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_full_disk_keeps_the_old_content_and_nothing_half_written() {
+        let dir = tempfile::tempdir().expect("a directory");
+        mount(Some("tmpfs"), dir.path(), Some("tmpfs"), MsFlags::empty(), Some("size=256k")).expect("mounted");
+        replace(dir.path(), &payload(1_000), None).expect("fits");
+        let before = names(dir.path());
+        for _ in 0..3 {
+            let error = replace(dir.path(), &payload(1 << 20), None).expect_err("does not fit");
+            assert!(error.to_string().contains("writing"), "{error}");
+            assert_eq!(names(dir.path()), before);
+        }
+        // As a writer leaves it that is killed in the middle: the next one needs the room.
+        let dead = dir.path().join("..2026_01_01_00_00_00.000000000");
+        fs::create_dir(&dead).expect("made");
+        fs::write(dead.join("settings"), vec![0; 180 << 10]).expect("written");
+        replace(dir.path(), &payload(100 << 10), None).expect("fits once the rest is gone");
+        assert_eq!(read(dir.path(), "deep/settings").map(|bytes| bytes.len()), Some(100 << 10));
+        assert_eq!(names(dir.path()).len(), before.len());
+        umount(dir.path()).expect("unmounted");
+    }
 }
