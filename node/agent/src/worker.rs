@@ -128,7 +128,7 @@ impl Worker {
         let (sender, reports) = mpsc::channel(REPORTS_MAX);
         let writer = Writer::start(node.client.clone(), name.clone(), cancel.clone());
         let (kill_by, _) = watch::channel(Timestamp::MAX);
-        let effects = Effects { node: node.clone(), pod: pod.clone(), reports: sender };
+        let effects = Effects { node: node.clone(), pod: pod.clone(), reports: sender, ending: cancel.child_token() };
         let volumes_at = tokio::time::Instant::now() + node.config.volume_refresh;
         Self {
             node,
@@ -257,6 +257,7 @@ impl Worker {
         }
         if self.facts.ending_since.is_none() {
             self.facts.ending_since = Some(now);
+            self.effects.ending.cancel();
             for known in self.facts.containers.values_mut() {
                 // Nothing that ends goes into back-off, and what was waiting need not.
                 if matches!(known.run, Run::Ended(_)) {

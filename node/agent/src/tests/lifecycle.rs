@@ -286,6 +286,23 @@ async fn a_restart_with_a_long_grace_is_cut_short_by_a_deletion() {
 }
 
 #[tokio::test]
+async fn a_pod_that_ends_does_not_wait_for_what_only_its_start_needs() {
+    let (cluster, _agent) = Cluster::running().await;
+    // A module that compiles for an hour.
+    cluster.linux.inject(runtimes_fake::Operation::Prepare, [runtimes_fake::Fault::Delay(Duration::from_secs(3_600))]);
+    cluster.create("compiles", one("web:1")).await;
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while !cluster.linux.calls().contains(&runtimes_fake::Operation::Prepare) {
+        assert!(std::time::Instant::now() < deadline, "the start has come so far");
+        tokio::task::yield_now().await;
+    }
+    cluster.delete("compiles", 30).await;
+    cluster.gone("compiles").await;
+    assert!(!cluster.linux.calls().contains(&runtimes_fake::Operation::Create));
+    assert!(cluster.images.mounts.lock().is_empty());
+}
+
+#[tokio::test]
 async fn a_pod_stays_until_its_containers_are_removed() {
     let (cluster, _agent) = Cluster::running().await;
     cluster.create("stuck", one("web:1")).await;

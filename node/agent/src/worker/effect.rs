@@ -48,6 +48,8 @@ pub(crate) struct Effects {
     pub(crate) node: Arc<Node>,
     pub(crate) pod: Arc<Pod>,
     pub(crate) reports: mpsc::Sender<Report>,
+    /// Cancelled when the Pod is to end: what only a start needs is not waited for then.
+    pub(crate) ending: CancellationToken,
 }
 
 impl Effects {
@@ -313,7 +315,11 @@ impl Effects {
         let termination = self.node.layout.termination_log(&PodName::of(&self.pod).uid, &container.name, attempt);
         make_files(&spec.log_path, &termination).await.map_err(|message| StartFault::Unmade("CreateContainerError", message))?;
         let fault = |error: RuntimeError| StartFault::Unmade("CreateContainerError", chain(&error));
-        runtime.prepare(&spec.content).await.map_err(fault)?;
+        // A module may compile for minutes; a Pod that ends does not wait for that.
+        match self.ending.run_until_cancelled(runtime.prepare(&spec.content)).await {
+            Some(prepared) => prepared.map_err(fault)?,
+            None => return Err(StartFault::Ending),
+        }
         match runtime.create(&spec).await {
             Err(RuntimeError::Exists(_)) => {
                 runtime.remove(&spec.id).await.map_err(fault)?;

@@ -61,6 +61,8 @@ pub(crate) enum StartFault {
     Unmade(&'static str, String),
     /// It was made and ended at once.
     Ended(Ended),
+    /// The Pod is to end, so it was not made.
+    Ending,
 }
 
 /// An event to record.
@@ -225,6 +227,10 @@ impl Facts {
                 let until = now.checked_add(backoff::INITIAL).unwrap_or(now);
                 known.hold = Some(Hold { reason: reason.to_owned(), message: message.clone(), until, turns: None });
                 vec![warning(name, "Failed", format!("Error: {message}"))]
+            }
+            Err(StartFault::Ending) => {
+                known.run = before.map_or(Run::Idle, Run::Ended);
+                Vec::new()
             }
             Err(StartFault::Ended(ended)) => {
                 known.attempts += 1;
