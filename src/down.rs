@@ -11,7 +11,7 @@ use node_images::ImageStore;
 use node_network::{HostPort, NetworkError, Peer, PodNetwork};
 
 use crate::cli::Down;
-use crate::node;
+use crate::{internal, node};
 
 /// Removes containers, namespaces, cgroups, mounts and rules; data stays.
 pub async fn run(options: Down) -> anyhow::Result<()> {
@@ -19,7 +19,7 @@ pub async fn run(options: Down) -> anyhow::Result<()> {
     let _lock = place.lock("node")?;
     let run_dir = options.run_dir.open(place)?;
     let network = Remains { prefix: place.prefix.clone(), state_dir: run_dir.at("network") };
-    let images = ImageStore::open(&place.at("images"))?;
+    let images = ImageStore::open(&place.at("images"), internal::helper(place, internal::Job::Unpack)?)?;
     let parts = Parts { runtimes: node::runtimes(place, &run_dir)?, images: Arc::new(images), network: Arc::new(network) };
     let config = node_agent::Config::new("", std::net::Ipv4Addr::UNSPECIFIED.into(), &place.dir, &place.prefix);
     // Both are tried, whatever becomes of the first.

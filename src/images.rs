@@ -4,6 +4,10 @@ use node_images::{Image, ImageStore, PullPolicy};
 use runtimes_contract::ContentKind;
 
 use crate::cli::{self, DataDir};
+use crate::internal::{self, Job};
+
+/// What stays free of the disk is this part of it. How much the node wants free only the node's agent knows.
+const FREE_MIN_SHARE: u64 = 100;
 
 /// Runs one of the commands.
 pub async fn run(command: cli::Image) -> anyhow::Result<()> {
@@ -25,7 +29,8 @@ pub async fn run(command: cli::Image) -> anyhow::Result<()> {
 /// The store of a data directory.
 pub fn store(data_dir: &DataDir, insecure_registries: Vec<String>) -> anyhow::Result<ImageStore> {
     let place = data_dir.place()?;
-    Ok(ImageStore::open(&place.at("images"))?.with_insecure_registries(insecure_registries))
+    let store = ImageStore::open(&place.at("images"), internal::helper(&place, Job::Unpack)?)?;
+    Ok(store.with_insecure_registries(insecure_registries).with_free_min(|all| all / FREE_MIN_SHARE))
 }
 
 fn list(images: &[Image]) {

@@ -9,6 +9,7 @@ mod down;
 mod duration;
 mod host;
 mod images;
+mod internal;
 mod memory;
 mod node;
 mod place;
@@ -27,6 +28,7 @@ use tracing_subscriber::EnvFilter;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
+    internal::serve_if_asked();
     let cli = Cli::parse();
     // Its DNS library tells of every query at `info`; who wants to read that names it.
     let filter = match EnvFilter::try_new(format!("hickory_server=warn,{}", cli.log)) {

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::place::Place;
-use crate::{cli, host, say, signals};
+use crate::{cli, host, internal, say, signals};
 
 /// How often the machine's resolvers are looked at.
 const RESOLVERS_PERIOD: Duration = Duration::from_secs(5);
@@ -88,7 +88,13 @@ pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
     for runtime in &runtimes {
         runtime.check().await?;
     }
-    let images = ImageStore::open(&place.at("images"))?.with_insecure_registries(settings.options.insecure_registry.clone());
+    let unpacking = internal::helper(place, internal::Job::Unpack)?;
+    let leftover = unpacking.clone();
+    tokio::task::spawn_blocking(move || leftover.clear()).await?.context("removing what an earlier process left")?;
+    let thresholds = settings.options.eviction_hard.clone();
+    let images = ImageStore::open(&place.at("images"), unpacking)?
+        .with_insecure_registries(settings.options.insecure_registry.clone())
+        .with_free_min(move |all| thresholds.disk_kept(all));
     let network = Network::new(node_network::Config {
         prefix: place.prefix.clone(),
         state_dir: run_dir.at("network"),
@@ -107,6 +113,7 @@ pub fn runtimes(place: &Place, run_dir: &RunDir) -> anyhow::Result<Vec<Arc<dyn R
         state_dir: run_dir.at("wasmtime"),
         cache_dir: place.at("compiled"),
         shim: host::beside("skiff-shim-wasmtime")?,
+        compiler: internal::helper(place, internal::Job::Compile)?,
     })?;
     let runc = RuncRuntime::new(runtimes_runc::Config {
         state_dir: run_dir.at("runc"),

@@ -55,7 +55,7 @@ impl Thresholds {
     }
 
     /// Bytes of disk that are kept from Pods.
-    pub(crate) fn disk_kept(&self, all: u64) -> u64 {
+    pub fn disk_kept(&self, all: u64) -> u64 {
         self.disk.map_or(0, |least| least.of(all))
     }
 }

@@ -111,10 +111,11 @@ pub(crate) fn not_runnable(name: &Name, reason: String) -> ImageError {
 }
 
 async fn unpacked(store: &ImageStore, name: &Name, layers: Vec<(String, String)>) -> Result<Vec<Layer>, ImageError> {
+    let allowance = unpack::Allowance::default();
     stream::iter(layers)
-        .map(|(blob, diff_id)| async move {
-            unpack::layer(store, name, &blob, &diff_id).await?;
-            Ok(Layer { blob, diff_id })
+        .map(|(blob, diff_id)| {
+            let (layer, allowance) = (Layer { blob, diff_id }, &allowance);
+            async move { unpack::layer(store, name, &layer, allowance).await.map(|()| layer) }
         })
         .buffered(UNPACKING_MAX)
         .try_collect()
@@ -129,7 +130,7 @@ fn find(store: &ImageStore, layers: &[Layer], file: &str) -> Option<PathBuf> {
         let path = dir.join(file).canonicalize().ok()?;
         (path.starts_with(&dir) && path.is_file()).then_some(path)
     };
-    layers.iter().rev().filter_map(|layer| unpack::dir(store, &layer.diff_id)).find_map(inside)
+    layers.iter().rev().filter_map(|layer| unpack::dir(store, layer)).find_map(inside)
 }
 
 #[cfg(test)]

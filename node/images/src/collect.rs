@@ -4,11 +4,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use nix::sys::statvfs::statvfs;
-
 use crate::blobs::blocking;
 use crate::index::now_s;
-use crate::{Image, ImageError, ImageStore, mount, unpack};
+use crate::{Image, ImageError, ImageStore, disk, mount, unpack};
 
 /// Seconds that an image stays after it was fetched or used last; upstream's `imageMinimumGCAge`.
 /// Whoever imports an image has the time to run it.
@@ -16,7 +14,7 @@ const AGE_MIN_S: u64 = 120;
 
 pub(crate) async fn collect(store: &ImageStore, in_use: &[String], high: u8, low: u8) -> Result<Vec<Image>, ImageError> {
     let mut removed = Vec::new();
-    if used_percent(store)? < u64::from(high) {
+    if disk::look(store)?.used_percent < u64::from(high) {
         return Ok(removed);
     }
     let used_before = now_s().saturating_sub(AGE_MIN_S);
@@ -24,7 +22,7 @@ pub(crate) async fn collect(store: &ImageStore, in_use: &[String], high: u8, low
     let mut candidates: Vec<Image> = store.index.all()?.into_iter().filter(unused).collect();
     candidates.sort_by_key(|image| image.used_at_s);
     for image in candidates {
-        if used_percent(store)? <= u64::from(low) {
+        if disk::look(store)?.used_percent <= u64::from(low) {
             break;
         }
         for name in image.references.iter().chain([&image.id]) {
@@ -34,14 +32,6 @@ pub(crate) async fn collect(store: &ImageStore, in_use: &[String], high: u8, low
         removed.push(image);
     }
     Ok(removed)
-}
-
-/// As `df` says it: what only root may fill, or nobody, is not there.
-fn used_percent(store: &ImageStore) -> Result<u64, ImageError> {
-    let stat = statvfs(&store.dir)
-        .map_err(|error| ImageError::io(format!("asking for the free space of {}", store.dir.display()))(error.into()))?;
-    let used = stat.blocks().saturating_sub(stat.blocks_free());
-    Ok(used.saturating_mul(100).checked_div(used.saturating_add(stat.blocks_available())).unwrap_or(0))
 }
 
 /// Removes what no image in the list names. Layers stay for as long as there are mounts: which of
@@ -65,7 +55,7 @@ pub(crate) async fn sweep(store: &ImageStore) -> Result<(), ImageError> {
     if !mount::keys(store)?.is_empty() {
         return Ok(());
     }
-    let layers: HashSet<_> = images.iter().flat_map(|image| &image.layers).filter_map(|layer| unpack::dir(store, &layer.diff_id)).collect();
+    let layers: HashSet<_> = images.iter().flat_map(|image| &image.layers).filter_map(|layer| unpack::dir(store, layer)).collect();
     let all = store.dir.join("layers");
     let doing = format!("removing unused layers of {}", all.display());
     let unused = std::fs::read_dir(&all)

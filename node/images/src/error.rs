@@ -37,13 +37,21 @@ pub enum ImageError {
         /// Why.
         reason: String,
     },
+    /// A layer is malformed, or asks for more than it may: unpacking it again ends the same.
+    #[error("{doing}: {reason}")]
+    Refused {
+        /// What was being done.
+        doing: String,
+        /// Which limit was met, or what is wrong.
+        reason: String,
+    },
     /// No image of that name is in the store.
     #[error("no such image: {image}")]
     Unknown {
         /// The name as given.
         image: String,
     },
-    /// The disk is full; what was half-written is removed.
+    /// The disk is full, or would be fuller than it may be; what was half-written is removed.
     #[error("no space left on the device while {doing}")]
     DiskFull {
         /// What was being done.

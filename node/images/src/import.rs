@@ -11,7 +11,7 @@ use crate::assemble::{Parts, assemble, module, needed, not_runnable};
 use crate::blobs::{DOCUMENT_BYTES_MAX, blocking};
 use crate::manifest::{self, Descriptor, Document};
 use crate::reference::Name;
-use crate::{Image, ImageConfig, ImageError, ImageStore};
+use crate::{Image, ImageConfig, ImageError, ImageStore, unpack};
 
 /// Largest text module.
 const WAT_BYTES_MAX: u64 = 64 << 20;
@@ -54,17 +54,16 @@ async fn named_module(store: &ImageStore, name: &Name, file: &Path, digest: Stri
 
 async fn archive(store: &ImageStore, name: &Name, file: &Path) -> Result<Image, ImageError> {
     let temporary = store.temporary()?;
-    let (source, target) = (file.to_owned(), temporary.path().to_owned());
-    let unpacked = blocking(move || {
-        let mut archive = tar::Archive::new(File::open(source)?);
-        archive.set_preserve_permissions(false);
-        archive.unpack(target)
-    });
-    unpacked.await.map_err(|error| match error.kind() {
-        std::io::ErrorKind::StorageFull => ImageError::DiskFull { doing: format!("unpacking {}", file.display()) },
-        _ => not_runnable(name, format!("{} is no .wasm or .wat file, OCI layout or docker-save archive: {error}", file.display())),
-    })?;
-    directory(store, name, temporary.path()).await
+    let files = temporary.path().join("files");
+    let image = match unpack::package(store, file, &files).await {
+        Ok(()) => directory(store, name, &files).await,
+        Err(ImageError::Refused { reason, .. }) => {
+            Err(not_runnable(name, format!("{} is no .wasm or .wat file, OCI layout or docker-save archive: {reason}", file.display())))
+        }
+        Err(error) => Err(error),
+    };
+    temporary.remove().await;
+    image
 }
 
 async fn directory(store: &ImageStore, name: &Name, dir: &Path) -> Result<Image, ImageError> {

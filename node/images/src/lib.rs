@@ -3,11 +3,13 @@
 //!
 //! The directory is the only state, so that the CLI may open it beside a running node: the list of
 //! images is one file replaced whole, blobs and layers are immutable and appear by rename, and a
-//! lock file orders those who change the list.
+//! lock file orders those who change the list. Archives are unpacked in a confined process of their own
+//! ([`serve_unpack`]).
 
 mod assemble;
 mod blobs;
 mod collect;
+mod disk;
 mod error;
 mod import;
 mod index;
@@ -22,11 +24,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use runtimes_contract::helper::{Helper, Refused, Slots};
 use runtimes_contract::{Content, ContentKind};
 use serde::{Deserialize, Serialize};
 
 pub use error::ImageError;
 pub use pull::RegistryAuth;
+pub use unpack::serve_unpack;
 
 use blobs::Blobs;
 use index::Index;
@@ -99,14 +103,24 @@ pub struct ImageStore {
     /// One pull of a name at a time; a second one finds the first one's result.
     pulling: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
     insecure: Vec<String>,
+    /// Runs [`serve_unpack`].
+    helper: Helper,
+    unpacking: Slots,
+    /// Blobs that met a limit or made no sense.
+    refused: Refused,
+    free_min: FreeMin,
 }
 
+/// How many bytes of a disk of that many bytes stay free.
+type FreeMin = Box<dyn Fn(u64) -> u64 + Send + Sync>;
+
 impl ImageStore {
-    /// Opens or creates the store in a directory. Several processes may have it open.
+    /// Opens or creates the store in a directory. Several processes may have it open. `helper` starts a
+    /// program that calls [`serve_unpack`].
     ///
     /// # Errors
     /// When the directory cannot be made or the list of images cannot be read.
-    pub fn open(dir: &Path) -> Result<Self, ImageError> {
+    pub fn open(dir: &Path, helper: Helper) -> Result<Self, ImageError> {
         for sub in ["blobs/sha256", "layers", "mounts", "tmp"] {
             let path = dir.join(sub);
             std::fs::create_dir_all(&path).map_err(ImageError::io(format!("creating {}", path.display())))?;
@@ -118,7 +132,23 @@ impl ImageStore {
             let temporary = dir.join("tmp");
             collect::clear(&temporary).map_err(ImageError::io(format!("clearing {}", temporary.display())))?;
         }
-        Ok(Self { dir: dir.to_owned(), blobs: Blobs::new(dir), index, pulling: Mutex::default(), insecure: Vec::new() })
+        Ok(Self {
+            dir: dir.to_owned(),
+            blobs: Blobs::new(dir),
+            index,
+            pulling: Mutex::default(),
+            insecure: Vec::new(),
+            helper,
+            unpacking: Slots::new(std::thread::available_parallelism().map_or(2, usize::from), unpack::LARGE_FROM),
+            refused: Refused::default(),
+            free_min: Box::new(|_| 0),
+        })
+    }
+
+    /// What no pull and no import takes of the disk: bytes that stay free, for a disk of so many.
+    #[must_use]
+    pub fn with_free_min(self, free_min: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
+        Self { free_min: Box::new(free_min), ..self }
     }
 
     /// Registries (`host:port`) that are spoken to without TLS, beside those on loopback.
@@ -149,9 +179,7 @@ impl ImageStore {
         {
             return Ok(image);
         }
-        let _filling = self.index.filling()?;
-        let image = pull::pull(self, &name, auth).await?;
-        self.index.add(image)
+        self.fill(pull::pull(self, &name, auth)).await
     }
 
     /// Puts a file into the store under a name: a `.wasm` or `.wat` file, an OCI layout (directory or
@@ -161,9 +189,23 @@ impl ImageStore {
     /// [`ImageError::NotRunnable`] when the file is none of these.
     pub async fn import(&self, name: &str, file: &Path) -> Result<Image, ImageError> {
         let name = reference::parse(name)?;
-        let _filling = self.index.filling()?;
-        let image = import::import(self, &name, file).await?;
-        self.index.add(image)
+        self.fill(import::import(self, &name, file)).await
+    }
+
+    /// Adds the image that comes. Of one that cannot be had nothing is left; what was fetched before the
+    /// network failed stays for the next attempt.
+    async fn fill(&self, coming: impl Future<Output = Result<Image, ImageError>>) -> Result<Image, ImageError> {
+        let filling = self.index.filling()?;
+        let error = match coming.await {
+            Ok(image) => return self.index.add(image),
+            Err(error) => error,
+        };
+        drop(filling);
+        let is_hopeless = matches!(error, ImageError::Refused { .. } | ImageError::NotRunnable { .. } | ImageError::DiskFull { .. });
+        if is_hopeless && let Err(error) = self.sweep().await {
+            tracing::warn!(%error, "what a refused image left is not removed");
+        }
+        Err(error)
     }
 
     /// All images, by name.
@@ -189,10 +231,10 @@ impl ImageStore {
         Ok(self.index.find(whole)?.filter(|image| self.is_whole(image)))
     }
 
-    /// Whether all that the list says of an image is there. What somebody removed is fetched again.
+    /// Whether all blobs of an image are there. What somebody removed is fetched again; layers are unpacked
+    /// again from their blobs.
     fn is_whole(&self, image: &Image) -> bool {
-        let layers = image.layers.iter().all(|layer| unpack::dir(self, &layer.diff_id).is_some_and(|dir| dir.is_dir()));
-        let whole = layers && image.blobs.iter().all(|blob| self.blobs.has(blob));
+        let whole = image.blobs.iter().all(|blob| self.blobs.has(blob));
         if !whole {
             tracing::warn!(image = image.id, "a part of the image is missing in the store");
         }
@@ -274,27 +316,44 @@ mod tempdir {
 
     use crate::ImageError;
 
-    pub(crate) struct Temporary(PathBuf);
+    pub(crate) struct Temporary(Option<PathBuf>);
 
     impl Temporary {
         pub(crate) fn new(parent: &Path) -> Result<Self, ImageError> {
             let path = parent.join(api_model::meta::new_uid());
             std::fs::create_dir(&path).map_err(ImageError::io(format!("creating {}", path.display())))?;
-            Ok(Self(path))
+            Ok(Self(Some(path)))
         }
 
         pub(crate) fn path(&self) -> &Path {
-            &self.0
+            self.0.as_deref().unwrap_or(Path::new(""))
+        }
+
+        /// Removes it, however much is in it, and waits for that.
+        pub(crate) async fn remove(mut self) {
+            if let Some(path) = self.0.take() {
+                // A thread that is gone has ended with the runtime; the next start removes what is left.
+                let _removed = tokio::task::spawn_blocking(move || remove(&path)).await;
+            }
         }
     }
 
+    /// Of whoever gave up in the middle.
     impl Drop for Temporary {
         fn drop(&mut self) {
-            if let Err(error) = std::fs::remove_dir_all(&self.0)
-                && error.kind() != std::io::ErrorKind::NotFound
-            {
-                tracing::warn!(path = %self.0.display(), %error, "temporary directory left behind");
+            let Some(path) = self.0.take() else { return };
+            match tokio::runtime::Handle::try_current() {
+                Ok(runtime) => drop(runtime.spawn_blocking(move || remove(&path))),
+                Err(_) => remove(&path),
             }
+        }
+    }
+
+    fn remove(path: &Path) {
+        if let Err(error) = std::fs::remove_dir_all(path)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %path.display(), %error, "temporary directory left behind");
         }
     }
 }

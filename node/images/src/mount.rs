@@ -7,7 +7,7 @@ use nix::mount::{MntFlags, MsFlags, umount2};
 use runtimes_contract::{Content, ContentKind};
 
 use crate::blobs::{blocking, malformed};
-use crate::{Image, ImageError, ImageStore, unpack};
+use crate::{Image, ImageError, ImageStore, reference, unpack};
 
 /// The kernel takes mount options of at most a page.
 const OPTIONS_LEN_MAX: usize = 4_095;
@@ -22,12 +22,23 @@ pub(crate) async fn mount(store: &ImageStore, image: &Image, key: &str) -> Resul
         ContentKind::Linux => {
             let dir = dir(store, key);
             let options = options(store, image, &dir)?;
+            present(store, image).await?;
             let merged = dir.join("merged");
             let doing = format!("mounting the root file system at {}", merged.display());
             blocking(move || overlay(&dir, &options)).await.map_err(ImageError::io(doing))?;
             Ok(Content::Linux { rootfs: merged })
         }
     }
+}
+
+/// Unpacks layers that are not there: an earlier version of Skiff named their directories otherwise.
+async fn present(store: &ImageStore, image: &Image) -> Result<(), ImageError> {
+    let Some(name) = image.references.first().or(image.digests.first()) else { return Ok(()) };
+    let (name, allowance) = (reference::parse(name)?, unpack::Allowance::default());
+    for layer in &image.layers {
+        unpack::layer(store, &name, layer, &allowance).await?;
+    }
+    Ok(())
 }
 
 pub(crate) async fn unmount(store: &ImageStore, key: &str) -> Result<(), ImageError> {
@@ -71,7 +82,7 @@ fn options(store: &ImageStore, image: &Image, dir: &Path) -> Result<String, Imag
         .layers
         .iter()
         .rev()
-        .map(|layer| unpack::dir(store, &layer.diff_id).map(|d| d.display().to_string()).ok_or_else(|| malformed(&layer.diff_id)))
+        .map(|layer| unpack::dir(store, layer).map(|d| d.display().to_string()).ok_or_else(|| malformed(&layer.diff_id)))
         .collect::<Result<_, _>>()?;
     let options = format!("lowerdir={},upperdir={},workdir={}", lower.join(":"), dir.join("upper").display(), dir.join("work").display());
     if options.len() > OPTIONS_LEN_MAX {

@@ -7,7 +7,31 @@ use serde_json::json;
 use super::*;
 use crate::blobs::digest_of;
 
+mod bombs;
+
 const EMPTY_MODULE: &[u8] = b"\0asm\x01\0\0\0";
+
+/// The test program is its own helper: started with this argument it serves before any test begins.
+const SERVE: &str = "serve-unpack";
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_TESTS: extern "C" fn() = before_tests;
+
+/// The C library has given the arguments to the standard library by now.
+extern "C" fn before_tests() {
+    if std::env::args().nth(1).as_deref() == Some(SERVE) {
+        serve_unpack();
+    }
+}
+
+fn helper() -> Helper {
+    Helper::new(std::env::current_exe().expect("a program"), &[SERVE])
+}
+
+fn open(dir: &Path) -> ImageStore {
+    ImageStore::open(&dir.join("store"), helper()).expect("opens")
+}
 
 struct Bench {
     dir: tempfile::TempDir,
@@ -16,7 +40,7 @@ struct Bench {
 
 fn bench() -> Bench {
     let dir = tempfile::tempdir().expect("a directory");
-    let store = ImageStore::open(&dir.path().join("store")).expect("opens");
+    let store = open(dir.path());
     Bench { dir, store }
 }
 
@@ -90,7 +114,7 @@ async fn a_saved_linux_image_is_unpacked_with_its_whiteouts() {
     let upper = tar_of(&[("etc/", b""), ("etc/.wh.gone", b""), ("new", b"3")]);
     let image = bench.store.import("linux", &bench.file("i.tar", &saved(&[lower, upper], "/bin/x"))).await.expect("imports");
     assert_eq!((image.kind, image.layers.len(), image.config.entrypoint.as_slice()), (ContentKind::Linux, 2, &["/bin/x".to_owned()][..]));
-    let top = unpack::dir(&bench.store, &image.layers[1].diff_id).expect("a digest");
+    let top = unpack::dir(&bench.store, &image.layers[1]).expect("a digest");
     use std::os::unix::fs::FileTypeExt;
     assert!(top.join("etc/gone").symlink_metadata().expect("is there").file_type().is_char_device());
     assert_eq!(bench.leftovers(), 0);
@@ -132,10 +156,10 @@ async fn what_a_killed_process_left_half_written_is_removed_unless_somebody_writ
     };
     leave();
     let filling = bench.store.index.filling().expect("a lock");
-    ImageStore::open(&bench.dir.path().join("store")).expect("opens");
+    open(bench.dir.path());
     assert_eq!(bench.leftovers(), 2, "they may be somebody's");
     drop(filling);
-    ImageStore::open(&bench.dir.path().join("store")).expect("opens");
+    open(bench.dir.path());
     assert_eq!(bench.leftovers(), 0);
     leave();
     bench.store.import("a", &bench.file("a.wat", b"(module)")).await.expect("imports");
@@ -219,7 +243,7 @@ async fn a_damaged_list_is_put_aside_and_the_images_come_anew() {
     for torn in [&b""[..], b"[{\"id\": \"sha", b"\0\0\0\0"] {
         bench.store.import("m:1", &file).await.expect("imports");
         std::fs::write(&list, torn).expect("written");
-        let store = ImageStore::open(&bench.dir.path().join("store")).expect("opens all the same");
+        let store = open(bench.dir.path());
         assert_eq!(store.list().await.expect("lists"), []);
         assert_eq!(std::fs::read(list.with_extension("json.damaged")).expect("is kept"), torn);
         store.import("m:1", &file).await.expect("imports");
@@ -236,7 +260,7 @@ async fn an_image_of_which_a_part_is_missing_is_not_present() {
         let image = bench.store.import(name, file).await.expect("imports");
         assert!(bench.store.get(name).await.expect("reads").is_some());
         for layer in &image.layers {
-            std::fs::remove_dir_all(unpack::dir(&bench.store, &layer.diff_id).expect("a digest")).expect("removes");
+            std::fs::remove_dir_all(unpack::dir(&bench.store, layer).expect("a digest")).expect("removes");
         }
         for blob in &image.blobs {
             std::fs::remove_file(bench.store.blobs.path(blob).expect("a digest")).expect("removes");

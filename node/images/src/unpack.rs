@@ -1,157 +1,181 @@
-//! Unpacking a layer into a directory that overlayfs can stack: owners, modes and extended
-//! attributes kept, whiteouts turned into overlayfs' own. The directory appears by rename once the
-//! whole archive is in it and its digest is right.
-//! <https://github.com/opencontainers/image-spec/blob/main/layer.md>
+//! Unpacking a layer into a directory that overlayfs can stack: owners, modes and extended attributes kept,
+//! whiteouts turned into overlayfs' own. A confined process does it ([`process`]); this half gives it the blob
+//! and an empty directory, believes nothing that it says without need, and renames the directory once the
+//! archive is in it whole.
+//!
+//! The directory is named by the blob's digest, which was checked here, and not by the digest of its content,
+//! which that process alone has seen: whatever a layer makes of it, no image but those with that very blob
+//! get to see.
 
-use std::fs::File;
-use std::io::{self, BufReader, Read};
-use std::path::{Component, Path, PathBuf};
+mod bounds;
+mod entry;
+mod process;
+mod records;
+mod verdict;
 
-use nix::sys::stat::{Mode, SFlag, makedev, mknod};
-use sha2::{Digest, Sha256};
-use tar::{Archive, Entry};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
-use crate::blobs::{blocking, hex, malformed, name as rename};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use runtimes_contract::helper::{Fault, HelperError, Job};
+use sha2::{Digest as _, Sha256};
+use xattr::FileExt as _;
+
+pub use process::serve_unpack;
+
+pub(crate) use bounds::LARGE_FROM;
+
+use self::process::{Answer, Form, Question};
+use crate::blobs::{blocking, hex, malformed};
 use crate::reference::Name;
-use crate::{ImageError, ImageStore};
+use crate::{ImageError, ImageStore, Layer, disk};
 
-/// Entries in one layer; more is refused.
-const ENTRIES_MAX: usize = 2_000_000;
-/// Bytes in one unpacked layer; more is refused, so that a small archive cannot fill the disk.
-const UNPACKED_BYTES_MAX: u64 = 64 << 30;
-/// Marks a file that upper layers hide.
-const WHITEOUT: &str = ".wh.";
-/// Marks a directory whose lower content is hidden.
-const OPAQUE: &str = ".wh..wh..opq";
+/// Hex digits of a layer's directory. Few, because overlayfs' option string is bounded by a page.
+const DIR_LEN: usize = 32;
 
-/// Where a layer is unpacked; `None` when the digest is malformed. Short, because overlayfs' option
-/// string is bounded by a page.
-pub(crate) fn dir(store: &ImageStore, diff_id: &str) -> Option<PathBuf> {
-    Some(store.dir.join("layers").join(hex(diff_id)?.get(..32)?))
+/// What an image's layers may still take.
+pub(crate) struct Allowance(AtomicU64);
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self(AtomicU64::new(bounds::IMAGE_BYTES_MAX))
+    }
+}
+
+/// Where a layer is unpacked; `None` when a digest is malformed.
+pub(crate) fn dir(store: &ImageStore, layer: &Layer) -> Option<PathBuf> {
+    let name = Sha256::digest(format!("{}\n{}", hex(&layer.blob)?, hex(&layer.diff_id)?));
+    let name: String = name.iter().take(DIR_LEN / 2).map(|byte| format!("{byte:02x}")).collect();
+    Some(store.dir.join("layers").join(name))
 }
 
 /// Unpacks a layer unless it is there.
-pub(crate) async fn layer(store: &ImageStore, name: &Name, blob: &str, diff_id: &str) -> Result<(), ImageError> {
-    let target = dir(store, diff_id).ok_or_else(|| malformed(diff_id))?;
+pub(crate) async fn layer(store: &ImageStore, name: &Name, layer: &Layer, allowance: &Allowance) -> Result<(), ImageError> {
+    let target = dir(store, layer).ok_or_else(|| malformed(&layer.diff_id))?;
     if target.exists() {
         return Ok(());
     }
-    let source = store.blobs.path(blob).ok_or_else(|| malformed(blob))?;
+    let source = store.blobs.path(&layer.blob).ok_or_else(|| malformed(&layer.blob))?;
+    let doing = format!("unpacking layer {} of image {}", layer.blob, name.given);
+    if let Some(reason) = store.refused.why(&layer.blob, Instant::now()) {
+        return Err(refused(&doing, reason));
+    }
     let temporary = store.temporary()?;
-    let doing = format!("unpacking layer {blob} of image {}", name.given);
-    let (root, wanted) = (temporary.path().join("root"), diff_id.to_owned());
-    let unpacking = {
-        let root = root.clone();
-        move || {
-            std::fs::create_dir(&root)?;
-            let found = archive(&source, &root)?;
-            if found != wanted {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, format!("its content is {found}, its configuration says {wanted}")));
+    let root = temporary.path().join("root");
+    let done = fill(store, Form::Layer, &doing, &source, &root, allowance).await.and_then(|answer| match answer.digest == layer.diff_id {
+        true => Ok(answer),
+        false => Err(refused(&doing, format!("its content is {}, its configuration says {}", answer.digest, layer.diff_id))),
+    });
+    let done = match done {
+        Ok(answer) => {
+            let (root, target) = (root.clone(), target.clone());
+            blocking(move || settle(&root, &answer, &target)).await.map_err(ImageError::io(doing))
+        }
+        Err(error) => {
+            if let ImageError::Refused { reason, .. } = &error {
+                store.refused.add(&layer.blob, reason, Instant::now());
             }
-            // All of its files at once, before its name says that they are there: what is found under that
-            // name after a power failure is believed for ever.
-            nix::unistd::syncfs(File::open(&root)?)?;
-            Ok(())
+            Err(error)
         }
     };
-    blocking(unpacking).await.map_err(ImageError::io(doing.clone()))?;
-    match rename(root, target.clone()).await {
+    temporary.remove().await;
+    done
+}
+
+/// Unpacks a package of files into a directory that does not exist yet.
+pub(crate) async fn package(store: &ImageStore, file: &Path, target: &Path) -> Result<(), ImageError> {
+    let doing = format!("unpacking {}", file.display());
+    fill(store, Form::Package, &doing, file, target, &Allowance::default()).await.map(drop)
+}
+
+async fn fill(
+    store: &ImageStore,
+    form: Form,
+    doing: &str,
+    source: &Path,
+    root: &Path,
+    allowance: &Allowance,
+) -> Result<Answer, ImageError> {
+    let made = {
+        let (source, root) = (source.to_owned(), root.to_owned());
+        blocking(move || {
+            fs::create_dir(root)?;
+            let file = File::open(source)?;
+            Ok((file.metadata()?.len(), OwnedFd::from(file)))
+        })
+    };
+    let (len, file) = made.await.map_err(ImageError::io(doing))?;
+    let _slot = store.unpacking.acquire(len).await;
+    let disk = disk::look(store)?;
+    let budget = bounds::budget(len, allowance.0.load(Ordering::Relaxed), disk.spare(), disk.free_min);
+    let job = Job { root, bounds: bounds::bounds(len, budget), question: Question { form, budget }, files: vec![file] };
+    let answer: Answer = store.helper.run(job).await.map_err(|error| failed(doing, error, budget.bytes == disk.spare()))?;
+    let left = |left: u64| Some(left.saturating_sub(answer.bytes));
+    // `left` always gives a value.
+    let _before = allowance.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+    tracing::debug!(doing, bytes = answer.bytes, entries = answer.entries, "unpacked");
+    Ok(answer)
+}
+
+fn refused(doing: &str, reason: String) -> ImageError {
+    ImageError::Refused { doing: doing.to_owned(), reason }
+}
+
+/// `by_disk`: it was the free space that set the limit.
+fn failed(doing: &str, error: HelperError, by_disk: bool) -> ImageError {
+    match error {
+        HelperError::Fault(Fault::DiskFull(_)) => ImageError::DiskFull { doing: doing.to_owned() },
+        HelperError::Fault(Fault::Limit(_)) if by_disk => ImageError::DiskFull { doing: doing.to_owned() },
+        error if error.is_inputs_fault() => refused(doing, error.to_string()),
+        error => ImageError::io(doing)(io::Error::other(error)),
+    }
+}
+
+/// Does what needs more rights than the process has, and gives the directory its name.
+fn settle(root: &Path, answer: &Answer, target: &Path) -> io::Result<()> {
+    let top = File::open(root)?;
+    for dir in &answer.opaque {
+        set_opaque(&top, Path::new(dir))?;
+    }
+    // All of its files at once, before its name says that they are there: what is found under that
+    // name after a power failure is believed for ever.
+    nix::unistd::syncfs(&top)?;
+    match runtimes_contract::files::rename(root, target) {
         // Another process unpacked the same layer meanwhile.
         Err(_) if target.exists() => Ok(()),
-        renamed => renamed.map_err(ImageError::io(doing)),
+        renamed => renamed,
     }
 }
 
-/// Unpacks an archive, compressed or not, and answers the digest of the tar stream.
-fn archive(source: &Path, root: &Path) -> io::Result<String> {
-    let hashing = Hashing { inner: decompressed(source)?, hasher: Sha256::new(), left: UNPACKED_BYTES_MAX };
-    let mut archive = Archive::new(hashing);
-    archive.set_preserve_permissions(true);
-    archive.set_preserve_ownerships(true);
-    archive.set_unpack_xattrs(true);
-    archive.set_overwrite(true);
-    for (count, entry) in archive.entries()?.enumerate() {
-        if count == ENTRIES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("more than {ENTRIES_MAX} entries")));
+/// The path comes from the process: it must lead to a directory of the layer, by no link.
+fn set_opaque(top: &File, dir: &Path) -> io::Result<()> {
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    let inside = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_XDEV;
+    let how = OpenHow::new().flags(OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC).resolve(inside);
+    let dir = File::from(openat2(top, dir, how)?);
+    dir.set_xattr("trusted.overlay.opaque", b"y")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_made_opaque_only_in_its_layer() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (layer, outside) = (dir.path().join("layer"), dir.path().join("outside"));
+        fs::create_dir_all(layer.join("etc/deep")).expect("made");
+        fs::create_dir(&outside).expect("made");
+        std::os::unix::fs::symlink(&outside, layer.join("way")).expect("linked");
+        let top = File::open(&layer).expect("opens");
+        for (path, is_in_it) in [("etc/deep", true), ("", true), ("way", false), ("../outside", false), ("/tmp", false)] {
+            assert_eq!(set_opaque(&top, Path::new(path)).is_ok(), is_in_it, "{path:?}");
         }
-        unpack(&mut entry?, root)?;
-    }
-    let mut hashing = archive.into_inner();
-    // The digest is over the whole stream, also the padding that the archive's reader leaves.
-    io::copy(&mut hashing, &mut io::sink())?;
-    Ok(format!("sha256:{:x}", hashing.hasher.finalize()))
-}
-
-fn unpack<R: Read>(entry: &mut Entry<'_, R>, root: &Path) -> io::Result<()> {
-    let path = entry.path()?.into_owned();
-    let Some(file_name) = path.file_name().and_then(|name| name.to_str()) else {
-        return entry.unpack_in(root).map(drop);
-    };
-    let Some(hidden) = file_name.strip_prefix(WHITEOUT) else {
-        return entry.unpack_in(root).map(drop);
-    };
-    let parent = contained(root, path.parent().unwrap_or(Path::new("")))?;
-    std::fs::create_dir_all(&parent)?;
-    if file_name == OPAQUE {
-        return set_opaque(&parent);
-    }
-    match mknod(&parent.join(hidden), SFlag::S_IFCHR, Mode::empty(), makedev(0, 0)) {
-        Ok(()) | Err(nix::Error::EEXIST) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// A directory below `root`, or an error when the path would leave it, also through a symbolic link.
-fn contained(root: &Path, relative: &Path) -> io::Result<PathBuf> {
-    let mut path = root.to_owned();
-    for component in relative.components() {
-        match component {
-            Component::Normal(name) => path.push(name),
-            Component::CurDir | Component::RootDir => {}
-            Component::ParentDir | Component::Prefix(_) => return Err(escape(relative)),
-        }
-        if path.symlink_metadata().is_ok_and(|m| m.is_symlink()) {
-            return Err(escape(relative));
-        }
-    }
-    Ok(path)
-}
-
-fn escape(path: &Path) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{} leaves the layer", path.display()))
-}
-
-fn set_opaque(dir: &Path) -> io::Result<()> {
-    xattr::set(dir, "trusted.overlay.opaque", b"y")
-}
-
-/// The tar stream of a layer, told by its first bytes.
-fn decompressed(source: &Path) -> io::Result<Box<dyn Read>> {
-    let mut start = [0; 4];
-    let read = File::open(source)?.read(&mut start)?;
-    let file = BufReader::with_capacity(1 << 17, File::open(source)?);
-    Ok(match start.get(..read).unwrap_or_default() {
-        [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(file)),
-        [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::new(file)?),
-        _ => Box::new(file),
-    })
-}
-
-/// Hashes what is read, and bounds it.
-struct Hashing<R> {
-    inner: R,
-    hasher: Sha256,
-    left: u64,
-}
-
-impl<R: Read> Read for Hashing<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buffer)?;
-        self.hasher.update(buffer.get(..read).unwrap_or_default());
-        self.left = self
-            .left
-            .checked_sub(read as u64)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("larger than {UNPACKED_BYTES_MAX} bytes")))?;
-        Ok(read)
+        assert_eq!(xattr::get(layer.join("etc/deep"), "trusted.overlay.opaque").expect("reads").as_deref(), Some(&b"y"[..]));
+        assert_eq!(xattr::get(&outside, "trusted.overlay.opaque").expect("reads"), None);
     }
 }

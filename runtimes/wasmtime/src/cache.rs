@@ -2,10 +2,15 @@
 //! believed that we did not write. A file is named by the module's digest and everything that shapes
 //! the code; it must be root's alone, and its length and hash must be those in the note beside it.
 //!
-//! A module is compiled once, however many containers start with it at the same time, and at most
-//! [`COMPILES_MAX`] compile at once. What was not used for the longest time goes when there is too much;
-//! a shim that runs keeps what it has mapped.
+//! A confined process compiles ([`crate::serve_compile`]): it gets the module and an empty file, both open, and
+//! nothing else. Which name the file gets, and whether it gets one, is decided here. So a module that breaks
+//! the compiler has broken its own code, and nobody else's.
+//!
+//! A module is compiled once, however many containers start with it at the same time; when nobody waits for it
+//! any more, its compilation is ended. As many compile at once as there are cores, small ones before large ones.
+//! What was not used for the longest time goes when there is too much; a shim that runs keeps what it has mapped.
 
+mod make;
 mod sweep;
 
 use std::collections::HashMap;
@@ -14,24 +19,20 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
-use runtimes_contract::files::{PRIVATE, write_atomic};
+use runtimes_contract::helper::{Helper, Refused, Slots};
 use runtimes_contract::{RuntimeError, blocking};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{Mutex as AsyncMutex, Semaphore};
-use wasmtime::Engine;
+use tokio::sync::Mutex as AsyncMutex;
 
-use crate::compile::{Complaint, MODULE_LEN_MAX, compile, engine, fingerprint, hex};
+use crate::compile::{LARGE_FROM, engine, fingerprint, hex, machine_bytes};
 use crate::kind::Kind;
 
 /// Bytes of machine code that are kept.
 const BYTES_MAX: u64 = 4 << 30;
-/// Compilations at once; each uses all cores by itself.
-const COMPILES_MAX: usize = 2;
-/// Complaints that are remembered, so that a restarting Pod does not compile a bad image again.
-const COMPLAINTS_MAX: usize = 256;
 
 /// Machine code on disk, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,10 +46,14 @@ pub struct Artifact {
 /// The cache of one node.
 pub struct Cache {
     dir: PathBuf,
-    engine: Engine,
     fingerprint: String,
-    compiles: Arc<Semaphore>,
+    compiler: Helper,
+    slots: Slots,
+    machine_bytes: u64,
+    cores: usize,
     known: Arc<Mutex<Known>>,
+    /// Modules that cannot be compiled, by their key.
+    refused: Refused,
 }
 
 /// What this process has found out.
@@ -58,8 +63,6 @@ struct Known {
     busy: HashMap<String, Arc<AsyncMutex<()>>>,
     /// Files whose hash was right, as they were then.
     checked: HashMap<String, (Identity, Kind)>,
-    /// Images that cannot be run.
-    complaints: HashMap<String, Complaint>,
 }
 
 /// Changes when somebody writes to or replaces a file.
@@ -81,53 +84,54 @@ struct Note {
 
 impl Cache {
     /// Opens or makes the directory. It must belong to root and be writable by nobody else.
-    pub fn open(dir: &Path) -> Result<Self, RuntimeError> {
+    pub fn open(dir: &Path, compiler: Helper) -> Result<Self, RuntimeError> {
         let doing = || format!("making the compile cache {}", dir.display());
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(RuntimeError::io(doing()))?;
         fs::set_permissions(dir, PermissionsExt::from_mode(0o700)).map_err(RuntimeError::io(doing()))?;
         let engine = engine().map_err(|error| RuntimeError::Missing(format!("this CPU or kernel cannot run WebAssembly: {error:#}")))?;
+        make::clear(dir).map_err(RuntimeError::io(format!("clearing the compile cache {}", dir.display())))?;
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Ok(Self {
             dir: dir.to_owned(),
             fingerprint: fingerprint(&engine),
-            engine,
-            compiles: Arc::new(Semaphore::new(COMPILES_MAX)),
+            compiler,
+            slots: Slots::new(cores, LARGE_FROM),
+            machine_bytes: machine_bytes(),
+            cores,
             known: Arc::default(),
+            refused: Refused::default(),
         })
     }
 
-    /// The machine code of a module, compiled now if need be. A caller that gives up leaves the
-    /// compilation running, for the next one.
+    /// The machine code of a module, compiled now if need be. A caller that gives up ends the compilation; the
+    /// next one who waits for the same begins it anew.
     pub async fn artifact(&self, module: &Path, digest: &str) -> Result<Artifact, RuntimeError> {
         let key = hex(&Sha256::digest(format!("{digest}\n{}", self.fingerprint)));
-        if let Some(complaint) = self.known.lock().complaints.get(&key) {
-            return Err(RuntimeError::BadContent(complaint.to_string()));
+        if let Some(why) = self.refused.why(&key, Instant::now()) {
+            return Err(RuntimeError::BadContent(why));
         }
         let busy = self.known.lock().busy.entry(key.clone()).or_default().clone();
-        let alone = busy.clone().lock_owned().await;
+        let _forgetting = Forgetting(&self.known);
+        let _alone = busy.lock_owned().await;
         let look = Look { dir: self.dir.clone(), key: key.clone(), known: self.known.clone() };
         let found = {
             let look = look.clone();
             blocking(move || look.find()).await?
         };
-        let result = match found {
-            Some(artifact) => {
-                drop(alone);
-                Ok(artifact)
-            }
-            None => {
-                let turn = self.compiles.clone().acquire_owned().await.map_err(|_| closed())?;
-                let (engine, module) = (self.engine.clone(), module.to_owned());
-                blocking(move || {
-                    let _until_done = (turn, alone);
-                    look.make(&engine, &module)
-                })
-                .await
-            }
-        };
-        drop(busy);
+        match found {
+            Some(artifact) => Ok(artifact),
+            None => self.make(look, module).await,
+        }
+    }
+}
+
+/// Forgets the locks that nobody holds or waits for, also when its caller gave up.
+struct Forgetting<'a>(&'a Mutex<Known>);
+
+impl Drop for Forgetting<'_> {
+    fn drop(&mut self) {
         // The map holds one handle; a second one means somebody waits.
-        self.known.lock().busy.retain(|_, lock| Arc::strong_count(lock) > 1);
-        result
+        self.0.lock().busy.retain(|_, lock| Arc::strong_count(lock) > 1);
     }
 }
 
@@ -186,41 +190,6 @@ impl Look {
         }
         Ok(None)
     }
-
-    fn make(&self, engine: &Engine, module: &Path) -> Result<Artifact, RuntimeError> {
-        let reading = || format!("reading {}", module.display());
-        let len = fs::metadata(module).map_err(RuntimeError::io(reading()))?.len();
-        if len > MODULE_LEN_MAX {
-            return Err(RuntimeError::BadContent(Complaint::TooLarge(len).to_string()));
-        }
-        let bytes = fs::read(module).map_err(RuntimeError::io(reading()))?;
-        let compiled = compile(engine, &bytes);
-        drop(bytes);
-        release_memory();
-        let compiled = match compiled {
-            Ok(compiled) => compiled,
-            Err(complaint) => {
-                let error = RuntimeError::BadContent(complaint.to_string());
-                let mut known = self.known.lock();
-                if known.complaints.len() >= COMPLAINTS_MAX {
-                    known.complaints.clear();
-                }
-                known.complaints.insert(self.key.clone(), complaint);
-                return Err(error);
-            }
-        };
-        let note = Note { kind: compiled.kind, len: compiled.code.len() as u64, sha256: hex(&Sha256::digest(&compiled.code)) };
-        let writing = || format!("writing {}", self.code().display());
-        let noted = serde_json::to_vec(&note).map_err(io::Error::other).map_err(RuntimeError::io(writing()))?;
-        // The note first: code without its note is not believed.
-        write_atomic(&self.note(), &noted, PRIVATE).map_err(RuntimeError::io(writing()))?;
-        write_atomic(&self.code(), &compiled.code, PRIVATE).map_err(RuntimeError::io(writing()))?;
-        let made = self.find()?.ok_or_else(|| RuntimeError::io(writing())(io::ErrorKind::NotFound.into()))?;
-        if let Err(error) = sweep::sweep(&self.dir, &self.key, BYTES_MAX) {
-            tracing::warn!(dir = %self.dir.display(), %error, "compiled modules not swept");
-        }
-        Ok(made)
-    }
 }
 
 /// Who a file is, if it is root's alone.
@@ -230,19 +199,6 @@ fn identity(path: &Path) -> io::Result<Identity> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not a file that only we can write"));
     }
     Ok(Identity { device: meta.dev(), inode: meta.ino(), len: meta.len(), changed: (meta.ctime(), meta.ctime_nsec()) })
-}
-
-/// Compiling takes up to hundreds of MiB for a moment; glibc would keep them.
-fn release_memory() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: returns free pages to the kernel; touches nothing in use.
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
-fn closed() -> RuntimeError {
-    RuntimeError::io("compiling")(io::ErrorKind::Interrupted.into())
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! From WASM bytes to machine code. Pure but for CPU time: bytes go in, an artifact or a complaint
-//! about the image comes out.
+//! about the image comes out. It is done in a confined process ([`process`]).
+
+mod bounds;
+mod process;
 
 use sha2::{Digest as _, Sha256};
 use wasmtime::{Engine, Module, component::Component};
@@ -7,6 +10,10 @@ use wasmtime::{Engine, Module, component::Component};
 use crate::host::{component_linker, module_linker};
 use crate::kind::Kind;
 use crate::settings::config;
+
+pub(crate) use bounds::{LARGE_FROM, bounds, machine_bytes};
+pub(crate) use process::Answer;
+pub use process::serve_compile;
 
 /// Largest WASM file that is compiled.
 pub const MODULE_LEN_MAX: u64 = 256 << 20;
@@ -25,9 +32,6 @@ pub enum Complaint {
     /// Not WASM at all.
     #[error("not a WebAssembly binary: it starts with {0:02x?} instead of \\0asm")]
     NotWasm(Vec<u8>),
-    /// Too large.
-    #[error("the WebAssembly file has {0} bytes; at most {MODULE_LEN_MAX} are compiled")]
-    TooLarge(u64),
     /// Does not validate, or uses a proposal that is switched off.
     #[error("invalid WebAssembly: {0}")]
     Invalid(String),
@@ -74,7 +78,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// Compiles, then checks that all imports are offered and that there is something to run. Takes
-/// seconds for large files; run it on a blocking thread.
+/// seconds for large files.
 pub fn compile(engine: &Engine, bytes: &[u8]) -> Result<Compiled, Complaint> {
     match bytes.first_chunk::<8>() {
         Some(b"\0asm\x01\0\0\0") => module(engine, bytes),

@@ -1,5 +1,5 @@
 //! WASM containers. The agent's half ([`WasmtimeRuntime`], feature `compile`) compiles a module once,
-//! ahead of time, into a cache on disk, and starts one shim a container. The shim's half (feature
+//! ahead of time, in a confined process, into a cache on disk, and starts one shim a container. The shim's half (feature
 //! `shim`, binary `skiff-shim-wasmtime`) maps the compiled file and runs it: preview 1 modules,
 //! preview 2 commands, and `wasi:http/proxy` components served on a port. There is no compiler in it.
 //!
@@ -22,6 +22,8 @@ mod runtime;
 #[cfg(feature = "shim")]
 pub mod shim;
 
+#[cfg(feature = "compile")]
+pub use compile::serve_compile;
 pub use kind::Kind;
 #[cfg(feature = "compile")]
 pub use runtime::{Config, WasmtimeRuntime};

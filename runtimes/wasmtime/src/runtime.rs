@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use runtimes_contract::helper::Helper;
 use runtimes_contract::launch::launch;
 use runtimes_contract::shims::Shims;
 use runtimes_contract::state::open_log;
@@ -26,6 +27,8 @@ pub struct Config {
     pub cache_dir: PathBuf,
     /// The binary `skiff-shim-wasmtime`.
     pub shim: PathBuf,
+    /// Starts a program that calls [`crate::serve_compile`].
+    pub compiler: Helper,
 }
 
 /// Runs WASM modules and components, each in a shim of its own.
@@ -38,7 +41,7 @@ pub struct WasmtimeRuntime {
 impl WasmtimeRuntime {
     /// Opens the directories; containers that are there are known at once.
     pub fn new(config: Config) -> Result<Self, RuntimeError> {
-        Ok(Self { shims: Shims::open(&config.state_dir)?, cache: Cache::open(&config.cache_dir)?, shim: config.shim })
+        Ok(Self { shims: Shims::open(&config.state_dir)?, cache: Cache::open(&config.cache_dir, config.compiler)?, shim: config.shim })
     }
 
     async fn artifact(&self, content: &Content) -> Result<Artifact, RuntimeError> {

@@ -69,7 +69,8 @@ impl Helper {
         Ok(Self { cgroups: Some((Cgroups::detect()?, parent.to_owned())), ..self })
     }
 
-    /// Removes cgroups that starters left that are no more, and ends what is in them. Blocks.
+    /// Removes cgroups that starters left that are no more, and ends what is in them. Blocks. Call it before the
+    /// first run.
     ///
     /// # Errors
     /// When one of them cannot be removed.
@@ -77,7 +78,9 @@ impl Helper {
         let Some((cgroups, parent)) = &self.cgroups else { return Ok(()) };
         for name in cgroups.group(parent)?.children() {
             let starter = name.strip_prefix(GROUP).and_then(|rest| rest.split('-').next());
-            if starter.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            // A starter that has this process' pid was another one: this one has not begun yet.
+            let own = std::process::id().to_string();
+            if starter.is_some_and(|pid| pid == own || !Path::new("/proc").join(pid).exists()) {
                 cgroups.group(&format!("{parent}/{name}"))?.remove_tree()?;
             }
         }

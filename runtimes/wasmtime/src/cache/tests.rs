@@ -1,6 +1,27 @@
 use std::os::unix::fs::symlink;
 
+use std::time::Duration;
+
 use super::*;
+use crate::compile::serve_compile;
+
+/// The test program is its own compiler: started with this argument it serves before any test begins.
+const SERVE: &str = "serve-compile";
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_TESTS: extern "C" fn() = before_tests;
+
+/// The C library has given the arguments to the standard library by now.
+extern "C" fn before_tests() {
+    if std::env::args().nth(1).as_deref() == Some(SERVE) {
+        serve_compile();
+    }
+}
+
+fn compiler() -> Helper {
+    Helper::new(std::env::current_exe().unwrap(), &[SERVE])
+}
 
 const MODULE: &[u8] = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x07\x0a\x01\x06_start\0\0\x0a\x04\x01\x02\0\x0b";
 
@@ -16,7 +37,7 @@ impl Scratch {
     }
 
     fn open(&self) -> Cache {
-        Cache::open(&self.dir.path().join("cache")).unwrap()
+        Cache::open(&self.dir.path().join("cache"), compiler()).unwrap()
     }
 
     async fn artifact(&self, cache: &Cache) -> Artifact {
@@ -114,4 +135,99 @@ async fn a_bad_module_is_remembered() {
         fs::remove_file(scratch.dir.path().join("module.wasm")).ok();
     }
     assert_eq!(fs::read_dir(scratch.dir.path().join("cache")).unwrap().count(), 0);
+}
+
+/// A module whose compilation takes long: one function of very many blocks, or as many functions.
+fn bomb(functions: u32) -> Vec<u8> {
+    fn leb(mut number: u32, bytes: &mut Vec<u8>) {
+        loop {
+            let low = (number & 0x7f) as u8;
+            number >>= 7;
+            bytes.push(if number == 0 { low } else { low | 0x80 });
+            if number == 0 {
+                return;
+            }
+        }
+    }
+    let section = |id: u8, content: Vec<u8>, bytes: &mut Vec<u8>| {
+        bytes.push(id);
+        leb(u32::try_from(content.len()).unwrap(), bytes);
+        bytes.extend(content);
+    };
+    let mut bytes = b"\0asm\x01\0\0\0".to_vec();
+    section(1, vec![1, 0x60, 0, 0], &mut bytes);
+    let mut kinds = Vec::new();
+    leb(functions, &mut kinds);
+    kinds.extend(std::iter::repeat_n(0, functions as usize));
+    section(3, kinds, &mut bytes);
+    section(7, b"\x01\x06_start\0\0".to_vec(), &mut bytes);
+    let mut bodies = Vec::new();
+    leb(functions, &mut bodies);
+    for _ in 0..functions {
+        bodies.extend([2, 0, 0x0b]);
+    }
+    section(10, bodies, &mut bytes);
+    bytes
+}
+
+fn memory_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bomb_costs_what_it_may_and_others_compile_meanwhile() {
+    let scratch = Scratch::new();
+    let mut cache = scratch.open();
+    // As on a machine with little memory: half a GiB is what a module gets.
+    cache.machine_bytes = 1 << 30;
+    let cache = Arc::new(cache);
+    let bombs: Vec<_> = (0..4_u32)
+        .map(|number| {
+            let path = scratch.dir.path().join(format!("bomb{number}.wasm"));
+            fs::write(&path, bomb(900_000 + number)).unwrap();
+            let cache = cache.clone();
+            tokio::spawn(async move { cache.artifact(&path, &format!("sha256:bomb{number}")).await })
+        })
+        .collect();
+    // Bombs hold every place that they may have.
+    tokio::time::timeout(Duration::from_secs(60), async {
+        while fs::read_dir(scratch.dir.path().join("cache")).unwrap().count() == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .unwrap();
+    let small = tokio::time::timeout(Duration::from_secs(30), scratch.artifact(&cache)).await.unwrap();
+    assert_eq!(small.kind, Kind::Module);
+    assert!(bombs.iter().any(|bomb| !bomb.is_finished()), "the small one passed the bombs");
+    let mut bombs = bombs.into_iter();
+    let error = bombs.next().unwrap().await.unwrap().unwrap_err().to_string();
+    assert_eq!(error, "the WebAssembly module cannot be compiled: it takes more than 512 MiB of memory");
+    let again = cache.artifact(Path::new("/nonexistent"), "sha256:bomb0").await.unwrap_err().to_string();
+    assert_eq!(again, error, "it is not tried again at once");
+    // Nobody waits for the others any more.
+    for bomb in bombs {
+        bomb.abort();
+        drop(bomb.await);
+    }
+    assert!(cache.known.lock().busy.is_empty());
+    let left: Vec<_> = fs::read_dir(scratch.dir.path().join("cache")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "the small module and its note: {left:?}");
+    assert!(memory_kib() < 400 << 10, "{} KiB in the process that asks", memory_kib());
+}
+
+#[tokio::test]
+async fn what_was_half_written_is_removed_unless_its_writer_lives() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir.path().join("cache");
+    fs::create_dir(&dir).unwrap();
+    let living = format!("key-1.{}.new", nix::unistd::getppid());
+    for name in ["key-0.4194305.new", "key.json.new", "odd.new", living.as_str(), "key.cwasm"] {
+        fs::write(dir.join(name), "half").unwrap();
+    }
+    let _cache = scratch.open();
+    let mut left: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    left.sort();
+    assert_eq!(left, [living, "key.cwasm".to_owned()]);
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use runtimes_contract::battery::{Abilities, Harness, Program};
 use runtimes_contract::cgroup::Cgroups;
+use runtimes_contract::helper::Helper;
 use runtimes_contract::{Content, Runtime};
 use runtimes_wasmtime::{Config, WasmtimeRuntime};
 
@@ -38,11 +39,26 @@ impl Wasmtime {
     }
 }
 
+/// The test program is its own compiler: started with this argument it serves before any test begins.
+const SERVE: &str = "serve-compile";
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_TESTS: extern "C" fn() = before_tests;
+
+/// The C library has given the arguments to the standard library by now.
+extern "C" fn before_tests() {
+    if std::env::args().nth(1).as_deref() == Some(SERVE) {
+        runtimes_wasmtime::serve_compile();
+    }
+}
+
 fn open(dir: &Path) -> Arc<dyn Runtime> {
     // A release build of the shim can be tried instead.
     let shim =
         std::env::var_os("SKIFF_SHIM_WASMTIME").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_skiff-shim-wasmtime")), PathBuf::from);
-    Arc::new(WasmtimeRuntime::new(Config { state_dir: dir.join("state"), cache_dir: dir.join("cache"), shim }).unwrap())
+    let compiler = Helper::new(std::env::current_exe().unwrap(), &[SERVE]);
+    Arc::new(WasmtimeRuntime::new(Config { state_dir: dir.join("state"), cache_dir: dir.join("cache"), shim, compiler }).unwrap())
 }
 
 impl Drop for Wasmtime {

@@ -1,0 +1,32 @@
+//! How full the store's disk is.
+
+use nix::sys::statvfs::statvfs;
+
+use crate::{ImageError, ImageStore};
+
+/// What `df` says of it: what only root may fill, or nobody, is not there.
+pub(crate) struct Disk {
+    /// How full it is.
+    pub used_percent: u64,
+    /// Bytes that are free.
+    available: u64,
+    /// Bytes that are to stay free.
+    pub free_min: u64,
+}
+
+impl Disk {
+    /// Bytes that may be used.
+    pub(crate) fn spare(&self) -> u64 {
+        self.available.saturating_sub(self.free_min)
+    }
+}
+
+pub(crate) fn look(store: &ImageStore) -> Result<Disk, ImageError> {
+    let stat = statvfs(&store.dir)
+        .map_err(|error| ImageError::io(format!("asking for the free space of {}", store.dir.display()))(error.into()))?;
+    let used = stat.blocks().saturating_sub(stat.blocks_free());
+    let all = used.saturating_add(stat.blocks_available());
+    let used_percent = used.saturating_mul(100).checked_div(all).unwrap_or(0);
+    let bytes = |blocks: u64| blocks.saturating_mul(stat.fragment_size());
+    Ok(Disk { used_percent, available: bytes(stat.blocks_available()), free_min: (store.free_min)(bytes(stat.blocks())) })
+}

@@ -1,0 +1,94 @@
+//! Fetching one blob into the store: no longer than its manifest says, no slower than a bound, and of no other
+//! content than its digest says.
+
+use std::path::Path;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use reqwest::Response;
+use runtimes_contract::helper::size;
+use sha2::{Digest as _, Sha256};
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::Instant;
+
+use super::failed;
+use super::registry::{MANIFEST_BYTES_MAX, RegistryError, Repository};
+use crate::reference::Name;
+use crate::{ImageError, ImageStore, blobs};
+
+/// Attempts at one blob when the connection breaks off.
+const ATTEMPTS: usize = 3;
+/// What has to come in each such time: a registry that sends a byte a minute keeps others from being pulled.
+const LOOKED_AT: Duration = Duration::from_secs(60);
+const PROGRESS_MIN: u64 = 1 << 20;
+
+/// Fetches a blob unless it is there.
+pub(super) async fn fetch(store: &ImageStore, repository: &Repository, name: &Name, digest: &str, len: u64) -> Result<(), ImageError> {
+    let path = store.blobs.path(digest).ok_or_else(|| failed(name, format!("{digest:?} is not a sha256 digest")))?;
+    if store.blobs.has(digest) {
+        return Ok(());
+    }
+    // Without a size it is a document, which is as long as a manifest at most.
+    let len_max = if len > 0 { len } else { MANIFEST_BYTES_MAX as u64 };
+    let temporary = store.blobs.fresh();
+    let doing = format!("writing {}", temporary.display());
+    let mut attempt = 1;
+    loop {
+        let error = match receive(repository, digest, len_max, &temporary).await {
+            Ok(()) => return blobs::name(temporary, path).await.map_err(ImageError::io(doing)),
+            Err(error) => error,
+        };
+        match tokio::fs::remove_file(&temporary).await {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(ImageError::io(doing)(error)),
+            _ => {}
+        }
+        match error {
+            BlobError::Registry(RegistryError::Network(_)) if attempt < ATTEMPTS => attempt += 1,
+            BlobError::Registry(error) => return Err(failed(name, error.to_string())),
+            BlobError::Io(error) => return Err(ImageError::io(doing)(error)),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum BlobError {
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+async fn receive(repository: &Repository, digest: &str, len_max: u64, to: &Path) -> Result<(), BlobError> {
+    let answer = repository.blob(digest).await?;
+    let mut file = tokio::fs::File::create(to).await?;
+    let found = copy(answer, len_max, &mut file).await?;
+    if found != digest {
+        return Err(RegistryError::Refused(format!("the registry sent other content than {digest}: {found}")).into());
+    }
+    file.flush().await?;
+    Ok(file.sync_all().await?)
+}
+
+/// Writes a body and answers its digest.
+async fn copy(answer: Response, len_max: u64, file: &mut tokio::fs::File) -> Result<String, BlobError> {
+    let mut chunks = answer.bytes_stream();
+    let (mut hasher, mut len) = (Sha256::new(), 0_u64);
+    let (mut looked_at, mut len_then) = (Instant::now(), 0);
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(RegistryError::from)?;
+        len += chunk.len() as u64;
+        if len > len_max {
+            return Err(RegistryError::Refused("the registry sends more than the manifest says".to_owned()).into());
+        }
+        if looked_at.elapsed() >= LOOKED_AT {
+            if len - len_then < PROGRESS_MIN {
+                let least = size(PROGRESS_MIN);
+                return Err(RegistryError::Refused(format!("the registry sends less than {least} in {} s", LOOKED_AT.as_secs())).into());
+            }
+            (looked_at, len_then) = (Instant::now(), len);
+        }
+        hasher.update(&chunk);
+        file.write_all(&chunk).await?;
+    }
+    Ok(format!("sha256:{:x}", hasher.finalize()))
+}

@@ -1,0 +1,280 @@
+//! One repository of a registry, spoken to by the OCI distribution protocol over a client of ours: every answer
+//! has a bound, in bytes and in time, and what is said of a failure is the registry's own error codes, not the
+//! body of whatever server a redirect led to.
+//! <https://github.com/opencontainers/distribution-spec/blob/main/spec.md>
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures::StreamExt as _;
+use http_auth::parse_challenges;
+use oci_client::Reference;
+use parking_lot::Mutex;
+use reqwest::header::{ACCEPT, WWW_AUTHENTICATE};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
+use serde::Deserialize;
+
+use super::route::{self, Scope};
+use crate::blobs::digest_of;
+use crate::manifest::ACCEPTED;
+
+/// Longest manifest or index; registries take none that is longer.
+pub(super) const MANIFEST_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Longest token, and longest text of an error.
+const TOKEN_BYTES_MAX: usize = 64 * 1024;
+/// How long a manifest may take in all, and a token.
+const MANIFEST_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long connecting may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the registry may be silent.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// Characters of what a registry says of an error.
+const WORDS_LEN_MAX: usize = 512;
+
+/// Why something was not had.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RegistryError {
+    /// Other credentials may be let in.
+    #[error("{0}")]
+    Unauthorized(String),
+    /// The registry refuses, or sends what it must not.
+    #[error("{0}")]
+    Refused(String),
+    /// The network failed.
+    #[error("{}", words(.0))]
+    Network(#[from] reqwest::Error),
+}
+
+/// Someone's user name and password.
+#[derive(Clone)]
+pub(super) struct Credentials {
+    pub(super) username: String,
+    pub(super) password: String,
+}
+
+/// How a request says who asks.
+#[derive(Clone)]
+enum Proof {
+    None,
+    Basic(Credentials),
+    Bearer(String),
+}
+
+pub(super) struct Repository {
+    http: Client,
+    /// `https://host/v2`
+    base: String,
+    name: String,
+    scope: Scope,
+    credentials: Option<Credentials>,
+    /// A token ends after a few minutes, and is asked for again then.
+    proof: Mutex<Proof>,
+}
+
+impl Repository {
+    /// Asks the registry how it wants to be asked.
+    pub(super) async fn open(reference: &Reference, is_plain: bool, credentials: Option<Credentials>) -> Result<Self, RegistryError> {
+        let registry = reference.resolve_registry();
+        let scope = Scope::of(registry, is_plain);
+        let http = Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(READ_TIMEOUT)
+            .user_agent(concat!("skiff/", env!("CARGO_PKG_VERSION")))
+            .redirect(route::redirects(scope))
+            .dns_resolver(route::resolver(registry, scope))
+            .build()?;
+        let scheme = if is_plain { "http" } else { "https" };
+        let base = format!("{scheme}://{registry}/v2");
+        let repository = Self { http, base, name: reference.repository().to_owned(), scope, credentials, proof: Mutex::new(Proof::None) };
+        hurried(repository.prove()).await?;
+        Ok(repository)
+    }
+
+    /// The bytes of a manifest and their digest.
+    pub(super) async fn manifest(&self, reference: &Reference) -> Result<(Vec<u8>, String), RegistryError> {
+        hurried(async {
+            let named = reference.digest().or(reference.tag()).unwrap_or("latest");
+            let asked = self.get(&format!("{}/{}/manifests/{named}", self.base, self.name)).header(ACCEPT, ACCEPTED.join(", "));
+            let body = read(accepted(asked.send().await?).await?, MANIFEST_BYTES_MAX, "its manifest").await?;
+            let digest = digest_of(&body);
+            match reference.digest().filter(|wanted| wanted.starts_with("sha256:") && *wanted != digest) {
+                None => Ok((body, digest)),
+                Some(wanted) => Err(RegistryError::Refused(format!("the registry sent other content than {wanted}"))),
+            }
+        })
+        .await
+    }
+
+    /// The answer that carries a blob. Its body is the caller's to bound.
+    pub(super) async fn blob(&self, digest: &str) -> Result<Response, RegistryError> {
+        let url = format!("{}/{}/blobs/{digest}", self.base, self.name);
+        let answer = self.get(&url).send().await?;
+        if answer.status() != StatusCode::UNAUTHORIZED {
+            return accepted(answer).await;
+        }
+        hurried(self.prove()).await?;
+        accepted(self.get(&url).send().await?).await
+    }
+
+    fn get(&self, url: &str) -> RequestBuilder {
+        let asked = self.http.get(url);
+        match &*self.proof.lock() {
+            Proof::None => asked,
+            Proof::Basic(who) => asked.basic_auth(&who.username, Some(&who.password)),
+            Proof::Bearer(token) => asked.bearer_auth(token),
+        }
+    }
+
+    /// Finds out how to prove who asks. Only a registry that wants a password is shown it.
+    async fn prove(&self) -> Result<(), RegistryError> {
+        let answer = self.http.get(format!("{}/", self.base)).send().await?;
+        if answer.status() != StatusCode::UNAUTHORIZED {
+            return Ok(());
+        }
+        let wants = answer.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
+        let wants: Vec<Challenge> = wants.flat_map(challenges).collect();
+        for challenge in wants {
+            match (challenge, &self.credentials) {
+                (Challenge::Bearer { realm, service }, _) => {
+                    let token = self.token(&realm, service.as_deref()).await?;
+                    *self.proof.lock() = Proof::Bearer(token);
+                    return Ok(());
+                }
+                (Challenge::Basic, Some(who)) => {
+                    *self.proof.lock() = Proof::Basic(who.clone());
+                    return Ok(());
+                }
+                (Challenge::Basic, None) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// <https://distribution.github.io/distribution/spec/auth/token/>
+    async fn token(&self, realm: &str, service: Option<&str>) -> Result<String, RegistryError> {
+        let refused = |why: String| RegistryError::Refused(format!("asking for a token: {why}"));
+        let mut url = Url::parse(realm).map_err(|error| refused(error.to_string()))?;
+        route::check(&url, self.scope).map_err(refused)?;
+        url.query_pairs_mut().extend_pairs(service.map(|service| ("service", service)));
+        url.query_pairs_mut().append_pair("scope", &format!("repository:{}:pull", self.name));
+        let asked = self.http.get(url);
+        let asked = match &self.credentials {
+            Some(who) => asked.basic_auth(&who.username, Some(&who.password)),
+            None => asked,
+        };
+        let answer = asked.send().await?;
+        let status = answer.status();
+        if !status.is_success() {
+            return match status {
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(RegistryError::Unauthorized(complaint(answer).await)),
+                _ => Err(refused(complaint(answer).await)),
+            };
+        }
+        let body = read(answer, TOKEN_BYTES_MAX, "its token").await?;
+        let token: Token = serde_json::from_slice(&body).map_err(|_| refused("the answer holds none".to_owned()))?;
+        token.token.or(token.access_token).filter(|token| !token.is_empty()).ok_or_else(|| refused("the answer holds none".to_owned()))
+    }
+}
+
+#[derive(Deserialize)]
+struct Token {
+    token: Option<String>,
+    access_token: Option<String>,
+}
+
+/// What a registry wants to see.
+#[derive(Debug, PartialEq, Eq)]
+enum Challenge {
+    Bearer { realm: String, service: Option<String> },
+    Basic,
+}
+
+fn challenges(header: &str) -> Vec<Challenge> {
+    let known = |challenge: http_auth::ChallengeRef<'_>| {
+        let value =
+            |name: &str| challenge.params.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_unescaped());
+        match challenge.scheme {
+            scheme if scheme.eq_ignore_ascii_case("bearer") => {
+                Some(Challenge::Bearer { realm: value("realm")?, service: value("service") })
+            }
+            scheme if scheme.eq_ignore_ascii_case("basic") => Some(Challenge::Basic),
+            _ => None,
+        }
+    };
+    parse_challenges(header).unwrap_or_default().into_iter().filter_map(known).collect()
+}
+
+async fn hurried<T>(work: impl Future<Output = Result<T, RegistryError>>) -> Result<T, RegistryError> {
+    let done = tokio::time::timeout(MANIFEST_TIMEOUT, work).await;
+    done.unwrap_or_else(|_| Err(RegistryError::Refused("the manifest took too long".to_owned())))
+}
+
+async fn accepted(answer: Response) -> Result<Response, RegistryError> {
+    match answer.status() {
+        StatusCode::OK => Ok(answer),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(RegistryError::Unauthorized(complaint(answer).await)),
+        _ => Err(RegistryError::Refused(complaint(answer).await)),
+    }
+}
+
+async fn read(answer: Response, len_max: usize, what: &str) -> Result<Vec<u8>, RegistryError> {
+    let mut body = BytesMut::new();
+    let mut chunks = answer.bytes_stream();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk?;
+        if body.len() + chunk.len() > len_max {
+            return Err(RegistryError::Refused(format!("{what} is longer than {len_max} bytes")));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body.into())
+}
+
+/// The form in which registries tell of errors.
+#[derive(Deserialize)]
+struct Envelope {
+    errors: Vec<OneError>,
+}
+
+#[derive(Deserialize)]
+struct OneError {
+    code: String,
+    #[serde(default)]
+    message: String,
+}
+
+/// A refusal in the words of the registry, where it has some; of another server's body nothing is told.
+async fn complaint(answer: Response) -> String {
+    let (status, url) = (answer.status(), answer.url().clone());
+    let body = read(answer, TOKEN_BYTES_MAX, "").await.unwrap_or_default();
+    let said = serde_json::from_slice::<Envelope>(&body).map(|envelope| {
+        let errors = envelope.errors.into_iter().map(|error| format!("{}: {}", error.code, error.message));
+        errors.collect::<Vec<_>>().join(", ")
+    });
+    let said = said.map_or_else(|_| String::new(), |said| format!(": {said}"));
+    let text = format!("unexpected status from GET request to {}: {status}{said}", bare(url));
+    text.chars().filter(|one| !one.is_control()).take(WORDS_LEN_MAX).collect()
+}
+
+/// Without a query, which may hold a signature.
+fn bare(mut url: Url) -> Url {
+    url.set_query(None);
+    url
+}
+
+/// An error with its causes: "connection refused" lies three levels down.
+fn words(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! Watches a tar stream go by on its way to the library that reads it, and stops it at a record that the library
+//! would read into memory whole: long names of GNU tar and extended headers of PAX have no length limit there,
+//! nor has a list of sparse blocks.
+
+use std::io::{self, Read};
+
+use runtimes_contract::helper::{Fault, size};
+use tar::{EntryType, Header, PaxExtensions};
+
+use super::verdict::Verdict;
+
+/// Length of a block of a tar archive.
+const BLOCK_LEN: usize = 512;
+/// Most bytes of a long name; a path that the kernel takes has 4,095.
+const NAME_LEN_MAX: u64 = 8 << 10;
+/// Most bytes of the extended headers of one entry: extended attributes are in them.
+const EXTENDED_LEN_MAX: u64 = 1 << 20;
+/// Most blocks that list the parts of a sparse file.
+const SPARSE_BLOCKS_MAX: u32 = 4_096;
+
+/// Which part of the stream comes next.
+enum Part {
+    /// A header, or the zeros at the end.
+    Header,
+    /// One more block of a sparse file's list; so many have been.
+    Sparse { blocks: u32, then: u64 },
+    /// An extended header, kept: it may change the next entry's length.
+    Extended { left: u64 },
+    /// What nobody looks at.
+    Content { left: u64 },
+    /// After the end.
+    End,
+}
+
+/// See the head of this file.
+pub(super) struct Records<R> {
+    inner: R,
+    verdict: Verdict,
+    part: Part,
+    /// What has come of a block, or of an extended header.
+    held: Vec<u8>,
+    /// The next entry's length by its extended header.
+    len_by_pax: Option<u64>,
+}
+
+impl<R> Records<R> {
+    pub(super) fn new(inner: R, verdict: Verdict) -> Self {
+        Self { inner, verdict, part: Part::Header, held: Vec::with_capacity(BLOCK_LEN), len_by_pax: None }
+    }
+
+    pub(super) fn into_inner(self) -> R {
+        self.inner
+    }
+
+    /// Takes in some of what passes; answers how much of it.
+    fn pass(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.part {
+            Part::Header | Part::Sparse { .. } => {
+                let taken = bytes.len().min(BLOCK_LEN - self.held.len());
+                self.held.extend_from_slice(bytes.get(..taken).unwrap_or_default());
+                if self.held.len() == BLOCK_LEN {
+                    let block = std::mem::take(&mut self.held);
+                    self.part = self.after(&block)?;
+                }
+                Ok(taken)
+            }
+            Part::Extended { left } => {
+                let taken = clamp(left, bytes.len());
+                self.held.extend_from_slice(bytes.get(..taken).unwrap_or_default());
+                let left = left.saturating_sub(taken as u64);
+                self.part = Part::Extended { left };
+                if left == 0 {
+                    let held = std::mem::take(&mut self.held);
+                    self.len_by_pax = len_by_pax(&held).or(self.len_by_pax);
+                    self.part = Part::Header;
+                }
+                Ok(taken)
+            }
+            Part::Content { left } => {
+                let taken = clamp(left, bytes.len());
+                let left = left.saturating_sub(taken as u64);
+                self.part = if left == 0 { Part::Header } else { Part::Content { left } };
+                Ok(taken)
+            }
+            Part::End => Ok(bytes.len()),
+        }
+    }
+
+    /// What follows a block.
+    fn after(&mut self, block: &[u8]) -> io::Result<Part> {
+        if let Part::Sparse { blocks, then } = self.part {
+            if blocks >= SPARSE_BLOCKS_MAX {
+                return Err(self.verdict.set(Fault::Limit(format!("a sparse file of more than {} parts", SPARSE_BLOCKS_MAX * 21))));
+            }
+            // The flag's place in a block of 21 entries (GNU tar's `struct sparse_header`).
+            let more = block.get(504).is_some_and(|flag| *flag != 0);
+            return Ok(if more { Part::Sparse { blocks: blocks + 1, then } } else { content(then) });
+        }
+        if block.iter().all(|byte| *byte == 0) {
+            return Ok(Part::End);
+        }
+        let Ok(block) = <&[u8; BLOCK_LEN]>::try_from(block) else { return Ok(Part::End) };
+        let header = Header::from_byte_slice(block);
+        // A header that makes no sense is the library's to refuse.
+        let Ok(len) = header.entry_size() else { return Ok(Part::End) };
+        match header.entry_type() {
+            EntryType::GNULongName | EntryType::GNULongLink if len > NAME_LEN_MAX => {
+                Err(self.verdict.set(Fault::Limit(format!("a name of {}; at most {} are read", size(len), size(NAME_LEN_MAX)))))
+            }
+            EntryType::XHeader | EntryType::XGlobalHeader if len > EXTENDED_LEN_MAX => Err(self.verdict.set(Fault::Limit(format!(
+                "an extended header of {}; at most {} are read",
+                size(len),
+                size(EXTENDED_LEN_MAX)
+            )))),
+            EntryType::XHeader if len > 0 => Ok(Part::Extended { left: padded(len) }),
+            EntryType::GNULongName | EntryType::GNULongLink | EntryType::XGlobalHeader | EntryType::XHeader => Ok(content(len)),
+            kind => {
+                let len = self.len_by_pax.take().unwrap_or(len);
+                let listed = kind == EntryType::GNUSparse && header.as_gnu().is_some_and(tar::GnuHeader::is_extended);
+                Ok(if listed { Part::Sparse { blocks: 0, then: len } } else { content(len) })
+            }
+        }
+    }
+}
+
+impl<R: Read> Read for Records<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        let mut rest = buffer.get(..read).unwrap_or_default();
+        while !rest.is_empty() {
+            let passed = self.pass(rest)?;
+            rest = rest.get(passed..).unwrap_or_default();
+        }
+        Ok(read)
+    }
+}
+
+fn content(len: u64) -> Part {
+    match padded(len) {
+        0 => Part::Header,
+        left => Part::Content { left },
+    }
+}
+
+fn padded(len: u64) -> u64 {
+    len.checked_next_multiple_of(BLOCK_LEN as u64).unwrap_or(u64::MAX)
+}
+
+fn clamp(left: u64, len: usize) -> usize {
+    usize::try_from(left).map_or(len, |left| left.min(len))
+}
+
+/// `size` of an extended header, followed by zeros.
+fn len_by_pax(bytes: &[u8]) -> Option<u64> {
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let fields = PaxExtensions::new(bytes.get(..end)?);
+    let size = fields.flatten().find(|field| field.key_bytes() == b"size")?;
+    size.value().ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A header with a length that its content need not have.
+    fn header(kind: EntryType, len: u64) -> Vec<u8> {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(len);
+        header.set_path("x").expect("a path");
+        header.set_cksum();
+        header.as_bytes().to_vec()
+    }
+
+    /// What is told of a stream that is read in small pieces.
+    fn told(stream: &[u8]) -> (u64, Option<String>) {
+        let verdict = Verdict::default();
+        let mut records = Records::new(stream, verdict.clone());
+        let (mut buffer, mut total) = ([0; 100], 0);
+        loop {
+            match records.read(&mut buffer) {
+                Ok(0) => return (total, verdict.take().map(|fault| fault.to_string())),
+                Ok(read) => total += read as u64,
+                Err(_) => return (total, verdict.take().map(|fault| fault.to_string())),
+            }
+        }
+    }
+
+    #[test]
+    fn records_that_would_fill_the_memory_are_refused_at_their_header() {
+        for (kind, len, wanted) in [
+            (EntryType::XHeader, 1 << 40, "an extended header of 1024 GiB; at most 1 MiB are read"),
+            (EntryType::XGlobalHeader, (1 << 20) + 1, "an extended header of 1 MiB"),
+            (EntryType::GNULongName, 9_000, "a name of 9000 bytes"),
+            (EntryType::GNULongLink, 1 << 33, "a name of 8 GiB"),
+        ] {
+            let mut stream = header(EntryType::Regular, 3);
+            stream.extend([b'x'; 3].iter().chain(&[0; 509]));
+            stream.extend(header(kind, len));
+            stream.extend(vec![b'y'; 100_000]);
+            let (total, fault) = told(&stream);
+            assert!(fault.as_deref().is_some_and(|fault| fault.contains(wanted)), "{kind:?}: {fault:?}");
+            assert!(total <= 1_600, "{kind:?}: {total}");
+        }
+    }
+
+    #[test]
+    fn the_content_of_entries_is_not_taken_for_headers() {
+        let bomb = header(EntryType::XHeader, 1 << 40);
+        let mut stream = header(EntryType::Regular, 512);
+        stream.extend(&bomb);
+        // An extended header that makes the next entry longer than its own header says.
+        let text = b"12 size=512\n";
+        stream.extend(header(EntryType::XHeader, text.len() as u64));
+        stream.extend(text);
+        stream.extend(vec![0; 512 - text.len()]);
+        stream.extend(header(EntryType::Regular, 0));
+        stream.extend(&bomb);
+        stream.extend(vec![0; 1_024]);
+        stream.extend(&bomb);
+        assert_eq!(told(&stream), (stream.len() as u64, None));
+    }
+
+    #[test]
+    fn a_list_of_sparse_parts_has_an_end() {
+        let mut sparse = Header::new_gnu();
+        sparse.set_entry_type(EntryType::GNUSparse);
+        sparse.set_size(0);
+        sparse.as_gnu_mut().expect("a GNU header").isextended = [1];
+        sparse.set_cksum();
+        let mut stream = sparse.as_bytes().to_vec();
+        let mut block = [0; BLOCK_LEN];
+        block[504] = 1;
+        stream.extend(block.repeat(5_000));
+        let (_, fault) = told(&stream);
+        assert_eq!(fault.as_deref(), Some("a sparse file of more than 86016 parts"));
+    }
+}

@@ -1,0 +1,41 @@
+//! The confined process that compiles. Its first file is the module, its second takes the machine code. It
+//! believes nothing that it reads, and nobody who has machine code from elsewhere can give it to the node by it.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+
+use runtimes_contract::helper::{Fault, Rights, serve};
+use serde::{Deserialize, Serialize};
+
+use super::{MODULE_LEN_MAX, compile, engine, fingerprint};
+use crate::kind::Kind;
+
+/// What came of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    /// How the code is run.
+    pub kind: Kind,
+    /// What the code fits; see [`fingerprint`].
+    pub fingerprint: String,
+}
+
+/// Serves one module and ends the process. See [`serve`].
+pub fn serve_compile() -> ! {
+    serve(Rights::Memory, |(): (), files| answer(files))
+}
+
+fn answer(files: Vec<File>) -> Result<Answer, Fault> {
+    let system = |error: io::Error| Fault::System(error.to_string());
+    let [module, code] = <[File; 2]>::try_from(files).map_err(|_| system(io::ErrorKind::InvalidInput.into()))?;
+    let mut bytes = Vec::new();
+    module.take(MODULE_LEN_MAX).read_to_end(&mut bytes).map_err(system)?;
+    let engine = engine().map_err(|error| Fault::System(format!("{error:#}")))?;
+    let compiled = compile(&engine, &bytes).map_err(|complaint| Fault::Content(complaint.to_string()))?;
+    let written = (&code).write_all(&compiled.code);
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Fault::DiskFull("no space left on the device".to_owned()),
+        io::ErrorKind::FileTooLarge => Fault::Limit("its machine code is too large".to_owned()),
+        _ => system(error),
+    })?;
+    Ok(Answer { kind: compiled.kind, fingerprint: fingerprint(&engine) })
+}
