@@ -30,7 +30,8 @@ fn pods_live_and_end_as_their_specs_say() {
 const NO_MKDIR: &str = r#"{"defaultAction": "SCMP_ACT_ALLOW", "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64"],
     "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}]}"#;
 
-fn containers_end(kubectl: &Kubectl<'_>) {
+/// What `ends.yaml` says of containers that end, in a cluster that has just been given it.
+pub(super) fn containers_end(kubectl: &Kubectl<'_>) {
     kubectl.until("pod/init", "/status/phase", "Succeeded");
     assert_eq!(kubectl.ok("logs init"), "from init\n");
     assert_eq!(kubectl.ok("logs init -c first"), "ending with code 0\n");

@@ -22,6 +22,7 @@ mod linear;
 mod operator;
 mod ownership;
 mod policies;
+mod power;
 mod protobuf;
 mod python;
 mod quickstart;

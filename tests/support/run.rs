@@ -68,7 +68,19 @@ pub fn run(command: &mut Command, input: Option<&str>) -> Ran {
 /// Looks until the condition answers something; fails with what it saw last after a minute.
 #[track_caller]
 pub fn eventually<T>(what: &str, look: impl FnMut() -> Result<T, String>) -> T {
-    eventually_within(DEADLINE, what, look)
+    eventually_within(DEADLINE * PATIENCE.get(), what, look)
+}
+
+thread_local! {
+    static PATIENCE: std::cell::Cell<u32> = const { std::cell::Cell::new(1) };
+}
+
+/// Tells a story that may take so many times longer than others to come to what it waits for.
+pub fn patiently<T>(times: u32, story: impl FnOnce() -> T) -> T {
+    let before = PATIENCE.replace(times);
+    let told = story();
+    PATIENCE.set(before);
+    told
 }
 
 /// [`eventually`] with a deadline of its own.

@@ -9,6 +9,7 @@ mod lint;
 mod needs;
 mod samples;
 mod sh;
+mod soak;
 mod test;
 
 use std::process::ExitCode;
@@ -62,6 +63,15 @@ enum Chore {
         #[arg(default_value_t = 20)]
         examples: u32,
     },
+    /// Cut a whole machine's power again and again under load, and look what is lost or left.
+    Soak {
+        /// How many cuts; the tests' run has two.
+        #[arg(long, default_value_t = 20)]
+        rounds: u32,
+        /// Another seed cuts at other moments; a failure says its own.
+        #[arg(long)]
+        seed: Option<u64>,
+    },
     /// Build the guests under samples/ into target/samples.
     Samples,
 }
@@ -76,6 +86,7 @@ fn main() -> ExitCode {
         Chore::Bench { part } => bench::run(part.as_deref()),
         Chore::Fuzz { target, seconds, seed } => fuzz::run(&target, seconds, seed),
         Chore::Schemathesis { examples } => test::schemathesis(examples),
+        Chore::Soak { rounds, seed } => soak::run(rounds, seed),
         Chore::Samples => samples::build().map(drop),
     };
     match done {

@@ -2,8 +2,10 @@
 //! said; elsewhere the one line that installs it is printed.
 
 mod clients;
+mod machine;
 
 pub use clients::clients;
+pub use machine::machine;
 
 use std::path::PathBuf;
 use std::process::Command;

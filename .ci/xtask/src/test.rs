@@ -17,6 +17,7 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     let python = needs::python()?;
     let schemathesis = needs::venv("schemathesis", needs::SCHEMATHESIS)?;
     let tools = needs::clients()?;
+    let machine = needs::machine()?;
     let mut ended = Vec::new();
     // Stories look at the whole machine for what a cluster leaves behind: nothing else may run then.
     for (what, tests) in [("the crates' own tests", "not binary(it)"), ("the stories", "binary(it)")] {
@@ -29,6 +30,7 @@ pub fn run(filter: Option<&str>) -> Result<()> {
             .env("SKIFF_PYTHON", &python)
             .env("SKIFF_SCHEMATHESIS", &schemathesis)
             .env("SKIFF_TOOLS", &tools)
+            .env("SKIFF_MACHINE", &machine)
             .args(filter);
         ended.push(sh::run(&mut nextest));
     }

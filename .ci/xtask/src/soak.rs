@@ -1,0 +1,31 @@
+//! The stories of whole machines, longer than among the other tests.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+
+use crate::{build, needs, samples, sh};
+
+/// Runs them; without a seed, from one that nobody chose.
+pub fn run(rounds: u32, seed: Option<u64>) -> Result<()> {
+    needs::root()?;
+    needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES])?;
+    needs::nextest()?;
+    let (machine, tools) = (needs::machine()?, needs::clients()?);
+    let (programs, guests) = (build::debug()?, samples::build()?);
+    let seed = seed.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs()));
+    sh::say(&format!("cutting the power {rounds} times; to repeat this run: cargo xtask soak --rounds {rounds} --seed {seed}"));
+    let stories = "binary(it) & test(/^power::/)";
+    // One at a time: each has the machine's cores to itself, and takes as long as it takes.
+    let mut nextest = sh::command(
+        "cargo",
+        ["nextest", "run", "--no-capture", "--no-fail-fast", "--run-ignored", "all", "--profile", "soak", "-E", stories],
+    );
+    nextest
+        .args(build::WORKSPACE)
+        .env("SKIFF_PROGRAMS", &programs)
+        .env("SKIFF_SAMPLES", &guests)
+        .env("SKIFF_MACHINE", &machine)
+        .env("SKIFF_TOOLS", &tools);
+    sh::run(nextest.env("SKIFF_POWER_ROUNDS", rounds.to_string()).env("SKIFF_POWER_SEED", seed.to_string()))
+}

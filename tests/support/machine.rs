@@ -1,0 +1,235 @@
+//! A whole machine in a test: QEMU without KVM runs Debian's kernel on the host's programs (its root is the
+//! host's, read-only, by 9p) with a disk and a cgroup v2 tree of its own. Ending its process is a power cut:
+//! what the guest had not written to its disk is lost.
+//!
+//! The machine reaches nobody: its one network device knows the host alone, from which one port leads to its
+//! API server, and QEMU itself runs in a story's network namespace.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::cluster::{Kubectl, programs, project, sample};
+use crate::net::Net;
+use crate::run::{Ran, eventually_within, run};
+
+/// Where the machine's disk is mounted.
+pub const DISK: &str = "/mnt";
+/// The node's data directory.
+pub const DATA: &str = "/mnt/skiff";
+
+/// The machine's address and the host's, on QEMU's own network.
+const ADDRESS: &str = "10.0.2.15/24";
+const GATEWAY: &str = "10.0.2.2";
+/// The API server's port, in the machine and on the story's loopback.
+const PORT: u16 = 6443;
+const SETTINGS: [&str; 6] = ["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"];
+
+/// How long the kernel and the first script may take. Emulated, on two busy cores.
+const BOOT_LIMIT: Duration = Duration::from_secs(240);
+/// How long a command in the machine may take.
+const COMMAND_LIMIT: Duration = Duration::from_secs(240);
+/// How long skiff may take to be ready there.
+const READY_LIMIT: Duration = Duration::from_secs(300);
+
+/// A machine, on or off.
+pub struct Machine {
+    /// Where QEMU runs, and kubectl beside it.
+    pub net: Net,
+    dir: tempfile::TempDir,
+    disk_limits: String,
+    running: Option<Running>,
+}
+
+struct Running {
+    qemu: Child,
+    to: UnixStream,
+    from: BufReader<UnixStream>,
+}
+
+impl Machine {
+    /// A machine with an empty disk, off.
+    pub fn new(disk_megabytes: u32) -> Self {
+        // Under the project: a machine has a /tmp of its own, and sees the host's files elsewhere.
+        let parent = project().join("target");
+        let dir = tempfile::Builder::new().prefix("skiff-machine-").tempdir_in(parent).expect("a directory");
+        let disk = File::create(dir.path().join("disk")).expect("a file");
+        disk.set_len(u64::from(disk_megabytes) << 20).expect("a size");
+        let mut format = Command::new("mkfs.ext4");
+        run(format.args(["-q", "-F", "-E", "lazy_itable_init=1,lazy_journal_init=1"]).arg(dir.path().join("disk")), None).ok();
+        std::fs::write(dir.path().join("init.sh"), include_str!("machine/init.sh")).expect("written");
+        Self { net: Net::alone(), dir, disk_limits: String::new(), running: None }
+    }
+
+    /// From the next start on, the disk does no more than so many operations and bytes a second.
+    pub fn limit_disk(&mut self, iops: u32, bytes_per_second: u32) {
+        self.disk_limits = format!(",throttling.iops-total={iops},throttling.bps-total={bytes_per_second}");
+    }
+
+    /// Turns it on, and waits until it runs commands.
+    #[track_caller]
+    pub fn boot(&mut self) {
+        assert!(self.running.is_none(), "it is on");
+        let socket = self.dir.path().join("commands");
+        let _old = std::fs::remove_file(&socket);
+        let log = File::options().create(true).append(true).open(self.console_path()).expect("a file");
+        let mut command = self.net.command("qemu-system-x86_64");
+        command.args(SETTINGS).args(["-m", "1536", "-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio"]);
+        let made = made();
+        command.arg("-kernel").arg(made.join("vmlinuz")).arg("-initrd").arg(made.join("initramfs"));
+        command.arg("-append").arg(self.command_line(&made));
+        command.args(["-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap"]);
+        // Written to the host's memory, which outlives QEMU: no sync of the host's own is waited for.
+        let disk = format!("file={},if=virtio,format=raw,cache=unsafe{}", self.dir.path().join("disk").display(), self.disk_limits);
+        command.arg("-drive").arg(disk);
+        command.arg("-netdev").arg(format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{PORT}-:{PORT}"));
+        command.args(["-device", "virtio-net-pci,netdev=net,romfile="]);
+        command.args(["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=commands"]);
+        command.arg("-chardev").arg(format!("socket,id=commands,path={},server=on,wait=off", socket.display()));
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file")).stderr(log);
+        let mut qemu = command.spawn().expect("QEMU starts");
+        let to = eventually_within(BOOT_LIMIT, "QEMU listens", || {
+            assert!(qemu.try_wait().expect("a child").is_none(), "QEMU ended:\n{}", self.console());
+            UnixStream::connect(&socket).map_err(|error| error.to_string())
+        });
+        to.set_read_timeout(Some(BOOT_LIMIT)).expect("a time limit");
+        let from = BufReader::new(to.try_clone().expect("a socket"));
+        self.running = Some(Running { qemu, to, from });
+        self.run("true").ok();
+        self.running.as_ref().expect("it is on").to.set_read_timeout(Some(COMMAND_LIMIT)).expect("a time limit");
+    }
+
+    fn command_line(&self, made: &Path) -> String {
+        let init = self.dir.path().join("init.sh");
+        let (init, made) = (init.display(), made.display());
+        format!("console=ttyS0 quiet panic=-1 skiff.init={init} skiff.machine={made} skiff.address={ADDRESS} skiff.gateway={GATEWAY}")
+    }
+
+    /// Runs a shell script in the machine.
+    #[track_caller]
+    pub fn run(&mut self, script: &str) -> Ran {
+        let told = self.tell(script);
+        let (code, output) = told.unwrap_or_else(|error| panic!("$ {script}\nthe machine does not answer: {error}\n{}", self.console()));
+        Ran { line: script.to_owned(), code, stdout: output, stderr: String::new() }
+    }
+
+    fn tell(&mut self, script: &str) -> std::io::Result<(i32, String)> {
+        let running = self.running.as_mut().expect("it is on");
+        running.to.write_all(format!("{}\n", STANDARD.encode(script)).as_bytes())?;
+        let mut line = String::new();
+        running.from.read_line(&mut line)?;
+        let (code, output) = line.trim_end().split_once(' ').unwrap_or((line.trim_end(), ""));
+        let malformed = || std::io::Error::other(format!("{line:?}"));
+        let output = STANDARD.decode(output).map_err(|_| malformed())?;
+        Ok((code.parse().map_err(|_| malformed())?, String::from_utf8_lossy(&output).into_owned()))
+    }
+
+    /// Takes the power away, now.
+    pub fn cut_power(&mut self) {
+        let mut running = self.running.take().expect("it is on");
+        running.qemu.kill().expect("it is ours");
+        running.qemu.wait().expect("it ends");
+    }
+
+    /// Shuts the machine down as an init system does: processes are ended, the disk is unmounted.
+    #[track_caller]
+    pub fn shut_down(&mut self) {
+        self.run("pkill -TERM -x skiff; for i in $(seq 600); do pgrep -x skiff > /dev/null || break; sleep 0.1; done").ok();
+        let off = "(sleep 1; kill -9 -1; sleep 1; umount -a -r; echo o > /proc/sysrq-trigger) > /dev/null 2>&1 &";
+        self.run(&format!("setsid sh -c '{off}'")).ok();
+        let mut running = self.running.take().expect("it is on");
+        eventually_within(COMMAND_LIMIT, "the machine is off", || match running.qemu.try_wait().expect("a child") {
+            Some(_) => Ok(()),
+            None => Err(self.console()),
+        });
+    }
+
+    /// Starts `skiff up` with further flags and waits for its ready line; kubectl works from then on.
+    #[track_caller]
+    pub fn start_skiff(&mut self, flags: &str) {
+        let skiff = programs().join("skiff");
+        let limits = "--eviction-hard= --image-gc-high-threshold=100";
+        let log = "--log=info,hickory_server=warn";
+        let start = format!(
+            "mkdir -p {DATA}; : > {DATA}/out; setsid {} up --data-dir {DATA} {limits} {log} {flags} > {DATA}/out 2>> {DATA}/log < /dev/null &",
+            skiff.display()
+        );
+        self.run(&start).ok();
+        eventually_within(READY_LIMIT, "skiff is ready in the machine", || {
+            let out = self.run(&format!("cat {DATA}/out; pgrep -x skiff > /dev/null || echo ENDED")).stdout;
+            assert!(!out.contains("ENDED"), "skiff ended:\n{out}\n{}", self.log());
+            if out.contains("skiff is ready") { Ok(()) } else { Err(self.log()) }
+        });
+        let kubeconfig = self.run(&format!("cat {DATA}/admin.kubeconfig")).ok();
+        // The same address leads there from the host.
+        assert!(kubeconfig.contains(&format!("https://127.0.0.1:{PORT}")), "{kubeconfig}");
+        std::fs::write(self.kubeconfig(), kubeconfig).expect("written");
+    }
+
+    /// Loads samples as `samples/NAME:latest`.
+    #[track_caller]
+    pub fn load_samples(&mut self, files: &[&str]) {
+        let skiff = programs().join("skiff").display().to_string();
+        for file in files {
+            let name = file.split('.').next().expect("a name");
+            self.run(&format!("{skiff} image import samples/{name}:latest {} --data-dir {DATA}", sample(file))).ok();
+        }
+    }
+
+    /// The administrator's kubeconfig, for clients in [`Machine::net`].
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.dir.path().join("admin.kubeconfig")
+    }
+
+    /// kubectl as the administrator, on the host.
+    pub fn kubectl(&self) -> Kubectl<'_> {
+        Kubectl::new(&self.net, self.kubeconfig())
+    }
+
+    /// The end of what skiff has logged.
+    pub fn log(&mut self) -> String {
+        self.run(&format!("tail -n 60 {DATA}/log")).stdout
+    }
+
+    /// The end of what the kernel and the first script have said.
+    pub fn console(&self) -> String {
+        let text = std::fs::read(self.console_path()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().rev().take(40).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+
+    fn console_path(&self) -> PathBuf {
+        self.dir.path().join("console")
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let failed = std::thread::panicking();
+        if failed && self.running.is_some() {
+            eprintln!("--- the machine's console\n{}", self.console());
+            if let Ok((_, log)) = self.tell(&format!("tail -n 80 {DATA}/log; mount; find /run/skiff | head -n 100")) {
+                eprintln!("--- the end of skiff's log\n{log}");
+            }
+        }
+        if let Some(mut running) = self.running.take() {
+            // Ended already, or about to: either way it is waited for.
+            let _ended = running.qemu.kill();
+            let _status = running.qemu.wait();
+        }
+    }
+}
+
+/// The kernel that `cargo xtask test` unpacked.
+fn made() -> PathBuf {
+    let dir = std::env::var_os("SKIFF_MACHINE").map_or_else(|| project().join("target/machine"), PathBuf::from);
+    assert!(dir.join("made").exists(), "{} is missing: run `cargo xtask test power`", dir.display());
+    dir
+}
