@@ -4,6 +4,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
 use tests::run::run;
 use tests::{Cluster, Net};
 
@@ -76,16 +79,25 @@ fn schemathesis_finds_no_fault_of_the_server() {
     cluster.down();
 }
 
+/// The administrator's certificate and key, out of the kubeconfig, in one file.
+fn admin_pem(cluster: &Cluster) -> PathBuf {
+    let text = std::fs::read_to_string(cluster.data_dir().join("admin.kubeconfig")).expect("the administrator's kubeconfig");
+    let kubeconfig: Value = serde_json::from_str(&text).expect("JSON");
+    let data = |field: &str| STANDARD.decode(kubeconfig["users"][0]["user"][field].as_str().expect("text")).expect("base64");
+    let path = cluster.data_dir().join("admin.pem");
+    std::fs::write(&path, [data("client-certificate-data"), data("client-key-data")].concat()).expect("writes");
+    path
+}
+
 fn schemathesis(cluster: &Cluster, document: &str, examples: Option<&str>) -> Command {
     let programs = std::env::var_os("SKIFF_SCHEMATHESIS")
         .map_or_else(|| tests::cluster::project().join("target/venv/schemathesis/bin"), PathBuf::from);
     std::fs::write(cluster.data_dir().join("hooks.py"), HOOKS).expect("writes");
-    let pki = |file: &str| cluster.data_dir().join("pki").join(file);
+    let admin = admin_pem(cluster);
     let mut command = cluster.net.command(&programs.join("st").display().to_string());
     command.arg("run").arg(format!("https://127.0.0.1:6443/openapi/v3/{document}"));
-    command.arg("--tls-verify").arg(pki("ca.crt"));
-    command.arg("--request-cert").arg(pki("apiserver-kubelet-client.crt"));
-    command.arg("--request-cert-key").arg(pki("apiserver-kubelet-client.key"));
+    command.arg("--tls-verify").arg(cluster.data_dir().join("pki/ca.crt"));
+    command.arg("--request-cert").arg(&admin).arg("--request-cert-key").arg(&admin);
     command.args(["--checks", "not_a_server_error", "--seed", SEED, "--exclude-path-regex", CONNECTIONS, "--continue-on-failure"]);
     command.args(["--suppress-health-check", "all", "--warnings", "off", "--request-timeout", "30", "--phases", "coverage,fuzzing"]);
     match examples {

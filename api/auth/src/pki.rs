@@ -34,6 +34,8 @@ const LEAF_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
 /// A certificate with less than this left is issued again when it is looked at.
 const RENEW_BEFORE: Duration = Duration::from_secs(90 * 24 * 3600);
 
+/// The common name of the certificate that the API server shows to nodes.
+pub const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
 /// The common name of the front proxy's certificate.
 pub const FRONT_PROXY: &str = "front-proxy-client";
 
@@ -145,7 +147,8 @@ impl Pki {
         files::make_directory(directory)?;
         let ca = open_ca(directory, "ca", "kubernetes", now)?;
         let serving = leaf(directory, "apiserver", &ca, &Subject::server("kube-apiserver", config), now)?;
-        let client = Subject::client("kube-apiserver-kubelet-client", &["system:masters"]);
+        // Of no group: what it may do at nodes, a binding says. To anybody else it is nobody.
+        let client = Subject::client(KUBELET_CLIENT, &[]);
         let kubelet_client = leaf(directory, "apiserver-kubelet-client", &ca, &client, now)?;
         let front_proxy_ca = open_ca(directory, "front-proxy-ca", "front-proxy-ca", now)?;
         let client = Subject::client(FRONT_PROXY, &[]);
@@ -192,7 +195,7 @@ impl Pki {
         &self.serving
     }
 
-    /// What the API server shows to nodes: `kube-apiserver-kubelet-client` of `system:masters`.
+    /// What the API server shows to nodes.
     pub fn kubelet_client(&self) -> &Identity {
         &self.kubelet_client
     }

@@ -55,6 +55,8 @@ pub struct Config {
     pub event_ttl: Duration,
     /// Parts that run in this process and end it when they fail: `controller-manager`, `scheduler`.
     pub components: Vec<String>,
+    /// Whether a node's own server may be on loopback: in the tests of this crate it is.
+    pub(crate) nodes_on_loopback: bool,
 }
 
 impl Config {
@@ -98,6 +100,7 @@ impl Config {
             connections_max: 20_000,
             event_ttl: Duration::from_secs(3_600),
             components: Vec::new(),
+            nodes_on_loopback: false,
         }
     }
 }

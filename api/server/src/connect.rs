@@ -13,6 +13,7 @@ mod options;
 pub(crate) mod pass;
 pub(crate) mod pool;
 mod proxy;
+mod proxyable;
 pub(crate) mod resolve;
 mod target;
 pub(crate) mod tunnel;
@@ -60,8 +61,11 @@ pub(crate) async fn answer(mut call: Call, parts: Parts, body: Body) -> ApiResul
 
 /// The node's answer, piece by piece as the node sends it.
 async fn log(call: &Call, target: &Target) -> ApiResult<Response<Body>> {
-    let request =
-        Request::builder().method(Method::GET).uri(&target.path).header(header::HOST, target.address.authority()).body(Body::empty());
+    let request = Request::builder()
+        .method(Method::GET)
+        .uri(&target.path)
+        .header(header::HOST, target.kubelet.address.authority())
+        .body(Body::empty());
     let request = request.map_err(ApiError::internal)?;
     let mut sender = node::connect(&call.app, target).await?;
     let answer = node::ask(&mut sender, target, request).await?;

@@ -54,7 +54,14 @@ static PKI: LazyLock<Arc<Pki>> = LazyLock::new(|| {
 });
 
 pub(crate) fn config() -> Config {
-    Config::new(Arc::clone(&PKI), SocketAddr::from(([10, 0, 0, 1], 6443)))
+    let config = Config::new(Arc::clone(&PKI), SocketAddr::from(([10, 0, 0, 1], 6443)));
+    // Their nodes are sockets there.
+    Config { nodes_on_loopback: true, ..config }
+}
+
+/// The administrator's certificate.
+pub(crate) fn admin_identity() -> api_auth::Identity {
+    PKI.issue_client("kubernetes-admin", &["system:masters"], std::time::Duration::from_secs(3_600)).expect("a certificate")
 }
 
 /// A server and a client that may do everything.

@@ -1,6 +1,8 @@
 //! The tables of roles and bindings that are not controllers'.
 
 use super::Grant::{Named, On, Paths};
+use crate::pki::KUBELET_CLIENT;
+
 use super::{ALL, CREATE, EVENTS, GET, Grant, LIST_WATCH, READ, READ_WRITE, Role, To, UPDATE, WRITE};
 
 const CORE: &[&str] = &[""];
@@ -354,6 +356,7 @@ pub const CLUSTER_BINDINGS: &[(&str, &str, &[To])] = &[
         "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
         &[To::Group("system:nodes")],
     ),
+    ("skiff:kube-apiserver-kubelet-client", "system:kubelet-api-admin", &[To::User(KUBELET_CLIENT)]),
     ("skiff:node-network", "skiff:node-network", &[To::Group("system:nodes")]),
 ];
 

@@ -61,13 +61,29 @@ fn a_new_directory_has_kubeadms_files_and_keys_only_for_the_owner() {
     assert!(!serving.is_ca);
     assert!(signed_by(&pki.serving().certificate_pem, pki.ca_pem()));
     let client = read_certificate(&pki.kubelet_client().certificate_pem).expect("client");
-    assert_eq!((client.common_name.as_str(), client.organizations), ("kube-apiserver-kubelet-client", vec!["system:masters".to_owned()]));
+    assert_eq!((client.common_name.as_str(), client.organizations.len()), (KUBELET_CLIENT, 0), "to other servers it is nobody");
     let proxy = read_certificate(&pki.front_proxy_client().certificate_pem).expect("client");
     assert_eq!((proxy.common_name.as_str(), proxy.organizations.len()), (FRONT_PROXY, 0));
     assert!(signed_by(&pki.front_proxy_client().certificate_pem, pki.front_proxy_ca_pem()));
     assert!(!signed_by(&pki.front_proxy_client().certificate_pem, pki.ca_pem()), "it is no user of the cluster");
     let ca = read_certificate(pki.ca_pem()).expect("ca");
     assert!(ca.is_ca && ca.common_name == "kubernetes");
+}
+
+/// Directories of earlier versions have a certificate with which a node's address could be used to become anybody.
+#[test]
+fn a_client_certificate_of_administrators_is_replaced() {
+    let dir = tempfile::tempdir().expect("dir");
+    let first = Pki::open(dir.path(), &config()).expect("opens");
+    let key = issue::parse_key(Path::new("key"), &first.kubelet_client().key_pem).expect("a key");
+    let subject = Subject::client(KUBELET_CLIENT, &["system:masters"]);
+    let old = first.ca.certificate(&key, &subject, now(), LEAF_VALIDITY).expect("a certificate");
+    fs::write(dir.path().join("apiserver-kubelet-client.crt"), &old).expect("writes");
+    let opened = Pki::open(dir.path(), &config()).expect("opens again");
+    let client = read_certificate(&opened.kubelet_client().certificate_pem).expect("client");
+    assert_eq!((client.common_name.as_str(), client.organizations.len()), (KUBELET_CLIENT, 0));
+    let kept = fs::read_to_string(dir.path().join("apiserver-kubelet-client.crt")).expect("reads");
+    assert_eq!(kept, opened.kubelet_client().certificate_pem);
 }
 
 #[test]

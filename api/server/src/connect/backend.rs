@@ -1,5 +1,6 @@
 //! Connections to whoever answers for the server: HTTP/1.1 over TCP, with TLS or without.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::proxyable::Proxyable;
 use crate::app::App;
 use crate::serve::idle;
 
@@ -35,37 +37,86 @@ impl Address {
     }
 }
 
-/// TLS, and the name that the other side's certificate is to bear.
-type Tls<'t> = (&'t TlsConnector, &'t str);
+/// What TLS is made with.
+#[derive(Clone, Copy)]
+pub(crate) struct Tls<'t> {
+    pub(crate) connector: &'t TlsConnector,
+    /// The name or address that the other side's certificate is to be good for.
+    pub(crate) name: &'t str,
+    /// The subject that the certificate is to have; none, any.
+    pub(crate) subject: Option<&'t str>,
+}
+
+/// Why there is no connection.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ConnectError {
+    /// Nobody is to be led there. Upstream's words.
+    #[error("address not allowed")]
+    NotAllowed,
+    /// There was an attempt.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for ConnectError {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
 
 /// TLS over TCP.
 pub(super) type Secure = TlsStream<TcpStream>;
 
-/// Connects, and says in words why it could not.
-pub(crate) async fn connect(app: &Arc<App>, to: &Address, tls: Option<Tls<'_>>) -> Result<http1::SendRequest<Body>, String> {
-    match tls {
-        None => speak(app, in_time(to, CONNECT_TIMEOUT, dial(to)).await?).await,
-        Some(tls) => speak(app, secure(to, tls, CONNECT_TIMEOUT).await?).await,
-    }
-}
-
-/// Connects and authenticates within a time.
-pub(super) async fn secure(to: &Address, (tls, name): Tls<'_>, limit: Duration) -> Result<Secure, String> {
-    let shaking_hands = async {
-        let stream = dial(to).await?;
-        let name = ServerName::try_from(name.to_owned()).map_err(|error| error.to_string())?;
-        tls.connect(name, stream).await.map_err(|error| error.to_string())
+/// Connects where that is allowed.
+pub(super) async fn connect(
+    app: &Arc<App>,
+    to: &Address,
+    within: &Proxyable,
+    tls: Option<Tls<'_>>,
+) -> Result<http1::SendRequest<Body>, ConnectError> {
+    let speaking = match tls {
+        None => speak(app, in_time(to, CONNECT_TIMEOUT, dial(to, Some(within))).await?).await,
+        Some(tls) => speak(app, in_time(to, CONNECT_TIMEOUT, shake_hands(to, Some(within), tls)).await?).await,
     };
-    in_time(to, limit, shaking_hands).await
+    Ok(speaking?)
 }
 
-async fn in_time<T>(to: &Address, limit: Duration, connecting: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+/// Connects and authenticates within a time, to where an administrator's word leads.
+pub(super) async fn secure(to: &Address, tls: Tls<'_>, limit: Duration) -> Result<Secure, String> {
+    in_time(to, limit, shake_hands(to, None, tls)).await.map_err(|error| error.to_string())
+}
+
+async fn shake_hands(to: &Address, within: Option<&Proxyable>, tls: Tls<'_>) -> Result<Secure, ConnectError> {
+    let stream = dial(to, within).await?;
+    let name = ServerName::try_from(tls.name.to_owned()).map_err(|error| error.to_string())?;
+    let stream = tls.connector.connect(name, stream).await.map_err(|error| error.to_string())?;
+    if let Some(wanted) = tls.subject {
+        check_subject(&stream, wanted)?;
+    }
+    Ok(stream)
+}
+
+/// That a certificate is good for an address does not make its owner whom the connection is for.
+fn check_subject(stream: &Secure, wanted: &str) -> Result<(), String> {
+    let leaf = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let info = leaf.and_then(|leaf| api_auth::pki::read_certificate_der(leaf).ok());
+    let found = info.map(|info| info.common_name).unwrap_or_default();
+    if found == wanted { Ok(()) } else { Err(format!("tls: certificate is for {found:?}, not {wanted:?}")) }
+}
+
+async fn in_time<T>(to: &Address, limit: Duration, connecting: impl Future<Output = Result<T, ConnectError>>) -> Result<T, ConnectError> {
     let connected = tokio::time::timeout(limit, connecting).await;
-    connected.unwrap_or_else(|_| Err(format!("dial tcp {}: i/o timeout", to.authority())))
+    connected.unwrap_or_else(|_| Err(ConnectError::Failed(format!("dial tcp {}: i/o timeout", to.authority()))))
 }
 
-async fn dial(to: &Address) -> Result<TcpStream, String> {
-    let stream = TcpStream::connect((to.host.as_str(), to.port)).await.map_err(|error| dialling(to, &error))?;
+/// Connects to one of the addresses that a host stands for, if all of them are allowed.
+async fn dial(to: &Address, within: Option<&Proxyable>) -> Result<TcpStream, ConnectError> {
+    let failed = |error: std::io::Error| dialling(to, &error);
+    let found: Vec<SocketAddr> = tokio::net::lookup_host((to.host.as_str(), to.port)).await.map_err(failed)?.collect();
+    if within.is_some_and(|within| !found.iter().all(|address| within.allows(*address))) {
+        return Err(ConnectError::NotAllowed);
+    }
+    let stream = TcpStream::connect(found.as_slice()).await.map_err(failed)?;
     if let Err(error) = stream.set_nodelay(true).and_then(|()| idle::probe(&stream)) {
         tracing::debug!(%error, "setting a connection's options failed");
     }
@@ -114,7 +165,7 @@ mod tests {
     async fn the_system_looks_whether_a_backend_is_there() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let to = Address { host: "127.0.0.1".to_owned(), port: listener.local_addr().expect("an address").port() };
-        let stream = dial(&to).await.expect("connected");
+        let stream = dial(&to, None).await.expect("connected");
         let socket = SockRef::from(&stream);
         assert_eq!(socket.keepalive().ok(), Some(true));
         assert_eq!(socket.tcp_user_timeout().ok(), Some(None), "the other end of a tunnel may take its time to read");

@@ -8,20 +8,31 @@ use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 
-use super::backend;
-use super::target::Target;
+use super::backend::{self, ConnectError, Tls};
+use super::proxyable::Proxyable;
+use super::target::{Kubelet, Target};
 use crate::app::App;
 use crate::status::ApiError;
 
+/// What the subject of a node's certificate begins with.
+const NODE_USER_PREFIX: &str = "system:node:";
 /// A node that takes a request and says nothing to it within this time is as good as unreachable. What
 /// follows the head of an answer may take as long as it likes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Connects and authenticates, both ways.
 pub(super) async fn connect(app: &Arc<App>, target: &Target) -> Result<http1::SendRequest<Body>, ApiError> {
-    let tls = app.node_tls.load_full();
-    let connected = backend::connect(app, &target.address, Some((&*tls, target.address.host.as_str()))).await;
-    connected.map_err(|error| ApiError::internal(format!("error dialing backend: {error}")))
+    dial(app, &target.kubelet).await.map_err(|error| match error {
+        ConnectError::NotAllowed => ApiError::bad_request(error.to_string()),
+        ConnectError::Failed(why) => ApiError::internal(format!("error dialing backend: {why}")),
+    })
+}
+
+/// Connects to a node's server, which has to show that it is that node's.
+pub(super) async fn dial(app: &Arc<App>, kubelet: &Kubelet) -> Result<http1::SendRequest<Body>, ConnectError> {
+    let (tls, subject) = (app.node_tls.load_full(), format!("{NODE_USER_PREFIX}{}", kubelet.node));
+    let tls = Tls { connector: &tls, name: &kubelet.address.host, subject: Some(&subject) };
+    backend::connect(app, &kubelet.address, &Proxyable::of_kubelets(app), Some(tls)).await
 }
 
 /// Sends a request and waits for the head of its answer.
@@ -38,7 +49,7 @@ pub(super) async fn ask(
 
 /// The node breaks off.
 pub(super) fn failed(target: &Target, error: &dyn std::fmt::Display) -> ApiError {
-    ApiError::internal(format!("error dialing backend: {}: {error}", target.address.authority()))
+    ApiError::internal(format!("error dialing backend: {}: {error}", target.kubelet.address.authority()))
 }
 
 /// The node answered with an error: its text is the client's.

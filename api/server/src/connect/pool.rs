@@ -21,7 +21,7 @@ use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio_rustls::TlsConnector;
 
-use super::backend::{self, Address, CONNECT_TIMEOUT, Secure};
+use super::backend::{self, Address, CONNECT_TIMEOUT, Secure, Tls};
 use super::failure::Failure;
 use super::kept::Kept;
 use super::resolve;
@@ -136,8 +136,9 @@ pub(crate) fn port_of(uri: &Uri) -> u16 {
 /// Connects to the first that answers of those that a host stands for; `limit` is for each.
 async fn dial(view: &dyn View, tls: &TlsConnector, (host, port): (&str, u16), limit: Duration) -> Result<Secure, String> {
     let mut failure = format!("no endpoints available for service {host:?}");
+    let tls = Tls { connector: tls, name: host, subject: None };
     for (address, port) in resolve::targets(view, host, port)? {
-        match backend::secure(&Address { host: address, port }, (tls, host), limit).await {
+        match backend::secure(&Address { host: address, port }, tls, limit).await {
             Ok(stream) => return Ok(stream),
             Err(why) => failure = why,
         }

@@ -10,12 +10,15 @@ use api_admission::Operation;
 use axum::body::Body;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
+use hyper::client::conn::http1::SendRequest;
 use rand::seq::IndexedRandom as _;
 
 use self::location::{Location, Reach};
-use super::backend;
+use super::backend::{self, ConnectError, Tls};
+use super::node;
 use super::options;
 use super::pass::{Passed, Way, pass};
+use super::proxyable::Proxyable;
 use super::tunnel;
 use crate::app::Call;
 use crate::handle::text;
@@ -50,20 +53,27 @@ async fn forward(call: &Call, location: &Location, prefix: &str, parts: Parts, b
     let unreachable = |error: String| ApiError::unavailable(format!("error trying to reach service: {error}"));
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let path = if call.rest.is_empty() { "/" } else { &call.rest };
-    let authority = location.address.authority();
-    let to_node = call.app.node_tls.load_full();
-    let tls = match location.reach {
-        Reach::Plain => None,
-        Reach::Tls => Some((&call.app.proxy_tls, location.address.host.as_str())),
-        Reach::Node => Some((&*to_node, location.address.host.as_str())),
-    };
-    let sender = backend::connect(&call.app, &location.address, tls).await.map_err(unreachable)?;
+    let authority = location.address().authority();
+    let sender = connect(call, location).await.map_err(|error| match error {
+        ConnectError::NotAllowed => ApiError::bad_request(error.to_string()),
+        ConnectError::Failed(why) => unreachable(why),
+    })?;
     let passed = Passed { host: &authority, target: &format!("{path}{query}"), headers: &call.headers, more: HeaderMap::new() };
     let mut response = pass(&call.app, Way::Own(sender), parts, passed, body).await.map_err(|failure| unreachable(failure.why))?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         rewrite_location(response.headers_mut(), prefix, &authority);
     }
     Ok(response)
+}
+
+async fn connect(call: &Call, location: &Location) -> Result<SendRequest<Body>, ConnectError> {
+    let (reach, address) = match location {
+        Location::Kubelet(kubelet) => return node::dial(&call.app, kubelet).await,
+        Location::Port(reach, address) => (reach, address),
+    };
+    let tls = Tls { connector: &call.app.proxy_tls, name: &address.host, subject: None };
+    let tls = (*reach == Reach::Tls).then_some(tls);
+    backend::connect(&call.app, address, &Proxyable::of(&call.app), tls).await
 }
 
 /// A redirect to a path of the backend is one to a path below the proxy's.

@@ -15,10 +15,18 @@ const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 /// Upstream's kubelet port, for nodes that do not say theirs.
 const KUBELET_PORT: u16 = 10_250;
 
+/// A node's server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kubelet {
+    /// The node's name, which its certificate has to bear.
+    pub(super) node: String,
+    pub(super) address: Address,
+}
+
 /// A path on a node's server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    pub(super) address: Address,
+    pub(super) kubelet: Kubelet,
     /// Path and query.
     pub(super) path: String,
 }
@@ -37,15 +45,15 @@ impl Target {
         }
         let nodes = GroupResource::new("", "nodes");
         let node = call.app.cache.get(&nodes, None, node_name).ok_or_else(|| ApiError::not_found(&nodes, node_name))?;
-        Ok(Some(Self { address: kubelet(&node, node_name), path }))
+        Ok(Some(Self { kubelet: kubelet(&node, node_name), path }))
     }
 }
 
 /// Where a node's server is: at the node's address or, failing that, at its name.
-pub(super) fn kubelet(node: &Value, name: &str) -> Address {
+pub(super) fn kubelet(node: &Value, name: &str) -> Kubelet {
     let port = node.pointer("/status/daemonEndpoints/kubeletEndpoint/Port").and_then(Value::as_u64);
     let port = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0).unwrap_or(KUBELET_PORT);
-    Address { host: address(node).unwrap_or(name).to_owned(), port }
+    Kubelet { node: name.to_owned(), address: Address { host: address(node).unwrap_or(name).to_owned(), port } }
 }
 
 /// The node's address in upstream's order of preference for a cluster of one network.

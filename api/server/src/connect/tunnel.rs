@@ -31,7 +31,8 @@ pub(super) async fn open(call: &Call, target: &Target, mut parts: Parts) -> ApiR
     let Some(client) = parts.extensions.remove::<hyper::upgrade::OnUpgrade>() else {
         return Err(ApiError::bad_request("Upgrade request required: this connection cannot be upgraded"));
     };
-    let mut request = Request::builder().method(parts.method.clone()).uri(&target.path).header(header::HOST, target.address.authority());
+    let mut request =
+        Request::builder().method(parts.method.clone()).uri(&target.path).header(header::HOST, target.kubelet.address.authority());
     if let Some(headers) = request.headers_mut() {
         pass_on(&call.headers, headers);
     }

@@ -37,7 +37,11 @@ async fn node_that_tells() -> (u16, tokio::sync::mpsc::UnboundedReceiver<()>) {
                     .peer_certificates()
                     .and_then(<[_]>::first)
                     .and_then(|leaf| api_auth::authenticate::certificate_user(leaf));
-                assert!(user.is_some_and(|user| user.in_group("system:masters")), "the API server shows who it is");
+                assert_eq!(
+                    user.map(|user| user.username).as_deref(),
+                    Some("kube-apiserver-kubelet-client"),
+                    "the API server shows who it is"
+                );
                 let answer = service_fn(move |request| {
                     // Most tests do not listen.
                     let _ = asked.send(());
@@ -89,11 +93,80 @@ pub(super) async fn node_answer(mut request: Request<hyper::body::Incoming>) -> 
 }
 
 pub(super) async fn with_pod(cluster: &Cluster, port: u16) {
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {
-        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}], "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}});
-    cluster.post("/api/v1/nodes", node.clone()).await.ok();
-    cluster.patch("/api/v1/nodes/n1/status", "merge", json!({"status": node["status"]})).await.ok();
+    node_at(cluster, "n1", ("InternalIP", "127.0.0.1"), port).await;
     cluster.pod("p", "n1").await;
+}
+
+/// A Node whose server is there.
+async fn node_at(cluster: &Cluster, name: &str, (kind, address): (&str, &str), port: u16) {
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {
+        "addresses": [{"type": kind, "address": address}], "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}});
+    cluster.post("/api/v1/nodes", node.clone()).await.ok();
+    cluster.patch(&format!("/api/v1/nodes/{name}/status"), "merge", json!({"status": node["status"]})).await.ok();
+}
+
+/// Whoever may write a Node and use its proxy must not become whom the server is to nodes.
+#[tokio::test]
+async fn no_node_leads_the_server_to_itself() {
+    let cluster = cluster_with(Config { nodes_on_loopback: false, ..config() }, Arc::new(MemoryStore::new())).await;
+    let (address, _) = served(&cluster).await;
+    let advertised = cluster.server.app().config.advertise_address;
+    for (name, at, port) in [
+        ("loopback", ("InternalIP", "127.0.0.1"), address.port()),
+        ("name", ("Hostname", "localhost"), address.port()),
+        ("mapped", ("InternalIP", "::ffff:127.0.0.1"), address.port()),
+        ("unspecified", ("InternalIP", "0.0.0.0"), address.port()),
+        ("metadata", ("ExternalIP", "169.254.169.254"), 80),
+        ("service", ("InternalIP", "10.96.0.1"), 443),
+        ("server", ("InternalIP", "10.0.0.1"), advertised.port()),
+    ] {
+        node_at(&cluster, name, at, port).await;
+        cluster.pod(name, name).await;
+        let kubelet = format!("/api/v1/nodes/{name}/proxy/api/v1/namespaces/kube-system/secrets");
+        let ports = ["https", "http"].map(|scheme| format!("/api/v1/nodes/{scheme}:{name}:{port}/proxy/version"));
+        let other = format!("/api/v1/nodes/{name}:{}/proxy/version", if name == "server" { port } else { 9_100 });
+        let log = format!("{PODS}/{name}/log");
+        for path in [kubelet, log, other].into_iter().chain(ports) {
+            assert_eq!(cluster.get(&path).await.refusal(), (400, "address not allowed"), "{path}");
+        }
+    }
+    for name in ["loopback", "name"] {
+        for path in ["exec?command=ls", "attach", "portforward?ports=80"] {
+            let (_, head) = upgraded(&cluster, &format!("{PODS}/{name}/{path}")).await;
+            assert!(head.starts_with("http/1.1 400"), "{path}: {head}");
+        }
+    }
+}
+
+/// That something has a certificate for an address does not make it the node that claims the address.
+#[tokio::test]
+async fn a_node_is_known_by_its_own_certificate() {
+    let cluster = cluster().await;
+    let (server, node) = (served(&cluster).await.0.port(), node().await);
+    for (name, port, shown) in [("n2", node, "system:node:n1"), ("n3", server, "kube-apiserver")] {
+        node_at(&cluster, name, ("InternalIP", "127.0.0.1"), port).await;
+        cluster.pod(name, name).await;
+        let why = format!("tls: certificate is for {shown:?}, not \"system:node:{name}\"");
+        let proxied = cluster.get(&format!("/api/v1/nodes/{name}/proxy/version")).await;
+        assert_eq!(proxied.refusal(), (503, format!("error trying to reach service: {why}").as_str()));
+        let log = cluster.get(&format!("{PODS}/{name}/log")).await;
+        assert!(log.status == StatusCode::INTERNAL_SERVER_ERROR && log.refusal().1.ends_with(&why), "{log:?}");
+    }
+}
+
+/// What the server shows to nodes is for nodes alone.
+#[tokio::test]
+async fn the_servers_certificate_for_nodes_opens_nothing_else() {
+    let cluster = cluster().await;
+    let kubelets = cluster.user("kube-apiserver-kubelet-client", &["system:authenticated"]);
+    let ask = async |path: &str| json_of(send(&kubelets, Request::get(path).body(Body::empty()).expect("a request")).await).await;
+    for path in ["/api/v1/secrets", "/api/v1/nodes/n1/status", "/apis/rbac.authorization.k8s.io/v1/clusterroles", CONFIG_MAPS] {
+        assert_eq!(ask(path).await.status, StatusCode::FORBIDDEN, "{path}");
+    }
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
+        "user": "kube-apiserver-kubelet-client", "resourceAttributes": {"verb": "create", "resource": "nodes", "subresource": "proxy"}}});
+    let answer = cluster.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", review).await.ok();
+    assert_eq!(answer["status"]["allowed"], true, "nodes ask that");
 }
 
 #[tokio::test]
@@ -163,13 +236,13 @@ async fn exec_is_for_those_who_may_create_it() {
     assert_eq!(ask("worker").await.refusal(), (400, "pod p does not have a host assigned"));
 }
 
-/// The server on loopback, and a TLS connection to it.
+/// The server on loopback, and what connects to it as the administrator.
 pub(super) async fn served(cluster: &Cluster) -> (std::net::SocketAddr, TlsConnector) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
     let address = listener.local_addr().expect("an address");
     let serving = cluster.server.serving(listener);
     tokio::spawn(async move { serving.await.expect("served") });
-    (address, crate::tls::node_connector(&PKI).expect("a connector"))
+    (address, crate::tls::tests_connector(&PKI, Some(&admin_identity())))
 }
 
 #[tokio::test]
@@ -203,7 +276,7 @@ async fn connections_show_who_the_client_is() {
             .await
     };
     let review = ask(&connector, "").await.ok();
-    assert_eq!(review["status"]["userInfo"]["username"], "kube-apiserver-kubelet-client");
+    assert_eq!(review["status"]["userInfo"]["username"], "kubernetes-admin");
     assert!(review["metadata"]["creationTimestamp"].is_string(), "{review}");
     let nobody = crate::tls::tests_connector(&PKI, None);
     assert_eq!(ask(&nobody, "").await.refusal().0, 403);

@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use crate::app::Call;
 use crate::connect::backend::Address;
+use crate::connect::proxyable::is_global_unicast;
+use crate::connect::target::Kubelet;
 use crate::connect::{resolve, target};
 use crate::status::{ApiError, ApiResult};
 
@@ -17,15 +19,23 @@ pub(super) enum Reach {
     Plain,
     /// TLS with any certificate, as upstream: Pods have none that we could know.
     Tls,
-    /// The cluster's certificates on both sides.
-    Node,
 }
 
 /// One place that answers for what was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Location {
-    pub(super) reach: Reach,
-    pub(super) address: Address,
+pub(super) enum Location {
+    /// A port of a Pod or of a node.
+    Port(Reach, Address),
+    /// A node's server: the cluster's certificates on both sides.
+    Kubelet(Kubelet),
+}
+
+impl Location {
+    pub(super) fn address(&self) -> &Address {
+        match self {
+            Self::Port(_, address) | Self::Kubelet(Kubelet { address, .. }) => address,
+        }
+    }
 }
 
 /// What the name of a proxied object is made of.
@@ -81,7 +91,7 @@ fn of_pod(pod: &Value, wanted: Name<'_>) -> ApiResult<Location> {
         "" => first_port(pod).unwrap_or(default),
         text => number(text)?,
     };
-    Ok(Location { reach: wanted.reach(), address: Address { host: ip.to_string(), port } })
+    Ok(Location::Port(wanted.reach(), Address { host: ip.to_string(), port }))
 }
 
 /// The first port that any container declares.
@@ -99,21 +109,15 @@ fn number(text: &str) -> ApiResult<u16> {
 /// Whoever may write an address into an object's status must not lead us to our own machine.
 fn proxyable(text: &str) -> ApiResult<IpAddr> {
     let refused = || ApiError::bad_request("address not allowed");
-    let ip: IpAddr = text.parse().map_err(|_| refused())?;
-    let is_local = match ip {
-        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
-        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
-    };
-    if is_local || ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() { Err(refused()) } else { Ok(ip) }
+    text.parse().ok().filter(|ip| is_global_unicast(*ip)).ok_or_else(refused)
 }
 
 fn of_node(node: &Value, wanted: Name<'_>) -> ApiResult<Location> {
     let kubelet = target::kubelet(node, wanted.name);
-    if wanted.port.is_empty() || wanted.port == kubelet.port.to_string() {
-        return Ok(Location { reach: Reach::Node, address: kubelet });
+    if wanted.port.is_empty() || wanted.port == kubelet.address.port.to_string() {
+        return Ok(Location::Kubelet(kubelet));
     }
-    proxyable(&kubelet.host)?;
-    Ok(Location { reach: wanted.reach(), address: Address { host: kubelet.host, port: number(wanted.port)? } })
+    Ok(Location::Port(wanted.reach(), Address { host: kubelet.address.host, port: number(wanted.port)? }))
 }
 
 fn of_service(service: &Value, view: &dyn View, wanted: Name<'_>) -> ApiResult<Vec<Location>> {
@@ -123,7 +127,7 @@ fn of_service(service: &Value, view: &dyn View, wanted: Name<'_>) -> ApiResult<V
     let locations: Vec<_> = ready
         .filter_map(|(address, port)| {
             let host = proxyable(&address).ok()?.to_string();
-            Some(Location { reach: wanted.reach(), address: Address { host, port } })
+            Some(Location::Port(wanted.reach(), Address { host, port }))
         })
         .collect();
     if locations.is_empty() {
@@ -154,7 +158,8 @@ mod tests {
 
     fn shown(location: ApiResult<Location>) -> String {
         match location {
-            Ok(Location { reach, address }) => format!("{reach:?} {}", address.authority()),
+            Ok(Location::Port(reach, address)) => format!("{reach:?} {}", address.authority()),
+            Ok(Location::Kubelet(Kubelet { node, address })) => format!("kubelet of {node} {}", address.authority()),
             Err(error) => error.message().to_owned(),
         }
     }
@@ -187,8 +192,8 @@ mod tests {
     #[test]
     fn a_node_is_its_own_server_unless_another_port_is_named() {
         let node = json!({"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}], "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}}});
-        assert_eq!(shown(of_node(&node, name("n"))), "Node 192.0.2.1:10250");
-        assert_eq!(shown(of_node(&node, name("https:n:10250"))), "Node 192.0.2.1:10250");
+        assert_eq!(shown(of_node(&node, name("n"))), "kubelet of n 192.0.2.1:10250");
+        assert_eq!(shown(of_node(&node, name("https:n:10250"))), "kubelet of n 192.0.2.1:10250");
         assert_eq!(shown(of_node(&node, name("n:9100"))), "Plain 192.0.2.1:9100");
     }
 

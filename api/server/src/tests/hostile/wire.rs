@@ -24,7 +24,7 @@ fn http1() -> TlsConnector {
 
 /// As the administrator.
 fn http2() -> TlsConnector {
-    crate::tls::tests_connector_speaking(&PKI, Some(PKI.kubelet_client()), &[b"h2"])
+    crate::tls::tests_connector_speaking(&PKI, Some(&admin_identity()), &[b"h2"])
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -80,7 +80,7 @@ async fn who_does_not_ask_in_time_is_left() {
 #[tokio::test]
 async fn a_slow_body_takes_no_longer_than_a_request_may() {
     let cluster = cluster().await;
-    let connector = crate::tls::tests_connector(&PKI, Some(PKI.kubelet_client()));
+    let connector = crate::tls::tests_connector(&PKI, Some(&admin_identity()));
     let mut slow = connected(&cluster, &connector).await;
     let head = format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: skiff\r\nconnection: close\r\ncontent-length: 1000\r\n\r\n{{\"kind\":");
     slow.write_all(head.as_bytes()).await.expect("written");
@@ -210,7 +210,7 @@ async fn more_connections_than_there_is_room_for_wait() {
 #[tokio::test]
 async fn a_websockets_client_says_little() {
     let cluster = cluster().await;
-    let connector = crate::tls::tests_connector(&PKI, Some(PKI.kubelet_client()));
+    let connector = crate::tls::tests_connector(&PKI, Some(&admin_identity()));
     let mut stream = connected(&cluster, &connector).await;
     let head = format!(
         "GET {CONFIG_MAPS}?watch=1 HTTP/1.1\r\nhost: skiff\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
