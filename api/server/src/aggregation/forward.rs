@@ -8,7 +8,7 @@ use api_model::request::UserInfo;
 use axum::body::Body;
 use futures::StreamExt as _;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use hyper::client::conn::http1::SendRequest;
 
 use super::Remote;
@@ -22,6 +22,8 @@ use crate::status::{ApiError, ApiResult};
 /// What may stand in a header's name beside letters and digits, but for the percent sign.
 const OF_NAMES: &[u8] = b"!#$&'*+-.^_`|~";
 
+/// What a client is told of a server that sends it elsewhere; upstream's words.
+const REDIRECTED: &str = "the backend attempted to redirect this request, which is not permitted";
 /// What a client is told of a server that is away, and no more.
 const UNAVAILABLE: &str = "service unavailable\n";
 
@@ -47,7 +49,7 @@ pub(crate) async fn forward(
             false => Way::Kept(&link.server),
         };
         let passed = Passed { host: &host, target: &target, headers: &parts.headers.clone(), more: identity };
-        pass(app, way, parts, passed, body).await
+        pass(app, way, parts, passed, body).await.map(without_redirect)
     };
     let limit = app.config.request_timeout;
     let answered = match is_upgrade {
@@ -69,6 +71,12 @@ pub(crate) async fn forward(
             Err(ApiError::took_too_long())
         }
     }
+}
+
+/// A client that followed would show its token to whomever the server behind names (CVE-2022-3172).
+fn without_redirect(answer: Response<Body>) -> Response<Body> {
+    let leads_elsewhere = answer.status().is_redirection() && answer.headers().contains_key(header::LOCATION);
+    if leads_elsewhere { text(StatusCode::BAD_GATEWAY, REDIRECTED) } else { answer }
 }
 
 /// An answer that ends, as it may at any time, when the server stops.

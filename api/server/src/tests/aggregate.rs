@@ -105,7 +105,7 @@ impl Backing {
                             if path == "/openapi/v2" {
                                 return Ok(tagged(request.headers(), openapi));
                             }
-                            if request.headers().contains_key(header::UPGRADE) {
+                            if request.headers().contains_key(header::UPGRADE) && !path.contains("/redirect-") {
                                 return node_answer(request).await.map_err(|never| match never {});
                             }
                             let body = request.into_body().collect().await.map_err(|_| "half a body")?.to_bytes();
@@ -220,6 +220,12 @@ fn tagged(headers: &http::HeaderMap, (tag, document): (String, String)) -> Respo
 
 fn answer(path: &str, body: &[u8], discovery: u16) -> Response<Body> {
     let row = json!({"name": "gadgets", "singularName": "gadget", "namespaced": false, "kind": "Gadget", "verbs": ["get", "list", "watch"], "shortNames": ["gd"]});
+    if let Some(code) = path.strip_prefix(&format!("{GADGETS}/redirect-")) {
+        let mut response = Response::new(Body::from("this way"));
+        *response.status_mut() = code.parse().expect("a code");
+        response.headers_mut().insert(header::LOCATION, "https://elsewhere.example.com/token".parse().expect("a value"));
+        return response;
+    }
     let value = match path {
         "/apis/others.example.com/v1" => {
             let mut response = Response::new(Body::from(
@@ -312,6 +318,23 @@ async fn custom_resources_are_registered_for_as_long_as_they_are_served() {
     assert_eq!((&service["spec"]["groupPriorityMinimum"], &service["spec"]["versionPriority"]), (&json!(1000), &json!(100)));
     cluster.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/toys.example.com").await.ok();
     until(&cluster, "v1.example.com", |condition| condition.is_null()).await;
+}
+
+/// A client that followed would show its token to whoever the server behind names (CVE-2022-3172).
+#[tokio::test]
+async fn a_server_behind_leads_nobody_elsewhere() {
+    let (cluster, _backing) = registered().await;
+    for code in [300, 301, 302, 303, 307, 308] {
+        for upgrade in [false, true] {
+            let request = Request::get(format!("{GADGETS}/redirect-{code}"));
+            let request = if upgrade { request.header("connection", "Upgrade").header("upgrade", "x") } else { request };
+            let response = cluster.raw(request.body(Body::empty()).expect("a request")).await;
+            assert!(!response.headers().contains_key(header::LOCATION), "{code} {upgrade}");
+            let answer = json_of(response).await;
+            let told = "the backend attempted to redirect this request, which is not permitted";
+            assert_eq!((answer.status, answer.body.as_str()), (StatusCode::BAD_GATEWAY, Some(told)), "{code} {upgrade}");
+        }
+    }
 }
 
 #[tokio::test]
