@@ -2,13 +2,13 @@
 //! (CertificateSigning), who may say whom its clients are to trust (ClusterTrustBundleAttest), and that
 //! nobody asks the client signer for `system:masters` (CertificateSubjectRestriction).
 
+mod subject;
+
 use api_model::request::Attributes;
 use api_model::view::View;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::prelude::{FromDer, parse_x509_pem};
+
+pub use subject::Subject;
 
 use crate::chain::{Allows, Plugin};
 use crate::denied::Denied;
@@ -112,9 +112,9 @@ impl Plugin for CertificateSubjectRestriction {
         if signer(object) != CLIENT_SIGNER {
             return Ok(());
         }
-        let organizations = organizations(json::text_at(object, "/spec/request"))
+        let subject = Subject::of(json::text_at(object, "/spec/request"))
             .map_err(|problem| Denied::forbidden(request, format!("failed to parse CSR: {problem}")))?;
-        if organizations.iter().any(|o| o == MASTERS) {
+        if subject.organizations.iter().any(|o| o == MASTERS) {
             return Err(Denied::forbidden(request, format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed")));
         }
         Ok(())
@@ -146,21 +146,12 @@ fn allowed(allows: &Allows, request: &Request<'_>, view: &dyn View, verb: &str, 
     })
 }
 
-/// The organizations in a certificate request's subject, from the base64 PEM of `spec.request`.
-fn organizations(request: &str) -> Result<Vec<String>, String> {
-    let pem = STANDARD.decode(request).map_err(|e| e.to_string())?;
-    let (_, block) = parse_x509_pem(&pem).map_err(|_| "PEM block type must be CERTIFICATE REQUEST".to_owned())?;
-    if block.label != "CERTIFICATE REQUEST" {
-        return Err("PEM block type must be CERTIFICATE REQUEST".to_owned());
-    }
-    let (_, parsed) = X509CertificationRequest::from_der(&block.contents).map_err(|e| e.to_string())?;
-    let subject = &parsed.certification_request_info.subject;
-    Ok(subject.iter_organization().filter_map(|o| o.as_str().ok()).map(str::to_owned).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
 
     use super::*;
     use crate::testing::{Ask, Objects, verdict};

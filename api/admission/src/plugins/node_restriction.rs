@@ -1,9 +1,9 @@
 //! NodeRestriction: a node writes only its own Node, Lease and CSINode and its own Pods, and only
 //! what is a node's to write. The node authorizer decides which requests get here at all.
 
+mod own_node;
 mod token;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api_model::kind::GroupResource;
@@ -14,29 +14,15 @@ use serde_json::Value;
 use crate::chain::{Allows, Plugin};
 use crate::denied::Denied;
 use crate::json;
+use crate::plugins::certificates::Subject;
 use crate::pods;
 use crate::request::{Operation, Request};
 
 const USER_PREFIX: &str = "system:node:";
 const GROUP: &str = "system:nodes";
 const LEASE_NAMESPACE: &str = "kube-node-lease";
-/// Labels of the cluster's own domains that a node may set on itself.
-const OWN_LABELS: &[&str] = &[
-    "beta.kubernetes.io/arch",
-    "beta.kubernetes.io/instance-type",
-    "beta.kubernetes.io/os",
-    "failure-domain.beta.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "kubernetes.io/arch",
-    "kubernetes.io/hostname",
-    "kubernetes.io/os",
-    "node.kubernetes.io/instance-type",
-    "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-];
-const OWN_LABEL_DOMAINS: &[&str] = &["kubelet.kubernetes.io", "node.kubernetes.io"];
-const RESTRICTED_DOMAIN: &str = "node-restriction.kubernetes.io";
-
+/// Signers of certificates whose subject is a node.
+const NODE_SIGNERS: [&str; 2] = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 /// The plugin.
 pub struct NodeRestriction {
     /// The authorizer: it knows the audiences that administrators let nodes ask for.
@@ -60,9 +46,10 @@ impl Plugin for NodeRestriction {
         let node = node.to_owned();
         let verdict = match (request.kind.group.as_str(), request.kind.plural.as_str()) {
             ("", "pods") => pod(&node, request, view),
-            ("", "nodes") => own_node(&node, request),
+            ("", "nodes") => own_node::own_node(&node, request),
             ("", "persistentvolumeclaims") => claim(&node, request),
             ("", "serviceaccounts") => token::token(&node, request, view, &self.allows),
+            ("certificates.k8s.io", "certificatesigningrequests") => certificate(request),
             ("coordination.k8s.io", "leases") => lease(&node, request),
             ("resource.k8s.io", "resourceslices") => slice(&node, request),
             ("storage.k8s.io", "csinodes") if request.object_name() != node => {
@@ -145,6 +132,10 @@ fn mirror_pod(node: &str, pod: &Value, view: &dyn View) -> Result<(), Problem> {
     if !pods::config_maps(spec).is_empty() {
         return named("configmaps");
     }
+    let sources = |volume: &Value| volume.pointer("/projected/sources").and_then(Value::as_array).cloned().unwrap_or_default();
+    if json::list(spec, "volumes").iter().flat_map(sources).any(|source| json::has(&source, "clusterTrustBundle")) {
+        return named("clustertrustbundles");
+    }
     if json::list(spec, "volumes").iter().any(|v| json::has(v, "persistentVolumeClaim")) {
         return named("persistentvolumeclaims");
     }
@@ -194,44 +185,11 @@ fn pod_status(node: &str, request: &Request<'_>) -> Result<(), Problem> {
     if claims(old) != claims(new) {
         return refuse(format!("node {node:?} cannot update resource claim statues"));
     }
+    let extended = |pod: &Value| pod.pointer("/status/extendedResourceClaimStatus").filter(|status| !status.is_null()).cloned();
+    if extended(old) != extended(new) {
+        return refuse(format!("node {node:?} cannot update extended resource claim status"));
+    }
     Ok(())
-}
-
-fn own_node(node: &str, request: &Request<'_>) -> Result<(), Problem> {
-    let name = request.object_name();
-    if name != node {
-        return refuse(format!("node {node:?} is not allowed to modify node {name:?}"));
-    }
-    let Some(new) = request.object().filter(|_| matches!(request.operation, Operation::Create | Operation::Update)) else { return Ok(()) };
-    if let Some(old) = request.old {
-        let taints = |node: &Value| node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default();
-        if taints(old) != taints(new) {
-            return refuse(format!("node {node:?} is not allowed to modify taints"));
-        }
-    }
-    let forbidden: Vec<String> = changed_labels(request.old, new).into_iter().filter(|label| !own_label(label)).collect();
-    match (forbidden.is_empty(), request.operation) {
-        (true, _) => Ok(()),
-        (false, Operation::Create) => refuse(format!("node {node:?} is not allowed to set the following labels: {}", forbidden.join(", "))),
-        (false, _) => refuse(format!("is not allowed to modify labels: {}", forbidden.join(", "))),
-    }
-}
-
-fn changed_labels(old: Option<&Value>, new: &Value) -> BTreeSet<String> {
-    let (old, new) = (old.and_then(meta::labels).cloned().unwrap_or_default(), meta::labels(new).cloned().unwrap_or_default());
-    old.keys().chain(new.keys()).filter(|key| old.get(*key) != new.get(*key)).cloned().collect()
-}
-
-/// Whether a node may set that label on itself: none that steer restricted workloads, and of the
-/// cluster's own domains only the known ones.
-fn own_label(label: &str) -> bool {
-    let domain = label.split_once('/').map(|(domain, _)| domain).unwrap_or_default();
-    let under = |parent: &str| domain == parent || domain.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.'));
-    if under(RESTRICTED_DOMAIN) {
-        return false;
-    }
-    let clusters = under("kubernetes.io") || under("k8s.io");
-    !clusters || OWN_LABELS.contains(&label) || OWN_LABEL_DOMAINS.iter().any(|parent| under(parent))
 }
 
 fn claim(node: &str, request: &Request<'_>) -> Result<(), Problem> {
@@ -269,6 +227,21 @@ fn slice(node: &str, request: &Request<'_>) -> Result<(), Problem> {
     match slice.is_some_and(|slice| json::text_at(slice, "/spec/nodeName") == node) {
         true => Ok(()),
         false => refuse(format!("can only {verb} ResourceSlice with the same NodeName as the requesting node")),
+    }
+}
+
+/// A node asks for certificates of nodes in its own name. Names and usages are the signer's to check.
+fn certificate(request: &Request<'_>) -> Result<(), Problem> {
+    let Some(csr) = request.object().filter(|_| request.operation == Operation::Create) else { return Ok(()) };
+    if !NODE_SIGNERS.contains(&json::text_at(csr, "/spec/signerName")) {
+        return Ok(());
+    }
+    let subject = Subject::of(json::text_at(csr, "/spec/request"));
+    let subject = subject.map_err(|problem| Problem::Refused(format!("unable to parse csr: {problem}")))?;
+    let user = &request.user.username;
+    match subject.common_names.as_slice() {
+        [one] if one == user => Ok(()),
+        _ => refuse(format!("can only create a node CSR with CN={user}")),
     }
 }
 

@@ -1,4 +1,6 @@
 use api_model::request::Attributes;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::*;
@@ -117,6 +119,10 @@ fn a_node_makes_only_mirror_pods_of_its_own() {
             "node \"n1\" can not create pods that reference configmaps",
         ),
         (
+            &|p| p["spec"]["volumes"] = json!([{ "name": "v", "projected": { "sources": [{ "clusterTrustBundle": { "name": "b" } }] } }]),
+            "node \"n1\" can not create pods that reference clustertrustbundles",
+        ),
+        (
             &|p| p["spec"]["volumes"] = json!([{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }]),
             "node \"n1\" can not create pods that reference persistentvolumeclaims",
         ),
@@ -155,6 +161,80 @@ fn a_node_keeps_its_own_node_and_not_its_taints() {
     assert_eq!(by_node(Ask::create(tainted)), "ok", "a node may register with taints");
     let other = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n2" } });
     assert_eq!(by_node(Ask::create(other)), refused("nodes \"n2\"", "node \"n1\" is not allowed to modify node \"n2\""));
+}
+
+/// An owner that does not exist has the garbage collector delete the Node, and whoever comes back has neither the
+/// taints nor the labels that others gave it (CVE-2025-5187).
+#[test]
+fn a_node_does_not_say_whose_it_is() {
+    let mut owned = node(json!({}), json!([]));
+    owned["metadata"]["ownerReferences"] = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "x" }]);
+    let old = node(json!({}), json!([]));
+    let wanted = refused("nodes \"n1\"", "node \"n1\" is not allowed to modify ownerReferences");
+    for sub in ["", "status"] {
+        assert_eq!(by_node(Ask::update(&old, owned.clone()).sub(sub)), wanted, "{sub}");
+        assert_eq!(by_node(Ask::update(&owned, old.clone()).sub(sub)), wanted, "nor that of others taken away: {sub}");
+    }
+    assert_eq!(by_node(Ask::update(&owned, owned.clone())), "ok", "what others set stays");
+    assert_eq!(by_node(Ask::create(owned)), refused("nodes \"n1\"", "node \"n1\" is not allowed to set ownerReferences"));
+}
+
+/// The other nodes route to a node what its Pod range says.
+#[test]
+fn a_node_does_not_choose_its_pod_range() {
+    let with = |field: &str, value: Value| {
+        let mut node = node(json!({}), json!([]));
+        node["spec"][field] = value;
+        node
+    };
+    let old = with("podCIDRs", Value::Null);
+    for (field, value) in [("podCIDR", json!("0.0.0.0/0")), ("podCIDRs", json!(["10.244.1.0/24"]))] {
+        let wanted = |verb: &str| refused("nodes \"n1\"", &format!("node \"n1\" is not allowed to {verb} podCIDRs"));
+        assert_eq!(by_node(Ask::create(with(field, value.clone()))), wanted("set"), "{field}");
+        assert_eq!(by_node(Ask::update(&old, with(field, value.clone()))), wanted("modify"), "{field}");
+        let given = with(field, value);
+        assert_eq!(by_node(Ask::update(&given, given.clone())), "ok");
+    }
+}
+
+#[test]
+fn a_node_does_not_name_its_configuration() {
+    let with = |source: Value| {
+        let mut node = node(json!({}), json!([]));
+        node["spec"]["configSource"] = source;
+        node
+    };
+    let source = json!({ "configMap": { "name": "c", "namespace": "kube-system", "kubeletConfigKey": "k" } });
+    assert_eq!(
+        by_node(Ask::create(with(source.clone()))),
+        refused("nodes \"n1\"", "node \"n1\" is not allowed to create pods with a non-nil configSource")
+    );
+    assert_eq!(
+        by_node(Ask::update(&with(Value::Null), with(source.clone()))),
+        refused("nodes \"n1\"", "node \"n1\" is not allowed to update configSource to a new non-nil configSource")
+    );
+    assert_eq!(by_node(Ask::update(&with(source.clone()), with(Value::Null))), "ok");
+    assert_eq!(by_node(Ask::update(&with(source.clone()), with(source))), "ok");
+}
+
+/// Upstream's `admitCSR`: a node asks for certificates of nodes in its own name alone.
+#[test]
+fn a_node_asks_for_certificates_of_its_own() {
+    let ask = |signer: &str, request: &str| {
+        let csr = json!({ "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": { "name": "r" },
+            "spec": { "signerName": signer, "request": STANDARD.encode(request) } });
+        by_node(Ask::create(csr))
+    };
+    let (own, other) = (include_str!("n1.csr"), include_str!("n2.csr"));
+    let refused = |why: &str| refused("certificatesigningrequests.certificates.k8s.io \"r\"", why);
+    for signer in ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"] {
+        assert_eq!(ask(signer, own), "ok");
+        for foreign in [other, include_str!("two-names.csr")] {
+            assert_eq!(ask(signer, foreign), refused("can only create a node CSR with CN=system:node:n1"), "{signer}");
+        }
+        assert!(ask(signer, "x").contains("unable to parse csr: "), "{}", ask(signer, "x"));
+    }
+    assert_eq!(ask("kubernetes.io/kube-apiserver-client", other), "ok", "for a person to decide");
 }
 
 #[test]

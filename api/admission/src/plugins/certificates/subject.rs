@@ -1,0 +1,37 @@
+//! The subject of a certificate request.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::prelude::{FromDer, parse_x509_pem};
+use x509_parser::x509::AttributeTypeAndValue;
+
+/// Whom a certificate would name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// All of them: readers of certificates differ in which of several they take.
+    pub common_names: Vec<String>,
+    /// The groups.
+    pub organizations: Vec<String>,
+}
+
+impl Subject {
+    /// That of the base64 PEM of `spec.request`.
+    ///
+    /// # Errors
+    /// When it cannot be read, or only by others: a text in an encoding that is not known here is not left out.
+    pub fn of(request: &str) -> Result<Self, String> {
+        let pem = STANDARD.decode(request).map_err(|e| e.to_string())?;
+        let (_, block) = parse_x509_pem(&pem).map_err(|_| "PEM block type must be CERTIFICATE REQUEST".to_owned())?;
+        if block.label != "CERTIFICATE REQUEST" {
+            return Err("PEM block type must be CERTIFICATE REQUEST".to_owned());
+        }
+        let (_, parsed) = X509CertificationRequest::from_der(&block.contents).map_err(|e| e.to_string())?;
+        let subject = &parsed.certification_request_info.subject;
+        Ok(Self { common_names: texts(subject.iter_common_name())?, organizations: texts(subject.iter_organization())? })
+    }
+}
+
+fn texts<'a>(attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>) -> Result<Vec<String>, String> {
+    attributes.map(|attribute| attribute.as_str().map(str::to_owned).map_err(|e| e.to_string())).collect()
+}
