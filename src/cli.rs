@@ -41,6 +41,9 @@ pub enum Command {
     /// Look after the database of a control plane that does not use etcd.
     #[command(subcommand)]
     Db(Db),
+    /// Look after the tokens by which nodes join, while the server runs.
+    #[command(subcommand)]
+    Token(Token),
     /// Print the version.
     Version,
 }
@@ -231,6 +234,9 @@ pub struct Server {
     pub ranges: Ranges,
     #[command(flatten)]
     pub control: ControlPlane,
+    /// How long the token in `node-token` is good, such as 24h; 0 for ever. It is made anew at a start when it is about to end.
+    #[arg(long, default_value = "24h", value_parser = duration::parse)]
+    pub join_token_ttl: Duration,
 }
 
 /// `skiff agent`
@@ -245,7 +251,8 @@ pub struct Agent {
     /// URL of the API server.
     #[arg(long)]
     pub server: String,
-    /// The token that `skiff server` wrote to `node-token` in its data directory; needed once.
+    /// The token that `skiff server` wrote to `node-token` in its data directory, or that `skiff token create` printed; needed
+    /// once.
     #[arg(long, env = "SKIFF_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
 }
@@ -257,6 +264,45 @@ pub struct Down {
     pub data_dir: DataDir,
     #[command(flatten)]
     pub run_dir: RunDir,
+}
+
+/// `skiff token …`
+#[derive(Subcommand)]
+pub enum Token {
+    /// Make a token and print it.
+    Create {
+        #[command(flatten)]
+        data_dir: DataDir,
+        /// How long it is good, such as 2h; 0 for ever.
+        #[arg(long, default_value = "24h", value_parser = duration::parse)]
+        ttl: Duration,
+        /// What it is for.
+        #[arg(long, default_value = "")]
+        description: String,
+        /// Groups that it authenticates as, beside system:bootstrappers.
+        #[arg(long, value_delimiter = ',', default_value = crate::token::GROUP)]
+        groups: Vec<String>,
+        /// What it may be used for.
+        #[arg(long, value_delimiter = ',', default_value = "signing,authentication")]
+        usages: Vec<String>,
+        /// Print the command by which a node joins with it.
+        #[arg(long)]
+        print_join_command: bool,
+    },
+    /// List tokens, without their secrets.
+    #[command(alias = "ls")]
+    List {
+        #[command(flatten)]
+        data_dir: DataDir,
+    },
+    /// Delete a token.
+    #[command(alias = "rm")]
+    Delete {
+        #[command(flatten)]
+        data_dir: DataDir,
+        /// Its id, or the token itself.
+        id: String,
+    },
 }
 
 /// `skiff image …`

@@ -14,9 +14,6 @@ use api_model::request::UserInfo;
 use api_server::Server;
 use api_store::Store;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
-use kube::api::PostParams;
 use sched_controllers::{SigningError, SigningRequest};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
@@ -57,6 +54,11 @@ impl Running {
     /// A client in this process, for a user and the program that acts for it.
     pub fn client(&self, user: UserInfo, agent: &'static str) -> kube::Client {
         client(&self.server, user, agent)
+    }
+
+    /// The data directory.
+    pub fn place(&self) -> &Place {
+        &self.place
     }
 
     /// A client that may do everything.
@@ -115,7 +117,7 @@ pub async fn start(control: &ControlPlane, cancel: &CancellationToken) -> anyhow
     let url = format!("https://{}:{}", advertised(control), options.secure_port);
     let parts = cancel.child_token();
     tasks.spawn(admin.run(Timestamp::now, parts.clone()));
-    start_parts(control, &pki, &server, &parts, &mut tasks);
+    start_parts(control, &pki, &server, &parts, &mut tasks)?;
     let watched = tokio::spawn(watch_over(tasks, parts.clone(), cancel.clone()));
     Ok(Running { pki, server, url, kubeconfig, place: control.place.clone(), store, watched, parts })
 }
@@ -126,7 +128,7 @@ fn start_parts(
     server: &Server,
     parts: &CancellationToken,
     tasks: &mut JoinSet<anyhow::Result<()>>,
-) {
+) -> anyhow::Result<()> {
     // Their names are upstream's, by which others tell in `managedFields` who wrote what.
     let (scheduler, manager) = ("kube-scheduler", "kube-controller-manager");
     if control.options.scheduler {
@@ -137,9 +139,10 @@ fn start_parts(
             Ok(())
         });
     }
-    let (config, cancel) = (controllers_config(control, Arc::clone(pki)), parts.clone());
+    let (config, cancel) = (controllers_config(control, Arc::clone(pki))?, parts.clone());
     let client = client(server, UserInfo::new("system:kube-controller-manager", &["system:masters"]), manager);
     tasks.spawn(async move { sched_controllers::run(client, config, cancel).await.context("the controllers ended") });
+    Ok(())
 }
 
 fn client(server: &Server, user: UserInfo, agent: &'static str) -> kube::Client {
@@ -168,7 +171,13 @@ fn server_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<api_se
     Ok(config)
 }
 
-fn controllers_config(control: &ControlPlane, pki: Arc<Pki>) -> sched_controllers::Config {
+/// What no node gets a certificate for.
+fn reserved(control: &ControlPlane) -> anyhow::Result<sched_controllers::Reserved> {
+    let PkiConfig { names, addresses } = pki_config(control)?;
+    Ok(sched_controllers::Reserved { cluster_domain: control.ranges.cluster_domain.clone(), names, addresses, ranges: Vec::new() })
+}
+
+fn controllers_config(control: &ControlPlane, pki: Arc<Pki>) -> anyhow::Result<sched_controllers::Config> {
     let root_ca_pem = Some(pki.ca_pem().to_owned());
     let sign = move |request: &SigningRequest| {
         let signed = pki.sign_csr(&request.request_pem, &request.usages, request.duration);
@@ -178,13 +187,14 @@ fn controllers_config(control: &ControlPlane, pki: Arc<Pki>) -> sched_controller
         controllers: control.options.controllers.clone(),
         cluster_cidr: control.ranges.cluster_cidr,
         service_cidr: Some(control.ranges.service_cluster_ip_range),
+        reserved: reserved(control)?,
         root_ca_pem,
         signer: Some(Arc::new(sign)),
         election: election(control, "kube-controller-manager"),
         ..sched_controllers::Config::default()
     };
     config.nodes.grace_period = Duration::from_secs(control.options.node_monitor_grace_period);
-    config
+    Ok(config)
 }
 
 fn pki_config(control: &ControlPlane) -> anyhow::Result<PkiConfig> {
@@ -213,28 +223,4 @@ fn advertised(control: &ControlPlane) -> IpAddr {
     let bound = control.options.bind_address;
     let own = if bound.is_unspecified() || bound.is_loopback() { IpAddr::V4(control.node_ip) } else { bound };
     control.options.advertise_address.unwrap_or(own)
-}
-
-/// Makes the right to join a bootstrap token, once, and keeps it beside the database.
-pub async fn join_token(running: &Running) -> anyhow::Result<PathBuf> {
-    let path = running.place.at("node-token");
-    if path.exists() {
-        return Ok(path);
-    }
-    let (id, secret) = (meta::random_suffix(6), meta::random_suffix(16));
-    let object: Secret = serde_json::from_value(serde_json::json!({
-        "metadata": {"name": format!("bootstrap-token-{id}")},
-        "type": "bootstrap.kubernetes.io/token",
-        "stringData": {
-            "description": "Made by skiff server for nodes to join.",
-            "token-id": id,
-            "token-secret": secret,
-            "usage-bootstrap-authentication": "true",
-            "usage-bootstrap-signing": "true",
-        },
-    }))?;
-    let secrets: Api<Secret> = Api::namespaced(running.admin(), "kube-system");
-    secrets.create(&PostParams::default(), &object).await.context("creating the join token")?;
-    let hash = node_agent::bootstrap::ca_hash(running.pki.ca_pem())?;
-    running.place.write_private("node-token", &format!("{hash}.{id}.{secret}\n"))
 }

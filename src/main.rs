@@ -18,6 +18,7 @@ mod say;
 mod server;
 mod signals;
 mod store;
+mod token;
 mod up;
 
 use std::process::ExitCode;
@@ -62,6 +63,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Down(options) => down::run(options).await,
             Command::Image(command) => images::run(command).await,
             Command::Db(command) => db::run(command).await,
+            Command::Token(command) => token::run(command).await,
             Command::Version => {
                 println!("skiff {}", env!("CARGO_PKG_VERSION"));
                 Ok(())

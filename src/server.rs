@@ -2,7 +2,7 @@
 
 use crate::cli::Server;
 use crate::control::ControlPlane;
-use crate::{control, host, say, signals};
+use crate::{control, host, say, signals, token};
 
 /// Runs until told to stop.
 pub async fn run(options: Server) -> anyhow::Result<()> {
@@ -12,7 +12,7 @@ pub async fn run(options: Server) -> anyhow::Result<()> {
     let node_ip = host::node_ip(options.control.advertise_address)?;
     let control = ControlPlane { place, ranges: options.ranges, options: options.control, node_ip };
     let running = control::start(&control, &cancel).await?;
-    let token = control::join_token(&running).await?;
+    let token = token::of_server(&running, options.join_token_ttl).await?;
     say::ready(&format!(
         "skiff is ready: export KUBECONFIG={} and join nodes with: skiff agent --server {} --token \"$(cat {})\"",
         running.kubeconfig.display(),

@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::selector::FieldSelector;
 
+/// Under which key of a CertificateSigningRequest's `spec.extra` the server notes the address that the request came
+/// from. Whatever a client writes there is dropped.
+pub const REMOTE_ADDRESS: &str = "skiff.internal/remote-address";
+
 /// An authenticated user, as in `authentication.k8s.io/v1 UserInfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

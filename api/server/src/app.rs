@@ -1,5 +1,6 @@
 //! What every request handler has at hand.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use api_admission::Chain;
@@ -84,6 +85,8 @@ pub(crate) struct Call {
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) user: Arc<UserInfo>,
+    /// The connection's other end; none for clients in this process.
+    pub(crate) remote: Option<IpAddr>,
     /// Texts for `Warning` headers.
     pub(crate) warnings: Vec<String>,
     /// What is recorded of the request.
@@ -235,6 +238,7 @@ impl Call {
             query: Query::default(),
             headers: HeaderMap::new(),
             user: Arc::new(user),
+            remote: None,
             warnings: Vec::new(),
             trail: None,
         }

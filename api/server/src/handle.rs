@@ -14,6 +14,7 @@ use http_body::Body as _;
 
 use crate::aggregation::forward::forward;
 use crate::app::{App, Call};
+use crate::audit::Peer;
 use crate::fairness::{self, Passed};
 use crate::metrics::Observed;
 use crate::registry::Served;
@@ -170,6 +171,7 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
         query,
         headers: std::mem::take(&mut parts.headers),
         user,
+        remote: parts.extensions.get::<Peer>().map(|Peer(ip)| *ip),
         trail: trail.clone(),
     };
     let answer = if subresource::is_connection(&call.subresource) {

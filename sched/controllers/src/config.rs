@@ -8,6 +8,8 @@ use api_client::lease::Election;
 use ipnet::Ipv4Net;
 use thiserror::Error;
 
+pub use crate::csr::approve::serving::Reserved;
+
 /// Settings of all controllers. [`Config::default`] has upstream's values.
 #[derive(Clone)]
 pub struct Config {
@@ -20,6 +22,8 @@ pub struct Config {
     pub node_cidr_mask_size: u8,
     /// Service addresses: never given to a Node, should the two ranges overlap.
     pub service_cidr: Option<Ipv4Net>,
+    /// What no node gets a serving certificate for; the two ranges above need not be repeated.
+    pub reserved: Reserved,
     /// PEM published in every namespace as ConfigMap `kube-root-ca.crt`; none, no such ConfigMap.
     pub root_ca_pem: Option<String>,
     /// Signs certificate signing requests; none, requests are approved but not signed.
@@ -77,6 +81,7 @@ impl Default for Config {
             cluster_cidr: Ipv4Net::new_assert(std::net::Ipv4Addr::new(10, 244, 0, 0), 16),
             node_cidr_mask_size: 24,
             service_cidr: None,
+            reserved: Reserved::default(),
             root_ca_pem: None,
             signer: None,
             certificate_duration: Duration::from_secs(365 * 24 * 3600),

@@ -40,7 +40,7 @@ use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use config::{Config, NodeTiming, Signer, SigningError, SigningRequest, UnknownController};
+pub use config::{Config, NodeTiming, Reserved, Signer, SigningError, SigningRequest, UnknownController};
 pub use failure::Failure;
 use parts::Parts;
 

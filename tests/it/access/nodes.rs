@@ -7,7 +7,8 @@ apiVersion: v1
 kind: Secret
 metadata: {name: bootstrap-token-abcdef, namespace: kube-system}
 type: bootstrap.kubernetes.io/token
-stringData: {token-id: abcdef, token-secret: 0123456789abcdef, usage-bootstrap-authentication: 'true'}
+stringData: {token-id: abcdef, token-secret: 0123456789abcdef, usage-bootstrap-authentication: 'true',
+  auth-extra-groups: 'system:bootstrappers:kubeadm:default-node-token'}
 ---
 apiVersion: v1
 kind: Node
@@ -57,7 +58,7 @@ fn a_node_sees_what_it_needs_and_changes_what_is_its_own() {
 fn by_its_token<'a>(cluster: &'a Cluster, admin: &Kubectl<'_>, files: &Path) -> Kubectl<'a> {
     let newcomer = kubectl_as(cluster, files, &json!({"token": "abcdef.0123456789abcdef"}));
     let who = newcomer.ok("auth whoami");
-    for text in ["system:bootstrap:abcdef", "[system:bootstrappers system:authenticated]"] {
+    for text in ["system:bootstrap:abcdef", "[system:bootstrappers system:bootstrappers:kubeadm:default-node-token system:authenticated]"] {
         assert!(who.contains(text), "{who}");
     }
     assert!(newcomer.fails("get nodes").contains("User \"system:bootstrap:abcdef\" cannot list resource \"nodes\""));

@@ -341,7 +341,10 @@ fn the_bootstrap_policy_serves_its_users() {
     let deployments =
         UserInfo::new("system:serviceaccount:kube-system:deployment-controller", &["system:serviceaccounts", "system:authenticated"]);
     let anonymous = UserInfo::new("system:anonymous", &["system:unauthenticated"]);
-    let joining = UserInfo::new("system:bootstrap:abcdef", &["system:bootstrappers", "system:authenticated"]);
+    let joining = UserInfo::new(
+        "system:bootstrap:abcdef",
+        &["system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token", "system:authenticated"],
+    );
     let node = UserInfo::new("system:node:n1", &["system:nodes", "system:authenticated"]);
     let jane = UserInfo::new("jane", &["system:authenticated"]);
     for (who, what, wanted) in [

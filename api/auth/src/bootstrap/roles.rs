@@ -330,6 +330,9 @@ const SCHEDULER: &[Grant] = &[
     On(UPDATE, CORE, &["pods/finalizers"]),
 ];
 
+/// The group of tokens by which nodes join, kubeadm's. Other bootstrap tokens may do nothing.
+const JOINING: &str = "system:bootstrappers:kubeadm:default-node-token";
+
 /// Name, role, subjects. The bootstrappers' two are kubeadm's; the two of nodes stand for the
 /// ServiceAccounts that kube-proxy and CoreDNS have on every node of an upstream cluster.
 pub const CLUSTER_BINDINGS: &[(&str, &str, &[To])] = &[
@@ -345,12 +348,8 @@ pub const CLUSTER_BINDINGS: &[(&str, &str, &[To])] = &[
     ("system:volume-scheduler", "system:volume-scheduler", &[To::User("system:kube-scheduler")]),
     ("system:node", "system:node", &[]),
     ("system:service-account-issuer-discovery", "system:service-account-issuer-discovery", &[To::Group("system:serviceaccounts")]),
-    ("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", &[To::Group("system:bootstrappers")]),
-    (
-        "kubeadm:node-autoapprove-bootstrap",
-        "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
-        &[To::Group("system:bootstrappers")],
-    ),
+    ("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", &[To::Group(JOINING)]),
+    ("kubeadm:node-autoapprove-bootstrap", "system:certificates.k8s.io:certificatesigningrequests:nodeclient", &[To::Group(JOINING)]),
     (
         "kubeadm:node-autoapprove-certificate-rotation",
         "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",

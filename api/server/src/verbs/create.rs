@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api_admission::Operation;
 use api_model::meta;
+use api_model::request::REMOTE_ADDRESS;
 use api_store::Expect;
 use axum::body::Body;
 use http::{Response, StatusCode};
@@ -131,8 +132,12 @@ fn sign(call: &Call, object: &mut Value) {
     if !user.groups.is_empty() {
         spec.insert("groups".to_owned(), user.groups.clone().into());
     }
-    if !user.extra.is_empty() {
-        spec.insert("extra".to_owned(), serde_json::json!(user.extra));
+    let mut extra = user.extra.clone();
+    // It tells which machine asks; nobody else may say so.
+    extra.remove(REMOTE_ADDRESS);
+    extra.extend(call.remote.map(|remote| (REMOTE_ADDRESS.to_owned(), vec![remote.to_string()])));
+    if !extra.is_empty() {
+        spec.insert("extra".to_owned(), serde_json::json!(extra));
     }
 }
 

@@ -16,6 +16,9 @@ use super::{CLIENT_SIGNER, Join, JoinError, SERVING_SIGNER, api, bad};
 /// How long a request is waited for: an operator may have to approve it.
 const WAIT: std::time::Duration = std::time::Duration::from_secs(15 * 60);
 
+/// After this time it is said that a request waits. What is approved without a person is so within a second.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// The node's certificate as a client.
 pub(super) async fn client(client: &kube::Client, join: &Join) -> Result<Identity, JoinError> {
     sign(client, join, CLIENT_SIGNER, &["digital signature", "client auth"], Vec::new()).await
@@ -63,8 +66,19 @@ async fn sign(client: &kube::Client, join: &Join, signer: &str, usages: &[&str],
     let requests: Api<CertificateSigningRequest> = Api::all(client.clone());
     let made = requests.create(&PostParams::default(), &request).await.map_err(api("asking for a certificate"))?;
     let name = made.metadata.name.unwrap_or_default();
-    let issued = tokio::time::timeout(WAIT, issued(requests, &name));
-    let certificate = issued.await.map_err(|_| bad("waiting for a certificate", format!("request {name} was not signed in time")))??;
+    let mut issued = std::pin::pin!(issued(requests, &name));
+    let certificate = match tokio::time::timeout(PATIENCE, &mut issued).await {
+        Ok(certificate) => certificate?,
+        Err(_) => {
+            tracing::warn!(
+                csr = name,
+                signer,
+                "the certificate request waits for somebody to approve it: kubectl certificate approve {name}"
+            );
+            let late = || bad("waiting for a certificate", format!("request {name} was neither approved nor denied in time"));
+            tokio::time::timeout(WAIT, issued).await.map_err(|_| late())??
+        }
+    };
     Identity::new(certificate, key.serialize_pem())
 }
 

@@ -37,7 +37,8 @@ async fn prepare(client: &kube::Client) {
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         Err(error) => panic!("{error}"),
     }
-    let data = json!({"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true"});
+    let data = json!({"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true",
+        "auth-extra-groups": "system:bootstrappers:kubeadm:default-node-token"});
     let secret = json!({"metadata": {"name": "bootstrap-token-abcdef"}, "type": "bootstrap.kubernetes.io/token", "stringData": data});
     let secrets: Api<Secret> = Api::namespaced(client.clone(), "kube-system");
     secrets.create(&PostParams::default(), &serde_json::from_value(secret).expect("a secret")).await.expect("created");

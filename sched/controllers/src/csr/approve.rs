@@ -1,32 +1,54 @@
 //! Approves the requests by which nodes join.
 //!
-//! Watches CertificateSigningRequests and Nodes; writes `Approved` conditions. A kubelet's client
-//! certificate is approved when the requester may ask for it (a SubjectAccessReview on
-//! `selfnodeclient` or `nodeclient`), as upstream. A kubelet's serving certificate is approved when
-//! its own Node asks and every name in it is the Node's, which upstream leaves to others. Denies nothing.
+//! Watches CertificateSigningRequests, Nodes, their Leases and the API servers' endpoints; writes `Approved` conditions,
+//! and events on requests that are left to a person. A kubelet's client certificate is approved when the requester may
+//! ask for it (a SubjectAccessReview on `selfnodeclient` or `nodeclient`), as upstream, and the name is free
+//! ([`newcomer`]). A kubelet's serving certificate is approved when its own Node asks and every name in it is proven to
+//! be the Node's ([`serving`]), which upstream leaves to others. Denies nothing.
 
+pub mod newcomer;
+pub mod serving;
+
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use api_client::events::{Recorder, reference};
+use api_client::lease::NODE_LEASE_NAMESPACE;
+use api_model::view::SERVICE_NAME;
 use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
 use kube::api::{Patch, PostParams};
 use serde_json::json;
+use thiserror::Error;
 
-use super::request::{self, Request};
+use self::newcomer::Present;
+use self::serving::Reserved;
+use super::request::{self, Request, remote_address};
 use super::{KUBELET_CLIENT, KUBELET_SERVING, certificate, is_pending};
 use crate::failure::{During, Failure};
 use crate::parts::Parts;
 use crate::work::{Change, Controller, Next, ObjectKey, Queue, Store};
 use crate::{meta, writes};
 
+/// How often a request is looked at whose name was given to another: that one is forgotten after an hour.
+const GIVEN_AGAIN: Duration = Duration::from_secs(300);
+
 /// The controller; its keys are requests' names.
 pub struct Approver {
     client: kube::Client,
+    recorder: Recorder,
     requests: Arc<Store<CertificateSigningRequest>>,
     nodes: Arc<Store<Node>>,
+    leases: Arc<Store<Lease>>,
+    slices: Arc<Store<EndpointSlice>>,
+    reserved: Reserved,
+    grace_period: Duration,
 }
 
 /// Sets the controller up.
@@ -37,14 +59,25 @@ pub fn build(parts: &mut Parts) {
     });
     let known = Arc::clone(&requests);
     let nodes = parts.feed(&queue, move |change: &Change<Node>| {
-        let addresses = |node: Option<&Arc<Node>>| node.and_then(|node| node.status.as_ref()?.addresses.clone());
+        let addresses = |node: Option<&Arc<Node>>| node.map(|node| node.status.as_ref().and_then(|status| status.addresses.clone()));
         if addresses(change.old.as_ref()) == addresses(change.new.as_ref()) {
             return Vec::new();
         }
-        let waiting = known.list().into_iter().filter(|csr| is_pending(csr) && csr.spec.signer_name == KUBELET_SERVING);
-        waiting.map(|csr| meta::name(&csr.metadata).to_owned()).collect()
+        known.list().into_iter().filter(|csr| is_pending(csr)).map(|csr| meta::name(&csr.metadata).to_owned()).collect()
     });
-    parts.run(Arc::new(Approver { client: parts.client(), requests, nodes }), queue);
+    let mut reserved = parts.config.reserved.clone();
+    reserved.ranges.extend(parts.config.service_cidr.into_iter().chain([parts.config.cluster_cidr]));
+    let approver = Approver {
+        client: parts.client(),
+        recorder: parts.recorder(Approver::NAME),
+        requests,
+        nodes,
+        leases: parts.store(),
+        slices: parts.store(),
+        reserved,
+        grace_period: parts.config.nodes.grace_period,
+    };
+    parts.run(Arc::new(approver), queue);
 }
 
 /// On what an approval depends.
@@ -56,12 +89,29 @@ enum Approval {
     Permission(&'static [(&'static str, &'static str)]),
     /// On nothing more.
     Now(&'static str),
+    /// On a person, or on what is there later.
+    Open(Objection),
+}
+
+/// Why a request is left to a person.
+#[derive(Debug, Error, PartialEq, Eq)]
+enum Objection {
+    #[error(transparent)]
+    Serving(#[from] serving::Objection),
+    #[error(transparent)]
+    Newcomer(#[from] newcomer::Objection),
+}
+
+/// What is looked at beside the request.
+trait Cluster {
+    fn serving(&self, csr: &CertificateSigningRequest, request: &Request) -> Result<(), serving::Objection>;
+    fn newcomer(&self, csr: &CertificateSigningRequest, request: &Request) -> Result<(), newcomer::Objection>;
 }
 
 const SELF: (&str, &str) = ("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview.");
 const OTHER: (&str, &str) = ("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.");
 
-fn plan(csr: &CertificateSigningRequest, node: impl Fn(&str) -> Option<Arc<Node>>) -> Approval {
+fn plan(csr: &CertificateSigningRequest, cluster: &dyn Cluster) -> Approval {
     if !is_pending(csr) || !certificate(csr).is_empty() {
         return Approval::NotOurs;
     }
@@ -73,20 +123,16 @@ fn plan(csr: &CertificateSigningRequest, node: impl Fn(&str) -> Option<Arc<Node>
     let own = csr.spec.username.as_deref() == Some(&request.common_name);
     match csr.spec.signer_name.as_str() {
         KUBELET_CLIENT if own => Approval::Permission(&[SELF, OTHER]),
-        KUBELET_CLIENT => Approval::Permission(&[OTHER]),
-        KUBELET_SERVING if own && names_are_the_nodes(&request, node) => {
-            Approval::Now("Auto approving kubelet serving certificate of the node's own names.")
-        }
+        KUBELET_CLIENT => match cluster.newcomer(csr, &request) {
+            Ok(()) => Approval::Permission(&[OTHER]),
+            Err(objection) => Approval::Open(objection.into()),
+        },
+        KUBELET_SERVING if own => match cluster.serving(csr, &request) {
+            Ok(()) => Approval::Now("Auto approving kubelet serving certificate of the node's own name and proven address."),
+            Err(objection) => Approval::Open(objection.into()),
+        },
         _ => Approval::NotOurs,
     }
-}
-
-fn names_are_the_nodes(request: &Request, node: impl Fn(&str) -> Option<Arc<Node>>) -> bool {
-    let Some((name, node)) = request.node_name().and_then(|name| Some((name, node(name)?))) else { return false };
-    let known: Vec<String> = node.status.iter().flat_map(|status| status.addresses.iter().flatten()).map(|a| a.address.clone()).collect();
-    let dns = request.dns.iter().all(|asked| asked == name || known.contains(asked));
-    let ips = request.ips.iter().all(|asked| known.iter().any(|address| address.parse() == Ok(*asked)));
-    dns && ips
 }
 
 impl Controller for Approver {
@@ -96,8 +142,9 @@ impl Controller for Approver {
 
     async fn reconcile(&self, key: &String) -> Result<Next, Failure> {
         let Some(csr) = self.requests.get(&ObjectKey::new("", key)) else { return Ok(Next::OnChange) };
-        match plan(&csr, |name| self.nodes.get(&ObjectKey::new("", name))) {
+        match plan(&csr, self) {
             Approval::NotOurs => {}
+            Approval::Open(objection) => return Ok(self.leave(&csr, &objection)),
             Approval::Now(message) => self.approve(&csr, message).await?,
             Approval::Permission(ways) => {
                 for (subresource, message) in ways {
@@ -112,7 +159,53 @@ impl Controller for Approver {
     }
 }
 
+impl Cluster for Approver {
+    fn serving(&self, csr: &CertificateSigningRequest, request: &Request) -> Result<(), serving::Objection> {
+        let mut reserved = self.reserved.clone();
+        reserved.addresses.extend(self.slices.list().iter().filter(|slice| is_of_servers(slice)).flat_map(|slice| addresses(slice)));
+        serving::check(request, remote_address(csr), &self.nodes.list(), &reserved)
+    }
+
+    fn newcomer(&self, csr: &CertificateSigningRequest, request: &Request) -> Result<(), newcomer::Objection> {
+        let name = request.node_name().unwrap_or_default();
+        let present = Present {
+            node: self.nodes.get(&ObjectKey::new("", name)),
+            lease: self.leases.get(&ObjectKey::new(NODE_LEASE_NAMESPACE, name)),
+            requests: &self.requests.list(),
+            grace_period: self.grace_period,
+            now: Timestamp::now(),
+        };
+        newcomer::check(csr, name, &present)
+    }
+}
+
+/// Whether a slice says where the API servers are.
+fn is_of_servers(slice: &EndpointSlice) -> bool {
+    meta::namespace(&slice.metadata) == "default" && meta::label(&slice.metadata, SERVICE_NAME) == Some("kubernetes")
+}
+
+fn addresses(slice: &EndpointSlice) -> Vec<IpAddr> {
+    let endpoints = slice.endpoints.iter().flatten();
+    endpoints.flat_map(|endpoint| &endpoint.addresses).filter_map(|address| address.parse().ok()).collect()
+}
+
 impl Approver {
+    /// Says why nobody approves the request by itself, and when to look again.
+    fn leave(&self, csr: &CertificateSigningRequest, objection: &Objection) -> Next {
+        let is_passing = matches!(objection, Objection::Serving(objection) if objection.is_passing());
+        if !is_passing {
+            let (name, why) = (meta::name(&csr.metadata), objection.to_string());
+            tracing::warn!(csr = name, signer = csr.spec.signer_name, why, "certificate signing request is left to a person");
+            let message = format!("Not approved automatically: {why}. If the request is good: kubectl certificate approve {name}");
+            self.recorder.warning(&reference(csr), "ApprovalRequired", message);
+        }
+        match objection {
+            Objection::Newcomer(newcomer::Objection::Alive(_)) => Next::After(self.grace_period),
+            Objection::Newcomer(newcomer::Objection::Given(..)) => Next::After(GIVEN_AGAIN),
+            _ => Next::OnChange,
+        }
+    }
+
     /// Whether the requester may create that subresource.
     async fn may(&self, csr: &CertificateSigningRequest, subresource: &str) -> Result<bool, Failure> {
         let review = SubjectAccessReview {
@@ -178,11 +271,17 @@ mod tests {
         csr
     }
 
-    fn node(name: &str) -> Option<Arc<Node>> {
-        let addresses = json!([{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "host1"}]);
-        (name == "n1").then(|| {
-            Arc::new(serde_json::from_value(json!({"metadata": {"name": "n1"}, "status": {"addresses": addresses}})).expect("a Node"))
-        })
+    /// Where both are as told.
+    struct Told(Result<(), serving::Objection>, Result<(), newcomer::Objection>);
+
+    impl Cluster for Told {
+        fn serving(&self, _: &CertificateSigningRequest, _: &Request) -> Result<(), serving::Objection> {
+            self.0.clone()
+        }
+
+        fn newcomer(&self, _: &CertificateSigningRequest, _: &Request) -> Result<(), newcomer::Objection> {
+            self.1.clone()
+        }
     }
 
     #[test]
@@ -196,17 +295,29 @@ mod tests {
             (csr(KUBELET_CLIENT, "x", pem("system:node:n1", "system:masters", &[], &[], false), &client), Approval::NotOurs),
             (csr(super::super::CLIENT, "x", pem("x", "y", &[], &[], false), &["client auth"]), Approval::NotOurs),
             (csr(KUBELET_SERVING, "system:node:n2", of_node(&["n1"], &[]), &server), Approval::NotOurs),
-            (csr(KUBELET_SERVING, "system:node:n1", of_node(&["evil.example"], &[]), &server), Approval::NotOurs),
-            (csr(KUBELET_SERVING, "system:node:n1", of_node(&["n1"], &["10.9.9.9"]), &server), Approval::NotOurs),
+            (csr(KUBELET_SERVING, "system:bootstrap:abc", of_node(&["n1"], &[]), &server), Approval::NotOurs),
         ];
         for (csr, expected) in cases {
-            assert_eq!(plan(&csr, node), expected, "{csr:?}");
+            assert_eq!(plan(&csr, &Told(Ok(()), Ok(()))), expected, "{csr:?}");
         }
-        let good = csr(KUBELET_SERVING, "system:node:n1", of_node(&["n1", "host1"], &["10.0.0.1"]), &server);
-        assert!(matches!(plan(&good, node), Approval::Now(_)));
-        assert_eq!(plan(&good, |_| None), Approval::NotOurs, "not before the Node is there");
+        let good = csr(KUBELET_SERVING, "system:node:n1", of_node(&["n1"], &["10.0.0.1"]), &server);
+        assert!(matches!(plan(&good, &Told(Ok(()), Ok(()))), Approval::Now(_)));
         let mut denied = good;
         denied.status = serde_json::from_value(json!({"conditions": [{"type": "Denied", "status": "True"}]})).expect("a status");
-        assert_eq!(plan(&denied, node), Approval::NotOurs);
+        assert_eq!(plan(&denied, &Told(Ok(()), Ok(()))), Approval::NotOurs);
+    }
+
+    #[test]
+    fn what_is_in_doubt_is_left_to_a_person() {
+        let (serving, newcomer) = (serving::Objection::NoNode("n1".to_owned()), newcomer::Objection::Exists("n1".to_owned()));
+        let told = Told(Err(serving.clone()), Err(newcomer.clone()));
+        let client = |user: &str| {
+            csr(KUBELET_CLIENT, user, pem("system:node:n1", "system:nodes", &[], &[], false), &["digital signature", "client auth"])
+        };
+        assert_eq!(plan(&client("system:bootstrap:abc"), &told), Approval::Open(newcomer.into()));
+        assert_eq!(plan(&client("system:node:n1"), &told), Approval::Permission(&[SELF, OTHER]), "the node itself");
+        let request = pem("system:node:n1", "system:nodes", &["n1"], &[], false);
+        let server = csr(KUBELET_SERVING, "system:node:n1", request, &["digital signature", "server auth"]);
+        assert_eq!(plan(&server, &told), Approval::Open(serving.into()));
     }
 }

@@ -2,11 +2,14 @@
 
 use std::net::IpAddr;
 
+use api_model::request::REMOTE_ADDRESS;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use thiserror::Error;
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
+use x509_parser::x509::AttributeTypeAndValue;
 
 use super::{CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY};
 
@@ -46,17 +49,31 @@ pub fn parse(pem: &[u8]) -> Result<Request, Refusal> {
     }
     let (_, csr) = X509CertificationRequest::from_der(&block.contents).map_err(|error| unreadable(&error))?;
     let subject = &csr.certification_request_info.subject;
-    let mut request = Request {
-        common_name: subject.iter_common_name().filter_map(|name| name.as_str().ok()).next().unwrap_or_default().to_owned(),
-        organizations: subject.iter_organization().filter_map(|name| name.as_str().ok()).map(str::to_owned).collect(),
-        ..Request::default()
+    let common_names = texts(subject.iter_common_name())?;
+    // Of several, readers of certificates take the first or the last.
+    let common_name = match common_names.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        _ => return Err(Refusal::Unfit("subject has more than one common name")),
     };
+    let mut request = Request { common_name, organizations: texts(subject.iter_organization())?, ..Request::default() };
     for extension in csr.requested_extensions().into_iter().flatten() {
         if let ParsedExtension::SubjectAlternativeName(names) = extension {
             names.general_names.iter().for_each(|name| request.add(name));
         }
     }
     Ok(request)
+}
+
+/// The texts of attributes. One in an encoding that is not read here could be read by others, so none is left out.
+fn texts<'a>(attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>) -> Result<Vec<String>, Refusal> {
+    let read = attributes.map(|attribute| attribute.as_str().map(str::to_owned).map_err(|error| Refusal::Unreadable(error.to_string())));
+    read.collect()
+}
+
+/// Where a request came from, as the server noted it.
+pub fn remote_address(csr: &CertificateSigningRequest) -> Option<IpAddr> {
+    csr.spec.extra.as_ref()?.get(REMOTE_ADDRESS)?.first()?.parse().ok()
 }
 
 impl Request {
@@ -155,6 +172,15 @@ pub mod tests {
         for garbage in ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
             assert!(matches!(parse(garbage.as_bytes()), Err(Refusal::Unreadable(_))), "{garbage}");
         }
+    }
+
+    /// Go's readers take the last of several common names, others the first.
+    #[test]
+    fn a_subject_is_one() {
+        let two = include_bytes!("two-names.csr");
+        assert_eq!(parse(two), Err(Refusal::Unfit("subject has more than one common name")));
+        let hidden = include_bytes!("bmp-organization.csr");
+        assert!(matches!(parse(hidden), Err(Refusal::Unreadable(_))), "{:?}", parse(hidden));
     }
 
     #[test]

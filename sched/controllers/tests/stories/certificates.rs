@@ -3,7 +3,8 @@
 use api_model::request::UserInfo;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use kube::api::PostParams;
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::json;
@@ -27,29 +28,64 @@ fn csr(name: &str, signer: &str, usage: &str, request: Vec<u8>) -> CertificateSi
     csr
 }
 
+/// What was said of a request that was left to a person.
+async fn left(cluster: &Cluster, name: &str, why: &str) {
+    until(&format!("{name} is left to a person"), cluster.api::<Event>(), |all| {
+        let about = |event: &&Event| event.involved_object.name.as_deref() == Some(name);
+        all.values().filter(about).any(|event| {
+            event.reason.as_deref() == Some("ApprovalRequired") && event.message.as_ref().is_some_and(|message| message.contains(why))
+        })
+    })
+    .await;
+    let csr = cluster.all::<CertificateSigningRequest>().get(name).await.expect("there");
+    assert!(csr.status.is_none_or(|status| status.conditions.is_none() && status.certificate.is_none()), "{name}");
+}
+
+/// The certificate, once there is one.
+async fn signed(cluster: &Cluster, name: &str) {
+    let all = until(&format!("{name} is signed"), cluster.all::<CertificateSigningRequest>(), |all| {
+        all.get(name).and_then(|csr| csr.status.as_ref()?.certificate.as_ref()).is_some()
+    })
+    .await;
+    let pem = all[name].status.as_ref().and_then(|s| s.certificate.clone()).map(|c| String::from_utf8(c.0).expect("text"));
+    assert!(pem.expect("signed").starts_with("-----BEGIN CERTIFICATE-----"));
+}
+
+async fn approve(cluster: &Cluster, name: &str) {
+    let condition = json!({"type": "Approved", "status": "True", "reason": "ByHand"});
+    let patch = Patch::Merge(json!({"status": {"conditions": [condition]}}));
+    let requests = cluster.all::<CertificateSigningRequest>();
+    requests.patch_subresource("approval", name, &PatchParams::default(), &patch).await.expect("approved");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_gets_its_client_and_serving_certificates() {
     let cluster = Cluster::start(|_| {}).await;
     cluster.node("n1").await;
-    let bootstrap = UserInfo::new("system:bootstrap:abcdef", &["system:bootstrappers", "system:authenticated"]);
+    let joining = "system:bootstrappers:kubeadm:default-node-token";
+    let bootstrap = UserInfo::new("system:bootstrap:abcdef", &["system:bootstrappers", joining, "system:authenticated"]);
+    let other_token = UserInfo::new("system:bootstrap:fedcba", &["system:bootstrappers", joining, "system:authenticated"]);
     let node = UserInfo::new("system:node:n1", &["system:nodes", "system:authenticated"]);
-    let requests = |user: UserInfo| -> Api<CertificateSigningRequest> { Api::all(Client::new(cluster.server.client(user), "default")) };
-    let client = csr("client", "kubernetes.io/kube-apiserver-client-kubelet", "client auth", request("system:node:n1", None));
-    requests(bootstrap.clone()).create(&PostParams::default(), &client).await.expect("a request");
-    let serving = csr("serving", "kubernetes.io/kubelet-serving", "server auth", request("system:node:n1", Some("10.0.0.1")));
-    requests(node.clone()).create(&PostParams::default(), &serving).await.expect("a request");
-    let foreign = csr("foreign", "kubernetes.io/kubelet-serving", "server auth", request("system:node:n1", Some("10.66.66.66")));
-    requests(node).create(&PostParams::default(), &foreign).await.expect("a request");
-    let answered = until("both signed", cluster.all::<CertificateSigningRequest>(), |all| {
-        let signed = |name: &str| all.get(name).and_then(|csr| csr.status.as_ref()?.certificate.as_ref()).is_some();
-        signed("client") && signed("serving")
-    })
-    .await;
-    let pem = |name: &str| {
-        answered[name].status.as_ref().and_then(|s| s.certificate.clone()).map(|c| String::from_utf8(c.0).expect("text")).expect("signed")
+    let ask = async |user: &UserInfo, name: &str, signer: &str, usage: &str, request: Vec<u8>| {
+        let requests: Api<CertificateSigningRequest> = Api::all(Client::new(cluster.server.client(user.clone()), "default"));
+        requests.create(&PostParams::default(), &csr(name, signer, usage, request)).await.expect("a request");
     };
-    assert!(pem("client").starts_with("-----BEGIN CERTIFICATE-----") && pem("serving").starts_with("-----BEGIN CERTIFICATE-----"));
-    let foreign = cluster.all::<CertificateSigningRequest>().get("foreign").await.expect("there");
-    assert!(foreign.status.is_none_or(|status| status.conditions.is_none() && status.certificate.is_none()));
+    let (client, serving) = ("kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving");
+    ask(&bootstrap, "new", client, "client auth", request("system:node:n2", None)).await;
+    signed(&cluster, "new").await;
+    ask(&other_token, "second", client, "client auth", request("system:node:n2", None)).await;
+    left(&cluster, "second", "n2 was given to another by request new").await;
+    // A name that is there is given by a person alone, or to the node itself.
+    ask(&bootstrap, "again", client, "client auth", request("system:node:n1", None)).await;
+    left(&cluster, "again", "there is a Node n1").await;
+    ask(&node, "renewed", client, "client auth", request("system:node:n1", None)).await;
+    signed(&cluster, "renewed").await;
+    // Nobody knows where a client in this process is.
+    ask(&node, "unproven", serving, "server auth", request("system:node:n1", Some("10.0.0.1"))).await;
+    left(&cluster, "unproven", "10.0.0.1 is not proven: the request came from nowhere").await;
+    approve(&cluster, "unproven").await;
+    signed(&cluster, "unproven").await;
+    ask(&node, "service", serving, "server auth", request("system:node:n1", Some("10.244.0.1"))).await;
+    left(&cluster, "service", "10.244.0.1 is an address of the cluster's own").await;
     cluster.stop().await;
 }

@@ -1,0 +1,228 @@
+//! Join tokens: bootstrap tokens with the hash of the cluster's authority in front. `skiff server` makes one when it
+//! starts, `skiff token` makes, lists and deletes them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use api_model::meta;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use node_agent::bootstrap::ca_hash;
+use serde_json::json;
+
+use crate::cli::{self, DataDir};
+use crate::control::Running;
+use crate::place::Place;
+
+/// Where `skiff server` keeps its token.
+const FILE: &str = "node-token";
+const NAMESPACE: &str = "kube-system";
+const TYPE: &str = "bootstrap.kubernetes.io/token";
+const PREFIX: &str = "bootstrap-token-";
+/// The group that may ask for a node's certificate, kubeadm's.
+pub const GROUP: &str = "system:bootstrappers:kubeadm:default-node-token";
+/// A token that is about to end is not told to anybody any more.
+const LEFT_MIN: Duration = Duration::from_secs(3_600);
+
+/// What a token is made with.
+struct Terms {
+    /// None: for ever.
+    ttl: Option<Duration>,
+    description: String,
+    groups: Vec<String>,
+    usages: Vec<String>,
+}
+
+/// Makes the right to join a bootstrap token and keeps it beside the database; the one that is there is kept for as
+/// long as it is good.
+pub async fn of_server(running: &Running, ttl: Duration) -> anyhow::Result<PathBuf> {
+    let (place, secrets) = (running.place(), Api::<Secret>::namespaced(running.admin(), NAMESPACE));
+    let now = Timestamp::now();
+    if let Some(id) = kept_id(place) {
+        let kept = match secrets.get_opt(&format!("{PREFIX}{id}")).await {
+            Ok(kept) => kept,
+            // A key of the encryption at rest may be missing: the rest of the cluster goes on.
+            Err(error) => {
+                tracing::warn!(%error, "the join token cannot be read and is left as it is");
+                return Ok(place.at(FILE));
+            }
+        };
+        match kept.as_ref().map(expiration) {
+            // Earlier versions made tokens that never end.
+            Some(None) if !ttl.is_zero() => {
+                let patch = json!({"stringData": {"expiration": after(now, ttl)?}});
+                let name = format!("{PREFIX}{id}");
+                secrets.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await.context("limiting the join token")?;
+                return Ok(place.at(FILE));
+            }
+            Some(None) => return Ok(place.at(FILE)),
+            Some(Some(end)) if end.duration_since(now) > SignedDuration::try_from(LEFT_MIN)? => return Ok(place.at(FILE)),
+            Some(Some(_)) | None => {}
+        }
+    }
+    let terms = Terms {
+        ttl: (!ttl.is_zero()).then_some(ttl),
+        description: "Made by skiff server for nodes to join.".to_owned(),
+        groups: vec![GROUP.to_owned()],
+        usages: vec!["signing".to_owned(), "authentication".to_owned()],
+    };
+    let token = create(&secrets, &terms, now).await?;
+    place.write_private(FILE, &format!("{}.{token}\n", ca_hash(running.pki.ca_pem())?))
+}
+
+/// The id in the file, if there is one.
+fn kept_id(place: &Place) -> Option<String> {
+    let text = std::fs::read_to_string(place.at(FILE)).ok()?;
+    text.split('.').nth(1).map(str::to_owned)
+}
+
+/// Runs one of the commands.
+pub async fn run(command: cli::Token) -> anyhow::Result<()> {
+    match command {
+        cli::Token::Create { data_dir, ttl, description, groups, usages, print_join_command } => {
+            let client = admin(&data_dir).await?;
+            let terms = Terms { ttl: (!ttl.is_zero()).then_some(ttl), description, groups, usages };
+            let token = create(&Api::namespaced(client.clone(), NAMESPACE), &terms, Timestamp::now()).await?;
+            let (hash, url) = cluster(client).await?;
+            match print_join_command {
+                true => println!("skiff agent --server {url} --token {hash}.{token}"),
+                false => println!("{hash}.{token}"),
+            }
+        }
+        cli::Token::List { data_dir } => {
+            let secrets: Api<Secret> = Api::namespaced(admin(&data_dir).await?, NAMESPACE);
+            let found = secrets.list(&ListParams::default().fields(&format!("type={TYPE}"))).await.context("listing tokens")?;
+            println!("{:8}{:26}{:26}{:58}DESCRIPTION", "ID", "EXPIRES", "USAGES", "EXTRA GROUPS");
+            found.items.iter().for_each(|secret| println!("{}", row(secret)));
+        }
+        cli::Token::Delete { data_dir, id } => {
+            let secrets: Api<Secret> = Api::namespaced(admin(&data_dir).await?, NAMESPACE);
+            let id = id.rsplit('.').nth(1).unwrap_or(&id).to_owned();
+            secrets.delete(&format!("{PREFIX}{id}"), &DeleteParams::default()).await.with_context(|| format!("deleting token {id}"))?;
+            println!("token {id} deleted");
+        }
+    }
+    Ok(())
+}
+
+/// A client for the administrator whose kubeconfig is in the data directory.
+async fn admin(data_dir: &DataDir) -> anyhow::Result<kube::Client> {
+    let path = data_dir.data_dir.join("admin.kubeconfig");
+    let kubeconfig = Kubeconfig::read_from(&path).with_context(|| format!("reading {}: is this the server's machine?", path.display()))?;
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(kube::Client::try_from(config)?)
+}
+
+/// The hash of the cluster's authority, and where nodes reach the server: what the cluster tells everybody.
+async fn cluster(client: kube::Client) -> anyhow::Result<(String, String)> {
+    let maps: Api<ConfigMap> = Api::namespaced(client, "kube-public");
+    let info = maps.get("cluster-info").await.context("reading kube-public/cluster-info")?;
+    let text = info.data.and_then(|data| data.get("kubeconfig").cloned()).context("kube-public/cluster-info has no kubeconfig")?;
+    let told = Kubeconfig::from_yaml(&text).context("reading the kubeconfig of kube-public/cluster-info")?;
+    let cluster = told.clusters.into_iter().find_map(|named| named.cluster).context("kube-public/cluster-info names no cluster")?;
+    let ca = STANDARD.decode(cluster.certificate_authority_data.unwrap_or_default()).context("reading the cluster's authority")?;
+    Ok((ca_hash(&String::from_utf8(ca)?)?, cluster.server.unwrap_or_default()))
+}
+
+/// Makes a token; answers `id.secret`.
+async fn create(secrets: &Api<Secret>, terms: &Terms, now: Timestamp) -> anyhow::Result<String> {
+    let (id, secret) = (meta::random_suffix(6), meta::random_suffix(16));
+    secrets.create(&PostParams::default(), &object(&id, &secret, terms, now)?).await.context("creating the join token")?;
+    Ok(format!("{id}.{secret}"))
+}
+
+/// The Secret that a token is, with upstream's fields.
+fn object(id: &str, secret: &str, terms: &Terms, now: Timestamp) -> anyhow::Result<Secret> {
+    let mut data = BTreeMap::from([("token-id", id.to_owned()), ("token-secret", secret.to_owned())]);
+    if !terms.description.is_empty() {
+        data.insert("description", terms.description.clone());
+    }
+    if let Some(ttl) = terms.ttl {
+        data.insert("expiration", after(now, ttl)?);
+    }
+    if !terms.groups.is_empty() {
+        ensure!(
+            terms.groups.iter().all(|group| group.starts_with("system:bootstrappers:")),
+            "--groups: each begins with system:bootstrappers:"
+        );
+        data.insert("auth-extra-groups", terms.groups.join(","));
+    }
+    let mut usages = BTreeMap::new();
+    for usage in &terms.usages {
+        ensure!(matches!(usage.as_str(), "signing" | "authentication"), "--usages: {usage:?} is neither signing nor authentication");
+        usages.insert(format!("usage-bootstrap-{usage}"), "true".to_owned());
+    }
+    let data: BTreeMap<String, String> = data.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(usages).collect();
+    Ok(serde_json::from_value(json!({"metadata": {"name": format!("{PREFIX}{id}")}, "type": TYPE, "stringData": data}))?)
+}
+
+fn after(now: Timestamp, ttl: Duration) -> anyhow::Result<String> {
+    Ok(now.saturating_add(ttl)?.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+fn field(secret: &Secret, key: &str) -> String {
+    let value = secret.data.as_ref().and_then(|data| data.get(key));
+    value.map(|ByteString(bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
+}
+
+/// When a token ends; none, never. What cannot be read has ended.
+fn expiration(secret: &Secret) -> Option<Timestamp> {
+    let text = field(secret, "expiration");
+    (!text.is_empty()).then(|| text.parse().unwrap_or(Timestamp::MIN))
+}
+
+/// What may be told of a token: not its secret.
+fn row(secret: &Secret) -> String {
+    let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
+    let has = |usage: &&str| field(secret, &format!("usage-bootstrap-{usage}")) == "true";
+    let usages: Vec<&str> = ["authentication", "signing"].into_iter().filter(has).collect();
+    format!(
+        "{:8}{:26}{:26}{:58}{}",
+        field(secret, "token-id"),
+        or(field(secret, "expiration"), "<never>"),
+        or(usages.join(","), "<none>"),
+        or(field(secret, "auth-extra-groups"), "<none>"),
+        or(field(secret, "description"), "<none>"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(ttl: u64, groups: &[&str], usages: &[&str]) -> anyhow::Result<BTreeMap<String, String>> {
+        let own = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
+        let terms = Terms {
+            ttl: (ttl > 0).then(|| Duration::from_secs(ttl)),
+            description: String::new(),
+            groups: own(groups),
+            usages: own(usages),
+        };
+        let now = "2026-01-01T00:00:00Z".parse().expect("a time");
+        object("abcdef", "0123456789abcdef", &terms, now).map(|secret| secret.string_data.expect("data"))
+    }
+
+    #[test]
+    fn a_token_ends_and_says_what_it_is_for() {
+        let data = made(86_400, &[GROUP], &["signing", "authentication"]).expect("a token");
+        let wanted = [
+            ("auth-extra-groups", GROUP),
+            ("expiration", "2026-01-02T00:00:00Z"),
+            ("token-id", "abcdef"),
+            ("token-secret", "0123456789abcdef"),
+            ("usage-bootstrap-authentication", "true"),
+            ("usage-bootstrap-signing", "true"),
+        ];
+        assert_eq!(data, wanted.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect());
+        assert!(!made(0, &[], &[]).expect("a token").contains_key("expiration"), "only where that is asked for");
+        assert!(made(1, &["system:masters"], &[]).is_err() && made(1, &[], &["root"]).is_err());
+    }
+}
