@@ -125,24 +125,36 @@ pub async fn start(control: &ControlPlane, cancel: &CancellationToken) -> anyhow
 fn start_parts(
     control: &ControlPlane,
     pki: &Arc<Pki>,
-    server: &Server,
+    server: &Arc<Server>,
     parts: &CancellationToken,
     tasks: &mut JoinSet<anyhow::Result<()>>,
 ) -> anyhow::Result<()> {
     // Their names are upstream's, by which others tell in `managedFields` who wrote what.
     let (scheduler, manager) = ("kube-scheduler", "kube-controller-manager");
     if control.options.scheduler {
-        let (client, cancel) = (client(server, UserInfo::new("system:kube-scheduler", &[]), scheduler), parts.clone());
+        let (client, cancel) = (client(server, user("system:kube-scheduler"), scheduler), parts.clone());
         let config = sched_scheduler::Config { election: election(control, scheduler), ..sched_scheduler::Config::default() };
         tasks.spawn(async move {
             sched_scheduler::run(client, config, cancel).await;
             Ok(())
         });
     }
-    let (config, cancel) = (controllers_config(control, Arc::clone(pki))?, parts.clone());
-    let client = client(server, UserInfo::new("system:kube-controller-manager", &["system:masters"]), manager);
+    let (mut config, cancel) = (controllers_config(control, Arc::clone(pki))?, parts.clone());
+    let (client, accounts) = (client(server, user("system:kube-controller-manager"), manager), Arc::clone(server));
+    config.accounts = Some(Arc::new(move |name| self::client(&accounts, account(name), manager)));
     tasks.spawn(async move { sched_controllers::run(client, config, cancel).await.context("the controllers ended") });
     Ok(())
+}
+
+/// A part of the control plane.
+fn user(name: &str) -> UserInfo {
+    UserInfo::new(name, &["system:authenticated"])
+}
+
+/// A controller, as upstream's act with credentials of their own.
+fn account(name: &str) -> UserInfo {
+    let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"];
+    UserInfo::new(format!("system:serviceaccount:kube-system:{name}"), &groups)
 }
 
 fn client(server: &Server, user: UserInfo, agent: &'static str) -> kube::Client {

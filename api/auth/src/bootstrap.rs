@@ -75,11 +75,16 @@ enum To {
 pub fn objects() -> Vec<Value> {
     let mut objects: Vec<Value> = roles::CLUSTER.iter().map(cluster_role).collect();
     objects.extend(controllers::ROLES.iter().map(|(name, grants)| cluster_role_named(&format!("system:controller:{name}"), None, grants)));
+    objects.extend(controllers::PATCHES.iter().map(|(name, grants)| cluster_role_named(&format!("skiff:controller:{name}"), None, grants)));
     objects.extend(roles::AGGREGATING.iter().map(|(name, part_of)| aggregating(name, *part_of)));
     write_aggregated(&mut objects);
     objects.extend(roles::CLUSTER_BINDINGS.iter().map(|(name, role, to)| cluster_binding(name, role, to)));
     objects.extend(controllers::ROLES.iter().map(|(name, _)| {
         let role = format!("system:controller:{name}");
+        cluster_binding(&role, &role, &[To::Account(name)])
+    }));
+    objects.extend(controllers::PATCHES.iter().map(|(name, _)| {
+        let role = format!("skiff:controller:{name}");
         cluster_binding(&role, &role, &[To::Account(name)])
     }));
     for (namespace, name, grants) in roles::NAMESPACED {

@@ -10,6 +10,9 @@ use thiserror::Error;
 
 pub use crate::csr::approve::serving::Reserved;
 
+/// Makes a client that acts as a ServiceAccount of `kube-system`.
+pub type Accounts = Arc<dyn Fn(&'static str) -> kube::Client + Send + Sync>;
+
 /// Settings of all controllers. [`Config::default`] has upstream's values.
 #[derive(Clone)]
 pub struct Config {
@@ -30,6 +33,9 @@ pub struct Config {
     pub signer: Option<Arc<dyn Signer>>,
     /// Longest validity of a signed certificate, upstream's year.
     pub certificate_duration: Duration,
+    /// A client for each of the ServiceAccounts of `kube-system` that controllers act as; none, all act as the client that they
+    /// are run with.
+    pub accounts: Option<Accounts>,
     /// Run only while holding a Lease: for several servers on one store.
     pub election: Option<Election>,
     /// Timing of node lifecycle and eviction.
@@ -85,6 +91,7 @@ impl Default for Config {
             root_ca_pem: None,
             signer: None,
             certificate_duration: Duration::from_secs(365 * 24 * 3600),
+            accounts: None,
             election: None,
             nodes: NodeTiming::default(),
             pod_gc_period: Duration::from_secs(20),

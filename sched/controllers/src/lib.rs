@@ -40,9 +40,9 @@ use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use config::{Config, NodeTiming, Reserved, Signer, SigningError, SigningRequest, UnknownController};
+pub use config::{Accounts, Config, NodeTiming, Reserved, Signer, SigningError, SigningRequest, UnknownController};
 pub use failure::Failure;
-use parts::Parts;
+use parts::{Account, Parts};
 
 /// Why the controllers could not start.
 #[derive(Debug, Error)]
@@ -52,40 +52,40 @@ pub enum Error {
     UnknownController(#[from] UnknownController),
 }
 
-/// A controller's name and how it is set up.
-type Row = (&'static str, fn(&mut Parts));
+/// A controller's name, as whom it acts, and how it is set up.
+type Row = (&'static str, Account, fn(&mut Parts));
 
 /// Named because the shared caches feed it too.
 const GARBAGE_COLLECTOR: &str = "garbage-collector-controller";
 
-/// Every controller, by upstream's name.
+/// Every controller, by upstream's name, with upstream's account.
 const CONTROLLERS: &[Row] = &[
-    ("bootstrap-signer-controller", bootstrap_token::sign::build),
-    ("certificatesigningrequest-approving-controller", csr::approve::build),
-    ("certificatesigningrequest-cleaner-controller", csr::clean::build),
-    ("certificatesigningrequest-signing-controller", csr::sign::build),
-    ("clusterrole-aggregation-controller", clusterrole::build),
-    ("deployment-controller", deployment::build),
-    ("disruption-controller", disruption::build),
-    ("endpoints-controller", endpoints::build),
-    ("endpointslice-controller", endpointslice::build),
-    (GARBAGE_COLLECTOR, garbage::build),
-    ("namespace-controller", namespace::build),
-    ("node-ipam-controller", node_ipam::build),
-    ("node-lifecycle-controller", node_lifecycle::build),
-    ("pod-garbage-collector-controller", pod_gc::build),
-    ("replicaset-controller", replicaset::build),
-    ("root-ca-certificate-publisher-controller", root_ca::build),
-    ("serviceaccount-controller", serviceaccount::build),
-    ("serviceaccount-token-controller", account_token::build),
-    ("taint-eviction-controller", taint_eviction::build),
-    ("token-cleaner-controller", bootstrap_token::clean::build),
-    ("validatingadmissionpolicy-status-controller", policy_status::build),
+    ("bootstrap-signer-controller", Account::Named("bootstrap-signer"), bootstrap_token::sign::build),
+    ("certificatesigningrequest-approving-controller", Account::Named("certificate-controller"), csr::approve::build),
+    ("certificatesigningrequest-cleaner-controller", Account::Named("certificate-controller"), csr::clean::build),
+    ("certificatesigningrequest-signing-controller", Account::Named("certificate-controller"), csr::sign::build),
+    ("clusterrole-aggregation-controller", Account::Named("clusterrole-aggregation-controller"), clusterrole::build),
+    ("deployment-controller", Account::Named("deployment-controller"), deployment::build),
+    ("disruption-controller", Account::Named("disruption-controller"), disruption::build),
+    ("endpoints-controller", Account::Named("endpoint-controller"), endpoints::build),
+    ("endpointslice-controller", Account::Named("endpointslice-controller"), endpointslice::build),
+    (GARBAGE_COLLECTOR, Account::Named("generic-garbage-collector"), garbage::build),
+    ("namespace-controller", Account::Named("namespace-controller"), namespace::build),
+    ("node-ipam-controller", Account::Named("node-controller"), node_ipam::build),
+    ("node-lifecycle-controller", Account::Named("node-controller"), node_lifecycle::build),
+    ("pod-garbage-collector-controller", Account::Named("pod-garbage-collector"), pod_gc::build),
+    ("replicaset-controller", Account::Named("replicaset-controller"), replicaset::build),
+    ("root-ca-certificate-publisher-controller", Account::Named("root-ca-cert-publisher"), root_ca::build),
+    ("serviceaccount-controller", Account::Named("service-account-controller"), serviceaccount::build),
+    ("serviceaccount-token-controller", Account::Manager, account_token::build),
+    ("taint-eviction-controller", Account::Named("node-controller"), taint_eviction::build),
+    ("token-cleaner-controller", Account::Named("token-cleaner"), bootstrap_token::clean::build),
+    ("validatingadmissionpolicy-status-controller", Account::Named("validatingadmissionpolicy-status-controller"), policy_status::build),
 ];
 
 /// The names that [`Config::controllers`] may mention.
 pub fn controller_names() -> Vec<&'static str> {
-    CONTROLLERS.iter().map(|(name, _)| *name).collect()
+    CONTROLLERS.iter().map(|(name, ..)| *name).collect()
 }
 
 /// Runs the selected controllers until cancelled; while another server leads, waits.
@@ -105,8 +105,9 @@ async fn run_now(client: kube::Client, config: Arc<Config>, cancel: Cancellation
     let mut tasks = JoinSet::new();
     let graph = config::enabled(&config.controllers, GARBAGE_COLLECTOR).then(Arc::default);
     let mut parts = Parts::new(client, Arc::clone(&config), graph, cancel.clone());
-    for (name, build) in CONTROLLERS {
+    for (name, account, build) in CONTROLLERS {
         if config::enabled(&config.controllers, name) {
+            parts.act_as(*account);
             build(&mut parts);
         }
     }

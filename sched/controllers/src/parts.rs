@@ -12,6 +12,15 @@ use crate::config::Config;
 use crate::garbage::Graph;
 use crate::work::{self, Cached, Controller, Hub, KindInfo, MetaObserver, Queue, Store};
 
+/// As whom a controller acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Account {
+    /// As the user `system:kube-controller-manager`.
+    Manager,
+    /// As a ServiceAccount of `kube-system`, upstream's with `--use-service-account-credentials`.
+    Named(&'static str),
+}
+
 type Run = Box<dyn FnOnce(CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// Hands out caches, queues and recorders while the controllers are set up.
@@ -21,6 +30,8 @@ pub struct Parts {
     /// What the garbage collector knows, when it runs.
     pub graph: Option<Arc<Graph>>,
     hub: Hub,
+    /// As whom the controller that is being set up acts.
+    client: kube::Client,
     cancel: CancellationToken,
     runs: Vec<Run>,
 }
@@ -29,12 +40,20 @@ impl Parts {
     /// Nothing set up yet; recorders end with `cancel`.
     pub fn new(client: kube::Client, config: Arc<Config>, graph: Option<Arc<Graph>>, cancel: CancellationToken) -> Self {
         let observer = graph.clone().map(|graph| graph as Arc<dyn MetaObserver>);
-        Self { config, graph, hub: Hub::new(client, observer), cancel, runs: Vec::new() }
+        Self { config, graph, client: client.clone(), hub: Hub::new(client, observer), cancel, runs: Vec::new() }
     }
 
-    /// The client of all controllers.
+    /// Lets the next controllers act as an account. The caches are the manager's, which may list and watch everything.
+    pub fn act_as(&mut self, account: Account) {
+        self.client = match (account, &self.config.accounts) {
+            (Account::Named(name), Some(accounts)) => accounts(name),
+            (Account::Manager, _) | (_, None) => self.hub.client().clone(),
+        };
+    }
+
+    /// The client of the controller that is being set up.
     pub fn client(&self) -> kube::Client {
-        self.hub.client().clone()
+        self.client.clone()
     }
 
     /// The shared cache of a kind.

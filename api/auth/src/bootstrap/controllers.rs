@@ -8,6 +8,7 @@ const APPS: &[&str] = &["apps", "extensions"];
 const BATCH: &[&str] = &["batch"];
 const CERTIFICATES: &[&str] = &["certificates.k8s.io"];
 const READ_UPDATE: &[&str] = &["get", "list", "update", "watch"];
+const PATCH: &[&str] = &["patch"];
 const PATCH_UPDATE: &[&str] = &["patch", "update"];
 /// What a controller that makes Pods does with them.
 const MAKE: &[&str] = &["create", "delete", "list", "patch", "watch"];
@@ -299,6 +300,26 @@ pub const ROLES: &[(&str, &[Grant])] = &[
         ],
     ),
     ("root-ca-cert-publisher", &[On(&["create", "update"], CORE, &["configmaps"]), EVENTS]),
+];
+
+/// What the controllers here need beside upstream's roles: they change objects by patches where upstream's send them
+/// whole (`patch` for `update`, which allows no more), and approve serving certificates of nodes, which upstream leaves to
+/// others. Name without `skiff:controller:`, which is also the account's, and grants.
+pub const PATCHES: &[(&str, &[Grant])] = &[
+    (
+        "certificate-controller",
+        &[
+            On(PATCH, CERTIFICATES, &["certificatesigningrequests/approval", "certificatesigningrequests/status"]),
+            Named(&["approve"], CERTIFICATES, &["signers"], &["kubernetes.io/kubelet-serving"]),
+        ],
+    ),
+    ("deployment-controller", &[On(PATCH, &["apps"], &["deployments", "deployments/status"])]),
+    ("disruption-controller", &[On(PATCH, &["policy"], &["poddisruptionbudgets/status"])]),
+    ("endpoint-controller", &[On(PATCH, CORE, &["endpoints"])]),
+    ("endpointslice-controller", &[On(PATCH, DISCOVERY, &["endpointslices"])]),
+    ("namespace-controller", &[On(PATCH, CORE, &["namespaces/status"])]),
+    ("replicaset-controller", &[On(PATCH, &["apps"], &["replicasets", "replicasets/status"])]),
+    ("root-ca-cert-publisher", &[On(PATCH, CORE, &["configmaps"])]),
 ];
 
 const VOLUME_BINDER: &[Grant] = &[

@@ -145,6 +145,8 @@ pub const CLUSTER: &[Role] = &[
     role("system:certificates.k8s.io:kube-apiserver-client-kubelet-approver", &[approve(&["kubernetes.io/kube-apiserver-client-kubelet"])]),
     role("system:service-account-issuer-discovery", &[Paths(GET, &["/.well-known/openid-configuration", "/openid/v1/jwks"])]),
     role("skiff:node-network", NODE_NETWORK),
+    // The controller of tokens, which acts as its manager as upstream's, patches Secrets.
+    role("skiff:kube-controller-manager", &[On(&["patch"], CORE, &["secrets"])]),
 ];
 
 const fn approve(signers: &'static [&'static str]) -> Grant {
@@ -356,6 +358,7 @@ pub const CLUSTER_BINDINGS: &[(&str, &str, &[To])] = &[
         &[To::Group("system:nodes")],
     ),
     ("skiff:kube-apiserver-kubelet-client", "system:kubelet-api-admin", &[To::User(KUBELET_CLIENT)]),
+    ("skiff:kube-controller-manager", "skiff:kube-controller-manager", &[To::User("system:kube-controller-manager")]),
     ("skiff:node-network", "skiff:node-network", &[To::Group("system:nodes")]),
 ];
 
@@ -372,6 +375,7 @@ pub const NAMESPACED: &[(&str, &str, &[Grant])] = &[
         "system:controller:bootstrap-signer",
         &[On(READ, CORE, &["configmaps"]), Named(UPDATE, CORE, &["configmaps"], &["cluster-info"]), EVENTS],
     ),
+    ("kube-public", "skiff:controller:bootstrap-signer", &[Named(&["patch"], CORE, &["configmaps"], &["cluster-info"])]),
     ("kube-system", "system:controller:cloud-provider", &[On(&["create", "get", "list", "watch"], CORE, &["configmaps"])]),
     ("kube-system", "system:controller:token-cleaner", &[On(&["delete", "get", "list", "watch"], CORE, &["secrets"]), EVENTS]),
     (
@@ -396,6 +400,7 @@ pub const NAMESPACED_BINDINGS: &[(&str, &str, &str, &[To])] = &[
     ),
     ("kube-system", "system:controller:bootstrap-signer", "system:controller:bootstrap-signer", &[To::Account("bootstrap-signer")]),
     ("kube-public", "system:controller:bootstrap-signer", "system:controller:bootstrap-signer", &[To::Account("bootstrap-signer")]),
+    ("kube-public", "skiff:controller:bootstrap-signer", "skiff:controller:bootstrap-signer", &[To::Account("bootstrap-signer")]),
     ("kube-system", "system:controller:cloud-provider", "system:controller:cloud-provider", &[To::Account("cloud-provider")]),
     ("kube-system", "system:controller:token-cleaner", "system:controller:token-cleaner", &[To::Account("token-cleaner")]),
     (

@@ -24,7 +24,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 pub struct Cluster {
     pub client: Client,
-    pub server: api_server::Server,
+    pub server: Arc<api_server::Server>,
     cancel: CancellationToken,
     controllers: tokio::task::JoinHandle<Result<(), sched_controllers::Error>>,
     _pki: tempfile::TempDir,
@@ -41,16 +41,29 @@ impl Cluster {
         let server = api_server::Server::start(api_server::Config::new(Arc::clone(&pki), address), Arc::new(MemoryStore::new()))
             .await
             .expect("a server");
-        let user = UserInfo::new("system:kube-controller-manager", &["system:masters"]);
-        let client = Client::new(server.client(user), "default");
+        let server = Arc::new(server);
+        let client = Client::new(server.client(UserInfo::new("system:admin", &["system:masters"])), "default");
+        let manager = UserInfo::new("system:kube-controller-manager", &["system:authenticated"]);
+        let manager = Client::new(server.client(manager), "default");
+        let accounts = Arc::clone(&server);
+        let account = move |name: &'static str| {
+            let groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"];
+            let user = UserInfo::new(format!("system:serviceaccount:kube-system:{name}"), &groups);
+            Client::new(accounts.client(user), "default")
+        };
         let authority = Arc::clone(&pki);
         let sign = move |request: &SigningRequest| {
             authority.sign_csr(&request.request_pem, &request.usages, request.duration).map_err(|error| SigningError(Box::new(error)))
         };
-        let mut config = Config { root_ca_pem: Some(pki.ca_pem().to_owned()), signer: Some(Arc::new(sign)), ..Config::default() };
+        let mut config = Config {
+            accounts: Some(Arc::new(account)),
+            root_ca_pem: Some(pki.ca_pem().to_owned()),
+            signer: Some(Arc::new(sign)),
+            ..Config::default()
+        };
         adjust(&mut config);
         let cancel = CancellationToken::new();
-        let controllers = tokio::spawn(sched_controllers::run(client.clone(), config, cancel.clone()));
+        let controllers = tokio::spawn(sched_controllers::run(manager, config, cancel.clone()));
         let cluster = Self { client, server, cancel, controllers, _pki: directory };
         until("the default account", cluster.api::<ServiceAccount>(), |all| all.contains_key("default")).await;
         cluster
