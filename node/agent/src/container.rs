@@ -11,6 +11,7 @@ pub(crate) mod runtime_choice;
 pub(crate) mod security;
 pub(crate) mod service_env;
 pub(crate) mod spec;
+mod user_id;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 

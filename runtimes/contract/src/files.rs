@@ -1,9 +1,9 @@
 //! Files that survive a power cut: after [`write_atomic`] returns, a reader finds the whole new content
 //! under the name, also after the machine lost its power. On a tmpfs the syncs cost nothing.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Mode of a file that only its owner may read.
@@ -42,6 +42,17 @@ fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     path.with_file_name(name)
+}
+
+/// Makes a directory that its owner alone may enter, or makes one that is there so: what lies below need not be
+/// hidden from the machine's other users one by one.
+pub fn private_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    // Followed where it is a link: whoever put the directory elsewhere wants it private there.
+    if fs::metadata(dir)?.permissions().mode() & 0o7777 == 0o700 {
+        return Ok(());
+    }
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700))
 }
 
 #[cfg(test)]

@@ -9,10 +9,12 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use nix::sched::{CloneFlags, unshare};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -50,14 +52,29 @@ impl Refusal {
     }
 }
 
+/// Which processes a shim can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PidNamespace {
+    /// Those of the node: the shim starts containers there.
+    Node,
+    /// Itself alone, as the first process of a namespace of its own.
+    Own,
+}
+
 /// Starts `program` with `args` and waits until it says that the container runs. On an error the
 /// shim has ended and is reaped. `errors` receives its stderr; with a `cgroup` the shim is in it before
 /// it goes on.
-pub async fn launch(program: &Path, args: Vec<OsString>, errors: &Path, cgroup: Option<Group>) -> Result<(), RuntimeError> {
+pub async fn launch(
+    program: &Path,
+    args: Vec<OsString>,
+    errors: &Path,
+    cgroup: Option<Group>,
+    pids: PidNamespace,
+) -> Result<(), RuntimeError> {
     let program = program.to_owned();
     let errors = errors.to_owned();
     let errors_again = errors.clone();
-    let (shim, mut socket) = crate::blocking(move || spawn(&program, &args, &errors_again, cgroup.as_ref())).await?;
+    let (shim, mut socket) = crate::blocking(move || spawn(&program, &args, &errors_again, cgroup.as_ref(), pids)).await?;
     let heard = tokio::time::timeout(READY_TIMEOUT, hear(&mut socket)).await;
     let answer = heard.as_deref().unwrap_or_default().to_owned();
     let failure = match heard {
@@ -86,14 +103,26 @@ async fn hear(socket: &mut UnixStream) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-fn spawn(program: &Path, args: &[OsString], errors: &Path, cgroup: Option<&Group>) -> Result<(ProcessRef, UnixStream), RuntimeError> {
+fn spawn(
+    program: &Path,
+    args: &[OsString],
+    errors: &Path,
+    cgroup: Option<&Group>,
+    pids: PidNamespace,
+) -> Result<(ProcessRef, UnixStream), RuntimeError> {
     let doing = || format!("starting {}", program.display());
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(RuntimeError::io(doing()))?;
     ours.set_nonblocking(true).map_err(RuntimeError::io(doing()))?;
-    let errors = File::create(errors).map_err(RuntimeError::io(format!("making {}", errors.display())))?;
+    let errors = File::options()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(errors)
+        .map_err(RuntimeError::io(format!("making {}", errors.display())))?;
     let mut command = Command::new(program);
     command.args(args).env_clear().stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(errors);
-    let spawned = command.spawn();
+    let spawned = spawn_in(&mut command, pids);
     let child = match spawned {
         Ok(child) => child,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -111,6 +140,21 @@ fn spawn(program: &Path, args: &[OsString], errors: &Path, cgroup: Option<&Group
         kill_and_reap(child, pid);
     }
     placed
+}
+
+/// The namespace of a thread's children can be chosen once, so a new one takes a thread of its own.
+fn spawn_in(command: &mut Command, pids: PidNamespace) -> io::Result<Child> {
+    match pids {
+        PidNamespace::Node => command.spawn(),
+        PidNamespace::Own => {
+            let spawn = || {
+                unshare(CloneFlags::CLONE_NEWPID)?;
+                command.spawn()
+            };
+            let ended = |_| Err(io::Error::other("the thread that starts the shim has ended"));
+            std::thread::scope(|scope| scope.spawn(spawn).join().unwrap_or_else(ended))
+        }
+    }
 }
 
 fn kill_and_reap(mut child: std::process::Child, pid: i32) {

@@ -30,6 +30,13 @@ impl ProcessRef {
         Ok(Self { pid, start_ticks: stat.start_ticks, boot_id: boot_id()? })
     }
 
+    /// This process, by its pid in the namespace whose `/proc` is mounted: the node's.
+    pub fn current() -> io::Result<Self> {
+        let pid = fs::read_link("/proc/self")?;
+        let pid = pid.to_str().and_then(|pid| pid.parse().ok()).ok_or_else(|| io::Error::other("/proc/self is not a number"))?;
+        Self::of(pid)
+    }
+
     /// Whether it still runs. A zombie does not.
     pub fn is_alive(&self) -> bool {
         self.state().is_some_and(|state| !matches!(state, 'Z' | 'X' | 'x'))

@@ -13,7 +13,7 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use crate::error::RuntimeError;
-use crate::files::{PRIVATE, write_atomic};
+use crate::files::{PRIVATE, private_dir, write_atomic};
 use crate::process::ProcessRef;
 use crate::record::{self, PidRecord, now_ms};
 use crate::spec::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Exit};
@@ -40,11 +40,9 @@ impl StateDir {
     /// Opens or makes it, readable by root alone.
     pub fn open(dir: &Path) -> Result<Self, RuntimeError> {
         let containers = dir.join("containers");
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&containers)
-            .map_err(RuntimeError::io(format!("making {}", containers.display())))?;
+        for private in [dir, &containers] {
+            private_dir(private).map_err(RuntimeError::io(format!("making {}", private.display())))?;
+        }
         Ok(Self { containers })
     }
 
@@ -105,13 +103,16 @@ impl StateDir {
     /// code 137; `oom_killed` is asked whether the kernel did it. That verdict is written down, so
     /// that it stays the same.
     pub fn state(&self, id: &ContainerId, oom_killed: impl FnOnce() -> bool) -> Result<ContainerState, RuntimeError> {
+        let pid = self.pid(id)?;
+        // What a living shim says about its end is not believed yet: a guest that took the shim over could
+        // go on running as a container that has ended.
+        if let Some(pid) = pid.as_ref().filter(|pid| pid.shim.is_alive()) {
+            return Ok(ContainerState::Running { pid: pid.init.pid });
+        }
         if let Some(exit) = self.exit(id)? {
             return Ok(ContainerState::Exited(exit));
         }
-        let Some(pid) = self.pid(id)? else { return Ok(ContainerState::Created) };
-        if pid.shim.is_alive() {
-            return Ok(ContainerState::Running { pid: pid.init.pid });
-        }
+        let Some(pid) = pid else { return Ok(ContainerState::Created) };
         pid.shim.reap();
         // A shim holds this lock as long as it lives; of several observers one gives the verdict.
         let _alone = self.lock(id)?;

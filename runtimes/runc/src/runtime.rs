@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use async_trait::async_trait;
 use runtimes_contract::files::{PRIVATE, write_atomic};
-use runtimes_contract::launch::launch;
+use runtimes_contract::launch::{PidNamespace, launch};
 use runtimes_contract::process::Pidfd;
 use runtimes_contract::shims::Shims;
 use runtimes_contract::state::open_log;
@@ -111,7 +111,7 @@ impl Runtime for RuncRuntime {
         args.extend(made.spec.stdin_once.then(|| OsString::from("stdin-once")));
         // runc puts what it starts into the container's cgroup; the shim stays out of it, so that a
         // container whose memory ran out leaves somebody to tell.
-        let started = launch(&self.shim, args, &dir.join("shim.log"), None).await;
+        let started = launch(&self.shim, args, &dir.join("shim.log"), None, PidNamespace::Node).await;
         match started {
             Err(RuntimeError::Start(_)) => Err(errors::complaint(&dir.join("runc.log"), "create").unwrap_or_else(|| self.mute())),
             other => other,

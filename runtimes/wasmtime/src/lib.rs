@@ -21,6 +21,8 @@ mod compile;
 mod runtime;
 #[cfg(feature = "shim")]
 pub mod shim;
+#[cfg(any(feature = "compile", feature = "shim"))]
+mod user;
 
 #[cfg(feature = "compile")]
 pub use compile::serve_compile;

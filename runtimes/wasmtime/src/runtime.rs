@@ -7,16 +7,19 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use runtimes_contract::helper::Helper;
-use runtimes_contract::launch::launch;
+use runtimes_contract::launch::{PidNamespace, launch};
 use runtimes_contract::shims::Shims;
 use runtimes_contract::state::open_log;
 use runtimes_contract::{
-    AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Runtime, RuntimeError,
-    Seccomp, Stats, User, blocking,
+    AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Resources, Runtime,
+    RuntimeError, Seccomp, Stats, blocking,
 };
 
-use crate::NOBODY;
 use crate::cache::{Artifact, Cache};
+use crate::user::ids;
+
+/// Threads of one container: the shim has about twenty when all of its helpers are busy.
+const THREADS_MAX: i64 = 128;
 
 /// Where a [`WasmtimeRuntime`] keeps things.
 #[derive(Clone, Debug)]
@@ -103,9 +106,8 @@ impl Runtime for WasmtimeRuntime {
         let artifact = self.artifact(&made.spec.content).await?;
         let group = self.shims.group(&made.spec)?;
         let dir = self.shims.state.dir(id);
-        let args: Vec<OsString> =
-            vec![dir.clone().into(), artifact.path.into(), artifact.kind.to_string().into(), group.oom_counter().into()];
-        launch(&self.shim, args, &dir.join("shim.log"), Some(group)).await
+        let args: Vec<OsString> = vec![dir.clone().into(), artifact.path.into(), artifact.kind.to_string().into()];
+        launch(&self.shim, args, &dir.join("shim.log"), Some(group), PidNamespace::Own).await
     }
 
     async fn signal(&self, id: &ContainerId, signal: i32) -> Result<(), RuntimeError> {
@@ -130,7 +132,7 @@ impl Runtime for WasmtimeRuntime {
         let state = self.shims.state.clone();
         let owned = id.clone();
         let made = blocking(move || state.made(&owned)).await?;
-        self.shims.reopen_log(id, Some(owner(&made.spec.user))).await
+        self.shims.reopen_log(id, Some(ids(&made.spec.user))).await
     }
 
     async fn exec(&self, id: &ContainerId, _exec: ExecSpec) -> Result<ExecSession, RuntimeError> {
@@ -154,7 +156,9 @@ impl Runtime for WasmtimeRuntime {
 fn create(shims: &Shims, spec: &ContainerSpec) -> Result<(), RuntimeError> {
     let group = shims.group(spec)?;
     let dir = shims.state.create(spec)?;
-    let made = furnish(&dir, spec).and_then(|()| group.create(&spec.resources));
+    let threads = spec.resources.pids_max.map_or(THREADS_MAX, |max| max.min(THREADS_MAX));
+    let limits = Resources { pids_max: Some(threads), ..spec.resources.clone() };
+    let made = furnish(&dir, spec).and_then(|()| group.create(&limits));
     if made.is_err() {
         // Nothing is left of a container that could not be made; the first error is the one to tell.
         if let Err(error) = remove(shims, &spec.id) {
@@ -168,7 +172,7 @@ fn furnish(dir: &Path, spec: &ContainerSpec) -> Result<(), RuntimeError> {
     let making = || format!("making {}", dir.display());
     // The shim mounts its own root there, in its own mount namespace.
     fs::create_dir(dir.join("root")).map_err(RuntimeError::io(making()))?;
-    open_log(&spec.log_path, Some(owner(&spec.user)))?;
+    open_log(&spec.log_path, Some(ids(&spec.user)))?;
     Ok(())
 }
 
@@ -184,8 +188,4 @@ fn remove(shims: &Shims, id: &ContainerId) -> Result<(), RuntimeError> {
         Err(RuntimeError::Unsupported(_)) => Ok(()),
         result => result,
     }
-}
-
-fn owner(user: &User) -> (u32, u32) {
-    (user.uid.unwrap_or(NOBODY), user.gid.unwrap_or(NOBODY))
 }

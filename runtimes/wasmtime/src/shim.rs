@@ -32,7 +32,7 @@ use attached::Attached;
 use channel::Channel;
 use guest::Guest;
 use log::Log;
-use records::Records;
+use records::{Claim, Records};
 
 /// Why a container could not be started.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Failure {
     }
 }
 
-/// What the agent passes: state directory, compiled file, kind, the cgroup's OOM counter.
+/// What the agent passes: state directory, compiled file, kind.
 struct Args {
     dir: PathBuf,
     code: PathBuf,
@@ -65,6 +65,7 @@ pub fn main() {
     let mut channel = Channel::from_stdin();
     let code = match prepare(&mut channel) {
         Ok(container) => {
+            end_at_panic(container.records.clone());
             channel.ready();
             container.run()
         }
@@ -85,14 +86,23 @@ struct Container {
     guest: Arc<Guest>,
     attached: Arc<Attached>,
     listener: Option<std::net::TcpListener>,
-    records: Records,
+    records: Arc<Records>,
+}
+
+/// A panic of ours ends the container and is its exit message: there is no other place that could be told.
+fn end_at_panic(records: Arc<Records>) {
+    std::panic::set_hook(Box::new(move |panic| {
+        records.write_exit(&guest::exit(guest::TRAPPED, None, format!("the shim failed: {panic}")));
+        std::process::abort();
+    }));
 }
 
 fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
+    confine::close_inherited().map_err(Failure::io("closing descriptors"))?;
     nix::unistd::setsid().map_err(Failure::io("becoming a session leader"))?;
     let args = parse_args()?;
     let spec = read_spec(&args)?;
-    let records = Records::open(&args.dir)?;
+    let claim = Claim::open(&args.dir)?;
     let attached = Arc::new(Attached::listen(&args.dir, &spec)?);
     let log = Arc::new(Log::open(&spec.log_path, attached.clone())?);
 
@@ -108,7 +118,7 @@ fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
     };
     let preopens = root::enter(&spec, &args.dir.join("root"))?;
     channel.wait_for_go()?;
-    records.write_pid()?;
+    let records = Arc::new(claim.write_pid()?);
     confine::drop_privileges(&spec.user)?;
     // A thread of one that has no privileges has none either.
     attached.serve_beside()?;

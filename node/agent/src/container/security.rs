@@ -5,7 +5,7 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
 use runtimes_contract::{Content, ContentKind, Seccomp, Security, User};
 
-use super::ConfigError;
+use super::{ConfigError, user_id};
 use crate::layout::PodName;
 
 /// Most bytes of an image's `/etc/passwd` or `/etc/group` that are read.
@@ -87,7 +87,11 @@ pub(crate) fn user(pod: &Pod, container: &Container, image_user: &str, content: 
     for group in supplemental.into_iter().chain(of_pod.and_then(|of_pod| of_pod.fs_group)) {
         groups.extend(number(Some(group))?);
     }
-    Ok(User { uid, gid, groups })
+    let asked = User { uid, gid, groups };
+    Ok(match content.kind() {
+        ContentKind::Linux => asked,
+        ContentKind::Wasm => user_id::never_root(asked, &PodName::of(pod).uid),
+    })
 }
 
 #[expect(clippy::too_many_arguments, reason = "the rule looks at all of these and nothing else needs them together")]
@@ -113,7 +117,7 @@ fn check_not_root(
         (None, _) if !named.is_empty() && named.parse::<u32>().is_err() => Err(ConfigError(format!(
             "container has runAsNonRoot and image has non-numeric user ({named}), cannot verify user is non-root {at}"
         ))),
-        // A WASM container runs as nobody when no one says anything.
+        // A WASM container has its Pod's own user when no one says anything.
         (None, None) if kind == ContentKind::Wasm => Ok(()),
         (None, None | Some(0)) => Err(ConfigError(format!("container has runAsNonRoot and image will run as root {at}"))),
         (None, Some(_)) => Ok(()),

@@ -45,7 +45,7 @@ impl Group {
         limits::apply(&group, resources, false, self.limits_swap())
     }
 
-    /// Sets all limits of a group that exists; those not given go back to the kernel's defaults.
+    /// Sets all limits of a group that exists; those not given go back to the kernel's defaults, but for that of pids.
     pub fn set(&self, resources: &Resources) -> Result<(), RuntimeError> {
         limits::apply(&self.layout.load(&self.path), resources, true, self.limits_swap())
     }

@@ -46,7 +46,8 @@ pub fn pids_limit(max: Option<i64>) -> MaxValue {
     }
 }
 
-/// Writes limits. What is `None` is left alone, or with `reset` goes back to the kernel's default.
+/// Writes limits. What is `None` is left alone, or with `reset` goes back to the kernel's default. The
+/// limit of pids is left alone in any case: it is no resource that a Pod's resize changes.
 pub fn apply(group: &Cgroup, resources: &Resources, reset: bool, limits_swap: bool) -> Result<(), RuntimeError> {
     let path = group.path();
     if let Some(memory) = group.controller_of::<MemController>()
@@ -59,7 +60,7 @@ pub fn apply(group: &Cgroup, resources: &Resources, reset: bool, limits_swap: bo
         apply_cpu(cpu, resources, reset, group.v2()).map_err(failed(path, "limiting the CPU of"))?;
     }
     if let Some(pids) = group.controller_of::<PidController>()
-        && (reset || resources.pids_max.is_some())
+        && resources.pids_max.is_some()
     {
         pids.set_pid_max(pids_limit(resources.pids_max)).map_err(failed(path, "limiting the pids of"))?;
     }

@@ -20,6 +20,21 @@ fn ids_that_are_no_file_names_are_refused() {
 }
 
 #[test]
+fn a_directory_that_others_may_enter_is_closed_to_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    for path in [dir.path().to_owned(), dir.path().join("containers")] {
+        fs::create_dir_all(&path).unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let state = StateDir::open(dir.path()).unwrap();
+    let made = state.create(&plain_spec("a")).unwrap();
+    for path in [dir.path().to_owned(), dir.path().join("containers"), made] {
+        assert_eq!(mode(&path), 0o700, "{}", path.display());
+    }
+}
+
+#[test]
 fn what_was_asked_is_found_again_and_twice_is_an_error() {
     let (dir, state) = open();
     state.create(&plain_spec("a")).unwrap();
@@ -44,6 +59,23 @@ fn a_shim_gone_without_a_word_was_killed_and_stays_so() {
     let ContainerState::Exited(exit) = &first else { panic!("{first:?}") };
     assert_eq!((exit.code, exit.signal, exit.oom_killed), (137, Some(9), true));
     assert_eq!(state.state(&id, || false).unwrap(), first);
+}
+
+#[test]
+fn a_living_shim_has_not_ended_whatever_its_record_says() {
+    let (_dir, state) = open();
+    let id = ContainerId("a".into());
+    let dir = state.create(&plain_spec("a")).unwrap();
+    let alive = ProcessRef::current().unwrap();
+    let record = PidRecord { shim: alive.clone(), init: alive.clone(), started_at_ms: 3 };
+    fs::write(dir.join("pid"), record.encode()).unwrap();
+    let claimed = Exit { code: 0, signal: None, oom_killed: false, finished_at_ms: 5, message: String::new() };
+    fs::write(dir.join("exit"), record::encode_exit(&claimed)).unwrap();
+    assert_eq!(state.state(&id, || false).unwrap(), ContainerState::Running { pid: alive.pid });
+    let gone = ProcessRef { start_ticks: u64::MAX, ..alive };
+    let record = PidRecord { shim: gone.clone(), init: gone, started_at_ms: 3 };
+    fs::write(dir.join("pid"), record.encode()).unwrap();
+    assert_eq!(state.state(&id, || false).unwrap(), ContainerState::Exited(claimed));
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::kind::Kind;
 use crate::settings::memory_len_max;
 
 /// The exit code of a guest that trapped: what a process that aborts has.
-const TRAPPED: i32 = 134;
+pub const TRAPPED: i32 = 134;
 
 /// Mapped machine code.
 pub enum Code {

@@ -1,11 +1,11 @@
 //! The container's log: guest streams as CRI lines. Writing is direct; a page cache write is faster
 //! than handing it to a thread.
 
-use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::ffi::{CString, OsString};
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,13 +22,14 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 use super::attached::Attached;
+use super::root::detached;
 use super::{Failure, signals};
 
 /// What a guest may write at once.
 const PERMIT_LEN: usize = 64 << 10;
 
-/// The log file. Its directory is held open, so that a new file can be opened after the old one was
-/// renamed away, from inside another root and without the right to walk there.
+/// The log file. Its directory is held as a mount of its own that stands nowhere: a new file can be opened
+/// there after the old one was renamed away, and `..` leads to the directory itself.
 pub struct Log {
     dir: OwnedFd,
     name: OsString,
@@ -43,9 +44,8 @@ impl Log {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(Failure::new(Refusal::Io, format!("{}: not a file name", opening())));
         };
-        let dir =
-            OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_PATH).open(parent).map_err(Failure::io(opening()))?;
-        let dir = OwnedFd::from(dir);
+        let parent = CString::new(parent.as_os_str().as_bytes()).map_err(Failure::io(opening()))?;
+        let dir = detached(&parent, 0).map_err(Failure::io(opening()))?;
         let file = open_in(&dir, name).map_err(Failure::io(opening()))?;
         Ok(Self { dir, name: name.to_owned(), file: Mutex::new(file), attached })
     }

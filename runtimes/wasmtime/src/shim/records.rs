@@ -1,5 +1,5 @@
-//! The records in the state directory. The directory and the exit file are opened while we are root;
-//! the exit record is one write to a file that is already there, so nothing else need be writable.
+//! The records in the state directory. The directory is held only until the pid record is written; then
+//! there is nothing but the exit file, opened while we were root, into which the exit record is one write.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -16,16 +16,21 @@ use runtimes_contract::record::{PidRecord, encode_exit, now_ms};
 
 use super::Failure;
 
+/// A container that is ours to run; nothing is written yet.
+pub struct Claim {
+    dir: OwnedFd,
+    us: ProcessRef,
+    records: Records,
+}
+
 /// The open records of this container.
 pub struct Records {
-    dir: OwnedFd,
     exit: File,
-    us: ProcessRef,
     /// Held as long as we live: a second shim for this container gives up.
     _lock: Flock<File>,
 }
 
-impl Records {
+impl Claim {
     /// Opens them; refuses when another shim has this container.
     pub fn open(dir: &Path) -> Result<Self, Failure> {
         let opening = || format!("opening {}", dir.display());
@@ -36,20 +41,23 @@ impl Records {
             .map_err(|_| Failure::new(Refusal::Start, "the container is already running"))?;
         let directory = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(dir).map_err(Failure::io(opening()))?;
         // There is no /proc in the root that we are going to.
-        let us = ProcessRef::of(std::process::id().cast_signed()).map_err(Failure::io("reading /proc/self/stat"))?;
-        Ok(Self { dir: directory.into(), exit: file("exit")?, us, _lock: lock })
+        let us = ProcessRef::current().map_err(Failure::io("reading /proc/self/stat"))?;
+        Ok(Self { dir: directory.into(), us, records: Records { exit: file("exit")?, _lock: lock } })
     }
 
-    /// Says who we are, whole or not at all.
-    pub fn write_pid(&self) -> Result<(), Failure> {
-        let record = PidRecord { shim: self.us.clone(), init: self.us.clone(), started_at_ms: now_ms() };
+    /// Says who we are, whole or not at all, and lets go of the directory.
+    pub fn write_pid(self) -> Result<Records, Failure> {
+        let record = PidRecord { shim: self.us.clone(), init: self.us, started_at_ms: now_ms() };
         let writing = "writing the pid record";
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_CLOEXEC;
         let fresh = openat(self.dir.as_fd(), "pid.new", flags, Mode::S_IRUSR | Mode::S_IWUSR).map_err(Failure::io(writing))?;
         File::from(fresh).write_all(record.encode().as_bytes()).map_err(Failure::io(writing))?;
-        renameat(self.dir.as_fd(), "pid.new", self.dir.as_fd(), "pid").map_err(Failure::io(writing))
+        renameat(self.dir.as_fd(), "pid.new", self.dir.as_fd(), "pid").map_err(Failure::io(writing))?;
+        Ok(self.records)
     }
+}
 
+impl Records {
     /// Says how it ended. One write of less than a page: it is there whole or not at all.
     pub fn write_exit(&self, exit: &Exit) {
         // When it cannot be written, our end is taken for a kill; there is nobody left to tell more.

@@ -5,7 +5,7 @@
 //! Mounts are taken as descriptors before the old root is left and set down after, so neither a link
 //! in a volume nor a place in the spec can lead back to the node.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -14,6 +14,7 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, pivot_root};
 use runtimes_contract::launch::Refusal;
 use runtimes_contract::{ContainerSpec, Mount};
@@ -86,14 +87,20 @@ struct Taken {
 fn take(wanted: &Mount) -> Result<Taken, Failure> {
     let taking = || format!("mounting {}", wanted.source.display());
     let source = CString::new(wanted.source.as_os_str().as_bytes()).map_err(Failure::io(taking()))?;
-    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE.cast_unsigned();
-    // SAFETY: a path that lives through the call; the result is a new descriptor or -1.
-    let tree = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, source.as_ptr(), flags) };
-    let tree = i32::try_from(tree).ok().filter(|&fd| fd >= 0).ok_or_else(io::Error::last_os_error).map_err(Failure::io(taking()))?;
-    // SAFETY: the kernel just made it for us.
-    let tree = unsafe { OwnedFd::from_raw_fd(tree) };
+    let tree = detached(&source, libc::AT_RECURSIVE.cast_unsigned()).map_err(Failure::io(taking()))?;
     let is_dir = fs::metadata(&wanted.source).map_err(Failure::io(taking()))?.is_dir();
     Ok(Taken { tree, is_dir })
+}
+
+/// A copy of a mount (with `AT_RECURSIVE` also of those below) from this path on, which stands nowhere: there
+/// is nothing above it to walk to.
+pub fn detached(path: &CStr, flags: libc::c_uint) -> io::Result<OwnedFd> {
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | flags;
+    // SAFETY: a path that lives through the call; the result is a new descriptor or -1.
+    let tree = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
+    let tree = i32::try_from(tree).ok().filter(|&fd| fd >= 0).ok_or_else(io::Error::last_os_error)?;
+    // SAFETY: the kernel just made it for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(tree) })
 }
 
 fn set_down(wanted: &Mount, source: &Taken) -> Result<(), Failure> {
@@ -119,11 +126,16 @@ fn set_down(wanted: &Mount, source: &Taken) -> Result<(), Failure> {
     if moved != 0 {
         return Err(Failure::io(mounting())(io::Error::last_os_error()));
     }
-    if wanted.read_only {
-        let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-        mount(None::<&str>, target, None::<&str>, flags, None::<&str>).map_err(Failure::io(mounting()))?;
+    harden(target, wanted.read_only).map_err(Failure::io(mounting()))
+}
+
+/// Nothing is run from a volume and no device is in it. A mount that could not be written stays so.
+fn harden(target: &Path, read_only: bool) -> nix::Result<()> {
+    let mut flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    if read_only || statvfs(target)?.flags().contains(FsFlags::ST_RDONLY) {
+        flags |= MsFlags::MS_RDONLY;
     }
-    Ok(())
+    mount(None::<&str>, target, None::<&str>, flags, None::<&str>)
 }
 
 /// What the guest is shown. A mounted directory is a preopen of the same name; a mounted file is

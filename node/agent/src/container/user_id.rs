@@ -1,0 +1,52 @@
+//! The user that WASM containers of a Pod run as where nobody names one, or where root is named. Each Pod has its
+//! own, so that what the kernel counts or allows by user (signals, pipes, files) is not shared between Pods. Pure.
+
+use runtimes_contract::User;
+use sha2::{Digest as _, Sha256};
+
+/// First id of the range: above what distributions and container managers give out (systemd lists the ranges), below
+/// the ids that some programs take for negative.
+const FIRST: u32 = 0x7000_0000;
+/// Ids in the range. Of a thousand Pods on one node two share an id in one case of five hundred; they are still
+/// kept apart by namespaces and by the filter of system calls.
+const COUNT: u32 = 0x0ffe_0000;
+
+/// A Pod's id, always the same. The group has the same number.
+fn of_pod(uid: &str) -> u32 {
+    let digest = Sha256::digest(format!("user of {uid}"));
+    let number = digest.iter().take(8).fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
+    FIRST + u32::try_from(number % u64::from(COUNT)).unwrap_or(0)
+}
+
+/// What was asked for, with the Pod's own ids for root and for what was left out.
+pub(crate) fn never_root(asked: User, pod_uid: &str) -> User {
+    let own = of_pod(pod_uid);
+    let or_own = |id: Option<u32>| id.filter(|&id| id != 0).or(Some(own));
+    User { uid: or_own(asked.uid), gid: or_own(asked.gid), groups: asked.groups }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pod_has_an_id_of_its_own_within_the_range() {
+        let ids: std::collections::BTreeSet<u32> = (0..1000).map(|number| of_pod(&format!("pod-{number}"))).collect();
+        assert_eq!(ids.len(), 1000);
+        assert!(ids.iter().all(|id| (0x7000_0000..0x7ffe_0000).contains(id)));
+        assert_eq!(of_pod("u"), of_pod("u"));
+    }
+
+    #[test]
+    fn root_is_the_pods_own_user() {
+        let own = Some(of_pod("u"));
+        let ask = |uid, gid| {
+            let user = never_root(User { uid, gid, groups: vec![7] }, "u");
+            (user.uid, user.gid, user.groups)
+        };
+        assert_eq!(ask(None, None), (own, own, vec![7]));
+        assert_eq!(ask(Some(0), Some(0)), (own, own, vec![7]));
+        assert_eq!(ask(Some(1000), Some(0)), (Some(1000), own, vec![7]));
+        assert_eq!(ask(Some(1000), Some(2000)), (Some(1000), Some(2000), vec![7]));
+    }
+}

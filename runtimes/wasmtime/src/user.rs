@@ -1,0 +1,25 @@
+//! Whom a container runs as. Both sides ask here: the agent gives the log away, the shim changes its user.
+
+use runtimes_contract::User;
+
+use crate::NOBODY;
+
+/// User and group id. Root is nobody here: what the node lets root do is not a guest's to ask for.
+pub fn ids(user: &User) -> (u32, u32) {
+    let not_root = |id: Option<u32>| id.filter(|&id| id != 0).unwrap_or(NOBODY);
+    (not_root(user.uid), not_root(user.gid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_nobody() {
+        let ids = |uid, gid| ids(&User { uid, gid, groups: vec![] });
+        assert_eq!(ids(Some(0), Some(0)), (NOBODY, NOBODY));
+        assert_eq!(ids(None, None), (NOBODY, NOBODY));
+        assert_eq!(ids(Some(1000), Some(0)), (1000, NOBODY));
+        assert_eq!(ids(Some(1000), Some(2000)), (1000, 2000));
+    }
+}
