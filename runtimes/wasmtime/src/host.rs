@@ -1,14 +1,14 @@
 //! What guests are offered: the linkers, and the state behind one running guest. The agent links
 //! against the same offer when a module comes in, so an import that nobody serves is told then.
 
-#[cfg(feature = "shim")]
-use wasmtime::StoreLimits;
 use wasmtime::component::{self, ResourceTable};
 use wasmtime::{Engine, Linker};
 use wasmtime_wasi::p1::WasiP1Ctx;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
+#[cfg(feature = "shim")]
+use crate::limits::Limits;
 use crate::outgoing::Outgoing;
 
 /// Behind a preview 1 module.
@@ -17,7 +17,7 @@ pub struct ModuleHost {
     pub wasi: WasiP1Ctx,
     /// How far its memory may grow.
     #[cfg(feature = "shim")]
-    pub limits: StoreLimits,
+    pub limits: Limits,
 }
 
 /// Behind a component.
@@ -32,7 +32,7 @@ pub struct ComponentHost {
     pub outgoing: Outgoing,
     /// How far its memories may grow.
     #[cfg(feature = "shim")]
-    pub limits: StoreLimits,
+    pub limits: Limits,
 }
 
 impl WasiView for ComponentHost {

@@ -8,6 +8,8 @@
 #[cfg(feature = "host")]
 mod host;
 mod kind;
+#[cfg(feature = "shim")]
+mod limits;
 #[cfg(feature = "host")]
 mod outgoing;
 #[cfg(feature = "host")]

@@ -8,6 +8,9 @@ use wasmtime::{InstanceAllocationStrategy, PoolingAllocationConfig};
 /// Most guest instances that an HTTP component has at once; further requests wait.
 #[cfg(feature = "shim")]
 pub const HTTP_INSTANCES_MAX: u32 = 64;
+/// Further ones, for the node's probes alone.
+#[cfg(feature = "shim")]
+pub const HTTP_PROBE_INSTANCES_MAX: u32 = 4;
 /// Most bytes of one linear memory of an HTTP component.
 #[cfg(feature = "shim")]
 pub const HTTP_MEMORY_LEN_MAX: usize = 1 << 30;
@@ -31,7 +34,7 @@ pub fn config() -> Config {
 /// The same for a guest with an instance a request: slots are made once and used again.
 #[cfg(feature = "shim")]
 pub fn pooled_config() -> Config {
-    let instances = HTTP_INSTANCES_MAX;
+    let instances = HTTP_INSTANCES_MAX + HTTP_PROBE_INSTANCES_MAX;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances)
         .total_core_instances(instances * 8)

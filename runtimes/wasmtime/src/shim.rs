@@ -6,11 +6,13 @@
 //! records) is found by whoever comes next. See [`runtimes_contract::launch`] for the other side.
 
 mod attached;
+mod capacity;
 mod channel;
 mod command;
 mod confine;
 mod guest;
 mod http;
+mod idle;
 mod log;
 mod records;
 mod root;

@@ -1,7 +1,7 @@
 //! Guests that run once, from start to end: preview 1 modules and preview 2 commands.
 
 use runtimes_contract::Exit;
-use wasmtime::component::{Component, ResourceTable};
+use wasmtime::component::Component;
 use wasmtime::{Engine, Module, Store, UpdateDeadline};
 use wasmtime_wasi::p2::bindings::Command;
 use wasmtime_wasi_http::WasiHttpCtx;
@@ -36,7 +36,7 @@ async fn run_component(engine: &Engine, component: &Component, guest: &Guest) ->
     let linker = component_linker(engine)?;
     let host = ComponentHost {
         wasi: guest.wasi()?.build(),
-        table: ResourceTable::new(),
+        table: guest.table(),
         http: WasiHttpCtx::new(),
         outgoing: Outgoing,
         limits: guest.limits(),

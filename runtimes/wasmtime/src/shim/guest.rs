@@ -9,8 +9,8 @@ use runtimes_contract::launch::Refusal;
 use runtimes_contract::record::now_ms;
 use runtimes_contract::{ContainerSpec, Exit};
 use tokio::net::unix::pipe;
-use wasmtime::component::Component;
-use wasmtime::{Engine, Module, StoreLimits, StoreLimitsBuilder};
+use wasmtime::component::{Component, ResourceTable};
+use wasmtime::{Engine, Module};
 use wasmtime_wasi::cli::AsyncStdinStream;
 use wasmtime_wasi::{I32Exit, WasiCtxBuilder};
 
@@ -19,10 +19,14 @@ use super::log::{Log, LogStream};
 use super::root::Preopen;
 use super::{Failure, signals};
 use crate::kind::Kind;
+use crate::limits::{Budget, Limits};
 use crate::settings::memory_len_max;
 
 /// The exit code of a guest that trapped: what a process that aborts has.
 pub const TRAPPED: i32 = 134;
+
+/// Sockets, streams, pollables and the like that one instance may hold.
+const HANDLES_MAX: usize = 65_536;
 
 /// Mapped machine code.
 pub enum Code {
@@ -52,12 +56,14 @@ pub struct Guest {
     preopens: Vec<Preopen>,
     log: Arc<Log>,
     attached: Arc<Attached>,
+    budget: Arc<Budget>,
 }
 
 impl Guest {
     /// From the spec, the directories that are shown, the log, and who may be attached.
     pub fn new(spec: ContainerSpec, preopens: Vec<Preopen>, log: Arc<Log>, attached: Arc<Attached>) -> Self {
-        Self { spec, preopens, log, attached }
+        let budget = Arc::new(Budget::new(memory_len_max(spec.resources.memory_limit_bytes)));
+        Self { spec, preopens, log, attached, budget }
     }
 
     /// WASI for one instance. File access goes to helper threads, also for a guest that is alone: where
@@ -84,12 +90,15 @@ impl Guest {
     }
 
     /// How far one instance may grow.
-    pub fn limits(&self) -> StoreLimits {
-        let limits = StoreLimitsBuilder::new();
-        match memory_len_max(self.spec.resources.memory_limit_bytes) {
-            Some(len) => limits.memory_size(len).build(),
-            None => limits.build(),
-        }
+    pub fn limits(&self) -> Limits {
+        Limits::new(&self.budget)
+    }
+
+    /// The handles of one instance.
+    pub fn table(&self) -> ResourceTable {
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(HANDLES_MAX);
+        table
     }
 
     /// A stream to say something about the guest, beside what it says itself.

@@ -1,4 +1,5 @@
-//! One HTTP request, one instance: made, called, thrown away.
+//! One HTTP request, one instance: made, called, thrown away. Each step has a limit of time, so that neither a
+//! client nor a guest that goes on for ever keeps an instance from others.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,22 +11,31 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Body as _, Incoming};
-use tokio::sync::{Semaphore, oneshot};
-use wasmtime::component::ResourceTable;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 use wasmtime::{Engine, Store};
 use wasmtime_wasi_http::p2::bindings::ProxyPre;
 use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 use wasmtime_wasi_http::{Error, WasiBody, WasiHttpCtx, WasiHttpView as _};
 
+use super::capacity::{Capacity, Instance, is_probe};
 use super::guest::Guest;
+use super::idle::IdleBody;
 use super::ticker::Ticker;
 use crate::host::ComponentHost;
 use crate::outgoing::Outgoing;
-use crate::settings::HTTP_INSTANCES_MAX;
 
 /// Largest request body. Bodies are streamed; this bounds what a client can make a guest read.
 const BODY_LEN_MAX: usize = 1 << 30;
+/// How long a client may take to send the next part of a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a guest may take to begin its answer, and from one part of it to the next.
+const GUEST_TIMEOUT: Duration = Duration::from_secs(300);
+/// How long a request may take in all, whoever is slow.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3600);
+/// When a client that found no room may come again, in seconds.
+const RETRY_AFTER: &str = "1";
 
 type Answer = Result<Response<HyperOutgoingBody>, ErrorCode>;
 
@@ -34,50 +44,67 @@ pub struct Server {
     engine: Engine,
     proxy: ProxyPre<ComponentHost>,
     guest: Arc<Guest>,
-    /// One permit an instance: the pool's own limit is an error, this one is a queue.
-    instances: Arc<Semaphore>,
+    /// The pool's own limit is an error, this one is a queue.
+    capacity: Capacity,
     ticker: Ticker,
 }
 
 impl Server {
     /// For a linked component.
     pub fn new(engine: &Engine, proxy: ProxyPre<ComponentHost>, guest: Arc<Guest>) -> Self {
-        let instances = usize::try_from(HTTP_INSTANCES_MAX).unwrap_or(1);
-        Self { engine: engine.clone(), proxy, guest, instances: Arc::new(Semaphore::new(instances)), ticker: Ticker::new(engine) }
+        Self { engine: engine.clone(), proxy, guest, capacity: Capacity::new(), ticker: Ticker::new(engine) }
     }
 
     /// The guest's answer, or an error of ours that says as little as an error page should; the
     /// reason is in the container's log.
-    pub async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<WasiBody>, Infallible> {
+    pub async fn answer(self: Arc<Self>, request: Request<Incoming>, is_spare: bool) -> Result<Response<WasiBody>, Infallible> {
         if request.body().size_hint().lower() > u64::try_from(BODY_LEN_MAX).unwrap_or(u64::MAX) {
             return Ok(plain(StatusCode::PAYLOAD_TOO_LARGE, "request body too large\n"));
         }
+        if is_spare && !is_probe(request.headers()) {
+            return Ok(busy());
+        }
+        let Some(instance) = self.capacity.instance(request.headers()).await else { return Ok(busy()) };
         let (send, receive) = oneshot::channel();
-        let running = tokio::spawn(self.clone().run(request.map(limited), send));
-        // A client that hangs up before the answer takes the guest with it.
-        let guard = AbortOnDrop(Some(running.abort_handle()));
-        let answer = receive.await;
-        guard.release();
+        let running = timeout(REQUEST_TIMEOUT, self.clone().run(request.map(limited), send, instance));
+        let running = tokio::spawn(async { running.await.unwrap_or_else(|_| Err(wasmtime::Error::msg("the request took too long"))) });
+        // A client that hangs up before the answer takes the guest with it, and so does our patience.
+        let guest = AbortOnDrop(Some(running.abort_handle()));
+        let Ok(answer) = timeout(GUEST_TIMEOUT, receive).await else {
+            self.say("the guest did not answer in time");
+            return Ok(plain(StatusCode::GATEWAY_TIMEOUT, "the guest did not answer in time\n"));
+        };
         let problem = match answer {
             // From here on the guest streams its body, or does what is left to do.
-            Ok(Ok(response)) => return Ok(response.map(|body| body.map_err(Error::from).boxed_unsync())),
-            Ok(Err(error)) => format!("the guest answered with an error: {error}"),
+            Ok(Ok(response)) => return Ok(answered(response, guest)),
+            Ok(Err(error)) => {
+                guest.release();
+                format!("the guest answered with an error: {error}")
+            }
             Err(_) => match running.await {
                 Ok(Ok(())) => "the guest ended without an answer".into(),
                 Ok(Err(error)) => format!("{error:?}"),
                 Err(error) => error.to_string(),
             },
         };
-        self.guest.stderr().say(&format!("request failed: {}\n", problem.trim_end()));
+        self.say(&problem);
         Ok(plain(StatusCode::INTERNAL_SERVER_ERROR, "internal server error\n"))
     }
 
-    async fn run(self: Arc<Self>, request: Request<WasiBody>, answer: oneshot::Sender<Answer>) -> wasmtime::Result<()> {
-        let _instance = self.instances.acquire().await?;
+    fn say(&self, problem: &str) {
+        self.guest.stderr().say(&format!("request failed: {}\n", problem.trim_end()));
+    }
+
+    async fn run(
+        self: Arc<Self>,
+        request: Request<WasiBody>,
+        answer: oneshot::Sender<Answer>,
+        _until_ended: Instance,
+    ) -> wasmtime::Result<()> {
         let _ticking = self.ticker.run();
         let host = ComponentHost {
             wasi: self.guest.wasi()?.build(),
-            table: ResourceTable::new(),
+            table: self.guest.table(),
             http: WasiHttpCtx::new(),
             outgoing: Outgoing,
             limits: self.guest.limits(),
@@ -95,7 +122,21 @@ impl Server {
 
 fn limited(body: Incoming) -> WasiBody {
     let too_long = |_| Error::HttpRequestBodySize(None);
-    Limited::new(body, BODY_LEN_MAX).map_err(too_long).boxed_unsync()
+    let body = Limited::new(body, BODY_LEN_MAX).map_err(too_long).boxed_unsync();
+    IdleBody::of_client(body, BODY_TIMEOUT).boxed_unsync()
+}
+
+fn answered(response: Response<HyperOutgoingBody>, guest: AbortOnDrop) -> Response<WasiBody> {
+    let declared = response.headers().get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let guest = guest.release();
+    response.map(|body| IdleBody::of_guest(body.map_err(Error::from).boxed_unsync(), GUEST_TIMEOUT, declared, guest).boxed_unsync())
+}
+
+/// There is no room now.
+fn busy() -> Response<WasiBody> {
+    let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, "too many requests at once\n");
+    response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static(RETRY_AFTER));
+    response
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response<WasiBody> {
@@ -110,8 +151,8 @@ fn plain(status: StatusCode, text: &'static str) -> Response<WasiBody> {
 struct AbortOnDrop(Option<tokio::task::AbortHandle>);
 
 impl AbortOnDrop {
-    fn release(mut self) {
-        self.0 = None;
+    fn release(mut self) -> Option<tokio::task::AbortHandle> {
+        self.0.take()
     }
 }
 

@@ -1,5 +1,5 @@
 //! Serves a `wasi:http/proxy` component: HTTP/1.1 on one port, a fresh instance for each request.
-//! How many connections and instances there are at once is bounded; what comes beyond waits. SIGTERM
+//! How many connections and instances there are at once is bounded; what comes beyond is told to come again. SIGTERM
 //! closes the port, lets the requests in flight end, and then us.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdListener};
@@ -22,17 +22,24 @@ use wasmtime_wasi_http::p2::bindings::ProxyPre;
 
 use super::guest::{Guest, exit, failed};
 use super::http::{Server, Timer};
+use super::idle::ReadingClient;
 use super::{Failure, signals};
 use crate::host::component_linker;
 
 /// Served when the container declares no port.
 pub const PORT_DEFAULT: u16 = 8080;
-/// Open connections; further ones wait in the kernel's queue.
+/// Open connections.
 const CONNECTIONS_MAX: usize = 1024;
+/// Further ones, which are answered (probes) or told to come again; those beyond wait in the kernel's queue.
+const CONNECTIONS_SPARE: usize = 64;
+/// How long a client with one of those may take to send a head.
+const SPARE_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 /// Connections that the kernel keeps for us.
 const BACKLOG: i32 = 1024;
 /// How long a client may take to send a request's head, or to send the next one.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client may leave what it is sent unread.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest request head.
 const HEAD_LEN_MAX: usize = 64 << 10;
 /// Pause after an error of `accept` that would come again at once (no descriptors left).
@@ -95,14 +102,18 @@ async fn accept(
     stopping: &watch::Receiver<bool>,
     connections: &mut JoinSet<()>,
 ) -> std::convert::Infallible {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let (room, spare) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(Semaphore::new(CONNECTIONS_SPARE)));
     loop {
         while connections.try_join_next().is_some() {}
         // Never closed, so there always is one in the end.
-        let permit = room.clone().acquire_owned().await.ok();
+        let reserve = spare.clone().acquire_owned().await.ok();
         match listener.accept().await {
             Ok((stream, _)) => {
-                let serving = connection(stream, server.clone(), stopping.clone());
+                let (permit, is_spare) = match room.clone().try_acquire_owned() {
+                    Ok(permit) => (Some(permit), false),
+                    Err(_) => (reserve, true),
+                };
+                let serving = connection(stream, server.clone(), stopping.clone(), is_spare);
                 connections.spawn(async move {
                     serving.await;
                     drop(permit);
@@ -113,16 +124,17 @@ async fn accept(
     }
 }
 
-async fn connection(stream: TcpStream, server: Arc<Server>, mut stopping: watch::Receiver<bool>) {
+async fn connection(stream: TcpStream, server: Arc<Server>, mut stopping: watch::Receiver<bool>, is_spare: bool) {
     // Small answers must not wait for more; a socket that refuses this still works.
     let _set = stream.set_nodelay(true);
     let service = service_fn(move |request| {
         let server = server.clone();
-        async move { server.answer(request).await }
+        async move { server.answer(request, is_spare).await }
     });
     let mut http = http1::Builder::new();
-    http.timer(Timer).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_LEN_MAX);
-    let serving = http.serve_connection(TokioIo::new(stream), service);
+    let head_timeout = if is_spare { SPARE_HEAD_TIMEOUT } else { HEAD_TIMEOUT };
+    http.timer(Timer).header_read_timeout(head_timeout).keep_alive(!is_spare).max_buf_size(HEAD_LEN_MAX);
+    let serving = http.serve_connection(TokioIo::new(ReadingClient::new(stream, WRITE_TIMEOUT)), service);
     tokio::pin!(serving);
     // How a connection ends is its client's business.
     tokio::select! {

@@ -212,3 +212,35 @@ async fn nonsense_and_endless_heads_are_refused() {
     assert!(matches!(runtime.list().await.unwrap()[0].state, ContainerState::Running { .. }));
     runtime.remove(&spec.id).await.unwrap();
 }
+
+#[tokio::test]
+async fn beyond_its_capacity_a_server_says_so_and_answers_probes() {
+    let (harness, network) = (Wasmtime::new(), Network::new("busy"));
+    let spec = web(&harness, &network, "web");
+    let runtime = harness.runtime();
+    serve(&*runtime, &spec).await;
+    // Every instance spins, and the queue behind them is full.
+    let (refused, probed, _busy) = network
+        .inside(|| {
+            let ask = |path: &str, agent: &str| {
+                let mut stream = TcpStream::connect("127.0.0.1:8080").unwrap();
+                stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+                write!(stream, "GET {path} HTTP/1.1\r\nHost: web\r\nUser-Agent: {agent}\r\nConnection: close\r\n\r\n").unwrap();
+                stream
+            };
+            let busy: Vec<_> = (0..64 + 512).map(|_| ask("/spin", "slow")).collect();
+            let answer = |mut stream: TcpStream| {
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).map(|_| answer)
+            };
+            // The last of those who wait may not have come yet: of so many more one is refused at once.
+            let mut further = (0..8).map(|_| answer(ask("/", "client")));
+            let refused = further.find_map(|answer| answer.ok().filter(|answer| answer.starts_with("HTTP/1.1 503")));
+            (refused, answer(ask("/", "kube-probe/1.37")), busy)
+        })
+        .await;
+    let refused = refused.expect("an answer that there is no room");
+    assert!(refused.contains("retry-after: 1\r\n") && refused.ends_with("too many requests at once\n"), "{refused}");
+    assert!(probed.unwrap().contains("hello"), "a probe is answered");
+    runtime.remove(&spec.id).await.unwrap();
+}

@@ -1,0 +1,138 @@
+//! How far the instances of one container may grow, all together: the bytes by which their memories and tables grow
+//! come out of one budget. What an instance begins with is not counted: it is mostly a mapping of the compiled file
+//! that no page is behind yet.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use wasmtime::ResourceLimiter;
+
+/// Bytes of a table's element.
+const ELEMENT_LEN: usize = 16;
+/// Elements of one table: far beyond what compilers make.
+const TABLE_LEN_MAX: usize = 1 << 22;
+/// Of one instance of a component or module, counting those within.
+const INSTANCES_MAX: usize = 1_000;
+const TABLES_MAX: usize = 1_000;
+const MEMORIES_MAX: usize = 100;
+
+/// What the container may use.
+pub struct Budget {
+    bytes_max: usize,
+    used: AtomicUsize,
+}
+
+impl Budget {
+    /// Nothing is used; none is no limit.
+    pub fn new(bytes_max: Option<usize>) -> Self {
+        Self { bytes_max: bytes_max.unwrap_or(usize::MAX), used: AtomicUsize::new(0) }
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let enough = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.bytes_max);
+        self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, enough).is_ok()
+    }
+}
+
+/// The share of one instance; given back when it is dropped.
+pub struct Limits {
+    budget: Arc<Budget>,
+    taken: usize,
+    /// What the growth under way takes.
+    growing: usize,
+}
+
+impl Limits {
+    /// Of an instance that has not grown.
+    pub fn new(budget: &Arc<Budget>) -> Self {
+        Self { budget: budget.clone(), taken: 0, growing: 0 }
+    }
+
+    /// Whether something may grow by so many bytes, to so many.
+    fn grow(&mut self, by: usize, to: usize) -> bool {
+        let may = to <= self.budget.bytes_max && self.budget.take(by);
+        self.growing = if may { by } else { 0 };
+        self.taken += self.growing;
+        may
+    }
+
+    /// The growth under way came to nothing.
+    fn undo(&mut self) {
+        self.taken -= self.growing;
+        self.budget.used.fetch_sub(std::mem::take(&mut self.growing), Ordering::SeqCst);
+    }
+}
+
+impl Drop for Limits {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.taken, Ordering::SeqCst);
+    }
+}
+
+impl ResourceLimiter for Limits {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let by = if current == 0 { 0 } else { desired.saturating_sub(current) };
+        self.growing = 0;
+        Ok(maximum.is_none_or(|maximum| desired <= maximum) && self.grow(by, desired))
+    }
+
+    fn memory_grow_failed(&mut self, _: wasmtime::Error) -> wasmtime::Result<()> {
+        self.undo();
+        Ok(())
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let by = desired.saturating_sub(current).saturating_mul(ELEMENT_LEN);
+        self.growing = 0;
+        let fits = desired <= maximum.unwrap_or(usize::MAX).min(TABLE_LEN_MAX);
+        Ok(fits && self.grow(by, desired.saturating_mul(ELEMENT_LEN)))
+    }
+
+    fn table_grow_failed(&mut self, _: wasmtime::Error) -> wasmtime::Result<()> {
+        self.undo();
+        Ok(())
+    }
+
+    fn instances(&self) -> usize {
+        INSTANCES_MAX
+    }
+
+    fn tables(&self) -> usize {
+        TABLES_MAX
+    }
+
+    fn memories(&self) -> usize {
+        MEMORIES_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instances_share_what_the_container_has() {
+        let budget = Arc::new(Budget::new(Some(1000)));
+        let (mut one, mut two) = (Limits::new(&budget), Limits::new(&budget));
+        assert!(one.memory_growing(0, 900, None).unwrap(), "a first size is not counted");
+        assert!(!one.memory_growing(0, 1001, None).unwrap(), "but it must fit");
+        assert!(one.memory_growing(100, 700, None).unwrap());
+        assert!(!two.memory_growing(100, 600, None).unwrap());
+        assert!(two.table_growing(0, 25, None).unwrap());
+        assert!(!two.table_growing(25, 26, None).unwrap());
+        assert!(!two.memory_growing(0, 10, Some(5)).unwrap(), "its own maximum holds");
+        drop(one);
+        assert!(two.memory_growing(100, 600, None).unwrap());
+        two.memory_grow_failed(wasmtime::Error::msg("no room")).unwrap();
+        assert!(two.memory_growing(100, 700, None).unwrap());
+        drop(two);
+        assert_eq!(budget.used.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn tables_end_somewhere_also_without_a_limit() {
+        let mut limits = Limits::new(&Arc::new(Budget::new(None)));
+        assert!(limits.memory_growing(1, usize::MAX / 2, None).unwrap());
+        assert!(!limits.table_growing(0, 1 << 32, None).unwrap());
+    }
+}

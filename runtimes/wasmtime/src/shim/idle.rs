@@ -1,0 +1,223 @@
+//! Bodies and connections on which nothing moves are given up: a client that sends or reads too slowly, and a guest
+//! that has begun an answer and falls silent, hold an instance no longer than this.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, Sleep, sleep};
+use wasmtime_wasi_http::{Error, WasiBody};
+
+/// Counts the time in which nothing moves.
+struct Idle {
+    limit: Duration,
+    sleep: Option<Pin<Box<Sleep>>>,
+    counting: bool,
+}
+
+impl Idle {
+    fn new(limit: Duration) -> Self {
+        Self { limit, sleep: None, counting: false }
+    }
+
+    fn moved(&mut self) {
+        self.counting = false;
+    }
+
+    /// Nothing has moved: ready when that has been so for the limit.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let limit = self.limit;
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep(limit)));
+        if !std::mem::replace(&mut self.counting, true) {
+            sleep.as_mut().reset(Instant::now() + limit);
+        }
+        sleep.as_mut().poll(context)
+    }
+}
+
+/// A body whose next part comes within a limit.
+pub struct IdleBody {
+    body: WasiBody,
+    idle: Idle,
+    /// Who writes it, and ends with it unless it was written to its end.
+    guest: Option<AbortHandle>,
+    /// Bytes that are still to come, where that was declared: nobody asks on for the end after them.
+    left: Option<u64>,
+}
+
+impl IdleBody {
+    /// What a client sends.
+    pub fn of_client(body: WasiBody, limit: Duration) -> Self {
+        Self { body, idle: Idle::new(limit), guest: None, left: None }
+    }
+
+    /// What a guest sends. A client that hangs up in the middle takes the guest with it.
+    pub fn of_guest(body: WasiBody, limit: Duration, declared: Option<u64>, guest: Option<AbortHandle>) -> Self {
+        Self { body, idle: Idle::new(limit), guest, left: declared }
+    }
+
+    /// Whether all of it has been handed on, as far as is known.
+    fn is_whole(&self) -> bool {
+        self.left == Some(0) || self.body.is_end_stream()
+    }
+}
+
+impl Body for IdleBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
+            self.idle.moved();
+            match &frame {
+                Some(Ok(part)) => {
+                    let len = part.data_ref().map_or(0, |data| u64::try_from(data.len()).unwrap_or(u64::MAX));
+                    self.left = self.left.map(|left| left.saturating_sub(len));
+                }
+                Some(Err(_)) => {}
+                None => self.guest = None,
+            }
+            return Poll::Ready(frame);
+        }
+        ready!(self.idle.poll(context));
+        Poll::Ready(Some(Err(Error::ConnectionReadTimeout)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for IdleBody {
+    fn drop(&mut self) {
+        if let Some(guest) = self.guest.take().filter(|_| !self.is_whole()) {
+            guest.abort();
+        }
+    }
+}
+
+/// A connection whose client takes within a limit what is written.
+pub struct ReadingClient {
+    stream: TcpStream,
+    idle: Idle,
+}
+
+impl ReadingClient {
+    /// Of a connection.
+    pub fn new(stream: TcpStream, limit: Duration) -> Self {
+        Self { stream, idle: Idle::new(limit) }
+    }
+
+    fn watch<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.idle.moved();
+            return written;
+        }
+        ready!(self.idle.poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for ReadingClient {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for ReadingClient {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.watch(context, written)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.watch(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.watch(context, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    /// Parts, and then silence or the end.
+    struct Parts(VecDeque<&'static str>, bool);
+
+    impl Body for Parts {
+        type Data = Bytes;
+        type Error = Error;
+
+        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+            match (self.0.pop_front(), self.1) {
+                (Some(part), _) => Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(part.as_bytes()))))),
+                (None, true) => Poll::Ready(None),
+                (None, false) => Poll::Pending,
+            }
+        }
+    }
+
+    fn body(parts: &[&'static str], ends: bool) -> WasiBody {
+        Parts(parts.iter().copied().collect(), ends).boxed_unsync()
+    }
+
+    const LIMIT: Duration = Duration::from_millis(20);
+
+    #[tokio::test]
+    async fn a_body_that_falls_silent_is_an_error_and_one_that_ends_is_whole() {
+        let whole = IdleBody::of_client(body(&["a", "b"], true), LIMIT).collect().await.unwrap();
+        assert_eq!(whole.to_bytes(), "ab");
+        let mut silent = IdleBody::of_client(body(&["a"], false), LIMIT);
+        assert!(silent.frame().await.unwrap().is_ok());
+        assert!(matches!(silent.frame().await.unwrap(), Err(Error::ConnectionReadTimeout)));
+    }
+
+    #[tokio::test]
+    async fn a_guest_ends_with_its_answer_unless_that_was_whole() {
+        // Parts that are there, whether the body ends, what was declared, parts that the client takes; the guest lives on.
+        let cases: [(&[&str], bool, Option<u64>, usize, bool); 4] = [
+            (&["ab"], true, None, 2, true),
+            (&["ab"], false, Some(2), 1, true),
+            (&["ab"], false, Some(3), 1, false),
+            (&["ab"], true, None, 1, false),
+        ];
+        for (parts, ends, declared, taken, lives) in cases {
+            let guest = tokio::spawn(std::future::pending::<()>());
+            let mut answer = IdleBody::of_guest(body(parts, ends), LIMIT, declared, Some(guest.abort_handle()));
+            for _ in 0..taken {
+                let _part = answer.frame().await;
+            }
+            drop(answer);
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
+            assert_eq!(!guest.is_finished(), lives, "{parts:?} {ends} {declared:?} {taken}");
+            guest.abort();
+        }
+    }
+}
