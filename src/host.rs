@@ -18,6 +18,12 @@ pub fn allow_open_files() {
     }
 }
 
+/// What is made without a mode of its own may be read by all and written by its owner, whatever the one who started
+/// this process is used to: containers read some of it. What is private says so, or lies in a directory that is.
+pub fn set_umask() {
+    nix::sys::stat::umask(nix::sys::stat::Mode::S_IWGRP | nix::sys::stat::Mode::S_IWOTH);
+}
+
 /// A node's name: as given, or the hostname.
 pub fn node_name(given: Option<&str>) -> anyhow::Result<String> {
     if let Some(name) = given {

@@ -44,6 +44,7 @@ fn main() -> ExitCode {
     // One provider of cryptography for the whole process; this is its first use.
     let _first = rustls::crypto::ring::default_provider().install_default();
     host::allow_open_files();
+    host::set_umask();
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -3,7 +3,7 @@
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -15,6 +15,9 @@ const DEFAULT_DIR: &str = "/var/lib/skiff";
 
 /// Holds a directory for each node of the machine; a tmpfs on any Linux.
 const RUN_DIR: &str = "/run/skiff";
+
+/// What only a data directory has.
+const MARKS: [&str; 4] = ["server.lock", "node.lock", "images", "pki"];
 
 /// Digits of the largest process id.
 const PID_LEN: usize = 10;
@@ -31,8 +34,9 @@ pub struct Place {
 impl Place {
     /// Opens a directory, making it when absent.
     pub fn open(dir: &Path) -> anyhow::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let dir = dir.canonicalize()?;
+        close_to_others(&dir)?;
         let prefix = prefix(&dir);
         Ok(Self { dir, prefix })
     }
@@ -92,6 +96,22 @@ impl Place {
     }
 }
 
+/// Makes a data directory its owner's alone, also one that an earlier version left open. One in which there is
+/// something else than ours (`/srv`) is left as it is: what we put there is private by itself.
+fn close_to_others(dir: &Path) -> anyhow::Result<()> {
+    let mode = dir.metadata()?.permissions().mode();
+    let mut entries = std::fs::read_dir(dir)?;
+    let is_ours = MARKS.iter().any(|mark| dir.join(mark).exists()) || entries.next().is_none();
+    let is_shared = mode & 0o1000 != 0 || !is_ours;
+    if is_shared && mode & 0o022 != 0 {
+        bail!("{} may be written by other users (mode {:o}): chmod 700 it, or choose another --data-dir", dir.display(), mode & 0o7777);
+    }
+    if is_ours && mode & 0o7777 != 0o700 {
+        std::fs::set_permissions(dir, PermissionsExt::from_mode(0o700)).with_context(|| format!("closing {} to others", dir.display()))?;
+    }
+    Ok(())
+}
+
 fn prefix(dir: &Path) -> String {
     if dir == Path::new(DEFAULT_DIR) {
         return "skiff".to_owned();
@@ -110,6 +130,25 @@ mod tests {
         assert_eq!(prefix(Path::new(DEFAULT_DIR)), "skiff");
         let (a, b) = (prefix(Path::new("/tmp/a")), prefix(Path::new("/tmp/b")));
         assert!(a != b && a.len() == 8 && a == prefix(Path::new("/tmp/a")));
+    }
+
+    #[test]
+    fn a_data_directory_is_its_owners_alone() {
+        let (parent, mode) =
+            (tempfile::tempdir().expect("a directory"), |path: &Path| path.metadata().expect("there").permissions().mode() & 0o7777);
+        let open = |name: &str, bits: u32, file: Option<&str>| {
+            let dir = parent.path().join(name);
+            std::fs::create_dir(&dir).expect("makes");
+            file.iter().for_each(|file| std::fs::write(dir.join(file), "").expect("writes"));
+            std::fs::set_permissions(&dir, PermissionsExt::from_mode(bits)).expect("its mode");
+            Place::open(&dir).map(|place| mode(&place.dir)).map_err(|error| error.to_string())
+        };
+        assert_eq!(mode(&Place::open(&parent.path().join("fresh")).expect("opens").dir), 0o700);
+        assert_eq!(open("empty", 0o755, None), Ok(0o700));
+        assert_eq!(open("ours", 0o755, Some("server.lock")), Ok(0o700));
+        assert_eq!(open("shared", 0o755, Some("else")), Ok(0o755));
+        let refused = open("open", 0o1777, None).expect_err("is refused");
+        assert!(refused.contains("may be written by other users (mode 1777)"), "{refused}");
     }
 
     #[test]

@@ -15,6 +15,8 @@ mod fairness;
 mod full_disk;
 mod helm;
 mod hostile;
+#[cfg(target_arch = "x86_64")]
+mod hostile_guest;
 mod kinds;
 mod kubectl;
 mod life;

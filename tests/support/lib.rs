@@ -18,6 +18,8 @@ pub mod client;
 pub mod cluster;
 pub mod disk;
 pub mod etcd;
+#[cfg(target_arch = "x86_64")]
+pub mod inject;
 pub mod linear;
 pub mod machine;
 pub mod net;

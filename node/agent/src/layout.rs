@@ -37,9 +37,14 @@ impl Layout {
         Self { data_dir: data_dir.to_owned(), prefix: prefix.to_owned() }
     }
 
+    /// Directory of what the agent keeps for Pods.
+    pub(crate) fn kubelet(&self) -> PathBuf {
+        self.data_dir.join("kubelet")
+    }
+
     /// Directory of volumes and managed files, by Pod UID.
     pub(crate) fn pods(&self) -> PathBuf {
-        self.data_dir.join("kubelet/pods")
+        self.kubelet().join("pods")
     }
 
     /// Directory of the seccomp profiles that `Localhost` names.

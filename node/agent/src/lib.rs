@@ -42,6 +42,7 @@ use std::sync::Arc;
 use api_client::events::Recorder;
 use node_volumes::Volumes;
 use runtimes_contract::cgroup::Cgroups;
+use runtimes_contract::files::private_dir;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -106,8 +107,8 @@ fn make_node(
     cancel: &CancellationToken,
 ) -> Result<Node, AgentError> {
     let layout = Layout::new(&config.data_dir, &config.prefix);
-    for path in [layout.pods(), layout.logs()] {
-        std::fs::create_dir_all(&path).map_err(|source| AgentError::Io { doing: "making", path, source })?;
+    for path in [layout.kubelet(), layout.pods(), layout.logs()] {
+        private_dir(&path).map_err(|source| AgentError::Io { doing: "making", path, source })?;
     }
     let cgroups = if config.cgroups { Some(Cgroups::detect().map_err(|error| AgentError::Cgroups(chain(&error)))?) } else { None };
     Ok(Node {

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use runtimes_contract::files::private_dir;
 use runtimes_contract::helper::{Helper, Refused, Slots};
 use runtimes_contract::{Content, ContentKind};
 use serde::{Deserialize, Serialize};
@@ -121,6 +122,7 @@ impl ImageStore {
     /// # Errors
     /// When the directory cannot be made or the list of images cannot be read.
     pub fn open(dir: &Path, helper: Helper) -> Result<Self, ImageError> {
+        private_dir(dir).map_err(ImageError::io(format!("creating {}", dir.display())))?;
         for sub in ["blobs/sha256", "layers", "mounts", "tmp"] {
             let path = dir.join(sub);
             std::fs::create_dir_all(&path).map_err(ImageError::io(format!("creating {}", path.display())))?;

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
-use runtimes_contract::files::{PRIVATE, write_atomic};
+use runtimes_contract::files::{PRIVATE, private_dir, write_atomic};
 use serde::{Deserialize, Serialize};
 
 use crate::{HostPort, NetworkError, Protocol};
@@ -37,7 +37,7 @@ impl Ledger {
     /// Reads what is there. A file that cannot be read was cut off by a power failure, which no
     /// namespace outlives either: it is removed, and its Pod is built anew when asked for.
     pub(crate) fn open(dir: &Path) -> Result<Self, NetworkError> {
-        fs::create_dir_all(dir).map_err(NetworkError::io(format!("making {}", dir.display())))?;
+        private_dir(dir).map_err(NetworkError::io(format!("making {}", dir.display())))?;
         let listing = || NetworkError::io(format!("listing {}", dir.display()));
         let mut records = BTreeMap::new();
         for entry in fs::read_dir(dir).map_err(listing())? {

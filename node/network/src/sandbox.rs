@@ -17,6 +17,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::statfs::{FsType, statfs};
 use runtimes_contract::Sandbox;
+use runtimes_contract::files::private_dir;
 
 use crate::NetworkError;
 use crate::netlink::message::{self, Target};
@@ -193,7 +194,7 @@ fn unmount(path: &Path) -> Result<(), NetworkError> {
 
 /// Makes the directory of all pins, a private mount of its own.
 pub(crate) fn prepare_dir(dir: &Path) -> Result<(), NetworkError> {
-    fs::create_dir_all(dir).map_err(NetworkError::io(format!("making {}", dir.display())))?;
+    private_dir(dir).map_err(NetworkError::io(format!("making {}", dir.display())))?;
     let failed = |errno: Errno| NetworkError::io(format!("making {} a private mount", dir.display()))(errno.into());
     match mount(None::<&str>, dir, None::<&str>, MsFlags::MS_PRIVATE, None::<&str>) {
         // Not a mount yet.

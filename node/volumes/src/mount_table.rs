@@ -31,11 +31,11 @@ pub(crate) fn is_mount_point(path: &Path) -> Result<bool, VolumeError> {
     }
 }
 
-/// Mounts an empty tmpfs; without a size the kernel's default (half of memory) holds.
+/// Mounts an empty tmpfs, without devices and without programs that change their user; without a size the kernel's default (half of memory) holds.
 pub(crate) fn mount_tmpfs(at: &Path, size_bytes: Option<u64>) -> Result<(), VolumeError> {
     let options = size_bytes.map_or_else(|| "mode=0755".to_owned(), |size| format!("mode=0755,size={size}"));
-    mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::empty(), Some(options.as_str()))
-        .map_err(|errno| failed("mounting tmpfs on", at, errno))
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mount(Some("tmpfs"), at, Some("tmpfs"), flags, Some(options.as_str())).map_err(|errno| failed("mounting tmpfs on", at, errno))
 }
 
 /// Mounts shared memory as containers find it: of 64 MiB, anyone may write, nothing is run from it.

@@ -16,12 +16,13 @@ mod sweep;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use runtimes_contract::files::private_dir;
 use runtimes_contract::helper::{Helper, Refused, Slots};
 use runtimes_contract::{RuntimeError, blocking};
 use serde::{Deserialize, Serialize};
@@ -86,8 +87,7 @@ impl Cache {
     /// Opens or makes the directory. It must belong to root and be writable by nobody else.
     pub fn open(dir: &Path, compiler: Helper) -> Result<Self, RuntimeError> {
         let doing = || format!("making the compile cache {}", dir.display());
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(RuntimeError::io(doing()))?;
-        fs::set_permissions(dir, PermissionsExt::from_mode(0o700)).map_err(RuntimeError::io(doing()))?;
+        private_dir(dir).map_err(RuntimeError::io(doing()))?;
         let engine = engine().map_err(|error| RuntimeError::Missing(format!("this CPU or kernel cannot run WebAssembly: {error:#}")))?;
         make::clear(dir).map_err(RuntimeError::io(format!("clearing the compile cache {}", dir.display())))?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);

@@ -1,4 +1,4 @@
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ async fn what_is_torn_foreign_or_changed_is_compiled_again() {
         }),
         ("no note", &|| fs::remove_file(&note).unwrap()),
         ("a note of nonsense", &|| fs::write(&note, "{").unwrap()),
-        ("writable by all", &|| fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap()),
+        ("writable by all", &|| fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap()),
         ("a link", &|| {
             fs::remove_file(&path).unwrap();
             symlink(&elsewhere, &path).unwrap()
