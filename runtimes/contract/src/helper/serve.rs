@@ -132,11 +132,12 @@ fn code(status: WaitStatus, bounds: Bounds) -> i32 {
     }
 }
 
-/// Whether the work took that much CPU time, within the tenth by which the kernel's two ways of counting differ.
+/// Whether that was the limit: the kernel counts for it in ticks, which on a busy machine is up to twice what it
+/// tells afterwards.
 fn has_used(cpu: Duration) -> bool {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return false };
     let us = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
-    Duration::from_micros(us.try_into().unwrap_or_default()) >= cpu.mul_f64(0.9)
+    Duration::from_micros(us.try_into().unwrap_or_default()) >= cpu / 2
 }
 
 /// Closes what a careless starter left open.

@@ -205,10 +205,11 @@ impl Running {
 fn interpret(status: ExitStatus, said: &str, oom_killed: bool, bounds: Bounds) -> HelperError {
     let memory = || HelperError::Bound(format!("it takes more than {} of memory", size(bounds.memory_bytes)));
     match status.code() {
+        _ if oom_killed => memory(),
         Some(exit::WALL) => HelperError::Bound(too_long(bounds)),
         Some(exit::CPU) => HelperError::Bound(format!("it takes more than {} s of CPU time", bounds.cpu.as_secs())),
         // Rust's runtime says so before it aborts.
-        _ if oom_killed || said.contains("memory allocation of ") => memory(),
+        _ if said.contains("memory allocation of ") => memory(),
         Some(code) if code > exit::SIGNAL => HelperError::Crashed(last_line(said, &format!("signal {}", code - exit::SIGNAL))),
         Some(code) => HelperError::Crashed(last_line(said, &format!("exit code {code}"))),
         None => HelperError::Crashed(last_line(said, &format!("signal {}", status.signal().unwrap_or_default()))),
