@@ -17,6 +17,7 @@ mod helm;
 mod hostile;
 #[cfg(target_arch = "x86_64")]
 mod hostile_guest;
+mod hostile_tenant;
 mod kinds;
 mod kubectl;
 mod life;

@@ -241,6 +241,16 @@ impl Cluster {
         Kubectl::new(&self.net, self.data_dir().join("admin.kubeconfig"))
     }
 
+    /// kubectl as somebody else; `credentials` is the kubeconfig's `user`.
+    pub fn kubectl_as(&self, name: &str, credentials: &Value) -> Kubectl<'_> {
+        let admin = std::fs::read_to_string(self.data_dir().join("admin.kubeconfig")).expect("the administrator's kubeconfig");
+        let mut kubeconfig: Value = serde_json::from_str(&admin).expect("JSON");
+        kubeconfig["users"][0]["user"] = credentials.clone();
+        let path = self.data_dir().join(format!("{name}.kubeconfig"));
+        std::fs::write(&path, kubeconfig.to_string()).expect("writes");
+        Kubectl::new(&self.net, path)
+    }
+
     /// What bears this cluster's marks now: see [`Trace`].
     pub fn trace(&self) -> Trace {
         let dir = self.data_dir().display().to_string();

@@ -1,0 +1,154 @@
+//! On the network: addresses of others, frames of others, servers as stepping stones.
+
+use super::World;
+
+/// A Service of the tenant's that wants what is not its own, and its Pod.
+const THIEF: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: thief, namespace: tenant, labels: {app: thief}}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+    - name: main
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [sh, -c, 'mkdir /tmp/www; echo stolen > /tmp/www/index.html; exec busybox httpd -f -p 80 -h /tmp/www']
+---
+apiVersion: v1
+kind: Service
+metadata: {name: thief, namespace: tenant}
+spec:
+  type: LoadBalancer
+  selector: {app: thief}
+  loadBalancerIP: 10.96.0.10
+  ports:
+    - {name: dns, port: 53, targetPort: 80}
+    - {name: dns-udp, port: 53, targetPort: 80, protocol: UDP}
+    - {name: https, port: 443, targetPort: 80}
+    - {name: kubelet, port: 10250, targetPort: 80}
+    - {name: api, port: 6443, targetPort: 80}
+    - {name: http, port: 80}
+";
+
+fn host_ports(name: &str, ports: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: ports}}\nspec:\n  terminationGracePeriodSeconds: 1\n  containers:\n    \
+         - {{name: main, image: 'samples/tools:latest', imagePullPolicy: Never, command: [sleep, '1000'], ports: [{ports}]}}\n"
+    )
+}
+
+pub(super) fn addresses_of_others_are_not_taken(world: &World<'_>) {
+    let node = &world.cluster.net.ip;
+    world.mallory.with_input("create -f -", THIEF).ok();
+    world.until_ready("tenant", "thief");
+    for ip in ["10.96.0.10", "10.96.0.1", node, "8.8.8.8"] {
+        let patch = format!(r#"{{"spec":{{"externalIPs":["{ip}"]}}}}"#);
+        world.refused(&format!("patch service thief -n tenant -p {patch}"), "Use of external IPs is denied by admission control");
+    }
+    for ip in ["127.0.0.1", "169.254.169.254", "0.0.0.0"] {
+        world.refused(&format!(r#"patch service thief -n tenant -p {{"spec":{{"externalIPs":["{ip}"]}}}}"#), "Invalid value");
+    }
+    let taken =
+        "apiVersion: v1\nkind: Service\nmetadata: {name: dns, namespace: tenant}\nspec: {clusterIP: 10.96.0.10, ports: [{port: 53}]}";
+    world.refuses(taken, "provided IP is already allocated");
+    let status = format!(
+        r#"{{"status":{{"loadBalancer":{{"ingress":[{{"ip":"10.96.0.10"}},{{"ip":"10.96.0.1"}},{{"ip":"{node}"}},{{"ip":"10.244.0.1"}}]}}}}}}"#
+    );
+    let balance = ["patch", "service", "thief", "-n", "tenant", "--subresource=status", "--type=merge", "-p", &status];
+    assert!(world.mallory.run(&balance).fails().contains("cannot patch resource \"services/status\""));
+    // A load balancer's controller that is not careful: the node is.
+    world.admin.run(&balance).ok();
+    for what in [
+        "External address 10.96.0.10 is not served: it lies in the range of Service addresses 10.96.0.0/12",
+        "External address 10.244.0.1 is not served: it lies in the range of Pod addresses 10.244.0.0/16",
+        &format!("External address {node} is not served: a program of the node listens on port 6443/tcp there"),
+        &format!("External address {node} is not served: a program of the node listens on port 10250/tcp there"),
+    ] {
+        world.until_event("tenant", "thief", what);
+    }
+    world.neighbour_is_well();
+    for (kind, group, what) in [
+        ("Endpoints", "v1", "subsets: [{addresses: [{ip: 127.0.0.1}], ports: [{port: 6443}]}]"),
+        ("EndpointSlice", "discovery.k8s.io/v1", "addressType: IPv4\nendpoints: [{addresses: [127.0.0.1]}]\nports: [{port: 6443}]"),
+    ] {
+        let object = format!(
+            "apiVersion: {group}\nkind: {kind}\nmetadata: {{name: thief-x, namespace: tenant, labels: {{kubernetes.io/service-name: thief}}}}\n{what}"
+        );
+        world.refuses(&object, "orbidden");
+        for ip in ["127.0.0.1", "169.254.169.254"] {
+            let object = object.replace("127.0.0.1", ip);
+            let complaint = world.admin.with_input("create -f -", &object).fails();
+            assert!(complaint.contains("Invalid value"), "{complaint}");
+        }
+    }
+    host_ports_take_nothing(world);
+}
+
+/// Where `baseline` does not hold, a host port is the tenant's right; cluster DNS and the node's ports are not.
+fn host_ports_take_nothing(world: &World<'_>) {
+    for (name, ports, why) in [
+        ("api", "{containerPort: 80, hostPort: 6443}", "host port 6443/tcp is in use: a program of the node listens at 0.0.0.0"),
+        ("kubelet", "{containerPort: 80, hostPort: 10250}", "host port 10250/tcp is in use: a program of the node listens at 0.0.0.0"),
+        ("dns", "{containerPort: 80, hostPort: 53, hostIP: 10.96.0.10}", "host IP 10.96.0.10 is not the node's own"),
+        ("gateway", "{containerPort: 80, hostPort: 53, hostIP: 10.244.0.1}", "host IP 10.244.0.1 is not the node's own"),
+    ] {
+        world.mallory.with_input("create -f -", &host_ports(name, ports)).ok();
+        world.until_event("ports", name, why);
+    }
+    world.mallory.ok("delete pod --all -n ports --grace-period=1");
+    let both = "{containerPort: 80, hostPort: 53}, {containerPort: 80, hostPort: 53, protocol: UDP}, {containerPort: 80, hostPort: 443}";
+    world.mallory.with_input("create -f -", &host_ports("free", both)).ok();
+    world.until_ready("ports", "free");
+    world.neighbour_is_well();
+    world.mallory.ok("delete pod --all -n ports --grace-period=1");
+}
+
+/// A Pod with the capabilities that every container has, `NET_RAW` among them.
+pub(super) fn a_pod_speaks_for_itself_alone(world: &World<'_>) {
+    let inside = |namespace: &str, pod: &str, command: &str| world.admin.run(&["exec", "-n", namespace, pod, "--", "sh", "-c", command]);
+    let neighbour = world.admin.ok("get pod good -n neighbour -o jsonpath={.status.podIP}");
+    let neighbours = || inside("neighbour", "good", "cat /proc/net/arp").ok();
+    let before = neighbours();
+    assert!(before.contains("10.244.0.1") && before.contains("0x6"), "the gateway is known for good: {before}");
+    // It asks on the wire who is there; the neighbour does not even hear it.
+    let asked = inside("tenant", "thief", &format!("busybox arping -c 2 -I eth0 {neighbour}"));
+    assert!(asked.stdout.contains("Sent 2 probe") && asked.stdout.contains("Received 0 response"), "{asked}");
+    assert_eq!(neighbours(), before);
+    assert_eq!(inside("tenant", "thief", &format!("wget -qO- http://{neighbour}")).ok(), "neighbour\n", "routed, as it should be");
+    world.neighbour_is_well();
+    // Of the node, it reaches what asks who it is, and nothing else.
+    let listening = world.cluster.net.run("ss", &["-Htln"]).ok();
+    let open: Vec<&str> =
+        listening.lines().filter_map(|line| line.split_whitespace().nth(3)).filter(|at| !at.starts_with("127.")).collect();
+    assert!(open.iter().all(|at| ["*:6443", "0.0.0.0:6443", "0.0.0.0:10250", "*:10250", "10.96.0.10:53"].contains(at)), "{open:?}");
+    for path in ["pods", "metrics", "run/neighbour/good/main?cmd=id", "containerLogs/neighbour/good/main"] {
+        let asked = world.cluster.net.run("curl", &["-sSk", "--max-time", "10", &format!("https://10.244.0.1:10250/{path}")]);
+        // Without a certificate the connection ends, one way or another.
+        assert!(asked.stdout.is_empty() && !asked.succeeded(), "{asked}");
+    }
+}
+
+/// The API server goes where Pods and Services are, and nowhere else on anybody's behalf.
+pub(super) fn the_servers_are_no_stepping_stones(world: &World<'_>) {
+    assert_eq!(world.mallory.ok("get --raw /api/v1/namespaces/tenant/services/thief:http/proxy/"), "stolen\n", "its own is reached");
+    for name in ["elsewhere", "localhost"] {
+        let host = if name == "localhost" { "localhost" } else { "kubernetes.default.svc.cluster.local" };
+        let yaml = format!(
+            "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}, namespace: tenant}}\nspec: {{type: ExternalName, externalName: {host}, ports: [{{port: 6443}}]}}"
+        );
+        world.mallory.with_input("create -f -", &yaml).ok();
+        world.refused(&format!("get --raw /api/v1/namespaces/tenant/services/https:{name}:6443/proxy/version"), "no endpoints available");
+    }
+    for path in [
+        "pods/..%2f..%2f..%2fnodes/proxy/",
+        "pods/127.0.0.1:6443/proxy/",
+        "pods/https:127.0.0.1:6443/proxy/",
+        "services/thief:http/proxy/../../../../../neighbour/configmaps/secret",
+        "services/thief:http/proxy/..%2f..%2f..%2f..%2f..%2fneighbour%2fconfigmaps%2fsecret",
+        "services/kubernetes:443/proxy/version",
+    ] {
+        let ran = world.mallory.run(&["get", "--raw", &format!("/api/v1/namespaces/tenant/{path}")]);
+        assert!(!ran.succeeded() && !ran.stdout.contains("is-not-for-mallory"), "{ran}");
+    }
+}
