@@ -6,20 +6,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use api_auth::{Pki, PkiConfig};
 use api_client::lease::Election;
 use api_model::meta;
 use api_model::request::UserInfo;
 use api_server::Server;
 use api_store::Store;
+use api_tasks::Tasks;
 use jiff::Timestamp;
 use sched_controllers::{SigningError, SigningRequest};
 use tokio::net::TcpListener;
-use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::place::Place;
+use crate::process::Process;
 use crate::{admin, cli, store};
 
 /// How long scheduler and controllers may take to end.
@@ -44,8 +45,7 @@ pub struct Running {
     pub kubeconfig: PathBuf,
     place: Place,
     store: Arc<dyn Store>,
-    /// Ends when all parts have; its error is the first of a part that failed.
-    watched: JoinHandle<anyhow::Result<()>>,
+    tasks: Tasks,
     /// Ends scheduler and controllers.
     parts: CancellationToken,
 }
@@ -66,42 +66,19 @@ impl Running {
         self.client(UserInfo::new("system:admin", &["system:masters"]), "skiff")
     }
 
-    /// Stops scheduler and controllers, then the server, then the store. The error is that of a part
-    /// which failed before.
-    pub async fn stop(mut self) -> anyhow::Result<()> {
+    /// Stops scheduler and controllers, then the server, then the store.
+    pub async fn stop(self) {
         self.parts.cancel();
         self.server.shutdown().await;
-        let ended = match tokio::time::timeout(DRAIN_LIMIT, &mut self.watched).await {
-            Ok(ended) => ended.context("watching over the control plane").and_then(|ended| ended),
-            Err(_) => {
-                tracing::warn!("scheduler or controllers did not end in time");
-                self.watched.abort();
-                Ok(())
-            }
-        };
-        self.store.close().await;
-        ended
-    }
-}
-
-/// Waits for all parts. One that ends before it was told to, by an error or a panic, takes the whole
-/// process with it: a cluster without controllers or scheduler looks well and does nothing.
-async fn watch_over(mut tasks: JoinSet<anyhow::Result<()>>, stopping: CancellationToken, cancel: CancellationToken) -> anyhow::Result<()> {
-    let mut first = Ok(());
-    while let Some(ended) = tasks.join_next().await {
-        let ended = ended.context("a part of the control plane panicked").and_then(|ended| ended);
-        let in_time = || if stopping.is_cancelled() { Ok(()) } else { Err(anyhow!("a part of the control plane ended by itself")) };
-        if let Err(error) = ended.and_then(|()| in_time()) {
-            tracing::error!(error = format!("{error:#}"), "a part of the control plane failed");
-            first = first.and(Err(error));
-            cancel.cancel();
+        if tokio::time::timeout(DRAIN_LIMIT, self.tasks.wait()).await.is_err() {
+            tracing::warn!("scheduler or controllers did not end in time");
         }
+        self.store.close().await;
     }
-    first
 }
 
 /// Starts everything; answers when the API server takes requests.
-pub async fn start(control: &ControlPlane, cancel: &CancellationToken) -> anyhow::Result<Running> {
+pub async fn start(control: &ControlPlane, process: &Process) -> anyhow::Result<Running> {
     let options = &control.options;
     // First the port, so that nothing is changed when it is taken.
     let address = SocketAddr::new(options.bind_address, options.secure_port);
@@ -110,16 +87,15 @@ pub async fn start(control: &ControlPlane, cancel: &CancellationToken) -> anyhow
     let store = store::open(&control.place, &options.etcd).await?;
     let server = Server::start(server_config(control, Arc::clone(&pki))?, Arc::clone(&store)).await.context("starting the API server")?;
     let server = Arc::new(server);
-    let mut tasks = JoinSet::new();
+    let tasks = process.tasks.child();
     let serve = Arc::clone(&server);
-    tasks.spawn(async move { serve.serve(listener).await.context("the API server ended") });
+    tasks.own("api-server", async move { serve.serve(listener).await.context("the API server ended") });
     let (kubeconfig, admin) = admin::write(&control.place, options, &pki)?;
     let url = format!("https://{}:{}", advertised(control), options.secure_port);
-    let parts = cancel.child_token();
-    tasks.spawn(admin.run(Timestamp::now, parts.clone()));
-    start_parts(control, &pki, &server, &parts, &mut tasks)?;
-    let watched = tokio::spawn(watch_over(tasks, parts.clone(), cancel.clone()));
-    Ok(Running { pki, server, url, kubeconfig, place: control.place.clone(), store, watched, parts })
+    let parts = process.cancel.child_token();
+    tasks.own("admin-certificate", admin.run(Timestamp::now, parts.clone()));
+    start_parts(control, &pki, &server, &parts, &tasks)?;
+    Ok(Running { pki, server, url, kubeconfig, place: control.place.clone(), store, tasks, parts })
 }
 
 fn start_parts(
@@ -127,22 +103,19 @@ fn start_parts(
     pki: &Arc<Pki>,
     server: &Arc<Server>,
     parts: &CancellationToken,
-    tasks: &mut JoinSet<anyhow::Result<()>>,
+    tasks: &Tasks,
 ) -> anyhow::Result<()> {
     // Their names are upstream's, by which others tell in `managedFields` who wrote what.
     let (scheduler, manager) = ("kube-scheduler", "kube-controller-manager");
     if control.options.scheduler {
         let (client, cancel) = (client(server, user("system:kube-scheduler"), scheduler), parts.clone());
         let config = sched_scheduler::Config { election: election(control, scheduler), ..sched_scheduler::Config::default() };
-        tasks.spawn(async move {
-            sched_scheduler::run(client, config, cancel).await;
-            Ok(())
-        });
+        tasks.own("scheduler", async move { sched_scheduler::run(client, config, cancel).await.context("the scheduler ended") });
     }
     let (mut config, cancel) = (controllers_config(control, Arc::clone(pki))?, parts.clone());
     let (client, accounts) = (client(server, user("system:kube-controller-manager"), manager), Arc::clone(server));
     config.accounts = Some(Arc::new(move |name| self::client(&accounts, account(name), manager)));
-    tasks.spawn(async move { sched_controllers::run(client, config, cancel).await.context("the controllers ended") });
+    tasks.own("controllers", async move { sched_controllers::run(client, config, cancel).await.context("the controllers ended") });
     Ok(())
 }
 

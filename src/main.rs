@@ -7,16 +7,18 @@ mod control;
 mod db;
 mod down;
 mod duration;
+#[cfg(debug_assertions)]
+mod faults;
 mod host;
 mod images;
 mod internal;
 mod memory;
 mod node;
 mod place;
+mod process;
 mod renewal;
 mod say;
 mod server;
-mod signals;
 mod store;
 mod token;
 mod up;
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
     };
     // An event that cannot be written (a full disk) is lost; complaining of that would panic whoever logs.
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false).init();
+    api_tasks::panics::install_hook();
     // One provider of cryptography for the whole process; this is its first use.
     let _first = rustls::crypto::ring::default_provider().install_default();
     host::allow_open_files();

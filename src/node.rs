@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use api_tasks::Tasks;
 use node_agent::{Agent, Parts, RunDir, Serving, bootstrap};
 use node_images::ImageStore;
 use node_network::Network;
@@ -12,11 +13,11 @@ use runtimes_contract::Runtime;
 use runtimes_runc::RuncRuntime;
 use runtimes_wasmtime::WasmtimeRuntime;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::place::Place;
-use crate::{cli, host, internal, say, signals};
+use crate::process::Process;
+use crate::{cli, host, internal, say};
 
 /// How often the machine's resolvers are looked at.
 const RESOLVERS_PERIOD: Duration = Duration::from_secs(5);
@@ -51,9 +52,8 @@ pub struct Identity {
 pub async fn run_alone(options: cli::Agent) -> anyhow::Result<()> {
     let place = options.data_dir.place()?;
     let _lock = place.lock("node")?;
-    let cancel = signals::stop_token()?;
+    let process = Process::begin()?;
     let settings = NodeSettings::new(place, options.ranges, options.node)?;
-    let parts = parts(&settings).await?;
     let token = options.token.map(|token| token.parse()).transpose()?;
     let join = bootstrap::Join {
         server: options.server,
@@ -62,19 +62,23 @@ pub async fn run_alone(options: cli::Agent) -> anyhow::Result<()> {
         node_ip: settings.node_ip.into(),
         data_dir: settings.place.dir.clone(),
     };
+    process.run(joined(&settings, &join, &process)).await
+}
+
+/// Joins and runs the node until told to stop.
+async fn joined(settings: &NodeSettings, join: &bootstrap::Join, process: &Process) -> anyhow::Result<()> {
+    let (tasks, cancel) = (process.tasks.child(), &process.cancel);
+    let parts = parts(settings).await?;
     let joined = tokio::select! {
         () = cancel.cancelled() => return Ok(()),
-        joined = bootstrap::join(&join) => joined.context("joining the cluster")?,
+        joined = bootstrap::join(join) => joined.context("joining the cluster")?,
     };
-    let mut tasks = JoinSet::new();
-    let renewing = cancel.clone();
-    tasks.spawn(async move {
-        joined.renewal.run(renewing).await;
-        Ok(())
-    });
-    start(&mut tasks, &settings, parts, Identity { client: joined.client, serving: joined.serving }, &cancel);
+    tasks.own("node-certificate", joined.renewal.run(cancel.clone()));
+    start(&tasks, settings, parts, Identity { client: joined.client, serving: joined.serving }, cancel);
     say::ready(&format!("skiff is ready: node {} has joined {}", settings.node_name, join.server));
-    until_stopped(&mut tasks, &cancel).await
+    cancel.cancelled().await;
+    tasks.wait().await;
+    Ok(())
 }
 
 /// Opens the node's parts and checks what they need of the machine.
@@ -90,7 +94,7 @@ pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
     }
     let unpacking = internal::helper(place, internal::Job::Unpack)?;
     let leftover = unpacking.clone();
-    tokio::task::spawn_blocking(move || leftover.clear()).await?.context("removing what an earlier process left")?;
+    api_tasks::blocking("clear-leftovers", move || leftover.clear()).await?.context("removing what an earlier process left")?;
     let thresholds = settings.options.eviction_hard.clone();
     let images = ImageStore::open(&place.at("images"), unpacking)?
         .with_insecure_registries(settings.options.insecure_registry.clone())
@@ -149,13 +153,11 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
     Ok(config)
 }
 
-type Task = anyhow::Result<()>;
-
 /// Starts agent, Service rules and names.
-pub fn start(tasks: &mut JoinSet<Task>, settings: &NodeSettings, parts: Parts, identity: Identity, cancel: &CancellationToken) {
+pub fn start(tasks: &Tasks, settings: &NodeSettings, parts: Parts, identity: Identity, cancel: &CancellationToken) {
     let Identity { client, serving } = identity;
     let (agent_settings, agent_client, stop) = (settings.clone(), client.clone(), cancel.clone());
-    tasks.spawn(async move {
+    tasks.own("node-agent", async move {
         let config = agent_config(&agent_settings, Some(serving))?;
         Agent::run(agent_client, config, parts, stop).await.context("the node agent ended")
     });
@@ -170,14 +172,14 @@ pub fn start(tasks: &mut JoinSet<Task>, settings: &NodeSettings, parts: Parts, i
         min_sync_period: node_proxy::Config::MIN_SYNC_PERIOD,
     };
     let (proxy_client, stop) = (client.clone(), cancel.clone());
-    tasks.spawn(async move { node_proxy::run(proxy_client, proxy, listening, stop).await.context("the Service proxy ended") });
+    let proxying = node_proxy::run(proxy_client, proxy, listening, stop);
+    tasks.own("service-proxy", async move { proxying.await.context("the Service proxy ended") });
     let resolvers = watch::Sender::new(resolvers(settings));
     let (names, stop) = (dns_config(settings, resolvers.subscribe()), cancel.clone());
-    tasks.spawn(async move { dns::run(client, names, stop).await.context("the DNS server ended") });
+    tasks.own("dns", async move { dns::run(client, names, stop).await.context("the DNS server ended") });
     let (settings, stop) = (settings.clone(), cancel.clone());
-    tasks.spawn(async move {
+    tasks.own("resolvers", async move {
         stop.run_until_cancelled(follow_resolvers(&settings, &resolvers)).await;
-        Ok(())
     });
 }
 
@@ -219,18 +221,4 @@ fn dns_config(settings: &NodeSettings, upstream: watch::Receiver<Vec<SocketAddr>
         ranges: vec![settings.ranges.cluster_cidr.into(), settings.ranges.service_cluster_ip_range.into()],
         upstream,
     }
-}
-
-/// Waits for the word to stop, or for a part that ends before it.
-pub async fn until_stopped(tasks: &mut JoinSet<Task>, cancel: &CancellationToken) -> anyhow::Result<()> {
-    let mut first = Ok(());
-    while let Some(ended) = tasks.join_next().await {
-        let ended = ended.context("a part of the node panicked").and_then(|ended| ended);
-        if let Err(error) = ended {
-            tracing::error!(error = format!("{error:#}"), "a part of the node failed");
-            first = first.and(Err(error));
-            cancel.cancel();
-        }
-    }
-    first
 }

@@ -16,7 +16,7 @@ pub fn ready(text: &str) {
     memory::settle();
 }
 
-/// A line on standard error.
+/// A line on standard error, whatever the text holds.
 pub fn complaint(text: &str) {
-    let _unheard = writeln!(std::io::stderr(), "skiff: {text}");
+    let _unheard = writeln!(std::io::stderr(), "skiff: {}", text.trim_end().replace('\n', "\\n"));
 }

@@ -2,23 +2,28 @@
 
 use crate::cli::Server;
 use crate::control::ControlPlane;
-use crate::{control, host, say, signals, token};
+use crate::process::Process;
+use crate::{control, host, say, token};
 
 /// Runs until told to stop.
 pub async fn run(options: Server) -> anyhow::Result<()> {
     let place = options.data_dir.place()?;
     let _lock = place.lock("server")?;
-    let cancel = signals::stop_token()?;
+    let process = Process::begin()?;
     let node_ip = host::node_ip(options.control.advertise_address)?;
     let control = ControlPlane { place, ranges: options.ranges, options: options.control, node_ip };
-    let running = control::start(&control, &cancel).await?;
-    let token = token::of_server(&running, options.join_token_ttl).await?;
-    say::ready(&format!(
-        "skiff is ready: export KUBECONFIG={} and join nodes with: skiff agent --server {} --token \"$(cat {})\"",
-        running.kubeconfig.display(),
-        running.url,
-        token.display()
-    ));
-    cancel.cancelled().await;
-    running.stop().await
+    let serving = async {
+        let running = control::start(&control, &process).await?;
+        let token = token::of_server(&running, options.join_token_ttl).await?;
+        say::ready(&format!(
+            "skiff is ready: export KUBECONFIG={} and join nodes with: skiff agent --server {} --token \"$(cat {})\"",
+            running.kubeconfig.display(),
+            running.url,
+            token.display()
+        ));
+        process.cancel.cancelled().await;
+        running.stop().await;
+        Ok(())
+    };
+    process.run(serving).await
 }

@@ -12,14 +12,14 @@ use kube::Api;
 use kube::runtime::wait::await_condition;
 use node_agent::{Parts, Serving, bootstrap};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::Up;
 use crate::control::{ControlPlane, Running};
 use crate::node::{Identity, NodeSettings};
+use crate::process::Process;
 use crate::renewal::{Kept, Renewal};
-use crate::{control, node, renewal, say, signals};
+use crate::{control, node, renewal, say};
 
 /// How long the node may take to be ready before that is said.
 const NODE_READY_LIMIT: Duration = Duration::from_secs(30);
@@ -28,35 +28,37 @@ const NODE_READY_LIMIT: Duration = Duration::from_secs(30);
 pub async fn run(options: Up) -> anyhow::Result<()> {
     let place = options.data_dir.place()?;
     let _locks = (place.lock("node")?, place.lock("server")?);
-    let cancel = signals::stop_token()?;
+    let process = Process::begin()?;
     let settings = NodeSettings::new(place.clone(), options.ranges.clone(), options.node)?;
-    let parts = node::parts(&settings).await?;
     let control = ControlPlane { place, ranges: options.ranges, options: options.control, node_ip: settings.node_ip };
-    let running = control::start(&control, &cancel).await?;
-    let node = run_node(&running, &settings, parts, &cancel).await;
-    let control = running.stop().await;
-    node.and(control)
+    let serving = async {
+        let parts = node::parts(&settings).await?;
+        let running = control::start(&control, &process).await?;
+        let node = run_node(&running, &settings, parts, &process).await;
+        running.stop().await;
+        node
+    };
+    process.run(serving).await
 }
 
-/// Runs the node until told to stop, or until a part of it fails.
-async fn run_node(running: &Running, settings: &NodeSettings, parts: Parts, cancel: &CancellationToken) -> anyhow::Result<()> {
-    let mut tasks = JoinSet::new();
+/// Runs the node until told to stop.
+async fn run_node(running: &Running, settings: &NodeSettings, parts: Parts, process: &Process) -> anyhow::Result<()> {
+    let (tasks, cancel) = (process.tasks.child(), &process.cancel);
     let subject = subject(settings);
     let issued = running.pki.issue(&subject, renewal::VALIDITY).context("issuing the node's certificate")?;
     let (renewed, serving) = watch::channel(shown(issued, running.pki.ca_pem()));
-    tasks.spawn(Renewal::new(Arc::clone(&running.pki), subject, Shown(renewed)).run(Timestamp::now, cancel.clone()));
+    let renewal = Renewal::new(Arc::clone(&running.pki), subject, Shown(renewed));
+    tasks.own("node-certificate", renewal.run(Timestamp::now, cancel.clone()));
     let user = api_model::request::UserInfo::new(format!("system:node:{}", settings.node_name), &["system:nodes"]);
     let client = running.client(user, bootstrap::USER_AGENT);
-    node::start(&mut tasks, settings, parts, Identity { client, serving }, cancel);
-    let mut stopped = std::pin::pin!(node::until_stopped(&mut tasks, cancel));
-    let said = tokio::select! {
-        ended = &mut stopped => return ended,
-        said = say_ready(running, settings, cancel) => said,
-    };
+    node::start(&tasks, settings, parts, Identity { client, serving }, cancel);
+    let said = say_ready(running, settings, cancel).await;
     if said.is_err() {
         cancel.cancel();
     }
-    stopped.await.and(said)
+    cancel.cancelled().await;
+    tasks.wait().await;
+    said
 }
 
 /// Whom the node's serving certificate names. It is signed here; as a client the node is the server's own service

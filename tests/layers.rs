@@ -10,7 +10,8 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 /// Our crates with those of ours that each may import.
 const OURS: &[(&str, &[&str])] = &[
     ("api-model", &[]),
-    ("api-store", &[]),
+    ("api-tasks", &[]),
+    ("api-store", &["api-tasks"]),
     ("api-schema", &["api-model"]),
     ("api-cel", &["api-model", "api-schema"]),
     ("api-print", &["api-model"]),
@@ -18,14 +19,25 @@ const OURS: &[(&str, &[&str])] = &[
     ("api-auth", &["api-model"]),
     ("api-admission", &["api-cel", "api-model"]),
     ("api-fairness", &["api-model"]),
-    ("api-client", &[]),
+    ("api-client", &["api-tasks"]),
     (
         "api-server",
-        &["api-model", "api-schema", "api-print", "api-rules", "api-store", "api-auth", "api-admission", "api-fairness", "api-cel"],
+        &[
+            "api-model",
+            "api-schema",
+            "api-print",
+            "api-rules",
+            "api-store",
+            "api-auth",
+            "api-admission",
+            "api-fairness",
+            "api-cel",
+            "api-tasks",
+        ],
     ),
     ("sched-framework", &["api-model"]),
-    ("sched-scheduler", &["api-client", "api-model", "sched-framework"]),
-    ("sched-controllers", &["api-cel", "api-client", "api-model"]),
+    ("sched-scheduler", &["api-client", "api-model", "api-tasks", "sched-framework"]),
+    ("sched-controllers", &["api-cel", "api-client", "api-model", "api-tasks"]),
     ("runtimes-contract", &[]),
     ("runtimes-wasmtime", &["runtimes-contract"]),
     ("runtimes-runc", &["runtimes-contract"]),
@@ -34,8 +46,11 @@ const OURS: &[(&str, &[&str])] = &[
     ("node-volumes", &["api-model", "runtimes-contract"]),
     ("node-network", &["runtimes-contract"]),
     ("node-spdy", &[]),
-    ("node-agent", &["api-client", "api-model", "node-images", "node-volumes", "node-network", "node-spdy", "runtimes-contract"]),
-    ("node-proxy", &["api-client"]),
+    (
+        "node-agent",
+        &["api-client", "api-model", "api-tasks", "node-images", "node-volumes", "node-network", "node-spdy", "runtimes-contract"],
+    ),
+    ("node-proxy", &["api-client", "api-tasks"]),
     ("dns", &[]),
 ];
 

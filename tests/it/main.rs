@@ -32,5 +32,6 @@ mod quickstart;
 mod registry;
 mod side_by_side;
 mod streams;
+mod tasks;
 mod two_nodes;
 mod webhooks;

@@ -57,6 +57,7 @@ pub struct Cluster {
     disk: Option<Disk>,
     dir: Option<tempfile::TempDir>,
     args: Vec<String>,
+    env: Vec<(String, PathBuf)>,
     child: Option<Child>,
     prefix: Option<String>,
 }
@@ -80,7 +81,15 @@ impl Cluster {
     /// A process that is not started yet.
     pub fn prepared(net: Net, args: &[&str]) -> Self {
         let dir = tempfile::Builder::new().prefix("skiff-it-").tempdir().expect("a directory");
-        Self { net, disk: None, dir: Some(dir), args: args.iter().map(|&arg| arg.to_owned()).collect(), child: None, prefix: None }
+        Self {
+            net,
+            disk: None,
+            dir: Some(dir),
+            args: args.iter().map(|&arg| arg.to_owned()).collect(),
+            env: Vec::new(),
+            child: None,
+            prefix: None,
+        }
     }
 
     /// [`Cluster::prepared`] with the data directory on a disk of its own of that size.
@@ -98,6 +107,23 @@ impl Cluster {
     /// Whether the process runs.
     pub fn is_running(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| child.try_wait().expect("a child").is_none())
+    }
+
+    /// The exit code of a process that has ended.
+    pub(crate) fn exit_code(&mut self) -> Option<i32> {
+        let ended = self.child.as_mut().and_then(|child| child.try_wait().expect("a child"));
+        ended.map(|status| status.code().unwrap_or(-1))
+    }
+
+    /// The process has ended, and another may be started.
+    pub(crate) fn forget(&mut self) {
+        self.child = None;
+        self.forget_ready_line();
+    }
+
+    /// Sets a variable of the process' environment, from its next start on.
+    pub fn set_env(&mut self, name: &str, value: PathBuf) {
+        self.env.push((name.to_owned(), value));
     }
 
     /// Its data directory.
@@ -132,6 +158,7 @@ impl Cluster {
             command.args(["--eviction-hard=", "--image-gc-high-threshold=100"]);
         }
         command.arg("--data-dir").arg(self.data_dir()).arg("--log=info,hickory_server=warn").env("RUST_BACKTRACE", "0");
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(out).stderr(log);
         self.child = Some(command.spawn().expect("skiff starts"));
     }

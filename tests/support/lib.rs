@@ -25,6 +25,7 @@ pub mod machine;
 pub mod net;
 pub mod recorder;
 pub mod run;
+pub mod tasks;
 pub mod trace;
 
 pub use cluster::{Cluster, Kubectl};

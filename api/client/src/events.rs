@@ -4,6 +4,7 @@
 
 mod correlator;
 
+use api_tasks::Tasks;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -33,11 +34,12 @@ struct Entry {
 
 impl Recorder {
     /// Starts the sender; `component` is the events' source (`kubelet`, `default-scheduler`, …) and
-    /// `host` the node it is on, if any. The task ends with the token and sends what is queued.
-    pub fn new(client: kube::Client, component: &str, host: Option<&str>, cancel: CancellationToken) -> Self {
+    /// `host` the node it is on, if any. The sender is one of `tasks`: it sends what is queued when they are stopped.
+    pub fn new(client: kube::Client, component: &str, host: Option<&str>, tasks: &Tasks) -> Self {
         let (queue, entries) = mpsc::channel(QUEUE_LEN_MAX);
         let source = EventSource { component: Some(component.to_owned()), host: host.map(str::to_owned) };
-        tokio::spawn(Sender { client, source, correlator: Correlator::default() }.run(entries, cancel));
+        let (sender, stopping) = (Sender { client, source, correlator: Correlator::default() }, tasks.stopping().clone());
+        tasks.own("event-recorder", sender.run(entries, stopping));
         Self { queue }
     }
 
@@ -89,7 +91,8 @@ impl Sender {
                 entry = entries.recv() => entry,
                 () = cancel.cancelled() => entries.try_recv().ok(),
             };
-            let Some(entry) = entry else { return };
+            // Nobody is left who could record anything, or everything has been sent.
+            let Some(entry) = entry else { return cancel.cancelled().await };
             if let Some(observed) = self.correlator.observe(&entry)
                 && let Err(error) = self.send(&entry, observed).await
             {

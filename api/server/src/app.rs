@@ -10,13 +10,13 @@ use api_model::kind::GroupResource;
 use api_model::request::UserInfo;
 use api_model::view::View as _;
 use api_store::{Expect, Guard, Store, StoreError, Write};
+use api_tasks::Tasks;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Value;
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::aggregation::Aggregation;
 use crate::audit::{Audit, Trail};
@@ -66,8 +66,8 @@ pub(crate) struct App {
     pub(crate) proxy_tls: TlsConnector,
     /// No new work after this.
     pub(crate) shutdown: CancellationToken,
-    /// Everything that runs beside requests: connections, tunnels.
-    pub(crate) tasks: TaskTracker,
+    /// Everything that runs beside requests, and what follows the cache; it may end after `shutdown`.
+    pub(crate) tasks: Tasks,
 }
 
 /// One request for a resource, taken apart.
@@ -197,7 +197,7 @@ impl App {
         }
         let (app, served) = (Arc::clone(self), Arc::clone(served));
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        let writing = tokio::spawn(async move {
+        let writing = self.tasks.request("api-server/write", async move {
             let written = app.put_encoded(&served, (&namespace, &name), expect, bytes, held.guards()).await;
             drop(held);
             written

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use api_model::request::{Attributes, UserInfo};
+use api_tasks::Tasks;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -24,7 +25,7 @@ use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio_util::task::TaskTracker;
+use tokio_util::sync::CancellationToken;
 
 use self::event::{Event, ObjectReference, without_managed_fields};
 pub use self::log::AuditLog;
@@ -54,7 +55,7 @@ pub(crate) struct Audit {
     policy: AuditPolicy,
     writer: Writer,
     /// Ends of long requests that wait for room in the buffer.
-    late: TaskTracker,
+    late: Tasks,
 }
 
 /// The address that a connection comes from.
@@ -77,16 +78,15 @@ struct State {
 }
 
 impl Audit {
-    /// Opens the log.
-    pub(crate) fn open(config: &AuditConfig) -> std::io::Result<Self> {
-        Ok(Self { policy: config.policy.clone(), writer: Writer::open(&config.log)?, late: TaskTracker::new() })
+    /// Opens the log; the thread that writes it belongs to `tasks`.
+    pub(crate) fn open(config: &AuditConfig, tasks: &Tasks) -> std::io::Result<Self> {
+        let late = Tasks::new(CancellationToken::new());
+        Ok(Self { policy: config.policy.clone(), writer: Writer::open(&config.log, tasks)?, late })
     }
 
     /// Waits until everything recorded so far is written.
     pub(crate) async fn flush(&self) {
-        self.late.close();
         self.late.wait().await;
-        self.late.reopen();
         self.writer.flush().await;
     }
 
@@ -305,8 +305,9 @@ impl Trail {
         let Some(line) = self.line(stage) else { return };
         let Err(line) = self.audit.writer.try_put(line) else { return };
         let audit = Arc::clone(&self.audit);
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        self.audit.late.spawn_on(async move { audit.writer.put(line).await }, &runtime);
+        if tokio::runtime::Handle::try_current().is_ok() {
+            self.audit.late.request("api-server/late-audit", async move { audit.writer.put(line).await });
+        }
     }
 }
 

@@ -69,7 +69,7 @@ impl Documents {
         }
         let documents = self.clone();
         // Whoever asked may go away: the turn lasts until it is made.
-        let making = tokio::task::spawn_blocking(move || {
+        let making = api_tasks::blocking("api-server/documents", move || {
             let _turn = turn;
             let document = Document::new(make()?);
             documents.keep(of, name, document.clone());

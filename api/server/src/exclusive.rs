@@ -66,7 +66,7 @@ pub(crate) async fn enter(app: &Arc<App>, name: &str) -> ApiResult<Option<Arc<Ex
         let value = value(name, &attempt);
         let sealed = app.cache.seal(&resource.name, &key, &value).map_err(|error| ApiError::unsealable(&key, &error))?;
         // Goes on when nobody waits for it any more: what it took is dropped then, which gives it back.
-        let taking = app.tasks.spawn(take(attempt, Write::new(Arc::clone(&key), Some(sealed), expect)));
+        let taking = app.tasks.request("api-server/lock", take(attempt, Write::new(Arc::clone(&key), Some(sealed), expect)));
         match taking.await.map_err(ApiError::internal)? {
             Ok(exclusive) => {
                 app.cache.settled(&resource, exclusive.revision).await?;
@@ -99,7 +99,7 @@ impl Drop for Exclusive {
     fn drop(&mut self) {
         self.attempt.end();
         let (app, write) = (Arc::clone(self.attempt.app()), Write::new(Arc::clone(&self.key), None, Expect::At(self.revision)));
-        self.attempt.app().tasks.spawn(async move {
+        self.attempt.app().tasks.request("api-server/unlock", async move {
             match app.store.write(write).await {
                 // A conflict: its time was over, and somebody else has it.
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}

@@ -28,7 +28,10 @@ const TIMES: &[&[&str]] = &[&["series", "lastObservedTime"], &["lastTimestamp"],
 /// Runs until the server stops. Without a time to live Events stay for ever.
 pub(crate) async fn run(app: Arc<App>) {
     let ttl = app.config.event_ttl;
-    while !ttl.is_zero() {
+    if ttl.is_zero() {
+        return app.shutdown.cancelled().await;
+    }
+    loop {
         tokio::select! {
             () = app.shutdown.cancelled() => return,
             () = tokio::time::sleep(LOOK_EVERY.min(ttl)) => pass(&app, Timestamp::now()).await,

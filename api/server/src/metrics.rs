@@ -123,6 +123,7 @@ impl Metrics {
         flow_control::render(&mut out, &app.gate.report());
         self.webhooks.render(&mut out);
         self.policies.render(&mut out);
+        out.push_str(&api_tasks::metrics());
         render_process(&mut out);
         out
     }

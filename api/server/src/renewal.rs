@@ -22,7 +22,7 @@ pub(crate) async fn run(app: Arc<App>, shown: Arc<Shown>) {
         let looking = Arc::clone(&app);
         let shown = Arc::clone(&shown);
         // Files are read, and written where a certificate is due.
-        let looked = tokio::task::spawn_blocking(move || renew(&looking, &shown, Timestamp::now())).await;
+        let looked = api_tasks::blocking("api-server/certificates", move || renew(&looking, &shown, Timestamp::now())).await;
         if let Err(error) = looked {
             tracing::error!(%error, "looking at the certificates failed");
         }

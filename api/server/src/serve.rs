@@ -77,7 +77,7 @@ pub(crate) async fn serve(app: Arc<App>, listener: TcpListener, acceptor: TlsAcc
             },
         };
         let (task, acceptor, verifier) = (Arc::clone(&app), acceptor.clone(), verifier.clone());
-        app.tasks.spawn(async move {
+        app.tasks.request("api-server/connection", async move {
             connection(task, stream, acceptor, verifier).await;
             drop(place);
         });

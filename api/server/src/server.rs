@@ -15,6 +15,7 @@ use api_model::kind::GroupResource;
 use api_model::request::UserInfo;
 use api_model::view::View as _;
 use api_store::{Store, StoreError};
+use api_tasks::{TaskFailure, Tasks};
 use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Body;
@@ -24,7 +25,6 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::aggregation::{self, Aggregation};
 use crate::app::App;
@@ -98,7 +98,7 @@ pub struct Server {
     verifier: tls::Verifier,
     /// Stops what feeds the cache; last, since writes under way wait for it.
     stop_feeding: CancellationToken,
-    feeding: TaskTracker,
+    feeding: Tasks,
 }
 
 impl Server {
@@ -108,37 +108,36 @@ impl Server {
         let (acceptor, verifier) = tls::acceptor(&config.pki, Arc::clone(&shown))?;
         let stop_feeding = CancellationToken::new();
         let (cache, feed) = cache::start(Arc::clone(&store), std::mem::take(&mut config.encryption), stop_feeding.clone()).await?;
-        let feeding = TaskTracker::new();
-        feeding.spawn(feed);
-        feeding.close();
+        let feeding = Tasks::new(stop_feeding.clone());
+        feeding.own("api-server/cache-feeder", feed);
         if store.is_shared() {
             check_authority(&config, &cache)?;
         }
         let follower = config.oidc.as_ref().map(Follower::new).transpose()?;
         let app = Arc::new(assemble(config, store, cache, follower.as_ref().map(Follower::oidc))?);
         if let Some(follower) = follower {
-            app.tasks.spawn(follower.run(app.shutdown.clone()));
+            app.tasks.own("api-server/oidc", follower.run(app.shutdown.clone()));
         }
-        app.tasks.spawn(Definitions::new(&app).keep_up());
+        app.tasks.own("api-server/definitions", Definitions::new(&app).keep_up());
         bootstrap::run(&app).await?;
         keeper::reconcile(&app).await;
-        app.tasks.spawn(keeper::keep(Arc::clone(&app)));
-        app.tasks.spawn(bootstrap::restore(Arc::clone(&app)));
+        app.tasks.own("api-server/flow-control", keeper::keep(Arc::clone(&app)));
+        app.tasks.own("api-server/restore", bootstrap::restore(Arc::clone(&app)));
         match app.store.is_shared() {
             true => {
                 let presence = Presence::announce(&app).await.map_err(|error| StartError::Announce(format!("{error:?}")))?;
-                app.tasks.spawn(presence.run());
+                app.tasks.own("api-server/presence", presence.run());
             }
             false => {
                 bootstrap::publish(&app, &[app.config.advertise_address]).await?;
-                app.tasks.spawn(bootstrap::keep(Arc::clone(&app)));
+                app.tasks.own("api-server/own-service", bootstrap::keep(Arc::clone(&app)));
             }
         }
-        app.tasks.spawn(aggregation::keeper::run(Arc::clone(&app)));
-        app.tasks.spawn(expire::run(Arc::clone(&app)));
-        app.tasks.spawn(expire::lists(Arc::clone(&app)));
-        app.tasks.spawn(quota::status::keep(Arc::clone(&app)));
-        app.tasks.spawn(renewal::run(Arc::clone(&app), shown.clone()));
+        app.tasks.own("api-server/aggregation", aggregation::keeper::run(Arc::clone(&app)));
+        app.tasks.own("api-server/event-expiry", expire::run(Arc::clone(&app)));
+        app.tasks.own("api-server/list-expiry", expire::lists(Arc::clone(&app)));
+        app.tasks.own("api-server/quota-status", quota::status::keep(Arc::clone(&app)));
+        app.tasks.own("api-server/certificates", renewal::run(Arc::clone(&app), shown.clone()));
         Ok(Self {
             app,
             #[cfg(test)]
@@ -164,14 +163,34 @@ impl Server {
     /// Accepts HTTPS connections until [`Server::shutdown`].
     ///
     /// # Errors
-    /// When the listener cannot be used any more.
+    /// When the listener cannot be used any more, or when [`Server::failed`].
     pub async fn serve(&self, listener: TcpListener) -> std::io::Result<()> {
         self.serving(listener).await
     }
 
     /// [`Server::serve`] as a future that can be spawned.
     pub fn serving(&self, listener: TcpListener) -> impl Future<Output = std::io::Result<()>> + Send + use<> {
-        serve::serve(Arc::clone(&self.app), listener, self.acceptor.clone(), self.verifier.clone())
+        let failed = self.failed();
+        let serving = serve::serve(Arc::clone(&self.app), listener, self.acceptor.clone(), self.verifier.clone());
+        async move {
+            tokio::select! {
+                served = serving => served,
+                failure = failed => Err(std::io::Error::other(failure)),
+            }
+        }
+    }
+
+    /// Waits for the failure of a background task of the server or of its store: what it answers is not to be trusted
+    /// after that. For ever where there is none.
+    pub fn failed(&self) -> impl Future<Output = TaskFailure> + Send + use<> {
+        let (tasks, feeding, store) = (self.app.tasks.clone(), self.feeding.clone(), Arc::clone(&self.app.store));
+        async move {
+            tokio::select! {
+                failure = tasks.failed() => failure,
+                failure = feeding.failed() => failure,
+                failure = store.failed() => failure,
+            }
+        }
     }
 
     #[cfg(test)]
@@ -195,7 +214,6 @@ impl Server {
     pub async fn shutdown(&self) {
         self.app.shutdown.cancel();
         self.app.cache.end_watches();
-        self.app.tasks.close();
         if tokio::time::timeout(DRAIN_TIMEOUT, self.app.tasks.wait()).await.is_err() {
             tracing::warn!(connections = self.app.tasks.len(), "stopping with requests under way");
         }
@@ -222,6 +240,8 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
     let tokens = Arc::new(Tokens::new(config.pki.service_account_key_pem(), config.tokens())?);
     let authorizer = Arc::new(Authorizer::default());
     let asked = Arc::clone(&authorizer);
+    let shutdown = CancellationToken::new();
+    let tasks = Tasks::new(shutdown.clone());
     let allows: Allows = Arc::new(move |user, attributes, view| asked.authorize(user, attributes, view).is_allowed());
     Ok(App {
         chain: Chain::new(&config.disable_admission_plugins, allows)?,
@@ -235,12 +255,12 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
         locks: Locks::default(),
         services: Allocator::new(config.service_cluster_ip_range, config.service_node_port_range.clone()),
         node_tls: ArcSwap::from_pointee(tls::node_connector(&config.pki)?),
-        audit: config.audit.as_ref().map(Audit::open).transpose().map_err(StartError::Audit)?.map(Arc::new),
+        audit: config.audit.as_ref().map(|audit| Audit::open(audit, &tasks)).transpose().map_err(StartError::Audit)?.map(Arc::new),
         proxy_tls: tls::proxy_connector()?,
         metrics: Metrics::default(),
         documents: Documents::default(),
-        shutdown: CancellationToken::new(),
-        tasks: TaskTracker::new(),
+        shutdown,
+        tasks,
         authorizer,
         cache,
         store,

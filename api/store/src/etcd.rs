@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use api_tasks::{TaskFailure, Tasks};
 use async_trait::async_trait;
 use futures::StreamExt;
-use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
 use self::follow::Follower;
@@ -76,7 +76,9 @@ impl EtcdConfig {
 /// The etcd backend.
 pub struct EtcdStore {
     shared: Arc<Shared>,
-    compactor: Mutex<Option<JoinHandle<()>>>,
+    tasks: Tasks,
+    /// The tasks may end from then on.
+    stopping: CancellationToken,
 }
 
 /// What calls, watches and the compactor have in common.
@@ -122,13 +124,18 @@ impl EtcdStore {
         });
         shared.present().await?;
         let interval = config.compaction_interval;
-        let compactor = (!interval.is_zero()).then(|| tokio::spawn(compact::run(Arc::clone(&shared), interval)));
-        Ok(Self { shared, compactor: Mutex::new(compactor) })
+        let stopping = CancellationToken::new();
+        let tasks = Tasks::new(stopping.clone());
+        if !interval.is_zero() {
+            tasks.own("store/compactor", compact::run(Arc::clone(&shared), interval));
+        }
+        Ok(Self { shared, tasks, stopping })
     }
 }
 
 impl Drop for EtcdStore {
     fn drop(&mut self) {
+        self.stopping.cancel();
         self.shared.closed.send_replace(true);
     }
 }
@@ -256,14 +263,14 @@ impl Store for EtcdStore {
         Ok(unsigned(status.db_size))
     }
 
+    async fn failed(&self) -> TaskFailure {
+        self.tasks.failed().await
+    }
+
     async fn close(&self) {
+        self.stopping.cancel();
         self.shared.closed.send_replace(true);
-        let compactor = self.compactor.lock().take();
-        if let Some(compactor) = compactor
-            && let Err(error) = compactor.await
-        {
-            tracing::error!(%error, "the compactor failed");
-        }
+        self.tasks.wait().await;
     }
 }
 

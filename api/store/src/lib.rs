@@ -12,6 +12,7 @@ mod tail;
 
 use std::sync::Arc;
 
+use api_tasks::TaskFailure;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -153,6 +154,17 @@ pub trait Store: Send + Sync {
 
     /// The store's size on disk in bytes; 0 when it has none.
     async fn size_bytes(&self) -> Result<u64, StoreError>;
+
+    /// Whether writes are taken up: asks whoever performs them, and so waits for what is under way.
+    async fn check(&self) -> Result<(), StoreError> {
+        self.head().await.map(drop)
+    }
+
+    /// Waits for the failure of one of the store's background tasks, after which it cannot be used any more; for ever
+    /// where there is none.
+    async fn failed(&self) -> TaskFailure {
+        std::future::pending().await
+    }
 
     /// Stops accepting writes, finishes those under way, and closes files.
     async fn close(&self);

@@ -16,12 +16,14 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use api_tasks::{TaskFailure, Tasks};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{Row, SqlitePool as Pool};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use crate::tail::Tail;
 use crate::{Batch, Entry, Event, Events, Revision, Snapshot, Store, StoreError, Write};
@@ -56,6 +58,9 @@ impl SqliteConfig {
 pub struct SqliteStore {
     shared: Arc<Shared>,
     requests: mpsc::Sender<Request>,
+    tasks: Tasks,
+    /// The writer may end from then on.
+    stopping: CancellationToken,
 }
 
 /// What the writer and the readers both see.
@@ -71,6 +76,7 @@ struct Shared {
 enum Request {
     Write(Write, oneshot::Sender<Result<Revision, StoreError>>),
     Compact(Revision, oneshot::Sender<Result<(), StoreError>>),
+    Check(oneshot::Sender<()>),
     Close(oneshot::Sender<()>),
 }
 
@@ -102,14 +108,22 @@ impl SqliteStore {
         });
         let (requests, queue) = mpsc::channel(QUEUE_LEN_MAX);
         let writer = writer::Writer::new(Arc::clone(&shared), opened.writer, opened.index, opened.history, &config);
-        tokio::spawn(writer.run(queue));
-        Ok(Self { shared, requests })
+        let stopping = CancellationToken::new();
+        let tasks = Tasks::new(stopping.clone());
+        tasks.own("store/writer", writer.run(queue));
+        Ok(Self { shared, requests, tasks, stopping })
     }
 
     async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
         self.requests.send(request(answer)).await.map_err(|_| StoreError::Closed)?;
         answered.await.map_err(|_| StoreError::Closed)
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.stopping.cancel();
     }
 }
 
@@ -168,7 +182,16 @@ impl Store for SqliteStore {
         Ok(size(&self.shared.path) + size(&wal))
     }
 
+    async fn check(&self) -> Result<(), StoreError> {
+        self.ask(Request::Check).await
+    }
+
+    async fn failed(&self) -> TaskFailure {
+        self.tasks.failed().await
+    }
+
     async fn close(&self) {
+        self.stopping.cancel();
         // A writer that is gone already has closed the files.
         let _gone = self.ask(Request::Close).await;
     }

@@ -52,6 +52,9 @@ pub enum AgentError {
     /// A part of the node could not be cleaned.
     #[error("removing what the node left: {0}")]
     Remove(String),
+    /// A background task failed: the node is not looked after any more.
+    #[error(transparent)]
+    Task(#[from] api_tasks::TaskFailure),
     /// Joining the cluster failed.
     #[error(transparent)]
     Join(#[from] crate::bootstrap::JoinError),

@@ -40,12 +40,12 @@ mod worker;
 use std::sync::Arc;
 
 use api_client::events::Recorder;
+use api_tasks::Tasks;
 use node_volumes::Volumes;
 use runtimes_contract::cgroup::Cgroups;
 use runtimes_contract::files::private_dir;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 pub use config::{Config, Serving};
 pub use error::AgentError;
@@ -66,28 +66,35 @@ use crate::register::{Health, Registrar};
 pub struct Agent;
 
 impl Agent {
-    /// Runs the node until cancelled; containers go on running then. Returns an error only when the
-    /// node cannot begin.
+    /// Runs the node until cancelled; containers go on running then.
+    ///
+    /// # Errors
+    /// When the node cannot begin, or when one of its background tasks fails: its Lease is not renewed any more then,
+    /// but containers go on running, and the next start takes them up.
     pub async fn run(client: kube::Client, config: Config, parts: Parts, cancel: CancellationToken) -> Result<(), AgentError> {
         for runtime in &parts.runtimes {
             let failed = |error| AgentError::Runtime { handler: runtime.handler(), message: chain(&error) };
             runtime.check().await.map_err(failed)?;
         }
-        let tasks = TaskTracker::new();
+        let cancel = cancel.child_token();
+        let _stop = cancel.clone().drop_guard();
+        let tasks = Tasks::new(cancel.clone());
         let node = Arc::new(make_node(client, config, parts, &tasks, &cancel)?);
         let server = server::Server::bind(node.clone()).await?;
         let port = server.as_ref().map_or(0, server::Server::port);
         let health = Arc::new(Health::default());
         let leftovers = Leftovers::find(&node).await?;
         if let Some(server) = server {
-            tasks.spawn(server.run(cancel.clone()));
+            tasks.own("node-agent/server", server.run(cancel.clone()));
         }
-        tasks.spawn(routes::run(node.clone(), health.clone(), cancel.clone()));
-        tasks.spawn(Registrar::new(node.clone(), health, port).run(cancel.clone()));
-        tasks.spawn(housekeeping::run(node.clone(), cancel.clone()));
-        tasks.spawn(Manager::new(node, leftovers, cancel.clone()).run());
-        tasks.close();
-        cancel.cancelled().await;
+        tasks.own("node-agent/routes", routes::run(node.clone(), health.clone(), cancel.clone()));
+        tasks.own("node-agent/registrar", Registrar::new(node.clone(), health, port).run(cancel.clone()));
+        tasks.own("node-agent/housekeeping", housekeeping::run(node.clone(), cancel.clone()));
+        tasks.own("node-agent/pod-manager", Manager::new(node, leftovers, cancel.clone()).run());
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            failure = tasks.failed() => return Err(failure.into()),
+        }
         tasks.wait().await;
         Ok(())
     }
@@ -99,13 +106,7 @@ impl Agent {
     }
 }
 
-fn make_node(
-    client: kube::Client,
-    config: Config,
-    parts: Parts,
-    tasks: &TaskTracker,
-    cancel: &CancellationToken,
-) -> Result<Node, AgentError> {
+fn make_node(client: kube::Client, config: Config, parts: Parts, tasks: &Tasks, cancel: &CancellationToken) -> Result<Node, AgentError> {
     let layout = Layout::new(&config.data_dir, &config.prefix);
     for path in [layout.kubelet(), layout.pods(), layout.logs()] {
         private_dir(&path).map_err(|source| AgentError::Io { doing: "making", path, source })?;
@@ -113,7 +114,7 @@ fn make_node(
     let cgroups = if config.cgroups { Some(Cgroups::detect().map_err(|error| AgentError::Cgroups(chain(&error)))?) } else { None };
     Ok(Node {
         objects: Objects::start(client.clone(), tasks, cancel),
-        recorder: Recorder::new(client.clone(), "kubelet", Some(&config.node_name), cancel.clone()),
+        recorder: Recorder::new(client.clone(), "kubelet", Some(&config.node_name), tasks),
         volumes: Volumes::new(layout.pods()),
         machine: Machine::read(&config.data_dir),
         pulls: Semaphore::new(config.pulls_max.max(1)),

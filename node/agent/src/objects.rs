@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api_tasks::Tasks;
 use async_trait::async_trait;
 use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
@@ -17,7 +18,6 @@ use kube::{Api, Resource};
 use node_volumes::{Source, SourceError, Token, TokenAsk};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 /// What the node knows of the API.
 #[derive(Clone)]
@@ -31,11 +31,11 @@ pub(crate) struct Objects {
 
 impl Objects {
     /// Begins to watch; the tasks end with the token.
-    pub(crate) fn start(client: kube::Client, tasks: &TaskTracker, cancel: &CancellationToken) -> Self {
-        let services = kept::<Service>(&client, tasks, cancel, None);
-        let classes = kept::<RuntimeClass>(&client, tasks, cancel, None);
+    pub(crate) fn start(client: kube::Client, tasks: &Tasks, cancel: &CancellationToken) -> Self {
+        let services = kept::<Service>("node-agent/watch-services", &client, tasks, cancel, None);
+        let classes = kept::<RuntimeClass>("node-agent/watch-runtimeclasses", &client, tasks, cancel, None);
         let (changed, nodes_changed) = watch::channel(());
-        let nodes = kept::<Node>(&client, tasks, cancel, Some(changed));
+        let nodes = kept::<Node>("node-agent/watch-nodes", &client, tasks, cancel, Some(changed));
         Self { client, services, classes, nodes, nodes_changed }
     }
 
@@ -84,13 +84,19 @@ impl Objects {
 }
 
 /// A store that a watch keeps current.
-fn kept<K>(client: &kube::Client, tasks: &TaskTracker, cancel: &CancellationToken, changed: Option<watch::Sender<()>>) -> Store<K>
+fn kept<K>(
+    name: &'static str,
+    client: &kube::Client,
+    tasks: &Tasks,
+    cancel: &CancellationToken,
+    changed: Option<watch::Sender<()>>,
+) -> Store<K>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static,
 {
     let (store, writer) = reflector::store();
     let events = watcher(Api::all(client.clone()), watcher::Config::default()).default_backoff();
-    tasks.spawn(drive(reflect(writer, events), changed, cancel.clone()));
+    tasks.own(name, drive(reflect(writer, events), changed, cancel.clone()));
     store
 }
 

@@ -75,7 +75,8 @@ impl Manager {
                 Some(ended) = self.workers.join_next_with_id() => self.ended(ended),
                 Some(removed) = self.removals.join_next() => {
                     if let Err(error) = removed {
-                        tracing::error!(%error, "removing a leftover died");
+                        // Logged where it happened; the next start removes what is left.
+                        tracing::debug!(%error, "removing a leftover died");
                     }
                 }
             }
@@ -114,7 +115,7 @@ impl Manager {
             self.node.directory.publish(&uid, Entry::taken(&pod));
         }
         tracing::debug!(pod = %PodName::of(&pod), adopted = found.len(), "pod seen");
-        self.spawn(uid, async move {
+        self.begin(uid, async move {
             match verdict {
                 Ok(()) => Worker::adopting(node, desired, found, cancel).await.run().await,
                 Err(rejection) => Worker::rejected(node, desired, &rejection.reason, &rejection.message, cancel).run().await,
@@ -122,12 +123,12 @@ impl Manager {
         });
     }
 
-    fn spawn(&mut self, uid: String, work: impl Future<Output = ()> + Send + 'static) {
+    fn begin(&mut self, uid: String, work: impl Future<Output = ()> + Send + 'static) {
         let whose = uid.clone();
-        let task = self.workers.spawn(async move {
+        let task = self.workers.spawn(api_tasks::named("node-agent/pod-worker", async move {
             work.await;
             uid
-        });
+        }));
         self.tasks.insert(task.id(), whose);
     }
 
@@ -145,10 +146,11 @@ impl Manager {
         let Some(uid) = self.tasks.remove(&error.id()) else { return };
         let Some(handle) = self.handles.get(&uid) else { return };
         let desired = handle.desired.subscribe();
-        tracing::error!(pod = %PodName::of(&desired.borrow().pod), %error, "a Pod's worker died, another one begins soon");
+        // Logged where it happened.
+        tracing::warn!(pod = %PodName::of(&desired.borrow().pod), "the worker of a Pod is replaced soon");
         let (node, cancel, rejection) = (self.node.clone(), self.cancel.child_token(), handle.rejection.clone());
         let of = uid.clone();
-        self.spawn(uid, async move {
+        self.begin(uid, async move {
             if cancel.run_until_cancelled(tokio::time::sleep(REPLACED_AFTER)).await.is_none() {
                 return;
             }
@@ -192,10 +194,12 @@ impl Manager {
         }
         let leftovers = self.leftovers.drain();
         let known: BTreeSet<&str> = self.handles.keys().chain(leftovers.keys()).map(String::as_str).collect();
-        self.removals.spawn(leftovers::forget_logs(leftovers::logs_of_others(&self.node, &known)));
+        let of_others = leftovers::logs_of_others(&self.node, &known);
+        self.removals.spawn(api_tasks::named("node-agent/leftover-logs", leftovers::forget_logs(of_others)));
         for (uid, found) in leftovers {
             tracing::info!(uid, containers = found.len(), "removing what a Pod left that is no more");
-            self.removals.spawn(leftovers::remove(self.node.clone(), uid, found, self.cancel.clone()));
+            let removal = leftovers::remove(self.node.clone(), uid, found, self.cancel.clone());
+            self.removals.spawn(api_tasks::named("node-agent/leftovers", removal));
         }
         self.listed.clear();
         self.node.directory.completed();

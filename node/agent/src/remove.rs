@@ -45,7 +45,7 @@ pub(crate) async fn all(config: &Config, parts: &Parts) -> Result<(), AgentError
     check(parts.network.remove_all().await.map_err(|error| chain(&error)));
     if config.cgroups {
         let root = layout.cgroup_root();
-        let removed = tokio::task::spawn_blocking(move || remove_cgroups(&root)).await;
+        let removed = api_tasks::blocking("node-agent/remove", move || remove_cgroups(&root)).await;
         check(removed.map_err(|error| error.to_string()).and_then(|removed| removed.map_err(|error| chain(&error))));
     }
     if failures.is_empty() { Ok(()) } else { Err(AgentError::Remove(failures.join("; "))) }

@@ -21,6 +21,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_tasks::Tasks;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -33,7 +34,6 @@ use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::error::AgentError;
 use crate::node::{Entry, Node};
@@ -72,7 +72,7 @@ impl Server {
     pub(crate) async fn run(mut self, cancel: CancellationToken) {
         tracing::info!(address = %self.address, "node server listens");
         let router = router(self.node.clone());
-        let (slots, tasks) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), TaskTracker::new());
+        let (slots, tasks) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Tasks::new(cancel.clone()));
         loop {
             let accepted = tokio::select! {
                 () = cancel.cancelled() => break,
@@ -92,7 +92,7 @@ impl Server {
                 continue;
             };
             let (acceptor, router, cancel) = (self.tls.current(), router.clone(), cancel.clone());
-            tasks.spawn(async move {
+            tasks.request("node-agent/connection", async move {
                 tokio::select! {
                     () = cancel.cancelled() => {}
                     () = serve(stream, acceptor, router) => {}
@@ -100,7 +100,6 @@ impl Server {
                 drop(slot);
             });
         }
-        tasks.close();
         tasks.wait().await;
     }
 }

@@ -100,7 +100,7 @@ impl Worker {
             worker.facts.containers.iter().filter_map(|(name, known)| Some((name.clone(), known.alive()?.clone()))).collect();
         for (name, alive) in alive {
             tracing::info!(pod = %worker.name, container = name, id = %alive.id, "container adopted");
-            worker.tasks.spawn(worker.effects.clone().wait(name, alive));
+            worker.tasks.spawn(api_tasks::named("node-agent/pod-wait", worker.effects.clone().wait(name, alive)));
         }
         worker
     }
@@ -126,7 +126,8 @@ impl Worker {
         let pod = crate::resize::with_allocation(&wanted, &facts.allocation);
         let name = PodName::of(&wanted);
         let (sender, reports) = mpsc::channel(REPORTS_MAX);
-        let writer = Writer::start(node.client.clone(), name.clone(), cancel.clone());
+        let mut tasks = JoinSet::new();
+        let writer = Writer::start(node.client.clone(), name.clone(), &mut tasks, cancel.clone());
         let (kill_by, _) = watch::channel(Timestamp::MAX);
         let effects = Effects { node: node.clone(), pod: pod.clone(), reports: sender, ending: cancel.child_token() };
         let volumes_at = tokio::time::Instant::now() + node.config.volume_refresh;
@@ -139,7 +140,7 @@ impl Worker {
             facts,
             effects,
             reports,
-            tasks: JoinSet::new(),
+            tasks,
             writer,
             seen_anew: false,
             kill_by,
@@ -178,12 +179,12 @@ impl Worker {
         match step {
             Step::Prepare => {
                 self.facts.base = Base::Making;
-                self.tasks.spawn(self.effects.clone().prepare());
+                self.tasks.spawn(api_tasks::named("node-agent/pod-prepare", self.effects.clone().prepare()));
             }
             Step::Pull(name) => {
                 if let Some(known) = self.facts.containers.get_mut(&name) {
                     known.image = ImageKnown::Pulling;
-                    self.tasks.spawn(self.effects.clone().pull(name));
+                    self.tasks.spawn(api_tasks::named("node-agent/pod-pull", self.effects.clone().pull(name)));
                 }
             }
             Step::Start(name) => self.start(name),
@@ -203,7 +204,7 @@ impl Worker {
                 self.facts.logs_forgotten = forget_logs;
                 let ids = self.facts.containers.values().flat_map(|known| [known.ended(), known.last.as_ref()]).flatten();
                 let ids = ids.filter_map(|ended| ended.id.clone()).collect();
-                self.tasks.spawn(self.effects.clone().clean(ids, forget_logs));
+                self.tasks.spawn(api_tasks::named("node-agent/pod-clean", self.effects.clone().clean(ids, forget_logs)));
             }
             Step::Delete => {
                 self.facts.delete_sent = true;
@@ -224,7 +225,7 @@ impl Worker {
         let attempt = known.attempts;
         let leftover = before.as_ref().and_then(|ended| ended.id.clone());
         known.run = Run::Starting { before };
-        self.tasks.spawn(self.effects.clone().start(name, attempt, image, ground, leftover));
+        self.tasks.spawn(api_tasks::named("node-agent/pod-start", self.effects.clone().start(name, attempt, image, ground, leftover)));
     }
 
     fn kill(&mut self, name: &str, message: String, now: Timestamp) {
@@ -236,7 +237,7 @@ impl Worker {
         let alive = alive.clone();
         self.node.note(&self.pod, Some(name), false, "Killing", message);
         let deadline = Deadline { own, of_pod: self.kill_by.subscribe() };
-        self.tasks.spawn(self.effects.clone().stop(name.to_owned(), alive, deadline));
+        self.tasks.spawn(api_tasks::named("node-agent/pod-stop", self.effects.clone().stop(name.to_owned(), alive, deadline)));
     }
 
     /// A probe may have a grace period of its own.
@@ -285,7 +286,9 @@ impl Worker {
                     }
                 }
                 Some(ended) = self.tasks.join_next(), if !self.tasks.is_empty() => {
-                    fall_with(ended);
+                    // It reports nothing any more, and what it was to do would be under way for ever: the worker ends
+                    // with it, and the manager begins another.
+                    api_tasks::joined(ended);
                     continue;
                 }
                 changed = self.desired.changed() => {
@@ -297,7 +300,7 @@ impl Worker {
                 () = tokio::time::sleep_until(self.volumes_at), if refreshes => {
                     self.volumes_at = tokio::time::Instant::now() + self.node.config.volume_refresh;
                     self.facts.refreshing = true;
-                    self.tasks.spawn(self.effects.clone().refresh());
+                    self.tasks.spawn(api_tasks::named("node-agent/pod-refresh", self.effects.clone().refresh()));
                 }
                 () = tokio::time::sleep_until(rested) => {}
             }
@@ -331,9 +334,10 @@ impl Worker {
         self.announce(notes);
         if let Some((name, alive)) = begun {
             if !alive.hooked {
-                self.tasks.spawn(self.effects.clone().post_start(name.clone(), alive.clone()));
+                self.tasks
+                    .spawn(api_tasks::named("node-agent/pod-post-start", self.effects.clone().post_start(name.clone(), alive.clone())));
             }
-            self.tasks.spawn(self.effects.clone().wait(name, alive));
+            self.tasks.spawn(api_tasks::named("node-agent/pod-wait", self.effects.clone().wait(name, alive)));
         }
     }
 
@@ -367,7 +371,10 @@ impl Worker {
         for (key, probe, alive) in wanted {
             if !self.probes.contains_key(&key) {
                 let token = self.cancel.child_token();
-                self.tasks.spawn(self.effects.clone().probe(key.0.clone(), key.2, probe, alive, ip, token.clone()));
+                self.tasks.spawn(api_tasks::named(
+                    "node-agent/pod-probe",
+                    self.effects.clone().probe(key.0.clone(), key.2, probe, alive, ip, token.clone()),
+                ));
                 self.probes.insert(key, token);
             }
         }
@@ -395,15 +402,5 @@ impl Worker {
             let seen = std::mem::take(&mut self.seen_anew).then_some(&*self.pod);
             self.writer.set(status, seen);
         }
-    }
-}
-
-/// A task that panicked reports nothing, and what it was to do would be under way for ever: its worker
-/// ends with it, and the manager begins another.
-fn fall_with(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        std::panic::resume_unwind(error.into_panic());
     }
 }

@@ -13,6 +13,9 @@ pub enum ProxyError {
     /// The kernel or `nft` refused the rules.
     #[error("writing nftables rules failed: {0}")]
     Rules(String),
+    /// A background task failed.
+    #[error(transparent)]
+    Task(#[from] api_tasks::TaskFailure),
     /// What the machine itself has could not be read.
     #[error("reading the machine's addresses and sockets")]
     Machine(#[source] io::Error),

@@ -24,6 +24,7 @@ mod tool;
 use std::time::Duration;
 
 use api_client::events::Recorder;
+use api_tasks::Tasks;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{ObjectReference, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -62,7 +63,8 @@ const UNSAFE_ADDRESS: &str = "UnsafeAddress";
 /// logged and tried again. Services get nothing where, as `listening` tells, the node's programs listen.
 pub async fn run(client: kube::Client, config: Config, listening: Listening, cancel: CancellationToken) -> Result<(), ProxyError> {
     tool::has_table(&config.table()).await?;
-    let recorder = Recorder::new(client.clone(), COMPONENT, Some(&config.node_name), cancel.clone());
+    let tasks = Tasks::new(cancel.clone());
+    let recorder = Recorder::new(client.clone(), COMPONENT, Some(&config.node_name), &tasks);
     let services = watcher(Api::<Service>::all(client.clone()), watcher::Config::default()).backoff(Reconnect::default());
     let slices = watcher(Api::<EndpointSlice>::all(client), watcher::Config::default()).backoff(Reconnect::default());
     let (mut services, mut slices) = (std::pin::pin!(services), std::pin::pin!(slices));
@@ -74,6 +76,7 @@ pub async fn run(client: kube::Client, config: Config, listening: Listening, can
         writer.schedule(&state);
         tokio::select! {
             () = cancel.cancelled() => return Ok(()),
+            failure = tasks.failed() => return Err(failure.into()),
             Some(event) = services.next() => match event {
                 Ok(event) => state.service(event),
                 Err(error) => tracing::debug!(%error, "watching services failed"),
@@ -203,7 +206,7 @@ impl Writer {
     /// Finds out where the node's own programs listen. What could not be read stays as it was.
     async fn read_machine(&self, state: &mut State) {
         let (config, listening) = (self.config.clone(), self.listening);
-        let read = tokio::task::spawn_blocking(move || Machine::read(&config, listening)).await;
+        let read = api_tasks::blocking("service-proxy/read-machine", move || Machine::read(&config, listening)).await;
         match read {
             Ok(Ok(machine)) => state.set_machine(machine),
             Ok(Err(error)) => tracing::warn!(%error, source = ?std::error::Error::source(&error), "machine not read"),

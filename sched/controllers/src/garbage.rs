@@ -43,13 +43,13 @@ pub struct GarbageCollector {
 pub fn build(parts: &mut Parts) {
     let Some(graph) = parts.graph.clone() else { return };
     let remote = Remote::new(parts.client());
-    let monitor = Monitor::new(parts.client(), Arc::clone(&graph), remote.kinds(), parts.observed(), parts.config.discovery_period);
+    let monitor =
+        Monitor::new(parts.client(), Arc::clone(&graph), remote.kinds(), parts.observed(), parts.config.discovery_period, parts.tasks());
     let controller = Arc::new(GarbageCollector { graph, remote, recorder: parts.recorder(GarbageCollector::NAME) });
-    parts.run_beside(move |cancel| async move {
+    parts.run_beside(GarbageCollector::NAME, move |cancel| async move {
         let queue: Arc<Queue<String>> = controller.graph.queue();
-        let monitoring = monitor.start(cancel.clone()).await;
+        monitor.start(cancel.clone()).await;
         work::work(controller, queue, cancel).await;
-        monitoring.ended().await;
     });
 }
 

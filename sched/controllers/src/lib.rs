@@ -35,22 +35,29 @@ mod writes;
 pub mod work;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use api_tasks::{TaskFailure, Tasks};
 use thiserror::Error;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use config::{Accounts, Config, NodeTiming, Reserved, Signer, SigningError, SigningRequest, UnknownController};
 pub use failure::Failure;
 use parts::{Account, Parts};
 
-/// Why the controllers could not start.
+/// Why the controllers could not start, or ended.
 #[derive(Debug, Error)]
 pub enum Error {
     /// `--controllers` names one that does not exist.
     #[error(transparent)]
     UnknownController(#[from] UnknownController),
+    /// One of them is not what it was any more.
+    #[error(transparent)]
+    Task(#[from] TaskFailure),
 }
+
+/// How long the others may take to end when one has failed.
+const FAILED_ENDING_MAX: Duration = Duration::from_millis(200);
 
 /// A controller's name, as whom it acts, and how it is set up.
 type Row = (&'static str, Account, fn(&mut Parts));
@@ -95,16 +102,19 @@ pub async fn run(client: kube::Client, config: Config, cancel: CancellationToken
     match config.election.clone() {
         None => run_now(client, config, cancel).await,
         Some(election) => {
-            api_client::lease::lead(client.clone(), &election, cancel, |term| run_now(client.clone(), Arc::clone(&config), term)).await;
+            let leading = |term| run_now(client.clone(), Arc::clone(&config), term);
+            // `None`: cancelled while another one led.
+            api_client::lease::lead(client.clone(), &election, cancel, leading).await.unwrap_or(Ok(()))
         }
     }
-    Ok(())
 }
 
-async fn run_now(client: kube::Client, config: Arc<Config>, cancel: CancellationToken) {
-    let mut tasks = JoinSet::new();
+async fn run_now(client: kube::Client, config: Arc<Config>, cancel: CancellationToken) -> Result<(), Error> {
+    // Ends them all when one of them fails.
+    let cancel = cancel.child_token();
+    let tasks = Tasks::new(cancel.clone());
     let graph = config::enabled(&config.controllers, GARBAGE_COLLECTOR).then(Arc::default);
-    let mut parts = Parts::new(client, Arc::clone(&config), graph, cancel.clone());
+    let mut parts = Parts::new(client, Arc::clone(&config), graph, tasks.clone());
     for (name, account, build) in CONTROLLERS {
         if config::enabled(&config.controllers, name) {
             parts.act_as(*account);
@@ -112,15 +122,25 @@ async fn run_now(client: kube::Client, config: Arc<Config>, cancel: Cancellation
         }
     }
     let (hub, runs) = parts.into_inner();
-    let synced = hub.start(&mut tasks, &cancel);
+    let synced = hub.start(&tasks, &cancel);
+    let working = async {
+        synced.await;
+        tracing::info!(controllers = runs.len(), "controllers started");
+        for (name, run) in runs {
+            tasks.own(name, run(cancel.clone()));
+        }
+        cancel.cancelled().await;
+    };
     tokio::select! {
         () = cancel.cancelled() => {}
-        () = synced => {
-            tracing::info!(controllers = runs.len(), "controllers started");
-            for run in runs {
-                tasks.spawn(run(cancel.clone()));
-            }
+        () = working => {}
+        failure = tasks.failed() => {
+            cancel.cancel();
+            // Whoever leads next must not meet what goes on here.
+            let _in_time = tokio::time::timeout(FAILED_ENDING_MAX, tasks.wait()).await;
+            return Err(failure.into());
         }
     }
-    while tasks.join_next().await.is_some() {}
+    tasks.wait().await;
+    Ok(())
 }

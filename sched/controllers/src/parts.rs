@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use api_client::events::Recorder;
+use api_tasks::Tasks;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +22,9 @@ pub enum Account {
     Named(&'static str),
 }
 
-type Run = Box<dyn FnOnce(CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+/// A background task with its name.
+type Run = (&'static str, Start);
+type Start = Box<dyn FnOnce(CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// Hands out caches, queues and recorders while the controllers are set up.
 pub struct Parts {
@@ -32,15 +35,15 @@ pub struct Parts {
     hub: Hub,
     /// As whom the controller that is being set up acts.
     client: kube::Client,
-    cancel: CancellationToken,
+    tasks: Tasks,
     runs: Vec<Run>,
 }
 
 impl Parts {
-    /// Nothing set up yet; recorders end with `cancel`.
-    pub fn new(client: kube::Client, config: Arc<Config>, graph: Option<Arc<Graph>>, cancel: CancellationToken) -> Self {
+    /// Nothing set up yet; what runs in the background is one of `tasks`.
+    pub fn new(client: kube::Client, config: Arc<Config>, graph: Option<Arc<Graph>>, tasks: Tasks) -> Self {
         let observer = graph.clone().map(|graph| graph as Arc<dyn MetaObserver>);
-        Self { config, graph, client: client.clone(), hub: Hub::new(client, observer), cancel, runs: Vec::new() }
+        Self { config, graph, client: client.clone(), hub: Hub::new(client, observer), tasks, runs: Vec::new() }
     }
 
     /// Lets the next controllers act as an account. The caches are the manager's, which may list and watch everything.
@@ -63,7 +66,7 @@ impl Parts {
 
     /// Records events as `component`.
     pub fn recorder(&self, component: &str) -> Recorder {
-        Recorder::new(self.client(), component, None, self.cancel.clone())
+        Recorder::new(self.client(), component, None, &self.tasks)
     }
 
     /// A queue with a cache that feeds it: `keys` names what a change of `K` makes worth a look.
@@ -84,12 +87,20 @@ impl Parts {
 
     /// Has `controller` work on `queue` once the caches are filled.
     pub fn run<C: Controller>(&mut self, controller: Arc<C>, queue: Arc<Queue<C::Key>>) {
-        self.runs.push(Box::new(move |cancel| Box::pin(work::work(controller, queue, cancel))));
+        self.runs.push((C::NAME, Box::new(move |cancel| Box::pin(work::work(controller, queue, cancel)))));
     }
 
-    /// Has `task` run beside the loops, from the start.
-    pub fn run_beside<F: Future<Output = ()> + Send + 'static>(&mut self, task: impl FnOnce(CancellationToken) -> F + Send + 'static) {
-        self.runs.push(Box::new(move |cancel| Box::pin(task(cancel))));
+    /// Has `task` run beside the loops, from the start, as a background task of that name.
+    pub fn run_beside<F>(&mut self, name: &'static str, task: impl FnOnce(CancellationToken) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.runs.push((name, Box::new(move |cancel| Box::pin(task(cancel)))));
+    }
+
+    /// The background tasks of all controllers.
+    pub fn tasks(&self) -> Tasks {
+        self.tasks.clone()
     }
 
     /// The kinds that the graph hears of through shared caches.

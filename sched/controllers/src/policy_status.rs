@@ -81,7 +81,7 @@ impl Controller for PolicyStatus {
         let types = self.types(spec).await?;
         let spec = spec.clone();
         // A policy may have as many expressions as fit into an object: others get their turn meanwhile.
-        let checking = tokio::task::spawn_blocking(move || check::warnings(&spec, &types));
+        let checking = api_tasks::blocking("policy-status/check", move || check::warnings(&spec, &types));
         let warnings = checking.await.map_err(|error| Failure::Unusable { object: format!("policy {key}"), problem: error.to_string() })?;
         gone_is_fine(writes::apply_status(&self.client, policy.as_ref(), FIELD_MANAGER, status(generation, &warnings)).await)?;
         Ok(Next::OnChange)

@@ -70,20 +70,21 @@ pub async fn work<C: Controller>(controller: Arc<C>, queue: Arc<Queue<C::Key>>, 
         tokio::select! {
             biased;
             () = cancel.cancelled() => break,
-            Some(ended) = running.join_next(), if !running.is_empty() => log_panic(C::NAME, ended),
+            Some(ended) = running.join_next(), if !running.is_empty() => note_panic(C::NAME, ended),
             key = queue.next(), if running.len() < C::WORKERS => {
-                running.spawn(pass(Arc::clone(&controller), Arc::clone(&queue), key));
+                running.spawn(api_tasks::named(C::NAME, pass(Arc::clone(&controller), Arc::clone(&queue), key)));
             }
         }
     }
     while let Some(ended) = running.join_next().await {
-        log_panic(C::NAME, ended);
+        note_panic(C::NAME, ended);
     }
 }
 
-fn log_panic(controller: &str, ended: Result<(), tokio::task::JoinError>) {
+/// A panic concerns the one key, which is tried again with back-off; it was logged and counted where it happened.
+fn note_panic(controller: &str, ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
-        tracing::error!(controller, %error, "reconcile did not end");
+        tracing::debug!(controller, %error, "reconcile did not end");
     }
 }
 
@@ -120,6 +121,9 @@ struct Held<'a, K: Key> {
 
 impl<K: Key> Drop for Held<'_, K> {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.queue.add_rate_limited(self.key.clone(), Duration::MAX);
+        }
         self.queue.done(self.key);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use api_client::events::Recorder;
 use api_client::lease::{Election, lead};
+use api_tasks::{TaskFailure, Tasks};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
@@ -42,19 +43,23 @@ impl Default for Config {
 }
 
 /// Schedules until cancelled.
-pub async fn run(client: kube::Client, config: Config, cancel: CancellationToken) {
+///
+/// # Errors
+/// When a background task of the scheduler failed.
+pub async fn run(client: kube::Client, config: Config, cancel: CancellationToken) -> Result<(), TaskFailure> {
     match config.election.clone() {
         None => schedule(client, config, cancel).await,
         Some(election) => {
             let leading = |term: CancellationToken| schedule(client.clone(), config.clone(), term);
-            // Cancelled or ended: either way there is nothing more to do.
-            let _ended = lead(client.clone(), &election, cancel, leading).await;
+            // `None`: cancelled while another one led.
+            lead(client.clone(), &election, cancel, leading).await.unwrap_or(Ok(()))
         }
     }
 }
 
-async fn schedule(client: kube::Client, config: Config, cancel: CancellationToken) {
-    let events = Recorder::new(client.clone(), &config.scheduler_name, None, cancel.clone());
+async fn schedule(client: kube::Client, config: Config, cancel: CancellationToken) -> Result<(), TaskFailure> {
+    let tasks = Tasks::new(cancel.clone());
+    let events = Recorder::new(client.clone(), &config.scheduler_name, None, &tasks);
     let (finished, results) = mpsc::channel(IN_FLIGHT_MAX);
     let scheduler = Scheduler {
         config,
@@ -70,7 +75,10 @@ async fn schedule(client: kube::Client, config: Config, cancel: CancellationToke
     let watching = watcher::Config::default().any_semantic();
     let nodes = watcher(Api::<Node>::all(client.clone()), watching.clone()).default_backoff();
     let pods = watcher(Api::<Pod>::all(client), watching).default_backoff();
-    scheduler.run(nodes, pods, results, cancel).await;
+    tokio::select! {
+        () = scheduler.run(nodes, pods, results, cancel) => Ok(()),
+        failure = tasks.failed() => Err(failure),
+    }
 }
 
 /// A binding that ended: the Pod, its node, how.
@@ -107,7 +115,8 @@ impl Scheduler {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
-                Some(_ended) = self.writes.join_next() => {}
+                // A write that panicked reports nothing, and its Pod would wait for it without end.
+                Some(ended) = self.writes.join_next() => drop(api_tasks::joined(ended)),
                 Some((pod, bound)) = results.recv() => self.bound(&pod, bound),
                 Some(event) = nodes.next() => self.node_event(event, &mut listed_nodes),
                 Some(event) = pods.next() => self.pod_event(event),
@@ -126,17 +135,17 @@ impl Scheduler {
                 tracing::debug!(pod = pod.key(), node = node.name, "node chosen");
                 self.cache.place(Arc::clone(&pod), &node.name);
                 let (writer, finished) = (self.writer.clone(), self.finished.clone());
-                self.writes.spawn(async move {
+                self.writes.spawn(api_tasks::named("scheduler/binding", async move {
                     let bound = writer.bind(&pod, &node.name).await;
                     // The receiver is gone only at shutdown.
                     let _gone = finished.send((pod, bound)).await;
-                });
+                }));
             }
             Err(unfit) => {
                 tracing::debug!(pod = pod.key(), message = unfit.message, "no node fits");
                 self.queue.park(&pod.uid, unfit.helped_by, Instant::now());
                 let writer = self.writer.clone();
-                self.writes.spawn(async move { writer.unschedulable(&pod, &unfit.message).await });
+                self.writes.spawn(api_tasks::named("scheduler/status", async move { writer.unschedulable(&pod, &unfit.message).await }));
             }
         }
     }
@@ -241,7 +250,7 @@ mod tests {
         let silent = kube::Config::new("http://127.0.0.1:1".parse().expect("a URL"));
         let client = kube::Client::try_from(silent).expect("a client");
         let (finished, _results) = mpsc::channel(1);
-        let events = Recorder::new(client.clone(), "default-scheduler", None, CancellationToken::new());
+        let events = Recorder::new(client.clone(), "default-scheduler", None, &Tasks::new(CancellationToken::new()));
         Scheduler {
             config: Config::default(),
             profile: Profile::default(),

@@ -75,7 +75,7 @@ pub(super) async fn v2(app: &Arc<App>, remote: &Remote, known: Option<Part>) -> 
 /// Of one document at a time, beside the tasks of the runtime: a tree is large and takes a while.
 async fn part_of(app: &Arc<App>, document: Bytes, prefix: String) -> Result<Bytes, String> {
     let turn = Arc::clone(&app.aggregation.reading).lock_owned().await;
-    let reading = tokio::task::spawn_blocking(move || {
+    let reading = api_tasks::blocking("api-server/aggregated-openapi", move || {
         let _turn = turn;
         openapi::v2_part(&document, &prefix)
     });

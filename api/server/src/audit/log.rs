@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use api_tasks::Tasks;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -21,6 +22,8 @@ use tokio::sync::{mpsc, oneshot};
 const BUFFER_LEN_MAX: usize = 10_000;
 /// How rotated files' times are written.
 const TIME_FORMAT: &str = "%Y-%m-%dT%H-%M-%S%.3f";
+/// The writing thread's name.
+const TASK: &str = "api-server/audit-log";
 const MEGABYTE: u64 = 1024 * 1024;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -57,14 +60,14 @@ pub(super) struct Counts {
 }
 
 impl Writer {
-    /// Opens the file.
-    pub(super) fn open(log: &AuditLog) -> io::Result<Self> {
+    /// Opens the file, and starts the thread that writes it as one of `tasks`.
+    pub(super) fn open(log: &AuditLog, tasks: &Tasks) -> io::Result<Self> {
         let mut output = Output::open(log)?;
         let (sender, receiver) = mpsc::channel(BUFFER_LEN_MAX);
         let counts = Arc::new(Counts::default());
         let counted = Arc::clone(&counts);
         // Ends when the last sender is gone; `flush` is what a stopping server waits for.
-        std::thread::Builder::new().name("audit-log".to_owned()).spawn(move || write(receiver, &mut output, &counted))?;
+        tasks.own_thread(TASK, move || write(receiver, &mut output, &counted))?;
         Ok(Self { sender, counts })
     }
 
@@ -95,6 +98,7 @@ impl Writer {
 fn write(mut receiver: mpsc::Receiver<Message>, output: &mut Output, counts: &Counts) {
     let mut messages = Vec::new();
     while receiver.blocking_recv_many(&mut messages, BUFFER_LEN_MAX) > 0 {
+        api_tasks::fault_point(TASK);
         let mut waiting = Vec::new();
         for message in messages.drain(..) {
             match message {
@@ -222,7 +226,21 @@ fn rotated_at(text: &str) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    use api_tasks::TaskFailure;
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_thread_that_panics_is_seen() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let tasks = Tasks::new(CancellationToken::new());
+        let writer = Writer::open(&log(directory.path().join("audit.log")), &tasks).expect("opens");
+        api_tasks::fault::inject(TASK, api_tasks::fault::Fault::Panic);
+        writer.put(b"one\n".to_vec()).await;
+        let failure = tokio::time::timeout(Duration::from_secs(1), tasks.failed()).await.expect("seen within a second");
+        assert!(matches!(failure, TaskFailure::Panicked { task: TASK, .. }), "{failure}");
+    }
 
     fn log(path: PathBuf) -> AuditLog {
         AuditLog { path, max_age_days: 0, max_backups: 0, max_size_mb: 1 }
@@ -240,8 +258,9 @@ mod tests {
     async fn what_was_put_is_in_the_file_after_a_flush() {
         let directory = tempfile::tempdir().expect("a directory");
         let log = log(directory.path().join("deep/audit.log"));
+        let tasks = Tasks::new(CancellationToken::new());
         for _ in 0..2 {
-            let writer = Writer::open(&log).expect("opens");
+            let writer = Writer::open(&log, &tasks).expect("opens");
             writer.put(b"one\n".to_vec()).await;
             writer.try_put(b"two\n".to_vec()).expect("room");
             writer.flush().await;

@@ -45,13 +45,23 @@ pub(crate) async fn start(
     };
     cache.advance(head, Vec::new());
     let feeder = Feeder { store, cache: Arc::clone(&cache) };
+    let closing = CloseAtEnd(Arc::clone(&cache));
     Ok((cache, async move {
+        let _closing = closing;
         tokio::select! {
             () = cancel.cancelled() => {}
             () = feeder.run(events) => {}
         }
-        feeder.cache.close();
     }))
+}
+
+/// Nobody waits for what the cache will not see any more, also where the feeder panicked.
+struct CloseAtEnd(Arc<Cache>);
+
+impl Drop for CloseAtEnd {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 type Known = HashMap<Arc<str>, Arc<Object>>;

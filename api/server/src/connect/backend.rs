@@ -141,7 +141,7 @@ where
 {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
     let shutdown = app.shutdown.clone();
-    app.tasks.spawn(async move {
+    app.tasks.request("api-server/backend", async move {
         tokio::select! {
             () = shutdown.cancelled() => {}
             ended = connection.with_upgrades() => {

@@ -53,7 +53,7 @@ pub(super) async fn open(call: &Call, target: &Target, mut parts: Parts) -> ApiR
 /// Joins two upgraded connections, beside the request that led to them.
 pub(super) fn join_beside(app: &App, client: hyper::upgrade::OnUpgrade, backend: hyper::upgrade::OnUpgrade, end: Option<Completion>) {
     let shutdown = app.shutdown.clone();
-    app.tasks.spawn(async move {
+    app.tasks.request("api-server/tunnel", async move {
         tokio::select! {
             () = shutdown.cancelled() => {}
             () = join(client, backend) => {}

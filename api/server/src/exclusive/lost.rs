@@ -89,7 +89,7 @@ pub(super) fn look_for_lost(app: &Arc<App>) {
     let until = Instant::now() + lifetime(app);
     let is_looked_for = app.locks.state.lock().looking.replace(until).is_some();
     if !is_looked_for {
-        app.tasks.spawn(look(Arc::clone(app)));
+        app.tasks.request("api-server/lost-locks", look(Arc::clone(app)));
     }
 }
 

@@ -79,6 +79,10 @@ impl Writer {
                         // The asker may have gone; compaction is done all the same.
                         let _gone = answer.send(self.compact_all(upto).await);
                     }
+                    Request::Check(answer) => {
+                        // The asker may have stopped waiting.
+                        let _gone = answer.send(());
+                    }
                     Request::Close(answer) => closed = Some(answer),
                 }
             }

@@ -155,7 +155,7 @@ async fn open(path: &Path, tail_lines: Option<u64>) -> io::Result<File> {
     let mut file = File::open(path).await?;
     if let Some(lines) = tail_lines {
         let path = path.to_owned();
-        let offset = tokio::task::spawn_blocking(move || tail_offset(&path, lines)).await.map_err(io::Error::other)??;
+        let offset = api_tasks::blocking("node-agent/read-logs", move || tail_offset(&path, lines)).await.map_err(io::Error::other)??;
         file.seek(SeekFrom::Start(offset)).await?;
     }
     Ok(file)

@@ -73,7 +73,7 @@ async fn open(node: &Node, namespace: &str, pod: &str, container: &str, asked: &
     }
     let previous = attempt != instance.attempt;
     let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
-    tokio::spawn(send(path, options, ended(node, instance, previous), sender));
+    api_tasks::request("node-agent/logs", send(path, options, ended(node, instance, previous), sender));
     Ok(Body::from_stream(ReceiverStream::new(chunks)))
 }
 

@@ -92,7 +92,8 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
          # HELP container_cpu_usage_seconds_total Cumulative cpu time consumed by the container in core-seconds\n\
          # TYPE container_cpu_usage_seconds_total counter\n{cpu}\
          # HELP container_memory_working_set_bytes Current working set of the container in bytes\n\
-         # TYPE container_memory_working_set_bytes gauge\n{memory}"
+         # TYPE container_memory_working_set_bytes gauge\n{memory}{}",
+        api_tasks::metrics()
     );
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }

@@ -71,7 +71,7 @@ impl SpdyUpgrade {
         if chosen.is_none() && !self.offered.is_empty() {
             return disagree(&self.offered, accepted);
         }
-        tokio::spawn(async move {
+        api_tasks::request("node-agent/spdy", async move {
             match self.on.await {
                 Ok(upgraded) => then(TokioIo::new(upgraded), chosen).await,
                 Err(error) => tracing::debug!(%error, "the client did not go on in SPDY"),

@@ -9,6 +9,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::conditions::RESIZE;
@@ -34,10 +35,11 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Begins a Pod's writer; it ends with the worker's end of it, or with the token.
-    pub(crate) fn start(client: kube::Client, pod: PodName, cancel: CancellationToken) -> Self {
+    /// Begins a Pod's writer among the worker's tasks; it ends with the worker's end of it, or with the token.
+    pub(crate) fn start(client: kube::Client, pod: PodName, tasks: &mut JoinSet<()>, cancel: CancellationToken) -> Self {
         let (wanted, changes) = watch::channel(Wanted::default());
-        tokio::spawn(Task { pods: Api::namespaced(client, &pod.namespace), pod, changes }.run(cancel));
+        let task = Task { pods: Api::namespaced(client, &pod.namespace), pod, changes };
+        tasks.spawn(api_tasks::named("node-agent/status-writer", task.run(cancel)));
         Self { wanted }
     }
 

@@ -82,7 +82,7 @@ impl Effects {
         let sysctls = node_network::set_sysctls(&sandbox, enforce::sysctls_of(&self.pod)).await;
         sysctls.map_err(|error| sandbox_failed(chain(&error)))?;
         let (pod, node) = (self.pod.clone(), self.node.clone());
-        let written = tokio::task::spawn_blocking(move || files::write(&pod, ip, &node.config, &node.layout)).await;
+        let written = api_tasks::blocking("node-agent/write-files", move || files::write(&pod, ip, &node.config, &node.layout)).await;
         match written {
             Ok(Ok(())) => Ok(Ground { sandbox, ip, volumes_due, class }),
             Ok(Err((path, error))) => Err(sandbox_failed(format!("writing {}: {error}", path.display()))),
@@ -140,7 +140,7 @@ impl Effects {
         let Some(cgroups) = self.node.cgroups.clone() else { return Ok(()) };
         let path = self.node.layout.pod_cgroup(resources::qos(&self.pod), &PodName::of(&self.pod).uid);
         let limits = resources::of_pod(&self.pod);
-        let made = tokio::task::spawn_blocking(move || cgroups.group(&path)?.create(&limits)).await;
+        let made = api_tasks::blocking("node-agent/make-cgroup", move || cgroups.group(&path)?.create(&limits)).await;
         match made {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(sandbox_failed(chain(&error))),
@@ -377,13 +377,17 @@ impl Effects {
     pub(crate) async fn last_words(&self, name: &str, attempt: u32, code: i32) -> String {
         let names = PodName::of(&self.pod);
         let path = self.node.layout.termination_log(&names.uid, name, attempt);
-        let text = tokio::task::spawn_blocking(move || logs::head(&path, MESSAGE_LEN_MAX)).await.ok().flatten().unwrap_or_default();
+        let text = api_tasks::blocking("node-agent/last-words", move || logs::head(&path, MESSAGE_LEN_MAX))
+            .await
+            .ok()
+            .flatten()
+            .unwrap_or_default();
         let policy = container::find(&self.pod, name).and_then(|(_, container)| container.termination_message_policy.as_deref());
         if !text.is_empty() || code == 0 || policy != Some("FallbackToLogsOnError") {
             return text;
         }
         let log = self.node.layout.log(&names, name, attempt);
-        let tail = tokio::task::spawn_blocking(move || logs::tail_text(&log, FALLBACK_LINES_MAX, FALLBACK_LEN_MAX)).await;
+        let tail = api_tasks::blocking("node-agent/last-words", move || logs::tail_text(&log, FALLBACK_LINES_MAX, FALLBACK_LEN_MAX)).await;
         tail.ok().flatten().unwrap_or_default()
     }
 

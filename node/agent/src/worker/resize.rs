@@ -73,7 +73,7 @@ impl Worker {
         self.facts.resize = Resize::Busy { again: false };
         let running = self.facts.containers.iter().filter_map(|(name, known)| Some((name.clone(), known.alive()?.clone())));
         let running = running.filter(|(_, alive)| !alive.stopping).collect();
-        self.tasks.spawn(self.effects.clone().resize(running));
+        self.tasks.spawn(api_tasks::named("node-agent/pod-resize", self.effects.clone().resize(running)));
     }
 
     /// Takes up the Pod as the API has it, with what it was allocated.

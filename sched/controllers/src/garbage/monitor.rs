@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_tasks::Tasks;
 use futures::StreamExt;
 use kube::Api;
 use kube::api::DynamicObject;
@@ -38,6 +39,8 @@ pub struct Monitor {
     kinds: Kinds,
     observed: Observed,
     period: Duration,
+    /// To which the monitor belongs once it runs.
+    owner: Tasks,
 }
 
 /// Watches that run.
@@ -47,26 +50,14 @@ struct Watches {
     tasks: JoinSet<()>,
 }
 
-/// A monitor at work.
-pub struct Monitoring(tokio::task::JoinHandle<()>);
-
-impl Monitoring {
-    /// Waits for its end, which its token brings.
-    pub async fn ended(self) {
-        if let Err(error) = self.0.await {
-            tracing::error!(%error, "garbage collector's monitor did not end");
-        }
-    }
-}
-
 impl Monitor {
     /// Sets up; nothing is asked yet.
-    pub fn new(client: kube::Client, graph: Arc<Graph>, kinds: Kinds, observed: Observed, period: Duration) -> Self {
-        Self { client, graph, kinds, observed, period }
+    pub fn new(client: kube::Client, graph: Arc<Graph>, kinds: Kinds, observed: Observed, period: Duration, owner: Tasks) -> Self {
+        Self { client, graph, kinds, observed, period, owner }
     }
 
-    /// Starts the watches; returns when every kind known at first has been listed.
-    pub async fn start(self, cancel: CancellationToken) -> Monitoring {
+    /// Starts the watches, which go on in the background; returns when every kind known at first has been listed.
+    pub async fn start(self, cancel: CancellationToken) {
         let mut watches = Watches::default();
         let mut known = Discovered::default();
         let mut listed = Vec::new();
@@ -88,7 +79,7 @@ impl Monitor {
                 _ = one.wait_for(|listed| *listed) => {}
             }
         }
-        Monitoring(tokio::spawn(self.keep_up(known, watches, cancel)))
+        self.owner.clone().own("garbage-collector-controller/monitor", self.keep_up(known, watches, cancel));
     }
 
     async fn keep_up(self, mut known: Discovered, mut watches: Watches, cancel: CancellationToken) {
@@ -97,6 +88,10 @@ impl Monitor {
                 () = cancel.cancelled() => break,
                 () = self.graph.kinds_changed() => self.pause(&cancel, SETTLE).await,
                 () = tokio::time::sleep(self.period) => {}
+                Some(ended) = watches.tasks.join_next() => {
+                    api_tasks::joined(ended);
+                    continue;
+                }
             }
             match discovery::discover(&self.client).await {
                 Ok(found) if found == known => {}
@@ -142,7 +137,9 @@ impl Monitor {
             if !watches.running.contains_key(kind) {
                 let token = cancel.child_token();
                 let (done, receiver) = watch::channel(false);
-                watches.tasks.spawn(follow(self.client.clone(), Arc::clone(&self.graph), Arc::new(kind.clone()), done, token.clone()));
+                let (client, graph, kind_followed) = (self.client.clone(), Arc::clone(&self.graph), Arc::new(kind.clone()));
+                let following = follow(client, graph, kind_followed, done, token.clone());
+                watches.tasks.spawn(api_tasks::named("garbage-collector-controller/watch", following));
                 watches.running.insert(kind.clone(), token);
                 listed.push(receiver);
             }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use api_client::events::Recorder;
+use api_tasks::Tasks;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -47,7 +48,7 @@ fn server(refuse: fn(&Method, usize) -> bool) -> (kube::Client, Heard) {
 }
 
 fn controller(client: kube::Client) -> ReplicaSets {
-    let recorder = Recorder::new(client.clone(), "test", None, CancellationToken::new());
+    let recorder = Recorder::new(client.clone(), "test", None, &Tasks::new(CancellationToken::new()));
     ReplicaSets { client, recorder, sets: Arc::default(), pods: Arc::default(), expectations: Arc::default() }
 }
 

@@ -10,11 +10,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use api_tasks::Tasks;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::runtime::{WatchStreamExt, watcher};
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::store::{Cached, Store};
@@ -120,10 +120,10 @@ impl Hub {
     }
 
     /// Starts the watches as tasks of `tasks` and answers a future that ends when every cache is filled.
-    pub fn start(self, tasks: &mut JoinSet<()>, cancel: &CancellationToken) -> impl Future<Output = ()> + Send + use<> {
+    pub fn start(self, tasks: &Tasks, cancel: &CancellationToken) -> impl Future<Output = ()> + Send + use<> {
         for watch in self.watches {
             let cancel = cancel.clone();
-            tasks.spawn(async move {
+            tasks.own("controllers/watch", async move {
                 tokio::select! {
                     () = cancel.cancelled() => {}
                     () = watch => {}

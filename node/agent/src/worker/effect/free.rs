@@ -38,7 +38,9 @@ pub(crate) async fn free_pod(node: &Node, names: &PodName, qos: Option<&str>, fo
         let all = ["Guaranteed", "Burstable", "BestEffort"];
         let paths: Vec<_> =
             all.iter().filter(|one| qos.is_none_or(|qos| qos == **one)).map(|qos| node.layout.pod_cgroup(qos, &names.uid)).collect();
-        let removed = tokio::task::spawn_blocking(move || paths.iter().try_for_each(|path| cgroups.group(path)?.remove_tree())).await;
+        let removed =
+            api_tasks::blocking("node-agent/remove-cgroups", move || paths.iter().try_for_each(|path| cgroups.group(path)?.remove_tree()))
+                .await;
         removed.map_err(|_| "interrupted".to_owned())?.map_err(|error| chain(&error))?;
     }
     if forget_logs && !names.name.is_empty() {
@@ -80,7 +82,7 @@ pub(super) async fn forget_old_files(node: &Node, names: &PodName, container: &s
     let files = [node.layout.log(names, container, attempt), node.layout.termination_log(&names.uid, container, attempt)];
     for dir in files.iter().filter_map(|file| file.parent()) {
         let (dir, shown) = (dir.to_owned(), dir.to_owned());
-        let removed = tokio::task::spawn_blocking(move || of_instances_before(&dir, attempt.saturating_sub(1))).await;
+        let removed = api_tasks::blocking("node-agent/remove-logs", move || of_instances_before(&dir, attempt.saturating_sub(1))).await;
         if let Ok(Err(error)) = removed {
             tracing::warn!(dir = %shown.display(), %error, "files of earlier instances not removed");
         }

@@ -44,7 +44,7 @@ impl Effects {
     async fn limit(&self, pod_path: String, targets: Vec<Target>) -> Result<(), String> {
         let Some(cgroups) = self.node.cgroups.clone() else { return Ok(()) };
         let of_pod = resources::of_pod(&self.pod);
-        match tokio::task::spawn_blocking(move || limit(&cgroups, &pod_path, &of_pod, &targets)).await {
+        match api_tasks::blocking("node-agent/resize", move || limit(&cgroups, &pod_path, &of_pod, &targets)).await {
             Ok(result) => result,
             Err(_) => Err("interrupted".to_owned()),
         }

@@ -1,0 +1,24 @@
+//! How often tasks failed, for the metrics of the process.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+/// By task and reason. Names are in the code, so there are few.
+static COUNTS: Mutex<BTreeMap<(String, &'static str), u64>> = Mutex::new(BTreeMap::new());
+
+pub(crate) fn add(task: &str, reason: &'static str) {
+    *COUNTS.lock().entry((task.to_owned(), reason)).or_default() += 1;
+}
+
+/// The counters in Prometheus' text format.
+pub fn metrics() -> String {
+    let mut text = "# HELP skiff_task_failures_total Tasks that panicked, returned an error, or ended before they were stopped.\n\
+                    # TYPE skiff_task_failures_total counter\n"
+        .to_owned();
+    for ((task, reason), count) in COUNTS.lock().iter() {
+        let task = task.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        text.push_str(&format!("skiff_task_failures_total{{task=\"{task}\",reason=\"{reason}\"}} {count}\n"));
+    }
+    text
+}

@@ -1,0 +1,98 @@
+//! What becomes of a set whose tasks fail, and what a pulse says.
+
+use std::time::Duration;
+
+use super::*;
+
+async fn forever() {
+    std::future::pending::<()>().await;
+}
+
+/// The first failure, within the second that the owner may be without it.
+async fn failed(tasks: &Tasks) -> TaskFailure {
+    tokio::time::timeout(Duration::from_secs(1), tasks.failed()).await.expect("a failure is seen within a second")
+}
+
+#[tokio::test]
+async fn the_first_failure_of_a_set_is_reported() {
+    let tasks = Tasks::new(CancellationToken::new());
+    tasks.own("steady", forever());
+    tasks.own("fallible", async { Err::<(), _>("no disk") });
+    let first = failed(&tasks).await;
+    assert_eq!(first, TaskFailure::Failed { task: "fallible", message: "no disk".to_owned() });
+    tasks.own("later", async {});
+    tokio::time::timeout(Duration::from_secs(1), async {
+        while !metrics().contains("{task=\"later\",reason=\"early_end\"} 1\n") {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("the later failure is counted");
+    assert_eq!(tasks.failure(), Some(first), "the first one stays");
+    assert!(metrics().contains("{task=\"fallible\",reason=\"error\"} 1\n"), "{}", metrics());
+}
+
+#[tokio::test]
+async fn panics_and_early_ends_are_failures() {
+    panics::install_hook();
+    for (fault, expected) in [
+        (fault::Fault::Panic, TaskFailure::Panicked { task: "watched", message: "a fault was injected\ninto watched".to_owned() }),
+        (fault::Fault::End, TaskFailure::EndedEarly { task: "watched" }),
+    ] {
+        let tasks = Tasks::new(CancellationToken::new());
+        tasks.own("other", forever());
+        tasks.own("watched", forever());
+        tokio::task::yield_now().await;
+        fault::inject("watched", fault);
+        assert_eq!(failed(&tasks).await, expected);
+        assert_eq!(tasks.len(), 1, "the other task goes on");
+    }
+    assert!(metrics().contains("skiff_task_failures_total{task=\"watched\",reason=\"panic\"} 1\n"), "{}", metrics());
+}
+
+#[tokio::test]
+async fn tasks_end_as_they_should_once_their_set_is_stopped() {
+    let stop = CancellationToken::new();
+    let tasks = Tasks::new(stop.clone());
+    tasks.own("until stopped", stop.clone().cancelled_owned());
+    let answered = tasks.request("one request", async { 7 });
+    assert_eq!(answered.await.ok(), Some(7));
+    assert_eq!(tasks.failure(), None, "a request ends when it likes");
+    stop.cancel();
+    tasks.wait().await;
+    assert_eq!(tasks.failure(), None);
+}
+
+#[tokio::test]
+async fn a_request_that_panics_is_counted_and_ends_nothing_else() {
+    panics::install_hook();
+    let tasks = Tasks::new(CancellationToken::new());
+    tasks.own("steady", forever());
+    let failing = async { std::panic::panic_any("a bug") };
+    assert!(tasks.request::<_>("request", failing).await.is_err_and(|error: tokio::task::JoinError| error.is_panic()));
+    assert!(blocking("call", || std::panic::panic_any("a bug")).await.is_err_and(|error: tokio::task::JoinError| error.is_panic()));
+    let counted = metrics();
+    for task in ["request", "call"] {
+        assert!(counted.contains(&format!("skiff_task_failures_total{{task=\"{task}\",reason=\"panic\"}} 1\n")), "{counted}");
+    }
+    assert_eq!((tasks.failure(), tasks.len()), (None, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_that_stands_still_has_no_pulse_and_one_that_comes_back_has() {
+    let (pulse, bound) = (Arc::new(Pulse::default()), Duration::from_secs(15));
+    assert!(pulse.is_alive(bound).await);
+    tokio::time::advance(Duration::from_secs(14)).await;
+    assert!(pulse.is_alive(bound).await);
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    assert!(!pulse.is_alive(bound).await, "nothing beats");
+    // The process was stopped: the first look comes before the loop's next turn.
+    let beating = Arc::clone(&pulse);
+    let turn = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        beating.beat();
+    });
+    assert!(pulse.is_alive(bound).await);
+    turn.await.expect("turned");
+    assert_eq!(pulse.age(), Duration::ZERO);
+}

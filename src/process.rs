@@ -1,0 +1,63 @@
+//! The life of a process that goes on until it is told to stop: signals, and the end of everything when one of its
+//! background tasks fails. A cluster without controllers, or a node whose Pods nobody looks after, looks well and does
+//! nothing; ended, it is started anew by whoever started it, and takes up what runs.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use api_tasks::Tasks;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// How long everything else may take to end when a task has failed. What is cut off is what a crash would cut off.
+const FAILED_STOP_MAX: Duration = Duration::from_millis(500);
+
+/// A running process.
+pub struct Process {
+    /// Cancelled when everything is to stop.
+    pub cancel: CancellationToken,
+    /// Every background task, or a set of which that is the parent.
+    pub tasks: Tasks,
+}
+
+impl Process {
+    /// Stops by `SIGTERM` or `SIGINT`.
+    pub fn begin() -> anyhow::Result<Self> {
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let cancel = CancellationToken::new();
+        let tasks = Tasks::new(cancel.clone());
+        let stop = cancel.clone();
+        tasks.own("signals", async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+                () = stop.cancelled() => return,
+            }
+            tracing::info!("stopping");
+            stop.cancel();
+        });
+        #[cfg(debug_assertions)]
+        crate::faults::listen(&tasks)?;
+        Ok(Self { cancel, tasks })
+    }
+
+    /// Does the work of the process, which ends after `cancel`. The first task that fails stops everything; its failure
+    /// is the error.
+    pub async fn run(&self, work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+        let mut work = pin!(work);
+        let failure = tokio::select! {
+            done = &mut work => match self.tasks.failure() {
+                None => return done,
+                Some(failure) => failure,
+            },
+            failure = self.tasks.failed() => {
+                self.cancel.cancel();
+                if tokio::time::timeout(FAILED_STOP_MAX, work).await.is_err() {
+                    tracing::debug!("not everything has stopped");
+                }
+                failure
+            }
+        };
+        Err(failure.into())
+    }
+}

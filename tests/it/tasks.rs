@@ -1,0 +1,104 @@
+//! Nothing dies alone: each background task is made to fail by its name, while a Pod runs. The process says which one it
+//! was, ends within a second with an error, and the next start takes everything up again.
+
+use std::time::Duration;
+
+use tests::tasks::{OF_A_SHARED_STORE, OF_UP};
+use tests::{Cluster, Etcd, Net, eventually};
+
+/// A second, and as much for a busy machine.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
+
+/// Names that several tasks of the process have: a fault is meant for all of them.
+const SEVERAL: [&str; 2] = ["event-recorder", "controllers/watch"];
+
+/// Lines of the log since an earlier length of it.
+fn logged_since(cluster: &Cluster, len: usize) -> String {
+    cluster.log().split_off(len)
+}
+
+/// Makes a task fail; it has to be named once, and the process to end with an error.
+fn fails(cluster: &mut Cluster, fault: &str, task: &str) {
+    let len = cluster.log().len();
+    cluster.inject(fault, task);
+    let code = cluster.ended_within(ENDS_WITHIN, &format!("the end of skiff after {fault} of {task}"));
+    let log = logged_since(cluster, len);
+    assert_eq!(code, 1, "{fault} of {task}:\n{log}");
+    let named = format!("task=\"{task}\"");
+    let said: Vec<&str> = log.lines().filter(|line| line.contains("ERROR") && line.contains(&named)).collect();
+    let words = if fault == "panic" { "panicked" } else { "ended by itself" };
+    let times = if SEVERAL.contains(&task) { said.len().max(1) } else { 1 };
+    assert_eq!(said.iter().filter(|line| line.contains(words)).count(), times, "{fault} of {task} is said once:\n{log}");
+    let last = log.lines().last().unwrap_or_default();
+    assert!(last.starts_with("skiff: ") && last.contains(task), "the last words name {task}:\n{log}");
+}
+
+#[test]
+fn a_task_that_fails_ends_the_process_and_the_next_start_goes_on() {
+    let mut cluster = Cluster::prepared(Net::alone(), &["up"]);
+    cluster.take_faults();
+    cluster.start();
+    cluster.load_samples();
+    cluster.kubectl().ok("apply -f samples/quickstart/tools.yaml");
+    cluster.kubectl().until_ready("tools");
+    let (before, shims) = (container(&cluster), cluster.shims());
+    for (number, task) in OF_UP.iter().enumerate() {
+        // How a task fails makes no difference to who owns it.
+        let fault = if number % 5 == 4 { "end" } else { "panic" };
+        fails(&mut cluster, fault, task);
+        assert_eq!(cluster.shims(), shims, "containers go on after {fault} of {task}");
+        cluster.start();
+    }
+    cluster.kubectl().until_ready("tools");
+    assert_eq!(container(&cluster), before);
+    assert_eq!(cluster.stop(), 0, "{}", cluster.log());
+}
+
+/// Which container runs, and how often it was restarted.
+fn container(cluster: &Cluster) -> (serde_json::Value, serde_json::Value) {
+    let pod = cluster.kubectl().json("get pod tools");
+    let status = &pod["status"]["containerStatuses"][0];
+    (status["containerID"].clone(), status["restartCount"].clone())
+}
+
+#[test]
+fn tasks_of_a_server_on_a_shared_store_fail_alike() {
+    let net = Net::alone();
+    let etcd = Etcd::cluster(&net, 1);
+    let servers = format!("--etcd-servers={}", Etcd::urls(&etcd));
+    let mut server = Cluster::prepared(net.shared(), &["server", &servers]);
+    server.take_faults();
+    for task in OF_A_SHARED_STORE {
+        server.start();
+        fails(&mut server, "panic", task);
+    }
+}
+
+#[test]
+fn what_belongs_to_one_request_or_one_pod_fails_alone() {
+    let mut cluster = Cluster::prepared(Net::alone(), &["up"]);
+    cluster.take_faults();
+    cluster.start();
+    cluster.load_samples();
+    cluster.kubectl().ok("apply -f samples/quickstart/tools.yaml");
+    cluster.kubectl().until_ready("tools");
+    let before = container(&cluster);
+    for task in ["node-agent/pod-worker", "node-agent/status-writer", "node-agent/pod-wait"] {
+        let named = format!("task=\"{task}\"");
+        // The worker that was made to fail before is replaced after a pause.
+        eventually(&format!("the panic of {task} in the log"), || {
+            cluster.inject("panic", task);
+            let log = cluster.log();
+            if log.lines().any(|line| line.contains(&named) && line.contains("panicked")) { Ok(()) } else { Err(log) }
+        });
+        let metrics = cluster.kubectl().ok("get --raw /metrics");
+        let counted = format!("skiff_task_failures_total{{task=\"{task}\",reason=\"panic\"}} ");
+        assert!(metrics.lines().any(|line| line.starts_with(&counted)), "{counted} in\n{metrics}");
+    }
+    assert!(cluster.is_running());
+    // Its worker is another one, which took up what runs and sees to its end.
+    cluster.kubectl().ok("exec tools -- true");
+    assert_eq!(container(&cluster), before, "the container is the same");
+    cluster.kubectl().ok("delete pod tools --grace-period=1 --timeout=60s");
+    assert_eq!(cluster.stop(), 0, "{}", cluster.log());
+}
