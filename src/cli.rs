@@ -182,6 +182,12 @@ pub struct NodeOptions {
     /// Port of the node's own HTTPS server.
     #[arg(long, default_value_t = 10_250)]
     pub kubelet_port: u16,
+    /// Port on which the node says without TLS whether it is well; 0 for none.
+    #[arg(long, default_value_t = 10_248)]
+    pub healthz_port: u16,
+    /// Address of that port.
+    #[arg(long, default_value = "127.0.0.1")]
+    pub healthz_bind_address: IpAddr,
     /// Labels of the Node: a=b,c=d.
     #[arg(long, value_delimiter = ',')]
     pub node_labels: Vec<String>,

@@ -136,6 +136,8 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
     let mut config = node_agent::Config::new(&settings.node_name, settings.node_ip.into(), &settings.place.dir, &settings.place.prefix);
     config.listen = kubelet_address(settings);
     config.serving = serving;
+    let (address, port) = (settings.options.healthz_bind_address, settings.options.healthz_port);
+    config.healthz = (port != 0).then(|| SocketAddr::new(address, port));
     config.cluster_dns = vec![settings.dns_ip.into()];
     config.cluster_domain.clone_from(&settings.ranges.cluster_domain);
     config.host_resolv_conf.clone_from(&settings.options.resolv_conf);

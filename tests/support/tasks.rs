@@ -36,6 +36,7 @@ pub const OF_UP: &[&str] = &[
     "garbage-collector-controller",
     "namespace-controller",
     "node-agent/server",
+    "node-agent/healthz",
     "node-agent/routes",
     "node-agent/registrar",
     "node-agent/housekeeping",

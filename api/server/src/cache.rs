@@ -141,6 +141,11 @@ impl Cache {
         self.applied.subscribe()
     }
 
+    /// Whether the feeder has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.waiting.lock().closed
+    }
+
     /// Waits for a revision for as long as upstream does.
     pub(crate) async fn wait_for(&self, revision: u64) -> Result<(), NotYet> {
         if self.applied() >= revision {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api_tasks::{Check, report};
 use axum::body::Body;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
@@ -37,7 +38,7 @@ impl<'a> Endpoint<'a> {
     fn checks(self) -> impl Iterator<Item = &'static str> {
         // A server that is stopping still lives, but takes no new work.
         let ready_only = (self.name == "readyz").then_some("shutdown");
-        ["ping", "log", "etcd", "poststarthook/rbac/bootstrap-roles", "poststarthook/scheduling/bootstrap-system-priority-classes"]
+        ["ping", "log", "etcd", "informer-sync", "poststarthook/rbac/bootstrap-roles", "poststarthook/scheduling/bootstrap-system-priority-classes"]
             .into_iter()
             .chain(ready_only)
     }
@@ -58,34 +59,43 @@ pub(crate) async fn answer(app: &App, endpoint: Endpoint<'_>, parts: &Parts) -> 
             false => text(StatusCode::INTERNAL_SERVER_ERROR, "internal server error: check failed\n"),
         });
     }
-    let mut report = String::new();
-    let mut failed = false;
+    let mut found = Vec::new();
     for check in endpoint.checks() {
-        if query.all("exclude").any(|excluded| excluded == check) {
-            report.push_str(&format!("[+]{check} excluded: ok\n"));
-        } else if passes(app, check).await {
-            report.push_str(&format!("[+]{check} ok\n"));
-        } else {
-            failed = true;
-            report.push_str(&format!("[-]{check} failed: reason withheld\n"));
-        }
+        let is_excluded = query.all("exclude").any(|excluded| excluded == check);
+        found.push((check, match is_excluded {
+            true => Check::Excluded,
+            false if passes(app, check).await => Check::Ok,
+            false => Check::Failed,
+        }));
     }
-    let name = endpoint.name;
-    Ok(match failed {
-        true => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{report}{name} check failed\n")),
-        false if query.get("verbose").is_some() => text(StatusCode::OK, format!("{report}{name} check passed\n")),
-        false => text(StatusCode::OK, "ok"),
+    Ok(match report(endpoint.name, &found, query.get("verbose").is_some()) {
+        Ok(report) => text(StatusCode::OK, report),
+        Err(report) => text(StatusCode::INTERNAL_SERVER_ERROR, report),
     })
 }
 
-/// Whether the store answers.
+/// Whether the store takes up writes.
 pub(crate) async fn is_store_well(app: &App) -> bool {
-    matches!(tokio::time::timeout(STORE_TIMEOUT, app.store.head()).await, Ok(Ok(_)))
+    matches!(tokio::time::timeout(STORE_TIMEOUT, app.store.check()).await, Ok(Ok(())))
+}
+
+/// Whether the cache, from which every read is answered, comes to where the store is now within a moment. Measured
+/// anew by each check, so that a process that was stopped for a while is well again when it goes on.
+async fn is_cache_current(app: &App) -> bool {
+    // A server that stops follows its store no longer, and where that does not answer another check says so.
+    if app.shutdown.is_cancelled() {
+        return true;
+    }
+    match tokio::time::timeout(STORE_TIMEOUT, app.store.head()).await {
+        Ok(Ok(head)) => !app.cache.is_closed() && app.cache.wait_for(head).await.is_ok(),
+        Ok(Err(_)) | Err(_) => !app.cache.is_closed(),
+    }
 }
 
 async fn passes(app: &App, check: &str) -> bool {
     match check {
         "etcd" => is_store_well(app).await,
+        "informer-sync" => is_cache_current(app).await,
         "shutdown" => !app.shutdown.is_cancelled(),
         // The rest was done before the server began to listen.
         _ => true,

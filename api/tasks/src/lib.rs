@@ -9,6 +9,7 @@
 //! [`panics`] logs every panic of the process as one line with the task's name and counts it; [`Pulse`] tells a loop
 //! that stands still from one that has nothing to do. What happens after a failure is left to the owner of the set.
 
+mod checks;
 mod counts;
 #[cfg(debug_assertions)]
 pub mod fault;
@@ -33,6 +34,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use checks::{Check, report};
 pub use counts::metrics;
 pub use fault::point as fault_point;
 pub use panics::payload_text;

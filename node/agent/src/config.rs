@@ -70,6 +70,10 @@ pub struct Config {
     pub cgroups: bool,
     /// Pulls at one time.
     pub pulls_max: usize,
+    /// Where the health endpoints are served without TLS; nowhere when `None`.
+    pub healthz: Option<SocketAddr>,
+    /// How long the Pod manager may stand still before the node is not well.
+    pub sync_loop_max: Duration,
 }
 
 /// The node server's certificate and whom it trusts, as PEM.
@@ -127,6 +131,8 @@ impl Config {
             image_gc_percent: (85, 80),
             eviction_hard: Thresholds::default(),
             cgroups: true,
+            healthz: Some(SocketAddr::from(([127, 0, 0, 1], 10_248))),
+            sync_loop_max: Duration::from_secs(15),
             pulls_max: 8,
         }
     }

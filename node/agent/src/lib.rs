@@ -40,7 +40,7 @@ mod worker;
 use std::sync::Arc;
 
 use api_client::events::Recorder;
-use api_tasks::Tasks;
+use api_tasks::{Pulse, Tasks};
 use node_volumes::Volumes;
 use runtimes_contract::cgroup::Cgroups;
 use runtimes_contract::files::private_dir;
@@ -87,6 +87,9 @@ impl Agent {
         if let Some(server) = server {
             tasks.own("node-agent/server", server.run(cancel.clone()));
         }
+        if let Some(address) = node.config.healthz {
+            tasks.own("node-agent/healthz", server::serve_health(node.clone(), address, cancel.clone()));
+        }
         tasks.own("node-agent/routes", routes::run(node.clone(), health.clone(), cancel.clone()));
         tasks.own("node-agent/registrar", Registrar::new(node.clone(), health, port).run(cancel.clone()));
         tasks.own("node-agent/housekeeping", housekeeping::run(node.clone(), cancel.clone()));
@@ -120,6 +123,7 @@ fn make_node(client: kube::Client, config: Config, parts: Parts, tasks: &Tasks, 
         pulls: Semaphore::new(config.pulls_max.max(1)),
         directory: Directory::default(),
         has_pod_range: watch::Sender::new(false),
+        pulse: Pulse::default(),
         cgroups,
         layout,
         client,

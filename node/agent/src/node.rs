@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use api_client::events::Recorder;
+use api_tasks::Pulse;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use node_volumes::{Allocatable, Volumes};
 use parking_lot::RwLock;
@@ -39,6 +40,8 @@ pub(crate) struct Node {
     pub(crate) directory: Directory,
     /// Whether the network has the node's Pod range.
     pub(crate) has_pod_range: watch::Sender<bool>,
+    /// Of the Pod manager's loop.
+    pub(crate) pulse: Pulse,
 }
 
 impl Node {

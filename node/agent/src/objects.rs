@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use api_tasks::Tasks;
 use async_trait::async_trait;
-use futures::{Stream, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service, ServiceAccount};
 use k8s_openapi::api::node::v1::RuntimeClass;
@@ -37,6 +37,11 @@ impl Objects {
         let (changed, nodes_changed) = watch::channel(());
         let nodes = kept::<Node>("node-agent/watch-nodes", &client, tasks, cancel, Some(changed));
         Self { client, services, classes, nodes, nodes_changed }
+    }
+
+    /// Whether all of them have been listed once.
+    pub(crate) fn are_listed(&self) -> bool {
+        is_listed(&self.services) && is_listed(&self.classes) && is_listed(&self.nodes)
     }
 
     /// Every Service, as soon as they are known.
@@ -123,6 +128,13 @@ async fn drive<K>(
             None => return,
         }
     }
+}
+
+fn is_listed<K>(store: &Store<K>) -> bool
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    store.wait_until_ready().now_or_never().is_some_and(|listed| listed.is_ok())
 }
 
 /// Waits for the first list. The writer is gone only when the agent is ending.

@@ -14,6 +14,7 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, watcher};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::admit;
@@ -28,6 +29,9 @@ use crate::worker::{Desired, Worker};
 
 /// Wait before a worker that died is replaced: what killed it may do so again.
 const REPLACED_AFTER: Duration = Duration::from_secs(5);
+
+/// How often the loop turns at least, as its sign of life.
+const TURN_EVERY: Duration = Duration::from_secs(1);
 
 /// One worker's handle.
 struct Handle {
@@ -64,7 +68,10 @@ impl Manager {
         let pods: Api<Pod> = Api::all(self.node.client.clone());
         let config = watcher::Config::default().fields(&format!("spec.nodeName={}", self.node.config.node_name));
         let mut events = std::pin::pin!(watcher(pods, config).default_backoff());
+        let mut turns = tokio::time::interval(TURN_EVERY);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            self.node.pulse.beat();
             tokio::select! {
                 () = self.cancel.cancelled() => break,
                 event = events.next() => match event {
@@ -72,6 +79,7 @@ impl Manager {
                     Some(Err(error)) => tracing::warn!(error = chain(&error), "watching Pods failed"),
                     None => break,
                 },
+                _ = turns.tick() => {}
                 Some(ended) = self.workers.join_next_with_id() => self.ended(ended),
                 Some(removed) = self.removals.join_next() => {
                     if let Err(error) = removed {

@@ -153,6 +153,9 @@ impl Registrar {
     }
 
     async fn write(&mut self, known: Option<&ApiNode>) -> Result<(), kube::Error> {
+        let (pulse, age_max) = (&self.node.pulse, self.node.config.sync_loop_max);
+        let stands_still = || format!("Pod manager is not healthy: it was last seen active {:?} ago; threshold is {age_max:?}", pulse.age());
+        self.health.set("pod-manager", (!pulse.is_alive(age_max).await).then(stands_still));
         let wanted = object::node(&self.node.config, &self.facts(), known);
         let status = serde_json::to_value(&wanted.status).unwrap_or_default();
         let bare = object::without_heartbeats(&status);

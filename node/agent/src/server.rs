@@ -7,6 +7,7 @@ mod authorize;
 mod channel;
 mod command;
 mod exec;
+mod health;
 mod identity;
 mod log;
 mod over_spdy;
@@ -37,6 +38,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::AgentError;
 use crate::node::{Entry, Node};
+
+pub(crate) use health::serve as serve_health;
 
 /// Connections at one time.
 const CONNECTIONS_MAX: usize = 1_024;
@@ -118,7 +121,7 @@ async fn serve(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, router: R
     }
 }
 
-/// All paths. Everything but `/healthz` is authorized first.
+/// All paths. Everything but the health endpoints is authorized first.
 fn router(node: Arc<Node>) -> Router {
     Router::new()
         .route("/pods", get(pods))
@@ -129,7 +132,7 @@ fn router(node: Arc<Node>) -> Router {
         .route("/stats/summary", get(stats::summary))
         .route("/metrics", get(stats::metrics))
         .route_layer(middleware::from_fn_with_state(node.clone(), authorize::check))
-        .route("/healthz", get(|| async { "ok" }))
+        .merge(health::routes())
         .with_state(node)
 }
 

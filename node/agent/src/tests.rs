@@ -197,6 +197,7 @@ impl Cluster {
         config.cgroups = false;
         config.pod_cidr = Some("10.244.0.0/24".parse().expect("a range"));
         config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        config.healthz = None;
         let identity = PKI.serving();
         let serving = Serving {
             certificate_pem: identity.certificate_pem.clone(),

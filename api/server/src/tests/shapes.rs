@@ -119,3 +119,29 @@ async fn a_server_whose_store_is_gone_says_that_it_is_not_well() {
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
     assert!(answer.body.as_str().is_some_and(|text| text.contains("[-]etcd failed")), "{answer:?}");
 }
+
+#[tokio::test]
+async fn a_server_whose_cache_falls_behind_says_so() {
+    let cluster = cluster().await;
+    api_tasks::fault::inject("api-server/cache-feeder", api_tasks::fault::Fault::Stall);
+    assert_eq!(cluster.get("/readyz").await.ok(), "ok", "nothing was written that it could have missed");
+    let write = api_store::Write::new("core/configmaps/default/late", Some("{}".into()), api_store::Expect::Absent);
+    cluster.store.write(write).await.expect("written");
+    for path in ["/healthz", "/livez", "/readyz"] {
+        let answer = cluster.get(path).await;
+        assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{path}");
+        let report = answer.body.as_str().expect("text").to_owned();
+        assert!(report.contains("[+]etcd ok\n[-]informer-sync failed: reason withheld\n"), "{report}");
+    }
+}
+
+#[tokio::test]
+async fn a_feeder_that_ends_is_a_failure_of_the_server() {
+    for fault in [api_tasks::fault::Fault::Panic, api_tasks::fault::Fault::End] {
+        let cluster = cluster().await;
+        api_tasks::fault::inject("api-server/cache-feeder", fault);
+        let failure = tokio::time::timeout(std::time::Duration::from_secs(1), cluster.server.failed()).await.expect("within a second");
+        assert_eq!(failure.task(), "api-server/cache-feeder");
+        assert_eq!(cluster.get("/livez").await.status, StatusCode::INTERNAL_SERVER_ERROR);
+    }
+}

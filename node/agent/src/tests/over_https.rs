@@ -68,6 +68,50 @@ async fn who_may_ask_and_who_may_not() {
 }
 
 #[tokio::test]
+async fn a_manager_that_stands_still_is_seen() {
+    let mut cluster = Cluster::new(Script::default()).await;
+    cluster.config.sync_loop_max = Duration::from_secs(2);
+    cluster.config.status_check = Duration::from_millis(200);
+    let _agent = cluster.start();
+    cluster.node_ready().await;
+    let port = port(&cluster).await;
+    for path in ["/healthz", "/livez", "/readyz", "/livez/syncloop", "/readyz/informer-sync"] {
+        until(path, async || get(port, ADMIN, path).await == Ok((200, "ok".to_owned()))).await;
+    }
+    let verbose = get(port, ADMIN, "/readyz?verbose").await;
+    let lines = "[+]ping ok\n[+]log ok\n[+]syncloop ok\n[+]informer-sync ok\nreadyz check passed\n";
+    assert_eq!(verbose, Ok((200, lines.to_owned())));
+    assert_eq!(get(port, ADMIN, "/livez/informer-sync").await.map(|(status, _)| status), Ok(404));
+
+    api_tasks::fault::inject("node-agent/pod-manager", api_tasks::fault::Fault::Stall);
+    let lines = "[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\nlivez check failed\n";
+    until("the node is not well", async || get(port, ADMIN, "/livez").await == Ok((500, lines.to_owned()))).await;
+    assert_eq!(get(port, ADMIN, "/healthz").await.map(|(status, _)| status), Ok(500));
+    assert_eq!(get(port, ADMIN, "/readyz?exclude=syncloop").await, Ok((200, "ok".to_owned())));
+    let nodes: Api<ApiNode> = Api::all(cluster.client.clone());
+    until("the Node says so", async || {
+        let node = nodes.get(NODE).await.expect("the node");
+        let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+        let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready").expect("a condition");
+        ready.status == "False" && ready.message.is_some_and(|message| message.contains("Pod manager is not healthy"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_failed_task_ends_the_agent() {
+    let (cluster, agent) = Cluster::running().await;
+    cluster.create("web", one("web:1")).await;
+    cluster.ready("web").await;
+    api_tasks::fault::inject("node-agent/pod-manager", api_tasks::fault::Fault::Panic);
+    let Running { task, runtime, cancel } = agent;
+    let ended = tokio::time::timeout(Duration::from_secs(1), task).await.expect("within a second").expect("joined");
+    let failure = ended.expect_err("an error").to_string();
+    assert!(failure.starts_with("task node-agent/pod-manager panicked"), "{failure}");
+    drop((runtime, cancel));
+}
+
+#[tokio::test]
 async fn logs_are_given_as_asked() {
     let (cluster, _agent) = Cluster::running().await;
     let pod = cluster.create("web", one("web:1")).await;
