@@ -10,6 +10,7 @@ use ipnet::Ipv4Net;
 
 use crate::access::Access;
 use crate::duration;
+use crate::logging::Format;
 use crate::place::Place;
 
 /// Kubernetes for WebAssembly and OCI workloads in one binary.
@@ -19,6 +20,9 @@ pub struct Cli {
     /// What is logged, for example `info` or `warn,node_agent=debug`.
     #[arg(long, global = true, default_value = "warn", env = "SKIFF_LOG")]
     pub log: String,
+    /// How it is logged: lines for people, or a JSON object a line.
+    #[arg(long, global = true, value_enum, default_value = "text", env = "SKIFF_LOG_FORMAT")]
+    pub log_format: Format,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,

@@ -12,6 +12,7 @@ mod faults;
 mod host;
 mod images;
 mod internal;
+mod logging;
 mod memory;
 mod node;
 mod place;
@@ -26,23 +27,16 @@ mod up;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tracing_subscriber::EnvFilter;
 
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
     internal::serve_if_asked();
     let cli = Cli::parse();
-    // Its DNS library tells of every query at `info`; who wants to read that names it.
-    let filter = match EnvFilter::try_new(format!("hickory_server=warn,{}", cli.log)) {
-        Ok(filter) => filter,
-        Err(error) => {
-            eprintln!("skiff: --log {:?}: {error}", cli.log);
-            return ExitCode::FAILURE;
-        }
-    };
-    // An event that cannot be written (a full disk) is lost; complaining of that would panic whoever logs.
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false).init();
+    if let Err(error) = logging::init(&cli.log, cli.log_format) {
+        say::complaint(&format!("{error:#}"));
+        return ExitCode::FAILURE;
+    }
     api_tasks::panics::install_hook();
     // One provider of cryptography for the whole process; this is its first use.
     let _first = rustls::crypto::ring::default_provider().install_default();
@@ -51,7 +45,7 @@ fn main() -> ExitCode {
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say::complaint(&format!("{error:#}"));
+            say::complaint(&api_client::error::chain(error.as_ref()));
             ExitCode::FAILURE
         }
     }

@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use crate::memory;
+use crate::{logging, memory};
 
 /// A line on standard output.
 pub fn line(text: &str) {
@@ -16,7 +16,7 @@ pub fn ready(text: &str) {
     memory::settle();
 }
 
-/// A line on standard error, whatever the text holds.
+/// A line on standard error, in the format of the log.
 pub fn complaint(text: &str) {
-    let _unheard = writeln!(std::io::stderr(), "skiff: {}", text.trim_end().replace('\n', "\\n"));
+    logging::last_words(text);
 }

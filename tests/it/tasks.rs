@@ -6,8 +6,8 @@ use std::time::Duration;
 use tests::tasks::{OF_A_SHARED_STORE, OF_UP};
 use tests::{Cluster, Etcd, Net, eventually};
 
-/// A second, and as much for a busy machine.
-const ENDS_WITHIN: Duration = Duration::from_secs(2);
+/// A second, and more for a busy machine.
+const ENDS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Names that several tasks of the process have: a fault is meant for all of them.
 const SEVERAL: [&str; 2] = ["event-recorder", "controllers/watch"];
@@ -100,5 +100,30 @@ fn what_belongs_to_one_request_or_one_pod_fails_alone() {
     cluster.kubectl().ok("exec tools -- true");
     assert_eq!(container(&cluster), before, "the container is the same");
     cluster.kubectl().ok("delete pod tools --grace-period=1 --timeout=60s");
+    for path in ["healthz", "livez", "readyz"] {
+        assert_eq!(cluster.net.run("curl", &["-s", &format!("http://127.0.0.1:10248/{path}")]).ok(), "ok", "{path}");
+    }
     assert_eq!(cluster.stop(), 0, "{}", cluster.log());
+    let log = cluster.log();
+    assert!(!log.contains('\u{1b}'), "colours for nobody:\n{log}");
+    assert!(!log.contains("Status {"), "an answer of the API server as a dump:\n{log}");
+    let is_whole = |line: &str| line.starts_with("20") || line.starts_with("skiff: ");
+    assert!(log.lines().all(is_whole), "an event is one line:\n{log}");
+}
+
+#[test]
+fn a_log_in_json_is_json_to_the_last_word() {
+    let mut server = Cluster::prepared(Net::alone(), &["server", "--log-format=json"]);
+    server.take_faults();
+    server.start();
+    server.inject("panic", "api-server/aggregation");
+    assert_eq!(server.ended_within(ENDS_WITHIN, "the end of skiff"), 1);
+    let log = server.log();
+    let events: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect();
+    assert!(events.iter().all(|event| event["level"].is_string()), "{log}");
+    let panicked = events.iter().find(|event| event["message"] == "panicked").unwrap_or_else(|| panic!("{log}"));
+    assert_eq!(panicked["task"], "api-server/aggregation");
+    let last = events.last().expect("last words");
+    assert!(last["message"].as_str().is_some_and(|text| text.contains("task api-server/aggregation panicked")), "{last}");
 }

@@ -96,7 +96,7 @@ impl Sender {
             if let Some(observed) = self.correlator.observe(&entry)
                 && let Err(error) = self.send(&entry, observed).await
             {
-                tracing::debug!(reason = entry.reason, %error, "event not recorded");
+                tracing::debug!(reason = entry.reason, error = crate::error::chain(&error), "event not recorded");
             }
         }
     }

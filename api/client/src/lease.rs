@@ -48,7 +48,7 @@ pub async fn heartbeat(client: kube::Client, node_name: &str, duration: Duration
                 known = Some(lease);
                 None
             }
-            Ok(Err(error)) => Some(error.to_string()),
+            Ok(Err(error)) => Some(crate::error::chain(&error)),
             Err(_) => Some("no answer in time".to_owned()),
         };
         let pause = match failure {
@@ -227,7 +227,7 @@ impl Candidate {
 
     async fn try_hold_logged(&mut self) -> bool {
         self.try_hold().await.unwrap_or_else(|error| {
-            tracing::debug!(lease = self.election.name, %error, "lease not held");
+            tracing::debug!(lease = self.election.name, error = crate::error::chain(&error), "lease not held");
             false
         })
     }
@@ -268,7 +268,7 @@ impl Candidate {
     async fn release(&mut self) {
         match tokio::time::timeout(self.election.renew_deadline, self.try_release()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(lease = self.election.name, %error, "lease not released"),
+            Ok(Err(error)) => tracing::debug!(lease = self.election.name, error = crate::error::chain(&error), "lease not released"),
             Err(_) => tracing::debug!(lease = self.election.name, "lease not released: no answer in time"),
         }
     }

@@ -2,6 +2,7 @@
 //! own tower service in the same process; the event recorder; leases and leader election.
 
 pub mod connect;
+pub mod error;
 pub mod events;
 pub mod lease;
 

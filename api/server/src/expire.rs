@@ -60,7 +60,9 @@ pub(crate) async fn pass(app: &App, now: Timestamp) {
             match deleted {
                 // Changed or deleted meanwhile: the next look knows more.
                 Ok(_) | Err(WriteError::Conflict) => {}
-                Err(WriteError::Api(error)) => tracing::warn!(?error, "an old event is not deleted; it will be tried again"),
+                Err(WriteError::Api(error)) => {
+                    tracing::warn!(error = error.message(), "an old event is not deleted; it will be tried again")
+                }
             }
         }
     }

@@ -38,9 +38,16 @@ impl<'a> Endpoint<'a> {
     fn checks(self) -> impl Iterator<Item = &'static str> {
         // A server that is stopping still lives, but takes no new work.
         let ready_only = (self.name == "readyz").then_some("shutdown");
-        ["ping", "log", "etcd", "informer-sync", "poststarthook/rbac/bootstrap-roles", "poststarthook/scheduling/bootstrap-system-priority-classes"]
-            .into_iter()
-            .chain(ready_only)
+        [
+            "ping",
+            "log",
+            "etcd",
+            "informer-sync",
+            "poststarthook/rbac/bootstrap-roles",
+            "poststarthook/scheduling/bootstrap-system-priority-classes",
+        ]
+        .into_iter()
+        .chain(ready_only)
     }
 }
 
@@ -62,11 +69,14 @@ pub(crate) async fn answer(app: &App, endpoint: Endpoint<'_>, parts: &Parts) -> 
     let mut found = Vec::new();
     for check in endpoint.checks() {
         let is_excluded = query.all("exclude").any(|excluded| excluded == check);
-        found.push((check, match is_excluded {
-            true => Check::Excluded,
-            false if passes(app, check).await => Check::Ok,
-            false => Check::Failed,
-        }));
+        found.push((
+            check,
+            match is_excluded {
+                true => Check::Excluded,
+                false if passes(app, check).await => Check::Ok,
+                false => Check::Failed,
+            },
+        ));
     }
     Ok(match report(endpoint.name, &found, query.get("verbose").is_some()) {
         Ok(report) => text(StatusCode::OK, report),

@@ -50,11 +50,11 @@ impl Presence {
         let shutdown = self.app.shutdown.clone();
         while tokio::time::timeout(RENEW_EVERY, shutdown.cancelled()).await.is_err() {
             if let Err(error) = self.pass().await {
-                tracing::warn!(?error, "the list of API servers is not renewed; it will be tried again");
+                tracing::warn!(error = error.message(), "the list of API servers is not renewed; it will be tried again");
             }
         }
         if let Err(error) = self.leave().await {
-            tracing::warn!(?error, "this API server stays on the list until its record is old");
+            tracing::warn!(error = error.message(), "this API server stays on the list until its record is old");
         }
     }
 

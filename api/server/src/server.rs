@@ -125,7 +125,7 @@ impl Server {
         app.tasks.own("api-server/restore", bootstrap::restore(Arc::clone(&app)));
         match app.store.is_shared() {
             true => {
-                let presence = Presence::announce(&app).await.map_err(|error| StartError::Announce(format!("{error:?}")))?;
+                let presence = Presence::announce(&app).await.map_err(|error| StartError::Announce(error.message().to_owned()))?;
                 app.tasks.own("api-server/presence", presence.run());
             }
             false => {

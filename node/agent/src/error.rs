@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+pub(crate) use api_client::error::chain;
 use thiserror::Error;
 
 /// What ends the agent, or keeps it from starting.
@@ -58,19 +59,4 @@ pub enum AgentError {
     /// Joining the cluster failed.
     #[error(transparent)]
     Join(#[from] crate::bootstrap::JoinError),
-}
-
-/// An error with all that lies under it, each said once.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        let more = source.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        next = source.source();
-    }
-    text
 }

@@ -124,6 +124,9 @@ async fn drive<K>(
                     changed.send_replace(());
                 }
             }
+            Some(Err(error)) if api_client::error::is_everyday(&error) => {
+                tracing::debug!(kind = %K::kind(&()), error = crate::error::chain(&error), "watch ended");
+            }
             Some(Err(error)) => tracing::warn!(kind = %K::kind(&()), error = crate::error::chain(&error), "watch failed"),
             None => return,
         }

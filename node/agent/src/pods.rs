@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::error::is_everyday;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -76,6 +77,7 @@ impl Manager {
                 () = self.cancel.cancelled() => break,
                 event = events.next() => match event {
                     Some(Ok(event)) => self.handle(event).await,
+                    Some(Err(error)) if is_everyday(&error) => tracing::debug!(error = chain(&error), "the watch of Pods ended"),
                     Some(Err(error)) => tracing::warn!(error = chain(&error), "watching Pods failed"),
                     None => break,
                 },

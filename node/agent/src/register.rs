@@ -154,7 +154,8 @@ impl Registrar {
 
     async fn write(&mut self, known: Option<&ApiNode>) -> Result<(), kube::Error> {
         let (pulse, age_max) = (&self.node.pulse, self.node.config.sync_loop_max);
-        let stands_still = || format!("Pod manager is not healthy: it was last seen active {:?} ago; threshold is {age_max:?}", pulse.age());
+        // The same text for as long as it lasts: each change of the health is written at once.
+        let stands_still = || format!("Pod manager is not healthy: it has not been active for more than {age_max:?}");
         self.health.set("pod-manager", (!pulse.is_alive(age_max).await).then(stands_still));
         let wanted = object::node(&self.node.config, &self.facts(), known);
         let status = serde_json::to_value(&wanted.status).unwrap_or_default();

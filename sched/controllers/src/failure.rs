@@ -1,8 +1,6 @@
 //! What can go wrong in a reconcile, and what the loop does about it: conflicts and vanished
 //! objects are everyday, everything is tried again with back-off.
 
-use std::error::Error as _;
-
 use thiserror::Error;
 
 /// Why one reconcile did not finish.
@@ -80,7 +78,7 @@ impl Failure {
         match self {
             Self::Request { source, .. } => match source.as_ref() {
                 kube::Error::Api(status) => status.message.clone(),
-                other => other.to_string(),
+                other => api_client::error::chain(other),
             },
             other => other.chain(),
         }
@@ -88,14 +86,7 @@ impl Failure {
 
     /// The error and its sources in one line, for the log.
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = self.source();
-        while let Some(cause) = source {
-            text.push_str(": ");
-            text.push_str(&cause.to_string());
-            source = cause.source();
-        }
-        text
+        api_client::error::chain(self)
     }
 }
 

@@ -64,8 +64,9 @@ impl Writer {
         let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
         match self.pods(pod).patch_status(&pod.name, &PatchParams::default(), &patch).await {
             Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => tracing::warn!(pod = pod.key(), %error, "condition not written"),
+            // Gone, or another Pod's name by now.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(error) => tracing::warn!(pod = pod.key(), error = api_client::error::chain(&error), "condition not written"),
         }
     }
 

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use api_client::error::chain;
 use api_client::events::Recorder;
 use api_client::lease::{Election, lead};
 use api_tasks::{TaskFailure, Tasks};
@@ -156,7 +157,7 @@ impl Scheduler {
             // without a node must not schedule it again.
             Bound::Done | Bound::Moot => return,
             Bound::Conflict => tracing::debug!(pod = pod.key(), "binding conflicted"),
-            Bound::Failed(error) => tracing::warn!(pod = pod.key(), %error, "binding failed"),
+            Bound::Failed(error) => tracing::warn!(pod = pod.key(), error = chain(&error), "binding failed"),
         }
         // The watch may have shown by now where the Pod is (an answer can get lost on its way): then
         // that is what counts. Else it is tried again; whoever has a node leaves the queue.
@@ -182,7 +183,7 @@ impl Scheduler {
             }
             Ok(Event::Apply(node)) => self.node_applied(&node),
             Ok(Event::Delete(node)) => self.cache.remove_node(node.metadata.name.as_deref().unwrap_or_default()),
-            Err(error) => tracing::debug!(%error, "node watch interrupted"),
+            Err(error) => tracing::debug!(error = chain(&error), "node watch interrupted"),
         }
     }
 
@@ -206,7 +207,7 @@ impl Scheduler {
             }
             Ok(Event::Apply(pod)) => self.pod_applied(pod),
             Ok(Event::Delete(pod)) => self.pod_gone(pod.metadata.uid.as_deref().unwrap_or_default()),
-            Err(error) => tracing::debug!(%error, "pod watch interrupted"),
+            Err(error) => tracing::debug!(error = chain(&error), "pod watch interrupted"),
         }
     }
 

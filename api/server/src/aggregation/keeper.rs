@@ -142,7 +142,7 @@ async fn has_written(app: &Arc<App>, remote: &Remote, found: &Condition) -> bool
         // Gone meanwhile, and that is a change.
         Err(error) if error.code() == StatusCode::NOT_FOUND => true,
         Err(error) => {
-            tracing::warn!(apiservice = remote.name, ?error, "a condition was not written");
+            tracing::warn!(apiservice = remote.name, error = error.message(), "a condition was not written");
             false
         }
     }

@@ -93,7 +93,7 @@ pub(super) async fn register(app: &Arc<App>) -> bool {
         if let Err(error) = delete_object(&mut call, &object.name, &DeleteOptions::default()).await
             && error.code() != StatusCode::NOT_FOUND
         {
-            tracing::warn!(apiservice = &*object.name, ?error, "an APIService without a definition was not deleted");
+            tracing::warn!(apiservice = &*object.name, error = error.message(), "an APIService without a definition was not deleted");
             is_done = false;
         }
     }

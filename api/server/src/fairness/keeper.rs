@@ -90,7 +90,7 @@ async fn write(app: &Arc<App>, schema: Value) {
     let (name, revision) = (meta::name(&schema).to_owned(), meta::resource_version(&schema).parse().unwrap_or_default());
     match app.put(&served, "", &name, Expect::At(revision), schema).await {
         Ok(_) | Err(WriteError::Conflict) => {}
-        Err(WriteError::Api(error)) => tracing::warn!(schema = name, ?error, "writing a condition failed"),
+        Err(WriteError::Api(error)) => tracing::warn!(schema = name, error = error.message(), "writing a condition failed"),
     }
 }
 

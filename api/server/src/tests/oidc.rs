@@ -104,5 +104,8 @@ async fn users_of_a_provider_are_taken_and_its_keys_followed() {
     *signing.lock() = Some(Arc::clone(&second));
     until(&cluster, &token(&second, "skiff", 60), StatusCode::CREATED).await;
     assert_eq!(who(&cluster, &token(&first, "skiff", 60)).await.status, StatusCode::UNAUTHORIZED, "the old key is gone");
+    api_tasks::fault::inject("api-server/oidc", api_tasks::fault::Fault::Panic);
+    let failure = tokio::time::timeout(Duration::from_secs(1), cluster.server.failed()).await.expect("within a second");
+    assert_eq!(failure.task(), "api-server/oidc", "whoever follows the keys no more is not trusted with them");
     cluster.server.shutdown().await;
 }

@@ -61,11 +61,14 @@ async fn answer(node: &Node, endpoint: &str, query: &str) -> Response {
     let mut found = Vec::new();
     for check in checks(endpoint) {
         let is_excluded = query.iter().any(|(name, value)| name == "exclude" && value == check);
-        found.push((check, match is_excluded {
-            true => Check::Excluded,
-            false if passes(node, check).await => Check::Ok,
-            false => Check::Failed,
-        }));
+        found.push((
+            check,
+            match is_excluded {
+                true => Check::Excluded,
+                false if passes(node, check).await => Check::Ok,
+                false => Check::Failed,
+            },
+        ));
     }
     match report(endpoint, &found, query.iter().any(|(name, _)| name == "verbose")) {
         Ok(text) => text.into_response(),

@@ -100,15 +100,13 @@ async fn a_manager_that_stands_still_is_seen() {
 
 #[tokio::test]
 async fn a_failed_task_ends_the_agent() {
-    let (cluster, agent) = Cluster::running().await;
+    let (cluster, mut agent) = Cluster::running().await;
     cluster.create("web", one("web:1")).await;
     cluster.ready("web").await;
     api_tasks::fault::inject("node-agent/pod-manager", api_tasks::fault::Fault::Panic);
-    let Running { task, runtime, cancel } = agent;
-    let ended = tokio::time::timeout(Duration::from_secs(1), task).await.expect("within a second").expect("joined");
+    let ended = tokio::time::timeout(Duration::from_secs(1), &mut agent.task).await.expect("within a second").expect("joined");
     let failure = ended.expect_err("an error").to_string();
     assert!(failure.starts_with("task node-agent/pod-manager panicked"), "{failure}");
-    drop((runtime, cancel));
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::error::{chain, is_everyday};
 use api_tasks::Tasks;
 use futures::StreamExt;
 use kube::Api;
@@ -178,7 +179,8 @@ async fn follow(client: kube::Client, graph: Arc<Graph>, kind: Arc<KindInfo>, li
             }
             Some(Ok(watcher::Event::Apply(object))) => graph.changed(&kind, None, Some(&object.metadata)),
             Some(Ok(watcher::Event::Delete(object))) => graph.changed(&kind, Some(&object.metadata), None),
-            Some(Err(error)) => tracing::warn!(kind = kind.kind, group = kind.group, %error, "watch interrupted"),
+            Some(Err(error)) if is_everyday(&error) => tracing::debug!(kind = kind.kind, error = chain(&error), "watch interrupted"),
+            Some(Err(error)) => tracing::warn!(kind = kind.kind, group = kind.group, error = chain(&error), "watch interrupted"),
             None => break,
         }
     }

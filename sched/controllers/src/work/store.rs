@@ -8,6 +8,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use api_client::error::{chain, is_everyday};
 use futures::{Stream, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher;
@@ -185,7 +186,8 @@ impl<K: Cached> Store<K> {
                 }
                 Ok(watcher::Event::Apply(object)) => self.put(object),
                 Ok(watcher::Event::Delete(object)) => self.remove(&ObjectKey::of(object.meta())),
-                Err(error) => tracing::warn!(kind = %K::kind(&()), %error, "watch interrupted"),
+                Err(error) if is_everyday(&error) => tracing::debug!(kind = %K::kind(&()), error = chain(&error), "watch interrupted"),
+                Err(error) => tracing::warn!(kind = %K::kind(&()), error = chain(&error), "watch interrupted"),
             }
         }
     }
