@@ -108,9 +108,9 @@ impl Helper {
         let started = tokio::task::spawn_blocking(move || helper.start(&envelope, &files, bounds)).await;
         let mut running = started.map_err(|error| HelperError::system(doing())(error.into()))??;
         let heard = tokio::time::timeout(bounds.wall + GRACE, running.hear()).await;
-        let (answer, status) = heard.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).or_else(|error| match error.kind() {
-            io::ErrorKind::TimedOut => Err(HelperError::Bound(too_long(bounds))),
-            _ => Err(HelperError::system("waiting for the process that does it")(error)),
+        let (answer, status) = heard.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => HelperError::Bound(too_long(bounds)),
+            _ => HelperError::system("waiting for the process that does it")(error),
         })?;
         match serde_json::from_slice(&answer) {
             Ok(Reply::Done(answer)) if status.success() => Ok(answer),
