@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use crate::{build, needs, sh};
+use crate::{audit, build, needs, sh};
 
-/// What cargo-deny finds in the lock file and the crates' sources; advisories would have to be fetched.
+/// What cargo-deny finds in the lock file and the crates' sources. cargo-deny would fetch advisories; see [`audit`].
 const DENY: [&str; 3] = ["bans", "licenses", "sources"];
 
 /// Format and lints; warnings are errors.
@@ -15,11 +15,12 @@ pub fn code() -> Result<()> {
     sh::run(sh::command("cargo", ["clippy", "--quiet", "--all-targets"]).args(build::WORKSPACE).args(["--", "-D", "warnings"]))
 }
 
-/// [`code`], then licences, sources and unwanted crates among the dependencies (`deny.toml`).
+/// [`code`], then licences, sources and unwanted crates among the dependencies (`deny.toml`), and advisories.
 pub fn run() -> Result<()> {
     code()?;
     let deny = needs::cargo_deny()?;
     sh::say("checking dependencies");
     let mut check = sh::command(&deny.to_string_lossy(), ["--locked", "check"]);
-    sh::run(check.args(DENY))
+    sh::run(check.args(DENY))?;
+    audit::if_possible()
 }

@@ -1,6 +1,7 @@
 //! Every chore of the project, as `cargo xtask NAME`. Each does its own set-up: what is missing is
 //! installed on Debian and Ubuntu when run as root, and named otherwise.
 
+mod audit;
 mod bench;
 mod build;
 mod demo;
@@ -38,8 +39,14 @@ enum Chore {
         /// Only tests whose name contains this.
         filter: Option<String>,
     },
-    /// Check format, lints and, by cargo-deny, the dependencies.
+    /// Check format, lints and the dependencies: licences, sources and, where a database is found, advisories.
     Lint,
+    /// Check the dependencies against a copy of RustSec's advisory database.
+    Audit {
+        /// Its directory; otherwise the one that SKIFF_ADVISORY_DB names, or ~/.cargo/advisory-db.
+        #[arg(long)]
+        database: Option<std::path::PathBuf>,
+    },
     /// Measure, and print the figures.
     Bench {
         /// Which part: api, sched, pods, memory; all unless given.
@@ -83,6 +90,7 @@ fn main() -> ExitCode {
         Chore::Demo { down: true } => demo::down(),
         Chore::Test { filter } => test::run(filter.as_deref()),
         Chore::Lint => lint::run(),
+        Chore::Audit { database } => audit::run(database.as_deref()),
         Chore::Bench { part } => bench::run(part.as_deref()),
         Chore::Fuzz { target, seconds, seed } => fuzz::run(&target, seconds, seed),
         Chore::Schemathesis { examples } => test::schemathesis(examples),

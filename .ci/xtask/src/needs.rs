@@ -35,6 +35,9 @@ pub const SCHEMATHESIS: &[&str] = &["schemathesis==4.32.5"];
 /// Reads `deny.toml`.
 const CARGO_DENY: &str = "0.20.2";
 
+/// Reads `.cargo/audit.toml`.
+const CARGO_AUDIT: &str = "0.22.2";
+
 /// Versions of clang with a matching WASM runtime library in Debian or Ubuntu, the proven one first.
 const CLANGS: &[u32] = &[16, 19, 18, 17, 15, 14];
 
@@ -85,17 +88,27 @@ pub fn nextest() -> Result<()> {
     sh::run(&mut sh::command("cargo", ["install", "--locked", "cargo-nextest"]))
 }
 
-/// The program of cargo-deny, in exactly that version, kept under target/: only linting needs it.
+/// The program of cargo-deny: only linting needs it.
 pub fn cargo_deny() -> Result<PathBuf> {
+    tool("cargo-deny", CARGO_DENY, &[])
+}
+
+/// The program of cargo-audit: only checking advisories needs it.
+pub fn cargo_audit() -> Result<PathBuf> {
+    tool("cargo-audit", CARGO_AUDIT, &["--no-default-features"])
+}
+
+/// A program of a crate in exactly that version, kept under target/.
+fn tool(name: &str, wanted: &str, flags: &[&str]) -> Result<PathBuf> {
     let root = sh::target().join("tools");
-    let program = root.join("bin/cargo-deny");
+    let program = root.join("bin").join(name);
     let version = Command::new(&program).arg("--version").output();
-    if version.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).trim() == format!("cargo-deny {CARGO_DENY}")) {
+    if version.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).trim() == format!("{name} {wanted}")) {
         return Ok(program);
     }
-    sh::say(&format!("installing cargo-deny {CARGO_DENY} into {}, once; this takes minutes", root.display()));
-    let mut install = sh::command("cargo", ["install", "cargo-deny", "--locked", "--version", CARGO_DENY, "--root"]);
-    sh::run(install.arg(&root))?;
+    sh::say(&format!("installing {name} {wanted} into {}, once; this takes minutes", root.display()));
+    let mut install = sh::command("cargo", ["install", name, "--locked", "--version", wanted, "--root"]);
+    sh::run(install.arg(&root).args(flags))?;
     Ok(program)
 }
 

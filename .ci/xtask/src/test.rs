@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::{build, lint, needs, samples, sh};
+use crate::{audit, build, lint, needs, samples, sh};
 
 /// Runs them; with a filter only the tests whose name contains it, without lints.
 pub fn run(filter: Option<&str>) -> Result<()> {
@@ -11,6 +11,7 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     needs::nextest()?;
     if filter.is_none() {
         lint::code()?;
+        audit::if_possible()?;
     }
     let programs = build::debug()?;
     let guests = samples::build()?;
