@@ -1,6 +1,8 @@
 //! What people do with open connections: ports of Pods on their own machine, joining a container, the
 //! proxies of the API server. The real kubectl, in both of the protocols it has, and kube-rs.
 
+mod leaving;
+
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 

@@ -43,7 +43,7 @@ fn address(node: &Node, pod: &Pod) -> Result<IpAddr, String> {
 /// Runs a command in a container: its exit code and the beginning of its output.
 pub(crate) async fn exec(node: &Node, alive: &Alive, args: Vec<String>) -> Result<(i32, String), String> {
     let runtime = node.parts.by_handler(&alive.handler).ok_or_else(|| format!("no runtime for \"{}\" is configured", alive.handler))?;
-    let session = runtime.exec(&alive.id, ExecSpec { args, stdin: false, tty: false }).await.map_err(|error| chain(&error))?;
+    let session = runtime.exec(&alive.id, ExecSpec { args, ..ExecSpec::default() }).await.map_err(|error| chain(&error))?;
     let (out, err, code) = tokio::join!(output(Some(session.stdout)), output(session.stderr), session.exit);
     let text = String::from_utf8_lossy(&[out, err].concat()).into_owned();
     Ok((code.map_err(|error| chain(&error))?, text))

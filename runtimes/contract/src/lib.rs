@@ -87,7 +87,7 @@ pub trait Runtime: Send + Sync {
     async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError>;
 }
 
-/// A process that [`Runtime::exec`] started. Dropping it kills the process.
+/// A process that [`Runtime::exec`] started. Dropping it kills the process unless [`ExecSpec::outlives_session`].
 pub struct ExecSession {
     /// To the process' stdin; dropping it closes stdin. `None` when none was asked for.
     pub stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,

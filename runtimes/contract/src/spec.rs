@@ -258,6 +258,10 @@ pub struct ExecSpec {
     pub stdin: bool,
     /// Whether stdio is a terminal.
     pub tty: bool,
+    /// The process runs on when its session is dropped, or when the agent ends: its stdin ends, and what it writes
+    /// from then on waits unread. A client of `kubectl exec` that leaves must not end what it began. Otherwise the
+    /// process is killed with its session, as probes and hooks want it.
+    pub outlives_session: bool,
 }
 
 /// A terminal's size in characters.

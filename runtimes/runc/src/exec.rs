@@ -1,6 +1,6 @@
 //! The agent's side of an exec. A helper (the shim binary again) runs `runc exec` detached, is the
-//! new process' subreaper, and tells its exit code; when it loses us it kills the process. Pipes, or
-//! a terminal, go over the helper's socket.
+//! new process' subreaper, and tells its exit code. A helper that loses the agent kills the process, or
+//! lets it run on if it is one that outlives its session. Pipes, or a terminal, go over the helper's socket.
 
 use std::ffi::OsString;
 use std::io;
@@ -48,6 +48,9 @@ pub async fn start(
     args.extend([dir, &runc.binary, &runc.root].map(|path| path.as_os_str().to_owned()));
     args.extend([OsString::from(&id.0), files.name.clone().into()]);
     args.extend(flags(exec.tty, exec.stdin));
+    if exec.outlives_session {
+        args.push("outlives".into());
+    }
     let (socket, theirs) = socket_pair().map_err(RuntimeError::io("making a socket"))?;
     let mut command = tokio::process::Command::new(shim);
     command.args(args).env_clear().stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null());
@@ -125,7 +128,7 @@ impl Parts {
     }
 }
 
-/// Ends the watch, and by it the process.
+/// Ends the watch, and by it the process, unless the process outlives its session.
 struct AbortOnDrop(tokio::task::JoinHandle<Result<i32, RuntimeError>>);
 
 impl Drop for AbortOnDrop {
@@ -134,7 +137,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Waits for the end of a process; closing the socket makes the helper kill it.
+/// Waits for the end of a process. The helper takes a closed socket for the end of the session.
 struct Watch {
     socket: UnixStream,
     terminal: Option<OwnedFd>,
@@ -172,7 +175,12 @@ async fn pipes(socket: &UnixStream, exec: &ExecSpec) -> io::Result<Started> {
     let (stdin, to_stdin) = pipe2(OFlag::O_CLOEXEC)?;
     let (from_stdout, stdout) = pipe2(OFlag::O_CLOEXEC)?;
     let (from_stderr, stderr) = pipe2(OFlag::O_CLOEXEC)?;
-    fds::send(socket.as_fd(), b"go\n", &[stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()])?;
+    let mut fds = vec![stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()];
+    if exec.outlives_session {
+        // The helper holds these two: without any reader the process would end by SIGPIPE after the session.
+        fds.extend([from_stdout.as_raw_fd(), from_stderr.as_raw_fd()]);
+    }
+    fds::send(socket.as_fd(), b"go\n", &fds)?;
     drop((stdin, stdout, stderr));
     // Without stdin the pipe is closed at once, and the process reads the end.
     let stdin: Option<Box<dyn AsyncWrite + Send + Unpin>> = match exec.stdin {

@@ -1,9 +1,13 @@
 //! An upgraded connection from the client to the node and back.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
 
 use super::node;
 use super::target::Target;
@@ -22,6 +26,9 @@ const PASSED_ON: &[&str] = &[
     "x-accepted-stream-protocol-versions",
     "x-stream-protocol-version",
 ];
+
+/// How long a client may take to hang up after the node has.
+const LINGER: Duration = Duration::from_secs(10);
 
 /// Hands the client's upgrade to the node and, when the node agrees, joins the two.
 pub(super) async fn open(call: &Call, target: &Target, mut parts: Parts) -> ApiResult<Response<Body>> {
@@ -87,14 +94,26 @@ pub(super) fn pass_on_protocols(from: &HeaderMap, to: &mut HeaderMap) {
     }
 }
 
-/// Bytes both ways until either end is done.
+/// Bytes both ways. Each way has an end of its own, so that a client that leaves at once does not take along what it
+/// sent: the node ends the tunnel when it has read that.
 async fn join(client: hyper::upgrade::OnUpgrade, node: hyper::upgrade::OnUpgrade) {
-    let ends = tokio::try_join!(client, node);
-    let copied = match ends {
-        Ok((client, node)) => tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(node)).await,
-        Err(error) => Err(std::io::Error::other(error)),
+    let (client, node) = match tokio::try_join!(client, node) {
+        Ok((client, node)) => (tokio::io::split(TokioIo::new(client)), tokio::io::split(TokioIo::new(node))),
+        Err(error) => return tracing::debug!(%error, "a tunnel to a node was not opened"),
     };
-    if let Err(error) = copied {
-        tracing::debug!(%error, "a tunnel to a node ended");
+    let mut to_node = std::pin::pin!(pour(client.0, node.1));
+    let mut to_client = std::pin::pin!(pour(node.0, client.1));
+    tokio::select! {
+        () = &mut to_node => to_client.await,
+        // The node is done. What the client still says is of no use, but the client may need time to read the rest.
+        () = &mut to_client => drop(tokio::time::timeout(LINGER, to_node).await),
+    }
+}
+
+/// Bytes one way, and that there are no more.
+async fn pour(mut from: ReadHalf<TokioIo<Upgraded>>, mut to: WriteHalf<TokioIo<Upgraded>>) {
+    let copied = tokio::io::copy(&mut from, &mut to).await;
+    if let Err(error) = copied.and(to.shutdown().await) {
+        tracing::debug!(%error, "one way of a tunnel to a node ended");
     }
 }

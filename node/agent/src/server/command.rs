@@ -2,6 +2,9 @@
 //! asks for, what it sends, where output and end go. Which protocol it speaks is behind [`Out`] and
 //! [`Input`]: see `over_websocket` and `over_spdy`.
 
+use std::io;
+use std::time::Duration;
+
 use axum::extract::ws::Message;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -11,6 +14,7 @@ use runtimes_contract::{RuntimeError, TerminalSize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::channel::Form;
 use super::upgrade::Upgrade;
@@ -21,6 +25,8 @@ use crate::error::chain;
 const FRAME_LEN: usize = 32 * 1_024;
 /// What of a client's input may wait for the command.
 pub(super) const INPUTS_MAX: usize = 16;
+/// How long a process may take to read what a client sent before it left.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is asked for. The API server writes `input=1`, clients of the node itself may write `stdin=true`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,7 +128,10 @@ impl Out {
 
 /// The client of one command.
 pub(super) struct Client {
+    /// Closed when the client is gone and all that it sent has been received.
     pub(super) input: mpsc::Receiver<Input>,
+    /// Cancelled when the client is gone.
+    pub(super) gone: CancellationToken,
     pub(super) stdout: Out,
     pub(super) stderr: Out,
     pub(super) error: Out,
@@ -155,6 +164,11 @@ impl End {
         }
     }
 
+    /// Output that could not be read must not look like none.
+    fn unread(error: io::Error) -> Self {
+        Self::Failed { reason: "InternalError", message: format!("error reading the output: {}", chain(&error)) }
+    }
+
     /// What the error channel says; upstream's Status of exec. Older protocols are told nothing of a
     /// good end.
     fn text(&self, with_status: bool) -> String {
@@ -180,7 +194,7 @@ impl End {
     }
 }
 
-/// Upgrades and has `work` done with the client. A client that leaves takes the work with it.
+/// Upgrades and has `work` done with the client. The work hears out a client that leaves: see [`Client::carry`].
 ///
 /// One that wants a websocket gets it also when it is refused, and hears of it on the error channel:
 /// kubectl takes a refused upgrade for an old server, tries another protocol and shows the wrong
@@ -202,24 +216,21 @@ where
 }
 
 impl Client {
-    /// Carries stdio until all output is sent and `exit` tells how it ended.
+    /// Carries stdio until all output is sent and `exit` tells how it ended. When the client leaves before, this
+    /// delivers what the client sent, then the end of input, and lets go of the session.
     pub(super) async fn carry(mut self, stdio: Stdio, exit: impl Future<Output = End>) {
         let Stdio { stdin, stdout, stderr, resize } = stdio;
         let end = {
             let output = async {
                 let out = copy(&mut self.stdout, Some(stdout));
                 let err = copy(&mut self.stderr, stderr);
-                let ((), (), end) = tokio::join!(out, err, exit);
-                end
+                let (out, err, end) = tokio::join!(out, err, exit);
+                out.and(err).map_or_else(End::unread, |()| end)
             };
-            let mut output = std::pin::pin!(output);
-            let mut input = std::pin::pin!(feed(&mut self.input, stdin, resize));
-            let mut feeding = true;
-            loop {
-                tokio::select! {
-                    end = &mut output => break end,
-                    () = &mut input, if feeding => feeding = false,
-                }
+            tokio::select! {
+                end = output => end,
+                () = feed(&mut self.input, stdin, resize) => return,
+                () = too_late(&self.gone) => return tracing::debug!("a process did not read what a client had sent before it left"),
             }
         };
         self.end(end).await;
@@ -237,7 +248,7 @@ impl Client {
     }
 }
 
-/// Gives what the client sends to whom it is for, until nothing more comes.
+/// Gives what the client sends to whom it is for, until the client is gone.
 async fn feed(
     from: &mut mpsc::Receiver<Input>,
     mut stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
@@ -264,13 +275,20 @@ async fn feed(
     }
 }
 
-/// Carries a stream to where it goes, to its end.
-async fn copy(to: &mut Out, from: Option<Box<dyn AsyncRead + Send + Unpin>>) {
-    let Some(mut from) = from else { return };
+/// Resolves when a process has had its time to read what a client sent before it left.
+async fn too_late(gone: &CancellationToken) {
+    gone.cancelled().await;
+    tokio::time::sleep(DELIVERY_TIMEOUT).await;
+}
+
+/// Carries a stream to where it goes, to its end. A client that is gone is no error here.
+async fn copy(to: &mut Out, from: Option<Box<dyn AsyncRead + Send + Unpin>>) -> io::Result<()> {
+    let Some(mut from) = from else { return Ok(()) };
     let mut buffer = vec![0; FRAME_LEN];
-    while let Ok(len @ 1..) = from.read(&mut buffer).await {
-        if !to.send(buffer.get(..len).unwrap_or_default()).await {
-            return;
+    loop {
+        let len = from.read(&mut buffer).await?;
+        if len == 0 || !to.send(buffer.get(..len).unwrap_or_default()).await {
+            return Ok(());
         }
     }
 }

@@ -29,7 +29,7 @@ pub(super) async fn exec(
     };
     answer(upgrade, asked, move |client, asked| async move {
         let Some((id, runtime)) = target else { return };
-        let spec = ExecSpec { args: asked.command, stdin: asked.stdin, tty: asked.tty };
+        let spec = ExecSpec { args: asked.command, stdin: asked.stdin, tty: asked.tty, outlives_session: true };
         match runtime.exec(&id, spec).await {
             Ok(session) => run(client, session).await,
             Err(error) => client.end(End::of(Err(error), DOING)).await,

@@ -8,6 +8,7 @@ use node_spdy::{Connection, Limits, Receiving, Stream};
 use runtimes_contract::TerminalSize;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::command::{Asked, Client, INPUTS_MAX, Input, Out};
 use super::upgrade::SpdyUpgrade;
@@ -21,7 +22,7 @@ const STREAMS_MAX: usize = 16;
 /// Longest text of a terminal's new size.
 const SIZE_LEN_MAX: usize = 1_024;
 
-/// Upgrades and has the work done with the client, until it is done or the client leaves.
+/// Upgrades and has the work done with the client.
 pub(super) fn serve<F, Fut>(upgrade: SpdyUpgrade, asked: Asked, work: F) -> Response
 where
     F: FnOnce(Client, Asked) -> Fut + Send + 'static,
@@ -29,27 +30,22 @@ where
 {
     upgrade.accept(&PROTOCOLS, move |io, protocol| async move {
         let (mut connection, drive) = node_spdy::serve(io, Limits { streams_max: STREAMS_MAX, ..Limits::default() });
-        let work = async move {
+        let gone = CancellationToken::new();
+        let work = async {
             match timeout(STREAMS_TIMEOUT, Streams::accept(&mut connection, &asked, protocol)).await {
-                Ok(Some(streams)) => streams.with_client(&asked, protocol, |client| work(client, asked.clone())).await,
-                Ok(None) => return,
+                Ok(Some(streams)) => streams.with_client(&asked, protocol, &gone, |client| work(client, asked.clone())).await,
+                Ok(None) => {}
                 Err(_) => tracing::debug!("timed out waiting for client to create streams"),
             }
             connection.close().await;
         };
-        let (mut work, mut drive) = (std::pin::pin!(work), std::pin::pin!(drive));
-        let mut working = true;
-        loop {
-            tokio::select! {
-                () = &mut work, if working => working = false,
-                ended = &mut drive => {
-                    if let Err(error) = ended {
-                        tracing::debug!(%error, "a SPDY connection ended");
-                    }
-                    return;
-                }
+        let drive = async {
+            if let Err(error) = drive.await {
+                tracing::debug!(%error, "a SPDY connection ended");
             }
-        }
+            gone.cancel();
+        };
+        tokio::join!(work, drive);
     })
 }
 
@@ -93,8 +89,14 @@ impl Streams {
             && self.error.is_some()
     }
 
-    /// Has the work done, and beside it what the client sends brought to it.
-    async fn with_client<Fut: Future<Output = ()>>(self, asked: &Asked, protocol: Option<&str>, work: impl FnOnce(Client) -> Fut) {
+    /// Has the work done, and beside it what the client sends brought to it, until the client is gone.
+    async fn with_client<Fut: Future<Output = ()>>(
+        self,
+        asked: &Asked,
+        protocol: Option<&str>,
+        gone: &CancellationToken,
+        work: impl FnOnce(Client) -> Fut,
+    ) {
         let (inputs, input) = mpsc::channel(INPUTS_MAX);
         let out = |stream: Option<Stream>, wanted: bool| match stream {
             Some(stream) if wanted => Out::Stream(stream.sending),
@@ -106,18 +108,22 @@ impl Streams {
         let (resize, _held_too) = resize.unzip();
         let client = Client {
             input,
+            gone: gone.clone(),
             stdout: out(self.stdout, asked.stdout),
             stderr: out(self.stderr, asked.stderr),
             error: out(self.error, true),
             with_status: protocol.is_some_and(|protocol| protocol.starts_with("v4")),
         };
-        let reading = async move { tokio::join!(read_stdin(stdin, &inputs), read_sizes(resize, &inputs)) };
+        let reading = async move {
+            tokio::join!(read_stdin(stdin, &inputs), read_sizes(resize, &inputs));
+            gone.cancelled().await;
+        };
         let (mut work, mut reading) = (std::pin::pin!(work(client)), std::pin::pin!(reading));
         let mut is_reading = true;
         loop {
             tokio::select! {
                 () = &mut work => return,
-                ((), ()) = &mut reading, if is_reading => is_reading = false,
+                () = &mut reading, if is_reading => is_reading = false,
             }
         }
     }

@@ -1,11 +1,15 @@
 //! The client of a command over a `channel.k8s.io` websocket: stdio on channels, the end as a Status on
 //! the error channel.
 
+use std::time::Duration;
+
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt as _, StreamExt as _};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::channel::{CLOSE, ERROR, Form, PROTOCOLS, RESIZE, STDERR, STDIN, STDOUT, closing};
 use super::command::{Asked, Client, INPUTS_MAX, Input, Out};
@@ -14,8 +18,10 @@ use super::command::{Asked, Client, INPUTS_MAX, Input, Out};
 const FRAMES_MAX: usize = 16;
 /// Longest frame taken from a client.
 const MESSAGE_LEN_MAX: usize = 1 << 20;
+/// How long the client may take to hang up after the end.
+const LINGER: Duration = Duration::from_secs(5);
 
-/// Upgrades and has the work done with the client, until it is done or the client leaves.
+/// Upgrades and has the work done with the client.
 pub(super) fn serve<F, Fut>(upgrade: WebSocketUpgrade, asked: Asked, work: F) -> Response
 where
     F: FnOnce(Client, Asked) -> Fut + Send + 'static,
@@ -28,37 +34,41 @@ where
         let out = |channel, wanted| if wanted { Out::Channel { channel, form, frames: frames.clone() } } else { Out::None };
         let (stdout, stderr, error) = (out(STDOUT, asked.stdout), out(STDERR, asked.stderr), out(ERROR, true));
         drop(frames);
-        let client = Client { input, stdout, stderr, error, with_status: form.status };
-        let mut work = std::pin::pin!(work(client, asked));
-        let mut carry = std::pin::pin!(carry(socket, form, inputs, to_client));
-        let mut working = true;
-        loop {
-            tokio::select! {
-                () = &mut work, if working => working = false,
-                () = &mut carry => return,
-            }
-        }
+        let gone = CancellationToken::new();
+        let client = Client { input, gone: gone.clone(), stdout, stderr, error, with_status: form.status };
+        let carry = async {
+            carry(socket, form, inputs, to_client).await;
+            gone.cancel();
+        };
+        tokio::join!(work(client, asked), carry);
     })
 }
 
-/// Ends when all frames are sent, or when the client leaves.
+/// Ends when all frames are sent, or when the client has left and all that it sent has been received.
 async fn carry(socket: WebSocket, form: Form, inputs: mpsc::Sender<Input>, frames: mpsc::Receiver<Message>) {
     let (sink, from_client) = socket.split();
-    tokio::select! {
-        () = send(sink, frames) => {}
-        () = receive(from_client, form, inputs) => {}
+    let mut received = std::pin::pin!(receive(from_client, form, inputs));
+    let sent = tokio::select! {
+        sent = send(sink, frames) => sent,
+        () = &mut received => return,
+    };
+    match sent {
+        // To hang up at once could cost the client what it has not read yet.
+        Ok(()) => drop(timeout(LINGER, received).await),
+        // What the client said before it left still counts.
+        Err(error) => {
+            tracing::debug!(%error, "the client is gone");
+            received.await;
+        }
     }
 }
 
-async fn send(mut sink: SplitSink<WebSocket, Message>, mut frames: mpsc::Receiver<Message>) {
+/// Sends all frames, and that there are no more.
+async fn send(mut sink: SplitSink<WebSocket, Message>, mut frames: mpsc::Receiver<Message>) -> Result<(), axum::Error> {
     while let Some(frame) = frames.recv().await {
-        if sink.send(frame).await.is_err() {
-            return;
-        }
+        sink.send(frame).await?;
     }
-    if let Err(error) = sink.send(closing()).await {
-        tracing::debug!(%error, "the client is gone");
-    }
+    sink.send(closing()).await
 }
 
 /// Reads what the client sends until it leaves.

@@ -8,6 +8,7 @@ mod streams;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{Path, RawQuery, State};
@@ -15,6 +16,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use node_spdy::{Limits, SpdyError};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::socket_bytes::SocketBytes;
 use super::upgrade::Upgrade;
@@ -27,6 +30,8 @@ const STREAMS: &str = "portforward.k8s.io";
 const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
 /// Longest message taken in a tunnel: clients write a piece of 32 KiB at once.
 const MESSAGE_LEN_MAX: usize = 1 << 20;
+/// How long a Pod may take to read what a client sent before it left.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The Pod that ports are of.
 #[derive(Clone, Debug)]
@@ -70,17 +75,21 @@ fn over_websocket(upgrade: WebSocketUpgrade, query: &str, target: Target) -> Res
     }
 }
 
-/// Serves SPDY until either side is done.
+/// Serves SPDY until either side is done. What a client sent before it left still goes to the Pod.
 async fn over_spdy<T: AsyncRead + AsyncWrite + Send + 'static>(io: T, target: Target) {
     let (connection, drive) = node_spdy::serve(io, Limits::default());
-    // When the connection ends, so do all that go over it.
-    let ended = tokio::select! {
-        ended = drive => ended,
-        never = streams::serve(connection, target) => match never {},
-    };
+    let (ended, ()) = tokio::join!(drive, streams::serve(connection, target));
     match ended {
         Ok(()) => {}
         Err(SpdyError::Idle) => tracing::info!("a forward was idle for too long"),
         Err(error) => tracing::debug!(error = crate::error::chain(&error), "a forward ended"),
+    }
+}
+
+/// Waits for connections of a client that has left: what it sent is delivered, within [`DELIVERY_TIMEOUT`].
+async fn deliver(mut forwards: JoinSet<()>) {
+    let all = async { while forwards.join_next().await.is_some() {} };
+    if timeout(DELIVERY_TIMEOUT, all).await.is_err() {
+        tracing::debug!("a Pod did not read what a client had sent before it left");
     }
 }

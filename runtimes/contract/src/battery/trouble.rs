@@ -63,7 +63,7 @@ pub async fn many_start_at_once(harness: &dyn Harness) {
 pub async fn exec_runs_or_says_why_not(harness: &dyn Harness) {
     let sleeper = start(harness, "entered", Program::Sleep).await;
     let args = ["/bin/sh", "-c", "echo inside; exit 7"].map(str::to_owned).to_vec();
-    let session = within(sleeper.runtime.exec(sleeper.id(), ExecSpec { args, stdin: false, tty: false })).await;
+    let session = within(sleeper.runtime.exec(sleeper.id(), ExecSpec { args, ..ExecSpec::default() })).await;
     match session {
         Ok(mut session) => {
             assert!(harness.abilities().exec);

@@ -133,7 +133,7 @@ fn what_runc_would_not_understand_is_refused() {
 
 #[test]
 fn an_exec_is_the_containers_process_with_other_arguments() {
-    let exec = ExecSpec { args: vec!["sh".into()], stdin: true, tty: true };
+    let exec = ExecSpec { args: vec!["sh".into()], stdin: true, tty: true, outlives_session: false };
     let process = serde_json::to_value(exec_process(&spec(), &exec).unwrap()).unwrap();
     assert_eq!((&process["args"], &process["terminal"]), (&json!(["sh"]), &json!(true)));
     assert_eq!(process["capabilities"]["bounding"].as_array().unwrap().len(), 14);

@@ -38,7 +38,13 @@ async fn sleeper(harness: &Runc) -> ContainerSpec {
 
 async fn exec(harness: &Runc, spec: &ContainerSpec, text: &str, stdin: bool, tty: bool) -> ExecSession {
     let args = ["/bin/sh", "-c", text].map(str::to_owned).to_vec();
-    harness.runtime().exec(&spec.id, ExecSpec { args, stdin, tty }).await.unwrap()
+    harness.runtime().exec(&spec.id, ExecSpec { args, stdin, tty, outlives_session: false }).await.unwrap()
+}
+
+/// As `kubectl exec` has it.
+async fn client_exec(harness: &Runc, spec: &ContainerSpec, text: &str, tty: bool) -> ExecSession {
+    let args = ["/bin/sh", "-c", text].map(str::to_owned).to_vec();
+    harness.runtime().exec(&spec.id, ExecSpec { args, stdin: true, tty, outlives_session: true }).await.unwrap()
 }
 
 /// Waits until the container has so many processes.
@@ -186,10 +192,36 @@ async fn a_dropped_exec_is_killed() {
 }
 
 #[tokio::test]
+async fn a_command_of_a_client_that_left_reads_what_was_sent_and_runs_on() {
+    let harness = Runc::new();
+    let shared = harness.scratch().join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    let mut spec = spec_of(&harness, "box", Program::Sleep);
+    spec.mounts.push(Mount::new(shared.clone(), "/mnt", false));
+    harness.runtime().create(&spec).await.unwrap();
+    harness.runtime().start(&spec.id).await.unwrap();
+    for (tty, name) in [(false, "pipes"), (true, "terminal")] {
+        // The command writes to a reader that is gone, and still comes to its last line.
+        let text = format!("cat > /mnt/{name}; echo out; echo err >&2; sleep 0.3; echo more; echo end >> /mnt/{name}");
+        let mut session = client_exec(&harness, &spec, &text, tty).await;
+        session.stdin.as_mut().unwrap().write_all(b"one\ntwo\n").await.unwrap();
+        drop(session);
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+        while std::fs::read_to_string(shared.join(name)).ok().as_deref() != Some("one\ntwo\nend\n") {
+            let now = std::fs::read_to_string(shared.join(name));
+            assert!(tokio::time::Instant::now() < deadline, "{name}: {now:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    processes(&harness, &spec, 2).await;
+    harness.runtime().remove(&spec.id).await.unwrap();
+}
+
+#[tokio::test]
 async fn exec_errors_are_told_and_leave_the_container_alone() {
     let harness = Runc::new();
     let spec = sleeper(&harness).await;
-    let missing = ExecSpec { args: vec!["nothing".into()], stdin: false, tty: false };
+    let missing = ExecSpec { args: vec!["nothing".into()], ..ExecSpec::default() };
     let Err(error) = harness.runtime().exec(&spec.id, missing.clone()).await else { panic!("it ran") };
     let wanted = r#"OCI runtime exec failed: exec failed: unable to start container process: exec: "nothing": executable file not found in $PATH: unknown"#;
     assert_eq!(error.to_string(), wanted);

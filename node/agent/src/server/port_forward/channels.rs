@@ -11,8 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::Target;
 use super::dial::dial;
+use super::{Target, deliver};
 use crate::server::channel::{Form, closing};
 use crate::server::query_pairs;
 
@@ -88,7 +88,9 @@ pub(super) async fn run(socket: WebSocket, ports: Vec<u16>, target: Target) {
         () = send => {}
         () = idle(active.subscribe()) => tracing::info!("a forward was idle for too long"),
     }
-    tasks.shutdown().await;
+    // With its channels the connections hear that the client is gone.
+    drop((inputs, to_client));
+    deliver(tasks).await;
 }
 
 /// Resolves when nothing happens for too long.
@@ -118,7 +120,8 @@ async fn forward(port: u16, data: u8, form: Form, target: Target, mut input: mps
     let up = async {
         while let Some(bytes) = input.recv().await {
             if to_pod.write_all(&bytes).await.is_err() {
-                return;
+                // The Pod does not listen any more; it may still speak.
+                return std::future::pending().await;
             }
         }
     };
@@ -130,10 +133,10 @@ async fn forward(port: u16, data: u8, form: Form, target: Target, mut input: mps
             }
         }
     };
-    // The Pod's side decides: when it has said all, the connection is over.
+    // The connection is over when the Pod has said all, or when the client is gone and was heard out.
     tokio::select! {
         () = down => {}
-        () = async { up.await; std::future::pending::<()>().await } => {}
+        () = up => {}
     }
 }
 

@@ -3,7 +3,6 @@
 //! its error stream.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,17 +14,16 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::Target;
 use super::dial::dial;
+use super::{Target, deliver};
 
 /// How long the second stream of a pair may take; upstream's default.
 const PAIR_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes read from the Pod at once.
 const CHUNK_LEN: usize = 32 * 1_024;
 
-/// Serves every connection that the client asks for. It has no end of its own: the driver of the
-/// connection has one.
-pub(super) async fn serve(mut connection: Connection, target: Target) -> Infallible {
+/// Serves every connection that the client asks for, until the client is gone.
+pub(super) async fn serve(mut connection: Connection, target: Target) {
     let mut pairs = Pairs::default();
     let mut forwards = JoinSet::new();
     loop {
@@ -36,13 +34,13 @@ pub(super) async fn serve(mut connection: Connection, target: Target) -> Infalli
                         forwards.spawn(forward(whole, target.clone()));
                     }
                 }
-                // The driver is about to say so.
-                None => std::future::pending().await,
+                None => break,
             },
             Some(_) = forwards.join_next() => {}
             () = sleep_until(pairs.next_timeout()) => pairs.expire(&mut forwards),
         }
     }
+    deliver(forwards).await;
 }
 
 /// Both streams of one connection.
@@ -125,11 +123,7 @@ fn request_of(stream: &Stream, is_error: bool) -> String {
 /// One connection from its beginning to its end.
 async fn forward(pair: Pair, target: Target) {
     let Pair { port, data, error } = pair;
-    let dialled = tokio::select! {
-        () = data.sending.lost() => return,
-        dialled = dial(&target, port) => dialled,
-    };
-    match dialled {
+    match dial(&target, port).await {
         Ok(stream) => {
             carry(stream, data.receiving, data.sending).await;
             finish(error.sending).await;

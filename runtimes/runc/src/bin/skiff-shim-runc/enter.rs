@@ -1,5 +1,6 @@
 //! A further process in a running container. Its stdio comes from the agent as descriptors (or its
-//! terminal goes there); when the agent goes away, the process is killed.
+//! terminal goes there). When the agent ends the session, the process is killed, or runs on if it is one
+//! that outlives its session.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -9,7 +10,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
-use nix::unistd::{Pid, setsid};
+use nix::sys::termios::{SpecialCharacterIndices, tcgetattr};
+use nix::unistd::{Pid, setsid, write};
 
 use crate::channel::Channel;
 use crate::console::Console;
@@ -21,19 +23,33 @@ struct Args<'a> {
     runc: Runc<'a>,
     name: &'a str,
     tty: bool,
+    outlives_session: bool,
+}
+
+/// The process, and what of its stdio is held here.
+struct Started {
+    pid: i32,
+    signals: SignalFd,
+    terminal: Option<OwnedFd>,
+    /// The agent's ends of stdout and stderr. A process that outlives its session writes into them until they
+    /// are full, and never hears that nobody reads.
+    _outputs: Vec<OwnedFd>,
 }
 
 /// Runs a process to its end. Returns our exit code.
 pub fn run(channel: Channel, args: &[OsString]) -> i32 {
     let Some(args) = parse(args) else {
-        return channel.refuse(&Failure { kind: "io", message: "usage: skiff-shim-runc exec DIR RUNC ROOT ID NAME [tty] [stdin]".into() });
+        return channel
+            .refuse(&Failure { kind: "io", message: "usage: skiff-shim-runc exec DIR RUNC ROOT ID NAME [tty] [stdin] [outlives]".into() });
     };
     match start(&channel, &args) {
-        Ok((pid, signals, terminal)) => {
-            let fds: Vec<_> = terminal.iter().map(|terminal| terminal.as_raw_fd()).collect();
+        Ok(mut started) => {
+            let fds: Vec<_> = started.terminal.iter().map(|terminal| terminal.as_raw_fd()).collect();
             channel.ready(&fds);
-            drop(terminal);
-            let code = watch(&channel, &signals, pid);
+            if !args.outlives_session {
+                started.terminal = None;
+            }
+            let code = watch(&channel, &started, args.outlives_session);
             channel.say(&format!("exit {code}\n"), &[]);
             0
         }
@@ -45,10 +61,11 @@ fn parse(args: &[OsString]) -> Option<Args<'_>> {
     let [dir, binary, root, id, name, flags @ ..] = args else { return None };
     let (dir, name) = (Path::new(dir), name.to_str()?);
     let runc = Runc { binary, root, id, log: dir.join(format!("{name}.log")) };
-    Some(Args { dir, runc, name, tty: flags.iter().any(|flag| flag == OsStr::new("tty")) })
+    let has = |name: &str| flags.iter().any(|flag| flag == OsStr::new(name));
+    Some(Args { dir, runc, name, tty: has("tty"), outlives_session: has("outlives") })
 }
 
-fn start(channel: &Channel, args: &Args<'_>) -> Result<(i32, SignalFd, Option<OwnedFd>), Failure> {
+fn start(channel: &Channel, args: &Args<'_>) -> Result<Started, Failure> {
     setsid().map_err(Failure::io("becoming a session leader"))?;
     prctl::set_child_subreaper(true).map_err(Failure::io("becoming a subreaper"))?;
     let mut stdio = channel.wait_for_go()?.into_iter();
@@ -70,17 +87,18 @@ fn start(channel: &Channel, args: &Args<'_>) -> Result<(i32, SignalFd, Option<Ow
         None
     };
     let signals = signals::open()?;
-    Ok((runc::read_pid(&file("pid"))?, signals, terminal))
+    Ok(Started { pid: runc::read_pid(&file("pid"))?, signals, terminal, _outputs: stdio.collect() })
 }
 
-/// Waits for the process; kills it when the agent is gone.
-fn watch(channel: &Channel, signals: &SignalFd, pid: i32) -> i32 {
+/// Waits for the process. When the agent has ended the session, a process that outlives it reads the end of its
+/// input, and any other is killed.
+fn watch(channel: &Channel, started: &Started, outlives_session: bool) -> i32 {
     let mut agent_gone = false;
     loop {
-        if let Some((code, _)) = runc::reap(pid) {
+        if let Some((code, _)) = runc::reap(started.pid) {
             return code;
         }
-        let mut fds = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        let mut fds = vec![PollFd::new(started.signals.as_fd(), PollFlags::POLLIN)];
         if !agent_gone {
             fds.push(PollFd::new(channel.as_fd(), PollFlags::POLLIN));
         }
@@ -89,9 +107,24 @@ fn watch(channel: &Channel, signals: &SignalFd, pid: i32) -> i32 {
         // The agent says nothing more: what can be read is the end.
         if fds.get(1).is_some_and(|fd| fd.any().unwrap_or(false)) {
             agent_gone = true;
-            // Our child and not reaped: the pid is still its own.
-            let _killed = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            match &started.terminal {
+                Some(terminal) => end_input(terminal),
+                None if outlives_session => {}
+                // Our child and not reaped: the pid is still its own.
+                None => {
+                    let _killed = kill(Pid::from_raw(started.pid), Signal::SIGKILL);
+                }
+            }
         }
-        let _ = signals::take_reopen(signals);
+        let _ = signals::take_reopen(&started.signals);
+    }
+}
+
+/// Types the terminal's end-of-file character twice: after an unfinished line the first one only hands over the line.
+/// A terminal that takes no more input, or none by lines, has a process that does not wait for the end.
+fn end_input(terminal: &OwnedFd) {
+    let Ok(settings) = tcgetattr(terminal) else { return };
+    if let Some(&end) = settings.control_chars.get(SpecialCharacterIndices::VEOF as usize) {
+        let _typed = write(terminal, &[end, end]);
     }
 }
