@@ -9,6 +9,7 @@ mod backup;
 mod cel;
 mod convert;
 mod crash;
+mod curl;
 mod custom;
 mod etcd;
 mod fairness;
