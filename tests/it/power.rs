@@ -1,9 +1,10 @@
-//! What a whole machine lives through: power cuts under load, a reboot, a kernel with cgroup v2 alone. The
-//! machine is QEMU's, on Debian's kernel (see `tests::machine`); clients run on the host, so what was answered
-//! is remembered there.
+//! What a whole machine lives through: power cuts under load, a reboot, a kernel with cgroup v2 alone, a slow
+//! disk. The machine is QEMU's, on Debian's kernel (see `tests::machine`); clients run on the host, so what was
+//! answered is remembered there.
 //!
 //! `cargo xtask soak` runs more rounds of the cuts, from any seed.
 
+mod endurance;
 mod leaks;
 mod load;
 mod unified;
