@@ -18,6 +18,7 @@ mod helm;
 mod hostile;
 #[cfg(target_arch = "x86_64")]
 mod hostile_guest;
+mod hostile_node;
 mod hostile_tenant;
 mod kinds;
 mod kubectl;
