@@ -3,6 +3,7 @@
 //! such a one would try.
 
 mod engine;
+mod images;
 mod native;
 mod user;
 

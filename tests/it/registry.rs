@@ -9,7 +9,7 @@ use serde_json::json;
 use tests::{Cluster, Kubectl, Net, cluster, eventually, run};
 
 /// Anyone may pull here.
-const OPEN: &str = "127.0.0.1:5000";
+pub(crate) const OPEN: &str = "127.0.0.1:5000";
 /// `sailor` with `open sesame` may.
 const LOCKED: &str = "127.0.0.1:5001";
 /// Nobody listens here.
@@ -20,14 +20,14 @@ const PASSWORDS: &str = "sailor:$2b$05$DlPx2SREEAGtdQj8iYlItuQGJ1YQUIxxH3zNwswYb
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
 /// Debian's docker-registry on the loopback of a namespace.
-struct Registry {
+pub(crate) struct Registry {
     address: &'static str,
     dir: tempfile::TempDir,
     child: Child,
 }
 
 impl Registry {
-    fn start(net: &Net, address: &'static str, passwords: Option<&str>) -> Self {
+    pub(crate) fn start(net: &Net, address: &'static str, passwords: Option<&str>) -> Self {
         let dir = tempfile::Builder::new().prefix("skit-registry-").tempdir().expect("a directory");
         let at = |name: &str| dir.path().join(name);
         let auth = passwords.map_or(String::new(), |text| {
@@ -68,7 +68,7 @@ impl Registry {
 
     /// Stores an image of one layer under a name.
     #[track_caller]
-    fn push(&self, net: &Net, repository: &str, config: (&str, &serde_json::Value), layer: (&str, &Path)) {
+    pub(crate) fn push(&self, net: &Net, repository: &str, config: (&str, &serde_json::Value), layer: (&str, &Path)) {
         let (config_file, manifest_file) = (self.dir.path().join("config.json"), self.dir.path().join("manifest.json"));
         std::fs::write(&config_file, config.1.to_string()).expect("written");
         let config = self.push_blob(net, repository, &config_file, config.0);
@@ -107,7 +107,7 @@ impl Drop for Registry {
 
 /// A Pod of one container that runs once.
 #[track_caller]
-fn pod(kubectl: &Kubectl<'_>, name: &str, class: &str, image: &str, more: &str) {
+pub(crate) fn pod(kubectl: &Kubectl<'_>, name: &str, class: &str, image: &str, more: &str) {
     let yaml = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  runtimeClassName: {class}\n  restartPolicy: Never\n  \
          containers:\n    - name: main\n      image: {image}\n{more}"
@@ -117,7 +117,7 @@ fn pod(kubectl: &Kubectl<'_>, name: &str, class: &str, image: &str, more: &str) 
 
 /// Waits until a Pod's container waits for a reason; answers its message.
 #[track_caller]
-fn waits_for(kubectl: &Kubectl<'_>, name: &str, reasons: &[&str]) -> String {
+pub(crate) fn waits_for(kubectl: &Kubectl<'_>, name: &str, reasons: &[&str]) -> String {
     eventually(&format!("{name} waits for {reasons:?}"), || {
         let waiting = kubectl.field(&format!("pod/{name}"), "/status/containerStatuses/0/state/waiting");
         let found = waiting["reason"].as_str().unwrap_or_default();
@@ -126,7 +126,7 @@ fn waits_for(kubectl: &Kubectl<'_>, name: &str, reasons: &[&str]) -> String {
 }
 
 #[track_caller]
-fn says(kubectl: &Kubectl<'_>, name: &str, text: &str) {
+pub(crate) fn says(kubectl: &Kubectl<'_>, name: &str, text: &str) {
     kubectl.until(&format!("pod/{name}"), "/status/phase", "Succeeded");
     let log = kubectl.ok(&format!("logs {name}"));
     assert!(log.contains(text), "{name}: {log}");
