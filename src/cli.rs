@@ -29,6 +29,7 @@ pub struct Cli {
 }
 
 /// The commands.
+#[expect(clippy::large_enum_variant, reason = "a process has one")]
 #[derive(Subcommand)]
 pub enum Command {
     /// Run a whole cluster in this process: API server, scheduler, controllers, DNS and one node.

@@ -134,7 +134,7 @@ async fn drive<T: AsyncRead + AsyncWrite + Send>(io: T, reader: Reader, writer: 
             if let Err(error) = written {
                 // The peer reads no more. What it sent before still counts.
                 reading.await?;
-                return Err(error.into());
+                return Err(error);
             }
             // To hang up at once could cost the peer what it has not read yet.
             tokio::time::timeout(LINGER, reading).await.unwrap_or(Ok(()))

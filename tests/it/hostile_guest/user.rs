@@ -72,7 +72,7 @@ pub fn finds_nothing(cluster: &mut Cluster) {
         fs::set_permissions(open, fs::Permissions::from_mode(0o755)).expect("its mode");
     }
     // The search finds what there is to find.
-    let found = look(&[dir.clone()]);
+    let found = look(std::slice::from_ref(&dir));
     for wanted in [SECRET_FILE, "become-root"] {
         assert!(found.contains(wanted), "{wanted} in\n{found}");
     }

@@ -102,7 +102,7 @@ const SERVICE_ACCOUNT: &[Field] = &[
 ];
 
 const NODE: &[Field] = &[
-    Field::nobody("configSource"),
+    Field::nobody("configSource").although("a node may not set it on its own Node"),
     Field::nobody("externalID"),
     Field::by(&[Controller("node-ipam-controller"), NodeAgent], "podCIDR", "sched/controllers/src/node_ipam.rs"),
     Field::by(&[Controller("node-ipam-controller"), NodeAgent], "podCIDRs", "sched/controllers/src/node_ipam.rs"),

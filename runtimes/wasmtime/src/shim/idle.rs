@@ -200,8 +200,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_guest_ends_with_its_answer_unless_that_was_whole() {
-        // Parts that are there, whether the body ends, what was declared, parts that the client takes; the guest lives on.
-        let cases: [(&[&str], bool, Option<u64>, usize, bool); 4] = [
+        /// Parts that are there, whether the body ends, what was declared, parts that the client takes; the guest lives on.
+        type Case = (&'static [&'static str], bool, Option<u64>, usize, bool);
+        let cases: [Case; 4] = [
             (&["ab"], true, None, 2, true),
             (&["ab"], false, Some(2), 1, true),
             (&["ab"], false, Some(3), 1, false),

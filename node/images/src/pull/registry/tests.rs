@@ -52,9 +52,12 @@ fn is_version(head: &str) -> bool {
     head.starts_with("GET /v2/ ")
 }
 
+/// What sends too much, its answer to a request's head, and what is said of it.
+type Case = (&'static str, fn(&str) -> (String, &'static [u8]), &'static str);
+
 #[tokio::test]
 async fn nothing_that_a_registry_sends_is_read_without_end() {
-    let cases: [(&str, fn(&str) -> (String, &'static [u8]), &str); 4] = [
+    let cases: [Case; 4] = [
         ("a manifest", |head| if is_version(head) { plain("200 OK", "") } else { endless("200 OK") }, "longer than 4194304 bytes"),
         ("an error", |head| if is_version(head) { plain("200 OK", "") } else { endless("500 Oh") }, "500"),
         ("a version", |head| if is_version(head) { endless("200 OK") } else { plain("404 No", "") }, "404"),
@@ -93,7 +96,7 @@ async fn a_token_server_is_bounded_and_what_it_says_is_not_passed_on() {
     })
     .await;
     assert_eq!(fetched(&with_realm(format!("http://{good}/token")).await, sailor()).await, Ok(2));
-    let cases: [(&str, fn(&str) -> (String, &'static [u8]), &str); 4] = [
+    let cases: [Case; 4] = [
         ("endless", |_| endless("200 OK"), "its token is longer than 65536 bytes"),
         ("an endless refusal", |_| endless("500 Oh"), "500"),
         ("another service's secret", |_| plain("200 OK", r#""secret""#), "the answer holds none"),
