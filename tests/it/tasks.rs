@@ -9,6 +9,10 @@ use tests::{Cluster, Etcd, Net, eventually};
 /// A second, and more for a busy machine.
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
 
+/// Tasks that begin after the cluster is ready, and within what time.
+const LATE: [&str; 2] = ["garbage-collector-controller/monitor", "node-agent/healthz"];
+const BEGINS_WITHIN: Duration = Duration::from_secs(30);
+
 /// Names that several tasks of the process have: a fault is meant for all of them.
 const SEVERAL: [&str; 2] = ["event-recorder", "controllers/watch"];
 
@@ -20,8 +24,13 @@ fn logged_since(cluster: &Cluster, len: usize) -> String {
 /// Makes a task fail; it has to be named once, and the process to end with an error.
 fn fails(cluster: &mut Cluster, fault: &str, task: &str) {
     let len = cluster.log().len();
-    cluster.inject(fault, task);
-    let code = cluster.ended_within(ENDS_WITHIN, &format!("the end of skiff after {fault} of {task}"));
+    let what = format!("the end of skiff after {fault} of {task}");
+    let code = if LATE.contains(&task) {
+        cluster.inject_until_ended(fault, task, BEGINS_WITHIN, &what)
+    } else {
+        cluster.inject(fault, task);
+        cluster.ended_within(ENDS_WITHIN, &what)
+    };
     let log = logged_since(cluster, len);
     assert_eq!(code, 1, "{fault} of {task}:\n{log}");
     let named = format!("task=\"{task}\"");
