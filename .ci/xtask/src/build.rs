@@ -22,7 +22,8 @@ pub fn release() -> Result<PathBuf> {
 
 /// Builds for tests; answers the directory of the programs.
 pub fn debug() -> Result<PathBuf> {
-    build(&[WORKSPACE, &["--bins"]].concat(), "debug")
+    // Tests bring features of their own to what everything is built on: with them it is the build of the tests.
+    build(&[WORKSPACE, &["--bins", "--tests"]].concat(), "debug")
 }
 
 fn build(flags: &[&str], profile: &str) -> Result<PathBuf> {

@@ -20,10 +20,16 @@ pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// A command in the project's directory.
+/// A command in the project's directory. It does not see what cargo says about this program's own package: build scripts
+/// of others watch the same variables, and would run again whenever cargo is called by hand in between.
 pub fn command<I: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = I>) -> Command {
     let mut command = Command::new(program);
     command.args(args).current_dir(root());
+    for (name, _) in std::env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
