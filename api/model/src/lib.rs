@@ -1,10 +1,11 @@
 //! What every part of Skiff agrees on about the Kubernetes object model: the table of served
 //! kinds and who acts on their fields, the shape of metadata, selectors, quantities, field errors, formats of labels,
-//! users and request attributes, and the read-only view of what is stored. No I/O, nothing asynchronous.
+//! texts as Go reads them, users and request attributes, and the read-only view of what is stored. No I/O, nothing asynchronous.
 
 pub mod acted;
 pub mod field;
 pub mod format;
+pub mod go;
 pub mod json_path;
 pub mod kind;
 pub mod meta;

@@ -9,6 +9,7 @@ mod instead;
 mod scalar;
 mod time;
 
+use api_model::go::json_type;
 use api_model::kind::Kind;
 use api_schema::{Schema, Shape};
 use serde_json::{Map, Value};
@@ -153,13 +154,8 @@ impl<'t> Trail<'t> {
             return DecodeError::Type(unconvertible(value, go_type));
         }
         let found = match value {
-            Value::Null => "null".to_owned(),
-            Value::Bool(_) => "bool".to_owned(),
             Value::Number(number) if go_type.starts_with("int") => format!("number {number}"),
-            Value::Number(_) => "number".to_owned(),
-            Value::String(_) => "string".to_owned(),
-            Value::Array(_) => "array".to_owned(),
-            Value::Object(_) => "object".to_owned(),
+            other => json_type(other).to_owned(),
         };
         DecodeError::Type(match self.step {
             Step::Root { version } => format!("json: cannot unmarshal {found} into Go value of type {version}.{}", self.owner),

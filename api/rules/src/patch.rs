@@ -8,6 +8,7 @@
 mod operations;
 mod strategic;
 
+use api_model::go::json_type;
 use api_schema::Schema;
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -94,18 +95,6 @@ pub fn strategic(schema: &Schema, original: &Value, patch: &Value) -> Result<Val
 /// Go's complaint about a patch that is no map.
 fn no_map(value: &Value) -> String {
     format!("json: cannot unmarshal {} into Go value of type map[string]interface {{}}", json_type(value))
-}
-
-/// What Go's decoder calls a value.
-fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! JSON as values and back: a schema's numbers are doubles whatever they look like, its times are times.
 
+use api_model::go::parse_duration;
 use api_schema::Structural;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -78,52 +79,7 @@ fn formatted<'v>(format: &str, text: &str) -> Option<Value<'v>> {
 
 /// Nanoseconds of `1h30m`, as Go writes durations.
 pub(crate) fn duration(text: &str) -> Option<i64> {
-    const UNITS: [(&str, i128); 8] = [
-        ("ns", 1),
-        ("us", 1_000),
-        ("µs", 1_000),
-        ("μs", 1_000),
-        ("ms", 1_000_000),
-        ("s", 1_000_000_000),
-        ("m", 60_000_000_000),
-        ("h", 3_600_000_000_000),
-    ];
-    let (sign, mut rest) = match text.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, text.strip_prefix('+').unwrap_or(text)),
-    };
-    if rest == "0" {
-        return Some(0);
-    }
-    if rest.is_empty() {
-        return None;
-    }
-    let mut nanoseconds = 0_i128;
-    while !rest.is_empty() {
-        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len()));
-        let (unit, after) = after.split_at(after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len()));
-        let factor = UNITS.iter().find(|(name, _)| *name == unit)?.1;
-        nanoseconds = nanoseconds.checked_add(scaled(number, factor)?)?;
-        rest = after;
-    }
-    i64::try_from(sign * nanoseconds).ok()
-}
-
-/// A number with or without a point, times a factor, rounded down.
-fn scaled(number: &str, factor: i128) -> Option<i128> {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() && fraction.is_empty() {
-        return None;
-    }
-    let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    // Digits beyond these cannot make a nanosecond.
-    let fraction = fraction.get(..fraction.len().min(18)).unwrap_or_default();
-    let below = if fraction.is_empty() {
-        0
-    } else {
-        fraction.parse::<i128>().ok()?.checked_mul(factor)? / 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?
-    };
-    whole.checked_mul(factor)?.checked_add(below)
+    parse_duration(text).ok()
 }
 
 /// Seconds, as CEL writes durations.

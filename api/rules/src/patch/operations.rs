@@ -2,6 +2,7 @@
 //! RFC 6902: what a map lacks tests as null, is added by a replacement and is copied as null, and negative indices
 //! count from a list's end.
 
+use api_model::go::json_type;
 use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
@@ -49,7 +50,7 @@ pub(super) fn decoded(patch: &Value) -> Result<Vec<Operation>, PatchError> {
 }
 
 fn decoded_as_go(patch: &Value) -> Result<Vec<Operation>, String> {
-    let unfit = |value: &Value, into: &str| format!("json: cannot unmarshal {} into Go {into}", super::json_type(value));
+    let unfit = |value: &Value, into: &str| format!("json: cannot unmarshal {} into Go {into}", json_type(value));
     let Some(list) = patch.as_array() else { return Err(unfit(patch, "value of type []handlers.jsonPatchOp")) };
     for operation in list {
         let Some(fields) = operation.as_object() else { return Err(unfit(operation, "value of type handlers.jsonPatchOp")) };

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use api_model::go::json_type;
 use api_model::meta;
 use api_rules::apply::{self, Target, Typing, Writer};
 use api_rules::{Decoded, Duplicate, FieldValidation, check_fields, yaml_complaint};
@@ -18,7 +19,6 @@ use super::recording::Recording;
 use super::update::answer;
 use crate::app::Call;
 use crate::authorize::may;
-use crate::json;
 use crate::status::{ApiError, ApiResult};
 use crate::wire;
 use crate::wire::accept::Answer;
@@ -103,7 +103,7 @@ pub(crate) fn decode(call: &mut Call, bytes: &[u8], typed: &Typed<'_>, options: 
     let undecodable = |error: String| ApiError::bad_request(format!("error decoding patch: {error}"));
     let Decoded { value: config, duplicates } = api_rules::decode_applied(bytes).map_err(|error| undecodable(error.to_string()))?;
     if !config.is_object() {
-        let found = json::type_name(&config);
+        let found = json_type(&config);
         return Err(undecodable(format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}")));
     }
     check_kind(&config, typed)?;

@@ -1,6 +1,7 @@
 //! An object from a request's body: decoded, its fields checked, in stored form, with the path's
 //! namespace and without what only the server writes.
 
+use api_model::go::json_type;
 use api_model::kind::Kind;
 use api_model::{field, meta};
 use api_rules::{DecodeError, Decoded, Duplicate, check_fields};
@@ -31,7 +32,7 @@ pub(crate) fn checked(
     if !value.is_object() {
         let message = format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct",
-            json::type_name(&value)
+            json_type(&value)
         );
         return Err(ApiError::bad_request(message));
     }

@@ -3,57 +3,19 @@
 
 use std::time::Duration;
 
+use api_model::go::parse_duration;
+
 use super::query::Query;
 use crate::status::{ApiError, ApiResult};
 
 /// The limit that holds for a request. As upstream: none is asked for by zero, and none above the server's is had.
 pub(crate) fn of(query: &Query, limit: Duration) -> ApiResult<Duration> {
     let Some(text) = query.filled("timeout") else { return Ok(limit) };
-    let seconds = seconds(text).map_err(|why| ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}")))?;
-    Ok(if 0.0 < seconds && seconds < limit.as_secs_f64() { Duration::from_secs_f64(seconds) } else { limit })
-}
-
-/// Go's `time.ParseDuration`, with its words for what is none.
-fn seconds(text: &str) -> Result<f64, String> {
-    let invalid = || format!("time: invalid duration {text:?}");
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return Ok(0.0);
-    }
-    if rest.is_empty() {
-        return Err(invalid());
-    }
-    let mut sum = 0.0;
-    while !rest.is_empty() {
-        let (number, tail) = split_where(rest, |c| !is_of_number(c));
-        let (unit, tail) = split_where(tail, is_of_number);
-        let number: f64 = number.parse().map_err(|_| invalid())?;
-        sum += number
-            * match unit {
-                "ns" => 1e-9,
-                "us" | "\u{b5}s" | "\u{3bc}s" => 1e-6,
-                "ms" => 1e-3,
-                "s" => 1.0,
-                "m" => 60.0,
-                "h" => 3_600.0,
-                "" => return Err(format!("time: missing unit in duration {text:?}")),
-                unknown => return Err(format!("time: unknown unit {unknown:?} in duration {text:?}")),
-            };
-        rest = tail;
-    }
-    // Go counts nanoseconds in 63 bits.
-    if sum * 1e9 > 2_f64.powi(63) {
-        return Err(invalid());
-    }
-    Ok(if text.starts_with('-') { -sum } else { sum })
-}
-
-fn is_of_number(c: char) -> bool {
-    c.is_ascii_digit() || c == '.'
-}
-
-fn split_where(text: &str, is_other: impl Fn(char) -> bool) -> (&str, &str) {
-    text.find(is_other).and_then(|at| text.split_at_checked(at)).unwrap_or((text, ""))
+    let asked =
+        parse_duration(text).map_err(|why| ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}")))?;
+    // One below zero is as good as none.
+    let asked = u64::try_from(asked).map(Duration::from_nanos).unwrap_or_default();
+    Ok(if asked.is_zero() { limit } else { asked.min(limit) })
 }
 
 #[cfg(test)]

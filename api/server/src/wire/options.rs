@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use api_model::field::{FieldError, Path};
+use api_model::go::json_type;
 use api_model::selector::{FieldSelector, Selector};
 use api_rules::FieldValidation;
 use serde_json::Value;
 
 use super::query::Query;
-use crate::json::type_name;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::delete::unreadable;
 
@@ -290,7 +290,7 @@ impl<'a> Body<'a> {
         let Some(value) = found.filter(|value| !value.is_null()) else { return Ok(None) };
         let wrong = || {
             let field = if path.is_empty() { "value".to_owned() } else { format!("struct field DeleteOptions.{path}") };
-            ApiError::bad_request(format!("json: cannot unmarshal {} into Go {field} of type {go_type}", type_name(value)))
+            ApiError::bad_request(format!("json: cannot unmarshal {} into Go {field} of type {go_type}", json_type(value)))
         };
         read(value).map(Some).ok_or_else(wrong)
     }

@@ -2,14 +2,13 @@
 
 use std::sync::LazyLock;
 
+use api_model::go::parse_duration;
 use regex::Regex;
 
 use super::pattern;
 
 static DATE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d{4}-\d{2}-\d{2}$"));
 static TIME: LazyLock<Regex> = LazyLock::new(|| pattern("^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$"));
-/// What Go's `time.ParseDuration` takes.
-static GO_DURATION: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)$"));
 static AMOUNT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(\d+)\s*([A-Za-zµ]+)"));
 
 /// Names of units, and beginnings of names.
@@ -33,7 +32,7 @@ pub(super) fn is_date_time(text: &str) -> bool {
 
 /// What Go knows, or anything that holds an amount of a unit: `10 minutes`.
 pub(super) fn is_duration(text: &str) -> bool {
-    if GO_DURATION.is_match(text) {
+    if parse_duration(text).is_ok() {
         return true;
     }
     let mut is_any = false;

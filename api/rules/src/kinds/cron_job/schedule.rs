@@ -1,5 +1,7 @@
 //! Cron's five fields and its `@` words, as upstream's parser (robfig/cron) takes them.
 
+use api_model::go::parse_duration;
+
 /// Names and bounds of the fields.
 const FIELDS: [Field; 5] = [
     Field { min: 0, max: 59, names: &[] },
@@ -19,7 +21,7 @@ struct Field {
 /// What is wrong with a schedule.
 pub fn check(text: &str) -> Result<(), String> {
     if let Some(duration) = text.strip_prefix("@every ") {
-        return every(duration).ok_or_else(|| format!("failed to parse duration {text}: time: invalid duration {duration:?}"));
+        return parse_duration(duration).map(drop).map_err(|why| format!("failed to parse duration {text}: {why}"));
     }
     if text.starts_with('@') {
         return if WORDS.contains(&text) { Ok(()) } else { Err(format!("unrecognized descriptor: {text}")) };
@@ -29,18 +31,6 @@ pub fn check(text: &str) -> Result<(), String> {
         return Err(format!("expected exactly {} fields, found {}: [{}]", FIELDS.len(), parts.len(), parts.join(" ")));
     }
     FIELDS.iter().zip(parts).try_for_each(|(field, part)| part.split(',').try_for_each(|range| field.range(range)))
-}
-
-/// Go's durations: numbers with units, such as `1h30m`.
-fn every(text: &str) -> Option<()> {
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
-        let (number, tail) = rest.split_at_checked(digits)?;
-        number.parse::<f64>().ok()?;
-        rest = ["ms", "us", "ns", "h", "m", "s"].iter().find_map(|unit| tail.strip_prefix(unit))?;
-    }
-    (!text.is_empty()).then_some(())
 }
 
 impl Field {

@@ -1,0 +1,139 @@
+//! `time.ParseDuration`: `300s`, `5m`, `1h30m`, `-1.5h`, or `0`.
+
+use thiserror::Error;
+
+/// Names of units, and how many nanoseconds each has.
+const UNITS: [(&str, i128); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+/// Digits behind the point that can make a nanosecond of an hour; further ones are not read.
+const FRACTION_DIGITS_MAX: usize = 18;
+
+/// Why a text is no duration, in Go's words.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum DurationError {
+    /// It is not of numbers with units, or longer than 63 bits of nanoseconds.
+    #[error("time: invalid duration {0:?}")]
+    Invalid(String),
+    /// A number stands alone.
+    #[error("time: missing unit in duration {0:?}")]
+    MissingUnit(String),
+    /// A number has a unit that there is not.
+    #[error("time: unknown unit {unit:?} in duration {text:?}")]
+    UnknownUnit {
+        /// What stands for the unit.
+        unit: String,
+        /// The whole text.
+        text: String,
+    },
+}
+
+/// Reads a duration; answers nanoseconds, rounded towards zero.
+///
+/// # Errors
+/// When it is none.
+pub fn parse_duration(text: &str) -> Result<i64, DurationError> {
+    let invalid = || DurationError::Invalid(text.to_owned());
+    let (sign, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if rest == "0" {
+        return Ok(0);
+    }
+    if rest.is_empty() {
+        return Err(invalid());
+    }
+    let mut nanoseconds = 0_i128;
+    while !rest.is_empty() {
+        let (number, after) = split_where(rest, |c| !is_of_number(c));
+        let (unit, after) = split_where(after, is_of_number);
+        let factor = match UNITS.iter().find(|(name, _)| *name == unit) {
+            Some((_, factor)) => *factor,
+            None if number.is_empty() || number == "." => return Err(invalid()),
+            None if unit.is_empty() => return Err(DurationError::MissingUnit(text.to_owned())),
+            None => return Err(DurationError::UnknownUnit { unit: unit.to_owned(), text: text.to_owned() }),
+        };
+        let part = scaled(number, factor).ok_or_else(invalid)?;
+        nanoseconds = nanoseconds.checked_add(part).ok_or_else(invalid)?;
+        rest = after;
+    }
+    i64::try_from(sign * nanoseconds).map_err(|_| invalid())
+}
+
+fn is_of_number(c: char) -> bool {
+    c.is_ascii_digit() || c == '.'
+}
+
+fn split_where(text: &str, is_other: impl Fn(char) -> bool) -> (&str, &str) {
+    text.find(is_other).and_then(|at| text.split_at_checked(at)).unwrap_or((text, ""))
+}
+
+/// A number with or without a point, times a factor, rounded down.
+fn scaled(number: &str, factor: i128) -> Option<i128> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
+        return None;
+    }
+    let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let fraction = fraction.get(..fraction.len().min(FRACTION_DIGITS_MAX)).unwrap_or_default();
+    let below = match fraction {
+        "" => 0,
+        digits => digits.parse::<i128>().ok()?.checked_mul(factor)? / 10_i128.checked_pow(u32::try_from(digits.len()).ok()?)?,
+    };
+    whole.checked_mul(factor)?.checked_add(below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_go_reads_them() {
+        for (text, nanoseconds) in [
+            ("0", 0),
+            ("-0", 0),
+            ("5s", 5_000_000_000),
+            ("+5s", 5_000_000_000),
+            ("-5s", -5_000_000_000),
+            ("1h30m", 5_400_000_000_000),
+            ("1.5h", 5_400_000_000_000),
+            (".5s", 500_000_000),
+            ("1.s", 1_000_000_000),
+            ("10.5s4m", 250_500_000_000),
+            ("1ns2us3µs4μs", 9_001),
+            ("9223372036854775807ns", i64::MAX),
+            ("-9223372036854775808ns", i64::MIN),
+        ] {
+            assert_eq!(parse_duration(text), Ok(nanoseconds), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_none_is_refused_in_gos_words() {
+        for (text, wanted) in [
+            ("", "time: invalid duration \"\""),
+            ("-", "time: invalid duration \"-\""),
+            ("s", "time: invalid duration \"s\""),
+            (".", "time: invalid duration \".\""),
+            (".s", "time: invalid duration \".s\""),
+            ("soon", "time: invalid duration \"soon\""),
+            ("--1s", "time: invalid duration \"--1s\""),
+            ("9223372036854775808ns", "time: invalid duration \"9223372036854775808ns\""),
+            ("3000000h", "time: invalid duration \"3000000h\""),
+            ("30", "time: missing unit in duration \"30\""),
+            ("1m30", "time: missing unit in duration \"1m30\""),
+            ("1x", "time: unknown unit \"x\" in duration \"1x\""),
+            ("1d2h", "time: unknown unit \"d\" in duration \"1d2h\""),
+        ] {
+            assert_eq!(parse_duration(text).map_err(|error| error.to_string()), Err(wanted.to_owned()), "{text}");
+        }
+    }
+}
