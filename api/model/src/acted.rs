@@ -80,7 +80,7 @@ pub struct Row {
 }
 
 /// The rows of a Pod's spec, wherever it stands.
-pub const POD_SPEC: &[Fields] = pod::SPEC;
+pub const POD_SPEC: &[&[Fields]] = pod::SPEC;
 
 /// The version that all rows began with.
 const FIRST: &str = "0.1.0";
@@ -124,12 +124,14 @@ impl Row {
             Acts::Fields(fields) => fields,
             Acts::Nobody(_) => &[],
         };
-        let of_pod: &'static [Fields] = if self.pod_spec.is_some() { POD_SPEC } else { &[] };
+        let of_pod: &'static [&'static [Fields]] = if self.pod_spec.is_some() { POD_SPEC } else { &[] };
         let base = self.pod_spec.unwrap_or_default();
         let under = |base: &'static str, fields: &'static Fields| {
             fields.rows.iter().map(move |row| (joined(&joined(base, fields.prefix), row.path), row))
         };
-        own.iter().flat_map(move |fields| under("", fields)).chain(of_pod.iter().flat_map(move |fields| under(base, fields)))
+        own.iter()
+            .flat_map(move |fields| under("", fields))
+            .chain(of_pod.iter().copied().flatten().flat_map(move |fields| under(base, fields)))
     }
 }
 

@@ -24,28 +24,52 @@ const CHECKED: &str = "PodSecurity looks at it";
 const SECRETS: &str = "a node may read the Secrets that its Pods name";
 const WORD: &str = "the word means other things too";
 
+/// The rows of a list of containers, with those that only this list has.
+macro_rules! container_rows {
+    ($list:literal, $own:ident) => {
+        &[
+            Fields { prefix: $list, rows: CONTAINER },
+            Fields { prefix: $list, rows: $own },
+            Fields { prefix: concat!($list, ".resources"), rows: RESOURCES },
+            Fields { prefix: concat!($list, ".securityContext"), rows: CONTAINER_SECURITY },
+            Fields { prefix: concat!($list, ".livenessProbe"), rows: A_PROBE },
+            Fields { prefix: concat!($list, ".livenessProbe.httpGet"), rows: HTTP_GET },
+            Fields { prefix: concat!($list, ".readinessProbe"), rows: A_PROBE },
+            Fields { prefix: concat!($list, ".readinessProbe.httpGet"), rows: HTTP_GET },
+            Fields { prefix: concat!($list, ".startupProbe"), rows: A_PROBE },
+            Fields { prefix: concat!($list, ".startupProbe.httpGet"), rows: HTTP_GET },
+            Fields { prefix: concat!($list, ".lifecycle.postStart"), rows: A_HOOK },
+            Fields { prefix: concat!($list, ".lifecycle.postStart.httpGet"), rows: HTTP_GET },
+            Fields { prefix: concat!($list, ".lifecycle.preStop"), rows: A_HOOK },
+            Fields { prefix: concat!($list, ".lifecycle.preStop.httpGet"), rows: HTTP_GET },
+        ]
+    };
+}
+
 /// All of it.
-pub(super) const SPEC: &[Fields] = &[
-    Fields { prefix: "", rows: TOP },
-    Fields { prefix: "securityContext", rows: SECURITY_CONTEXT },
-    Fields { prefix: "containers[]", rows: CONTAINER },
-    Fields { prefix: "containers[]", rows: MAIN },
-    Fields { prefix: "containers[].securityContext", rows: CONTAINER_SECURITY },
-    Fields { prefix: "containers[].livenessProbe", rows: A_PROBE },
-    Fields { prefix: "containers[].readinessProbe", rows: A_PROBE },
-    Fields { prefix: "containers[].startupProbe", rows: A_PROBE },
-    Fields { prefix: "containers[].lifecycle.postStart", rows: A_HOOK },
-    Fields { prefix: "containers[].lifecycle.preStop", rows: A_HOOK },
-    Fields { prefix: "initContainers[]", rows: CONTAINER },
-    Fields { prefix: "initContainers[]", rows: INIT },
-    Fields { prefix: "initContainers[].securityContext", rows: CONTAINER_SECURITY },
-    Fields { prefix: "initContainers[].livenessProbe", rows: A_PROBE },
-    Fields { prefix: "initContainers[].readinessProbe", rows: A_PROBE },
-    Fields { prefix: "initContainers[].startupProbe", rows: A_PROBE },
-    Fields { prefix: "initContainers[].lifecycle.postStart", rows: A_HOOK },
-    Fields { prefix: "initContainers[].lifecycle.preStop", rows: A_HOOK },
-    Fields { prefix: "volumes[]", rows: VOLUME },
-    Fields { prefix: "volumes[].projected", rows: PROJECTED },
+pub(super) const SPEC: &[&[Fields]] = &[
+    &[
+        Fields { prefix: "", rows: TOP },
+        Fields { prefix: "resources", rows: RESOURCES },
+        Fields { prefix: "securityContext", rows: SECURITY_CONTEXT },
+    ],
+    container_rows!("containers[]", MAIN),
+    container_rows!("initContainers[]", INIT),
+    &[
+        Fields { prefix: "volumes[]", rows: VOLUME },
+        Fields { prefix: "volumes[].configMap", rows: CONFIG_MAP },
+        Fields { prefix: "volumes[].configMap.items[]", rows: KEY_TO_PATH },
+        Fields { prefix: "volumes[].secret", rows: SECRET },
+        Fields { prefix: "volumes[].secret.items[]", rows: KEY_TO_PATH },
+        Fields { prefix: "volumes[].downwardAPI", rows: DOWNWARD },
+        Fields { prefix: "volumes[].downwardAPI.items[]", rows: DOWNWARD_FILE },
+        Fields { prefix: "volumes[].projected", rows: PROJECTED },
+        Fields { prefix: "volumes[].projected.sources[].configMap", rows: PROJECTED_SOURCE },
+        Fields { prefix: "volumes[].projected.sources[].configMap.items[]", rows: KEY_TO_PATH },
+        Fields { prefix: "volumes[].projected.sources[].secret", rows: PROJECTED_SOURCE },
+        Fields { prefix: "volumes[].projected.sources[].secret.items[]", rows: KEY_TO_PATH },
+        Fields { prefix: "volumes[].projected.sources[].downwardAPI.items[]", rows: DOWNWARD_FILE },
+    ],
 ];
 
 const TOP: &[Field] = &[
@@ -60,7 +84,7 @@ const TOP: &[Field] = &[
     Field::nobody("ephemeralContainers").although("the node says in status and events that it does not run them"),
     Field::nobody("evictionResponders"),
     Field::by(NODE, "hostAliases", FILES),
-    Field::nobody("hostIPC").although("PodSecurity looks at it, and the node before it sets sysctls"),
+    Field::by(NODE, "hostIPC", EFFECT),
     Field::by(NODE, "hostNetwork", FILES),
     Field::nobody("hostPID").although(CHECKED),
     Field::by(NODE, "hostUsers", ENFORCE),
@@ -76,9 +100,6 @@ const TOP: &[Field] = &[
     Field::by(SERVER, "priorityClassName", "api/admission/src/plugins/priority.rs"),
     Field::by(NODE, "readinessGates", "node/agent/src/status/conditions.rs"),
     Field::nobody("resourceClaims").although("the node authorizer looks at it"),
-    Field::by(PLACED, "resources.limits", "node/agent/src/container/resources.rs"),
-    Field::by(PLACED, "resources.requests", "node/agent/src/container/resources.rs"),
-    Field::nobody("resources.claims").although(WORD),
     Field::by(NODE, "restartPolicy", "node/agent/src/worker/facts.rs"),
     Field::by(NODE, "runtimeClassName", EFFECT),
     Field::by(SCHEDULER, "schedulerName", "sched/scheduler/src/run.rs"),
@@ -110,6 +131,13 @@ const SECURITY_CONTEXT: &[Field] = &[
     Field::nobody("windowsOptions").although(CHECKED),
 ];
 
+/// What containers and whole Pods ask for.
+const RESOURCES: &[Field] = &[
+    Field::by(PLACED, "limits", "node/agent/src/container/resources.rs"),
+    Field::by(PLACED, "requests", "node/agent/src/container/resources.rs"),
+    Field::nobody("claims").although(WORD),
+];
+
 /// Of containers of both kinds.
 const CONTAINER: &[Field] = &[
     Field::by(NODE, "args", "node/agent/src/container/spec.rs"),
@@ -128,9 +156,6 @@ const CONTAINER: &[Field] = &[
     Field::by(NODE, "name", SPEC_OF),
     Field::by(PLACED, "ports", EFFECT),
     Field::by(NODE, "resizePolicy", "node/agent/src/resize.rs"),
-    Field::by(PLACED, "resources.limits", "node/agent/src/container/resources.rs"),
-    Field::by(PLACED, "resources.requests", "node/agent/src/container/resources.rs"),
-    Field::nobody("resources.claims").although(WORD),
     Field::nobody("restartPolicyRules"),
     Field::by(NODE, "stdin", SPEC_OF),
     Field::by(NODE, "stdinOnce", SPEC_OF),
@@ -173,12 +198,6 @@ const A_PROBE: &[Field] = &[
     Field::nobody("grpc.mode").although(WORD),
     Field::by(NODE, "grpc.port", "node/agent/src/probe.rs"),
     Field::by(NODE, "grpc.service", "node/agent/src/probe/grpc.rs"),
-    Field::by(NODE, "httpGet.host", PROBE_HTTP),
-    Field::by(NODE, "httpGet.httpHeaders", PROBE_HTTP),
-    Field::by(NODE, "httpGet.path", PROBE_HTTP),
-    Field::by(NODE, "httpGet.port", PROBE_HTTP),
-    Field::nobody("httpGet.protocol").although(WORD),
-    Field::by(NODE, "httpGet.scheme", PROBE_HTTP),
     Field::by(NODE, "initialDelaySeconds", PROBE),
     Field::by(NODE, "periodSeconds", PROBE),
     Field::by(NODE, "successThreshold", PROBE),
@@ -187,17 +206,18 @@ const A_PROBE: &[Field] = &[
     Field::by(NODE, "timeoutSeconds", PROBE),
 ];
 
-const A_HOOK: &[Field] = &[
-    Field::by(NODE, "exec", HOOKS),
-    Field::by(NODE, "httpGet.host", PROBE_HTTP),
-    Field::by(NODE, "httpGet.httpHeaders", PROBE_HTTP),
-    Field::by(NODE, "httpGet.path", PROBE_HTTP),
-    Field::by(NODE, "httpGet.port", PROBE_HTTP),
-    Field::nobody("httpGet.protocol").although(WORD),
-    Field::by(NODE, "httpGet.scheme", PROBE_HTTP),
-    Field::by(NODE, "sleep", HOOKS),
-    Field::nobody("tcpSocket").although("probes have it too"),
+/// Of probes and hooks.
+const HTTP_GET: &[Field] = &[
+    Field::by(NODE, "host", PROBE_HTTP),
+    Field::by(NODE, "httpHeaders", PROBE_HTTP),
+    Field::by(NODE, "path", PROBE_HTTP),
+    Field::by(NODE, "port", PROBE_HTTP),
+    Field::nobody("protocol").although(WORD),
+    Field::by(NODE, "scheme", PROBE_HTTP),
 ];
+
+const A_HOOK: &[Field] =
+    &[Field::by(NODE, "exec", HOOKS), Field::by(NODE, "sleep", HOOKS), Field::nobody("tcpSocket").although("probes have it too")];
 
 const VOLUME: &[Field] = &[
     Field::nobody("awsElasticBlockStore"),
@@ -205,22 +225,7 @@ const VOLUME: &[Field] = &[
     Field::nobody("azureFile").although(SECRETS),
     Field::nobody("cephfs").although(SECRETS),
     Field::nobody("cinder").although(SECRETS),
-    Field::by(NODE, "configMap.defaultMode", "node/volumes/src/config_map.rs"),
-    Field::nobody("configMap.defaultUser"),
-    Field::by(NODE, "configMap.items[].key", "node/volumes/src/payload.rs"),
-    Field::by(NODE, "configMap.items[].mode", "node/volumes/src/payload.rs"),
-    Field::by(NODE, "configMap.items[].path", "node/volumes/src/payload.rs"),
-    Field::nobody("configMap.items[].user").although(WORD),
-    Field::by(NODE, "configMap.name", "node/volumes/src/config_map.rs"),
-    Field::by(NODE, "configMap.optional", "node/volumes/src/config_map.rs"),
     Field::nobody("csi").although(SECRETS),
-    Field::by(NODE, "downwardAPI.defaultMode", "node/volumes/src/downward.rs"),
-    Field::nobody("downwardAPI.defaultUser"),
-    Field::by(NODE, "downwardAPI.items[].fieldRef", "node/volumes/src/downward.rs"),
-    Field::by(NODE, "downwardAPI.items[].mode", "node/volumes/src/downward.rs"),
-    Field::by(NODE, "downwardAPI.items[].path", "node/volumes/src/downward.rs"),
-    Field::by(NODE, "downwardAPI.items[].resourceFieldRef", "node/volumes/src/downward.rs"),
-    Field::nobody("downwardAPI.items[].user").although(WORD),
     Field::by(NODE, "emptyDir", "node/volumes/src/empty_dir.rs"),
     Field::nobody("ephemeral").although(WORD),
     Field::nobody("fc"),
@@ -240,17 +245,45 @@ const VOLUME: &[Field] = &[
     Field::nobody("quobyte"),
     Field::nobody("rbd").although(SECRETS),
     Field::nobody("scaleIO").although(SECRETS),
-    Field::by(NODE, "secret.defaultMode", "node/volumes/src/secret.rs"),
-    Field::nobody("secret.defaultUser"),
-    Field::by(NODE, "secret.items[].key", "node/volumes/src/payload.rs"),
-    Field::by(NODE, "secret.items[].mode", "node/volumes/src/payload.rs"),
-    Field::by(NODE, "secret.items[].path", "node/volumes/src/payload.rs"),
-    Field::nobody("secret.items[].user").although(WORD),
-    Field::by(NODE, "secret.optional", "node/volumes/src/secret.rs"),
-    Field::by(NODE, "secret.secretName", "node/volumes/src/secret.rs"),
     Field::nobody("storageos").although(SECRETS),
     Field::nobody("vsphereVolume"),
 ];
+
+const PAYLOAD: &str = "node/volumes/src/payload.rs";
+const DOWNWARD_API: &str = "node/volumes/src/downward.rs";
+
+/// A key of a ConfigMap or Secret, and its file.
+const KEY_TO_PATH: &[Field] = &[
+    Field::by(NODE, "key", PAYLOAD),
+    Field::by(NODE, "mode", PAYLOAD),
+    Field::by(NODE, "path", PAYLOAD),
+    Field::nobody("user").although(WORD),
+];
+
+/// A file that says something of the Pod.
+const DOWNWARD_FILE: &[Field] = &[
+    Field::by(NODE, "fieldRef", DOWNWARD_API),
+    Field::by(NODE, "mode", DOWNWARD_API),
+    Field::by(NODE, "path", DOWNWARD_API),
+    Field::by(NODE, "resourceFieldRef", DOWNWARD_API),
+    Field::nobody("user").although(WORD),
+];
+
+const CONFIG_MAP: &[Field] = &[
+    Field::by(NODE, "defaultMode", "node/volumes/src/config_map.rs"),
+    Field::nobody("defaultUser"),
+    Field::by(NODE, "name", "node/volumes/src/config_map.rs"),
+    Field::by(NODE, "optional", "node/volumes/src/config_map.rs"),
+];
+
+const SECRET: &[Field] = &[
+    Field::by(NODE, "defaultMode", "node/volumes/src/secret.rs"),
+    Field::nobody("defaultUser"),
+    Field::by(NODE, "optional", "node/volumes/src/secret.rs"),
+    Field::by(NODE, "secretName", "node/volumes/src/secret.rs"),
+];
+
+const DOWNWARD: &[Field] = &[Field::by(NODE, "defaultMode", DOWNWARD_API), Field::nobody("defaultUser")];
 
 const PROJECTION: &str = "node/volumes/src/projected.rs";
 
@@ -258,26 +291,12 @@ const PROJECTED: &[Field] = &[
     Field::by(NODE, "defaultMode", PROJECTION),
     Field::nobody("defaultUser"),
     Field::nobody("sources[].clusterTrustBundle").although("the node refuses it"),
-    Field::by(NODE, "sources[].configMap.items[].key", "node/volumes/src/payload.rs"),
-    Field::by(NODE, "sources[].configMap.items[].mode", "node/volumes/src/payload.rs"),
-    Field::by(NODE, "sources[].configMap.items[].path", "node/volumes/src/payload.rs"),
-    Field::nobody("sources[].configMap.items[].user").although(WORD),
-    Field::by(NODE, "sources[].configMap.name", PROJECTION),
-    Field::by(NODE, "sources[].configMap.optional", PROJECTION),
-    Field::by(NODE, "sources[].downwardAPI.items[].fieldRef", "node/volumes/src/downward.rs"),
-    Field::by(NODE, "sources[].downwardAPI.items[].mode", "node/volumes/src/downward.rs"),
-    Field::by(NODE, "sources[].downwardAPI.items[].path", "node/volumes/src/downward.rs"),
-    Field::by(NODE, "sources[].downwardAPI.items[].resourceFieldRef", "node/volumes/src/downward.rs"),
-    Field::nobody("sources[].downwardAPI.items[].user").although(WORD),
     Field::nobody("sources[].podCertificate").although("the node refuses it"),
-    Field::by(NODE, "sources[].secret.items[].key", "node/volumes/src/payload.rs"),
-    Field::by(NODE, "sources[].secret.items[].mode", "node/volumes/src/payload.rs"),
-    Field::by(NODE, "sources[].secret.items[].path", "node/volumes/src/payload.rs"),
-    Field::nobody("sources[].secret.items[].user").although(WORD),
-    Field::by(NODE, "sources[].secret.name", PROJECTION),
-    Field::by(NODE, "sources[].secret.optional", PROJECTION),
     Field::by(NODE, "sources[].serviceAccountToken.audience", PROJECTION),
     Field::by(NODE, "sources[].serviceAccountToken.expirationSeconds", PROJECTION),
     Field::by(NODE, "sources[].serviceAccountToken.path", PROJECTION),
     Field::nobody("sources[].serviceAccountToken.user").although(WORD),
 ];
+
+/// Of ConfigMaps and Secrets.
+const PROJECTED_SOURCE: &[Field] = &[Field::by(NODE, "name", PROJECTION), Field::by(NODE, "optional", PROJECTION)];

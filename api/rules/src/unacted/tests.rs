@@ -37,6 +37,11 @@ fn of_a_list_the_first_element_is_told_once() {
 }
 
 #[test]
+fn what_the_node_does_is_not_told() {
+    assert_eq!(told("v1", "Pod", pod(json!({"hostIPC": true, "hostNetwork": true, "hostUsers": false})), None), texts(&[]));
+}
+
+#[test]
 fn what_asks_for_nothing_is_not_told() {
     let spec = json!({"hostPID": false, "topologySpreadConstraints": [], "preemptionPolicy": "PreemptLowerPriority",
         "securityContext": {"supplementalGroupsPolicy": "Strict"}, "containers": [{"name": "c", "securityContext": {"procMount": "Default"}}]});
@@ -67,6 +72,8 @@ fn a_kind_that_nobody_acts_on_is_told() {
 fn no_object_brings_more_than_a_few() {
     let volumes: Vec<Value> = api_model::acted::POD_SPEC
         .iter()
+        .copied()
+        .flatten()
         .filter(|fields| fields.prefix == "volumes[]")
         .flat_map(|fields| fields.rows)
         .filter(|row| row.acted_on_by.is_empty() && !row.path.contains('.'))
