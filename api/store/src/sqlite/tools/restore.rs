@@ -55,11 +55,13 @@ pub async fn restore(from: &Path, path: &Path, now: SystemTime) -> Result<Backup
     Ok(Backup { revision, entries: health.entries, bytes })
 }
 
-/// Where the restored log goes on: beyond what is known to be handed out, and beyond where an earlier
-/// restore began, from which a server has written since.
+/// Where the restored log goes on: where the clock says, which is beyond where an earlier restore began and what a
+/// server has written since. A clock that is behind what was handed out says nothing; a jump has to do then. The jump is
+/// not added to the clock: a later restore that knows nothing of this one would begin before it.
 fn first_revision(handed_out: Revision, now: SystemTime) -> Revision {
     let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    handed_out.saturating_add(JUMP).max(seconds.saturating_mul(REVISIONS_PER_SECOND))
+    let by_the_clock = seconds.saturating_mul(REVISIONS_PER_SECOND);
+    if by_the_clock > handed_out { by_the_clock } else { handed_out.saturating_add(JUMP) }
 }
 
 /// Brings everything of the present database into its one file; answers its revision, or `None` when there
