@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 use crate::authorize::rbac::{self, GROUP};
 use crate::authorize::rule::Rule;
 
+pub use roles::JOINING;
+
 /// Tells that the server may add to the object what it lacks; set to `false`, it is left alone.
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
@@ -69,6 +71,12 @@ enum To {
     Group(&'static str),
     /// A ServiceAccount in kube-system.
     Account(&'static str),
+}
+
+/// Whether a user is the ServiceAccount of a controller that every cluster has.
+pub fn is_controller(user: &str) -> bool {
+    let account = user.strip_prefix("system:serviceaccount:kube-system:");
+    account.is_some_and(|account| controllers::ROLES.iter().any(|(name, _)| *name == account))
 }
 
 /// Every bootstrap ClusterRole, ClusterRoleBinding, Role and RoleBinding, roles first.

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api_admission::Chain;
+use api_auth::bootstrap::is_controller;
 use api_auth::{Authenticator, Authorizer};
 use api_model::field::FieldError;
 use api_model::kind::GroupResource;
@@ -303,5 +304,7 @@ impl Call {
 }
 
 fn is_part_of_the_cluster(user: &str) -> bool {
-    matches!(user, "system:apiserver" | "system:kube-controller-manager" | "system:kube-scheduler") || user.starts_with("system:node:")
+    matches!(user, "system:apiserver" | "system:kube-controller-manager" | "system:kube-scheduler")
+        || user.starts_with("system:node:")
+        || is_controller(user)
 }

@@ -1,9 +1,8 @@
 //! The tables of roles and bindings that are not controllers'.
 
 use super::Grant::{Named, On, Paths};
-use crate::pki::KUBELET_CLIENT;
-
 use super::{ALL, CREATE, EVENTS, GET, Grant, LIST_WATCH, READ, READ_WRITE, Role, To, UPDATE, WRITE};
+use crate::pki::KUBELET_CLIENT;
 
 const CORE: &[&str] = &[""];
 const APPS: &[&str] = &["apps"];
@@ -333,7 +332,7 @@ const SCHEDULER: &[Grant] = &[
 ];
 
 /// The group of tokens by which nodes join, kubeadm's. Other bootstrap tokens may do nothing.
-const JOINING: &str = "system:bootstrappers:kubeadm:default-node-token";
+pub const JOINING: &str = "system:bootstrappers:kubeadm:default-node-token";
 
 /// Name, role, subjects. The bootstrappers' two are kubeadm's; the two of nodes stand for the
 /// ServiceAccounts that kube-proxy and CoreDNS have on every node of an upstream cluster.

@@ -47,10 +47,18 @@ async fn whoever_writes_a_field_that_nobody_acts_on_is_told() {
 async fn the_clusters_own_parts_are_not_told() {
     let cluster = cluster().await;
     cluster.service_account().await;
-    let manager = cluster.user("system:kube-controller-manager", &["system:masters"]);
-    let request = Request::builder().method(Method::POST).uri(PODS).header(header::CONTENT_TYPE, "application/json");
-    let request = request.body(Body::from(with_affinity("p").to_string())).expect("a request");
-    let made = json_of(send(&manager, request).await).await;
-    assert_eq!(made.status, StatusCode::CREATED, "{made:?}");
-    assert_eq!(warnings(&made), [""; 0]);
+    let request = |name: &str| {
+        let request = Request::builder().method(Method::POST).uri(PODS).header(header::CONTENT_TYPE, "application/json");
+        request.body(Body::from(with_affinity(name).to_string())).expect("a request")
+    };
+    for (name, user, wanted) in [
+        ("p", "system:kube-controller-manager", vec![]),
+        ("q", "system:serviceaccount:kube-system:replicaset-controller", vec![]),
+        ("r", "system:serviceaccount:kube-system:default", vec![AFFINITY]),
+        ("s", "system:serviceaccount:default:replicaset-controller", vec![AFFINITY]),
+    ] {
+        let made = json_of(send(&cluster.user(user, &["system:masters"]), request(name)).await).await;
+        assert_eq!(made.status, StatusCode::CREATED, "{made:?}");
+        assert_eq!(warnings(&made), wanted, "{user}");
+    }
 }
