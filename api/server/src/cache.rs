@@ -55,6 +55,9 @@ pub(crate) struct Cache {
     /// Everything up to this revision has been applied and handed to the watchers.
     applied: watch::Sender<u64>,
     waiting: Mutex<Waiting>,
+    /// How often the feeder was asked for a sign of life, and which of these it answered last.
+    asked: watch::Sender<u64>,
+    answered: watch::Sender<u64>,
     /// What is being written, by the address of the stored bytes: the feeder need not open it.
     written: Mutex<HashMap<usize, Written>>,
     at_rest: AtRest,
@@ -102,7 +105,8 @@ impl Cache {
     pub(crate) fn new(floor: u64, at_rest: AtRest) -> Self {
         let (resources, waiting, written) = (RwLock::default(), Mutex::default(), Mutex::default());
         let (floor, applied, recent) = (AtomicU64::new(floor), watch::Sender::new(floor), Arc::default());
-        Self { resources, floor, lists_from: AtomicU64::new(0), applied, waiting, written, at_rest, recent }
+        let (asked, answered) = (watch::Sender::new(0), watch::Sender::new(0));
+        Self { resources, floor, lists_from: AtomicU64::new(0), applied, waiting, asked, answered, written, at_rest, recent }
     }
 
     /// The resource of that name, made when first asked for.
@@ -144,6 +148,24 @@ impl Cache {
     /// Whether the feeder has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.waiting.lock().closed
+    }
+
+    /// Whether the feeder's loop turns, also where there is nothing to apply.
+    pub(crate) async fn is_fed(&self) -> bool {
+        let mut question = 0;
+        self.asked.send_modify(|asked| {
+            *asked += 1;
+            question = *asked;
+        });
+        let mut answered = self.answered.subscribe();
+        matches!(tokio::time::timeout(FUTURE_WAIT, answered.wait_for(|answered| *answered >= question)).await, Ok(Ok(_)))
+    }
+
+    /// For the feeder: what it is asked, beginning with what was asked before it began.
+    fn questions(&self) -> watch::Receiver<u64> {
+        let mut questions = self.asked.subscribe();
+        questions.mark_changed();
+        questions
     }
 
     /// Waits for a revision for as long as upstream does.

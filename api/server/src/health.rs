@@ -89,15 +89,15 @@ pub(crate) async fn is_store_well(app: &App) -> bool {
     matches!(tokio::time::timeout(STORE_TIMEOUT, app.store.check()).await, Ok(Ok(())))
 }
 
-/// Whether the cache, from which every read is answered, comes to where the store is now within a moment. Measured
-/// anew by each check, so that a process that was stopped for a while is well again when it goes on.
+/// Whether the cache, from which every read is answered, comes to where the store is now within a moment, and its feeder
+/// answers. Measured anew by each check, so that a process that was stopped for a while is well again when it goes on.
 async fn is_cache_current(app: &App) -> bool {
     // A server that stops follows its store no longer, and where that does not answer another check says so.
     if app.shutdown.is_cancelled() {
         return true;
     }
     match tokio::time::timeout(STORE_TIMEOUT, app.store.head()).await {
-        Ok(Ok(head)) => !app.cache.is_closed() && app.cache.wait_for(head).await.is_ok(),
+        Ok(Ok(head)) => !app.cache.is_closed() && app.cache.wait_for(head).await.is_ok() && app.cache.is_fed().await,
         Ok(Err(_)) | Err(_) => !app.cache.is_closed(),
     }
 }

@@ -173,9 +173,18 @@ struct Feeder {
 
 impl Feeder {
     async fn run(&self, mut events: Events) {
+        let mut questions = self.cache.questions();
         loop {
             let failure = loop {
-                match events.next().await {
+                let batch = tokio::select! {
+                    batch = events.next() => batch,
+                    // An error means that the cache is gone, which the feeder itself holds.
+                    Ok(()) = questions.changed() => {
+                        self.cache.answered.send_replace(*questions.borrow_and_update());
+                        continue;
+                    }
+                };
+                match batch {
                     Some(Ok(batch)) => self.apply(batch),
                     Some(Err(error)) => break error,
                     None => break StoreError::Closed,
