@@ -53,6 +53,7 @@ pub(crate) async fn run(app: &Arc<App>) -> Result<(), BootstrapError> {
     ensure(app, objects::namespaces()).await?;
     let mut rest = objects::classes();
     rest.extend(flow_control::objects());
+    rest.extend(flow_control::revised(&*app.cache));
     let roles = roles::changes(app);
     for object in roles.delete {
         send(app, object, Method::DELETE).await?;
@@ -82,11 +83,12 @@ pub(crate) async fn keep(app: Arc<App>) {
 }
 
 /// Brings back what somebody deleted and every cluster needs, until the server stops: the system's namespaces, the
-/// suggestions of flow control, and the authority that aggregated servers read. As upstream, roles and classes come
-/// back when a server starts.
+/// suggestions of flow control (also where somebody changed them, see [`flow_control::revised`]), and the authority that
+/// aggregated servers read. As upstream, roles and classes come back when a server starts.
 pub(crate) async fn restore(app: Arc<App>) {
     while tokio::time::timeout(RESTORE_EVERY, app.shutdown.cancelled()).await.is_err() {
         let mut rest = flow_control::objects();
+        rest.extend(flow_control::revised(&*app.cache));
         rest.extend(join::published_authority(&app));
         for objects in [objects::namespaces(), rest] {
             if let Err(error) = ensure(&app, objects).await {
@@ -96,14 +98,12 @@ pub(crate) async fn restore(app: Arc<App>) {
     }
 }
 
-/// Creates objects; those that exist stay, but for those that bear a resource version.
+/// Creates objects; those that exist stay, but for those that bear a resource version. All are tried; the error is the
+/// first one.
 pub(crate) async fn ensure(app: &Arc<App>, objects: Vec<Value>) -> Result<(), BootstrapError> {
     let missing = objects.into_iter().filter(|object| !meta::resource_version(object).is_empty() || !exists(app, object));
-    let mut made = futures::stream::iter(missing).map(|object| send(app, object, Method::POST)).buffer_unordered(AT_ONCE);
-    while let Some(made) = made.next().await {
-        made?;
-    }
-    Ok(())
+    let made = futures::stream::iter(missing).map(|object| send(app, object, Method::POST)).buffer_unordered(AT_ONCE);
+    made.fold(Ok(()), async |first, made| first.and(made)).await
 }
 
 /// Creates objects or brings them up to date.

@@ -1,8 +1,14 @@
 //! Upstream's suggestion of who is more important than whom: nodes and leader elections before
 //! controllers, these before workloads, and those before everybody else.
 
+use api_model::go::parse_bool;
+use api_model::kind::find_by_kind;
+use api_model::meta;
+use api_model::view::View;
 use serde_json::{Value, json};
 
+/// Says whether the server brings the spec up to date; upstream's.
+const AUTOUPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 const API_VERSION: &str = "flowcontrol.apiserver.k8s.io/v1";
 const KUBE_SYSTEM: &str = "kube-system";
 
@@ -12,9 +18,37 @@ pub(super) fn objects() -> Vec<Value> {
     objects.extend(levels());
     objects.extend(schemas());
     for object in &mut objects {
-        crate::json::set(object, &["metadata", "annotations", "apf.kubernetes.io/autoupdate-spec"], "true");
+        crate::json::set(object, &["metadata", "annotations", AUTOUPDATE], "true");
     }
     objects
+}
+
+/// The suggested objects that are stored and are not as they should be, as they should be. Mandatory ones cannot be
+/// changed.
+pub(super) fn revised(view: &dyn View) -> Vec<Value> {
+    let suggested = levels().into_iter().chain(schemas());
+    let revised = suggested.filter_map(|mut object| {
+        let kind = find_by_kind(API_VERSION, object.get("kind")?.as_str()?)?;
+        api_rules::default(kind, &mut object);
+        api_rules::drop_empty(kind, &mut object);
+        revise(&*view.get(&kind.group_resource(), None, meta::name(&object))?, &object)
+    });
+    revised.collect()
+}
+
+/// A stored object with the suggested spec, if it is to have that and has not. As upstream, the annotation decides, and is
+/// set to what was decided; without one, a spec that was never changed is the server's.
+fn revise(stored: &Value, suggested: &Value) -> Option<Value> {
+    let annotation = meta::annotation(stored, AUTOUPDATE).and_then(parse_bool);
+    let is_ours = annotation.unwrap_or_else(|| stored.pointer("/metadata/generation").is_none_or(|generation| generation == 1));
+    let mut revised = stored.clone();
+    if is_ours {
+        crate::json::set(&mut revised, &["spec"], suggested.get("spec").cloned().unwrap_or_default());
+    }
+    if annotation != Some(is_ours) {
+        crate::json::set(&mut revised, &["metadata", "annotations", AUTOUPDATE], is_ours.to_string());
+    }
+    (revised != *stored).then_some(revised)
 }
 
 fn levels() -> Vec<Value> {
@@ -102,4 +136,35 @@ fn resources(verbs: &[&str], group: &str, resources: &[&str], cluster_scope: boo
 
 fn paths(verb: &str, paths: &[&str]) -> Value {
     json!({"verbs": [verb], "nonResourceURLs": paths})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_so_keeps_a_spec_of_their_own() {
+        let level = |annotation: Option<&str>, generation: u32, shares: u32| {
+            let mut level = json!({"metadata": {"name": "system", "generation": generation}, "spec": {"shares": shares}});
+            if let Some(annotation) = annotation {
+                crate::json::set(&mut level, &["metadata", "annotations", AUTOUPDATE], annotation);
+            }
+            level
+        };
+        let suggested = level(None, 1, 30);
+        for (annotation, generation, shares, wanted) in [
+            (Some("true"), 1, 30, None),
+            (Some("true"), 5, 31, Some((Some("true"), 30))),
+            (Some("1"), 5, 31, Some((Some("1"), 30))),
+            (Some("false"), 5, 31, None),
+            (Some("false"), 1, 31, None),
+            (None, 1, 31, Some((Some("true"), 30))),
+            (None, 1, 30, Some((Some("true"), 30))),
+            (None, 2, 31, Some((Some("false"), 31))),
+            (Some("perhaps"), 2, 31, Some((Some("false"), 31))),
+        ] {
+            let wanted = wanted.map(|(annotation, shares)| level(annotation, generation, shares));
+            assert_eq!(revise(&level(annotation, generation, shares), &suggested), wanted, "{annotation:?} {generation} {shares}");
+        }
+    }
 }

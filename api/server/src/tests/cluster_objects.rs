@@ -35,6 +35,39 @@ async fn what_is_deleted_is_made_anew_within_a_minute() {
     }
 }
 
+/// Upstream's annotation says who has the last word.
+#[tokio::test(start_paused = true)]
+async fn suggestions_of_flow_control_are_restored_unless_somebody_keeps_theirs() {
+    let cluster = cluster().await;
+    let levels = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations";
+    let shares =
+        async |name: &str| cluster.get(&format!("{levels}/{name}")).await.ok()["spec"]["limited"]["nominalConcurrencyShares"].clone();
+    let before = cluster.get(levels).await.ok();
+    let changed = json!({"spec": {"limited": {"nominalConcurrencyShares": 7}}});
+    cluster.patch(&format!("{levels}/node-high"), "merge", changed.clone()).await.ok();
+    cluster.patch(&format!("{levels}/workload-low"), "merge", changed).await.ok();
+    let kept = json!({"metadata": {"annotations": {"apf.kubernetes.io/autoupdate-spec": "false"}}});
+    cluster.patch(&format!("{levels}/workload-low"), "merge", kept).await.ok();
+    tokio::time::timeout(std::time::Duration::from_secs(90), async {
+        while shares("node-high").await != 40 {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        }
+    })
+    .await
+    .expect("restored within a minute");
+    assert_eq!(shares("workload-low").await, 7);
+    // What is as it should be is not written again.
+    let after = cluster.get(levels).await.ok();
+    let version = |list: &Value| {
+        let items = list["items"].as_array().expect("items").iter();
+        items
+            .filter(|item| item["metadata"]["name"] == "system")
+            .map(|item| item["metadata"]["resourceVersion"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(version(&after), version(&before));
+}
+
 /// Upstream's NamespaceLifecycle.
 #[tokio::test]
 async fn the_namespaces_that_the_cluster_lives_in_are_not_deleted() {
