@@ -3,17 +3,22 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use api_model::go::parse_bool;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use futures::{StreamExt as _, stream};
 use http::{HeaderMap, Response, header};
-use http_body::{Body as _, Frame};
+use http_body::Frame;
+use http_body_util::BodyExt as _;
 
 use super::accept;
 
 /// Programs whose answers people read.
 const TOOLS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
-/// Answers up to this length are indented at once, so that their length can be told.
-const WHOLE_BYTES_MAX: u64 = 256 << 10;
+/// Answers up to this length are sent whole, so that their length can be told.
+const WHOLE_BYTES_MAX: usize = 512 << 10;
+/// How much is indented at once: nested as deeply as it may be, it becomes some 250 times as long.
+const PIECE_BYTES: usize = 4 << 10;
 
 /// Marks an answer in JSON that may be indented: objects, lists, tables, Statuses and discovery, but no streams.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +30,7 @@ pub(crate) fn is_wanted(headers: &HeaderMap, asked: Option<&str>) -> bool {
         return true;
     }
     if let Some(asked) = asked.filter(|asked| !asked.is_empty()) {
-        return matches!(asked, "1" | "t" | "T" | "TRUE" | "true" | "True");
+        return parse_bool(asked).unwrap_or_default();
     }
     let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
     TOOLS.iter().any(|tool| agent.starts_with(tool))
@@ -39,20 +44,28 @@ pub(crate) async fn indent(answer: Response<Body>) -> Response<Body> {
     }
     let (mut parts, body) = answer.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
-    let is_short = body.size_hint().exact().is_some_and(|len| len <= WHOLE_BYTES_MAX);
-    let indented = Indented { body, indenter: Indenter::default() };
-    if !is_short {
-        return Response::from_parts(parts, Body::new(indented));
+    Response::from_parts(parts, whole_or_rest(Indented { body, rest: Bytes::new(), indenter: Indenter::default() }).await)
+}
+
+/// The body in one piece, where it is short, and otherwise piece by piece.
+async fn whole_or_rest(mut indented: Indented) -> Body {
+    let mut begun = BytesMut::new();
+    while begun.len() <= WHOLE_BYTES_MAX {
+        match indented.frame().await {
+            None => return Body::from(begun.freeze()),
+            Some(Ok(frame)) => begun.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
+            Some(Err(error)) => return Body::from_stream(stream::once(async move { Err::<Bytes, _>(error) })),
+        }
     }
-    match axum::body::to_bytes(Body::new(indented), usize::MAX).await {
-        Ok(bytes) => Response::from_parts(parts, Body::from(bytes)),
-        Err(error) => Response::from_parts(parts, Body::from_stream(futures::stream::once(async move { Err::<Bytes, _>(error) }))),
-    }
+    let begun = stream::once(async move { Ok::<_, axum::Error>(begun.freeze()) });
+    Body::from_stream(begun.chain(Body::new(indented).into_data_stream()))
 }
 
 /// A body that is indented piece by piece.
 struct Indented {
     body: Body,
+    /// What has come and is not indented yet.
+    rest: Bytes,
     indenter: Indenter,
 }
 
@@ -62,12 +75,20 @@ impl http_body::Body for Indented {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = &mut *self;
-        let frame = std::task::ready!(Pin::new(&mut this.body).poll_frame(cx));
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(|piece| this.indenter.indent(&piece)))))
+        if this.rest.is_empty() {
+            match std::task::ready!(Pin::new(&mut this.body).poll_frame(cx)).map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(data))) => this.rest = data,
+                Some(Ok(Err(other))) => return Poll::Ready(Some(Ok(other))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+        let piece = this.rest.split_to(this.rest.len().min(PIECE_BYTES));
+        Poll::Ready(Some(Ok(Frame::data(this.indenter.indent(&piece)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 }
 
@@ -163,6 +184,24 @@ mod tests {
             let pieces: Vec<u8> = compact.as_bytes().chunks(len).flat_map(|piece| indenter.indent(piece).to_vec()).collect();
             assert_eq!(String::from_utf8(pieces).expect("text"), whole, "in pieces of {len}");
         }
+    }
+
+    /// Nested lists cost two spaces a level in each line; who may read an object must not fill the memory by that.
+    #[tokio::test]
+    async fn deep_nesting_comes_in_small_pieces() {
+        let deep = (0..100).fold(Value::from(vec![1; 100_000]), |inner, _| json!([inner]));
+        let text = deep.to_string();
+        let mut answer = Response::new(Body::from(text));
+        answer.extensions_mut().insert(Indentable);
+        let mut body = indent(answer).await.into_body();
+        let (mut told, mut longest) = (Vec::new(), 0);
+        while let Some(frame) = body.frame().await {
+            let data = frame.expect("a frame").into_data().expect("data");
+            longest = longest.max(data.len());
+            told.extend_from_slice(&data);
+        }
+        assert!(longest < 2 << 20, "{longest} bytes at once");
+        assert!(told == serde_json::to_string_pretty(&deep).expect("JSON").into_bytes());
     }
 
     #[tokio::test]
