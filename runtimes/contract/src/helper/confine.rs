@@ -6,10 +6,13 @@ use std::path::Path;
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, chdir, chroot, pivot_root, setgroups, setresgid, setresuid};
 
 use super::{Bounds, Rights, syscalls};
+use crate::process::Pidfd;
 
 /// Whom work without rights runs as.
 const NOBODY: u32 = 65_534;
@@ -26,11 +29,22 @@ fn doing<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Failure {
 }
 
 /// Enters the root, takes on the limits, drops capabilities and user, and ends with the list of system calls.
-pub(super) fn give_up_rights(rights: Rights, root: &Path, bounds: &Bounds) -> Result<(), Failure> {
+pub(super) fn give_up_rights(rights: Rights, root: &Path, bounds: &Bounds, parent: &Pidfd) -> Result<(), Failure> {
     enter(rights, root)?;
     limit(bounds).map_err(doing("setting resource limits"))?;
     drop_capabilities(rights)?;
+    end_with(parent).map_err(doing("ending with its parent"))?;
     syscalls::allow(rights).map_err(doing("limiting system calls"))
+}
+
+/// Has the kernel end this process with its parent. Set last, since the kernel forgets it when the user changes; a
+/// parent that ended before is told of by its handle.
+fn end_with(parent: &Pidfd) -> io::Result<()> {
+    set_pdeathsig(Signal::SIGKILL)?;
+    match parent.ended_within(0)? {
+        true => Err(io::ErrorKind::BrokenPipe.into()),
+        false => Ok(()),
+    }
 }
 
 /// Leaves the node's file system: below the new root is the directory to work in, or nothing.

@@ -16,7 +16,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use nix::sys::time::TimeValLike as _;
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork};
+use nix::unistd::{ForkResult, Pid, fork, getpid};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -59,25 +59,32 @@ where
     let namespaces =
         CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWPID;
     unshare(namespaces)?;
+    // Of this process: in the new PID namespace it has no number, and the next owner of its old one is another.
+    let parent = Pidfd::open(getpid().as_raw())?;
     // SAFETY: this process has one thread, so that the child's memory is whole.
     match unsafe { fork() }? {
         ForkResult::Parent { child } => {
             drop(files);
             watch(child, stdin.as_fd(), envelope.bounds)
         }
-        ForkResult::Child => {
-            prctl::set_pdeathsig(Signal::SIGKILL)?;
-            Ok(work(rights, envelope, files, job))
-        }
+        ForkResult::Child => Ok(work(rights, envelope, files, parent, job)),
     }
 }
 
-fn work<Q, A>(rights: Rights, envelope: Envelope<Q>, files: Vec<File>, job: impl FnOnce(Q, Vec<File>) -> Result<A, Fault>) -> i32
+fn work<Q, A>(
+    rights: Rights,
+    envelope: Envelope<Q>,
+    files: Vec<File>,
+    parent: Pidfd,
+    job: impl FnOnce(Q, Vec<File>) -> Result<A, Fault>,
+) -> i32
 where
     A: Serialize,
 {
     let Envelope { root, bounds, question } = envelope;
-    let reply = match confine::give_up_rights(rights, &root, &bounds) {
+    let given_up = confine::give_up_rights(rights, &root, &bounds, &parent);
+    drop(parent);
+    let reply = match given_up {
         Err((doing, error)) => Reply::Failed(Fault::System(format!("{doing}: {error}"))),
         // A panic is told by stderr and the code.
         Ok(()) => match catch_unwind(AssertUnwindSafe(|| job(question, files))) {

@@ -216,6 +216,35 @@ async fn a_run_that_nobody_waits_for_is_ended_and_its_group_removed() {
     group.remove_tree().expect("removed");
 }
 
+/// Without a cgroup nobody but the kernel ends the second process with the first.
+#[tokio::test]
+async fn the_work_ends_with_a_first_process_that_is_killed() {
+    for rights in ["serve-files", "serve-memory"] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (helper, root) = (helper(rights), dir.path().to_owned());
+        let first = || only_child(std::process::id(), "serve-");
+        assert_eq!(first(), None);
+        let run = tokio::spawn(async move { ask(&helper, &root, BOUNDS, Ask::Sleep).await });
+        eventually(|| first().is_some_and(|first| only_child(first, "").is_some())).await;
+        let worker = first().and_then(|first| only_child(first, "")).expect("it works");
+        let worker = crate::process::ProcessRef::of(worker.cast_signed()).expect("it works");
+        // It sleeps only when it has given up its rights.
+        eventually(|| std::fs::read_to_string(format!("/proc/{}/status", worker.pid)).is_ok_and(|status| status.contains("Seccomp:\t2")))
+            .await;
+        run.abort();
+        eventually(|| !worker.is_alive()).await;
+    }
+}
+
+/// A child of a process, by a word in its command line.
+fn only_child(parent: u32, word: &str) -> Option<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).ok()?;
+    let children = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let children: Vec<u32> =
+        children.flat_map(|text| text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect();
+    children.into_iter().find(|pid| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(word)))
+}
+
 #[tokio::test]
 async fn the_work_ends_with_whoever_started_it() {
     let dir = tempfile::tempdir().expect("a directory");
