@@ -41,7 +41,7 @@ impl Blobs {
         let temporary = self.fresh();
         let doing = format!("writing {}", path.display());
         let write = async {
-            let mut file = tokio::fs::File::create(&temporary).await?;
+            let mut file = tokio::fs::File::create(temporary.path()).await?;
             file.write_all(bytes).await?;
             file.sync_all().await?;
             name(temporary, path).await
@@ -54,26 +54,23 @@ impl Blobs {
     pub async fn put_file(&self, file: &Path) -> Result<(String, u64), ImageError> {
         let doing = format!("reading {}", file.display());
         let (source, temporary) = (file.to_owned(), self.fresh());
-        let copy = {
-            let temporary = temporary.clone();
-            move || -> std::io::Result<(String, u64)> {
-                let mut reader = std::fs::File::open(source)?;
-                let mut hasher = Sha256::new();
-                let mut writer = std::fs::File::create(&temporary)?;
-                let mut buffer = vec![0; 1 << 16];
-                let mut size = 0;
-                loop {
-                    let read = reader.read(&mut buffer)?;
-                    let Some(part) = buffer.get(..read).filter(|part| !part.is_empty()) else { break };
-                    hasher.update(part);
-                    std::io::Write::write_all(&mut writer, part)?;
-                    size += part.len() as u64;
-                }
-                writer.sync_all()?;
-                Ok((format!("sha256:{:x}", hasher.finalize()), size))
+        let copy = move || -> std::io::Result<(String, u64, Fresh)> {
+            let mut reader = std::fs::File::open(source)?;
+            let mut hasher = Sha256::new();
+            let mut writer = std::fs::File::create(temporary.path())?;
+            let mut buffer = vec![0; 1 << 16];
+            let mut size = 0;
+            loop {
+                let read = reader.read(&mut buffer)?;
+                let Some(part) = buffer.get(..read).filter(|part| !part.is_empty()) else { break };
+                hasher.update(part);
+                std::io::Write::write_all(&mut writer, part)?;
+                size += part.len() as u64;
             }
+            writer.sync_all()?;
+            Ok((format!("sha256:{:x}", hasher.finalize()), size, temporary))
         };
-        let (digest, size) = blocking(copy).await.map_err(ImageError::io(doing.clone()))?;
+        let (digest, size, temporary) = blocking(copy).await.map_err(ImageError::io(doing.clone()))?;
         let path = self.path(&digest).ok_or_else(|| malformed(&digest))?;
         name(temporary, path).await.map_err(ImageError::io(doing))?;
         Ok((digest, size))
@@ -92,8 +89,8 @@ impl Blobs {
     }
 
     /// A file name in the store's `tmp`.
-    pub fn fresh(&self) -> PathBuf {
-        self.temporary.join(api_model::meta::new_uid())
+    pub fn fresh(&self) -> Fresh {
+        Fresh(self.temporary.join(api_model::meta::new_uid()))
     }
 
     /// Every blob's digest.
@@ -103,6 +100,26 @@ impl Blobs {
             std::fs::read_dir(&self.dir)?.map(|entry| Ok(format!("sha256:{}", entry?.file_name().to_string_lossy()))).collect()
         };
         names().map_err(ImageError::io(doing))
+    }
+}
+
+/// A file that has no name in the store yet; removed when dropped.
+pub(crate) struct Fresh(PathBuf);
+
+impl Fresh {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        match std::fs::remove_file(&self.0) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(path = %self.0.display(), %error, "half-written file stays");
+            }
+            _ => {}
+        }
     }
 }
 
@@ -120,8 +137,8 @@ pub(crate) fn malformed(digest: &str) -> ImageError {
 }
 
 /// Gives synced content its name for good: an image that the list names after a power cut has its blobs.
-pub(crate) async fn name(temporary: PathBuf, path: PathBuf) -> std::io::Result<()> {
-    blocking(move || runtimes_contract::files::rename(&temporary, &path)).await
+pub(crate) async fn name(temporary: Fresh, path: PathBuf) -> std::io::Result<()> {
+    blocking(move || runtimes_contract::files::rename(temporary.path(), &path)).await
 }
 
 /// Runs file work on a thread of its own.

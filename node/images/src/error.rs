@@ -77,3 +77,17 @@ impl ImageError {
         }
     }
 }
+
+/// An error with its causes: "connection refused" lies three levels down. What a cause repeats is left out.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -76,14 +76,14 @@ async fn directory(store: &ImageStore, name: &Name, dir: &Path) -> Result<Image,
     };
     for layer in &parts.manifest.layers {
         if needed(&parts)?.contains(&layer.digest) && !store.blobs.has(&layer.digest) {
-            put_checked(store, name, &blob_path(dir, &layer.digest), &layer.digest).await?;
+            put_checked(store, name, dir, &layer.digest).await?;
         }
     }
     assemble(store, parts).await
 }
 
 async fn oci_layout<'a>(store: &ImageStore, name: &'a Name, dir: &Path) -> Result<Parts<'a>, ImageError> {
-    let mut document = parsed(name, &read(&dir.join("index.json"))?)?;
+    let mut document = parsed(name, &read(&inside(name, dir, "index.json")?)?)?;
     let mut digest = None;
     // An index may name indexes; three levels are more than any tool writes.
     for _level in 0..3 {
@@ -92,12 +92,12 @@ async fn oci_layout<'a>(store: &ImageStore, name: &'a Name, dir: &Path) -> Resul
             [one] => one,
             several => manifest::choose(several).map_err(|reason| not_runnable(name, reason))?,
         };
-        put_checked(store, name, &blob_path(dir, &entry.digest), &entry.digest).await?;
+        put_checked(store, name, dir, &entry.digest).await?;
         document = parsed(name, &store.blobs.document(&entry.digest)?)?;
         digest = Some(entry.digest.clone());
     }
     let config = document.config.clone().ok_or_else(|| not_runnable(name, "its manifest has no configuration".to_owned()))?;
-    put_checked(store, name, &blob_path(dir, &config.digest), &config.digest).await?;
+    put_checked(store, name, dir, &config.digest).await?;
     let bytes = store.blobs.document(&config.digest)?;
     Ok(Parts { name, manifest: document, digest, config: (config.digest, bytes) })
 }
@@ -112,7 +112,7 @@ struct Saved {
 /// A `docker save` archive names its files freely: they are stored first and then described by a
 /// manifest of the usual form.
 async fn docker_save<'a>(store: &ImageStore, name: &'a Name, dir: &Path) -> Result<Parts<'a>, ImageError> {
-    let saved: Vec<Saved> = serde_json::from_slice(&read(&dir.join("manifest.json"))?)
+    let saved: Vec<Saved> = serde_json::from_slice(&read(&inside(name, dir, "manifest.json")?)?)
         .map_err(|error| not_runnable(name, format!("its manifest.json is malformed: {error}")))?;
     let [saved] = saved.as_slice() else {
         return Err(not_runnable(name, format!("the archive holds {} images; save one at a time", saved.len())));
@@ -133,25 +133,27 @@ async fn docker_save<'a>(store: &ImageStore, name: &'a Name, dir: &Path) -> Resu
     Ok(Parts { name, manifest: Document { manifests: None, config: Some(descriptor), layers }, digest: None, config: (config, bytes) })
 }
 
-/// A file of the archive by the path that its manifest gives, which must stay inside.
+/// A regular file of the archive by its path there, which must stay inside: links are followed (`docker save` writes
+/// some), and neither one that leads to the node's own files nor a pipe is read.
 fn inside(name: &Name, dir: &Path, path: &str) -> Result<PathBuf, ImageError> {
-    let outside = || not_runnable(name, format!("its manifest names {path:?}, which is not in the archive"));
+    let outside = || not_runnable(name, format!("{path:?} is not in the archive, or is no file there"));
     let whole = dir.join(path).canonicalize().map_err(|_| outside())?;
     let root = dir.canonicalize().map_err(|_| outside())?;
-    if whole.starts_with(root) { Ok(whole) } else { Err(outside()) }
+    if whole.starts_with(root) && whole.is_file() { Ok(whole) } else { Err(outside()) }
 }
 
-async fn put_checked(store: &ImageStore, name: &Name, file: &Path, wanted: &str) -> Result<(), ImageError> {
+async fn put_checked(store: &ImageStore, name: &Name, dir: &Path, wanted: &str) -> Result<(), ImageError> {
     if store.blobs.has(wanted) {
         return Ok(());
     }
-    let (found, _) = store.blobs.put_file(file).await?;
+    let file = inside(name, dir, &blob_path(wanted))?;
+    let (found, _) = store.blobs.put_file(&file).await?;
     if found == wanted { Ok(()) } else { Err(not_runnable(name, format!("blob {wanted} has the content of {found}"))) }
 }
 
-fn blob_path(dir: &Path, digest: &str) -> PathBuf {
+fn blob_path(digest: &str) -> String {
     // A digest with a path in it leads to no file of the layout, and its content would not fit it.
-    dir.join("blobs/sha256").join(crate::blobs::hex(digest).unwrap_or("malformed"))
+    format!("blobs/sha256/{}", crate::blobs::hex(digest).unwrap_or("malformed"))
 }
 
 fn parsed(name: &Name, bytes: &[u8]) -> Result<Document, ImageError> {

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use runtimes_contract::files::{self, write_atomic};
 
+use crate::blobs::blocking;
 use crate::{Image, ImageError};
 
 /// Mode of the list: it holds no secret, and people read it.
@@ -99,11 +100,12 @@ impl Index {
         Ok(file)
     }
 
-    /// Held while blobs arrive that no image names yet; many may hold it.
-    pub fn filling(&self) -> Result<File, ImageError> {
+    /// Held while blobs arrive that no image names yet; many may hold it. It is waited for on a thread of its own:
+    /// whoever sweeps holds the lock across awaits, and would wait for ever for a thread that waits here.
+    pub async fn filling(&self) -> Result<File, ImageError> {
         let file = open_lock(&self.filling)?;
-        file.lock_shared().map_err(ImageError::io(format!("locking {}", self.filling.display())))?;
-        Ok(file)
+        let locked = blocking(move || file.lock_shared().map(|()| file)).await;
+        locked.map_err(ImageError::io(format!("locking {}", self.filling.display())))
     }
 
     /// Held while unnamed blobs are removed; `None` while somebody fills the store.

@@ -197,7 +197,7 @@ impl ImageStore {
     /// Adds the image that comes. Of one that cannot be had nothing is left; what was fetched before the
     /// network failed stays for the next attempt.
     async fn fill(&self, coming: impl Future<Output = Result<Image, ImageError>>) -> Result<Image, ImageError> {
-        let filling = self.index.filling()?;
+        let filling = self.index.filling().await?;
         let error = match coming.await {
             Ok(image) => return self.index.add(image),
             Err(error) => error,
@@ -314,9 +314,15 @@ impl ImageStore {
 mod tempdir {
     //! A directory of the store's own `tmp`, removed when dropped.
 
+    use std::io::ErrorKind;
     use std::path::{Path, PathBuf};
+    use std::time::{Duration, Instant};
 
     use crate::ImageError;
+
+    /// How long a process that was killed may still write, and the time between two looks.
+    const STILL_WRITTEN_MAX: Duration = Duration::from_secs(10);
+    const TRY_AGAIN: Duration = Duration::from_millis(5);
 
     pub(crate) struct Temporary(Option<PathBuf>);
 
@@ -351,14 +357,23 @@ mod tempdir {
         }
     }
 
+    /// A process that is being killed may still write into it: what appears meanwhile is removed too.
     fn remove(path: &Path) {
-        if let Err(error) = std::fs::remove_dir_all(path)
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            tracing::warn!(path = %path.display(), %error, "temporary directory left behind");
+        let deadline = Instant::now() + STILL_WRITTEN_MAX;
+        loop {
+            match std::fs::remove_dir_all(path) {
+                Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty && Instant::now() < deadline => {
+                    #[expect(clippy::disallowed_methods, reason = "on a thread of its own; the end of the writer is not told here")]
+                    std::thread::sleep(TRY_AGAIN);
+                }
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return tracing::warn!(path = %path.display(), %error, "temporary directory left behind");
+                }
+                _ => return,
+            }
         }
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

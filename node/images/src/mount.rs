@@ -34,6 +34,12 @@ pub(crate) async fn mount(store: &ImageStore, image: &Image, key: &str) -> Resul
 /// Unpacks layers that are not there: an earlier version of Skiff named their directories otherwise.
 async fn present(store: &ImageStore, image: &Image) -> Result<(), ImageError> {
     let Some(name) = image.references.first().or(image.digests.first()) else { return Ok(()) };
+    let is_there = |layer| unpack::dir(store, layer).is_some_and(|dir| dir.exists());
+    if image.layers.iter().all(is_there) {
+        return Ok(());
+    }
+    // A sweep would take the half-unpacked layer away.
+    let _filling = store.index.filling().await?;
     let (name, allowance) = (reference::parse(name)?, unpack::Allowance::default());
     for layer in &image.layers {
         unpack::layer(store, &name, layer, &allowance).await?;

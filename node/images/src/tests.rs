@@ -29,7 +29,7 @@ fn helper() -> Helper {
     Helper::new(std::env::current_exe().expect("a program"), &[SERVE])
 }
 
-fn open(dir: &Path) -> ImageStore {
+pub(crate) fn open(dir: &Path) -> ImageStore {
     ImageStore::open(&dir.join("store"), helper()).expect("opens")
 }
 
@@ -155,7 +155,7 @@ async fn what_a_killed_process_left_half_written_is_removed_unless_somebody_writ
         std::fs::create_dir_all(temporary.join("layer/root/etc")).expect("makes");
     };
     leave();
-    let filling = bench.store.index.filling().expect("a lock");
+    let filling = bench.store.index.filling().await.expect("a lock");
     open(bench.dir.path());
     assert_eq!(bench.leftovers(), 2, "they may be somebody's");
     drop(filling);
@@ -186,6 +186,104 @@ async fn what_is_no_image_is_refused_and_leaves_nothing() {
         assert!(bench.store.get("x").await.expect("reads").is_none(), "{file}");
         assert_eq!(bench.leftovers(), 0, "{file}");
     }
+}
+
+/// The runtime of this test has one thread. A sweep holds its lock across awaits: who waits for the lock must leave
+/// the thread to the sweep.
+#[tokio::test]
+async fn an_image_that_arrives_during_a_sweep_waits_for_it() {
+    let bench = bench();
+    let sweeping = bench.store.index.sweeping().expect("a lock");
+    assert!(sweeping.is_some());
+    let end_of_sweep = async move {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        drop(sweeping);
+    };
+    let (imported, ()) = tokio::join!(bench.store.import("a", Path::new("/dev/null/nothing")), end_of_sweep);
+    assert!(matches!(imported, Err(ImageError::Io { .. })), "{imported:?}");
+}
+
+/// An archive in which a file has links for content that is the node's own.
+#[tokio::test]
+async fn an_archive_gives_nothing_of_the_node_for_its_own() {
+    let secret = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(secret.path(), EMPTY_MODULE).expect("writes");
+    let digest = digest_of(EMPTY_MODULE);
+    let blob = format!("blobs/sha256/{}", &digest[7..]);
+    let document = json!({"schemaVersion": 2, "manifests": [{"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": digest, "size": 8}]});
+    let document = document.to_string();
+    let special = |kind: tar::EntryType, name: &str, target: Option<&Path>| {
+        let mut header = header();
+        header.set_entry_type(kind);
+        header.set_size(0);
+        header.set_mode(0o644);
+        let mut builder = tar::Builder::new(Vec::new());
+        match target {
+            Some(target) => builder.append_link(&mut header, name, target).expect("appends"),
+            None => builder.append_data(&mut header, name, &b""[..]).expect("appends"),
+        }
+        let mut bytes = builder.into_inner().expect("finishes");
+        bytes.truncate(bytes.len() - 1_024);
+        bytes
+    };
+    let layout = tar_of(&[("oci-layout", b"{}"), ("index.json", document.as_bytes())]);
+    let bare = tar_of(&[("oci-layout", b"{}")]);
+    for (what, archive, wanted) in [
+        ("a blob that is a link", [special(tar::EntryType::Symlink, &blob, Some(secret.path())), layout.clone()], "is not in the archive"),
+        (
+            "a blob that never ends",
+            [special(tar::EntryType::Symlink, &blob, Some(Path::new("/dev/zero"))), layout.clone()],
+            "is not in the archive",
+        ),
+        ("a blob that is a pipe", [special(tar::EntryType::Fifo, &blob, None), layout], "or is no file there"),
+        (
+            "an index that is a link",
+            [special(tar::EntryType::Symlink, "index.json", Some(secret.path())), bare.clone()],
+            "is not in the archive",
+        ),
+        ("an index that is a pipe", [special(tar::EntryType::Fifo, "index.json", None), bare], "or is no file there"),
+    ] {
+        let bench = bench();
+        let file = bench.file("i.tar", &archive.concat());
+        let import = bench.store.import("x", &file);
+        let imported = tokio::time::timeout(std::time::Duration::from_secs(20), import).await.expect(what);
+        let error = imported.expect_err(what).to_string();
+        assert!(error.contains(wanted), "{what}: {error}");
+    }
+}
+
+/// A helper that notes each of its runs in a file.
+fn counted(log: &Path) -> Helper {
+    let program = std::env::current_exe().expect("a program");
+    let script = format!("echo run >> {}; exec {} {SERVE}", log.display(), program.display());
+    Helper::new("/bin/sh", &["-c", &script])
+}
+
+#[tokio::test]
+async fn a_bad_layer_is_not_tried_again_for_each_who_waits_for_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("runs");
+    let store = ImageStore::open(&dir.path().join("store"), counted(&log)).expect("opens");
+    let bad = vec![b'x'; 100_000];
+    let config = json!({"os": "linux", "architecture": if std::env::consts::ARCH == "aarch64" { "arm64" } else { "amd64" },
+        "rootfs": {"diff_ids": [digest_of(&bad)]}, "config": {"Entrypoint": ["/x"]}});
+    let image = dir.path().join("image");
+    std::fs::create_dir(&image).expect("made");
+    let manifest = json!([{"Config": "config.json", "RepoTags": ["x:y"], "Layers": ["layer.tar"]}]);
+    for (name, content) in [("config.json", config.to_string()), ("manifest.json", manifest.to_string())] {
+        std::fs::write(image.join(name), content).expect("written");
+    }
+    std::fs::write(image.join("layer.tar"), &bad).expect("written");
+    let places = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+    let names: Vec<String> = (0..places + 3).map(|number| format!("x{number}")).collect();
+    let all = futures::future::join_all(names.iter().map(|name| store.import(name, &image))).await;
+    for imported in all {
+        assert!(matches!(imported, Err(ImageError::Refused { .. })), "{imported:?}");
+    }
+    let runs = std::fs::read_to_string(&log).expect("reads").lines().count();
+    assert!((1..=places).contains(&runs), "{runs} runs for {} images", names.len());
 }
 
 #[tokio::test]

@@ -66,9 +66,11 @@ pub(crate) async fn layer(store: &ImageStore, name: &Name, layer: &Layer, allowa
     }
     let temporary = store.temporary()?;
     let root = temporary.path().join("root");
-    let done = fill(store, Form::Layer, &doing, &source, &root, allowance).await.and_then(|answer| match answer.digest == layer.diff_id {
-        true => Ok(answer),
-        false => Err(refused(&doing, format!("its content is {}, its configuration says {}", answer.digest, layer.diff_id))),
+    let done = fill(store, Form::Layer, Some(&layer.blob), &doing, &source, &root, allowance).await.and_then(|answer| {
+        match answer.digest == layer.diff_id {
+            true => Ok(answer),
+            false => Err(refused(&doing, format!("its content is {}, its configuration says {}", answer.digest, layer.diff_id))),
+        }
     });
     let done = match done {
         Ok(answer) => {
@@ -89,12 +91,13 @@ pub(crate) async fn layer(store: &ImageStore, name: &Name, layer: &Layer, allowa
 /// Unpacks a package of files into a directory that does not exist yet.
 pub(crate) async fn package(store: &ImageStore, file: &Path, target: &Path) -> Result<(), ImageError> {
     let doing = format!("unpacking {}", file.display());
-    fill(store, Form::Package, &doing, file, target, &Allowance::default()).await.map(drop)
+    fill(store, Form::Package, None, &doing, file, target, &Allowance::default()).await.map(drop)
 }
 
 async fn fill(
     store: &ImageStore,
     form: Form,
+    blob: Option<&str>,
     doing: &str,
     source: &Path,
     root: &Path,
@@ -110,6 +113,10 @@ async fn fill(
     };
     let (len, file) = made.await.map_err(ImageError::io(doing))?;
     let _slot = store.unpacking.acquire(len).await;
+    // Others may have waited for a place with the same layer, and one of them has learnt what it is.
+    if let Some(reason) = blob.and_then(|blob| store.refused.why(blob, Instant::now())) {
+        return Err(refused(doing, reason));
+    }
     let disk = disk::look(store)?;
     let budget = bounds::budget(len, allowance.0.load(Ordering::Relaxed), disk.spare(), disk.free_min);
     let job = Job { root, bounds: bounds::bounds(len, budget), question: Question { form, budget }, files: vec![file] };

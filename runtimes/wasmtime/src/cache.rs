@@ -107,12 +107,13 @@ impl Cache {
     /// next one who waits for the same begins it anew.
     pub async fn artifact(&self, module: &Path, digest: &str) -> Result<Artifact, RuntimeError> {
         let key = hex(&Sha256::digest(format!("{digest}\n{}", self.fingerprint)));
-        if let Some(why) = self.refused.why(&key, Instant::now()) {
-            return Err(RuntimeError::BadContent(why));
-        }
         let busy = self.known.lock().busy.entry(key.clone()).or_default().clone();
         let _forgetting = Forgetting(&self.known);
         let _alone = busy.lock_owned().await;
+        // After the wait: whoever compiled the same module meanwhile has learnt what it is.
+        if let Some(why) = self.refused.why(&key, Instant::now()) {
+            return Err(RuntimeError::BadContent(why));
+        }
         let look = Look { dir: self.dir.clone(), key: key.clone(), known: self.known.clone() };
         let found = {
             let look = look.clone();

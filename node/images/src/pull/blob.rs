@@ -30,18 +30,14 @@ pub(super) async fn fetch(store: &ImageStore, repository: &Repository, name: &Na
     }
     // Without a size it is a document, which is as long as a manifest at most.
     let len_max = if len > 0 { len } else { MANIFEST_BYTES_MAX as u64 };
-    let temporary = store.blobs.fresh();
-    let doing = format!("writing {}", temporary.display());
     let mut attempt = 1;
     loop {
-        let error = match receive(repository, digest, len_max, &temporary).await {
+        let temporary = store.blobs.fresh();
+        let doing = format!("writing {}", temporary.path().display());
+        let error = match receive(repository, digest, len_max, temporary.path()).await {
             Ok(()) => return blobs::name(temporary, path).await.map_err(ImageError::io(doing)),
             Err(error) => error,
         };
-        match tokio::fs::remove_file(&temporary).await {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(ImageError::io(doing)(error)),
-            _ => {}
-        }
         match error {
             BlobError::Registry(RegistryError::Network(_)) if attempt < ATTEMPTS => attempt += 1,
             BlobError::Registry(error) => return Err(failed(name, error.to_string())),

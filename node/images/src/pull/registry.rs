@@ -16,6 +16,7 @@ use serde::Deserialize;
 
 use super::route::{self, Scope};
 use crate::blobs::digest_of;
+use crate::error::with_causes;
 use crate::manifest::ACCEPTED;
 
 /// Longest manifest or index; registries take none that is longer.
@@ -41,8 +42,17 @@ pub(super) enum RegistryError {
     #[error("{0}")]
     Refused(String),
     /// The network failed.
-    #[error("{}", words(.0))]
-    Network(#[from] reqwest::Error),
+    #[error("{}", with_causes(.0))]
+    Network(reqwest::Error),
+}
+
+impl From<reqwest::Error> for RegistryError {
+    fn from(mut error: reqwest::Error) -> Self {
+        if let Some(url) = error.url_mut() {
+            *url = bare(url.clone());
+        }
+        Self::Network(error)
+    }
 }
 
 /// Someone's user name and password.
@@ -260,20 +270,6 @@ async fn complaint(answer: Response) -> String {
 fn bare(mut url: Url) -> Url {
     url.set_query(None);
     url
-}
-
-/// An error with its causes: "connection refused" lies three levels down.
-fn words(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

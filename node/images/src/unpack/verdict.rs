@@ -7,6 +7,11 @@ use std::rc::Rc;
 
 use runtimes_contract::helper::Fault;
 
+use crate::error::with_causes;
+
+/// Characters of what is said of an archive: names in it are the archive's to choose.
+const WORDS_LEN_MAX: usize = 1_024;
+
 /// Shared by what reads one archive.
 #[derive(Clone, Default)]
 pub(super) struct Verdict(Rc<RefCell<Option<Fault>>>);
@@ -28,25 +33,11 @@ impl Verdict {
         if let Some(fault) = self.take() {
             return fault;
         }
-        let text = words(error);
+        let text: String = with_causes(error).chars().filter(|one| !one.is_control()).take(WORDS_LEN_MAX).collect();
         match (error.kind(), error.raw_os_error()) {
             (io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, _) => Fault::DiskFull(text),
             (io::ErrorKind::ReadOnlyFilesystem, _) | (_, Some(libc::EIO)) => Fault::System(text),
             _ => Fault::Content(text),
         }
     }
-}
-
-/// An error with its causes.
-fn words(error: &io::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text.chars().filter(|one| !one.is_control()).take(1_024).collect()
 }

@@ -33,9 +33,12 @@ impl Refused {
         self.lock().get(digest).filter(|refusal| now < refusal.until).map(|refusal| refusal.why.clone())
     }
 
-    /// Remembers a refusal; the next one of the same input holds twice as long.
+    /// Remembers a refusal; the next one of the same input holds twice as long. Nothing changes while one holds.
     pub fn add(&self, digest: &str, why: &str, now: Instant) {
         let mut all = self.lock();
+        if all.get(digest).is_some_and(|refusal| now < refusal.until) {
+            return;
+        }
         let wait = all.get(digest).map_or(INITIAL, |before| (before.wait * 2).min(MAX));
         if all.len() >= COUNT_MAX && !all.contains_key(digest) {
             let oldest = all.iter().min_by_key(|(_, refusal)| refusal.until).map(|(digest, _)| digest.clone());
@@ -59,6 +62,8 @@ mod tests {
         for _ in 0..6 {
             assert_eq!(refused.why("a", now), None);
             refused.add("a", "too large", now);
+            refused.add("a", "again", now);
+            assert_eq!(refused.why("a", now).as_deref(), Some("too large"));
             let begun = now;
             while refused.why("a", now).is_some() {
                 now += Duration::from_secs(10);

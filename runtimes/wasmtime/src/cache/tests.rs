@@ -137,6 +137,22 @@ async fn a_bad_module_is_remembered() {
     assert_eq!(fs::read_dir(scratch.dir.path().join("cache")).unwrap().count(), 0);
 }
 
+#[tokio::test]
+async fn a_bad_module_is_compiled_once_for_all_who_wait() {
+    let scratch = Scratch::new();
+    let module = scratch.dir.path().join("module.wasm");
+    fs::write(&module, b"nonsense").unwrap();
+    let log = scratch.dir.path().join("runs");
+    let script = format!("echo run >> {}; exec {} {SERVE}", log.display(), std::env::current_exe().unwrap().display());
+    let cache = Cache::open(&scratch.dir.path().join("cache"), Helper::new("/bin/sh", &["-c", &script])).unwrap();
+    let ask = || cache.artifact(&module, "sha256:test");
+    let (one, two, three) = tokio::join!(ask(), ask(), ask());
+    for refused in [one, two, three] {
+        assert!(refused.unwrap_err().to_string().contains("not a WebAssembly binary"));
+    }
+    assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), 1);
+}
+
 /// A module whose compilation takes long: one function of very many blocks, or as many functions.
 fn bomb(functions: u32) -> Vec<u8> {
     fn leb(mut number: u32, bytes: &mut Vec<u8>) {

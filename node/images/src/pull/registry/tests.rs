@@ -200,3 +200,35 @@ fn challenges_are_read() {
         assert_eq!(challenges(header), wanted, "{header}");
     }
 }
+
+#[tokio::test]
+async fn a_network_error_does_not_show_the_signature_of_a_url() {
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let error = Client::new().get("http://127.0.0.1:1/blob?X-Signature=secret").send().await.expect_err("nobody listens");
+    let text = RegistryError::from(error).to_string();
+    assert!(text.contains("http://127.0.0.1:1/blob") && text.contains("Connection refused") && !text.contains("secret"), "{text}");
+}
+
+/// As when a Pod is deleted while its image is fetched.
+#[tokio::test]
+async fn of_a_blob_that_is_not_waited_for_nothing_is_left() {
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = crate::tests::open(dir.path());
+    let registry = server(|head| if is_version(head) { plain("200 OK", "") } else { endless("200 OK") }).await;
+    let name = crate::reference::parse(&format!("{registry}/image:latest")).expect("a name");
+    let repository = Repository::open(&name.reference, true, None).await.map_err(|error| error.to_string()).expect("opens");
+    let digest = digest_of(b"never comes");
+    let fetch = crate::pull::blob::fetch(&store, &repository, &name, &digest, u64::MAX);
+    let leftovers = || std::fs::read_dir(dir.path().join("store/tmp")).expect("lists").count();
+    let arrives = async {
+        while leftovers() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        fetched = fetch => panic!("{fetched:?}"),
+        () = arrives => {}
+    }
+    assert_eq!(leftovers(), 0);
+}
