@@ -6,18 +6,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use runtimes_contract::{ContainerState, RuntimeError};
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::{Backoff, go_duration};
 use crate::error::{AgentError, chain};
 use crate::layout::{Layout, PodName, label};
 use crate::node::Node;
 use crate::parts::Parts;
 use crate::worker::adopt::Found;
 use crate::worker::effect::free;
-
-/// Wait after a removal that failed.
-const RETRY: Duration = Duration::from_secs(10);
 
 /// Containers by Pod UID; a UID may have none and still have something else.
 #[derive(Debug, Default)]
@@ -85,12 +84,18 @@ pub(crate) async fn remove(node: Arc<Node>, uid: String, found: Vec<Found>, canc
     let names = names.unwrap_or(PodName { uid, ..PodName::default() });
     let work = async {
         futures::future::join_all(found.iter().map(|one| stop(&node, one))).await;
-        loop {
-            match remove_once(&node, &names, &found).await {
-                Ok(()) => return,
-                Err(error) => tracing::warn!(pod = %names, error, "leftover not removed"),
-            }
-            tokio::time::sleep(RETRY).await;
+        let mut backoff = Backoff::default();
+        while let Err(error) = remove_once(&node, &names, &found).await {
+            backoff.next(Timestamp::now());
+            let wait = go_duration(backoff.delay());
+            tracing::warn!(
+                pod = %names,
+                uid = names.uid,
+                error,
+                "what a deleted Pod left on this node is not removed; the next attempt is in {wait}. Free what the error names, or reboot \
+                 the machine: no container, mount or namespace outlives that"
+            );
+            tokio::time::sleep(Duration::try_from(backoff.delay()).unwrap_or(Duration::ZERO)).await;
         }
     };
     tokio::select! {

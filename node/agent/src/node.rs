@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use api_client::events::Recorder;
 use api_tasks::Pulse;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use node_volumes::{Allocatable, Volumes};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use runtimes_contract::cgroup::Cgroups;
 use runtimes_contract::{ContainerId, Sandbox};
 use tokio::sync::{Semaphore, watch};
@@ -21,7 +22,7 @@ use crate::layout::{Layout, PodName};
 use crate::machine::Machine;
 use crate::objects::Objects;
 use crate::parts::Parts;
-use crate::resize::{self, Pending};
+use crate::resize::{self, Deferred, Pending};
 
 /// Shared by all workers.
 pub(crate) struct Node {
@@ -99,6 +100,8 @@ pub(crate) struct Instance {
 #[derive(Default)]
 pub(crate) struct Directory {
     entries: RwLock<HashMap<String, Entry>>,
+    /// Pods whose resizes are deferred, by UID. Taken after `entries` where both are.
+    deferred: Mutex<HashMap<String, Deferred>>,
     /// Whether all Pods that the API has of this node have been here.
     complete: AtomicBool,
 }
@@ -108,22 +111,33 @@ impl Directory {
         self.entries.write().insert(uid.to_owned(), entry);
     }
 
-    /// Gives a Pod what it asks for if that is weighed and found well beside the other Pods: one at a time.
-    pub(crate) fn allocate(
-        &self,
-        uid: &str,
-        pod: &Arc<Pod>,
-        weigh: impl FnOnce(&Pod, &[&Pod]) -> Result<(), Pending>,
-    ) -> Result<(), Pending> {
+    /// Gives a Pod what it asks for if the node has room for it beside the other Pods: one at a time, and those that
+    /// wait for it in the order of their rank.
+    pub(crate) fn allocate(&self, uid: &str, pod: &Arc<Pod>, node: Allocatable, now: Timestamp) -> Result<(), Pending> {
         let mut entries = self.entries.write();
+        let mut deferred = self.deferred.lock();
         let over = |entry: &Entry| matches!(entry.status.phase.as_deref(), Some("Succeeded" | "Failed"));
-        let others: Vec<&Pod> =
-            entries.iter().filter(|(other, entry)| *other != uid && !over(entry)).map(|(_, entry)| &*entry.pod).collect();
-        weigh(pod, &others)?;
-        if let Some(entry) = entries.get_mut(uid) {
+        let pods: Vec<(&str, &Pod)> =
+            entries.iter().filter(|(_, entry)| !over(entry)).map(|(uid, entry)| (uid.as_str(), &*entry.pod)).collect();
+        let since = deferred.get(uid).map_or_else(|| resize::deferred_since(pod).unwrap_or(now), |before| before.rank.3);
+        let allocated = entries.get(uid).map_or(pod, |entry| &entry.pod);
+        let own = Deferred::new(pod, allocated, since);
+        let weighed = resize::weigh_in_turn(&own, &deferred.values().collect::<Vec<_>>(), &pods, node);
+        match &weighed {
+            Err(pending) if pending.is_deferred() => deferred.insert(uid.to_owned(), own),
+            _ => deferred.remove(uid),
+        };
+        if weighed.is_ok()
+            && let Some(entry) = entries.get_mut(uid)
+        {
             entry.pod = pod.clone();
         }
-        Ok(())
+        weighed
+    }
+
+    /// A Pod asks for nothing any more that it does not have.
+    pub(crate) fn content(&self, uid: &str) {
+        self.deferred.lock().remove(uid);
     }
 
     /// All Pods of the node are known from now on.
@@ -138,6 +152,7 @@ impl Directory {
 
     pub(crate) fn withdraw(&self, uid: &str) {
         self.entries.write().remove(uid);
+        self.content(uid);
     }
 
     /// The Pod of that name; of several (one is on its way out) the one that is not being deleted.

@@ -2,9 +2,11 @@
 //! Everything else on the node sees the Pod with its allocation alone; the worker weighs the rest, and what may not
 //! be had is told in the condition `PodResizePending`. Pure.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, ResourceRequirements};
 use node_volumes::Allocatable;
 
@@ -67,6 +69,13 @@ pub(crate) fn told(pod: &Pod) -> Option<Pending> {
     Some(Pending { reason, message: pending.message.clone().unwrap_or_default() })
 }
 
+/// Since when the API has been told that a resize is deferred, if it was.
+pub(crate) fn deferred_since(pod: &Pod) -> Option<Timestamp> {
+    let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let pending = conditions.find(|condition| condition.type_ == PENDING && condition.reason.as_deref() == Some(DEFERRED))?;
+    pending.last_transition_time.as_ref().map(|time| time.0)
+}
+
 /// A Pod with its allocation instead of what it asks for; upstream's `UpdatePodFromAllocation`.
 pub(crate) fn with_allocation(pod: &Arc<Pod>, allocation: &Allocation) -> Arc<Pod> {
     if !differs(pod, allocation) {
@@ -109,6 +118,56 @@ pub(crate) fn weigh(pod: &Pod, others: &[&Pod], node: Allocatable) -> Result<(),
     admit::enough(pod, others, node, u32::MAX).map_err(|rejection| Pending { reason: DEFERRED, message: rejection.message })
 }
 
+/// The order in which Pods whose resizes are deferred get what becomes free, upstream's: who asks for no more than it
+/// has, the higher priority, the better quality of service, the longer wait. The UID makes it total.
+pub(crate) type Rank = (bool, Reverse<i32>, u8, Timestamp, String);
+
+/// A resize that waits for room.
+#[derive(Clone, Debug)]
+pub(crate) struct Deferred {
+    pub(crate) rank: Rank,
+    /// The Pod with what it asks for.
+    pub(crate) pod: Arc<Pod>,
+}
+
+impl Deferred {
+    /// `allocated` is the Pod with what it has; `since` is when its resize was deferred first.
+    pub(crate) fn new(pod: &Arc<Pod>, allocated: &Pod, since: Timestamp) -> Self {
+        let (asks, has) = (resources::requests(pod), resources::requests(allocated));
+        let increases = asks.cpu_milli > has.cpu_milli || asks.memory_bytes > has.memory_bytes;
+        let priority = pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
+        let quality = match resources::qos(pod) {
+            "Guaranteed" => 0,
+            "Burstable" => 1,
+            _ => 2,
+        };
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        Self { rank: (increases, Reverse(priority), quality, since, uid), pod: pod.clone() }
+    }
+
+    fn uid(&self) -> &str {
+        &self.rank.4
+    }
+}
+
+/// Weighs a resize beside the Pods of the node, `pods` by UID with what they have. What a deferred resize of a higher
+/// rank would get now is taken already.
+pub(crate) fn weigh_in_turn(own: &Deferred, deferred: &[&Deferred], pods: &[(&str, &Pod)], node: Allocatable) -> Result<(), Pending> {
+    let mut pods: BTreeMap<&str, &Pod> = pods.iter().copied().collect();
+    let mut ahead: Vec<&Deferred> = deferred.iter().copied().filter(|other| other.rank < own.rank && other.uid() != own.uid()).collect();
+    ahead.sort_by(|one, other| one.rank.cmp(&other.rank));
+    let beside = |pods: &BTreeMap<&str, &Pod>, one: &Deferred| {
+        let others: Vec<&Pod> = pods.iter().filter(|(uid, _)| **uid != one.uid()).map(|(_, pod)| *pod).collect();
+        weigh(&one.pod, &others, node)
+    };
+    for one in ahead {
+        if beside(&pods, one).is_ok() {
+            pods.insert(one.uid(), &one.pod);
+        }
+    }
+    beside(&pods, own)
+}
+
 /// Whether a change from what a running container has to what it is to have wants it restarted.
 pub(crate) fn restarts(container: &Container, before: &ResourceRequirements) -> bool {
     let change = resources::change(Some(before), container.resources.as_ref());
@@ -141,6 +200,42 @@ mod tests {
         assert_eq!(say("3"), Err(infeasible.to_owned()));
         let deferred = "Deferred: Node didn't have enough resource: cpu, requested: 1500, used: 1000, capacity: 2000";
         assert_eq!(say("1500m"), Err(deferred.to_owned()));
+    }
+
+    #[test]
+    fn what_becomes_free_is_for_the_first_in_line() {
+        let node = Allocatable { cpu_milli: 3_000, memory_bytes: 1 << 30, ephemeral_storage_bytes: 1 << 30 };
+        let named = |uid: &str, cpu: &str, memory: &str, priority: i32| -> Arc<Pod> {
+            let list = json!({"cpu": cpu, "memory": memory});
+            let container =
+                json!({"name": "c", "resources": {"requests": list, "limits": if uid == "g" { list.clone() } else { json!({}) }}});
+            Arc::new(
+                serde_json::from_value(json!({"metadata": {"uid": uid}, "spec": {"priority": priority, "containers": [container]}}))
+                    .expect("a pod"),
+            )
+        };
+        let at = |second: i64| Timestamp::from_second(second).expect("in range");
+        let has = |uid: &str| named(uid, "1", "1Mi", 0);
+        let deferred =
+            |uid: &str, cpu: &str, priority: i32, since: i64| Deferred::new(&named(uid, cpu, "1Mi", priority), &has(uid), at(since));
+        // Each of the three has one CPU, and there is room for one more.
+        let (a, b, g) = (has("a"), has("b"), has("g"));
+        let say = |own: &Deferred, others: &[&Deferred], pods: &[(&str, &Pod)]| weigh_in_turn(own, others, pods, node).is_ok();
+        let two: [(&str, &Pod); 2] = [("a", &a), ("b", &b)];
+        let (older, newer) = (deferred("a", "2", 0, 1), deferred("b", "2", 0, 2));
+        assert!(say(&older, &[&older, &newer], &two) && !say(&newer, &[&older, &newer], &two), "who waits longer");
+        let urgent = deferred("b", "2", 9, 2);
+        assert!(say(&urgent, &[&older, &urgent], &two) && !say(&older, &[&older, &urgent], &two), "who has a higher priority");
+        let guaranteed = deferred("g", "2", 0, 3);
+        let others: [(&str, &Pod); 2] = [("a", &a), ("g", &g)];
+        assert!(
+            say(&guaranteed, &[&older, &guaranteed], &others) && !say(&older, &[&older, &guaranteed], &others),
+            "who has the better class"
+        );
+        let less = deferred("b", "500m", 0, 9);
+        assert!(say(&less, &[&urgent, &less], &two), "who asks for no more than it has");
+        let greedy = deferred("b", "9", 9, 2);
+        assert!(say(&older, &[&older, &greedy], &two), "who would not get it anyway keeps nobody waiting");
     }
 
     #[test]

@@ -11,8 +11,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{HostIP, Pod, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::container::{files, resources};
+use crate::container::{Role, files, resources};
 use crate::worker::facts::{Clean, Facts};
+use phase::Next;
 
 /// A time as `metav1.Time` holds it: whole seconds.
 pub(crate) fn time(at: Timestamp) -> Time {
@@ -28,9 +29,14 @@ pub(crate) fn compute(pod: &Pod, facts: &Facts, host_ip: IpAddr, now: Timestamp)
     let rejected = facts.failure.as_ref().is_some_and(|failure| failure.rejected);
     let (init_statuses, statuses) = if rejected { (Vec::new(), Vec::new()) } else { containers::statuses(pod, facts) };
     let over = facts.ends(pod) && !facts.anything_runs() && facts.clean != Clean::Not;
+    let next = match facts.containers.values().any(|known| known.role == Role::Main && known.is_replaced()) {
+        _ if over => Next::Nothing,
+        true => Next::Instance,
+        false => Next::ByPolicy,
+    };
     let phase = match &facts.failure {
         Some(_) if rejected || !facts.anything_runs() => "Failed",
-        _ => phase::phase(pod, &init_statuses, &statuses, over),
+        _ => phase::phase(pod, &init_statuses, &statuses, next),
     };
     let host_network = files::on_host_network(pod.spec.as_ref());
     let pod_ip = match facts.ground() {

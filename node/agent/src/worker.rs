@@ -27,7 +27,7 @@ use crate::status;
 use crate::status::writer::Writer;
 use adopt::Found;
 use effect::{Deadline, Effects, free};
-use facts::{Base, Clean, Facts, ImageKnown, Run};
+use facts::{Base, Clean, Condemned, Facts, ImageKnown, Run};
 use learn::{Note, Report};
 use plan::{Step, plan};
 
@@ -188,7 +188,7 @@ impl Worker {
                 }
             }
             Step::Start(name) => self.start(name),
-            Step::Kill { name, message } => self.kill(&name, message, now),
+            Step::Kill { name, message, replaced } => self.kill(&name, message, replaced, now),
             Step::Resize => self.resize(),
             Step::Turn(name) => {
                 let notes = self.facts.turn(&self.pod, &name);
@@ -228,24 +228,30 @@ impl Worker {
         self.tasks.spawn(api_tasks::named("node-agent/pod-start", self.effects.clone().start(name, attempt, image, ground, leftover)));
     }
 
-    fn kill(&mut self, name: &str, message: String, now: Timestamp) {
+    fn kill(&mut self, name: &str, message: String, replaced: bool, now: Timestamp) {
         // While the Pod lives the deadline is this instance's own; the Pod's end may cut it short.
         let own = if self.facts.ending_since.is_some() { Timestamp::MAX } else { self.restart_deadline(name, now) };
         let Some(known) = self.facts.containers.get_mut(name) else { return };
         let Run::Running(alive) = &mut known.run else { return };
-        alive.stopping = true;
+        (alive.stopping, alive.replaced) = (true, replaced);
         let alive = alive.clone();
         self.node.note(&self.pod, Some(name), false, "Killing", message);
         let deadline = Deadline { own, of_pod: self.kill_by.subscribe() };
         self.tasks.spawn(api_tasks::named("node-agent/pod-stop", self.effects.clone().stop(name.to_owned(), alive, deadline)));
     }
 
-    /// A probe may have a grace period of its own.
+    /// A probe that failed may have a grace period of its own.
     fn restart_deadline(&self, name: &str, now: Timestamp) -> Timestamp {
+        let condemned = self.facts.containers.get(name).and_then(|known| known.alive()?.condemned);
         let container = container::find(&self.pod, name).map(|(_, container)| container);
-        let of = |probe: Option<&k8s_openapi::api::core::v1::Probe>| probe.and_then(|probe| probe.termination_grace_period_seconds);
-        let started = self.facts.containers.get(name).and_then(|known| known.alive()).is_some_and(|alive| alive.startup_ok);
-        let own = container.and_then(|c| of(if started { c.liveness_probe.as_ref() } else { c.startup_probe.as_ref() }));
+        let own = container.zip(condemned).and_then(|(container, condemned)| {
+            let probe = match condemned {
+                Condemned::Probe(ProbeKind::Startup) => container.startup_probe.as_ref(),
+                Condemned::Probe(_) => container.liveness_probe.as_ref(),
+                Condemned::PostStartHook => None,
+            };
+            probe?.termination_grace_period_seconds
+        });
         let of_pod = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
         let seconds = own.or(of_pod).unwrap_or(plan::GRACE_SECONDS).max(1);
         now.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(now)

@@ -141,6 +141,21 @@ pub(crate) fn change(before: Option<&ResourceRequirements>, after: Option<&Resou
     Change { cpu: cpu_before != cpu_after, memory: memory_before != memory_after }
 }
 
+/// Requirements with the memory of others.
+pub(crate) fn with_memory_of(wanted: &ResourceRequirements, memory: &ResourceRequirements) -> ResourceRequirements {
+    let list = |wanted: Option<&BTreeMap<String, Quantity>>, memory: Option<&BTreeMap<String, Quantity>>| {
+        let mut list = wanted.cloned().unwrap_or_default();
+        list.remove("memory");
+        list.extend(memory.and_then(|list| list.get_key_value("memory")).map(|(name, amount)| (name.clone(), amount.clone())));
+        Some(list).filter(|list| !list.is_empty())
+    };
+    ResourceRequirements {
+        requests: list(wanted.requests.as_ref(), memory.requests.as_ref()),
+        limits: list(wanted.limits.as_ref(), memory.limits.as_ref()),
+        ..wanted.clone()
+    }
+}
+
 /// What the kernel is told of one container.
 pub(crate) fn of_container(container: &Container) -> Resources {
     of_requirements(container.resources.as_ref())

@@ -37,15 +37,16 @@ where
         let gone = CancellationToken::new();
         let client = Client { input, gone: gone.clone(), stdout, stderr, error, with_status: form.status };
         let carry = async {
-            carry(socket, form, inputs, to_client).await;
+            carry(socket, form, inputs, to_client, &gone).await;
             gone.cancel();
         };
         tokio::join!(work(client, asked), carry);
     })
 }
 
-/// Ends when all frames are sent, or when the client has left and all that it sent has been received.
-async fn carry(socket: WebSocket, form: Form, inputs: mpsc::Sender<Input>, frames: mpsc::Receiver<Message>) {
+/// Ends when all frames are sent, or when the client has left and all that it sent has been received. `gone` is
+/// cancelled when a frame does not reach the client any more: a process that does not read either would hold up the end.
+async fn carry(socket: WebSocket, form: Form, inputs: mpsc::Sender<Input>, frames: mpsc::Receiver<Message>, gone: &CancellationToken) {
     let (sink, from_client) = socket.split();
     let mut received = std::pin::pin!(receive(from_client, form, inputs));
     let sent = tokio::select! {
@@ -58,6 +59,7 @@ async fn carry(socket: WebSocket, form: Form, inputs: mpsc::Sender<Input>, frame
         // What the client said before it left still counts.
         Err(error) => {
             tracing::debug!(%error, "the client is gone");
+            gone.cancel();
             received.await;
         }
     }

@@ -2,10 +2,10 @@
 //! `ContainersReady`, `Ready`; those of a resize; `PodScheduled` for Pods that came without the scheduler. Pure.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 
 use super::time;
-use crate::container::{self, Role, resources};
+use crate::container::{self, Role};
 use crate::resize::Pending;
 use crate::worker::facts::{Facts, Resize};
 
@@ -40,21 +40,11 @@ pub(super) fn conditions(
     if let Some(Pending { reason, message }) = &facts.pending {
         all.push(stated(pod, RESIZE[0], "True", reason, message.clone(), now));
     }
-    if resizes(pod, facts) {
+    if facts.lags(pod) && !facts.ends(pod) {
         let fault = if let Resize::Due { fault, .. } = &facts.resize { fault.clone() } else { None };
         all.push(stated(pod, RESIZE[1], "True", if fault.is_some() { "Error" } else { "" }, fault.unwrap_or_default(), now));
     }
     all
-}
-
-/// Whether what runs does not have yet what it was allocated.
-fn resizes(pod: &Pod, facts: &Facts) -> bool {
-    let lags = |container: &Container| {
-        let alive = facts.containers.get(&container.name).and_then(|known| known.alive());
-        alive.is_some_and(|alive| resources::change(Some(&alive.resources), container.resources.as_ref()).any())
-    };
-    let unsettled = facts.resize != Resize::Settled || pod.spec.iter().flat_map(container::all).any(|(_, container)| lags(container));
-    unsettled && !facts.ends(pod)
 }
 
 fn condition(pod: &Pod, name: &str, verdict: Verdict, now: Timestamp) -> PodCondition {

@@ -18,8 +18,19 @@ struct Count {
     main_begun: bool,
 }
 
-/// The phase. `over` says that nothing of the Pod will run again.
-pub(super) fn phase(pod: &Pod, init: &[ContainerStatus], main: &[ContainerStatus], over: bool) -> &'static str {
+/// What follows the instances that have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing of the Pod will run again.
+    Nothing,
+    /// What the restart policy says.
+    ByPolicy,
+    /// Another instance of one of them, whatever the policy says.
+    Instance,
+}
+
+/// The phase.
+pub(super) fn phase(pod: &Pod, init: &[ContainerStatus], main: &[ContainerStatus], next: Next) -> &'static str {
     let Some(spec) = &pod.spec else { return "Pending" };
     let policy = spec.restart_policy.as_deref().unwrap_or("Always");
     let mut count = Count::default();
@@ -36,7 +47,7 @@ pub(super) fn phase(pod: &Pod, init: &[ContainerStatus], main: &[ContainerStatus
         return "Failed";
     }
     let begun = count.main_begun;
-    if !over && (count.pending_init > 0 || (count.pending_sidecars > 0 && !begun) || count.waiting > 0) {
+    if next != Next::Nothing && (count.pending_init > 0 || (count.pending_sidecars > 0 && !begun) || count.waiting > 0) {
         return "Pending";
     }
     if count.running > 0 && count.unknown == 0 {
@@ -44,17 +55,12 @@ pub(super) fn phase(pod: &Pod, init: &[ContainerStatus], main: &[ContainerStatus
     }
     if count.running == 0 && count.stopped > 0 && count.unknown == 0 {
         let succeeded = count.stopped == count.succeeded;
-        return match policy {
-            _ if over => {
-                if succeeded {
-                    "Succeeded"
-                } else {
-                    "Failed"
-                }
-            }
-            "Always" => "Running",
+        return match (next, policy) {
+            (Next::Nothing, _) if succeeded => "Succeeded",
+            (Next::Nothing, _) => "Failed",
+            (Next::Instance, _) | (_, "Always") => "Running",
             _ if succeeded => "Succeeded",
-            "Never" => "Failed",
+            (_, "Never") => "Failed",
             _ => "Running",
         };
     }

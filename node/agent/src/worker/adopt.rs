@@ -96,6 +96,7 @@ fn take_up(pod: &Pod, name: &str, known: &mut Known, one: Found, seen: Option<&A
                 hooked: true,
                 condemned: None,
                 stopping: false,
+                replaced: false,
                 handler: one.handler,
                 image_id,
             })
@@ -128,7 +129,7 @@ fn remember(known: &mut Known, seen: Option<&ApiStatus>, now: Timestamp) {
             if let Some(last) = last {
                 known.attempts = restarts + 1;
                 known.crash = Backoff::after(known.attempts, last.finished_at);
-                known.run = Run::Ended(last);
+                known.run = Run::Ended(Ended { replaced: true, ..last });
             }
         }
     }
@@ -153,6 +154,7 @@ fn terminated(state: &ApiState, image_id: &str) -> Option<Ended> {
         message: message.unwrap_or_default(),
         started_at: started_at.map(|time| time.0),
         finished_at: finished_at.map(|time| time.0).unwrap_or_else(Timestamp::now),
+        replaced: false,
     })
 }
 

@@ -261,6 +261,7 @@ impl Effects {
             hooked: container.lifecycle.as_ref().is_none_or(|lifecycle| lifecycle.post_start.is_none()),
             condemned: None,
             stopping: false,
+            replaced: false,
         })
     }
 
@@ -341,6 +342,7 @@ impl Effects {
             message: chain(&error),
             started_at: None,
             finished_at: now,
+            replaced: false,
         })
     }
 

@@ -12,7 +12,8 @@ use node_images::Image;
 use runtimes_contract::{ContainerId, Exit, Sandbox};
 
 use crate::backoff::Backoff;
-use crate::container::{self, Role};
+use crate::container::{self, Role, resources};
+use crate::probe::ProbeKind;
 use crate::resize::{self, Allocation, Pending};
 
 /// Everything that the next step depends on, beside the Pod and the clock.
@@ -48,6 +49,8 @@ pub(crate) struct Facts {
     pub(crate) pending: Option<Pending>,
     /// Whether what runs has what it was allocated.
     pub(crate) resize: Resize,
+    /// A resize has begun and its end was not reported yet.
+    pub(crate) resizing: bool,
     /// Ephemeral containers of which people were told that they are not run.
     pub(crate) ephemeral_refused: BTreeSet<String>,
 }
@@ -176,6 +179,14 @@ impl Known {
         }
     }
 
+    /// Whether the latest instance was ended so that another follows, and that one does not run yet.
+    pub(crate) fn is_replaced(&self) -> bool {
+        match &self.run {
+            Run::Ended(ended) | Run::Starting { before: Some(ended) } => ended.replaced,
+            Run::Running(_) | Run::Starting { before: None } | Run::Idle => false,
+        }
+    }
+
     /// How the latest instance ended, if it has.
     pub(crate) fn ended(&self) -> Option<&Ended> {
         match &self.run {
@@ -219,10 +230,21 @@ pub(crate) struct Alive {
     pub(crate) readiness_ok: bool,
     /// The postStart hook is over, or there is none.
     pub(crate) hooked: bool,
-    /// Why it has to be ended and begun again, in the words of the event.
-    pub(crate) condemned: Option<String>,
+    /// What it did not pass, so that it has to be ended.
+    pub(crate) condemned: Option<Condemned>,
     /// It is being ended.
     pub(crate) stopping: bool,
+    /// It is being ended so that another instance follows, whatever its exit code will be.
+    pub(crate) replaced: bool,
+}
+
+/// What a running instance did not pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Condemned {
+    /// The postStart hook.
+    PostStartHook,
+    /// A startup or liveness probe.
+    Probe(ProbeKind),
 }
 
 impl Alive {
@@ -248,6 +270,8 @@ pub(crate) struct Ended {
     pub(crate) message: String,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) finished_at: Timestamp,
+    /// The node ended it so that another instance follows: its exit code does not count.
+    pub(crate) replaced: bool,
 }
 
 impl Ended {
@@ -268,6 +292,7 @@ impl Ended {
             message: if message.is_empty() { exit.message.clone() } else { message },
             started_at,
             finished_at: finished.unwrap_or_else(Timestamp::now),
+            replaced: false,
         }
     }
 
@@ -282,6 +307,7 @@ impl Ended {
             message: "The container could not be located when the pod was terminated".to_owned(),
             started_at,
             finished_at: now,
+            replaced: false,
         }
     }
 }
@@ -331,6 +357,7 @@ impl Facts {
             allocation: resize::remembered(pod),
             pending: resize::told(pod),
             resize: Resize::Settled,
+            resizing: false,
             ephemeral_refused: told.into_iter().flatten().map(|status| status.name.clone()).collect(),
         }
     }
@@ -372,6 +399,16 @@ impl Facts {
         self.gone || pod.metadata.deletion_timestamp.is_some()
     }
 
+    /// Whether something that runs, or that was ended for its resize, lacks what it was allocated.
+    pub(crate) fn lags(&self, pod: &Pod) -> bool {
+        let lags = |container: &Container| {
+            let Some(known) = self.containers.get(&container.name) else { return false };
+            let differs = |alive: &Alive| resources::change(Some(&alive.resources), container.resources.as_ref()).any();
+            known.alive().map_or_else(|| self.resizing && known.is_replaced(), differs)
+        };
+        self.resize != Resize::Settled || pod.spec.iter().flat_map(container::all).any(|(_, container)| lags(container))
+    }
+
     /// Whether any process of the Pod runs or may come to run.
     pub(crate) fn anything_runs(&self) -> bool {
         self.containers.values().any(|known| matches!(known.run, Run::Running(_) | Run::Starting { .. }))
@@ -381,6 +418,9 @@ impl Facts {
 /// Whether an ended instance is followed by another, by role and `restartPolicy`.
 pub(crate) fn restarts(spec: &PodSpec, role: Role, ended: &Ended) -> bool {
     let policy = spec.restart_policy.as_deref().unwrap_or("Always");
+    if ended.replaced {
+        return true;
+    }
     match (role, policy) {
         (Role::Sidecar, _) => true,
         (Role::Init, "Never") => false,

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use node_images::Image;
 
-use super::facts::{Alive, Base, Clean, Ended, Facts, Failure, Ground, Hold, ImageKnown, Known, Resize, Run, restarts};
+use super::facts::{Alive, Base, Clean, Condemned, Ended, Facts, Failure, Ground, Hold, ImageKnown, Known, Resize, Run, restarts};
 use crate::backoff::{self, Backoff, go_duration};
 use crate::container;
 use crate::layout::PodName;
@@ -40,8 +40,8 @@ pub(crate) enum Report {
     Exited(String, u32, Ended),
     /// The Pod's traces are removed, or what was in the way.
     Cleaned(Result<(), String>),
-    /// What runs has what it was allocated, or why not.
-    Resized(Result<Vec<Resized>, String>),
+    /// What instances have from now on, and why some of it is not what they were allocated.
+    Resized(Vec<Resized>, Result<(), String>),
     /// Volumes were looked at again; when they want it next.
     Refreshed(Option<Timestamp>),
 }
@@ -93,7 +93,7 @@ impl Facts {
             Report::Hooked(name, attempt, result) => self.hooked(&name, attempt, result),
             Report::Probed { name, attempt, kind, success } => self.probed(&name, attempt, kind, success),
             Report::Cleaned(result) => self.cleaned(result, now),
-            Report::Resized(result) => self.resized(result, now),
+            Report::Resized(given, result) => self.resized(given, result, now),
             Report::Refreshed(due) => {
                 self.refreshing = false;
                 if let Base::Ready(ground) = &mut self.base {
@@ -132,25 +132,34 @@ impl Facts {
         }
     }
 
-    fn resized(&mut self, result: Result<Vec<Resized>, String>, now: Timestamp) -> Vec<Note> {
+    fn resized(&mut self, given: Vec<Resized>, result: Result<(), String>, now: Timestamp) -> Vec<Note> {
         let again = self.resize == Resize::Busy { again: true };
-        let note = |warning, reason, message| vec![Note { container: None, warning, reason, message }];
+        for Resized { container, attempt, resources } in given {
+            if let Some(alive) = self.containers.get_mut(&container).and_then(|known| known.alive_mut(attempt)) {
+                alive.resources = resources;
+            }
+        }
         match result {
-            Ok(all) => {
-                for Resized { container, attempt, resources } in all {
-                    if let Some(alive) = self.containers.get_mut(&container).and_then(|known| known.alive_mut(attempt)) {
-                        alive.resources = resources;
-                    }
-                }
+            Ok(()) => {
                 self.resize = if again { Resize::Due { until: now, fault: None } } else { Resize::Settled };
-                note(false, "ResizeCompleted", "Pod resize completed".to_owned())
+                Vec::new()
             }
             Err(message) => {
                 let until = if again { now } else { now.checked_add(RESIZE_RETRY).unwrap_or(now) };
                 self.resize = Resize::Due { until, fault: Some(message.clone()) };
-                note(true, "ResizeError", format!("Pod resize error: {message}"))
+                let message = format!("Pod resize error: {message}");
+                vec![Note { container: None, warning: true, reason: "ResizeError", message }]
             }
         }
+    }
+
+    /// Reports the end of a resize once: when everything that runs has what it was allocated, restarts included.
+    fn resize_completed(&mut self, pod: &Pod) -> Option<Note> {
+        if !self.resizing || self.ends(pod) || self.lags(pod) {
+            return None;
+        }
+        self.resizing = false;
+        Some(Note { container: None, warning: false, reason: "ResizeCompleted", message: "Pod resize completed".to_owned() })
     }
 
     /// Doubles from [`FAULT_RETRY`] to [`FAULT_RETRY_MAX`].
@@ -246,6 +255,7 @@ impl Facts {
     fn exited(&mut self, pod: &Pod, name: &str, ended: Ended, now: Timestamp) -> Vec<Note> {
         let ending = self.ending_since.is_some();
         let (Some(known), Some(spec)) = (self.containers.get_mut(name), &pod.spec) else { return Vec::new() };
+        let ended = Ended { replaced: known.alive().is_some_and(|alive| alive.replaced), ..ended };
         known.image = ImageKnown::Unknown;
         let again = !ending && restarts(spec, known.role, &ended);
         let note = again.then(|| back_off(known, pod, name, now)).flatten();
@@ -261,7 +271,7 @@ impl Facts {
                 Vec::new()
             }
             Err(message) => {
-                alive.condemned = Some("FailedPostStartHook".to_owned());
+                alive.condemned = Some(Condemned::PostStartHook);
                 vec![warning(name, "FailedPostStartHook", message)]
             }
         }
@@ -272,18 +282,20 @@ impl Facts {
         match (kind, success) {
             (ProbeKind::Readiness, ready) => alive.readiness_ok = ready,
             (ProbeKind::Startup, true) => alive.startup_ok = true,
-            (ProbeKind::Startup, false) => alive.condemned = Some(format!("Container {name} failed startup probe, will be restarted")),
-            (ProbeKind::Liveness, false) => alive.condemned = Some(format!("Container {name} failed liveness probe, will be restarted")),
+            (ProbeKind::Startup | ProbeKind::Liveness, false) => alive.condemned = Some(Condemned::Probe(kind)),
             (ProbeKind::Liveness, true) => {}
         }
         Vec::new()
     }
 
-    /// Takes in the Pod as it is now: of each ephemeral container people are told once.
+    /// Looks at the Pod as it is now: each refused ephemeral container, and the end of a resize, is reported once.
     pub(crate) fn look(&mut self, pod: &Pod) -> Vec<Note> {
         let ephemeral = pod.spec.iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
         let new = ephemeral.filter(|container| self.ephemeral_refused.insert(container.name.clone()));
-        new.map(|container| warning(&container.name, "Failed", format!("Error: {}", container::EPHEMERAL_REFUSED))).collect()
+        let mut notes: Vec<Note> =
+            new.map(|container| warning(&container.name, "Failed", format!("Error: {}", container::EPHEMERAL_REFUSED))).collect();
+        notes.extend(self.resize_completed(pod));
+        notes
     }
 
     /// The Pod was active for longer than it may be.

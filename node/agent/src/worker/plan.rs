@@ -3,9 +3,10 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-use super::facts::{Alive, Base, Clean, Facts, ImageKnown, Known, Resize, Run, restarts};
+use super::facts::{Alive, Base, Clean, Condemned, Facts, ImageKnown, Known, Resize, Run, restarts};
 use crate::container::{self, Role, resources};
 use crate::layout::spec_hash;
+use crate::probe::ProbeKind;
 use crate::resize::{self, Pending};
 
 /// Upstream's default of `terminationGracePeriodSeconds`.
@@ -28,6 +29,8 @@ pub(crate) enum Step {
         name: String,
         /// What the event says.
         message: String,
+        /// Another instance follows, whatever the exit code of this one.
+        replaced: bool,
     },
     /// Give what runs what it was allocated.
     Resize,
@@ -109,11 +112,11 @@ fn drive(spec: &PodSpec, role: Role, container: &Container, known: &Known, facts
         Run::Starting { .. } => return Step::Wait(None),
         Run::Running(alive) => {
             let name = container.name.clone();
-            return match &alive.condemned {
+            return match alive.condemned {
                 _ if alive.stopping => Step::Wait(None),
-                Some(message) => Step::Kill { name, message: message.clone() },
+                Some(condemned) => kill_condemned(spec, role, name, condemned),
                 None if alive.hash != spec_hash(container) => {
-                    Step::Kill { message: format!("Container {name} definition changed, will be restarted"), name }
+                    Step::Kill { message: format!("Container {name} definition changed, will be restarted"), name, replaced: true }
                 }
                 None => fit(container, alive, facts),
             };
@@ -134,17 +137,40 @@ fn drive(spec: &PodSpec, role: Role, container: &Container, known: &Known, facts
     }
 }
 
+/// Ends an instance that did not pass a hook or a probe. As upstream, one that failed a probe is followed by another
+/// unless the policy is `Never`, also when it exits with 0; after a failed hook the exit code decides.
+fn kill_condemned(spec: &PodSpec, role: Role, name: String, condemned: Condemned) -> Step {
+    let probe = match condemned {
+        Condemned::PostStartHook => return Step::Kill { name, message: "FailedPostStartHook".to_owned(), replaced: false },
+        Condemned::Probe(ProbeKind::Startup) => "startup",
+        Condemned::Probe(ProbeKind::Liveness | ProbeKind::Readiness) => "liveness",
+    };
+    let message = match (role, spec.restart_policy.as_deref()) {
+        (Role::Init | Role::Sidecar, _) => format!("Init container {name} failed {probe} probe"),
+        (Role::Main, Some("Never")) => {
+            return Step::Kill { message: format!("Container {name} failed {probe} probe"), name, replaced: false };
+        }
+        (Role::Main, _) => format!("Container {name} failed {probe} probe, will be restarted"),
+    };
+    Step::Kill { name, message, replaced: true }
+}
+
 /// Whether a running instance has what it was allocated: one that began before the last change has not.
 fn fit(container: &Container, alive: &Alive, facts: &Facts) -> Step {
     let change = resources::change(Some(&alive.resources), container.resources.as_ref());
-    if !change.any() || facts.resize != Resize::Settled {
+    if !change.any() {
         return Step::Wait(None);
     }
-    if !resize::restarts(container, &alive.resources) {
-        return Step::Resize;
+    let restarts = resize::restarts(container, &alive.resources);
+    match &facts.resize {
+        Resize::Settled if !restarts => Step::Resize,
+        // The Pod's own bounds come first. What another container cannot be given yet keeps nobody waiting.
+        Resize::Settled | Resize::Due { fault: Some(_), .. } if restarts => {
+            let name = container.name.clone();
+            Step::Kill { message: format!("Container {name} resize requires restart"), name, replaced: true }
+        }
+        _ => Step::Wait(None),
     }
-    let name = container.name.clone();
-    Step::Kill { message: format!("Container {name} resize requires restart"), name }
 }
 
 /// The Pod is to end: first its containers, then, in reverse, its sidecars, then what it stands on.
@@ -188,7 +214,7 @@ fn end(pod: &Pod, facts: &Facts, now: Timestamp) -> Step {
 }
 
 fn stop(name: &str) -> Step {
-    Step::Kill { name: name.to_owned(), message: format!("Stopping container {name}") }
+    Step::Kill { name: name.to_owned(), message: format!("Stopping container {name}"), replaced: false }
 }
 
 /// When `activeDeadlineSeconds` is over.

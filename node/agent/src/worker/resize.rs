@@ -14,24 +14,27 @@ impl Worker {
     /// Weighs what the API's Pod asks for beyond what it was allocated; what may be had is allocated from here on.
     pub(super) fn weigh_resize(&mut self, now: Timestamp) {
         if self.facts.ends(&self.pod) || !resize::differs(&self.wanted, &self.facts.allocation) {
-            self.facts.pending = None;
+            if self.facts.pending.take().is_some() {
+                self.node.directory.content(&self.name.uid);
+            }
             return;
         }
         if !self.node.directory.is_complete() {
             return;
         }
         let weighed = match self.fixed_memory() {
-            Some(pending) => Err(pending),
-            None => {
-                let allocatable = self.node.allocatable();
-                self.node.directory.allocate(&self.name.uid, &self.wanted, |pod, others| resize::weigh(pod, others, allocatable))
+            Some(pending) => {
+                self.node.directory.content(&self.name.uid);
+                Err(pending)
             }
+            None => self.node.directory.allocate(&self.name.uid, &self.wanted, self.node.allocatable(), now),
         };
         match weighed {
             Ok(()) => {
                 self.facts.allocation = resize::asked(&self.wanted);
                 self.facts.pending = None;
                 self.facts.resize.ask(now);
+                self.facts.resizing = true;
                 self.pod = self.wanted.clone();
                 self.effects.pod = self.pod.clone();
                 self.node.note(&self.pod, None, false, "ResizeStarted", "Pod resize started");

@@ -1,5 +1,8 @@
 //! Giving running instances other limits: their cgroups, and that of their Pod.
 
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use runtimes_contract::cgroup::{Cgroups, Group};
 use runtimes_contract::{Resources, RuntimeError};
 
@@ -11,72 +14,186 @@ use crate::resize;
 use crate::worker::facts::Alive;
 use crate::worker::learn::{Report, Resized};
 
-/// What the cgroup of one instance is to have.
+/// One running instance.
 struct Target {
     name: String,
+    attempt: u32,
+    /// Its cgroup.
     path: String,
-    limits: Resources,
-    /// It is restarted for it.
+    has: ResourceRequirements,
+    wants: ResourceRequirements,
+    /// It is restarted for what it wants; until then it keeps the memory that it has.
     restarts: bool,
 }
 
+impl Target {
+    /// What its cgroup is to have.
+    fn limits(&self) -> Resources {
+        let memory = if self.restarts { &self.has } else { &self.wants };
+        let memory_limit_bytes = resources::of_requirements(Some(memory)).memory_limit_bytes;
+        Resources { memory_limit_bytes, ..resources::of_requirements(Some(&self.wants)) }
+    }
+
+    fn given(self) -> Option<Resized> {
+        (!self.restarts).then_some(Resized { container: self.name, attempt: self.attempt, resources: self.wants })
+    }
+}
+
 impl Effects {
-    /// Sets the limits of instances that run, but not the memory of those that are restarted for it.
+    /// Sets the limits of instances that run, but not the memory of those that are restarted for it. An instance
+    /// whose memory cannot shrink that far now keeps the memory that it has, and holds up no other.
     pub(crate) async fn resize(self, running: Vec<(String, Alive)>) {
         let pod_path = self.node.layout.pod_cgroup(resources::qos(&self.pod), &PodName::of(&self.pod).uid);
-        let (mut targets, mut resized) = (Vec::new(), Vec::new());
-        for (name, alive) in running {
-            let Some((_, container)) = container::find(&self.pod, &name) else { continue };
-            let restarts = resize::restarts(container, &alive.resources);
-            let mut limits = resources::of_requirements(container.resources.as_ref());
-            if restarts {
-                limits.memory_limit_bytes = resources::of_requirements(Some(&alive.resources)).memory_limit_bytes;
-            } else {
-                let resources = container.resources.clone().unwrap_or_default();
-                resized.push(Resized { container: name.clone(), attempt: alive.attempt, resources });
+        let target = |(name, alive): (String, Alive)| {
+            let (_, container) = container::find(&self.pod, &name)?;
+            Some(Target {
+                path: format!("{pod_path}/{}", alive.id),
+                attempt: alive.attempt,
+                restarts: resize::restarts(container, &alive.resources),
+                has: alive.resources,
+                wants: container.resources.clone().unwrap_or_default(),
+                name,
+            })
+        };
+        let targets: Vec<Target> = running.into_iter().filter_map(target).collect();
+        let (given, result) = match self.node.cgroups.clone() {
+            None => (targets.into_iter().filter_map(Target::given).collect(), Ok(())),
+            Some(cgroups) => {
+                let pod = self.pod.clone();
+                let set = api_tasks::blocking("node-agent/resize", move || limit(&cgroups, &pod_path, &pod, targets)).await;
+                set.unwrap_or_else(|_| (Vec::new(), Err("interrupted".to_owned())))
             }
-            targets.push(Target { name, path: format!("{pod_path}/{}", alive.id), limits, restarts });
-        }
-        let result = self.limit(pod_path, targets).await.map(|()| resized);
-        self.report(Report::Resized(result)).await;
-    }
-
-    async fn limit(&self, pod_path: String, targets: Vec<Target>) -> Result<(), String> {
-        let Some(cgroups) = self.node.cgroups.clone() else { return Ok(()) };
-        let of_pod = resources::of_pod(&self.pod);
-        match api_tasks::blocking("node-agent/resize", move || limit(&cgroups, &pod_path, &of_pod, &targets)).await {
-            Ok(result) => result,
-            Err(_) => Err("interrupted".to_owned()),
-        }
+        };
+        self.report(Report::Resized(given, result)).await;
     }
 }
 
-fn limit(cgroups: &Cgroups, pod_path: &str, of_pod: &Resources, targets: &[Target]) -> Result<(), String> {
-    let failed = |error: RuntimeError| chain(&error);
+/// Sets the cgroups; what instances have then, and why not all of them have what they want.
+fn limit(cgroups: &Cgroups, pod_path: &str, pod: &Arc<Pod>, targets: Vec<Target>) -> (Vec<Resized>, Result<(), String>) {
+    let mut faults = Vec::new();
     let mut groups = Vec::new();
-    for target in targets {
-        let group = cgroups.group(&target.path).map_err(failed)?;
+    let mut allocation = resize::Allocation::new();
+    for mut target in targets {
+        let group = cgroups.group(&target.path).map_err(|error| chain(&error));
         // One that has just ended has none.
-        if group.exists() {
-            has_room(&group, target)?;
-            groups.push((group, &target.limits));
+        let group = group.map(|group| Some(group).filter(Group::exists));
+        let room = group.and_then(|group| group.map(|group| room(&group, &target).map(|fault| (group, fault))).transpose());
+        match room {
+            Ok(Some((group, fault))) => {
+                if let Some(fault) = fault {
+                    target.wants = resources::with_memory_of(&target.wants, &target.has);
+                    faults.push(fault);
+                }
+                allocation.insert(target.name.clone(), target.wants.clone());
+                groups.push((group, target));
+            }
+            Ok(None) => {}
+            Err(error) => faults.push(error),
         }
     }
-    let pod = cgroups.group(pod_path).map_err(failed)?;
+    let of_pod = resources::of_pod(&resize::with_allocation(pod, &allocation));
+    let given = set(cgroups, pod_path, &of_pod, groups, &mut faults);
+    (given, if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) })
+}
+
+fn set(cgroups: &Cgroups, pod_path: &str, of_pod: &Resources, groups: Vec<(Group, Target)>, faults: &mut Vec<String>) -> Vec<Resized> {
+    let mut given = Vec::new();
+    let mut failed = |set: Result<(), RuntimeError>| set.map_err(|error| faults.push(chain(&error))).is_ok();
+    let pod = match cgroups.group(pod_path) {
+        Ok(pod) => pod,
+        Err(error) => {
+            failed(Err(error));
+            return given;
+        }
+    };
     // The Pod's own bounds are out of the way meanwhile: cgroup v1 has no child above its parent.
     let open = Resources { memory_limit_bytes: None, cpu_quota_us: None, cpu_period_us: None, ..of_pod.clone() };
-    pod.set(&open).map_err(failed)?;
-    let set = groups.iter().try_for_each(|(group, limits)| group.set(limits)).map_err(failed);
+    if failed(pod.set(&open)) {
+        for (group, target) in groups {
+            if failed(group.set(&target.limits())) {
+                given.extend(target.given());
+            }
+        }
+    }
     // Whatever came of it, the Pod gets bounds again.
-    pod.set(of_pod).map_err(failed).and(set)
+    failed(pod.set(of_pod));
+    given
 }
 
-/// A limit below what is in use would have the kernel kill the container; upstream refuses it in these words.
-fn has_room(group: &Group, target: &Target) -> Result<(), String> {
-    let Some(limit) = target.limits.memory_limit_bytes.filter(|_| !target.restarts) else { return Ok(()) };
+/// Why the instance cannot have the memory limit that it wants, if it cannot: a limit below what is in use would have
+/// the kernel kill the container. The words are upstream's.
+fn room(group: &Group, target: &Target) -> Result<Option<String>, String> {
+    let Some(limit) = target.limits().memory_limit_bytes.filter(|_| !target.restarts) else { return Ok(None) };
     let used = group.stats().map_err(|error| chain(&error))?.working_set_bytes;
-    if limit >= used {
-        return Ok(());
+    let fault = || format!("attempting to set container \"{}\" memory limit ({limit}) below current usage ({used})", target.name);
+    Ok((limit < used).then(fault))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::process::{Command, Stdio};
+
+    use serde_json::json;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_container_that_cannot_shrink_holds_up_no_other() {
+        let cgroups = Cgroups::detect().expect("cgroups");
+        let pod_path = format!("skiff-test-resize-{}", std::process::id());
+        let limits = |mib: u64| Resources { memory_limit_bytes: Some(mib * MIB), ..Resources::default() };
+        let group = |name: &str| cgroups.group(&format!("{pod_path}/{name}")).expect("a path");
+        let pod_group = cgroups.group(&pod_path).expect("a path");
+        pod_group.create(&limits(160)).expect("made");
+        ["large", "small"].iter().for_each(|name| group(name).create(&limits(80)).expect("made"));
+        let script = "read go; x=$(head -c 33554432 /dev/zero | tr '\\0' x); echo ok; read end";
+        let mut command = Command::new("sh");
+        let mut holder = command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
+        group("large").add(holder.id().cast_signed()).expect("joins");
+        let mut input = holder.stdin.take().expect("a pipe");
+        input.write_all(b"go\n").expect("said");
+        let mut line = String::new();
+        BufReader::new(holder.stdout.take().expect("a pipe")).read_line(&mut line).expect("answers");
+        assert_eq!(line, "ok\n");
+
+        let of = |mib: u64, cpu: &str| -> ResourceRequirements {
+            serde_json::from_value(json!({"limits": {"memory": format!("{mib}Mi"), "cpu": cpu}})).expect("resources")
+        };
+        let container = |name: &str, mib: u64| json!({"name": name, "resources": of(mib, "500m")});
+        let pod = json!({"spec": {"containers": [container("large", 8), container("small", 100)]}});
+        let pod: Arc<Pod> = Arc::new(serde_json::from_value(pod).expect("a pod"));
+        let targets = || {
+            let target = |name: &str, mib: u64| Target {
+                name: name.to_owned(),
+                attempt: 0,
+                path: format!("{pod_path}/{name}"),
+                has: of(80, "100m"),
+                wants: of(mib, "500m"),
+                restarts: false,
+            };
+            vec![target("large", 8), target("small", 100)]
+        };
+        let (given, result) = limit(&cgroups, &pod_path, &pod, targets());
+        let fault = result.expect_err("one cannot shrink");
+        assert!(fault.starts_with("attempting to set container \"large\" memory limit (8388608) below current usage ("), "{fault}");
+        let given: Vec<_> = given.into_iter().map(|one| (one.container, one.resources)).collect();
+        assert_eq!(given, [("large".to_owned(), of(80, "500m")), ("small".to_owned(), of(100, "500m"))]);
+        let limit_of = |path: &str| {
+            let files = ["memory", "unified", ""].map(|root| format!("/sys/fs/cgroup/{root}/{pod_path}{path}/memory."));
+            let files = files.iter().flat_map(|file| ["limit_in_bytes", "max"].map(|name| format!("{file}{name}")));
+            let text = files.into_iter().find_map(|file| std::fs::read_to_string(file).ok()).expect("a limit");
+            text.trim().parse::<u64>().expect("a number") / MIB
+        };
+        let now = || ["/large", "/small", ""].map(limit_of);
+        assert_eq!(now(), [80, 100, 180]);
+
+        drop(input);
+        holder.wait().expect("ends");
+        let (_, result) = limit(&cgroups, &pod_path, &pod, targets());
+        assert_eq!((result, now()), (Ok(()), [8, 100, 108]));
+        pod_group.remove_tree().expect("removed");
     }
-    Err(format!("attempting to set container \"{}\" memory limit ({limit}) below current usage ({used})", target.name))
 }

@@ -26,6 +26,7 @@ fn alive(attempt: u32) -> Alive {
         hooked: true,
         condemned: None,
         stopping: false,
+        replaced: false,
     }
 }
 
@@ -121,4 +122,41 @@ fn each_ephemeral_container_is_refused_once() {
     let told = json!({"ephemeralContainerStatuses": [{"name": "debugger", "image": "", "imageID": "", "ready": false, "restartCount": 0}]});
     debugged.status = serde_json::from_value(told).expect("a status");
     assert_eq!(Facts::new(&debugged, at(0)).look(&debugged), [], "an earlier agent has said it");
+}
+
+#[test]
+fn an_instance_that_was_ended_for_another_is_followed_whatever_its_exit_code() {
+    let mut once = pod();
+    once.spec.as_mut().expect("a spec").restart_policy = Some("OnFailure".to_owned());
+    for (replaced, wanted) in [(false, (true, "Succeeded")), (true, (false, "Running"))] {
+        let mut facts = Facts::new(&once, at(0));
+        facts.containers.get_mut("c").expect("known").run = Run::Running(Alive { stopping: true, replaced, ..alive(0) });
+        facts.learn(&once, exit(0, 0, 1), at(1));
+        let phase = crate::status::compute(&once, &facts, std::net::Ipv4Addr::LOCALHOST.into(), at(1)).phase;
+        assert_eq!((facts.ends(&once), phase.as_deref()), (wanted.0, Some(wanted.1)), "replaced: {replaced}");
+    }
+}
+
+#[test]
+fn a_resize_is_complete_when_its_restarts_are_over() {
+    let resources = |memory: &str| json!({"limits": {"memory": memory}});
+    let mut wanted = pod();
+    wanted.spec.as_mut().expect("a spec").containers[0].resources = serde_json::from_value(resources("64Mi")).expect("resources");
+    let has = |memory: &str| serde_json::from_value(resources(memory)).expect("resources");
+    let mut facts = Facts::new(&wanted, at(0));
+    let running = |attempt: u32, memory: &str| Alive { resources: has(memory), ..alive(attempt) };
+    facts.containers.get_mut("c").expect("known").run = Run::Running(Alive { stopping: true, replaced: true, ..running(0, "32Mi") });
+    (facts.resizing, facts.resize) = (true, Resize::Busy { again: false });
+    let said = |facts: &mut Facts, report: Report| {
+        let mut notes = facts.learn(&wanted, report, at(1));
+        notes.extend(facts.look(&wanted));
+        notes.iter().map(|note| note.reason).collect::<Vec<_>>()
+    };
+    assert_eq!(said(&mut facts, Report::Resized(Vec::new(), Ok(()))), [""; 0], "it is to be restarted");
+    assert_eq!(said(&mut facts, exit(0, 0, 1)), [""; 0], "it is about to start again");
+    let known = facts.containers.get_mut("c").expect("known");
+    known.run = Run::Starting { before: known.ended().cloned() };
+    assert!(facts.lags(&wanted));
+    assert_eq!(said(&mut facts, Report::Started("c".to_owned(), Ok(running(1, "64Mi")))), ["ResizeCompleted"]);
+    assert_eq!(facts.look(&wanted), [], "once");
 }

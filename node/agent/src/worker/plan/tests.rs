@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::ResourceRequirements;
 use runtimes_contract::{ContainerId, Sandbox};
 use serde_json::{Value, json};
 
@@ -40,7 +41,7 @@ fn image() -> ImageKnown {
     ImageKnown::Ready(Arc::new(serde_json::from_value(image).expect("an image")))
 }
 
-fn ended(code: i32) -> Run {
+fn ended(code: i32, replaced: bool) -> Run {
     Run::Ended(Ended {
         id: None,
         image_id: String::new(),
@@ -50,6 +51,7 @@ fn ended(code: i32) -> Run {
         message: String::new(),
         started_at: None,
         finished_at: at(NOW),
+        replaced,
     })
 }
 
@@ -57,8 +59,9 @@ fn ended(code: i32) -> Run {
 /// but those), `refreshing`, `sent`.
 ///
 /// States: `ready` (image there), `pull`, `hold` (until 5 s from now), `turn` (`ErrImagePull` due to
-/// turn), `start`, `run`, `slow` (startup probe not through), `sick` (condemned), `stop` (being ended),
-/// a number (ended with that code).
+/// turn), `start`, `run`, `slow` (startup probe not through), `sick` (failed its liveness probe), `unhooked`
+/// (failed its postStart hook), `stop` (being ended), `old` (of another definition), a number (ended with that code; with
+/// `!`, ended to be replaced).
 fn facts(pod: &Pod, script: &str) -> Facts {
     let mut facts = Facts::new(pod, at(NOW - 100));
     for word in script.split_whitespace() {
@@ -97,8 +100,13 @@ fn set(pod: &Pod, known: &mut Known, name: &str, state: &str) {
         startup_ok: state != "slow",
         readiness_ok: true,
         hooked: true,
-        condemned: (state == "sick").then(|| "sick".to_owned()),
+        condemned: match state {
+            "sick" => Some(Condemned::Probe(ProbeKind::Liveness)),
+            "unhooked" => Some(Condemned::PostStartHook),
+            _ => None,
+        },
         stopping: state == "stop",
+        replaced: false,
     };
     match state {
         "ready" => known.image = image(),
@@ -106,8 +114,11 @@ fn set(pod: &Pod, known: &mut Known, name: &str, state: &str) {
         "hold" => known.hold = hold(None),
         "turn" => known.hold = hold(Some(at(NOW))),
         "start" => known.run = Run::Starting { before: None },
-        "run" | "slow" | "sick" | "stop" | "old" => (known.run, known.attempts) = (Run::Running(alive), 1),
-        code => (known.run, known.attempts) = (ended(code.parse().expect("an exit code")), 1),
+        "run" | "slow" | "sick" | "unhooked" | "stop" | "old" => (known.run, known.attempts) = (Run::Running(alive), 1),
+        code => {
+            known.run = ended(code.trim_end_matches('!').parse().expect("an exit code"), code.ends_with('!'));
+            known.attempts = 1;
+        }
     }
 }
 
@@ -116,7 +127,7 @@ fn table(pod: &Pod, scripts: &[&str]) -> String {
         let step = match plan(pod, &facts(pod, script), at(NOW)) {
             Step::Wait(None) => "wait".to_owned(),
             Step::Wait(Some(until)) => format!("wait {} s", until.as_second() - NOW),
-            Step::Kill { name, message } => format!("kill {name}: {message}"),
+            Step::Kill { name, message, replaced } => format!("{} {name}: {message}", if replaced { "replace" } else { "kill" }),
             Step::Pull(name) => format!("pull {name}"),
             Step::Start(name) => format!("start {name}"),
             Step::Turn(name) => format!("turn {name}"),
@@ -152,7 +163,16 @@ fn a_pod_that_is_to_run() {
 
 #[test]
 fn restart_policies() {
-    let scripts = ["base a=0 b=run", "base a=1 b=run", "base a=0 b=0", "base a=1 b=0", "base a=1 b=1 clean"];
+    let scripts = [
+        "base a=0 b=run",
+        "base a=1 b=run",
+        "base a=0 b=0",
+        "base a=1 b=0",
+        "base a=1 b=1 clean",
+        "base a=sick b=run",
+        "base a=unhooked b=run",
+        "base a=0! b=0",
+    ];
     let of = |policy: &str| format!("{policy}\n{}", table(&pod(json!({"restartPolicy": policy}), json!({})), &scripts));
     insta::assert_snapshot!([of("Always"), of("OnFailure"), of("Never")].join("\n\n"));
 }
@@ -170,6 +190,7 @@ fn init_containers_and_sidecars() {
         "base i=0 s=run",
         "base i=0 s=run a=run b=run",
         "base i=0 s=1 a=run b=run",
+        "base i=0 s=sick a=run b=run",
         "base i=0 s=run a=0 b=0",
         "base i=0 s=stop a=0 b=0",
         "base i=0 s=0 a=0 b=0",
@@ -221,4 +242,31 @@ fn deadlines() {
     assert_eq!(kill_deadline(&soon, &ending, at(NOW)), at(NOW + 5));
     let hurried = pod(json!({}), json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}));
     assert_eq!(kill_deadline(&hurried, &ending, at(NOW)), at(NOW - 1));
+}
+
+#[test]
+fn a_resize_that_wants_a_restart_waits_for_the_pods_bounds_and_for_no_other_container() {
+    let resources = |memory: &str| json!({"limits": {"memory": memory}});
+    let container = |name: &str, memory: &str| {
+        let policy = json!([{"resourceName": "memory", "restartPolicy": if name == "a" { "RestartContainer" } else { "NotRequired" }}]);
+        json!({"name": name, "image": "a:1", "resizePolicy": policy, "resources": resources(memory)})
+    };
+    let pod = pod(json!({"containers": [container("a", "64Mi"), container("b", "8Mi")]}), json!({}));
+    let mut facts = facts(&pod, "base a=run b=run");
+    let has = serde_json::from_value(resources("32Mi")).expect("resources");
+    for name in ["a", "b"] {
+        let Run::Running(alive) = &mut facts.containers.get_mut(name).expect("known").run else { panic!("it runs") };
+        alive.resources = ResourceRequirements::clone(&has);
+    }
+    let restart = Step::Kill { name: "a".to_owned(), message: "Container a resize requires restart".to_owned(), replaced: true };
+    let due = |seconds: i64, fault: Option<&str>| Resize::Due { until: at(NOW + seconds), fault: fault.map(str::to_owned) };
+    for (resize, wanted) in [
+        (due(0, None), Step::Resize),
+        (Resize::Busy { again: false }, Step::Wait(None)),
+        (due(10, Some("container b uses more")), restart.clone()),
+        (Resize::Settled, restart),
+    ] {
+        facts.resize = resize.clone();
+        assert_eq!(plan(&pod, &facts, at(NOW)), wanted, "{resize:?}");
+    }
 }
