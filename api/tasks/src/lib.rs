@@ -22,13 +22,13 @@ mod pulse;
 mod tests;
 
 use std::any::Any;
-use std::fmt::Display;
+use std::error::Error;
+use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -40,11 +40,13 @@ pub use fault::point as fault_point;
 pub use panics::payload_text;
 pub use pulse::Pulse;
 
+/// An error of any kind.
+type AnyError = dyn Error + Send + Sync;
+
 /// How a task of a set failed.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum TaskFailure {
     /// It panicked.
-    #[error("task {task} panicked: {message}")]
     Panicked {
         /// The task's name.
         task: &'static str,
@@ -52,18 +54,16 @@ pub enum TaskFailure {
         message: String,
     },
     /// It returned before its set was stopped.
-    #[error("task {task} ended by itself")]
     EndedEarly {
         /// The task's name.
         task: &'static str,
     },
-    /// It returned an error.
-    #[error("{message}")]
+    /// It returned an error, which is the source of this one.
     Failed {
         /// The task's name.
         task: &'static str,
-        /// The error with its causes.
-        message: String,
+        /// The error.
+        error: Arc<AnyError>,
     },
 }
 
@@ -76,21 +76,41 @@ impl TaskFailure {
     }
 }
 
+impl fmt::Display for TaskFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panicked { task, message } => write!(f, "task {task} panicked: {message}"),
+            Self::EndedEarly { task } => write!(f, "task {task} ended by itself"),
+            Self::Failed { task, .. } => write!(f, "task {task} failed"),
+        }
+    }
+}
+
+// By hand: the source is the error itself, whose type others look for, and not the pointer to it.
+impl Error for TaskFailure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Failed { error, .. } => Some(&**error),
+            Self::Panicked { .. } | Self::EndedEarly { .. } => None,
+        }
+    }
+}
+
 /// What a background task may return.
 pub trait Outcome {
-    /// The error with its causes, if it is one.
-    fn error(self) -> Option<String>;
+    /// The error, if it is one.
+    fn error(self) -> Option<Arc<AnyError>>;
 }
 
 impl Outcome for () {
-    fn error(self) -> Option<String> {
+    fn error(self) -> Option<Arc<AnyError>> {
         None
     }
 }
 
-impl<E: Display> Outcome for Result<(), E> {
-    fn error(self) -> Option<String> {
-        self.err().map(|error| format!("{error:#}"))
+impl<E: Into<Box<AnyError>>> Outcome for Result<(), E> {
+    fn error(self) -> Option<Arc<AnyError>> {
+        self.err().map(|error| Arc::from(error.into()))
     }
 }
 
@@ -197,11 +217,11 @@ impl Tasks {
 
 impl Shared {
     /// Takes the end of an owned task: a panic's payload, or an error if there is one.
-    fn ended(&self, task: &'static str, ended: Result<Option<String>, Box<dyn Any + Send>>) {
+    fn ended(&self, task: &'static str, ended: Result<Option<Arc<AnyError>>, Box<dyn Any + Send>>) {
         match ended {
             // Logged by the panic hook, where one is installed.
             Err(payload) => self.failed(TaskFailure::Panicked { task, message: payload_text(&*payload) }),
-            Ok(Some(message)) => self.failed(TaskFailure::Failed { task, message }),
+            Ok(Some(error)) => self.failed(TaskFailure::Failed { task, error }),
             Ok(None) if self.stopping.is_cancelled() => {}
             Ok(None) => self.failed(TaskFailure::EndedEarly { task }),
         }
