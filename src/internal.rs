@@ -1,13 +1,15 @@
 //! `skiff internal …`: this program as a confined process that works on hostile bytes. It is started by the node
 //! agent and by `skiff image`, not by people, and goes its own way before anything else of the program begins.
 
+use std::ffi::OsString;
+
 use anyhow::Context;
 use runtimes_contract::helper::Helper;
 
 use crate::place::Place;
 
 /// What the process does.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
     /// Compiles a WebAssembly module.
     Compile,
@@ -35,13 +37,15 @@ impl Job {
 
 /// Does a job, and ends the process, if it was started for one.
 pub fn serve_if_asked() {
-    let mut args = std::env::args().skip(1);
-    if args.next().as_deref() == Some("internal")
-        && let Some(word) = args.next()
-        && let Some(job) = Job::ALL.into_iter().find(|job| job.word() == word)
-    {
+    if let Some(job) = asked(std::env::args_os().skip(1)) {
         job.serve();
     }
+}
+
+/// The job that the arguments name. Others, whatever their bytes, are for the parser of arguments.
+fn asked(mut args: impl Iterator<Item = OsString>) -> Option<Job> {
+    let (first, second) = (args.next()?, args.next()?);
+    Job::ALL.into_iter().find(|job| first == "internal" && second == job.word())
 }
 
 /// Starts processes for a job; their cgroups lie beside those of the node's Pods.
@@ -49,4 +53,21 @@ pub fn helper(place: &Place, job: Job) -> anyhow::Result<Helper> {
     // Also when the file of this program was replaced meanwhile.
     let helper = Helper::new("/proc/self/exe", &["internal", job.word()]);
     helper.in_cgroup(&format!("skiff/{}/helpers", place.prefix)).context("looking for the machine's cgroups")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::*;
+
+    #[test]
+    fn only_whole_words_are_a_job() {
+        let asked = |args: &[&[u8]]| asked(args.iter().map(|arg| OsString::from_vec(arg.to_vec())));
+        assert_eq!(asked(&[b"internal", b"unpack"]), Some(Job::Unpack));
+        assert_eq!(asked(&[b"internal", b"compile", b"more"]), Some(Job::Compile));
+        for args in [&[&b"up"[..]][..], &[b"internal"], &[b"internal", b"other"], &[b"up", b"unpack"], &[b"\xff", b"\xfe"], &[]] {
+            assert_eq!(asked(args), None, "{args:?}");
+        }
+    }
 }
