@@ -16,8 +16,8 @@ const DEFAULT_DIR: &str = "/var/lib/skiff";
 /// Holds a directory for each node of the machine; a tmpfs on any Linux.
 const RUN_DIR: &str = "/run/skiff";
 
-/// What only a data directory has.
-const MARKS: [&str; 4] = ["server.lock", "node.lock", "images", "pki"];
+/// What only a data directory has: others, too, have directories called `images`.
+const MARKS: [&str; 4] = ["server.lock", "node.lock", "images/blobs/sha256", "pki/apiserver-kubelet-client.key"];
 
 /// Digits of the largest process id.
 const PID_LEN: usize = 10;
@@ -138,15 +138,19 @@ mod tests {
             (tempfile::tempdir().expect("a directory"), |path: &Path| path.metadata().expect("there").permissions().mode() & 0o7777);
         let open = |name: &str, bits: u32, file: Option<&str>| {
             let dir = parent.path().join(name);
-            std::fs::create_dir(&dir).expect("makes");
-            file.iter().for_each(|file| std::fs::write(dir.join(file), "").expect("writes"));
+            let file = file.map(|file| dir.join(file));
+            std::fs::create_dir_all(file.as_deref().and_then(Path::parent).unwrap_or(&dir)).expect("makes");
+            file.iter().for_each(|file| std::fs::write(file, "").expect("writes"));
             std::fs::set_permissions(&dir, PermissionsExt::from_mode(bits)).expect("its mode");
             Place::open(&dir).map(|place| mode(&place.dir)).map_err(|error| error.to_string())
         };
         assert_eq!(mode(&Place::open(&parent.path().join("fresh")).expect("opens").dir), 0o700);
         assert_eq!(open("empty", 0o755, None), Ok(0o700));
         assert_eq!(open("ours", 0o755, Some("server.lock")), Ok(0o700));
-        assert_eq!(open("shared", 0o755, Some("else")), Ok(0o755));
+        assert_eq!(open("imported", 0o755, Some("images/blobs/sha256/00")), Ok(0o700));
+        for other in ["else", "images/logo.png", "pki/ca.crt"] {
+            assert_eq!(open(&other.replace('/', "-"), 0o755, Some(other)), Ok(0o755), "{other} is not ours");
+        }
         let refused = open("open", 0o1777, None).expect_err("is refused");
         assert!(refused.contains("may be written by other users (mode 1777)"), "{refused}");
     }
