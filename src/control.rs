@@ -46,8 +46,8 @@ pub struct Running {
     place: Place,
     store: Arc<dyn Store>,
     tasks: Tasks,
-    /// Ends scheduler and controllers.
-    parts: CancellationToken,
+    /// Ends the process, and with it scheduler and controllers.
+    cancel: CancellationToken,
 }
 
 impl Running {
@@ -66,9 +66,10 @@ impl Running {
         self.client(UserInfo::new("system:admin", &["system:masters"]), "skiff")
     }
 
-    /// Stops scheduler and controllers, then the server, then the store.
+    /// Stops scheduler and controllers, then the server, then the store. The process goes with them: tasks that end now
+    /// end as they should, and are not told in place of why this was called.
     pub async fn stop(self) {
-        self.parts.cancel();
+        self.cancel.cancel();
         self.server.shutdown().await;
         if tokio::time::timeout(DRAIN_LIMIT, self.tasks.wait()).await.is_err() {
             tracing::warn!("scheduler or controllers did not end in time");
@@ -92,27 +93,27 @@ pub async fn start(control: &ControlPlane, process: &Process) -> anyhow::Result<
     tasks.own("api-server", async move { serve.serve(listener).await.context("the API server ended") });
     let (kubeconfig, admin) = admin::write(&control.place, options, &pki)?;
     let url = format!("https://{}:{}", advertised(control), options.secure_port);
-    let parts = process.cancel.child_token();
-    tasks.own("admin-certificate", admin.run(Timestamp::now, parts.clone()));
-    start_parts(control, &pki, &server, &parts, &tasks)?;
-    Ok(Running { pki, server, url, kubeconfig, place: control.place.clone(), store, tasks, parts })
+    let cancel = process.cancel.clone();
+    tasks.own("admin-certificate", admin.run(Timestamp::now, cancel.clone()));
+    start_parts(control, &pki, &server, &cancel, &tasks)?;
+    Ok(Running { pki, server, url, kubeconfig, place: control.place.clone(), store, tasks, cancel })
 }
 
 fn start_parts(
     control: &ControlPlane,
     pki: &Arc<Pki>,
     server: &Arc<Server>,
-    parts: &CancellationToken,
+    cancel: &CancellationToken,
     tasks: &Tasks,
 ) -> anyhow::Result<()> {
     // Their names are upstream's, by which others tell in `managedFields` who wrote what.
     let (scheduler, manager) = ("kube-scheduler", "kube-controller-manager");
     if control.options.scheduler {
-        let (client, cancel) = (client(server, user("system:kube-scheduler"), scheduler), parts.clone());
+        let (client, cancel) = (client(server, user("system:kube-scheduler"), scheduler), cancel.clone());
         let config = sched_scheduler::Config { election: election(control, scheduler), ..sched_scheduler::Config::default() };
         tasks.own("scheduler", async move { sched_scheduler::run(client, config, cancel).await.context("the scheduler ended") });
     }
-    let (mut config, cancel) = (controllers_config(control, Arc::clone(pki))?, parts.clone());
+    let (mut config, cancel) = (controllers_config(control, Arc::clone(pki))?, cancel.clone());
     let (client, accounts) = (client(server, user("system:kube-controller-manager"), manager), Arc::clone(server));
     config.accounts = Some(Arc::new(move |name| self::client(&accounts, account(name), manager)));
     tasks.own("controllers", async move { sched_controllers::run(client, config, cancel).await.context("the controllers ended") });
