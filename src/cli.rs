@@ -291,7 +291,7 @@ pub enum Token {
         #[arg(long, default_value = "")]
         description: String,
         /// Groups that it authenticates as, beside system:bootstrappers.
-        #[arg(long, value_delimiter = ',', default_value = crate::token::GROUP)]
+        #[arg(long, value_delimiter = ',', default_value = api_auth::bootstrap::JOINING)]
         groups: Vec<String>,
         /// What it may be used for.
         #[arg(long, value_delimiter = ',', default_value = "signing,authentication")]

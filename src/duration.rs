@@ -2,28 +2,12 @@
 
 use std::time::Duration;
 
-const UNITS: &[(&str, f64)] = &[("h", 3600.0), ("ms", 0.001), ("m", 60.0), ("s", 1.0)];
+use api_model::go::parse_duration;
 
 /// Reads one.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
-    let refused = || format!("{text:?} is not a duration such as 300s, 5m or 1h30m");
-    let mut rest = text;
-    let mut seconds = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| c != '.' && !c.is_ascii_digit()).ok_or_else(refused)?;
-        let (number, after) = rest.split_at(digits);
-        let number = number.parse::<f64>().map_err(|_| refused())?;
-        let (unit, factor) = UNITS.iter().find(|(unit, _)| after.starts_with(unit)).ok_or_else(refused)?;
-        seconds += number * factor;
-        rest = after.strip_prefix(unit).unwrap_or_default();
-    }
-    if text.is_empty() {
-        return Err(refused());
-    }
-    Duration::try_from_secs_f64(seconds).map_err(|_| refused())
+    let nanoseconds = parse_duration(text).ok().and_then(|nanoseconds| u64::try_from(nanoseconds).ok());
+    nanoseconds.map(Duration::from_nanos).ok_or_else(|| format!("{text:?} is not a duration such as 300s, 5m or 1h30m"))
 }
 
 #[cfg(test)]

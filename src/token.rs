@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use api_auth::bootstrap::JOINING;
 use api_model::meta;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -27,8 +28,6 @@ const FILE: &str = "node-token";
 const NAMESPACE: &str = "kube-system";
 const TYPE: &str = "bootstrap.kubernetes.io/token";
 const PREFIX: &str = "bootstrap-token-";
-/// The group that may ask for a node's certificate, kubeadm's.
-pub const GROUP: &str = "system:bootstrappers:kubeadm:default-node-token";
 /// A token that is about to end is not told to anybody any more.
 const LEFT_MIN: Duration = Duration::from_secs(3_600);
 
@@ -51,7 +50,7 @@ pub async fn of_server(running: &Running, ttl: Duration) -> anyhow::Result<PathB
             Ok(kept) => kept,
             // A key of the encryption at rest may be missing: the rest of the cluster goes on.
             Err(error) => {
-                tracing::warn!(%error, "the join token cannot be read and is left as it is");
+                tracing::warn!(error = api_client::error::chain(&error), "the join token cannot be read and is left as it is");
                 return Ok(place.at(FILE));
             }
         };
@@ -71,7 +70,7 @@ pub async fn of_server(running: &Running, ttl: Duration) -> anyhow::Result<PathB
     let terms = Terms {
         ttl: (!ttl.is_zero()).then_some(ttl),
         description: "Made by skiff server for nodes to join.".to_owned(),
-        groups: vec![GROUP.to_owned()],
+        groups: vec![JOINING.to_owned()],
         usages: vec!["signing".to_owned(), "authentication".to_owned()],
     };
     let token = create(&secrets, &terms, now).await?;
@@ -212,9 +211,9 @@ mod tests {
 
     #[test]
     fn a_token_ends_and_says_what_it_is_for() {
-        let data = made(86_400, &[GROUP], &["signing", "authentication"]).expect("a token");
+        let data = made(86_400, &[JOINING], &["signing", "authentication"]).expect("a token");
         let wanted = [
-            ("auth-extra-groups", GROUP),
+            ("auth-extra-groups", JOINING),
             ("expiration", "2026-01-02T00:00:00Z"),
             ("token-id", "abcdef"),
             ("token-secret", "0123456789abcdef"),
