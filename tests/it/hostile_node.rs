@@ -55,10 +55,17 @@ spec: {holderIdentity: victim}
 const OWN_POD: &str = "
 apiVersion: v1
 kind: Pod
-metadata: {name: own}
+metadata: {name: own, labels: {app: shared}}
 spec:
   nodeName: evil
   containers: [{name: c, image: i, envFrom: [{secretRef: {name: ours}}]}]
+";
+
+const SERVICE: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: shared}
+spec: {selector: {app: shared}, ports: [{port: 80}]}
 ";
 
 /// A control plane and, on the same network, a machine of which somebody has everything.

@@ -83,18 +83,20 @@ fn total(spec: &Value, which: &str) -> Amounts {
 /// The Secrets that a Pod's spec names, whatever for.
 pub fn secrets(spec: &Value) -> Vec<&str> {
     let mut names: Vec<&str> = json::list(spec, "imagePullSecrets").iter().map(|s| json::text(s, "name")).collect();
-    for volume in json::list(spec, "volumes") {
-        names.push(json::text_at(volume, "/secret/secretName"));
-        for source in volume.pointer("/projected/sources").and_then(Value::as_array).into_iter().flatten() {
-            names.push(json::text_at(source, "/secret/name"));
-        }
-        for (_, source) in volume.as_object().into_iter().flatten() {
-            names.push(json::text_at(source, "/secretRef/name"));
-        }
-        names.push(json::text_at(volume, "/azureFile/secretName"));
-        names.push(json::text_at(volume, "/csi/nodePublishSecretRef/name"));
-    }
+    names.extend(json::list(spec, "volumes").iter().flat_map(secrets_of_volume));
     names.extend(environment(spec, "secretRef", "secretKeyRef"));
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+/// The Secrets that a volume of any kind names.
+pub fn secrets_of_volume(volume: &Value) -> Vec<&str> {
+    let fields = ["/secret/secretName", "/azureFile/secretName", "/csi/nodePublishSecretRef/name"];
+    let mut names: Vec<&str> = fields.iter().map(|field| json::text_at(volume, field)).collect();
+    for source in volume.pointer("/projected/sources").and_then(Value::as_array).into_iter().flatten() {
+        names.push(json::text_at(source, "/secret/name"));
+    }
+    names.extend(volume.as_object().into_iter().flatten().map(|(_, source)| json::text_at(source, "/secretRef/name")));
     names.retain(|name| !name.is_empty());
     names
 }

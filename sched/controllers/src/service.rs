@@ -1,6 +1,7 @@
 //! What both endpoint controllers ask of Services and Pods: which Pods a Service selects, at which
 //! of their ports it is served, and which of them belong in its endpoints.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, ObjectReference, Pod, Service, ServicePort};
@@ -73,9 +74,20 @@ pub fn addresses(pod: &Pod) -> Vec<&str> {
     if all.is_empty() { status.pod_ip.as_deref().filter(|ip| !ip.is_empty()).into_iter().collect() } else { all }
 }
 
-/// The Pod's address of the Service's family.
+/// The Pod's address of the Service's family. A node writes its Pods' addresses: one that the server refuses among
+/// endpoints would keep all changes of the Service's endpoints from being written.
 pub fn address_of_family<'a>(pod: &'a Pod, family: &str) -> Option<&'a str> {
-    addresses(pod).into_iter().find(|address| address.contains(':') == (family == "IPv6"))
+    let is_fit = |address: &&str| address.parse().is_ok_and(|ip: IpAddr| ip.is_ipv6() == (family == "IPv6") && is_of_one_machine(ip));
+    addresses(pod).into_iter().find(is_fit)
+}
+
+/// Whether an address is neither the sender's own, nor of one link, nor of several machines.
+fn is_of_one_machine(ip: IpAddr) -> bool {
+    let is_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
+    };
+    !is_local && !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast()
 }
 
 /// The name under which DNS knows the Pod below the Service, if any.

@@ -177,24 +177,43 @@ fn pods_of_others_are_left_alone(admin: &Kubectl<'_>, evil: &Evil<'_>) {
     );
     let labels = json!({"metadata": {"labels": {"app": "api"}}});
     refused("/api/v1/namespaces/default/pods/own", labels, "cannot update labels through pod status");
-    only_mirrors_are_made(kubectl);
+    no_pods_are_made(admin, kubectl);
+    what_it_says_of_its_pod_stops_no_service(admin, evil);
 }
 
-fn only_mirrors_are_made(evil: &Kubectl<'_>) {
-    let pod = |change: Value| {
-        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "made"}, "spec": {"nodeName": "evil", "containers": [{"name": "c", "image": "i"}]}});
-        for (path, value) in change.as_object().expect("an object") {
-            let (parent, field) = path.rsplit_once('/').expect("a path");
-            pod.pointer_mut(parent).expect("there")[field] = value.clone();
-        }
-        evil.with_input("create -f -", &pod.to_string()).fails()
+/// A mirror Pod with the labels that a Service looks for would be one of its endpoints.
+fn no_pods_are_made(admin: &Kubectl<'_>, evil: &Kubectl<'_>) {
+    let uid = admin.field("node/evil", "/metadata/uid");
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "made", "namespace": "kube-system", "labels": {"k8s-app": "kube-dns"}},
+        "spec": {"nodeName": "evil", "containers": [{"name": "c", "image": "i"}]},
+    });
+    let mut refused = |what: &str| {
+        let refused = evil.with_input("create -f -", &pod.to_string()).fails();
+        assert!(refused.contains("node \"evil\" cannot create pods: no node here runs static pods"), "{what}: {refused}");
+        pod["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
+        pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "Node", "name": "evil", "uid": uid, "controller": true}]);
     };
-    let mirror = json!({"kubernetes.io/config.mirror": "x"});
-    assert!(pod(json!({})).contains("can only create mirror pods"));
-    let elsewhere = pod(json!({"/metadata/annotations": mirror, "/spec/nodeName": "victim"}));
-    assert!(elsewhere.contains("node \"evil\" can only create pods with spec.nodeName set to itself"), "{elsewhere}");
-    let unowned = pod(json!({"/metadata/annotations": mirror}));
-    assert!(unowned.contains("can only create pods with an owner reference set to itself"), "{unowned}");
+    refused("a plain Pod");
+    refused("a mirror Pod that upstream takes");
+}
+
+/// The server refuses such addresses among endpoints, and with them everything else that is written at once.
+fn what_it_says_of_its_pod_stops_no_service(admin: &Kubectl<'_>, evil: &Evil<'_>) {
+    admin.apply(SERVICE).ok();
+    let running = |ip: &str| {
+        let ready = json!([{"type": "Ready", "status": "True"}]);
+        json!({"status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": ready}})
+    };
+    evil.says_of_its_pod(&running("127.0.0.1"));
+    let good = json!({"metadata": {"labels": {"app": "shared"}}});
+    admin.ok(&format!("patch pod theirs --type=merge -p {good}"));
+    admin.ok(&format!("patch pod theirs --subresource=status --type=merge -p {}", running("10.244.77.7")));
+    eventually("the other endpoint of the Service is there", || {
+        let told = admin.ok("get endpointslices -l kubernetes.io/service-name=shared -o jsonpath={.items[*].endpoints[*].addresses}");
+        if told == "[\"10.244.77.7\"]" { Ok(()) } else { Err(format!("{told}\n{}", admin.ok("get events"))) }
+    });
 }
 
 fn tokens_are_of_its_own_pods(admin: &Kubectl<'_>, evil: &Kubectl<'_>) {

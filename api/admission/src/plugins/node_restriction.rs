@@ -85,7 +85,9 @@ fn operation(request: &Request<'_>) -> &'static str {
 
 fn pod(node: &str, request: &Request<'_>, view: &dyn View) -> Result<(), Problem> {
     match (request.subresource, request.operation) {
-        ("", Operation::Create) => mirror_pod(node, request.object().unwrap_or(&Value::Null), view),
+        // Beyond upstream, whose nodes show their static Pods: a mirror Pod with the labels that a Service looks for is one
+        // of its endpoints, in any namespace.
+        ("", Operation::Create) => refuse(format!("node {node:?} cannot create pods: no node here runs static pods")),
         ("", Operation::Delete) => {
             let pod = stored_pod(request.namespace, request.name, view)?;
             if bound_to(&pod, node) {
@@ -94,7 +96,7 @@ fn pod(node: &str, request: &Request<'_>, view: &dyn View) -> Result<(), Problem
                 refuse(format!("node {node:?} can only delete pods with spec.nodeName set to itself"))
             }
         }
-        ("", _) => refuse(format!("unexpected operation {:?}, node {node:?} can only create and delete mirror pods", operation(request))),
+        ("", _) => refuse(format!("unexpected operation {:?}, node {node:?} can only delete pods", operation(request))),
         ("status", Operation::Update) => pod_status(node, request),
         ("eviction", Operation::Create) => {
             let pod = stored_pod(request.namespace, request.object_name(), view)?;
@@ -111,65 +113,6 @@ fn stored_pod(namespace: &str, name: &str, view: &dyn View) -> Result<Arc<Value>
 
 fn bound_to(pod: &Value, node: &str) -> bool {
     json::text_at(pod, "/spec/nodeName") == node
-}
-
-fn mirror_pod(node: &str, pod: &Value, view: &dyn View) -> Result<(), Problem> {
-    if !pods::is_mirror(pod) {
-        return refuse(format!("pod does not have {:?} annotation, node {node:?} can only create mirror pods", pods::MIRROR));
-    }
-    if !bound_to(pod, node) {
-        return refuse(format!("node {node:?} can only create pods with spec.nodeName set to itself"));
-    }
-    owned_by(node, pod, view)?;
-    let spec = pods::spec(pod);
-    let named = |what: &str| refuse(format!("node {node:?} can not create pods that reference {what}"));
-    if !json::text(spec, "serviceAccountName").is_empty() {
-        return named("a service account");
-    }
-    if !pods::secrets(spec).is_empty() {
-        return named("secrets");
-    }
-    if !pods::config_maps(spec).is_empty() {
-        return named("configmaps");
-    }
-    let sources = |volume: &Value| volume.pointer("/projected/sources").and_then(Value::as_array).cloned().unwrap_or_default();
-    if json::list(spec, "volumes").iter().flat_map(sources).any(|source| json::has(&source, "clusterTrustBundle")) {
-        return named("clustertrustbundles");
-    }
-    if json::list(spec, "volumes").iter().any(|v| json::has(v, "persistentVolumeClaim")) {
-        return named("persistentvolumeclaims");
-    }
-    if !json::list(spec, "resourceClaims").is_empty() {
-        return named("resourceclaims");
-    }
-    Ok(())
-}
-
-/// The Pod's one owner is the node that makes it.
-fn owned_by(node: &str, pod: &Value, view: &dyn View) -> Result<(), Problem> {
-    let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let owner = match owners {
-        [owner] => owner,
-        [] => return refuse(format!("node {node:?} can only create pods with an owner reference set to itself")),
-        _ => return refuse(format!("node {node:?} can only create pods with a single owner reference set to itself")),
-    };
-    let flag = |name: &str| owner.get(name).and_then(Value::as_bool).unwrap_or_default();
-    if json::text(owner, "apiVersion") != "v1" || json::text(owner, "kind") != "Node" || json::text(owner, "name") != node {
-        return refuse(format!("node {node:?} can only create pods with an owner reference set to itself"));
-    }
-    if !flag("controller") {
-        return refuse(format!("node {node:?} can only create pods with a controller owner reference set to itself"));
-    }
-    if flag("blockOwnerDeletion") {
-        return refuse(format!("node {node:?} must not set blockOwnerDeletion on an owner reference"));
-    }
-    let nodes = GroupResource::new("", "nodes");
-    let Some(stored) = view.get(&nodes, None, node) else { return Err(Problem::NotFound(nodes, node.to_owned())) };
-    let (wanted, given) = (json::text(owner, "uid"), meta::uid(&stored));
-    if wanted != given {
-        return refuse(format!("node {node} UID mismatch: expected {wanted} got {given}"));
-    }
-    Ok(())
 }
 
 fn pod_status(node: &str, request: &Request<'_>) -> Result<(), Problem> {

@@ -56,10 +56,9 @@ impl Plugin for ServiceAccount {
 
 impl ServiceAccount {
     fn check(&self, request: &Request<'_>, view: &dyn View) -> Result<(), Denied> {
-        if request.operation != Operation::Create || !request.is("", "pods") {
-            return Ok(());
-        }
-        let Some(pod) = request.object() else { return Ok(()) };
+        let is_new = request.operation == Operation::Create && request.is("", "pods");
+        let adds_containers = request.operation == Operation::Update && request.is_sub("", "pods", "ephemeralcontainers");
+        let Some(pod) = request.object().filter(|_| is_new || adds_containers) else { return Ok(()) };
         if pods::is_mirror(pod) {
             return check_mirror(pods::spec(pod)).map_err(|message| Denied::forbidden(request, message));
         }
@@ -162,29 +161,32 @@ fn check_mirror(spec: &Value) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Only what the account lists may be used, where the account says so.
+/// Only what the account lists may be used, where the account says so. Upstream overlooks volumes of other kinds
+/// than `secret`.
 fn check_secrets(account: &Value, spec: &Value) -> Result<(), String> {
-    let name = meta::name(account);
     let listed = |field: &str, secret: &str| json::list(account, field).iter().any(|s| json::text(s, "name") == secret);
-    for volume in json::list(spec, "volumes") {
-        let secret = json::text_at(volume, "/secret/secretName");
-        if !secret.is_empty() && !listed("secrets", secret) {
-            return Err(format!(
-                "volume with secret.secretName={secret:?} is not allowed because service account {name} does not reference that secret"
-            ));
-        }
+    let name = meta::name(account);
+    let refused = |who: String, secret: &str| {
+        format!("{who} secret.secretName={secret:?} is not allowed because service account {name} does not reference that secret")
+    };
+    let volumes = json::list(spec, "volumes").iter().flat_map(pods::secrets_of_volume);
+    if let Some(secret) = volumes.into_iter().find(|secret| !listed("secrets", secret)) {
+        return Err(refused("volume with".to_owned(), secret));
     }
-    for (field, what) in [("initContainers", "init container"), ("containers", "container")] {
+    for (field, what) in [("initContainers", "init container"), ("containers", "container"), ("ephemeralContainers", "ephemeral container")]
+    {
         for container in json::list(spec, field) {
+            let who = json::text(container, "name");
             for variable in json::list(container, "env") {
                 let secret = json::text_at(variable, "/valueFrom/secretKeyRef/name");
                 if !secret.is_empty() && !listed("secrets", secret) {
-                    return Err(format!(
-                        "{what} {} with envVar {} referencing secret.secretName={secret:?} is not allowed because service account {name} does not reference that secret",
-                        json::text(container, "name"),
-                        json::text(variable, "name"),
-                    ));
+                    let variable = json::text(variable, "name");
+                    return Err(refused(format!("{what} {who} with envVar {variable} referencing"), secret));
                 }
+            }
+            let sources = json::list(container, "envFrom").iter().map(|source| json::text_at(source, "/secretRef/name"));
+            if let Some(secret) = sources.filter(|secret| !secret.is_empty()).find(|secret| !listed("secrets", secret)) {
+                return Err(refused(format!("{what} {who} with envFrom referencing"), secret));
             }
         }
     }

@@ -11,7 +11,11 @@ use super::{COPIED_BYTES_MAX, PatchError};
 
 /// Deepest nesting that a patch may leave. What is stored must be readable again, which ends at 127
 /// levels, and a tower of moves must not exhaust the stack of whoever walks it.
-const DEPTH_MAX: usize = 120;
+pub(super) const DEPTH_MAX: usize = 120;
+
+/// Values that are looked at to measure objects, in all operations together. Measuring costs as much as the object is
+/// large, and only what is nested almost too deep is measured more than once.
+const MEASURED_MAX: usize = 10_000_000;
 
 /// One operation as it was sent. What it lacks is noticed when its turn comes.
 #[derive(Deserialize)]
@@ -202,12 +206,14 @@ struct Nesting {
     at_most: usize,
     /// What was stored deeper than the bound may stay as deep.
     limit: usize,
+    /// Values looked at so far.
+    measured: usize,
 }
 
 impl Nesting {
     fn of(object: &Value) -> Self {
         let depth = depth(object);
-        Self { at_most: depth, limit: depth.max(DEPTH_MAX) }
+        Self { at_most: depth, limit: depth.max(DEPTH_MAX), measured: 0 }
     }
 
     fn after(&mut self, operation: &Operation, object: &Value) -> Result<(), PatchError> {
@@ -219,21 +225,35 @@ impl Nesting {
         let above = operation.path.as_deref().map_or(0, |path| path.matches('/').count());
         self.at_most = self.at_most.max(above.saturating_add(moved));
         if self.at_most > self.limit {
-            self.at_most = depth(object);
+            (self.at_most, self.measured) = measured(object, self.measured);
         }
         if self.at_most > self.limit {
             return Err(PatchError::NotApplicable(format!("the object would be nested deeper than {} levels", self.limit)));
         }
-        Ok(())
+        match self.measured > MEASURED_MAX {
+            true => {
+                Err(PatchError::NotApplicable("the patch moves too much in an object that is too large and too deep for it".to_owned()))
+            }
+            false => Ok(()),
+        }
     }
 }
 
 /// Levels of lists and maps.
 pub(super) fn depth(value: &Value) -> usize {
+    measured(value, 0).0
+}
+
+/// Levels of lists and maps, and `before` with the number of values looked at.
+fn measured(value: &Value, before: usize) -> (usize, usize) {
+    let among = |(deepest, seen): (usize, usize), item: &Value| {
+        let (depth, seen) = measured(item, seen);
+        (deepest.max(depth + 1), seen)
+    };
     match value {
-        Value::Array(list) => 1 + list.iter().map(depth).max().unwrap_or_default(),
-        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or_default(),
-        _ => 0,
+        Value::Array(list) => list.iter().fold((1, before + 1), among),
+        Value::Object(map) => map.values().fold((1, before + 1), among),
+        _ => (0, before + 1),
     }
 }
 

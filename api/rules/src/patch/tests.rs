@@ -1,6 +1,6 @@
 //! Cases of all three kinds, and laws that must hold for any input.
 
-use super::operations::depth;
+use super::operations::{DEPTH_MAX, depth};
 use super::*;
 use proptest::prelude::*;
 use serde_json::{Map, json};
@@ -108,6 +108,20 @@ fn json_patches_do_not_pile_up_without_end() {
     let swap = [json!({"op": "move", "from": "/a", "path": "/b"}), json!({"op": "move", "from": "/b", "path": "/a"})];
     let swaps = Value::Array(swap.iter().cycle().take(9_000).cloned().collect());
     assert_eq!(json(&object, &swaps), Ok(object.clone()));
+}
+
+/// Measuring what a move has made of a large object takes time in proportion to the object: ten thousand times that
+/// would keep a thread busy for a minute.
+#[test]
+fn many_moves_in_a_large_and_deep_object_cost_little() {
+    let deep = (0..DEPTH_MAX - 3).fold(json!([]), |inner, _| json!([inner]));
+    let large = Value::Array(vec![json!([]); 500_000]);
+    let mut operations = vec![json!({"op": "add", "path": "/a", "value": {"deep": deep, "large": large}})];
+    let swap = [json!({"op": "move", "from": "/a", "path": "/b"}), json!({"op": "move", "from": "/b", "path": "/a"})];
+    operations.extend(swap.iter().cycle().take(3_000).cloned());
+    let began = std::time::Instant::now();
+    assert!(matches!(json(&json!({}), &Value::Array(operations)), Err(PatchError::NotApplicable(_))));
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
 #[test]

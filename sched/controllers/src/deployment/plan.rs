@@ -69,7 +69,7 @@ impl Sets {
 
     /// Replicas that all together ask for.
     pub fn total(&self) -> i32 {
-        self.all().map(|set| fence::size(set)).sum()
+        self.all().map(|set| fence::size(set)).fold(0, i32::saturating_add)
     }
 }
 

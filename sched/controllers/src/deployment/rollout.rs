@@ -18,7 +18,7 @@ pub fn new_size(deployment: &Deployment, sets: &Sets) -> i32 {
     }
     let current = sets.new.as_ref().map_or(0, |set| size(set));
     let room = wanted(deployment).saturating_add(fence::max_surge(deployment)).saturating_sub(sets.total());
-    if room <= 0 { current } else { current + room.min(wanted(deployment) - current) }
+    if room <= 0 { current } else { current.saturating_add(room.min(wanted(deployment).saturating_sub(current))) }
 }
 
 /// Grows, or shrinks, the newest ReplicaSet towards what is wanted.
@@ -34,20 +34,20 @@ pub fn shrink_old(deployment: &Deployment, sets: &Sets) -> Sizes {
     if sets.old.iter().all(|set| size(set) == 0) {
         return Vec::new();
     }
-    let least = wanted(deployment) - fence::max_unavailable(deployment);
-    let new_missing = sets.new.as_ref().map_or(0, |set| size(set) - available(set));
-    let removable = sets.total() - least - new_missing;
+    let least = wanted(deployment).saturating_sub(fence::max_unavailable(deployment));
+    let new_missing = sets.new.as_ref().map_or(0, |set| size(set).saturating_sub(available(set)));
+    let removable = sets.total().saturating_sub(least).saturating_sub(new_missing);
     if removable <= 0 {
         return Vec::new();
     }
     let mut sizes: Vec<i32> = sets.old.iter().map(|set| size(set)).collect();
     let mut left = removable;
     for (set, size) in sets.old.iter().zip(&mut sizes) {
-        let unhealthy = (*size - available(set)).clamp(0, left.max(0));
+        let unhealthy = size.saturating_sub(available(set)).clamp(0, left.max(0));
         *size -= unhealthy;
         left -= unhealthy;
     }
-    let mut surplus = sets.all().map(|set| available(set)).sum::<i32>() - least;
+    let mut surplus = sets.all().map(|set| available(set)).fold(0, i32::saturating_add).saturating_sub(least);
     for size in &mut sizes {
         let step = (*size).clamp(0, surplus.max(0));
         *size -= step;

@@ -58,7 +58,7 @@ fn is_saturated(deployment: &Deployment, sets: &Sets) -> bool {
 /// Sizes in proportion; what rounding leaves goes to the largest.
 fn shares(deployment: &Deployment, mut active: Vec<Arc<ReplicaSet>>) -> Vec<(Arc<ReplicaSet>, i32)> {
     let allowed = if wanted(deployment) > 0 { wanted(deployment).saturating_add(fence::max_surge(deployment)) } else { 0 };
-    let to_add = allowed - active.iter().map(|set| size(set)).sum::<i32>();
+    let to_add = allowed.saturating_sub(active.iter().map(|set| size(set)).fold(0, i32::saturating_add));
     let age = |set: &ReplicaSet| meta::instant(set.metadata.creation_timestamp.as_ref());
     active.sort_by(|a, b| {
         let by_age = if to_add > 0 { age(b).cmp(&age(a)) } else { age(a).cmp(&age(b)) };
@@ -68,12 +68,12 @@ fn shares(deployment: &Deployment, mut active: Vec<Arc<ReplicaSet>>) -> Vec<(Arc
     let mut sizes = Vec::new();
     for set in active {
         let share = share(&set, deployment, to_add, added);
-        added += share;
-        let to = size(&set) + share;
+        added = share.saturating_add(added);
+        let to = size(&set).saturating_add(share);
         sizes.push((set, to));
     }
     if let Some((_, largest)) = sizes.first_mut().filter(|_| to_add != 0) {
-        *largest = (*largest + to_add - added).max(0);
+        *largest = largest.saturating_add(to_add).saturating_sub(added).max(0);
     }
     sizes
 }
@@ -82,14 +82,14 @@ fn share(set: &ReplicaSet, deployment: &Deployment, to_add: i32, added: i32) -> 
     if size(set) == 0 || to_add == 0 || to_add == added {
         return 0;
     }
-    let (fraction, allowed) = (fraction(set, deployment), to_add - added);
+    let (fraction, allowed) = (fraction(set, deployment), to_add.saturating_sub(added));
     if to_add > 0 { fraction.min(allowed) } else { fraction.max(allowed) }
 }
 
 /// By how much a ReplicaSet would change if it kept its part of the whole.
 fn fraction(set: &ReplicaSet, deployment: &Deployment) -> i32 {
     if wanted(deployment) == 0 {
-        return -size(set);
+        return size(set).saturating_neg();
     }
     let whole_now = i64::from(wanted(deployment)) + i64::from(fence::max_surge(deployment));
     let of_status = || deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or(0);
@@ -99,6 +99,6 @@ fn fraction(set: &ReplicaSet, deployment: &Deployment) -> i32 {
     }
     // Half away from zero, as Go's integer rounding of the quotient of positives.
     let product = i64::from(size(set)).saturating_mul(whole_now);
-    let share = (product.saturating_mul(2) + whole_before) / (2 * whole_before);
-    i32::try_from(share).unwrap_or(i32::MAX) - size(set)
+    let share = product.saturating_mul(2).saturating_add(whole_before) / whole_before.saturating_mul(2);
+    i32::try_from(share).unwrap_or(i32::MAX).saturating_sub(size(set))
 }

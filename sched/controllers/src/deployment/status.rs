@@ -74,7 +74,7 @@ fn has_deadline(deployment: &Deployment) -> bool {
 /// The counts and Available; other conditions as they were.
 pub fn counted(deployment: &Deployment, sets: &Sets, now: Timestamp) -> DeploymentStatus {
     let before = deployment.status.clone().unwrap_or_default();
-    let sum = |count: &dyn Fn(&ReplicaSet) -> i32| -> i32 { sets.all().map(|set| count(set)).sum() };
+    let sum = |count: &dyn Fn(&ReplicaSet) -> i32| -> i32 { sets.all().map(|set| count(set)).fold(0, i32::saturating_add) };
     let of_status = |set: &ReplicaSet| set.status.clone().unwrap_or_default();
     let available = sum(&fence::available);
     let some = |count: i32| (count != 0).then_some(count);
@@ -84,12 +84,12 @@ pub fn counted(deployment: &Deployment, sets: &Sets, now: Timestamp) -> Deployme
         updated_replicas: some(sets.new.as_ref().map_or(0, |set| of_status(set).replicas)),
         ready_replicas: some(sum(&|set| of_status(set).ready_replicas.unwrap_or(0))),
         available_replicas: some(available),
-        unavailable_replicas: some((sum(&size) - available).max(0)),
+        unavailable_replicas: some(sum(&size).saturating_sub(available).max(0)),
         terminating_replicas: Some(sum(&|set| of_status(set).terminating_replicas.unwrap_or(0))),
         collision_count: before.collision_count,
         conditions: before.conditions,
     };
-    let condition = if available >= wanted(deployment) - fence::max_unavailable(deployment) {
+    let condition = if available >= wanted(deployment).saturating_sub(fence::max_unavailable(deployment)) {
         Condition::new(AVAILABLE, "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     } else {
         Condition::new(AVAILABLE, "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
@@ -110,7 +110,7 @@ pub fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
 /// Whether the rollout came further since the status last written.
 fn is_progressing(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let before = deployment.status.clone().unwrap_or_default();
-    let old = |status: &DeploymentStatus| status.replicas.unwrap_or(0) - status.updated_replicas.unwrap_or(0);
+    let old = |status: &DeploymentStatus| status.replicas.unwrap_or(0).saturating_sub(status.updated_replicas.unwrap_or(0));
     status.updated_replicas > before.updated_replicas
         || old(status) < old(&before)
         || status.ready_replicas > before.ready_replicas

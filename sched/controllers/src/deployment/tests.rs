@@ -351,3 +351,24 @@ fn the_hash_depends_on_the_content_and_the_collisions_alone() {
     assert_ne!(hash, history::template_hash(&template, Some(1)));
     assert!(hash.bytes().all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte)));
 }
+
+/// Anybody may make a ReplicaSet that says it is this Deployment's.
+#[test]
+fn sizes_beyond_all_numbers_do_not_wrap() {
+    for (wanted, sizes) in [(i32::MAX, [i32::MAX, i32::MAX]), (0, [i32::MAX, i32::MAX]), (1, [i32::MAX, 1])] {
+        let mut world = World::new(1, json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": i32::MAX, "maxUnavailable": 0}}));
+        world.pass();
+        world.set_image("v2");
+        world.pass();
+        for (set, size) in world.sets.values_mut().zip(sizes) {
+            set.spec.replicas = Some(size);
+            set.status = Some(ReplicaSetStatus { replicas: size, available_replicas: Some(size), ..ReplicaSetStatus::default() });
+        }
+        world.change(|deployment| deployment.spec.replicas = Some(wanted));
+        for paused in [false, true] {
+            world.change(|deployment| deployment.spec.paused = Some(paused));
+            let plan = world.plan();
+            assert!(plan.status.replicas.is_none_or(|replicas| replicas > 0), "{wanted} {sizes:?}: {:?}", plan.status);
+        }
+    }
+}

@@ -33,7 +33,10 @@ impl FilterPlugin for NodeResourcesFit {
 
 impl ScorePlugin for NodeResourcesFit {
     fn score(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> i64 {
-        let free = |has: i64, used: i64| if has <= 0 || used > has { 0 } else { (has - used) * SCORE_MAX / has };
+        let free = |has: i64, used: i64| match i128::from(has) - i128::from(used) {
+            left if has <= 0 || left < 0 => 0,
+            left => i64::try_from(left * i128::from(SCORE_MAX) / i128::from(has)).unwrap_or(SCORE_MAX),
+        };
         let (has, used, wants) = (&node.allocatable, &node.scored_requested, &pod.scored_requests);
         let cpu = free(has.cpu_milli, used.cpu_milli.saturating_add(wants.cpu_milli));
         let memory = free(has.memory_bytes / 1024, used.memory_bytes.saturating_add(wants.memory_bytes) / 1024);
@@ -83,6 +86,13 @@ mod tests {
         ] {
             assert_eq!(pod("p", spec.clone()).requests.cpu_milli, wanted, "{spec}");
         }
+    }
+
+    /// Nodes say themselves what they have.
+    #[test]
+    fn a_node_that_boasts_scores_no_more_than_all() {
+        let boasting = node("boasting", json!({"status": {"allocatable": {"cpu": "9223372036854775807m", "memory": "8Ei"}}}));
+        assert_eq!(NodeResourcesFit.score(&CycleState::default(), &asking("p", "1", "1Gi"), &boasting), SCORE_MAX - 1);
     }
 
     #[test]

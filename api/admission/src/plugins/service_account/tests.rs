@@ -114,3 +114,38 @@ fn a_strict_account_limits_secrets() {
         "pods \"p\" is forbidden: imagePullSecrets[0].name=\"x\" is not allowed because service account strict does not reference that imagePullSecret"
     );
 }
+
+/// CVE-2024-3177 (`envFrom`) and CVE-2023-2728 (ephemeral containers), and every other way to a Secret.
+#[test]
+fn a_strict_accounts_secrets_are_not_had_by_a_detour() {
+    let reference = |secret: &str| json!({ "name": "c", "envFrom": [{ "secretRef": { "name": secret } }] });
+    let variable =
+        |secret: &str| json!({ "name": "c", "env": [{ "name": "V", "valueFrom": { "secretKeyRef": { "name": secret, "key": "k" } } }] });
+    let not_referenced = "is not allowed because service account strict does not reference that secret";
+    let ask = |mut spec: Value| {
+        spec["serviceAccountName"] = "strict".into();
+        verdict(Ask::create(pod(spec)).validate(&ServiceAccount, &view()))
+    };
+    for (field, what) in [("initContainers", "init container"), ("containers", "container")] {
+        assert_eq!(ask(json!({ field: [reference("mine"), variable("mine")] })), "ok");
+        let wanted = format!("pods \"p\" is forbidden: {what} c with envFrom referencing secret.secretName=\"other\" {not_referenced}");
+        assert_eq!(ask(json!({ field: [reference("other")] })), wanted);
+    }
+    let projected = |secret: &str| json!({ "volumes": [{ "name": "v", "projected": { "sources": [{ "secret": { "name": secret } }] } }] });
+    assert_eq!(ask(projected("mine")), "ok");
+    for volume in
+        [projected("other"), json!({ "volumes": [{ "name": "v", "csi": { "driver": "d", "nodePublishSecretRef": { "name": "other" } } }] })]
+    {
+        assert_eq!(ask(volume), format!("pods \"p\" is forbidden: volume with secret.secretName=\"other\" {not_referenced}"));
+    }
+    let old = pod(json!({ "serviceAccountName": "strict" }));
+    let later = |container: Value| {
+        let new = pod(json!({ "serviceAccountName": "strict", "ephemeralContainers": [container] }));
+        verdict(Ask::update(&old, new).sub("ephemeralcontainers").validate(&ServiceAccount, &view()))
+    };
+    assert_eq!((later(reference("mine")), later(variable("mine"))), ("ok".to_owned(), "ok".to_owned()));
+    let refused = |how: &str| {
+        format!("pods \"p\" is forbidden: ephemeral container c with {how} referencing secret.secretName=\"other\" {not_referenced}")
+    };
+    assert_eq!((later(reference("other")), later(variable("other"))), (refused("envFrom"), refused("envVar V")));
+}

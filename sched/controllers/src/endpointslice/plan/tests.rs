@@ -216,3 +216,17 @@ fn two_families_have_slices_each() {
     let slices = after(&slices, plan(&single, &pods, &zone, slices.clone()));
     assert_eq!(slices.len(), 1);
 }
+
+/// The server would refuse the whole slice, and with it every change of the Service's other endpoints.
+#[test]
+fn an_address_that_a_node_made_up_keeps_nobody_else_out() {
+    let addresses = ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "nonsense", "10.244.9.300", "255.255.255.255"];
+    let mut pods = vec![pod("good", json!({}))];
+    for address in addresses {
+        pods.push(pod(&format!("evil-{address}"), json!({"status": {"podIPs": [{"ip": address}]}})));
+    }
+    let slices = after(&[], plan(&service(json!({})), &pods, &zone, Vec::new()));
+    let listed: Vec<String> =
+        slices.iter().flat_map(|slice| slice.endpoints.iter().flatten()).flat_map(|one| one.addresses.clone()).collect();
+    assert_eq!(listed, ["10.244.1.175"]);
+}
