@@ -36,16 +36,17 @@ impl Reply {
     }
 }
 
-/// Answers requests.
+/// Answers requests; clones are the same.
+#[derive(Clone)]
 pub(crate) struct Handler {
     zone: Arc<RwLock<Zone>>,
     upstream: Arc<RwLock<Arc<Upstream>>>,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
 }
 
 impl Handler {
     pub(crate) fn new(zone: Arc<RwLock<Zone>>, upstream: Arc<RwLock<Arc<Upstream>>>) -> Self {
-        Self { zone, upstream, permits: Semaphore::new(CONCURRENT_MAX) }
+        Self { zone, upstream, permits: Arc::new(Semaphore::new(CONCURRENT_MAX)) }
     }
 
     /// The node's resolvers as they are now.

@@ -16,12 +16,14 @@ mod follow;
 mod forward;
 mod handler;
 mod objects;
+mod tcp;
 mod zone;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use hickory_server::Server;
 use parking_lot::RwLock;
 use tokio::sync::watch;
@@ -34,12 +36,8 @@ use forward::Upstream;
 use handler::Handler;
 use zone::Zone;
 
-/// Time without a request after which a TCP connection is closed.
-const TCP_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an address that is in use is tried for.
 const BIND_PATIENCE: Duration = Duration::from_secs(10);
-/// Answers that wait for a slow TCP client.
-const TCP_QUEUE_LEN_MAX: usize = 32;
 
 /// Serves names until cancelled.
 pub async fn run(client: kube::Client, config: Config, cancel: CancellationToken) -> Result<(), DnsError> {
@@ -68,18 +66,21 @@ async fn serve(zone: Arc<RwLock<Zone>>, config: &Config, cancel: CancellationTok
     let mut servers = config.upstream.clone();
     let first = Upstream::new(&servers.borrow_and_update()).map_err(|error| DnsError::Upstream(error.to_string()))?;
     let upstream = Arc::new(RwLock::new(Arc::new(first)));
-    let mut server = Server::new(Handler::new(zone, Arc::clone(&upstream)));
+    let handler = Handler::new(zone, Arc::clone(&upstream));
+    let mut server = Server::new(handler.clone());
+    let mut over_tcp = futures::stream::FuturesUnordered::new();
     for address in &config.listen {
         let opened = tokio::select! {
             opened = bind::open(*address, BIND_PATIENCE) => opened?,
             () = cancel.cancelled() => return Ok(()),
         };
         server.register_socket(opened.0);
-        server.register_listener(opened.1, TCP_IDLE_TIMEOUT, TCP_QUEUE_LEN_MAX);
+        over_tcp.push(tcp::serve(opened.1, handler.clone()));
     }
     let ended = tokio::select! {
         ended = server.block_until_done() => ended.err().map_or_else(|| "its sockets closed".to_owned(), |error| error.to_string()),
         () = cancel.cancelled() => return server.shutdown_gracefully().await.map_err(|error| DnsError::Ended(error.to_string())),
+        Some(never) = over_tcp.next() => match never {},
         never = follow_upstream(servers, &upstream) => match never {},
     };
     Err(DnsError::Ended(ended))

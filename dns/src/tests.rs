@@ -45,6 +45,8 @@ fn start(zone: Zone, config: Config, cancel: &CancellationToken) -> tokio::task:
 }
 
 async fn dig(arguments: &str) -> String {
+    // A server that was just started opens its sockets first.
+    tokio::task::yield_now().await;
     let output =
         Command::new("dig").args(["+tries=1", "+time=3", "-p", "5300"]).args(arguments.split(' ')).output().await.expect("dig runs");
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -112,6 +114,30 @@ fn long_answers_are_cut_for_udp_and_whole_by_tcp() {
                 .filter_map(|got| got.lines().next().map(str::to_owned))
                 .collect();
         assert!(firsts.len() > 1, "clients that take the first address spread: {firsts:?}");
+    });
+}
+
+#[test]
+fn connections_without_end_are_not_kept() {
+    isolated(|| async {
+        let cancel = CancellationToken::new();
+        let _server = start(zone(), config("127.0.0.1:5300", &[]), &cancel);
+        tokio::task::yield_now().await;
+        let mut silent = Vec::new();
+        for _ in 0..tcp::CONNECTIONS_MAX + 200 {
+            let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+            socket.bind("127.0.0.2:0".parse().expect("an address")).expect("bound");
+            silent.push(socket.connect("127.0.0.1:5300".parse().expect("an address")).await.expect("connected"));
+        }
+        let got = dig("@127.0.0.1 +tcp +short inside.default.svc.cluster.local").await;
+        assert!(got.ends_with("10.96.0.1\n"), "{got}");
+        let mut ended = 0;
+        for stream in &silent {
+            let mut byte = [0];
+            // One that is still there has nothing to say.
+            ended += usize::from(matches!(stream.try_read(&mut byte), Ok(0)));
+        }
+        assert!(ended >= 200, "only {ended} of them made room");
     });
 }
 

@@ -55,7 +55,7 @@ spec: {holderIdentity: victim}
 const OWN_POD: &str = "
 apiVersion: v1
 kind: Pod
-metadata: {name: own, labels: {app: shared}}
+metadata: {name: own, labels: {shared: yes-it-is}}
 spec:
   nodeName: evil
   containers: [{name: c, image: i, envFrom: [{secretRef: {name: ours}}]}]
@@ -65,7 +65,7 @@ const SERVICE: &str = "
 apiVersion: v1
 kind: Service
 metadata: {name: shared}
-spec: {selector: {app: shared}, ports: [{port: 80}]}
+spec: {selector: {shared: yes-it-is}, ports: [{port: 80}]}
 ";
 
 /// A control plane and, on the same network, a machine of which somebody has everything.

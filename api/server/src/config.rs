@@ -49,7 +49,7 @@ pub struct Config {
     pub max_requests_inflight: u32,
     /// Requests answered at once that change something.
     pub max_mutating_requests_inflight: u32,
-    /// Connections at once; further ones wait to be accepted.
+    /// Connections at once, shared among the addresses that they come from.
     pub connections_max: usize,
     /// How long an Event is kept after it was last written; for ever when zero.
     pub event_ttl: Duration,

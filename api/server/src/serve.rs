@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use api_auth::authenticate::certificate_user;
 use api_auth::pki::read_certificate_der;
+use api_tasks::{Place, Places};
 use axum::body::Body;
+use http::request::Parts;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -20,7 +22,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use jiff::Timestamp;
 use rustls_pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -59,16 +60,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections until the server stops.
 pub(crate) async fn serve(app: Arc<App>, listener: TcpListener, acceptor: TlsAcceptor, verifier: Verifier) -> io::Result<()> {
-    let places = Arc::new(Semaphore::new(app.config.connections_max));
+    let places = Places::new(app.config.connections_max);
     loop {
-        let place = tokio::select! {
-            () = app.shutdown.cancelled() => return Ok(()),
-            place = Arc::clone(&places).acquire_owned() => place.map_err(io::Error::other)?,
-        };
-        let stream = tokio::select! {
+        let (stream, client) = tokio::select! {
             () = app.shutdown.cancelled() => return Ok(()),
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+                Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "accepting a connection failed");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -76,15 +73,34 @@ pub(crate) async fn serve(app: Arc<App>, listener: TcpListener, acceptor: TlsAcc
                 }
             },
         };
+        let Some(place) = places.take(client.ip()).map(Arc::new) else {
+            tracing::debug!(%client, "too many connections, one turned away");
+            continue;
+        };
         let (task, acceptor, verifier) = (Arc::clone(&app), acceptor.clone(), verifier.clone());
         app.tasks.request("api-server/connection", async move {
-            connection(task, stream, acceptor, verifier).await;
-            drop(place);
+            tokio::select! {
+                () = connection(task, stream, acceptor, verifier, &place) => {}
+                () = place.lost() => tracing::debug!(%client, "a connection made room for others"),
+            }
         });
     }
 }
 
-async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, verifier: Verifier) {
+/// The place of the connection that a request came over. What goes on after an upgrade holds it too.
+pub(crate) fn place(parts: &Parts) -> Option<Arc<Place>> {
+    parts.extensions.get().cloned()
+}
+
+/// Waits until somebody else gets the place; for ever where there is none.
+pub(crate) async fn lost(place: Option<&Place>) {
+    match place {
+        Some(place) => place.lost().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, verifier: Verifier, place: &Arc<Place>) {
     if let Err(error) = stream.set_nodelay(true).and_then(|()| idle::notice_absence(&stream)) {
         tracing::debug!(%error, "setting a connection's options failed");
     }
@@ -95,6 +111,9 @@ async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, ver
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
     let shown = Shown::of(stream.get_ref().1.peer_certificates().unwrap_or_default(), &verifier);
+    if matches!(shown, Shown::User { .. }) {
+        place.keep();
+    }
     let peer = stream.get_ref().0.peer_addr().ok().map(|address| Peer(address.ip().to_canonical()));
     let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
     let activity = Arc::new(Activity::default());
@@ -110,6 +129,7 @@ async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, ver
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);
         }
+        request.extensions_mut().insert(Arc::clone(place));
         async move { Ok::<_, Infallible>(busy.until_sent(drain::until_drained(handle(app, request).await, rest))) }
     });
     let io = TokioIo::new(stream);

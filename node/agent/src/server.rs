@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api_tasks::Tasks;
+use api_tasks::{Place, Places, Tasks};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -33,7 +33,6 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::AgentError;
@@ -41,7 +40,7 @@ use crate::node::{Entry, Node};
 
 pub(crate) use health::serve as serve_health;
 
-/// Connections at one time.
+/// Connections at one time. Those of the API server and of administrators have first claim.
 const CONNECTIONS_MAX: usize = 1_024;
 /// How long a client may take to shake hands.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -75,14 +74,14 @@ impl Server {
     pub(crate) async fn run(mut self, cancel: CancellationToken) {
         tracing::info!(address = %self.address, "node server listens");
         let router = router(self.node.clone());
-        let (slots, tasks) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Tasks::new(cancel.clone()));
+        let (places, tasks) = (Places::new(CONNECTIONS_MAX), Tasks::new(cancel.clone()));
         loop {
             let accepted = tokio::select! {
                 () = cancel.cancelled() => break,
                 accepted = self.listener.accept() => accepted,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let (stream, client) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "connection not accepted");
                     // Out of file descriptors, as a rule: a moment lets some go.
@@ -90,30 +89,33 @@ impl Server {
                     continue;
                 }
             };
-            let Ok(slot) = slots.clone().try_acquire_owned() else {
-                tracing::warn!("too many connections, one turned away");
+            let Some(place) = places.take(client.ip()) else {
+                tracing::debug!(%client, "too many connections, one turned away");
                 continue;
             };
             let (acceptor, router, cancel) = (self.tls.current(), router.clone(), cancel.clone());
             tasks.request("node-agent/connection", async move {
                 tokio::select! {
                     () = cancel.cancelled() => {}
-                    () = serve(stream, acceptor, router) => {}
+                    () = serve(stream, acceptor, router, &place) => {}
+                    () = place.lost() => tracing::debug!(%client, "a connection made room for others"),
                 }
-                drop(slot);
             });
         }
         tasks.wait().await;
     }
 }
 
-async fn serve(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, router: Router) {
+async fn serve(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, router: Router, place: &Place) {
     let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "no TLS connection"),
         Err(_) => return tracing::debug!("TLS handshake took too long"),
     };
     let Some(user) = identity::of(stream.get_ref().1) else { return };
+    if authorize::may_everything(&user) {
+        place.keep();
+    }
     let service = TowerToHyperService::new(router.layer(axum::Extension(user)));
     let served = auto::Builder::new(TokioExecutor::new()).serve_connection_with_upgrades(TokioIo::new(stream), service).await;
     if let Err(error) = served {

@@ -186,19 +186,26 @@ impl Network {
     pub async fn set_routes(&self, peers: &[Peer]) -> Result<(), NetworkError> {
         let (shared, peers) = (Arc::clone(&self.shared), peers.to_vec());
         in_thread(move || {
-            let (pod_cidr, changed) = {
-                let mut nodes: Vec<Ipv4Addr> = peers.iter().map(|peer| peer.via).collect();
-                nodes.sort_unstable();
-                nodes.dedup();
+            let pod_cidr = shared.state.lock().pod_cidr;
+            let done = host::set_routes(&shared.config, pod_cidr, &peers);
+            let refused: Vec<Ipv4Addr> = match &done {
+                Ok(()) => Vec::new(),
+                Err(NetworkError::Routes(refused)) => refused.iter().map(|(_, via, _)| *via).collect(),
+                Err(_) => return done,
+            };
+            // Nodes write their addresses themselves: one that is no neighbour's is somebody else's, whom Pods would not
+            // reach any more under addresses that nobody there knows.
+            let mut nodes: Vec<Ipv4Addr> = peers.iter().map(|peer| peer.via).filter(|via| !refused.contains(via)).collect();
+            nodes.sort_unstable();
+            nodes.dedup();
+            let changed = {
                 let mut state = shared.state.lock();
-                let changed = state.nodes != nodes;
-                state.nodes = nodes;
-                (state.pod_cidr, changed)
+                std::mem::replace(&mut state.nodes, nodes.clone()) != nodes
             };
             if changed {
                 shared.write_rules()?;
             }
-            host::set_routes(&shared.config, pod_cidr, &peers)
+            done
         })
         .await
     }

@@ -510,6 +510,9 @@ fn nodes_reach_each_others_pods_under_their_own_addresses() {
         ];
         let refused = one.set_routes(&peers).await.expect_err("one node is on no link of ours");
         assert!(matches!(&refused, NetworkError::Routes(routes) if routes.len() == 1), "{refused}");
+        let rules = run("nft list chain ip sk1-net postrouting");
+        assert!(rules.contains("192.0.2.2"), "Pods speak to the neighbour under their own address: {rules}");
+        assert!(!rules.contains("203.0.113.9"), "an address that a node made up is masqueraded to like any other: {rules}");
         assert_eq!(ask_from(&a, to_b).as_deref(), Ok("10.244.1.2"), "the other route is set");
         one.set_routes(&[]).await.expect("routes");
         assert_eq!(ask_from(&a, to_b), Err(ErrorKind::HostUnreachable), "the route is gone");

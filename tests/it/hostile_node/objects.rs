@@ -207,7 +207,7 @@ fn what_it_says_of_its_pod_stops_no_service(admin: &Kubectl<'_>, evil: &Evil<'_>
         json!({"status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": ready}})
     };
     evil.says_of_its_pod(&running("127.0.0.1"));
-    let good = json!({"metadata": {"labels": {"app": "shared"}}});
+    let good = json!({"metadata": {"labels": {"shared": "yes-it-is"}}});
     admin.ok(&format!("patch pod theirs --type=merge -p {good}"));
     admin.ok(&format!("patch pod theirs --subresource=status --type=merge -p {}", running("10.244.77.7")));
     eventually("the other endpoint of the Service is there", || {

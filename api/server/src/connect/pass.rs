@@ -13,7 +13,6 @@ use super::failure::Failure;
 use super::pool::Server;
 use super::{headers, tunnel};
 use crate::app::App;
-use crate::audit;
 
 /// What a request goes over.
 pub(crate) enum Way<'w> {
@@ -64,7 +63,7 @@ pub(crate) async fn pass(
     let mut answer = way.send(app, request).await?;
     if let (StatusCode::SWITCHING_PROTOCOLS, Some(client)) = (answer.status(), client) {
         let backend = hyper::upgrade::on(&mut answer);
-        tunnel::join_beside(app, client, backend, audit::completion(&parts));
+        tunnel::join_beside(app, client, backend, &parts);
         let (head, _) = answer.into_parts();
         return Ok(Response::from_parts(head, Body::empty()));
     }

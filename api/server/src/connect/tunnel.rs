@@ -12,7 +12,8 @@ use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
 use super::node;
 use super::target::Target;
 use crate::app::{App, Call};
-use crate::audit::{self, Completion};
+use crate::audit;
+use crate::serve;
 use crate::status::{ApiError, ApiResult};
 
 /// What of an upgrade is between the two ends rather than for one hop.
@@ -53,17 +54,18 @@ pub(super) async fn open(call: &Call, target: &Target, mut parts: Parts) -> ApiR
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     pass_on(answer.headers(), response.headers_mut());
-    join_beside(&call.app, client, node, audit::completion(&parts));
+    join_beside(&call.app, client, node, &parts);
     Ok(response)
 }
 
 /// Joins two upgraded connections, beside the request that led to them.
-pub(super) fn join_beside(app: &App, client: hyper::upgrade::OnUpgrade, backend: hyper::upgrade::OnUpgrade, end: Option<Completion>) {
-    let shutdown = app.shutdown.clone();
+pub(super) fn join_beside(app: &App, client: hyper::upgrade::OnUpgrade, backend: hyper::upgrade::OnUpgrade, parts: &Parts) {
+    let (shutdown, end, place) = (app.shutdown.clone(), audit::completion(parts), serve::place(parts));
     app.tasks.request("api-server/tunnel", async move {
         tokio::select! {
             () = shutdown.cancelled() => {}
             () = join(client, backend) => {}
+            () = serve::lost(place.as_deref()) => {}
         }
         drop(end);
     });

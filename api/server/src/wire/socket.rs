@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use api_tasks::Place;
 use axum::body::Body;
 use axum::extract::FromRequestParts as _;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
@@ -16,6 +17,7 @@ use http::{Response, header};
 
 use super::protobuf;
 use crate::audit::{self, Trail};
+use crate::serve;
 
 /// Messages are bytes.
 const BINARY: &str = "binary.k8s.io";
@@ -29,6 +31,8 @@ const HEARD_BYTES_MAX: usize = 4 * 1024;
 pub(crate) struct Socket {
     upgrade: WebSocketUpgrade,
     form: Form,
+    /// The connection's.
+    place: Option<Arc<Place>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +56,7 @@ impl Socket {
             None if is_watch => Form::Lines,
             _ => Form::Binary,
         };
-        Some(Self { upgrade, form })
+        Some(Self { upgrade, form, place: serve::place(parts) })
     }
 
     /// Sends an answer's body in messages. A refusal stays what it is.
@@ -60,12 +64,15 @@ impl Socket {
         if !answer.status().is_success() {
             return answer;
         }
-        let Self { upgrade, form } = self;
+        let Self { upgrade, form, place } = self;
         let is_protobuf = answer.headers().get(header::CONTENT_TYPE).is_some_and(|media| *media == protobuf::MEDIA_WATCH);
         let form = if is_protobuf { Form::Events } else { form };
         let end = audit::completion_of(trail);
         upgrade.on_upgrade(move |socket| async move {
-            send(socket, answer.into_body(), form).await;
+            tokio::select! {
+                () = send(socket, answer.into_body(), form) => {}
+                () = serve::lost(place.as_deref()) => {}
+            }
             drop(end);
         })
     }

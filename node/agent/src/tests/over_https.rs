@@ -67,6 +67,21 @@ async fn who_may_ask_and_who_may_not() {
     assert_eq!(refused, (403, "Forbidden (user=nobody, verb=get, resource=nodes, subresource(s)=[proxy])".to_owned()));
 }
 
+/// A Pod reaches the node's port, and needs no certificate to take up its time.
+#[tokio::test]
+async fn silent_connections_keep_nobody_out() {
+    let (cluster, _agent) = Cluster::running().await;
+    let port = port(&cluster).await;
+    let mut silent = Vec::new();
+    for _ in 0..1_100 {
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.bind("127.0.0.2:0".parse().expect("an address")).expect("bound");
+        silent.push(socket.connect(([127, 0, 0, 1], port).into()).await.expect("connected"));
+    }
+    let asked = tokio::time::timeout(Duration::from_secs(5), get(port, ADMIN, "/pods")).await;
+    assert_eq!(asked.expect("in time").map(|(status, _)| status), Ok(200));
+}
+
 #[tokio::test]
 async fn a_manager_that_stands_still_is_seen() {
     let mut cluster = Cluster::new(Script::default()).await;

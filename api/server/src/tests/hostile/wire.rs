@@ -188,22 +188,39 @@ async fn flooded(stream: Stream, flood: Vec<u8>) -> Vec<u8> {
     answer
 }
 
+/// Who opens all connections that there are, and says nothing on them, keeps nobody out: not other addresses, not those
+/// that come from its own, and least of all those who have shown a certificate.
 #[tokio::test]
-async fn more_connections_than_there_is_room_for_wait() {
-    let cluster = cluster_with(Config { connections_max: 2, ..config() }, Arc::new(MemoryStore::new())).await;
-    let (address, _) = served(&cluster).await;
-    let first = connected_to(address, &http1()).await;
-    let _second = connected_to(address, &http1()).await;
-    let third = async {
-        let mut third = connected_to(address, &http1()).await;
-        told(&mut third, b"GET /version HTTP/1.1\r\nhost: skiff\r\nconnection: close\r\n\r\n").await
+async fn who_has_most_connections_makes_room() {
+    const GET: &[u8] = b"GET /version HTTP/1.1\r\nhost: skiff\r\n\r\n";
+    let cluster = cluster_with(Config { connections_max: 8, ..config() }, Arc::new(MemoryStore::new())).await;
+    let (address, admins) = served(&cluster).await;
+    let mut admin = connected_to(address, &admins).await;
+    heard_a_version(&mut admin, GET).await;
+    let mut silent = Vec::new();
+    for _ in 0..40 {
+        silent.push(TcpStream::connect(address).await.expect("connected"));
+    }
+    for from in ["127.0.0.2:0", "127.0.0.1:0"] {
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.bind(from.parse().expect("an address")).expect("bound");
+        let stream = socket.connect(address).await.expect("connected");
+        let mut other = http1().connect("127.0.0.1".try_into().expect("a name"), stream).await.expect("a handshake");
+        heard_a_version(&mut other, GET).await;
+    }
+    heard_a_version(&mut admin, GET).await;
+}
+
+/// Asks, and gets an answer long before those who say nothing are sent away.
+async fn heard_a_version(stream: &mut Stream, question: &[u8]) {
+    let asking = async {
+        stream.write_all(question).await.expect("written");
+        let mut answer = vec![0; 4096];
+        let len = stream.read(&mut answer).await.expect("read");
+        String::from_utf8_lossy(&answer[..len]).into_owned()
     };
-    let mut third = std::pin::pin!(third);
-    let early = tokio::time::timeout(Duration::from_millis(300), third.as_mut()).await;
-    assert!(early.is_err(), "there is no room yet: {early:?}");
-    drop(first);
-    let answer = quickly(third).await;
-    assert_eq!(status_of(&answer), "200", "{answer}");
+    let answer = tokio::time::timeout(Duration::from_secs(5), asking).await.expect("in time");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 /// What clients say on a watch's websocket is thrown away, so there may not be much of it.
