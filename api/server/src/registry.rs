@@ -248,6 +248,12 @@ impl Served {
         self.is("events.k8s.io", "events")
     }
 
+    /// Whether managers own the fields that clients see, not those that are stored: nobody applies Events, so that no
+    /// manager of the other version has to lose what changes here.
+    pub(crate) fn is_recorded_as_shown(&self) -> bool {
+        self.is("events.k8s.io", "events")
+    }
+
     /// The object as this kind's clients see it.
     pub(crate) fn shown(&self, mut value: Value) -> Value {
         if let Some(conversion) = &self.conversion {

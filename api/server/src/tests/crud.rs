@@ -268,6 +268,27 @@ async fn a_timeout_in_the_query_is_looked_at() {
 }
 
 #[tokio::test]
+async fn managers_of_events_own_the_fields_of_the_version_that_they_speak() {
+    let cluster = cluster().await;
+    let (new, core) = ("/apis/events.k8s.io/v1/namespaces/default/events", "/api/v1/namespaces/default/events");
+    let event = json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"}, "regarding": {"kind": "Pod", "namespace": "default"},
+        "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "example.com/c", "reportingInstance": "i", "action": "A",
+        "reason": "R", "type": "Normal", "note": "text",
+    });
+    cluster.post(&format!("{new}?fieldManager=one"), event).await.ok();
+    cluster.patch(&format!("{core}/e?fieldManager=two"), "merge", json!({"count": 3})).await.ok();
+    for path in [new, core] {
+        let entries = cluster.get(&format!("{path}/e")).await.ok()["metadata"]["managedFields"].clone();
+        let told: Vec<_> = entries.as_array().expect("entries").iter().map(|entry| (&entry["manager"], &entry["apiVersion"])).collect();
+        assert_eq!(told, [(&json!("one"), &json!("events.k8s.io/v1")), (&json!("two"), &json!("v1"))], "{path}");
+        let (one, two) = (&entries[0]["fieldsV1"], &entries[1]["fieldsV1"]);
+        assert!(one["f:regarding"].is_object() && one["f:note"].is_object() && one["f:message"].is_null(), "{one}");
+        assert!(two["f:count"].is_object() && two["f:deprecatedCount"].is_null(), "{two}");
+    }
+}
+
+#[tokio::test]
 async fn an_event_of_the_newer_group_is_held_to_that_groups_rules() {
     let cluster = cluster().await;
     let events = "/apis/events.k8s.io/v1/namespaces/default/events";

@@ -37,8 +37,16 @@ impl Recording {
     /// Enters what `new` changes in `old`, or brings where there is none.
     pub(crate) fn enter(&self, call: &Call, old: Option<&Value>, new: &mut Value) {
         let Self::By(manager) = self else { return };
-        let target = Target::new(&call.served.stored, call.sub());
-        apply::record(&target, old, new, Writer { manager, now: &meta::time(Timestamp::now()) });
+        let (served, writer) = (&call.served, Writer { manager, now: &meta::time(Timestamp::now()) });
+        if !served.is_recorded_as_shown() {
+            return apply::record(&Target::new(&served.stored, call.sub()), old, new, writer);
+        }
+        let (before, mut shown) = (old.map(|old| served.shown(old.clone())), served.shown(new.clone()));
+        apply::record(&Target::new(&served.kind, call.sub()), before.as_ref(), &mut shown, writer);
+        match shown.pointer_mut("/metadata/managedFields").map(Value::take) {
+            Some(entries) => meta::set(new, "managedFields", entries),
+            None => meta::unset(new, "managedFields"),
+        }
     }
 }
 
