@@ -14,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use node_volumes::unmount_below;
-use runtimes_contract::files::{PRIVATE, sync_parent, write_atomic};
+use runtimes_contract::files::{PRIVATE, remove_tree, sync_parent, write_atomic};
 use runtimes_contract::process::boot_id;
 use runtimes_contract::record::PidRecord;
 
@@ -187,11 +187,7 @@ fn clear(dir: &Path) -> Result<(), AgentError> {
         }
         tracing::info!(dir = %part.display(), "removing what an earlier boot left");
         unmount_below(&part).map_err(|error| AgentError::Remove(chain(&error)))?;
-        let removed = match fs::remove_dir_all(&part) {
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => fs::remove_file(&part),
-            removed => removed,
-        };
-        removed.map_err(failed("removing", &part))?;
+        remove_tree(&part).map_err(failed("removing", &part))?;
     }
     Ok(())
 }

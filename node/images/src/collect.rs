@@ -4,6 +4,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use runtimes_contract::files::remove_tree;
+
 use crate::blobs::blocking;
 use crate::index::now_s;
 use crate::{Image, ImageError, ImageStore, disk, mount, unpack};
@@ -62,7 +64,7 @@ pub(crate) async fn sweep(store: &ImageStore) -> Result<(), ImageError> {
         .and_then(|entries| entries.map(|entry| entry.map(|e| e.path())).collect::<Result<Vec<_>, _>>())
         .map_err(ImageError::io(doing.clone()))?;
     for path in unused.into_iter().filter(|path| !layers.contains(path)) {
-        blocking(move || std::fs::remove_dir_all(path)).await.map_err(ImageError::io(doing.clone()))?;
+        blocking(move || remove_tree(&path)).await.map_err(ImageError::io(doing.clone()))?;
     }
     Ok(())
 }
@@ -70,8 +72,7 @@ pub(crate) async fn sweep(store: &ImageStore) -> Result<(), ImageError> {
 /// Removes all that is in a directory.
 pub(crate) fn clear(dir: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() { std::fs::remove_dir_all(entry.path())? } else { std::fs::remove_file(entry.path())? }
+        remove_tree(&entry?.path())?;
     }
     Ok(())
 }

@@ -361,7 +361,7 @@ mod tempdir {
     fn remove(path: &Path) {
         let deadline = Instant::now() + STILL_WRITTEN_MAX;
         loop {
-            match std::fs::remove_dir_all(path) {
+            match runtimes_contract::files::remove_tree(path) {
                 Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty && Instant::now() < deadline => {
                     #[expect(clippy::disallowed_methods, reason = "on a thread of its own; the end of the writer is not told here")]
                     std::thread::sleep(TRY_AGAIN);

@@ -58,11 +58,7 @@ pub(crate) async fn unmount(store: &ImageStore, key: &str) -> Result<(), ImageEr
             Err(nix::Error::EBUSY) => umount2(&dir.join("merged"), MntFlags::MNT_DETACH)?,
             Err(error) => return Err(error.into()),
         }
-        let removed = match std::fs::remove_dir_all(&dir) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => std::fs::remove_file(&dir),
-            removed => removed,
-        };
-        match removed {
+        match runtimes_contract::files::remove_tree(&dir) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }

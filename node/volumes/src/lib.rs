@@ -176,7 +176,7 @@ fn remove_tree(dir: &Path) -> Result<(), VolumeError> {
     if let Some(left) = mount_table::below(dir)?.first() {
         return Err(VolumeError::StillMounted(left.clone()));
     }
-    match std::fs::remove_dir_all(dir) {
+    match runtimes_contract::files::remove_tree(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(VolumeError::io("removing", dir)(error)),
         _ => Ok(()),
     }

@@ -208,7 +208,7 @@ fn sweep_dated(volume: &Path, kept: Option<&Path>) -> Result<(), VolumeError> {
         let (name, path) = (entry.file_name(), entry.path());
         let is_dir = entry.file_type().map_err(VolumeError::io("reading", &path))?.is_dir();
         if is_dir && name.to_string_lossy().starts_with("..") && kept != Some(Path::new(&name)) {
-            fs::remove_dir_all(&path).map_err(VolumeError::io("removing", &path))?;
+            runtimes_contract::files::remove_tree(&path).map_err(VolumeError::io("removing", &path))?;
         }
     }
     Ok(())

@@ -1,10 +1,14 @@
 //! Files that survive a power cut: after [`write_atomic`] returns, a reader finds the whole new content
 //! under the name, also after the machine lost its power. On a tmpfs the syncs cost nothing.
 
+mod remove;
+
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+pub use remove::remove_tree;
 
 /// Mode of a file that only its owner may read.
 pub const PRIVATE: u32 = 0o600;

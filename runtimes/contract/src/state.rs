@@ -13,7 +13,7 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use crate::error::RuntimeError;
-use crate::files::{PRIVATE, private_dir, write_atomic};
+use crate::files::{PRIVATE, private_dir, remove_tree, write_atomic};
 use crate::process::ProcessRef;
 use crate::record::{self, PidRecord, now_ms};
 use crate::spec::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Exit};
@@ -177,11 +177,7 @@ impl StateDir {
     pub fn forget(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         check_id(id)?;
         let dir = self.dir(id);
-        let removed = match fs::remove_dir_all(&dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => fs::remove_file(&dir),
-            removed => removed,
-        };
-        match removed {
+        match remove_tree(&dir) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(RuntimeError::io(format!("removing {}", dir.display()))(error)),
             _ => Ok(()),
         }

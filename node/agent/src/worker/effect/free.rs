@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use runtimes_contract::files::remove_tree;
 use runtimes_contract::{ContainerId, RuntimeError};
 
 use super::Effects;
@@ -51,9 +52,11 @@ pub(crate) async fn free_pod(node: &Node, names: &PodName, qos: Option<&str>, fo
 
 /// Removes a directory with all that is in it; none is no error.
 pub(crate) async fn remove_dir(dir: &Path) -> Result<(), String> {
-    match tokio::fs::remove_dir_all(dir).await {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("removing {}: {error}", dir.display())),
-        _ => Ok(()),
+    let path = dir.to_owned();
+    match api_tasks::blocking("node-agent/remove-directory", move || remove_tree(&path)).await {
+        Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("removing {}: {error}", dir.display())),
+        Ok(_) => Ok(()),
+        Err(_) => Err("interrupted".to_owned()),
     }
 }
 
