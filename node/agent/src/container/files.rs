@@ -1,7 +1,7 @@
 //! The files of `/etc` that the node writes for a Pod: `hosts`, `hostname`, `resolv.conf`. Texts are
 //! pure; [`write`] puts them where containers mount them from.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -93,16 +93,24 @@ pub(crate) fn write(pod: &Pod, ip: IpAddr, config: &Config, layout: &Layout) -> 
     Ok(())
 }
 
-/// Written in place and only when it differs: containers have the file itself mounted.
+/// Written in place and only when it differs: containers have the file itself mounted, and may have made anything of
+/// its content.
 fn put(path: &Path, text: &str) -> Result<(), (PathBuf, io::Error)> {
     let failed = |error| (path.to_owned(), error);
-    if std::fs::read_to_string(path).is_ok_and(|present| present == text) {
+    if holds(path, text).unwrap_or(false) {
         return Ok(());
     }
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).map_err(failed)?;
     }
     std::fs::write(path, text).map_err(failed)
+}
+
+fn holds(path: &Path, text: &str) -> io::Result<bool> {
+    let mut present = Vec::new();
+    let len_max = u64::try_from(text.len()).map_or(u64::MAX, |len| len.saturating_add(1));
+    std::fs::File::open(path)?.take(len_max).read_to_end(&mut present)?;
+    Ok(present == text.as_bytes())
 }
 
 /// The mounts of these files, without those that the container mounts itself.
@@ -139,6 +147,17 @@ mod tests {
         # Entries added by HostAliases.
         1.2.3.4	a.local	b.local
         ");
+    }
+
+    #[test]
+    fn what_a_container_made_of_its_hosts_file_is_not_read_whole() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("hosts");
+        put(&path, "one\n").expect("written");
+        // More than any machine has memory, and nothing on the disk.
+        std::fs::File::options().write(true).open(&path).expect("opens").set_len(1 << 43).expect("grows");
+        put(&path, "two\n").expect("written");
+        assert_eq!(std::fs::read_to_string(&path).expect("reads"), "two\n");
     }
 
     #[test]

@@ -161,17 +161,22 @@ fn ids(fields: &[String]) -> Option<(u32, u32)> {
     Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
 }
 
-/// Fields of each line. The file is the image's, so a symbolic link in its place is not followed: it
-/// would lead to the node's own files.
+/// Fields of each line. The file is the image's, so a symbolic link in its place is not followed out of the image: it
+/// would lead to the node's own files. Nor is anything but a file read: a named pipe has an end when somebody writes to
+/// it.
 fn lines(rootfs: &Path, file: &str) -> Vec<Vec<String>> {
     use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
     use std::io::Read as _;
     let Ok(root) = std::fs::File::open(rootfs) else { return Vec::new() };
-    let how =
-        OpenHow::new().flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    let Ok(found) = openat2(&root, file, how) else { return Vec::new() };
+    let how = OpenHow::new()
+        .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
+        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    let Ok(found) = openat2(&root, file, how).map(std::fs::File::from) else { return Vec::new() };
+    if !found.metadata().is_ok_and(|meta| meta.is_file()) {
+        return Vec::new();
+    }
     let mut text = String::new();
-    if std::fs::File::from(found).take(NAMES_LEN_MAX).read_to_string(&mut text).is_err() {
+    if found.take(NAMES_LEN_MAX).read_to_string(&mut text).is_err() {
         return Vec::new();
     }
     text.lines().map(|line| line.split(':').map(str::to_owned).collect()).collect()
@@ -216,6 +221,21 @@ mod tests {
         ] {
             assert_eq!(run(pod.clone(), own, image, &linux), wanted, "{pod} {image}");
         }
+    }
+
+    #[test]
+    fn a_named_pipe_in_place_of_the_names_keeps_nobody_waiting() {
+        let root = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(root.path().join("etc")).expect("making");
+        for file in ["etc/passwd", "etc/group"] {
+            nix::unistd::mkfifo(&root.path().join(file), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        }
+        let linux = Content::Linux { rootfs: root.path().to_owned() };
+        let (told, answer) = std::sync::mpsc::channel();
+        std::thread::spawn(move || told.send(["web", "1000:staff"].map(|user| run(json!({}), json!({}), user, &linux))));
+        let answers = answer.recv_timeout(std::time::Duration::from_secs(10)).expect("an answer");
+        let wanted = [("user", "web"), ("group", "staff")];
+        assert_eq!(answers, wanted.map(|(what, name)| Err(format!("unable to find {what} {name}: no matching entries in the image"))));
     }
 
     #[test]

@@ -21,6 +21,9 @@ const CHUNK_LEN: usize = 32 * 1_024;
 const LINE_LEN_MAX: u64 = 64 * 1_024;
 /// Bytes read at one time while looking for the last lines.
 const BLOCK_LEN: u64 = 16 * 1_024;
+/// Bytes at the end of a file among which the last lines are looked for. Rotation keeps logs far shorter; who has taken a
+/// shim over can make its own as long as a file can be.
+const TAIL_LEN_MAX: u64 = 256 << 20;
 
 /// What is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,7 +105,8 @@ impl Reader {
                 return Ok(if self.flush().await { End::Reached } else { End::Enough });
             }
             line.pop();
-            if !self.take(&line) {
+            // What is passed over is never sent: without this look nobody would notice that no one listens.
+            if !self.take(&line) || self.out.is_closed() {
                 self.flush().await;
                 return Ok(End::Enough);
             }
@@ -179,8 +183,9 @@ fn tail_offset(path: &Path, lines: u64) -> io::Result<u64> {
     }
     // The newline at the very end belongs to the last line.
     let (mut end, mut left) = (len.saturating_sub(1), lines);
-    while end > 0 {
-        let start = end.saturating_sub(BLOCK_LEN);
+    let first = end.saturating_sub(TAIL_LEN_MAX);
+    while end > first {
+        let start = end.saturating_sub(BLOCK_LEN).max(first);
         let mut block = vec![0; usize::try_from(end - start).unwrap_or(0)];
         file.seek(SeekFrom::Start(start))?;
         file.read_exact(&mut block)?;
@@ -194,5 +199,5 @@ fn tail_offset(path: &Path, lines: u64) -> io::Result<u64> {
         }
         end = start;
     }
-    Ok(0)
+    Ok(first)
 }

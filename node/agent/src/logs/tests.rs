@@ -73,6 +73,24 @@ async fn following_sees_growth_and_rotation_and_the_end() {
     task.await.expect("joined");
 }
 
+/// Native code in a shim may make its log as long as a file can be.
+#[tokio::test]
+async fn an_endless_log_holds_nobody_for_ever() {
+    let (_dir, path) = log(&["stdout F one"]);
+    fs::File::options().write(true).open(&path).expect("opening").set_len(1 << 43).expect("growing");
+    let within = std::time::Duration::from_secs(60);
+    let tail = Options { tail_lines: Some(5), follow: true, ..Options::default() };
+    for options in [tail, Options::default()] {
+        let (sender, chunks) = mpsc::channel(4);
+        let task = tokio::spawn(send(path.clone(), options.clone(), std::future::pending().boxed(), sender));
+        if options.tail_lines.is_none() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        drop(chunks);
+        tokio::time::timeout(within, task).await.expect("in time").expect("joined");
+    }
+}
+
 #[test]
 fn the_logs_end_stands_in_for_a_message() {
     let (_dir, path) = log(&["stdout F one", "stdout F two", "stderr F three"]);
