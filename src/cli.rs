@@ -199,6 +199,9 @@ pub struct NodeOptions {
     /// Most Pods the node takes.
     #[arg(long, default_value_t = 110)]
     pub max_pods: u32,
+    /// Most processes and threads of one Pod; an eighth of what the kernel allows by default.
+    #[arg(long, value_parser = clap::value_parser!(i64).range(1..))]
+    pub pod_max_pids: Option<i64>,
     /// Seconds that the node's Lease holds; it is renewed four times as often.
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub node_lease_duration_seconds: u32,

@@ -18,6 +18,13 @@ pub fn allow_open_files() {
     }
 }
 
+/// Where the machine's memory runs out, Pods are ended before those who look after them; the number is the kubelet's.
+pub fn outlive_pods() {
+    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", "-999") {
+        tracing::warn!(%error, "this process may be ended when a Pod uses up the machine's memory");
+    }
+}
+
 /// What is made without a mode of its own may be read by all and written by its owner, whatever the one who started
 /// this process is used to: containers read some of it. What is private says so, or lies in a directory that is.
 pub fn set_umask() {

@@ -143,6 +143,7 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
     config.host_resolv_conf.clone_from(&settings.options.resolv_conf);
     config.kubelet_version = api_server::version();
     config.pods_max = settings.options.max_pods;
+    config.pod_pids_max = settings.options.pod_max_pids;
     config.eviction_hard.clone_from(&settings.options.eviction_hard);
     config.image_gc_percent = (settings.options.image_gc_high_threshold, settings.options.image_gc_low_threshold);
     config.lease_duration = Duration::from_secs(settings.options.node_lease_duration_seconds.into());

@@ -23,6 +23,7 @@ pub struct Process {
 impl Process {
     /// Stops by `SIGTERM` or `SIGINT`.
     pub fn begin() -> anyhow::Result<Self> {
+        crate::host::outlive_pods();
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let cancel = CancellationToken::new();
         let tasks = Tasks::new(cancel.clone());

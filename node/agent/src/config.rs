@@ -42,6 +42,8 @@ pub struct Config {
     pub host_resolv_conf: PathBuf,
     /// Most Pods the node takes (upstream's `--max-pods`).
     pub pods_max: u32,
+    /// Most processes and threads of one Pod (upstream's `--pod-max-pids`); `None` is a share of what the machine has.
+    pub pod_pids_max: Option<i64>,
     /// The range of Pod addresses; `None` waits for `spec.podCIDR`.
     pub pod_cidr: Option<Ipv4Net>,
     /// CPU and memory kept from Pods: thousandths of a CPU, bytes.
@@ -118,6 +120,7 @@ impl Config {
             cluster_domain: "cluster.local".to_owned(),
             host_resolv_conf: PathBuf::from("/etc/resolv.conf"),
             pods_max: 110,
+            pod_pids_max: None,
             pod_cidr: None,
             reserved: (0, 0),
             lease_duration: Duration::from_secs(40),

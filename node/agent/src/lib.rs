@@ -42,6 +42,7 @@ use std::sync::Arc;
 use api_client::events::Recorder;
 use api_tasks::{Pulse, Tasks};
 use node_volumes::Volumes;
+use runtimes_contract::Resources;
 use runtimes_contract::cgroup::Cgroups;
 use runtimes_contract::files::private_dir;
 use tokio::sync::{Semaphore, watch};
@@ -115,11 +116,18 @@ fn make_node(client: kube::Client, config: Config, parts: Parts, tasks: &Tasks, 
         private_dir(&path).map_err(|source| AgentError::Io { doing: "making", path, source })?;
     }
     let cgroups = if config.cgroups { Some(Cgroups::detect().map_err(|error| AgentError::Cgroups(chain(&error)))?) } else { None };
+    let machine = Machine::read(&config.data_dir);
+    if let Some(cgroups) = &cgroups {
+        // Whatever Pods do, the node has processes left to end them.
+        let limits = Resources { pids_max: Some(machine.all_pods_pids_max()), ..Resources::default() };
+        let made = cgroups.group(&layout.cgroup_root()).and_then(|group| group.create(&limits));
+        made.map_err(|error| AgentError::Cgroups(chain(&error)))?;
+    }
     Ok(Node {
         objects: Objects::start(client.clone(), tasks, cancel),
         recorder: Recorder::new(client.clone(), "kubelet", Some(&config.node_name), tasks),
         volumes: Volumes::new(layout.pods()),
-        machine: Machine::read(&config.data_dir),
+        machine,
         pulls: Semaphore::new(config.pulls_max.max(1)),
         directory: Directory::default(),
         has_pod_range: watch::Sender::new(false),

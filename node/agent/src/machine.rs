@@ -18,6 +18,8 @@ pub(crate) struct Machine {
     pub(crate) machine_id: String,
     pub(crate) system_uuid: String,
     pub(crate) boot_id: String,
+    /// Processes and threads that the kernel allows.
+    pub(crate) pids_max: i64,
 }
 
 /// How it fares.
@@ -43,6 +45,7 @@ impl Machine {
             machine_id: text("/etc/machine-id"),
             system_uuid: text("/sys/class/dmi/id/product_uuid").to_lowercase(),
             boot_id: text("/proc/sys/kernel/random/boot_id"),
+            pids_max: pids_max(["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].map(text)),
         }
     }
 
@@ -56,6 +59,27 @@ impl Machine {
             ephemeral_storage_bytes: number(self.disk_bytes.saturating_sub(thresholds.disk_kept(self.disk_bytes))),
         }
     }
+}
+
+/// The share of all processes that one Pod may have by default, and the least.
+const POD_PIDS_SHARE: i64 = 8;
+const POD_PIDS_MIN: i64 = 1_024;
+
+impl Machine {
+    /// What one Pod may have of the machine's processes, where nobody says.
+    pub(crate) fn pod_pids_max(&self) -> i64 {
+        (self.pids_max / POD_PIDS_SHARE).max(POD_PIDS_MIN)
+    }
+
+    /// What all Pods together may have: the rest is for the node itself, and for who has to put it right.
+    pub(crate) fn all_pods_pids_max(&self) -> i64 {
+        (self.pids_max / 10 * 9).max(POD_PIDS_MIN)
+    }
+}
+
+/// The least of some numbers of the kernel.
+fn pids_max(numbers: [String; 2]) -> i64 {
+    numbers.iter().filter_map(|number| number.parse().ok()).min().unwrap_or(0)
 }
 
 impl Pressure {
@@ -112,6 +136,7 @@ mod tests {
     #[test]
     fn this_machine_is_one() {
         let machine = Machine::read(Path::new("/nowhere/at/all"));
+        assert!(machine.pod_pids_max() >= 1_024 && machine.all_pods_pids_max() < machine.pids_max);
         assert!(machine.cpus > 0 && machine.memory_bytes > 0 && machine.disk_bytes > 0 && !machine.kernel.is_empty());
     }
 }

@@ -51,6 +51,11 @@ impl Node {
         self.machine.allocatable(self.config.reserved, &self.config.eviction_hard)
     }
 
+    /// Processes and threads that one Pod may have.
+    pub(crate) fn pod_pids_max(&self) -> i64 {
+        self.config.pod_pids_max.unwrap_or_else(|| self.machine.pod_pids_max())
+    }
+
     /// Records an event on a Pod, or on one of its containers.
     pub(crate) fn note(&self, pod: &Pod, container: Option<&str>, warning: bool, reason: &str, message: impl Into<String>) {
         let object = reference(pod, container);

@@ -102,6 +102,7 @@ pub fn plain_spec(id: &str) -> ContainerSpec {
         mounts: Vec::new(),
         user: User::default(),
         resources: Resources::default(),
+        oom_score_adj: 0,
         security: Security::default(),
         log_path: "/dev/null".into(),
         ports: Vec::new(),

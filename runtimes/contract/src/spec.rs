@@ -186,6 +186,9 @@ pub struct ContainerSpec {
     pub user: User,
     /// Limits.
     pub resources: Resources,
+    /// Whom the kernel ends first when the machine's memory runs out: -1000 never, 1000 before all others.
+    #[serde(default)]
+    pub oom_score_adj: i32,
     /// Privileges.
     pub security: Security,
     /// File that receives stdout and stderr as CRI log lines

@@ -113,6 +113,7 @@ fn process(spec: &ContainerSpec) -> Value {
         // Nothing inheritable or ambient: what an executable gains it gains by its own file.
         "capabilities": { "bounding": capabilities, "effective": capabilities, "permitted": capabilities },
         "noNewPrivileges": spec.security.no_new_privileges,
+        "oomScoreAdj": spec.oom_score_adj,
     })
 }
 

@@ -104,6 +104,7 @@ fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
     nix::unistd::setsid().map_err(Failure::io("becoming a session leader"))?;
     let args = parse_args()?;
     let spec = read_spec(&args)?;
+    confine::take_oom_score(spec.oom_score_adj).map_err(Failure::io("writing /proc/self/oom_score_adj"))?;
     let claim = Claim::open(&args.dir)?;
     let attached = Arc::new(Attached::listen(&args.dir, &spec)?);
     let log = Arc::new(Log::open(&spec.log_path, attached.clone())?);

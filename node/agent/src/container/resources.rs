@@ -17,6 +17,10 @@ const CPU_QUOTA_US_MIN: i64 = 1_000;
 /// Bounds of CPU shares.
 const CPU_SHARES: (u64, u64) = (2, 262_144);
 
+/// `oom_score_adj` of the first and the last quality of service; upstream's.
+const OOM_GUARANTEED: i32 = -997;
+const OOM_BEST_EFFORT: i32 = 1_000;
+
 /// CPU and memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Amount {
@@ -115,6 +119,21 @@ fn guaranteed(resources: Option<&ResourceRequirements>) -> bool {
         && memory_limit.is_some_and(|n| n > 0)
         && cpu(requests).is_none_or(|n| Some(n) == cpu_limit)
         && bytes(requests, "memory").is_none_or(|n| Some(n) == memory_limit)
+}
+
+/// Where a container stands among those that the kernel ends when the machine's memory runs out, in upstream's numbers: the
+/// node's own programs come last, a container within its request late, one that asked for nothing first.
+pub(crate) fn oom_score_adj(pod: &Pod, container: &Container, machine_bytes: u64) -> i32 {
+    match qos(pod) {
+        "Guaranteed" => OOM_GUARANTEED,
+        "BestEffort" => OOM_BEST_EFFORT,
+        _ => {
+            let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+            let asked = bytes(requests, "memory").and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
+            let share = asked.saturating_mul(1_000).checked_div(machine_bytes).and_then(|share| i32::try_from(share).ok());
+            (OOM_BEST_EFFORT - share.unwrap_or(i32::MAX).min(OOM_BEST_EFFORT)).clamp(OOM_BEST_EFFORT + OOM_GUARANTEED, OOM_BEST_EFFORT - 1)
+        }
+    }
 }
 
 /// What differs between two requirements.
@@ -251,6 +270,26 @@ mod tests {
         assert_eq!(requests(&pod(json!([one("300m"), one("100m")]), json!([]))).cpu_milli, 500);
         assert_eq!(requests(&pod(json!([one("300m")]), json!([sidecar.clone(), one("1")]))).cpu_milli, 1_300);
         assert_eq!(requests(&pod(json!([one("3")]), json!([sidecar, one("1")]))).cpu_milli, 3_300);
+    }
+
+    #[test]
+    fn who_asked_for_nothing_goes_first_when_memory_runs_out() {
+        let one = |requests: Value, limits: Value| {
+            let pod = pod(json!([container(requests, limits)]), json!([]));
+            oom_score_adj(&pod, &pod.spec.as_ref().expect("a spec").containers[0], 1 << 30)
+        };
+        let full = json!({"cpu": "1", "memory": "256Mi"});
+        for (requests, limits, wanted) in [
+            (json!({}), json!({}), 1_000),
+            (full.clone(), full, -997),
+            (json!({"cpu": "1"}), json!({}), 999),
+            (json!({"memory": "256Mi"}), json!({}), 750),
+            (json!({"memory": "1Ki"}), json!({}), 999),
+            (json!({"memory": "1Gi"}), json!({}), 3),
+            (json!({"memory": "100Gi"}), json!({}), 3),
+        ] {
+            assert_eq!(one(requests.clone(), limits.clone()), wanted, "{requests} {limits}");
+        }
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(crate) struct Ingredients<'a> {
     pub(crate) user: User,
     pub(crate) seccomp: Seccomp,
     pub(crate) grace_seconds: i64,
+    /// Memory of the machine.
+    pub(crate) memory_bytes: u64,
 }
 
 /// The spec of one instance of a container.
@@ -56,6 +58,7 @@ pub(crate) fn build(pod: &Pod, container: &Container, layout: &Layout, from: Ing
         mounts,
         user: from.user,
         resources: resources::of_container(container),
+        oom_score_adj: resources::oom_score_adj(pod, container, from.memory_bytes),
         security: Security { seccomp: from.seccomp, ..security::privileges(container) },
         log_path: layout.log(&names, &container.name, from.attempt),
         ports: ports.filter_map(|port| u16::try_from(port.container_port).ok()).collect(),

@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use node_images::{Image, ImageError};
 use node_network::{HostPort, Protocol};
 use node_volumes::VolumeError;
-use runtimes_contract::{ContainerId, Content, ContentKind, Mount, Runtime, RuntimeError, Sandbox};
+use runtimes_contract::{ContainerId, Content, ContentKind, Mount, Resources, Runtime, RuntimeError, Sandbox};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -139,7 +139,7 @@ impl Effects {
     async fn cgroup(&self) -> Result<(), (&'static str, String)> {
         let Some(cgroups) = self.node.cgroups.clone() else { return Ok(()) };
         let path = self.node.layout.pod_cgroup(resources::qos(&self.pod), &PodName::of(&self.pod).uid);
-        let limits = resources::of_pod(&self.pod);
+        let limits = Resources { pids_max: Some(self.node.pod_pids_max()), ..resources::of_pod(&self.pod) };
         let made = api_tasks::blocking("node-agent/make-cgroup", move || cgroups.group(&path)?.create(&limits)).await;
         match made {
             Ok(Ok(())) => Ok(()),
@@ -307,8 +307,8 @@ impl Effects {
         let seccomp = security::seccomp(&self.pod, container, content.kind(), &self.node.layout.seccomp_profiles());
         let seccomp = seccomp.map_err(|error| StartFault::Unmade("CreateContainerError", error.0))?;
         let grace = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(super::plan::GRACE_SECONDS);
-        let from =
-            Ingredients { attempt, image, content, sandbox: &ground.sandbox, variables, volumes, user, seccomp, grace_seconds: grace };
+        let (sandbox, memory_bytes) = (&ground.sandbox, self.node.machine.memory_bytes);
+        let from = Ingredients { attempt, image, content, sandbox, variables, volumes, user, seccomp, grace_seconds: grace, memory_bytes };
         let spec = spec::build(&self.pod, container, &self.node.layout, from);
         if spec.args.is_empty() {
             return Err(StartFault::Unmade("CreateContainerError", "no command specified".to_owned()));

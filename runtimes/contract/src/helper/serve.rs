@@ -52,6 +52,8 @@ where
     close_inherited()?;
     prctl::set_no_new_privs()?;
     prctl::set_dumpable(false)?;
+    // Where memory runs out nevertheless, this work is what the machine can do without.
+    std::fs::write("/proc/self/oom_score_adj", "1000")?;
     let stdin = io::stdin();
     // Whoever asks has put this process into its cgroup before.
     let (question, files) = receive(stdin.as_fd())?;

@@ -25,6 +25,12 @@ pub fn close_inherited() -> io::Result<()> {
     nix::errno::Errno::result(closed).map(drop).map_err(io::Error::from)
 }
 
+/// Takes the place among those that the kernel ends when the machine's memory runs out. There is no `/proc` in the root
+/// that we are going to.
+pub fn take_oom_score(adj: i32) -> io::Result<()> {
+    std::fs::write("/proc/self/oom_score_adj", adj.to_string())
+}
+
 /// Becomes the spec's user, or nobody, for good.
 pub fn drop_privileges(user: &User) -> Result<(), Failure> {
     let dropping = "giving up privileges";
