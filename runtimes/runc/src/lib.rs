@@ -8,6 +8,7 @@ mod errors;
 mod exec;
 pub mod fds;
 mod runtime;
+mod version;
 
 pub use bundle::{Facts, bundle, exec_process};
 pub use runtime::{Config, RuncRuntime};

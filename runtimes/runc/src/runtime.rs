@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use async_trait::async_trait;
-use runtimes_contract::files::{PRIVATE, write_atomic};
+use runtimes_contract::files::{PRIVATE, remove_tree, write_atomic};
 use runtimes_contract::launch::{PidNamespace, launch};
 use runtimes_contract::process::Pidfd;
 use runtimes_contract::shims::Shims;
@@ -20,7 +20,7 @@ use runtimes_contract::{
 use serde_json::{Value, json};
 
 use crate::bundle::{Facts, bundle, exec_process};
-use crate::{errors, exec};
+use crate::{errors, exec, version};
 
 /// Where a [`RuncRuntime`] keeps things and what it calls.
 #[derive(Clone, Debug)]
@@ -179,7 +179,16 @@ impl Runc {
 
     fn check(&self) -> Result<(), RuntimeError> {
         match self.command().arg("--version").output() {
-            Ok(output) if output.status.success() => Ok(()),
+            Ok(output) if output.status.success() => {
+                let said = String::from_utf8_lossy(&output.stdout);
+                if let Some(version) = version::with_known_holes(&said) {
+                    tracing::warn!(
+                        runc = version,
+                        "this runc has known holes, unless its distribution has mended them; see docs/security.md"
+                    );
+                }
+                Ok(())
+            }
             Ok(output) => Err(RuntimeError::Tool { tool: "runc", message: String::from_utf8_lossy(&output.stderr).trim().to_owned() }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(RuntimeError::Missing(format!(
                 "runc is not installed ({} not found); on Debian and Ubuntu: apt-get install runc",
@@ -200,11 +209,7 @@ impl Runc {
         if let Err(error) = self.call_delete(id) {
             tracing::warn!(container = %id, %error, "runc cannot delete the container; its state is removed without runc");
         }
-        let removed = match fs::remove_dir_all(&dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => fs::remove_file(&dir),
-            removed => removed,
-        };
-        match removed {
+        match remove_tree(&dir) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(RuntimeError::io(format!("removing {}", dir.display()))(error)),
             _ => Ok(()),
         }

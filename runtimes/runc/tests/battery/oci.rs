@@ -119,6 +119,52 @@ async fn a_container_sees_itself_alone_and_cannot_mount() {
     assert_eq!((exit.code, said.join(" ").as_str()), (0, "1 1 no no"));
 }
 
+/// What runc hides with the container's own `/dev/null` is seen when that leads elsewhere: a volume of the container, put
+/// there by its path or by a link of its image, is enough.
+#[tokio::test]
+async fn a_container_that_would_see_the_kernels_files_does_not_run() {
+    let harness = Runc::new();
+    let volume = harness.scratch().join("volume");
+    std::fs::create_dir(&volume).unwrap();
+    std::os::unix::fs::symlink("/proc/sys/kernel/core_pattern", volume.join("null")).unwrap();
+    for target in ["/dev", "/elsewhere", "/far/away/elsewhere"] {
+        let mut spec = script(&harness, "ls -l /proc/timer_list /proc/keys; head -c 100 /proc/timer_list");
+        if let Content::Linux { rootfs } = &spec.content {
+            std::fs::create_dir_all(rootfs.join("far/away")).unwrap();
+            for link in ["elsewhere", "far/away/elsewhere"] {
+                std::os::unix::fs::symlink("/dev", rootfs.join(link)).unwrap();
+            }
+        }
+        spec.mounts = vec![Mount::new(&volume, target, false)];
+        let runtime = harness.runtime();
+        runtime.create(&spec).await.unwrap();
+        let error = runtime.start(&spec.id).await.expect_err(target);
+        assert!(error.to_string().contains("is not hidden from the container"), "{target}: {error}");
+        runtime.remove(&spec.id).await.unwrap();
+        std::fs::remove_file(&spec.log_path).unwrap();
+    }
+}
+
+/// Descriptors that runc has open while it makes a container lead to the node (CVE-2024-21626).
+#[tokio::test]
+async fn no_working_directory_leads_to_the_node() {
+    let harness = Runc::new();
+    let runtime = harness.runtime();
+    for number in 3..24 {
+        let mut spec =
+            script(&harness, "ls -d /proc/self/cwd/../../../../../../etc/debian_version /proc/self/cwd/state 2>/dev/null; echo none");
+        spec.working_dir = format!("/proc/self/fd/{number}").into();
+        runtime.create(&spec).await.unwrap();
+        if runtime.start(&spec.id).await.is_ok() {
+            runtime.wait(&spec.id).await.unwrap();
+            let log = std::fs::read_to_string(&spec.log_path).unwrap();
+            assert!(log.lines().count() == 1 && log.contains("none"), "descriptor {number}: {log}");
+        }
+        runtime.remove(&spec.id).await.unwrap();
+        std::fs::remove_file(&spec.log_path).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_terminal_container_logs_its_terminal() {
     let harness = Runc::new();

@@ -12,6 +12,7 @@ mod log;
 mod run;
 mod runc;
 mod signals;
+mod verify;
 
 use std::ffi::OsString;
 use std::fmt::Display;

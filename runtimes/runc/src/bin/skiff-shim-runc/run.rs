@@ -25,6 +25,7 @@ use crate::channel::Channel;
 use crate::console::Console;
 use crate::log::{Log, Source};
 use crate::runc::{self, Ended, Runc};
+use crate::verify::verify;
 use crate::{Failure, signals};
 
 /// How long output is read after the container's end: another process may hold the pipe.
@@ -150,9 +151,10 @@ fn pid_file(args: &Args<'_>) -> PathBuf {
     args.dir.join("init.pid")
 }
 
-/// Says who runs, then `runc start`: the guest's first instruction.
+/// Looks at what was made, says who runs, then `runc start`: the guest's first instruction.
 fn begin(args: &Args<'_>) -> Result<i32, Failure> {
     let init = runc::read_pid(&pid_file(args))?;
+    verify(init, &args.dir.join("config.json"))?;
     let process = |pid| ProcessRef::of(pid).map_err(Failure::io("reading /proc"));
     let record = PidRecord { shim: process(std::process::id().cast_signed())?, init: process(init)?, started_at_ms: now_ms() };
     let path = args.dir.join("pid");
