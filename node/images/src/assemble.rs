@@ -41,15 +41,17 @@ pub(crate) async fn assemble(store: &ImageStore, parts: Parts<'_>) -> Result<Ima
     let image = match shape {
         Shape::Module { layer } => module(store, parts.name, layer, config).await?,
         Shape::Layers { layers, wasm_file: Some(file) } => {
-            let layers = unpacked(store, parts.name, layers).await?;
+            let layers = unpacked(store, parts.name, &parts.config.0, layers).await?;
             let found =
                 find(store, &layers, &file).ok_or_else(|| not_runnable(parts.name, format!("its entrypoint /{file} is not in it")))?;
+            let len = found.metadata().map_err(ImageError::io(format!("reading {}", found.display())))?.len();
+            manifest::check_module_len(len).map_err(|reason| not_runnable(parts.name, reason))?;
             let (digest, _) = store.blobs.put_file(&found).await?;
             module(store, parts.name, digest, config).await?
         }
         Shape::Layers { layers, wasm_file: None } => {
             let blobs = layers.iter().map(|(blob, _)| blob.clone()).chain([parts.config.0.clone()]).collect();
-            let layers = unpacked(store, parts.name, layers).await?;
+            let layers = unpacked(store, parts.name, &parts.config.0, layers).await?;
             Image { layers, blobs, id: parts.config.0, kind: ContentKind::Linux, ..blank(config) }
         }
     };
@@ -110,8 +112,8 @@ pub(crate) fn not_runnable(name: &Name, reason: String) -> ImageError {
     ImageError::NotRunnable { image: name.given.clone(), reason }
 }
 
-async fn unpacked(store: &ImageStore, name: &Name, layers: Vec<(String, String)>) -> Result<Vec<Layer>, ImageError> {
-    let allowance = unpack::Allowance::default();
+async fn unpacked(store: &ImageStore, name: &Name, config: &str, layers: Vec<(String, String)>) -> Result<Vec<Layer>, ImageError> {
+    let allowance = unpack::Allowance::of(config);
     stream::iter(layers)
         .map(|(blob, diff_id)| {
             let (layer, allowance) = (Layer { blob, diff_id }, &allowance);

@@ -5,7 +5,6 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-use tokio::io::AsyncWriteExt;
 
 use crate::ImageError;
 
@@ -29,25 +28,6 @@ impl Blobs {
 
     pub fn has(&self, digest: &str) -> bool {
         self.path(digest).is_some_and(|path| path.exists())
-    }
-
-    /// Stores bytes and answers their digest.
-    pub async fn put(&self, bytes: &[u8]) -> Result<String, ImageError> {
-        let digest = digest_of(bytes);
-        let path = self.path(&digest).ok_or_else(|| malformed(&digest))?;
-        if path.exists() {
-            return Ok(digest);
-        }
-        let temporary = self.fresh();
-        let doing = format!("writing {}", path.display());
-        let write = async {
-            let mut file = tokio::fs::File::create(temporary.path()).await?;
-            file.write_all(bytes).await?;
-            file.sync_all().await?;
-            name(temporary, path).await
-        };
-        write.await.map_err(ImageError::io(doing))?;
-        Ok(digest)
     }
 
     /// Stores a file's content, by link or copy, and answers its digest and size.

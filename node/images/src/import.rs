@@ -8,13 +8,10 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::assemble::{Parts, assemble, module, needed, not_runnable};
-use crate::blobs::{DOCUMENT_BYTES_MAX, blocking};
+use crate::blobs::DOCUMENT_BYTES_MAX;
 use crate::manifest::{self, Descriptor, Document};
 use crate::reference::Name;
 use crate::{Image, ImageConfig, ImageError, ImageStore, unpack};
-
-/// Largest text module.
-const WAT_BYTES_MAX: u64 = 64 << 20;
 
 pub(crate) async fn import(store: &ImageStore, name: &Name, file: &Path) -> Result<Image, ImageError> {
     let kind = std::fs::metadata(file).map_err(ImageError::io(format!("reading {}", file.display())))?;
@@ -34,15 +31,16 @@ async fn binary_module(store: &ImageStore, name: &Name, file: &Path) -> Result<I
 }
 
 async fn text_module(store: &ImageStore, name: &Name, file: &Path) -> Result<Image, ImageError> {
-    let source = file.to_owned();
-    let text = blocking(move || {
-        let mut text = String::new();
-        File::open(source)?.take(WAT_BYTES_MAX).read_to_string(&mut text).map(|_| text)
-    });
-    let text = text.await.map_err(ImageError::io(format!("reading {}", file.display())))?;
-    let binary = wat::parse_str(&text).map_err(|error| not_runnable(name, format!("it is not WebAssembly text: {error}")))?;
-    let digest = store.blobs.put(&binary).await?;
-    named_module(store, name, file, digest, binary.len() as u64).await
+    let temporary = store.temporary()?;
+    let made = temporary.path().join("made");
+    let put = match unpack::text_module(store, file, &made).await {
+        Ok(()) => store.blobs.put_file(&made.join(unpack::TEXT_MODULE)).await,
+        Err(ImageError::Refused { reason, .. }) => Err(not_runnable(name, reason)),
+        Err(error) => Err(error),
+    };
+    temporary.remove().await;
+    let (digest, size) = put?;
+    named_module(store, name, file, digest, size).await
 }
 
 async fn named_module(store: &ImageStore, name: &Name, file: &Path, digest: String, size_bytes: u64) -> Result<Image, ImageError> {

@@ -5,6 +5,7 @@
 //! `application/wasm` layer), older artifacts with vendors' layer types, and Linux-style images whose
 //! entrypoint is a `.wasm` file.
 
+use runtimes_contract::helper::size;
 use serde::Deserialize;
 
 use crate::ImageConfig;
@@ -29,6 +30,12 @@ const WASM_LAYERS: &[&str] = &[
 
 /// Layers in one image; more is refused.
 const LAYERS_MAX: usize = 128;
+
+/// Most bytes of command, environment and the rest of what a configuration says of how to run the image. It is kept in the
+/// list of images, which is read again and again, and given to each container.
+const CONFIG_LEN_MAX: usize = 256 << 10;
+/// Longest module; none that is longer is compiled.
+const MODULE_LEN_MAX: u64 = 256 << 20;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -138,9 +145,10 @@ pub(crate) fn shape(manifest: &Document, config: &[u8]) -> Result<(Shape, ImageC
     }
     let modules: Vec<&Descriptor> = manifest.layers.iter().filter(|layer| WASM_LAYERS.contains(&layer.media_type.as_str())).collect();
     if let [module] = modules.as_slice() {
+        check_module_len(module.size)?;
         // Some artifact configurations are not JSON objects at all; what can be read is used.
         let file: ConfigFile = serde_json::from_slice(config).unwrap_or_default();
-        return Ok((Shape::Module { layer: module.digest.clone() }, run_config(file.config.unwrap_or_default())));
+        return Ok((Shape::Module { layer: module.digest.clone() }, run_config(file.config.unwrap_or_default())?));
     }
     if modules.len() > 1 {
         return Err(format!("it holds {} WASM layers; a WASM artifact has exactly one", modules.len()));
@@ -157,26 +165,41 @@ pub(crate) fn shape(manifest: &Document, config: &[u8]) -> Result<(Shape, ImageC
     if !wasm && (file.os != "linux" || file.architecture != go_architecture()) {
         return Err(format!("it is built for {}/{}, this node runs linux/{} and WASM", file.os, file.architecture, go_architecture()));
     }
-    let config = run_config(file.config.unwrap_or_default());
+    let config = run_config(file.config.unwrap_or_default())?;
     let first = config.entrypoint.first().or(config.cmd.first()).map(String::as_str).unwrap_or_default();
     let wasm_file = (wasm || first.ends_with(".wasm")).then(|| absolute(&config.working_dir, first));
     let layers = manifest.layers.iter().map(|layer| layer.digest.clone()).zip(diff_ids).collect();
     Ok((Shape::Layers { layers, wasm_file }, config))
 }
 
-fn run_config(body: ConfigBody) -> ImageConfig {
+/// Whether a module can be compiled anywhere, by its length.
+pub(crate) fn check_module_len(len: u64) -> Result<(), String> {
+    match len {
+        0..=MODULE_LEN_MAX => Ok(()),
+        _ => Err(format!("its module is {} long; at most {} are compiled", size(len), size(MODULE_LEN_MAX))),
+    }
+}
+
+fn run_config(body: ConfigBody) -> Result<ImageConfig, String> {
+    let lists = [&body.entrypoint, &body.cmd, &body.env].into_iter().flatten().flatten();
+    let texts = [&body.working_dir, &body.user, &body.stop_signal].into_iter().flatten();
+    // A string takes some bytes of its own, also where it is empty.
+    let len = lists.chain(texts).fold(0_usize, |sum, text| sum.saturating_add(text.len()).saturating_add(size_of::<String>()));
+    if len > CONFIG_LEN_MAX {
+        return Err(format!("command and environment of its configuration take more than {} KiB", CONFIG_LEN_MAX >> 10));
+    }
     let pair = |entry: String| {
         let (name, value) = entry.split_once('=').unwrap_or((&entry, ""));
         (name.to_owned(), value.to_owned())
     };
-    ImageConfig {
+    Ok(ImageConfig {
         entrypoint: body.entrypoint.unwrap_or_default(),
         cmd: body.cmd.unwrap_or_default(),
         env: body.env.unwrap_or_default().into_iter().map(pair).collect(),
         working_dir: body.working_dir.unwrap_or_default(),
         user: body.user.unwrap_or_default(),
         stop_signal: body.stop_signal.unwrap_or_default(),
-    }
+    })
 }
 
 /// A path in the image without its leading slash.

@@ -15,6 +15,7 @@ use self::registry::{Credentials, RegistryError, Repository};
 use crate::assemble::{self, Parts, assemble};
 use crate::manifest::{self, Document};
 use crate::reference::Name;
+use crate::unpack::refusal;
 use crate::{Image, ImageError, ImageStore, disk};
 
 /// Blobs of one image fetched at once.
@@ -97,7 +98,7 @@ async fn pull_as(store: &ImageStore, name: &Name, credentials: Option<Credential
     let parts = Parts { name, manifest, digest: Some(digest), config: (config.digest, config_bytes) };
     let sizes = |digest: &str| parts.manifest.layers.iter().find(|layer| layer.digest == digest).map_or(0, |layer| layer.size);
     let needed: Vec<(String, u64)> = assemble::needed(&parts)?.into_iter().map(|digest| (digest.clone(), sizes(&digest))).collect();
-    admit(store, name, &needed)?;
+    admit(store, name, &parts.config.0, &needed)?;
     stream::iter(needed)
         .map(|(digest, size)| {
             let repository = &repository;
@@ -110,9 +111,9 @@ async fn pull_as(store: &ImageStore, name: &Name, credentials: Option<Credential
 }
 
 /// Refuses before anything is fetched what was refused a while ago, and what the disk has no room for.
-fn admit(store: &ImageStore, name: &Name, needed: &[(String, u64)]) -> Result<(), ImageError> {
+fn admit(store: &ImageStore, name: &Name, config: &str, needed: &[(String, u64)]) -> Result<(), ImageError> {
     for (digest, _) in needed {
-        if let Some(reason) = store.refused.why(digest, Instant::now()) {
+        if let Some(reason) = store.refused.why(&refusal(config, digest), Instant::now()) {
             return Err(ImageError::Refused { doing: format!("unpacking layer {digest} of image {}", name.given), reason });
         }
     }

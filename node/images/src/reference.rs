@@ -30,6 +30,12 @@ pub(crate) fn parse(given: &str) -> Result<Name, ImageError> {
         return Err(invalid("invalid reference format: a scheme is not part of an image name".to_owned()));
     }
     let reference: Reference = given.parse().map_err(|error| invalid(format!("{error}")))?;
+    // Content is checked by this algorithm alone: a name that pins it by another would pin nothing.
+    if let Some(digest) = reference.digest()
+        && !digest.starts_with("sha256:")
+    {
+        return Err(invalid(format!("{digest}: only sha256 digests are supported")));
+    }
     Ok(Name { given: given.to_owned(), reference })
 }
 
@@ -47,6 +53,16 @@ mod tests {
             ("r.example/a/b:c", "r.example/a/b:c"),
         ] {
             assert_eq!(parse(given).map(|n| n.whole()).ok().as_deref(), Some(whole), "{given}");
+        }
+    }
+
+    #[test]
+    fn a_digest_that_would_not_be_checked_is_refused() {
+        let hex = |len: usize| "0123456789abcdef".repeat(len / 16);
+        assert!(parse(&format!("r.example/a@sha256:{}", hex(64))).is_ok());
+        for (algorithm, len) in [("sha512", 128), ("sha384", 96)] {
+            let error = parse(&format!("r.example/a@{algorithm}:{}", hex(len))).expect_err(algorithm).to_string();
+            assert!(error.contains("only sha256 digests"), "{error}");
         }
     }
 

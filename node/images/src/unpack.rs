@@ -25,6 +25,7 @@ use runtimes_contract::helper::{Fault, HelperError, Job};
 use sha2::{Digest as _, Sha256};
 use xattr::FileExt as _;
 
+pub(crate) use process::TEXT_MODULE;
 pub use process::serve_unpack;
 
 pub(crate) use bounds::LARGE_FROM;
@@ -37,13 +38,23 @@ use crate::{ImageError, ImageStore, Layer, disk};
 /// Hex digits of a layer's directory. Few, because overlayfs' option string is bounded by a page.
 const DIR_LEN: usize = 32;
 
-/// What an image's layers may still take.
-pub(crate) struct Allowance(AtomicU64);
+/// What an image's layers may still take, and under which name refusals of them are remembered.
+pub(crate) struct Allowance {
+    left: AtomicU64,
+    image: String,
+}
 
-impl Default for Allowance {
-    fn default() -> Self {
-        Self(AtomicU64::new(bounds::IMAGE_BYTES_MAX))
+impl Allowance {
+    /// All of it, for the image with that configuration.
+    pub(crate) fn of(config: &str) -> Self {
+        Self { left: AtomicU64::new(bounds::IMAGE_BYTES_MAX), image: config.to_owned() }
     }
+}
+
+/// What a refusal is remembered by. Whether a layer fits depends on what its image says of it and has besides: an image
+/// that names the layers of others must not keep these from being unpacked.
+pub(crate) fn refusal(config: &str, blob: &str) -> String {
+    format!("{config} {blob}")
 }
 
 /// Where a layer is unpacked; `None` when a digest is malformed.
@@ -61,12 +72,13 @@ pub(crate) async fn layer(store: &ImageStore, name: &Name, layer: &Layer, allowa
     }
     let source = store.blobs.path(&layer.blob).ok_or_else(|| malformed(&layer.blob))?;
     let doing = format!("unpacking layer {} of image {}", layer.blob, name.given);
-    if let Some(reason) = store.refused.why(&layer.blob, Instant::now()) {
+    let refusal = refusal(&allowance.image, &layer.blob);
+    if let Some(reason) = store.refused.why(&refusal, Instant::now()) {
         return Err(refused(&doing, reason));
     }
     let temporary = store.temporary()?;
     let root = temporary.path().join("root");
-    let done = fill(store, Form::Layer, Some(&layer.blob), &doing, &source, &root, allowance).await.and_then(|answer| {
+    let done = fill(store, Form::Layer, Some(&refusal), &doing, &source, &root, allowance).await.and_then(|answer| {
         match answer.digest == layer.diff_id {
             true => Ok(answer),
             false => Err(refused(&doing, format!("its content is {}, its configuration says {}", answer.digest, layer.diff_id))),
@@ -79,7 +91,7 @@ pub(crate) async fn layer(store: &ImageStore, name: &Name, layer: &Layer, allowa
         }
         Err(error) => {
             if let ImageError::Refused { reason, .. } = &error {
-                store.refused.add(&layer.blob, reason, Instant::now());
+                store.refused.add(&refusal, reason, Instant::now());
             }
             Err(error)
         }
@@ -91,13 +103,19 @@ pub(crate) async fn layer(store: &ImageStore, name: &Name, layer: &Layer, allowa
 /// Unpacks a package of files into a directory that does not exist yet.
 pub(crate) async fn package(store: &ImageStore, file: &Path, target: &Path) -> Result<(), ImageError> {
     let doing = format!("unpacking {}", file.display());
-    fill(store, Form::Package, None, &doing, file, target, &Allowance::default()).await.map(drop)
+    fill(store, Form::Package, None, &doing, file, target, &Allowance::of("package")).await.map(drop)
+}
+
+/// Makes a binary module of a text; it is then [`TEXT_MODULE`] in a directory that does not exist yet.
+pub(crate) async fn text_module(store: &ImageStore, file: &Path, target: &Path) -> Result<(), ImageError> {
+    let doing = format!("reading {}", file.display());
+    fill(store, Form::Text, None, &doing, file, target, &Allowance::of("text")).await.map(drop)
 }
 
 async fn fill(
     store: &ImageStore,
     form: Form,
-    blob: Option<&str>,
+    refusal: Option<&str>,
     doing: &str,
     source: &Path,
     root: &Path,
@@ -114,16 +132,16 @@ async fn fill(
     let (len, file) = made.await.map_err(ImageError::io(doing))?;
     let _slot = store.unpacking.acquire(len).await;
     // Others may have waited for a place with the same layer, and one of them has learnt what it is.
-    if let Some(reason) = blob.and_then(|blob| store.refused.why(blob, Instant::now())) {
+    if let Some(reason) = refusal.and_then(|refusal| store.refused.why(refusal, Instant::now())) {
         return Err(refused(doing, reason));
     }
     let disk = disk::look(store)?;
-    let budget = bounds::budget(len, allowance.0.load(Ordering::Relaxed), disk.spare(), disk.free_min);
+    let budget = bounds::budget(len, allowance.left.load(Ordering::Relaxed), disk.spare(), disk.free_min);
     let job = Job { root, bounds: bounds::bounds(len, budget), question: Question { form, budget }, files: vec![file] };
     let answer: Answer = store.helper.run(job).await.map_err(|error| failed(doing, error, budget.bytes == disk.spare()))?;
     let left = |left: u64| Some(left.saturating_sub(answer.bytes));
     // `left` always gives a value.
-    let _before = allowance.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+    let _before = allowance.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
     tracing::debug!(doing, bytes = answer.bytes, entries = answer.entries, "unpacked");
     Ok(answer)
 }

@@ -14,13 +14,17 @@ use tokio::time::Instant;
 use super::failed;
 use super::registry::{MANIFEST_BYTES_MAX, RegistryError, Repository};
 use crate::reference::Name;
-use crate::{ImageError, ImageStore, blobs};
+use crate::{ImageError, ImageStore, blobs, disk};
 
 /// Attempts at one blob when the connection breaks off.
 const ATTEMPTS: usize = 3;
 /// What has to come in each such time: a registry that sends a byte a minute keeps others from being pulled.
 const LOOKED_AT: Duration = Duration::from_secs(60);
 const PROGRESS_MIN: u64 = 1 << 20;
+
+/// Bytes after which the free space is looked at again: several images arrive at one time, and each of them alone had
+/// room when it began.
+const LOOK_AGAIN: u64 = 16 << 20;
 
 /// Fetches a blob unless it is there.
 pub(super) async fn fetch(store: &ImageStore, repository: &Repository, name: &Name, digest: &str, len: u64) -> Result<(), ImageError> {
@@ -34,7 +38,7 @@ pub(super) async fn fetch(store: &ImageStore, repository: &Repository, name: &Na
     loop {
         let temporary = store.blobs.fresh();
         let doing = format!("writing {}", temporary.path().display());
-        let error = match receive(repository, digest, len_max, temporary.path()).await {
+        let error = match receive(store, repository, digest, len_max, temporary.path()).await {
             Ok(()) => return blobs::name(temporary, path).await.map_err(ImageError::io(doing)),
             Err(error) => error,
         };
@@ -42,6 +46,7 @@ pub(super) async fn fetch(store: &ImageStore, repository: &Repository, name: &Na
             BlobError::Registry(RegistryError::Network(_)) if attempt < ATTEMPTS => attempt += 1,
             BlobError::Registry(error) => return Err(failed(name, error.to_string())),
             BlobError::Io(error) => return Err(ImageError::io(doing)(error)),
+            BlobError::Store(error) => return Err(error),
         }
     }
 }
@@ -52,12 +57,14 @@ enum BlobError {
     Registry(#[from] RegistryError),
     #[error(transparent)]
     Io(#[from] std::io::Error),
+    #[error(transparent)]
+    Store(#[from] ImageError),
 }
 
-async fn receive(repository: &Repository, digest: &str, len_max: u64, to: &Path) -> Result<(), BlobError> {
+async fn receive(store: &ImageStore, repository: &Repository, digest: &str, len_max: u64, to: &Path) -> Result<(), BlobError> {
     let answer = repository.blob(digest).await?;
     let mut file = tokio::fs::File::create(to).await?;
-    let found = copy(answer, len_max, &mut file).await?;
+    let found = copy(store, answer, len_max, &mut file).await?;
     if found != digest {
         return Err(RegistryError::Refused(format!("the registry sent other content than {digest}: {found}")).into());
     }
@@ -66,10 +73,11 @@ async fn receive(repository: &Repository, digest: &str, len_max: u64, to: &Path)
 }
 
 /// Writes a body and answers its digest.
-async fn copy(answer: Response, len_max: u64, file: &mut tokio::fs::File) -> Result<String, BlobError> {
+async fn copy(store: &ImageStore, answer: Response, len_max: u64, file: &mut tokio::fs::File) -> Result<String, BlobError> {
     let mut chunks = answer.bytes_stream();
     let (mut hasher, mut len) = (Sha256::new(), 0_u64);
     let (mut looked_at, mut len_then) = (Instant::now(), 0);
+    let mut room_until = LOOK_AGAIN;
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(RegistryError::from)?;
         len += chunk.len() as u64;
@@ -82,6 +90,12 @@ async fn copy(answer: Response, len_max: u64, file: &mut tokio::fs::File) -> Res
                 return Err(RegistryError::Refused(format!("the registry sends less than {least} in {} s", LOOKED_AT.as_secs())).into());
             }
             (looked_at, len_then) = (Instant::now(), len);
+        }
+        if len >= room_until {
+            if disk::look(store)?.spare() == 0 {
+                return Err(ImageError::DiskFull { doing: "fetching an image".to_owned() }.into());
+            }
+            room_until = len.saturating_add(LOOK_AGAIN);
         }
         hasher.update(&chunk);
         file.write_all(&chunk).await?;

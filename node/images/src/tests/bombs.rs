@@ -222,3 +222,62 @@ async fn a_layer_whose_content_is_not_what_its_name_says_is_seen_by_no_other_ima
     assert_ne!(dirs[0], dirs[1], "one blob's content is not another's");
     assert!(dirs.iter().all(|dir| std::fs::read(dir.join("etc/motd")).is_ok_and(|text| text == b"hello")));
 }
+
+/// A `docker save` archive of one layer, with a configuration of one's own.
+fn described(config: &serde_json::Value, layer: &[u8]) -> Vec<u8> {
+    let config = config.to_string();
+    let manifest = json!([{"Config": "config.json", "RepoTags": ["x:y"], "Layers": ["layer.tar"]}]).to_string();
+    tar_of(&[("config.json", config.as_bytes()), ("manifest.json", manifest.as_bytes()), ("layer.tar", layer)])
+}
+
+fn config_of(diff_id: &str, more: serde_json::Value) -> serde_json::Value {
+    let architecture = if std::env::consts::ARCH == "aarch64" { "arm64" } else { "amd64" };
+    json!({"os": "linux", "architecture": architecture, "rootfs": {"diff_ids": [diff_id]}, "config": more})
+}
+
+/// Anybody may name a layer that others use, and say something wrong of it.
+#[tokio::test]
+async fn who_describes_a_layer_wrongly_keeps_it_from_nobody_else() {
+    let bench = bench();
+    let base = tar_of(&[("etc/", b""), ("etc/motd", b"everybody's base")]);
+    let wrong = config_of(&digest_of(b"something else"), json!({"Entrypoint": ["/x"]}));
+    for _ in 0..2 {
+        let error = bench.store.import("wrong", &bench.file("i.tar", &described(&wrong, &base))).await.expect_err("wrong").to_string();
+        assert!(error.contains("its configuration says"), "{error}");
+    }
+    let right = config_of(&digest_of(&base), json!({"Entrypoint": ["/x"]}));
+    bench.store.import("right", &bench.file("i.tar", &described(&right, &base))).await.expect("imports");
+}
+
+#[tokio::test]
+async fn a_configuration_that_would_fill_the_list_of_images_is_refused() {
+    let bench = bench();
+    let base = tar_of(&[("etc/", b"")]);
+    for env in [vec!["A=".to_owned() + &"x".repeat(300 << 10)], vec![String::new(); 100_000]] {
+        let config = config_of(&digest_of(&base), json!({"Entrypoint": ["/x"], "Env": env}));
+        let error = bench.store.import("x", &bench.file("i.tar", &described(&config, &base))).await.expect_err("too long").to_string();
+        assert!(error.contains("take more than 256 KiB"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_module_that_nobody_would_compile_is_not_stored() {
+    let bench = bench();
+    let mut module = EMPTY_MODULE.to_vec();
+    module.resize(257 << 20, 0);
+    let layer = gzip(&tar_of(&[("m.wasm", &module)]));
+    let config = config_of(&digest_of(&tar_of(&[("m.wasm", &module)])), json!({"Entrypoint": ["/m.wasm"]}));
+    let error = bench.store.import("x", &bench.file("i.tar", &described(&config, &layer))).await.expect_err("too long").to_string();
+    assert!(error.contains("its module is 257 MiB long; at most 256 MiB are compiled"), "{error}");
+}
+
+/// Text is parsed beside this process, too.
+#[tokio::test]
+async fn text_that_is_no_module_is_refused_in_words() {
+    let bench = bench();
+    for (what, text) in [("no module", "(nothing)"), ("half a module", "(module (func"), ("no text", "\u{0}")] {
+        let error = bench.store.import("x", &bench.file("m.wat", text.as_bytes())).await.expect_err(what);
+        assert!(matches!(error, ImageError::NotRunnable { .. }), "{what}: {error}");
+        assert_eq!(bench.leftovers(), 0, "{what}");
+    }
+}

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Write as _};
 use std::os::unix::fs::FileExt as _;
 
 use nix::sys::statvfs::statvfs;
@@ -32,7 +32,14 @@ pub(crate) enum Form {
     Layer,
     /// A package of files.
     Package,
+    /// A WebAssembly module as text.
+    Text,
 }
+
+/// Where the module is that a text says.
+pub(crate) const TEXT_MODULE: &str = "module.wasm";
+/// Longest text of a module.
+const TEXT_LEN_MAX: u64 = 64 << 20;
 
 /// What unpacking may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,8 +74,22 @@ pub(super) struct Answer {
 pub fn serve_unpack() -> ! {
     serve(Rights::Files, |question: Question, files| {
         let verdict = Verdict::default();
-        unpack(&question, files, &verdict).map_err(|error| verdict.of(&error))
+        let done = match question.form {
+            Form::Text => text(files, &verdict),
+            Form::Layer | Form::Package => unpack(&question, files, &verdict),
+        };
+        done.map_err(|error| verdict.of(&error))
     })
+}
+
+fn text(files: Vec<File>, verdict: &Verdict) -> io::Result<Answer> {
+    let source = files.into_iter().next().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut text = String::new();
+    source.take(TEXT_LEN_MAX).read_to_string(&mut text)?;
+    let malformed = |error: wat::Error| verdict.set(Fault::Content(format!("it is not WebAssembly text: {error}")));
+    let module = wat::parse_str(&text).map_err(malformed)?;
+    File::create(std::path::Path::new("/").join(TEXT_MODULE))?.write_all(&module)?;
+    Ok(Answer { digest: String::new(), bytes: module.len() as u64, entries: 1, opaque: Vec::new() })
 }
 
 fn unpack(question: &Question, files: Vec<File>, verdict: &Verdict) -> io::Result<Answer> {
