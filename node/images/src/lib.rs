@@ -15,6 +15,8 @@ mod import;
 mod index;
 mod manifest;
 mod mount;
+#[doc(hidden)]
+pub mod promises;
 mod pull;
 mod reference;
 mod unpack;

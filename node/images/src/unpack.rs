@@ -27,6 +27,8 @@ use xattr::FileExt as _;
 
 pub(crate) use process::TEXT_MODULE;
 pub use process::serve_unpack;
+pub(crate) use records::Records;
+pub(crate) use verdict::Verdict;
 
 pub(crate) use bounds::LARGE_FROM;
 

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod frames;
+mod images;
 mod patches;
 mod selectors;
 
@@ -20,9 +21,11 @@ pub struct Target {
 /// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "apply", words: FIELDS, run: patches::apply },
+    Target { name: "archive", words: TAR, run: images::archive },
     Target { name: "decode_json", words: FIELDS, run: bodies::json },
     Target { name: "decode_yaml", words: YAML, run: bodies::yaml },
     Target { name: "field_selector", words: SELECTORS, run: selectors::field },
+    Target { name: "image_manifest", words: MANIFEST, run: images::manifest },
     Target { name: "json_patch", words: POINTERS, run: patches::json },
     Target { name: "label_selector", words: SELECTORS, run: selectors::label },
     Target { name: "merge_patch", words: FIELDS, run: patches::merge },
@@ -103,6 +106,30 @@ const SELECTORS: &[&str] =
     &["=", "==", "!=", "in", "notin", " in (", ")", ",", "!", ">", "<", "\\", "\\=", "\\,", "metadata.name", "a/b", " "];
 const YAML: &[&str] =
     &["- ", ": ", "&a ", "*a", "<<: *a", "---\n", "...\n", "|\n", ">-\n", "!!str ", "? ", "\t", "\n  ", "#", "'", "\"", "{", "["];
+
+const TAR: &[&str] = &["ustar\u{0}00", "ustar  \u{0}", "13 size=4096\n", "12 path=a/b\n", "0000000", "x", "g", "L", "K", "S", "\u{0}"];
+const MANIFEST: &[&str] = &[
+    "manifests",
+    "config",
+    "layers",
+    "mediaType",
+    "digest",
+    "size",
+    "platform",
+    "os",
+    "architecture",
+    "linux",
+    "wasm",
+    "amd64",
+    "application/wasm",
+    "application/vnd.oci.image.config.v1+json",
+    "sha256:",
+    "rootfs",
+    "diff_ids",
+    "Env",
+    "Entrypoint",
+    "Cmd",
+];
 
 /// What stands between the documents of one input.
 pub const BETWEEN: &[u8] = b"\n%%\n";

@@ -31,7 +31,7 @@ macro_rules! targets_hold {
 }
 
 targets_hold! {
-    apply decode_json decode_yaml field_selector json_patch label_selector merge_patch protobuf spdy spdy_headers strategic_patch websocket
+    apply archive decode_json decode_yaml field_selector image_manifest json_patch label_selector merge_patch protobuf spdy spdy_headers strategic_patch websocket
 }
 
 /// Of a target that is known to break its promise, the input that shows it is found.

@@ -1,6 +1,7 @@
 //! Watches a tar stream go by on its way to the library that reads it, and stops it at a record that the library
 //! would read into memory whole: long names of GNU tar and extended headers of PAX have no length limit there,
-//! nor has a list of sparse blocks.
+//! nor has a list of sparse blocks. What is a header to the library has to be one here, to the last odd case: a header that
+//! passes here as content is one that nobody looked at.
 
 use std::io::{self, Read};
 
@@ -33,7 +34,7 @@ enum Part {
 }
 
 /// See the head of this file.
-pub(super) struct Records<R> {
+pub(crate) struct Records<R> {
     inner: R,
     verdict: Verdict,
     part: Part,
@@ -41,11 +42,25 @@ pub(super) struct Records<R> {
     held: Vec<u8>,
     /// The next entry's length by its extended header.
     len_by_pax: Option<u64>,
+    /// Bytes that have passed.
+    at: u64,
+    /// Where headers begin, for whoever compares.
+    headers: Option<Vec<u64>>,
 }
 
 impl<R> Records<R> {
     pub(super) fn new(inner: R, verdict: Verdict) -> Self {
-        Self { inner, verdict, part: Part::Header, held: Vec::with_capacity(BLOCK_LEN), len_by_pax: None }
+        Self { inner, verdict, part: Part::Header, held: Vec::with_capacity(BLOCK_LEN), len_by_pax: None, at: 0, headers: None }
+    }
+
+    /// One that notes where headers are.
+    pub(crate) fn noting(inner: R, verdict: Verdict) -> Self {
+        Self { headers: Some(Vec::new()), ..Self::new(inner, verdict) }
+    }
+
+    /// Where headers were.
+    pub(crate) fn headers(&self) -> &[u64] {
+        self.headers.as_deref().unwrap_or_default()
     }
 
     pub(super) fn into_inner(self) -> R {
@@ -71,7 +86,7 @@ impl<R> Records<R> {
                 self.part = Part::Extended { left };
                 if left == 0 {
                     let held = std::mem::take(&mut self.held);
-                    self.len_by_pax = len_by_pax(&held).or(self.len_by_pax);
+                    self.len_by_pax = len_by_pax(&held);
                     self.part = Part::Header;
                 }
                 Ok(taken)
@@ -84,6 +99,16 @@ impl<R> Records<R> {
             }
             Part::End => Ok(bytes.len()),
         }
+    }
+
+    /// How much [`Records::pass`] takes of so many bytes.
+    fn will_pass(&self, len: usize) -> u64 {
+        let taken = match self.part {
+            Part::Header | Part::Sparse { .. } => len.min(BLOCK_LEN - self.held.len()),
+            Part::Extended { left } | Part::Content { left } => clamp(left, len),
+            Part::End => len,
+        };
+        taken as u64
     }
 
     /// What follows a block.
@@ -103,7 +128,16 @@ impl<R> Records<R> {
         let header = Header::from_byte_slice(block);
         // A header that makes no sense is the library's to refuse.
         let Ok(len) = header.entry_size() else { return Ok(Part::End) };
+        if let Some(headers) = &mut self.headers {
+            headers.push(self.at.saturating_sub(BLOCK_LEN as u64));
+        }
+        // Without one of the two magics these are entries like others to the library.
+        let is_known = header.as_gnu().is_some() || header.as_ustar().is_some();
         match header.entry_type() {
+            kind if !is_known => {
+                let by_pax = self.len_by_pax.take().filter(|_| !is_extension(kind));
+                Ok(content(by_pax.unwrap_or(len)))
+            }
             EntryType::GNULongName | EntryType::GNULongLink if len > NAME_LEN_MAX => {
                 Err(self.verdict.set(Fault::Limit(format!("a name of {}; at most {} are read", size(len), size(NAME_LEN_MAX)))))
             }
@@ -113,7 +147,12 @@ impl<R> Records<R> {
                 size(EXTENDED_LEN_MAX)
             )))),
             EntryType::XHeader if len > 0 => Ok(Part::Extended { left: padded(len) }),
-            EntryType::GNULongName | EntryType::GNULongLink | EntryType::XGlobalHeader | EntryType::XHeader => Ok(content(len)),
+            EntryType::GNULongName | EntryType::GNULongLink | EntryType::XHeader => Ok(content(len)),
+            // An entry of its own, to which the extended header before it belongs.
+            EntryType::XGlobalHeader => {
+                self.len_by_pax = None;
+                Ok(content(len))
+            }
             kind => {
                 let len = self.len_by_pax.take().unwrap_or(len);
                 let listed = kind == EntryType::GNUSparse && header.as_gnu().is_some_and(tar::GnuHeader::is_extended);
@@ -128,6 +167,9 @@ impl<R: Read> Read for Records<R> {
         let read = self.inner.read(buffer)?;
         let mut rest = buffer.get(..read).unwrap_or_default();
         while !rest.is_empty() {
+            // A block is whole when its last byte has passed.
+            let will_pass = self.will_pass(rest.len());
+            self.at = self.at.saturating_add(will_pass);
             let passed = self.pass(rest)?;
             rest = rest.get(passed..).unwrap_or_default();
         }
@@ -150,12 +192,17 @@ fn clamp(left: u64, len: usize) -> usize {
     usize::try_from(left).map_or(len, |left| left.min(len))
 }
 
-/// `size` of an extended header, followed by zeros.
+/// `size` of an extended header, followed by zeros. As in the library, nothing counts after a malformed field.
 fn len_by_pax(bytes: &[u8]) -> Option<u64> {
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let fields = PaxExtensions::new(bytes.get(..end)?);
-    let size = fields.flatten().find(|field| field.key_bytes() == b"size")?;
+    let size = fields.map_while(Result::ok).find(|field| field.key_bytes() == b"size")?;
     size.value().ok()?.parse().ok()
+}
+
+/// Kinds whose length an extended header does not change.
+fn is_extension(kind: EntryType) -> bool {
+    matches!(kind, EntryType::GNULongName | EntryType::GNULongLink | EntryType::XHeader | EntryType::XGlobalHeader)
 }
 
 #[cfg(test)]
@@ -219,6 +266,34 @@ mod tests {
         stream.extend(vec![0; 1_024]);
         stream.extend(&bomb);
         assert_eq!(told(&stream), (stream.len() as u64, None));
+    }
+
+    /// A length that the library does not believe must not hide what comes next.
+    #[test]
+    fn headers_are_where_the_library_sees_them() {
+        let pax = |text: &str| {
+            let mut bytes = header(EntryType::XHeader, text.len() as u64);
+            bytes.extend(text.as_bytes());
+            bytes.resize(bytes.len().next_multiple_of(BLOCK_LEN), 0);
+            bytes
+        };
+        let mut old = Header::new_old();
+        old.set_entry_type(EntryType::XHeader);
+        old.set_size(13);
+        old.set_cksum();
+        let mut of_old = old.as_bytes().to_vec();
+        of_old.extend(b"13 size=4096\n");
+        of_old.resize(1_024, 0);
+        let file = header(EntryType::Regular, 0);
+        let bomb = [header(EntryType::GNULongName, 1 << 33), vec![b'y'; 8_192]].concat();
+        for (what, hidden) in [
+            ("after a malformed field", [pax("nonsense\n13 size=4096\n"), file.clone()].concat()),
+            ("before a global header", [pax("13 size=4096\n"), header(EntryType::XGlobalHeader, 0), file.clone()].concat()),
+            ("in an old header", [of_old, file.clone()].concat()),
+        ] {
+            let (_, fault) = told(&[hidden, bomb.clone()].concat());
+            assert!(fault.as_deref().is_some_and(|fault| fault.contains("a name of 8 GiB")), "{what}: {fault:?}");
+        }
     }
 
     #[test]

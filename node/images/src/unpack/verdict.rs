@@ -14,7 +14,7 @@ const WORDS_LEN_MAX: usize = 1_024;
 
 /// Shared by what reads one archive.
 #[derive(Clone, Default)]
-pub(super) struct Verdict(Rc<RefCell<Option<Fault>>>);
+pub(crate) struct Verdict(Rc<RefCell<Option<Fault>>>);
 
 impl Verdict {
     /// Leaves a fault, unless there is one; answers the error that ends the reading.
