@@ -37,6 +37,11 @@ impl Layout {
         Self { data_dir: data_dir.to_owned(), prefix: prefix.to_owned() }
     }
 
+    /// The secret of this node's probes.
+    pub(crate) fn probe_key(&self) -> PathBuf {
+        self.kubelet().join("probe.key")
+    }
+
     /// Directory of what the agent keeps for Pods.
     pub(crate) fn kubelet(&self) -> PathBuf {
         self.data_dir.join("kubelet")

@@ -35,17 +35,19 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod thresholds;
+mod turns;
 mod worker;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api_client::events::Recorder;
 use api_tasks::{Pulse, Tasks};
 use node_volumes::Volumes;
 use runtimes_contract::Resources;
 use runtimes_contract::cgroup::Cgroups;
-use runtimes_contract::files::private_dir;
-use tokio::sync::{Semaphore, watch};
+use runtimes_contract::files::{PRIVATE, private_dir, write_atomic};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use config::{Config, Serving};
@@ -62,6 +64,7 @@ use crate::node::{Directory, Node};
 use crate::objects::Objects;
 use crate::pods::Manager;
 use crate::register::{Health, Registrar};
+use crate::turns::{Places, Queue};
 
 /// The node agent.
 pub struct Agent;
@@ -110,6 +113,33 @@ impl Agent {
     }
 }
 
+/// Modules that are made ready at one time. Nearly all are there already; of those that have to be compiled no namespace
+/// puts more than these into the compiler's own queue.
+const PREPARATIONS: Places = Places { all: 64, of_namespace: 2, slow: 0, slow_after: Duration::from_secs(3_600) };
+
+/// So many pulls at one time, three quarters of them of one namespace at most, and three times as many that are slow.
+fn pull_places(pulls_max: usize) -> Places {
+    let all = pulls_max.max(2);
+    Places { all, of_namespace: (all * 3 / 4).max(1), slow: all * 3, slow_after: Duration::from_secs(60) }
+}
+
+/// The secret of this node's probes: containers that an earlier agent started know what follows from it.
+fn probe_key(layout: &Layout) -> Result<String, AgentError> {
+    let path = layout.probe_key();
+    let failed = |doing| {
+        let path = path.clone();
+        move |source| AgentError::Io { doing, path, source }
+    };
+    match std::fs::read_to_string(&path) {
+        Ok(key) if !key.is_empty() => return Ok(key),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed("reading")(error)),
+        _ => {}
+    }
+    let key = [(); 4].map(|()| api_model::meta::new_uid()).concat();
+    write_atomic(&path, key.as_bytes(), PRIVATE).map_err(failed("writing"))?;
+    Ok(key)
+}
+
 fn make_node(client: kube::Client, config: Config, parts: Parts, tasks: &Tasks, cancel: &CancellationToken) -> Result<Node, AgentError> {
     let layout = Layout::new(&config.data_dir, &config.prefix);
     for path in [layout.kubelet(), layout.pods(), layout.logs()] {
@@ -128,7 +158,9 @@ fn make_node(client: kube::Client, config: Config, parts: Parts, tasks: &Tasks, 
         recorder: Recorder::new(client.clone(), "kubelet", Some(&config.node_name), tasks),
         volumes: Volumes::new(layout.pods()),
         machine,
-        pulls: Semaphore::new(config.pulls_max.max(1)),
+        pulls: Queue::new(pull_places(config.pulls_max)),
+        preparations: Queue::new(PREPARATIONS),
+        probe_key: probe_key(&layout)?,
         directory: Directory::default(),
         has_pod_range: watch::Sender::new(false),
         pulse: Pulse::default(),

@@ -14,7 +14,8 @@ use node_volumes::{Allocatable, Volumes};
 use parking_lot::{Mutex, RwLock};
 use runtimes_contract::cgroup::Cgroups;
 use runtimes_contract::{ContainerId, Sandbox};
-use tokio::sync::{Semaphore, watch};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::container;
@@ -23,6 +24,7 @@ use crate::machine::Machine;
 use crate::objects::Objects;
 use crate::parts::Parts;
 use crate::resize::{self, Deferred, Pending};
+use crate::turns::Queue;
 
 /// Shared by all workers.
 pub(crate) struct Node {
@@ -36,8 +38,12 @@ pub(crate) struct Node {
     pub(crate) machine: Machine,
     /// `None` when the node runs without cgroups (trials with many nodes on one machine).
     pub(crate) cgroups: Option<Cgroups>,
-    /// Pulls at one time.
-    pub(crate) pulls: Semaphore,
+    /// Who pulls an image now.
+    pub(crate) pulls: Queue,
+    /// Whose module is made ready now.
+    pub(crate) preparations: Queue,
+    /// What the tokens of this node's probes are made from.
+    pub(crate) probe_key: String,
     pub(crate) directory: Directory,
     /// Whether the network has the node's Pod range.
     pub(crate) has_pod_range: watch::Sender<bool>,
@@ -54,6 +60,12 @@ impl Node {
     /// Processes and threads that one Pod may have.
     pub(crate) fn pod_pids_max(&self) -> i64 {
         self.config.pod_pids_max.unwrap_or_else(|| self.machine.pod_pids_max())
+    }
+
+    /// What a probe shows to that container to be known for one; nobody else can make it.
+    pub(crate) fn probe_token(&self, id: &ContainerId) -> String {
+        let digest = Sha256::digest(format!("{}\n{id}\n{}", self.probe_key, self.probe_key));
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Records an event on a Pod, or on one of its containers.

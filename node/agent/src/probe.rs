@@ -14,6 +14,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use runtimes_contract::ContentKind;
+
 use crate::node::Node;
 use crate::worker::facts::Alive;
 
@@ -59,6 +61,14 @@ pub(crate) struct Target<'a> {
     pub(crate) container: &'a Container,
     pub(crate) alive: &'a Alive,
     pub(crate) ip: IpAddr,
+}
+
+impl Target<'_> {
+    /// What tells a runtime's own server that the node asks; a Linux container's server is not the runtime's.
+    fn token(&self) -> Option<String> {
+        let runtime = self.node.parts.by_handler(&self.alive.handler)?;
+        (runtime.runs() == ContentKind::Wasm).then(|| self.node.probe_token(&self.alive.id))
+    }
 }
 
 /// One look, no longer than the probe's timeout. The error is what the event says.

@@ -103,6 +103,7 @@ pub fn plain_spec(id: &str) -> ContainerSpec {
         user: User::default(),
         resources: Resources::default(),
         oom_score_adj: 0,
+        probe_token: String::new(),
         security: Security::default(),
         log_path: "/dev/null".into(),
         ports: Vec::new(),

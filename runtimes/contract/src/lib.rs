@@ -87,6 +87,10 @@ pub trait Runtime: Send + Sync {
     async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError>;
 }
 
+/// The header by which a probe shows the container's `probe_token`. A runtime that serves requests itself answers
+/// probes also when it has much to do, and takes the header away.
+pub const PROBE_HEADER: &str = "skiff-probe";
+
 /// A process that [`Runtime::exec`] started. Dropping it kills the process unless [`ExecSpec::outlives_session`].
 pub struct ExecSession {
     /// To the process' stdin; dropping it closes stdin. `None` when none was asked for.

@@ -189,6 +189,10 @@ pub struct ContainerSpec {
     /// Whom the kernel ends first when the machine's memory runs out: -1000 never, 1000 before all others.
     #[serde(default)]
     pub oom_score_adj: i32,
+    /// What the node's probes show in the header [`PROBE_HEADER`](crate::PROBE_HEADER) to be known for probes; nobody else
+    /// has it. Empty: none is known.
+    #[serde(default)]
+    pub probe_token: String,
     /// Privileges.
     pub security: Security,
     /// File that receives stdout and stderr as CRI log lines

@@ -58,6 +58,7 @@ pub(crate) fn build(pod: &Pod, container: &Container, layout: &Layout, from: Ing
         mounts,
         user: from.user,
         resources: resources::of_container(container),
+        probe_token: String::new(),
         oom_score_adj: resources::oom_score_adj(pod, container, from.memory_bytes),
         security: Security { seccomp: from.seccomp, ..security::privileges(container) },
         log_path: layout.log(&names, &container.name, from.attempt),

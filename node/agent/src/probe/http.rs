@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use place::{Next, Place};
+use runtimes_contract::PROBE_HEADER;
 
 use super::{Target, dial_error, port};
 
@@ -27,27 +28,36 @@ const REDIRECTIONS: [u16; 5] = [301, 302, 303, 307, 308];
 const BODY_LEN_MAX: usize = 10 * 1_024;
 
 pub(super) async fn look(target: &Target<'_>, action: &HTTPGetAction) -> Result<(), String> {
-    let status = get(target, action, "kube-probe/1.37").await?;
+    let (place, own) = first(target, action)?;
+    // It is for the container and nobody else.
+    let token = target.token().filter(|_| place.host == own);
+    let status = walk(place, action, "kube-probe/1.37", token.as_deref()).await?;
     if (200..400).contains(&status) { Ok(()) } else { Err(format!("HTTP probe failed with statuscode: {status}")) }
 }
 
 /// Sends the request, follows where the answer leads on the same host, and answers the status code.
 pub(crate) async fn get(target: &Target<'_>, action: &HTTPGetAction, agent: &str) -> Result<u16, String> {
+    let (place, _) = first(target, action)?;
+    walk(place, action, agent, None).await
+}
+
+/// Where the request goes first, and the Pod's own address.
+fn first(target: &Target<'_>, action: &HTTPGetAction) -> Result<(Place, String), String> {
     let own = target.ip.to_string();
     let path = action.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
     let place = Place {
         secure: action.scheme.as_deref().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https")),
-        host: action.host.clone().filter(|host| !host.is_empty()).unwrap_or(own),
+        host: action.host.clone().filter(|host| !host.is_empty()).unwrap_or_else(|| own.clone()),
         port: port(target.container, &action.port)?,
         path: if path.starts_with('/') { path.to_owned() } else { format!("/{path}") },
     };
-    walk(place, action, agent).await
+    Ok((place, own))
 }
 
-async fn walk(mut place: Place, action: &HTTPGetAction, agent: &str) -> Result<u16, String> {
+async fn walk(mut place: Place, action: &HTTPGetAction, agent: &str, token: Option<&str>) -> Result<u16, String> {
     let mut named_host = true;
     for _ in 0..REDIRECTS_MAX {
-        let answer = async { ask(&place, request(action, agent, &place, named_host)?).await };
+        let answer = async { ask(&place, request(action, agent, &place, named_host, token)?).await };
         let answer = answer.await.map_err(|what| format!("Get \"{place}\": {what}"))?;
         let Some(location) = answer.location else { return Ok(answer.status) };
         match place.follow(&location) {
@@ -59,7 +69,13 @@ async fn walk(mut place: Place, action: &HTTPGetAction, agent: &str) -> Result<u
 }
 
 /// The request with the probe's own headers; its host name goes only to where the probe itself points.
-fn request(action: &HTTPGetAction, agent: &str, place: &Place, named_host: bool) -> Result<http::Request<Empty<Bytes>>, String> {
+fn request(
+    action: &HTTPGetAction,
+    agent: &str,
+    place: &Place,
+    named_host: bool,
+    token: Option<&str>,
+) -> Result<http::Request<Empty<Bytes>>, String> {
     let mut request = http::Request::get(&place.path).header("connection", "close");
     let given = |name: &str| action.http_headers.iter().flatten().any(|header| header.name.eq_ignore_ascii_case(name));
     for (name, value) in [("user-agent", agent), ("accept", "*/*")] {
@@ -74,6 +90,9 @@ fn request(action: &HTTPGetAction, agent: &str, place: &Place, named_host: bool)
         } else if named_host {
             host.clone_from(&header.value);
         }
+    }
+    if let Some(token) = token {
+        request = request.header(PROBE_HEADER, token);
     }
     request.header("host", host).body(Empty::new()).map_err(|error| error.to_string())
 }
@@ -205,7 +224,7 @@ mod tests {
         let port = server().await;
         let ask = async |path: &str| {
             let place = Place { secure: false, host: "127.0.0.1".to_owned(), port, path: path.to_owned() };
-            walk(place, &HTTPGetAction::default(), "test").await
+            walk(place, &HTTPGetAction::default(), "test", None).await
         };
         assert_eq!(ask("/200").await, Ok(200));
         assert_eq!(ask("/to//500").await, Ok(500), "what it leads to counts");
@@ -222,7 +241,7 @@ mod tests {
         let action: HTTPGetAction = serde_json::from_value(serde_json::json!({"port": 80, "httpHeaders": headers})).expect("an action");
         let place = Place { secure: false, host: "10.0.0.5".to_owned(), port: 80, path: "/".to_owned() };
         let headers = |named_host: bool| {
-            let request = request(&action, "kube-probe", &place, named_host).expect("a request");
+            let request = request(&action, "kube-probe", &place, named_host, None).expect("a request");
             let all = |name: &str| request.headers().get_all(name).iter().map(|value| value.to_str().expect("text").to_owned()).collect();
             let both: [Vec<String>; 2] = [all("host"), all("user-agent")];
             both

@@ -183,7 +183,7 @@ impl Effects {
         note("Pulling", format!("Pulling image \"{reference}\""));
         let asked = Instant::now();
         let auth = self.credentials().await;
-        let Ok(_turn) = self.node.pulls.acquire().await else { return Err(("ErrImagePull", "interrupted".to_owned())) };
+        let _permit = self.node.pulls.acquire(&PodName::of(&self.pod).namespace).await;
         let began = Instant::now();
         let image = self.node.parts.images.pull(reference, policy, &auth).await.map_err(|error| image_fault(&error))?;
         let (took, waited) = (began.elapsed(), asked.elapsed());
@@ -309,7 +309,8 @@ impl Effects {
         let grace = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(super::plan::GRACE_SECONDS);
         let (sandbox, memory_bytes) = (&ground.sandbox, self.node.machine.memory_bytes);
         let from = Ingredients { attempt, image, content, sandbox, variables, volumes, user, seccomp, grace_seconds: grace, memory_bytes };
-        let spec = spec::build(&self.pod, container, &self.node.layout, from);
+        let mut spec = spec::build(&self.pod, container, &self.node.layout, from);
+        spec.probe_token = self.node.probe_token(&spec.id);
         if spec.args.is_empty() {
             return Err(StartFault::Unmade("CreateContainerError", "no command specified".to_owned()));
         }
@@ -317,7 +318,11 @@ impl Effects {
         make_files(&spec.log_path, &termination).await.map_err(|message| StartFault::Unmade("CreateContainerError", message))?;
         let fault = |error: RuntimeError| StartFault::Unmade("CreateContainerError", chain(&error));
         // A module may compile for minutes; a Pod that ends does not wait for that.
-        match self.ending.run_until_cancelled(runtime.prepare(&spec.content)).await {
+        let preparing = async {
+            let _permit = self.node.preparations.acquire(&PodName::of(&self.pod).namespace).await;
+            runtime.prepare(&spec.content).await
+        };
+        match self.ending.run_until_cancelled(preparing).await {
             Some(prepared) => prepared.map_err(fault)?,
             None => return Err(StartFault::Ending),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
-use http::header::USER_AGENT;
+use runtimes_contract::PROBE_HEADER;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -16,14 +16,13 @@ use crate::settings::{HTTP_INSTANCES_MAX, HTTP_PROBE_INSTANCES_MAX};
 const QUEUE_LEN_MAX: usize = 512;
 /// How long one waits.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
-/// What probes call themselves, as upstream's do. Who pretends takes a probe's place and no other.
-const PROBE: &[u8] = b"kube-probe/";
-
 /// The instances of one component.
 pub struct Capacity {
     instances: Arc<Semaphore>,
     probes: Arc<Semaphore>,
     queue: Semaphore,
+    /// What a probe shows.
+    probe_token: String,
 }
 
 /// The right to one instance, until dropped.
@@ -32,20 +31,30 @@ pub struct Instance {
 }
 
 impl Capacity {
-    /// All of it is free.
-    pub fn new() -> Self {
+    /// All of it is free. Who shows the token is a probe.
+    pub fn new(probe_token: &str) -> Self {
         let semaphore = |permits: u32| Arc::new(Semaphore::new(usize::try_from(permits).unwrap_or(1)));
-        Self { instances: semaphore(HTTP_INSTANCES_MAX), probes: semaphore(HTTP_PROBE_INSTANCES_MAX), queue: Semaphore::new(QUEUE_LEN_MAX) }
+        Self {
+            instances: semaphore(HTTP_INSTANCES_MAX),
+            probes: semaphore(HTTP_PROBE_INSTANCES_MAX),
+            queue: Semaphore::new(QUEUE_LEN_MAX),
+            probe_token: probe_token.to_owned(),
+        }
     }
 
-    /// An instance for a request with these headers; none when there is no room within the time.
-    pub async fn instance(&self, headers: &HeaderMap) -> Option<Instance> {
+    /// Whether the node asks how the container is. What showed it is taken away: the guest has no business with it.
+    pub fn take_probe(&self, headers: &mut HeaderMap) -> bool {
+        let is_known = headers.get_all(PROBE_HEADER).iter().any(|shown| shown.as_bytes() == self.probe_token.as_bytes());
+        while headers.remove(PROBE_HEADER).is_some() {}
+        is_known && !self.probe_token.is_empty()
+    }
+
+    /// An instance for a request, or for a probe; none when there is no room within the time.
+    pub async fn instance(&self, is_probe: bool) -> Option<Instance> {
         if let Ok(permit) = self.instances.clone().try_acquire_owned() {
             return Some(Instance { _permit: permit });
         }
-        if is_probe(headers)
-            && let Ok(permit) = self.probes.clone().try_acquire_owned()
-        {
+        if is_probe && let Ok(permit) = self.probes.clone().try_acquire_owned() {
             return Some(Instance { _permit: permit });
         }
         let _place = self.queue.try_acquire().ok()?;
@@ -54,31 +63,45 @@ impl Capacity {
     }
 }
 
-/// Whether the node asks how the container is.
-pub fn is_probe(headers: &HeaderMap) -> bool {
-    headers.get(USER_AGENT).is_some_and(|agent| agent.as_bytes().starts_with(PROBE))
-}
-
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     #[tokio::test]
     async fn the_node_is_answered_when_others_wait() {
-        let capacity = Capacity::new();
-        let nobody = HeaderMap::new();
-        let node = HeaderMap::from_iter([(USER_AGENT, http::HeaderValue::from_static("kube-probe/1.37"))]);
+        let capacity = Capacity::new("secret");
         let mut held = Vec::new();
         for _ in 0..HTTP_INSTANCES_MAX {
-            held.push(capacity.instance(&nobody).await.unwrap());
+            held.push(capacity.instance(false).await.unwrap());
         }
         for _ in 0..HTTP_PROBE_INSTANCES_MAX {
-            held.push(capacity.instance(&node).await.unwrap());
+            held.push(capacity.instance(true).await.unwrap());
         }
         let queue = capacity.queue.acquire_many(u32::try_from(QUEUE_LEN_MAX).unwrap()).await.unwrap();
-        assert!(capacity.instance(&nobody).await.is_none(), "the queue is full");
+        assert!(capacity.instance(false).await.is_none(), "the queue is full");
         drop(queue);
         held.clear();
-        assert!(capacity.instance(&nobody).await.is_some());
+        assert!(capacity.instance(false).await.is_some());
+    }
+
+    #[test]
+    fn a_probe_is_who_has_the_token_whatever_it_calls_itself() {
+        let shown = |token: &str, all: &[&'static str]| {
+            let capacity = Capacity::new(token);
+            let mut headers = HeaderMap::from_iter([(http::header::USER_AGENT, HeaderValue::from_static("kube-probe/1.37"))]);
+            for value in all {
+                headers.append(PROBE_HEADER, HeaderValue::from_static(value));
+            }
+            let is_probe = capacity.take_probe(&mut headers);
+            assert!(!headers.contains_key(PROBE_HEADER), "{all:?}");
+            is_probe
+        };
+        assert!(shown("secret", &["secret"]) && shown("secret", &["guess", "secret"]));
+        for all in [&[][..], &["guess"], &[""], &["secret2"]] {
+            assert!(!shown("secret", all), "{all:?}");
+        }
+        assert!(!shown("", &[""]), "one that an earlier version made knows no probe");
     }
 }

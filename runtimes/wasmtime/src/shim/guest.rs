@@ -89,6 +89,11 @@ impl Guest {
         Ok(wasi)
     }
 
+    /// What the node's probes show.
+    pub fn probe_token(&self) -> &str {
+        &self.spec.probe_token
+    }
+
     /// How far one instance may grow.
     pub fn limits(&self) -> Limits {
         Limits::new(&self.budget)

@@ -19,7 +19,7 @@ use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Scheme};
 use wasmtime_wasi_http::p2::body::HyperOutgoingBody;
 use wasmtime_wasi_http::{Error, WasiBody, WasiHttpCtx, WasiHttpView as _};
 
-use super::capacity::{Capacity, Instance, is_probe};
+use super::capacity::{Capacity, Instance};
 use super::guest::Guest;
 use super::idle::IdleBody;
 use super::ticker::Ticker;
@@ -52,19 +52,21 @@ pub struct Server {
 impl Server {
     /// For a linked component.
     pub fn new(engine: &Engine, proxy: ProxyPre<ComponentHost>, guest: Arc<Guest>) -> Self {
-        Self { engine: engine.clone(), proxy, guest, capacity: Capacity::new(), ticker: Ticker::new(engine) }
+        let capacity = Capacity::new(guest.probe_token());
+        Self { engine: engine.clone(), proxy, guest, capacity, ticker: Ticker::new(engine) }
     }
 
     /// The guest's answer, or an error of ours that says as little as an error page should; the
     /// reason is in the container's log.
-    pub async fn answer(self: Arc<Self>, request: Request<Incoming>, is_spare: bool) -> Result<Response<WasiBody>, Infallible> {
+    pub async fn answer(self: Arc<Self>, mut request: Request<Incoming>, is_spare: bool) -> Result<Response<WasiBody>, Infallible> {
+        let is_probe = self.capacity.take_probe(request.headers_mut());
         if request.body().size_hint().lower() > u64::try_from(BODY_LEN_MAX).unwrap_or(u64::MAX) {
             return Ok(plain(StatusCode::PAYLOAD_TOO_LARGE, "request body too large\n"));
         }
-        if is_spare && !is_probe(request.headers()) {
+        if is_spare && !is_probe {
             return Ok(busy());
         }
-        let Some(instance) = self.capacity.instance(request.headers()).await else { return Ok(busy()) };
+        let Some(instance) = self.capacity.instance(is_probe).await else { return Ok(busy()) };
         let (send, receive) = oneshot::channel();
         let running = timeout(REQUEST_TIMEOUT, self.clone().run(request.map(limited), send, instance));
         let running = tokio::spawn(async { running.await.unwrap_or_else(|_| Err(wasmtime::Error::msg("the request took too long"))) });

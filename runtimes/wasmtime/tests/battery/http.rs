@@ -216,16 +216,21 @@ async fn nonsense_and_endless_heads_are_refused() {
 #[tokio::test]
 async fn beyond_its_capacity_a_server_says_so_and_answers_probes() {
     let (harness, network) = (Wasmtime::new(), Network::new("busy"));
-    let spec = web(&harness, &network, "web");
+    let mut spec = web(&harness, &network, "web");
+    spec.probe_token = "shown by the node".into();
     let runtime = harness.runtime();
     serve(&*runtime, &spec).await;
     // Every instance spins, and the queue behind them is full.
     let (refused, probed, _busy) = network
         .inside(|| {
-            let ask = |path: &str, agent: &str| {
+            let ask = |path: &str, token: &str| {
                 let mut stream = TcpStream::connect("127.0.0.1:8080").unwrap();
                 stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-                write!(stream, "GET {path} HTTP/1.1\r\nHost: web\r\nUser-Agent: {agent}\r\nConnection: close\r\n\r\n").unwrap();
+                write!(
+                    stream,
+                    "GET {path} HTTP/1.1\r\nHost: web\r\nUser-Agent: kube-probe/1.37\r\nSkiff-Probe: {token}\r\nConnection: close\r\n\r\n"
+                )
+                .unwrap();
                 stream
             };
             let busy: Vec<_> = (0..64 + 512).map(|_| ask("/spin", "slow")).collect();
@@ -236,7 +241,7 @@ async fn beyond_its_capacity_a_server_says_so_and_answers_probes() {
             // The last of those who wait may not have come yet: of so many more one is refused at once.
             let mut further = (0..8).map(|_| answer(ask("/", "client")));
             let refused = further.find_map(|answer| answer.ok().filter(|answer| answer.starts_with("HTTP/1.1 503")));
-            (refused, answer(ask("/", "kube-probe/1.37")), busy)
+            (refused, answer(ask("/", "shown by the node")), busy)
         })
         .await;
     let refused = refused.expect("an answer that there is no room");
