@@ -120,8 +120,8 @@ impl Sending {
     }
 
     /// Resolves when the stream is broken off or its connection has ended.
-    pub async fn lost(&self) {
-        self.gone.cancelled().await;
+    pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.gone.clone().cancelled_owned()
     }
 
     async fn queue(&self, frame: Frame) -> Result<(), Lost> {

@@ -2,13 +2,17 @@
 //! kube-rs drops its connections as soon as it has written.
 
 use std::io::Write as _;
+use std::net::TcpStream;
 use std::process::Stdio;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::AttachParams;
+use tests::cluster::tool;
 use tests::{Cluster, Kubectl, client, eventually};
 use tokio::io::AsyncWriteExt as _;
+
+use super::Forward;
 
 const PODS: &str = r#"
 apiVersion: v1
@@ -19,10 +23,32 @@ spec:
   restartPolicy: Never
   containers:
     - {name: c, image: "samples/tools:latest", imagePullPolicy: Never, command: [cat], stdin: true, stdinOnce: true}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: listens}
+spec:
+  runtimeClassName: runc
+  terminationGracePeriodSeconds: 1
+  containers:
+    - name: c
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      stdin: true
+      # With the end of its own input the first says at once that it will say nothing; the others go on listening.
+      command:
+        - sh
+        - -c
+        - |
+          nc -l -p 9000 < /dev/null > /tmp/silent
+          for n in 1 2; do nc -l -p 9001 > /tmp/forwarded-$n; echo end >> /tmp/forwarded-$n; done
+          sleep 100000
 "#;
 
 /// More than what pipes and sockets hold by themselves.
 const MUCH: usize = 3 << 20;
+/// What fits into what kube-rs holds back for a port.
+const FORWARDED: usize = 100_000;
 
 #[test]
 fn clients_that_leave_are_heard_out() {
@@ -30,10 +56,14 @@ fn clients_that_leave_are_heard_out() {
     let kubectl = cluster.kubectl();
     kubectl.ok("apply -f samples/quickstart/tools.yaml");
     kubectl.apply(PODS).ok();
-    for pod in ["tools", "heard"] {
+    for pod in ["tools", "heard", "listens"] {
         kubectl.until_ready(pod);
     }
     what_was_sent_arrives(&cluster);
+    what_was_sent_to_a_port_arrives(&cluster);
+    for (n, spdy_alone) in [(1, false), (2, true)] {
+        a_killed_forward_ends_its_connections(&cluster, n, spdy_alone);
+    }
     for websockets in ["true", "false"] {
         a_killed_client_ends_its_input_alone(&kubectl, websockets);
     }
@@ -74,6 +104,36 @@ fn what_was_sent_arrives(cluster: &Cluster) {
     until_file(&kubectl, "tools", "/tmp/copied", &format!("{}end\n", "y".repeat(MUCH)));
     kubectl.until("pod/heard", "/status/phase", "Succeeded");
     assert_eq!(kubectl.ok("logs heard").trim_end(), "words");
+}
+
+/// kube-rs writes to a port of a Pod and drops the connection, while the Pod has said that it will say nothing.
+fn what_was_sent_to_a_port_arrives(cluster: &Cluster) {
+    client::story(cluster, async |client| {
+        let pods: Api<Pod> = Api::default_namespaced(client);
+        let mut forward = pods.portforward("listens", &[9000]).await.expect("forwarded");
+        forward.take_stream(9000).expect("a stream").write_all(&[b'z'; FORWARDED]).await.expect("written");
+        // It sends a close after the one that it has sent, and calls that an error.
+        let _ended = forward.join().await;
+    });
+    until_file(&cluster.kubectl(), "listens", "/tmp/silent", &"z".repeat(FORWARDED));
+}
+
+/// What kubectl has sent arrives, and with kubectl goes the Pod's connection.
+fn a_killed_forward_ends_its_connections(cluster: &Cluster, n: u32, spdy_alone: bool) {
+    let kubectl = cluster.kubectl().of(tool("kubectl"));
+    let path = format!("/tmp/forwarded-{n}");
+    let mut forward = Forward::of(&kubectl, "pod/listens", ":9001", spdy_alone);
+    let port: u16 = forward.port.parse().expect("a port");
+    let connection = cluster.net.enter(move || {
+        let mut connection = TcpStream::connect(("127.0.0.1", port)).expect("kubectl listens");
+        connection.write_all(&[b'z'; FORWARDED]).expect("kubectl reads");
+        connection
+    });
+    let connection = connection.join().expect("connected");
+    until_file(&kubectl, "listens", &path, &"z".repeat(FORWARDED));
+    forward.child.kill().expect("it is ours");
+    until_file(&kubectl, "listens", &path, &format!("{}end\n", "z".repeat(FORWARDED)));
+    drop(connection);
 }
 
 /// Neither the command nor its children end with kubectl, and the command reads the end of its input.

@@ -4,6 +4,7 @@
 
 mod channels;
 mod dial;
+mod relay;
 mod streams;
 
 use std::path::PathBuf;

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use axum::extract::ws::{Message, WebSocket};
 use bytes::Bytes;
+use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt as _, StreamExt as _};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio_stream::wrappers::ReceiverStream;
 
 use super::dial::dial;
+use super::relay::{FromPod, carry};
 use super::{Target, deliver};
 use crate::server::channel::{Form, closing};
 use crate::server::query_pairs;
@@ -20,8 +22,6 @@ use crate::server::query_pairs;
 pub(super) const PROTOCOLS: [&str; 4] = ["v4.channel.k8s.io", "portforward.k8s.io", "v4.base64.channel.k8s.io", "channel.k8s.io"];
 /// Ports in one request: each takes two channel numbers.
 const PORTS_MAX: usize = 64;
-/// Bytes in one frame.
-const FRAME_LEN: usize = 32 * 1_024;
 /// Frames that may wait, each way.
 const FRAMES_MAX: usize = 16;
 /// How long nothing may happen; upstream's.
@@ -46,9 +46,9 @@ pub(super) fn ports(query: &str) -> Result<Vec<u16>, String> {
 
 pub(super) async fn run(socket: WebSocket, ports: Vec<u16>, target: Target) {
     let form = Form::of(socket.protocol().and_then(|protocol| protocol.to_str().ok()));
-    let (mut sink, mut from_client) = socket.split();
-    let (frames, mut to_client) = mpsc::channel::<Message>(FRAMES_MAX);
-    let mut inputs: HashMap<u8, mpsc::Sender<Bytes>> = HashMap::new();
+    let (sink, from_client) = socket.split();
+    let (frames, to_client) = mpsc::channel::<Message>(FRAMES_MAX);
+    let mut inputs: Inputs = HashMap::new();
     let mut tasks = JoinSet::new();
     for (index, port) in ports.into_iter().enumerate() {
         let Ok(data) = u8::try_from(index * 2) else { continue };
@@ -58,39 +58,56 @@ pub(super) async fn run(socket: WebSocket, ports: Vec<u16>, target: Target) {
     }
     drop(frames);
     let active = watch::Sender::new(());
-    let receive = async {
-        while let Some(Ok(message)) = from_client.next().await {
-            active.send_replace(());
-            if matches!(message, Message::Close(_)) {
-                return;
-            }
-            let Some((channel, bytes)) = form.decode(message) else { continue };
-            if let Some(input) = inputs.get(&channel)
-                && input.send(bytes).await.is_err()
-            {
-                inputs.remove(&channel);
-            }
-        }
-    };
-    let send = async {
-        while let Some(frame) = to_client.recv().await {
-            active.send_replace(());
-            if sink.send(frame).await.is_err() {
-                return;
-            }
-        }
-        if let Err(error) = sink.send(closing()).await {
-            tracing::debug!(%error, "port-forward client is gone");
-        }
-    };
     tokio::select! {
-        () = receive => {}
-        () = send => {}
+        () = exchange(receive(from_client, form, inputs, &active), send(sink, to_client, &active)) => {}
         () = idle(active.subscribe()) => tracing::info!("a forward was idle for too long"),
     }
-    // With its channels the connections hear that the client is gone.
-    drop((inputs, to_client));
+    // Its channels are dropped by now: with them the connections hear that the client is gone.
     deliver(tasks).await;
+}
+
+/// Where the bytes of each data channel go.
+type Inputs = HashMap<u8, mpsc::Sender<Bytes>>;
+
+/// Ends when all is said to the client, or when the client has left and all that it sent was received.
+async fn exchange(receive: impl Future<Output = ()>, send: impl Future<Output = Result<(), axum::Error>>) {
+    let mut receive = std::pin::pin!(receive);
+    let sent = tokio::select! {
+        sent = send => sent,
+        () = &mut receive => return,
+    };
+    if let Err(error) = sent {
+        tracing::debug!(%error, "port-forward client is gone");
+        // What the client said before it left still counts.
+        receive.await;
+    }
+}
+
+async fn receive(mut from: SplitStream<WebSocket>, form: Form, mut inputs: Inputs, active: &watch::Sender<()>) {
+    while let Some(Ok(message)) = from.next().await {
+        active.send_replace(());
+        if matches!(message, Message::Close(_)) {
+            return;
+        }
+        let Some((channel, bytes)) = form.decode(message) else { continue };
+        if let Some(input) = inputs.get(&channel)
+            && input.send(bytes).await.is_err()
+        {
+            inputs.remove(&channel);
+        }
+    }
+}
+
+async fn send(
+    mut to: SplitSink<WebSocket, Message>,
+    mut frames: mpsc::Receiver<Message>,
+    active: &watch::Sender<()>,
+) -> Result<(), axum::Error> {
+    while let Some(frame) = frames.recv().await {
+        active.send_replace(());
+        to.send(frame).await?;
+    }
+    to.send(closing()).await
 }
 
 /// Resolves when nothing happens for too long.
@@ -99,7 +116,7 @@ async fn idle(mut active: watch::Receiver<()>) {
 }
 
 /// One port: announced on both its channels, then connected and carried.
-async fn forward(port: u16, data: u8, form: Form, target: Target, mut input: mpsc::Receiver<Bytes>, to: mpsc::Sender<Message>) {
+async fn forward(port: u16, data: u8, form: Form, target: Target, input: mpsc::Receiver<Bytes>, to: mpsc::Sender<Message>) {
     let error_channel = data + 1;
     for channel in [data, error_channel] {
         if to.send(form.encode(channel, &port.to_le_bytes())).await.is_err() {
@@ -116,28 +133,14 @@ async fn forward(port: u16, data: u8, form: Form, target: Target, mut input: mps
             return;
         }
     };
-    let (mut from_pod, mut to_pod) = stream.into_split();
-    let up = async {
-        while let Some(bytes) = input.recv().await {
-            if to_pod.write_all(&bytes).await.is_err() {
-                // The Pod does not listen any more; it may still speak.
-                return std::future::pending().await;
+    let speak = async |mut from_pod: FromPod| {
+        while let Some(bytes) = from_pod.next().await {
+            if to.send(form.encode(data, bytes)).await.is_err() {
+                return from_pod.drain().await;
             }
         }
     };
-    let down = async {
-        let mut buffer = vec![0; FRAME_LEN];
-        while let Ok(len @ 1..) = from_pod.read(&mut buffer).await {
-            if to.send(form.encode(data, buffer.get(..len).unwrap_or_default())).await.is_err() {
-                return;
-            }
-        }
-    };
-    // The connection is over when the Pod has said all, or when the client is gone and was heard out.
-    tokio::select! {
-        () = down => {}
-        () = up => {}
-    }
+    carry(stream, ReceiverStream::new(input), speak).await;
 }
 
 #[cfg(test)]

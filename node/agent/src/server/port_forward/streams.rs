@@ -7,20 +7,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use node_spdy::frame::Reset;
-use node_spdy::{Connection, Lost, Receiving, Sending, Stream};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use node_spdy::{Connection, Receiving, Sending, Stream};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::dial::dial;
-use super::{Target, deliver};
+use super::relay::{FromPod, carry};
+use super::{DELIVERY_TIMEOUT, Target, deliver};
 
 /// How long the second stream of a pair may take; upstream's default.
 const PAIR_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes read from the Pod at once.
-const CHUNK_LEN: usize = 32 * 1_024;
 
 /// Serves every connection that the client asks for, until the client is gone.
 pub(super) async fn serve(mut connection: Connection, target: Target) {
@@ -125,8 +121,16 @@ async fn forward(pair: Pair, target: Target) {
     let Pair { port, data, error } = pair;
     match dial(&target, port).await {
         Ok(stream) => {
-            carry(stream, data.receiving, data.sending).await;
-            finish(error.sending).await;
+            let lost = data.sending.lost();
+            let carried = carry(stream, words(data.receiving), async |from_pod| {
+                speak(from_pod, data.sending, error.sending).await;
+            });
+            tokio::select! {
+                () = carried => {}
+                () = async { lost.await; sleep(DELIVERY_TIMEOUT).await } => {
+                    tracing::debug!("a Pod did not end after its client had broken off");
+                }
+            }
         }
         Err(refused) => {
             let text = format!("error forwarding port {port} to pod {}, uid {}: {refused}", target.name, target.uid);
@@ -136,52 +140,21 @@ async fn forward(pair: Pair, target: Target) {
     }
 }
 
-/// Bytes both ways until the Pod has said all, or the client breaks off.
-async fn carry(stream: TcpStream, from_client: Receiving, to_client: Sending) {
-    // Small answers must not wait for more; a socket that refuses this still works.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "setting TCP_NODELAY failed");
-    }
-    let (from_pod, to_pod) = stream.into_split();
-    let mut up = std::pin::pin!(up(from_client, to_pod));
-    let mut down = std::pin::pin!(down(from_pod, to_client));
-    let mut talking = true;
-    loop {
-        tokio::select! {
-            () = &mut down => return,
-            sent = &mut up, if talking => match sent {
-                Ok(()) => talking = false,
-                Err(Lost) => return,
-            },
-        }
-    }
+/// What the client says. To break off is an end too: what was sent before it counts.
+fn words(from: Receiving) -> impl futures::Stream<Item = Bytes> {
+    futures::stream::unfold(from, async |mut from| from.next().await.ok().flatten().map(|bytes| (bytes, from)))
 }
 
-/// What the client says, and that it has said all.
-async fn up(mut from: Receiving, mut to: OwnedWriteHalf) -> Result<(), Lost> {
-    while let Some(bytes) = from.next().await? {
-        if to.write_all(&bytes).await.is_err() {
-            // The Pod does not listen any more; it may still speak. The rest goes nowhere.
-            return Ok(());
-        }
-    }
-    if let Err(error) = to.shutdown().await {
-        tracing::debug!(%error, "the Pod is gone before the client's end");
-    }
-    Ok(())
-}
-
-/// What the Pod says, and that it has said all.
-async fn down(mut from: OwnedReadHalf, mut to: Sending) {
-    let mut buffer = vec![0; CHUNK_LEN];
-    // A connection that the Pod resets ends like one that it closes: to call that an error would make
-    // clients give up every other connection too.
-    while let Ok(len @ 1..) = from.read(&mut buffer).await {
-        if to.send(Bytes::copy_from_slice(buffer.get(..len).unwrap_or_default())).await.is_err() {
-            return;
+/// What the Pod says, and that it has said all. There will be no error then: a client may wait to hear that before it
+/// hangs up.
+async fn speak(mut from_pod: FromPod, mut to: Sending, errors: Sending) {
+    while let Some(bytes) = from_pod.next().await {
+        if to.send(Bytes::copy_from_slice(bytes)).await.is_err() {
+            return from_pod.drain().await;
         }
     }
     finish(to).await;
+    finish(errors).await;
 }
 
 async fn fail(mut to: Sending, text: &str) {
