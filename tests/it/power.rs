@@ -1,10 +1,11 @@
-//! What a whole machine lives through: power cuts under load, a reboot, a kernel with cgroup v2 alone, a slow
+//! What a whole machine lives through: being set up, power cuts under load, a reboot, a kernel with cgroup v2 alone, a slow
 //! disk. The machine is QEMU's, on Debian's kernel (see `tests::machine`); clients run on the host, so what was
 //! answered is remembered there.
 //!
 //! `cargo xtask soak` runs more rounds of the cuts, from any seed.
 
 mod endurance;
+mod fresh;
 mod leaks;
 mod load;
 mod unified;

@@ -1,9 +1,11 @@
 //! A whole machine in a test: QEMU without KVM runs Debian's kernel on the host's programs (its root is the
-//! host's, read-only, by 9p) with a disk and a cgroup v2 tree of its own. Ending its process is a power cut:
-//! what the guest had not written to its disk is lost.
+//! host's, read-only, by 9p) with a disk and a cgroup v2 tree of its own, or on a fresh Debian ([`Machine::debian`]).
+//! Ending its process is a power cut: what the guest had not written to its disk is lost.
 //!
 //! The machine reaches nobody: its one network device knows the host alone, from which one port leads to its
 //! API server, and QEMU itself runs in a story's network namespace.
+
+mod debian;
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -43,8 +45,17 @@ pub struct Machine {
     /// Where QEMU runs, and kubectl beside it.
     pub net: Net,
     dir: tempfile::TempDir,
+    root: Root,
     disk_limits: String,
     running: Option<Running>,
+}
+
+/// What a machine's programs are.
+enum Root {
+    /// The host's; the disk is for what they write.
+    Host,
+    /// A fresh Debian's, on a disk whose changes are forgotten when it is off; a second disk brings files.
+    Debian,
 }
 
 struct Running {
@@ -56,15 +67,20 @@ struct Running {
 impl Machine {
     /// A machine with an empty disk, off.
     pub fn new(disk_megabytes: u32) -> Self {
+        let machine = Self::off(Root::Host);
+        let disk = File::create(machine.dir.path().join("disk")).expect("a file");
+        disk.set_len(u64::from(disk_megabytes) << 20).expect("a size");
+        let mut format = Command::new("mkfs.ext4");
+        run(format.args(["-q", "-F", "-E", "lazy_itable_init=1,lazy_journal_init=1"]).arg(machine.dir.path().join("disk")), None).ok();
+        std::fs::write(machine.dir.path().join("init.sh"), include_str!("machine/init.sh")).expect("written");
+        machine
+    }
+
+    fn off(root: Root) -> Self {
         // Under the project: a machine has a /tmp of its own, and sees the host's files elsewhere.
         let parent = project().join("target");
         let dir = tempfile::Builder::new().prefix("skiff-machine-").tempdir_in(parent).expect("a directory");
-        let disk = File::create(dir.path().join("disk")).expect("a file");
-        disk.set_len(u64::from(disk_megabytes) << 20).expect("a size");
-        let mut format = Command::new("mkfs.ext4");
-        run(format.args(["-q", "-F", "-E", "lazy_itable_init=1,lazy_journal_init=1"]).arg(dir.path().join("disk")), None).ok();
-        std::fs::write(dir.path().join("init.sh"), include_str!("machine/init.sh")).expect("written");
-        Self { net: Net::alone(), dir, disk_limits: String::new(), running: None }
+        Self { net: Net::alone(), dir, root, disk_limits: String::new(), running: None }
     }
 
     /// From the next start on, the disk does no more than so many operations and bytes a second.
@@ -83,11 +99,8 @@ impl Machine {
         command.args(SETTINGS).args(["-m", "1536", "-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio"]);
         let made = made();
         command.arg("-kernel").arg(made.join("vmlinuz")).arg("-initrd").arg(made.join("initramfs"));
-        command.arg("-append").arg(self.command_line(&made));
-        command.args(["-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap"]);
-        // Written to the host's memory, which outlives QEMU: no sync of the host's own is waited for.
-        let disk = format!("file={},if=virtio,format=raw,cache=unsafe{}", self.dir.path().join("disk").display(), self.disk_limits);
-        command.arg("-drive").arg(disk);
+        command.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 {}", self.command_line(&made)));
+        command.args(self.disks(&made));
         command.arg("-netdev").arg(format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{PORT}-:{PORT}"));
         command.args(["-device", "virtio-net-pci,netdev=net,romfile="]);
         command.args(["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=commands"]);
@@ -106,9 +119,27 @@ impl Machine {
     }
 
     fn command_line(&self, made: &Path) -> String {
-        let init = self.dir.path().join("init.sh");
-        let (init, made) = (init.display(), made.display());
-        format!("console=ttyS0 quiet panic=-1 skiff.init={init} skiff.machine={made} skiff.address={ADDRESS} skiff.gateway={GATEWAY}")
+        match self.root {
+            Root::Host => {
+                let (init, made) = (self.dir.path().join("init.sh"), made.display());
+                format!("skiff.init={} skiff.machine={made} skiff.address={ADDRESS} skiff.gateway={GATEWAY}", init.display())
+            }
+            Root::Debian => "skiff.disk=/dev/vda".to_owned(),
+        }
+    }
+
+    /// Written to the host's memory, which outlives QEMU: no sync of the host's own is waited for.
+    fn disks(&self, made: &Path) -> Vec<String> {
+        let drive =
+            |file: &Path, more: &str| ["-drive".to_owned(), format!("file={},if=virtio,format=raw,cache=unsafe{more}", file.display())];
+        let dir = self.dir.path();
+        match self.root {
+            Root::Host => {
+                let root = "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap".to_owned();
+                [["-virtfs".to_owned(), root], drive(&dir.join("disk"), &self.disk_limits)].concat()
+            }
+            Root::Debian => [drive(&made.join("debian.img"), ",snapshot=on"), drive(&dir.join("files"), ",readonly=on")].concat(),
+        }
     }
 
     /// Runs a shell script in the machine.
@@ -166,10 +197,7 @@ impl Machine {
             assert!(!out.contains("ENDED"), "skiff ended:\n{out}\n{}", self.log());
             if out.contains("skiff is ready") { Ok(()) } else { Err(self.log()) }
         });
-        let kubeconfig = self.run(&format!("cat {DATA}/admin.kubeconfig")).ok();
-        // The same address leads there from the host.
-        assert!(kubeconfig.contains(&format!("https://127.0.0.1:{PORT}")), "{kubeconfig}");
-        std::fs::write(self.kubeconfig(), kubeconfig).expect("written");
+        self.take_kubeconfig(&format!("{DATA}/admin.kubeconfig"));
     }
 
     /// Loads samples as `samples/NAME:latest`.
@@ -215,7 +243,9 @@ impl Drop for Machine {
         let failed = std::thread::panicking();
         if failed && self.running.is_some() {
             eprintln!("--- the machine's console\n{}", self.console());
-            if let Ok((_, log)) = self.tell(&format!("tail -n 80 {DATA}/log; mount; find /run/skiff | head -n 100")) {
+            if let Ok((_, log)) = self
+                .tell(&format!("tail -n 80 {DISK}/*/log; mount; find /run/skiff | head -n 100; journalctl -q -u skiff -n 80 --no-pager"))
+            {
                 eprintln!("--- the end of skiff's log\n{log}");
             }
         }

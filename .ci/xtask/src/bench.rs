@@ -7,7 +7,7 @@ use crate::{build, needs, samples, sh};
 /// Measures one part, or all; all are kept as a page of the docs.
 pub fn run(part: Option<&str>) -> Result<()> {
     needs::root()?;
-    needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES])?;
+    needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES, needs::NETWORKS])?;
     let programs = build::release()?;
     let guests = samples::build()?;
     sh::run(&mut sh::command("cargo", ["build", "--quiet", "--release", "--package", "tests", "--bin", "skiff-bench"]))?;

@@ -17,12 +17,15 @@ use crate::sh;
 /// A program and the Debian package that has it.
 pub type Need = (&'static str, &'static str);
 
-/// To run a node.
-pub const NODE: &[Need] = &[("runc", "runc"), ("nft", "nftables"), ("conntrack", "conntrack"), ("ip", "iproute2")];
+/// To run a node; docs/nodes.md names the same.
+pub const NODE: &[Need] =
+    &[("runc", "runc"), ("nft", "nftables"), ("conntrack", "conntrack"), ("update-ca-certificates", "ca-certificates")];
 /// To talk to it.
 pub const CLIENT: &[Need] = &[("kubectl", "kubernetes-client")];
 /// To make the sample image of Linux.
 pub const SAMPLES: &[Need] = &[("busybox", "busybox-static")];
+/// To make networks for tests and measurements.
+pub const NETWORKS: &[Need] = &[("ip", "iproute2")];
 /// To build skiff: SQLite and ring are C.
 pub const BUILD: &[Need] = &[("cc", "gcc"), ("make", "make")];
 /// To test it.
@@ -175,4 +178,21 @@ fn refresh() -> Result<()> {
         }
     });
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_docs_name_what_a_node_needs() {
+        let docs = std::fs::read_to_string(sh::root().join("docs/nodes.md")).expect("docs/nodes.md");
+        let line =
+            docs.lines().find_map(|line| line.strip_prefix("# apt-get install --no-install-recommends ")).expect("a line that installs");
+        let packages: Vec<&str> = NODE.iter().map(|(_, package)| *package).collect();
+        assert_eq!(line.split_whitespace().collect::<Vec<_>>(), packages);
+        for (_, package) in CLIENT {
+            assert!(docs.contains(&format!("`{package}`")), "{package}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use crate::{build, needs, samples, sh};
 /// Runs them; without a seed, from one that nobody chose.
 pub fn run(rounds: u32, seed: Option<u64>) -> Result<()> {
     needs::root()?;
-    needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES])?;
+    needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES, needs::NETWORKS])?;
     needs::nextest()?;
     let (machine, tools) = (needs::machine()?, needs::clients()?);
     let (programs, guests) = (build::debug()?, samples::build()?);

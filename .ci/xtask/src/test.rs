@@ -7,7 +7,7 @@ use crate::{audit, build, lint, needs, samples, sh};
 /// Runs them; with a filter only the tests whose name contains it, without lints.
 pub fn run(filter: Option<&str>) -> Result<()> {
     needs::root()?;
-    needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES, needs::TEST])?;
+    needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES, needs::NETWORKS, needs::TEST])?;
     needs::nextest()?;
     if filter.is_none() {
         lint::code()?;
@@ -42,7 +42,7 @@ pub fn run(filter: Option<&str>) -> Result<()> {
 /// The story of a server that is asked everything, longer than among the other tests.
 pub fn schemathesis(examples: u32) -> Result<()> {
     needs::root()?;
-    needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT])?;
+    needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::NETWORKS])?;
     needs::nextest()?;
     let (programs, venv) = (build::debug()?, needs::venv("schemathesis", needs::SCHEMATHESIS)?);
     sh::say(&format!("asking a server everything, {examples} times over"));

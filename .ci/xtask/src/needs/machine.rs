@@ -1,5 +1,8 @@
 //! A machine of its own for tests: Debian's kernel, unpacked and not installed, and a first file system in
-//! memory that mounts the host's root read-only and goes on from there. Made once and kept under target/.
+//! memory that mounts the host's root read-only, or a disk with a fresh Debian, and goes on from there. Made once and kept under
+//! target/.
+
+mod debian;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,12 +13,14 @@ use crate::sh;
 
 /// The package that depends on Debian's present kernel.
 const KERNEL: &str = "linux-image-amd64";
-/// What the first file system needs to mount the host's root.
-const MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
+/// What the first file system needs to mount the host's root, or a disk.
+const MODULES: [&str; 6] = ["virtio_pci", "9pnet_virtio", "9p", "virtio_blk", "crc32c_generic", "ext4"];
 /// Its first process.
 const INIT: &str = include_str!("machine/init.sh");
+/// The script by which a test has commands run in a machine.
+const COMMANDS: &str = include_str!("machine/commands.sh");
 
-/// Makes them; answers the directory with `vmlinuz`, `initramfs` and `lib/modules`.
+/// Makes them; answers the directory with `vmlinuz`, `initramfs`, `lib/modules`, `commands.sh` and `debian.img`.
 pub fn machine() -> Result<PathBuf> {
     super::ensure(&[&[
         ("qemu-system-x86_64", "qemu-system-x86"),
@@ -23,20 +28,26 @@ pub fn machine() -> Result<PathBuf> {
         ("cpio", "cpio"),
         ("mkfs.ext4", "e2fsprogs"),
         ("depmod", "kmod"),
+        ("mmdebstrap", "mmdebstrap"),
     ]])?;
     let dir = sh::target().join("machine");
-    let stamp = dir.join("made");
-    if std::fs::read_to_string(&stamp).is_ok_and(|made| made == INIT) {
-        return Ok(dir);
+    let (stamp, wanted) = (dir.join("made"), format!("{MODULES:?}\n{INIT}\n{COMMANDS}"));
+    if !std::fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
+        kernel_and_initramfs(&dir)?;
+        std::fs::write(&stamp, wanted).with_context(|| format!("writing {}", stamp.display()))?;
     }
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir).with_context(|| format!("removing {}", dir.display()))?;
-    }
-    std::fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
-    let version = kernel(&dir)?;
-    initramfs(&dir, &version)?;
-    std::fs::write(&stamp, INIT).with_context(|| format!("writing {}", stamp.display()))?;
+    debian::debian(&dir)?;
     Ok(dir)
+}
+
+fn kernel_and_initramfs(dir: &Path) -> Result<()> {
+    if dir.exists() {
+        std::fs::remove_dir_all(dir).with_context(|| format!("removing {}", dir.display()))?;
+    }
+    std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+    let version = kernel(dir)?;
+    initramfs(dir, &version)?;
+    Ok(std::fs::write(dir.join("commands.sh"), COMMANDS)?)
 }
 
 /// Fetches and unpacks the kernel; answers its version.

@@ -1,0 +1,47 @@
+//! The machine of somebody who tries Skiff: a fresh Debian with systemd and what docs/nodes.md names, which
+//! `cargo xtask test` made (`.ci/xtask/src/needs/machine/debian.rs`).
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::{COMMAND_LIMIT, Machine, PORT, Root};
+use crate::run::{eventually_within, run};
+
+/// What a disk with files is at most, most of it a hole.
+const FILES_SIZE: &str = "2G";
+
+impl Machine {
+    /// A fresh Debian, off. A second disk has copies of these files, by their names there.
+    pub fn debian(files: &[(String, PathBuf)]) -> Self {
+        let machine = Self::off(Root::Debian);
+        let brought = machine.dir.path().join("brought");
+        for (name, file) in files {
+            let to = brought.join(name);
+            std::fs::create_dir_all(to.parent().expect("a directory")).expect("made");
+            std::fs::copy(file, &to).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        }
+        let mut format = Command::new("mke2fs");
+        run(format.args(["-q", "-t", "ext4", "-d"]).arg(&brought).arg(machine.dir.path().join("files")).arg(FILES_SIZE), None).ok();
+        std::fs::remove_dir_all(brought).expect("removed");
+        machine
+    }
+
+    /// Takes the administrator's kubeconfig from where it is in the machine, for clients on the host.
+    #[track_caller]
+    pub fn take_kubeconfig(&mut self, path: &str) {
+        let kubeconfig = self.run(&format!("cat {path}")).ok();
+        assert!(kubeconfig.contains(&format!("https://127.0.0.1:{PORT}")), "the same address leads there from the host: {kubeconfig}");
+        std::fs::write(self.kubeconfig(), kubeconfig).expect("written");
+    }
+
+    /// Has the init system shut the machine down.
+    #[track_caller]
+    pub fn power_off(&mut self) {
+        self.run("systemctl --no-block poweroff").ok();
+        let mut running = self.running.take().expect("it is on");
+        eventually_within(COMMAND_LIMIT, "the machine is off", || match running.qemu.try_wait().expect("a child") {
+            Some(_) => Ok(()),
+            None => Err(self.console()),
+        });
+    }
+}
