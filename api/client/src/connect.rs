@@ -2,11 +2,26 @@
 //! own service in one process.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::ConfigExt as _;
+use kube::client::retry::RetryPolicy;
 use kube::config::{AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
 use thiserror::Error;
+use tower::retry::RetryLayer;
+use tower::{BoxError, ServiceBuilder};
+
+/// A silent server is probed after this long, this often, so many times: the server's own times for its clients.
+const PROBE_AFTER: Duration = Duration::from_secs(30);
+const PROBE_EVERY: Duration = Duration::from_secs(15);
+const PROBES: u32 = 3;
+/// What the server does not acknowledge for this long ends the connection.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(75);
 
 /// Why no client could be made.
 #[derive(Debug, Error)]
@@ -30,7 +45,31 @@ pub async fn from_kubeconfig(path: &Path) -> Result<kube::Client, ConnectError> 
     let failed = |source| ConnectError::Kubeconfig { path: path.to_owned(), source };
     let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(failed)?;
-    kube::Client::try_from(config).map_err(ConnectError::Client)
+    client(config).map_err(ConnectError::Client)
+}
+
+/// A client for a configuration. It is kube's own, with connections that notice when the server is gone without a word: a
+/// watch on one that the server gave up during an outage would otherwise hear of nothing until its read times out.
+pub fn client(config: kube::Config) -> Result<kube::Client, kube::Error> {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_keepalive(Some(PROBE_AFTER));
+    connector.set_keepalive_interval(Some(PROBE_EVERY));
+    connector.set_keepalive_retries(Some(PROBES));
+    connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX));
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(connector)?);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.default_retry.then(|| RetryLayer::new(RetryPolicy::server_retry())))
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector));
+    Ok(kube::Client::new(service, config.default_namespace))
 }
 
 /// A user of a kubeconfig whose certificate and key stand in the file itself. It cannot be shown: a key does not belong in
@@ -85,5 +124,37 @@ pub fn kubeconfig(server: &str, user: &str, ca_pem: &str, certificate_pem: &str,
         kind: Some("Config".to_owned()),
         api_version: Some("v1".to_owned()),
         ..Kubeconfig::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// The timer of this process' socket with that local port, as the kernel tells it; 2 is the one that probes.
+    fn timer(port: u16) -> Option<String> {
+        let sockets = std::fs::read_to_string("/proc/self/net/tcp").expect("Linux");
+        let local = format!("0100007F:{port:04X}");
+        let line = sockets.lines().find(|line| line.split_whitespace().nth(1) == Some(&local))?;
+        Some(line.split_whitespace().nth(5)?.split(':').next()?.to_owned())
+    }
+
+    #[tokio::test]
+    async fn a_silent_server_is_probed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("listens");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let client = client(kube::Config::new(url.parse().expect("a URL"))).expect("a client");
+        let asking = tokio::spawn(async move { client.apiserver_version().await });
+        let (_held, from) = listener.accept().await.expect("it connects");
+        let probed = async {
+            // What was asked is acknowledged first, and has a timer of its own until then.
+            while timer(from.port()).as_deref() != Some("02") {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), probed).await.expect("the system looks whether the server is there");
+        asking.abort();
     }
 }

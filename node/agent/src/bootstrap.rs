@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::connect::client;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -246,7 +247,7 @@ async fn cluster_ca(join: &Join, dir: &Path) -> Result<String, JoinError> {
 async fn fetch_ca(server: &str) -> Result<String, JoinError> {
     let mut config = kube::Config::new(server.parse().map_err(|_| bad("reading the server's URL", server))?);
     config.accept_invalid_certs = true;
-    let client = kube::Client::try_from(config).map_err(api("making a client"))?;
+    let client = client(config).map_err(api("making a client"))?;
     let maps: Api<ConfigMap> = Api::namespaced(client, "kube-public");
     let info = maps.get("cluster-info").await.map_err(api("reading kube-public/cluster-info"))?;
     let unusable = |reason: &str| JoinError::ClusterInfo { server: server.to_owned(), reason: reason.to_owned() };
@@ -263,7 +264,7 @@ fn connect(server: &str, ca_pem: &str, auth: AuthInfo) -> Result<kube::Client, J
     config.root_cert = Some(vec![token::der(ca_pem)?]);
     config.auth_info = auth;
     config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT)));
-    kube::Client::try_from(config).map_err(api("making a client"))
+    client(config).map_err(api("making a client"))
 }
 
 fn auth_by_token(token: &JoinToken) -> AuthInfo {

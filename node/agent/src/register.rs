@@ -188,6 +188,7 @@ impl Registrar {
 async fn renew(node: Arc<Node>, uid: String) {
     let leases: Api<Lease> = Api::namespaced(node.client.clone(), LEASES);
     let name = &node.config.node_name;
+    let mut retry = RETRY;
     loop {
         let now = MicroTime(Timestamp::now());
         let patch = json!({"spec": {"holderIdentity": name, "renewTime": now}});
@@ -203,12 +204,25 @@ async fn renew(node: Arc<Node>, uid: String) {
             }
         };
         // A connection that went silent must not hold up the next heartbeat.
-        match tokio::time::timeout(node.config.lease_renew, renewal).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!(error = chain(&error), "lease not renewed"),
-            Err(_) => tracing::warn!("lease not renewed: the API server did not answer in time"),
-        }
-        tokio::time::sleep(node.config.lease_renew).await;
+        let failure = match tokio::time::timeout(node.config.lease_renew, renewal).await {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(chain(&error)),
+            Err(_) => Some("the API server did not answer in time".to_owned()),
+        };
+        let pause = match failure {
+            None => {
+                retry = RETRY;
+                node.config.lease_renew
+            }
+            // The node counts as lost when some heartbeats are missing: the next attempt does not wait for its turn.
+            Some(error) => {
+                tracing::warn!(error, "lease not renewed");
+                let pause = retry;
+                retry = (retry * 2).min(RETRY_MAX).min(node.config.lease_renew);
+                pause
+            }
+        };
+        tokio::time::sleep(pause).await;
     }
 }
 

@@ -113,3 +113,31 @@ async fn the_lease_of_a_node_that_was_registered_anew_is_the_new_ones() {
     };
     until("the new one's lease", is_right).await;
 }
+
+/// A client of which the first requests about Leases reach nobody.
+fn unheard(client: kube::Client, mut requests: u32) -> kube::Client {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let is_lost = requests > 0 && request.uri().path().contains("/leases");
+        requests -= u32::from(is_lost);
+        let client = client.clone();
+        async move {
+            match is_lost {
+                true => Err(kube::Error::Service(std::io::Error::from(std::io::ErrorKind::TimedOut).into())),
+                false => client.send(request).await,
+            }
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+#[tokio::test]
+async fn a_heartbeat_that_failed_is_tried_again_before_its_turn() {
+    use k8s_openapi::api::coordination::v1::Lease;
+    let mut cluster = Cluster::new(Script::default()).await;
+    let leases = Api::<Lease>::namespaced(cluster.client.clone(), "kube-node-lease");
+    // Longer than anybody waits here.
+    cluster.config.lease_renew = Duration::from_secs(3_600);
+    cluster.client = unheard(cluster.client.clone(), 3);
+    let _agent = cluster.start();
+    until("it has a lease", async || leases.get_opt(NODE).await.expect("an answer").is_some()).await;
+}
