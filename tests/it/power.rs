@@ -1,5 +1,5 @@
 //! What a whole machine lives through: being set up, power cuts under load, a reboot, a kernel with cgroup v2 alone, a slow
-//! disk. The machine is QEMU's, on Debian's kernel (see `tests::machine`); clients run on the host, so what was
+//! disk, a bad link. The machine is QEMU's, on Debian's kernel (see `tests::machine`); clients run on the host, so what was
 //! answered is remembered there.
 //!
 //! `cargo xtask soak` runs more rounds of the cuts, from any seed.
@@ -7,6 +7,7 @@
 mod endurance;
 mod fresh;
 mod leaks;
+mod link;
 mod load;
 mod unified;
 
