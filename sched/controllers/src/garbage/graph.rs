@@ -167,6 +167,11 @@ impl Graph {
         let node = nodes.by_uid.get(uid)?;
         let dependent = |dependent: &String| {
             let known = nodes.by_uid.get(dependent)?;
+            // Who is in another namespace cannot have this owner, whatever the reference says.
+            let is_reachable = !node.identity.kind.namespaced || known.identity.namespace == node.identity.namespace;
+            if !is_reachable {
+                return None;
+            }
             let blocks = known.owners.iter().any(|(owner, blocks)| owner == uid && *blocks);
             Some((dependent.clone(), Dependent { identity: known.identity.clone(), blocks, phase: known.phase }))
         };
@@ -342,6 +347,17 @@ mod tests {
         assert_eq!(graph.owner(&item("ns"), &reference("other", "Thing")), None);
         assert_eq!(graph.owner(&item("ns"), &reference("set", "Other")), None);
         assert!(graph.lives_elsewhere(&item("elsewhere"), "set"));
+    }
+
+    /// Anybody may write any UID into their own objects; nobody's deletion waits for a stranger's finalizer.
+    #[test]
+    fn a_deletion_waits_for_nobody_in_another_namespace() {
+        let graph = Graph::default();
+        graph.upsert(&kind(), &meta_of("set", &[], deleting(FOREGROUND)));
+        graph.upsert(&kind(), &meta_of("own", &[("set", true)], json!({})));
+        graph.upsert(&kind(), &meta_of("stranger", &[("set", true)], json!({"namespace": "elsewhere"})));
+        let dependents: Vec<String> = graph.seen("set").expect("known").dependents.into_iter().map(|(uid, _)| uid).collect();
+        assert_eq!(dependents, ["own"]);
     }
 
     #[test]
