@@ -63,6 +63,8 @@ struct State {
     ledger: Ledger,
     pod_cidr: Option<Ipv4Net>,
     nodes: Vec<Ipv4Addr>,
+    /// The rules could not be written last time: a host port may still lead to a Pod that is no more.
+    rules_failed: bool,
 }
 
 impl Network {
@@ -76,7 +78,7 @@ impl Network {
         in_thread(move || {
             host::check_ranges(&config)?;
             let ledger = Ledger::open(&config.state_dir.join("pods"))?;
-            let state = Mutex::new(State { ledger, pod_cidr: None, nodes: Vec::new() });
+            let state = Mutex::new(State { ledger, pod_cidr: None, nodes: Vec::new(), rules_failed: false });
             Ok(Self { shared: Arc::new(Shared { config, state, writing: Mutex::new(()) }) })
         })
         .await
@@ -155,15 +157,19 @@ impl Network {
             if let Some(record) = &record {
                 host::forget_pod(&shared.config, record.ip)?;
             }
-            shared.state.lock().ledger.release(&uid)?;
-            match record {
-                Some(record) if !record.host_ports.is_empty() => {
-                    shared.write_rules()?;
-                    flows::forget(&record.host_ports, Some(record.ip));
-                    Ok(())
-                }
-                _ => Ok(()),
+            let record = record.filter(|record| !record.host_ports.is_empty());
+            let rules_failed = {
+                let mut state = shared.state.lock();
+                state.ledger.release(&uid)?;
+                state.rules_failed
+            };
+            if record.is_some() || rules_failed {
+                shared.write_rules()?;
             }
+            if let Some(record) = &record {
+                flows::forget(&record.host_ports, Some(record.ip));
+            }
+            Ok(())
         })
         .await
     }
@@ -200,7 +206,7 @@ impl Network {
             nodes.dedup();
             let changed = {
                 let mut state = shared.state.lock();
-                std::mem::replace(&mut state.nodes, nodes.clone()) != nodes
+                std::mem::replace(&mut state.nodes, nodes.clone()) != nodes || state.rules_failed
             };
             if changed {
                 shared.write_rules()?;
@@ -283,7 +289,9 @@ impl Shared {
                 host_ports: records.flat_map(|record| record.host_ports.iter().map(|port| (port.clone(), record.ip))).collect(),
             }
         };
-        nft::apply(&rules::script(&self.config, &inputs))
+        let written = nft::apply(&rules::script(&self.config, &inputs));
+        self.state.lock().rules_failed = written.is_err();
+        written
     }
 }
 

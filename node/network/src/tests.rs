@@ -295,6 +295,26 @@ fn a_host_port_takes_nothing_from_the_cluster_or_the_node() {
     });
 }
 
+/// Whoever gets the Pod's address next must not get its host port too.
+#[test]
+fn a_host_port_goes_with_its_pod_also_when_the_rules_fail_once() {
+    isolated(|| async {
+        uplink();
+        let network = node("sk1", "10.244.0.0/24").await;
+        network.add_pod("uid-a", "web", &[tcp(None, 8080)]).await.expect("added");
+        let leads = || run("nft list table ip sk1-net").contains("8080");
+        assert!(leads());
+        run(
+            "printf '#!/bin/sh\\nexit 1\\n' > /tmp/broken; chmod +x /tmp/broken; mount --bind /tmp/broken $(readlink -f $(command -v nft))",
+        );
+        network.remove_pod("uid-a").await.expect_err("nft fails");
+        run("umount $(readlink -f $(command -v nft))");
+        assert!(leads());
+        network.remove_pod("uid-a").await.expect("removed");
+        assert!(!leads());
+    });
+}
+
 #[test]
 fn names_are_for_pods_and_the_node() {
     isolated(|| async {
