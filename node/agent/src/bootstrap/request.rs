@@ -1,12 +1,14 @@
 //! Asking the cluster to sign: a CertificateSigningRequest is made and watched until it is issued or
 //! denied.
 
+use api_client::error::is_everyday;
 use futures::StreamExt as _;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::PostParams;
+use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, watcher};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 
@@ -85,11 +87,16 @@ async fn sign(client: &kube::Client, join: &Join, signer: &str, usages: &[&str],
 /// The certificate, as soon as the request has it.
 async fn issued(requests: Api<CertificateSigningRequest>, name: &str) -> Result<String, JoinError> {
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut events = std::pin::pin!(watcher(requests, config));
+    let mut events = std::pin::pin!(watcher(requests, config).default_backoff());
     while let Some(event) = events.next().await {
         let request = match event {
             Ok(watcher::Event::Apply(request) | watcher::Event::InitApply(request)) => request,
-            Ok(_) => continue,
+            Ok(watcher::Event::Delete(_)) => return Err(bad("waiting for a certificate", format!("request {name} was deleted"))),
+            Ok(watcher::Event::Init | watcher::Event::InitDone) => continue,
+            Err(error) if is_everyday(&error) => {
+                tracing::debug!(error = crate::error::chain(&error), "the watch of the certificate request ended");
+                continue;
+            }
             Err(error) => {
                 tracing::warn!(error = crate::error::chain(&error), "watching the certificate request failed");
                 continue;
@@ -105,4 +112,35 @@ async fn issued(requests: Api<CertificateSigningRequest>, name: &str) -> Result<
         }
     }
     Err(bad("waiting for a certificate", "the watch ended"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_fails_is_not_asked_without_a_pause() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            let number = count.fetch_add(1, Ordering::SeqCst);
+            async move {
+                if number > 1_000 {
+                    std::future::pending::<()>().await;
+                }
+                let failed = http::Response::builder().status(500).body(kube::client::Body::empty());
+                Ok::<_, Infallible>(failed.expect("a response"))
+            }
+        });
+        let requests = Api::all(kube::Client::new(service, "default"));
+        let waited = tokio::time::timeout(Duration::from_secs(60), issued(requests, "csr-1")).await;
+        assert!(waited.is_err(), "it is still waited for");
+        let asked = asked.load(Ordering::SeqCst);
+        assert!((2..60).contains(&asked), "{asked} requests in a minute");
+    }
 }
