@@ -14,7 +14,7 @@ mod make;
 mod sweep;
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -170,8 +170,8 @@ impl Look {
         }
         let note: Option<Note> = fs::read(self.note()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let Some(note) = note else { return self.distrust("it has no note") };
-        let bytes = fs::read(&path).map_err(RuntimeError::io(format!("reading {}", path.display())))?;
-        if note.len != identity.len || note.sha256 != hex(&Sha256::digest(&bytes)) {
+        let (_, sha256) = File::open(&path).and_then(hashed).map_err(RuntimeError::io(format!("reading {}", path.display())))?;
+        if note.len != identity.len || note.sha256 != sha256 {
             return self.distrust("it is not what was written");
         }
         self.known.lock().checked.insert(self.key.clone(), (identity, note.kind));
@@ -191,6 +191,13 @@ impl Look {
         }
         Ok(None)
     }
+}
+
+/// A file's length and hash, without having it in memory: machine code may have gigabytes.
+fn hashed(mut file: File) -> io::Result<(u64, String)> {
+    let mut hasher = Sha256::new();
+    let len = io::copy(&mut file, &mut hasher)?;
+    Ok((len, hex(&hasher.finalize())))
 }
 
 /// Who a file is, if it is root's alone.

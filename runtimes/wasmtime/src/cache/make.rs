@@ -11,10 +11,9 @@ use std::time::Instant;
 use runtimes_contract::files::{self, PRIVATE, write_atomic};
 use runtimes_contract::helper::{Fault, HelperError, Job};
 use runtimes_contract::{RuntimeError, blocking};
-use sha2::{Digest as _, Sha256};
 
-use super::{Artifact, BYTES_MAX, Cache, Look, Note, sweep};
-use crate::compile::{Answer, MODULE_LEN_MAX, bounds, hex};
+use super::{Artifact, BYTES_MAX, Cache, Look, Note, hashed, sweep};
+use crate::compile::{Answer, MODULE_LEN_MAX, bounds};
 
 /// Ends the name of a file that is being written; before it stands the writer's pid.
 const FRESH: &str = "new";
@@ -73,11 +72,10 @@ impl Look {
     fn store(&self, fresh: &Fresh, answer: &Answer) -> Result<Artifact, RuntimeError> {
         let writing = || format!("writing {}", self.code().display());
         let store = || {
-            let mut code = File::open(&fresh.0)?;
-            let mut hasher = Sha256::new();
-            let len = io::copy(&mut code, &mut hasher)?;
+            let code = File::open(&fresh.0)?;
             code.sync_all()?;
-            let note = Note { kind: answer.kind, len, sha256: hex(&hasher.finalize()) };
+            let (len, sha256) = hashed(code)?;
+            let note = Note { kind: answer.kind, len, sha256 };
             // The note first: code without its note is not believed.
             write_atomic(&self.note(), &serde_json::to_vec(&note)?, PRIVATE)?;
             files::rename(&fresh.0, &self.code())

@@ -1,4 +1,4 @@
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 
 use std::time::Duration;
 
@@ -137,6 +137,33 @@ async fn a_bad_module_is_remembered() {
     assert_eq!(fs::read_dir(scratch.dir.path().join("cache")).unwrap().count(), 0);
 }
 
+/// The most memory that this process has had since `f` began, in KiB, beyond what it had then.
+fn memory_growth_kib<T>(f: impl FnOnce() -> T) -> u64 {
+    let status = |field: &str| {
+        let text = fs::read_to_string("/proc/self/status").unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap().trim().trim_end_matches(" kB").to_owned();
+        line.parse::<u64>().unwrap()
+    };
+    fs::write("/proc/self/clear_refs", "5").unwrap();
+    let before = status("VmRSS:");
+    f();
+    status("VmHWM:").saturating_sub(before)
+}
+
+#[test]
+fn large_machine_code_is_checked_without_having_it_in_memory() {
+    const LEN: u64 = 192 << 20;
+    let scratch = Scratch::new();
+    let cache = scratch.open();
+    let look = Look { dir: cache.dir.clone(), key: "f".repeat(64), known: cache.known.clone() };
+    File::options().create_new(true).write(true).mode(0o600).open(look.code()).unwrap().set_len(LEN).unwrap();
+    let (len, sha256) = hashed(File::open(look.code()).unwrap()).unwrap();
+    fs::write(look.note(), serde_json::to_vec(&Note { kind: Kind::Module, len, sha256 }).unwrap()).unwrap();
+    let grown = memory_growth_kib(|| assert!(look.find().unwrap().is_some()));
+    assert_eq!(len, LEN);
+    assert!(grown < 16 << 10, "{grown} KiB");
+}
+
 #[tokio::test]
 async fn a_bad_module_is_compiled_once_for_all_who_wait() {
     let scratch = Scratch::new();
@@ -151,6 +178,20 @@ async fn a_bad_module_is_compiled_once_for_all_who_wait() {
         assert!(refused.unwrap_err().to_string().contains("not a WebAssembly binary"));
     }
     assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), 1);
+}
+
+/// It costs the process that compiles much more than that.
+#[test]
+fn compiling_costs_this_process_no_memory() {
+    let scratch = Scratch::new();
+    let (cache, path) = (scratch.open(), scratch.dir.path().join("large.wasm"));
+    fs::write(&path, bomb(20_000)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut artifact = None;
+    let grown = memory_growth_kib(|| artifact = Some(runtime.block_on(cache.artifact(&path, "sha256:large")).unwrap()));
+    let code = fs::metadata(&artifact.unwrap().path).unwrap().len();
+    println!("{code} bytes of code, grown by {grown} KiB");
+    assert!(code > 2 << 20 && grown < 8 << 10, "{code} bytes of code, {grown} KiB");
 }
 
 /// A module whose compilation takes long: one function of very many blocks, or as many functions.
