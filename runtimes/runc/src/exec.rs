@@ -2,6 +2,7 @@
 //! new process' subreaper, and tells its exit code. A helper that loses the agent kills the process, or
 //! lets it run on if it is one that outlives its session. Pipes, or a terminal, go over the helper's socket.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -22,7 +24,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::runtime::{Runc, flags};
 use crate::{errors, fds};
@@ -30,7 +32,36 @@ use crate::{errors, fds};
 /// Longest message of a helper.
 const MESSAGE_LEN_MAX: usize = 4096;
 
-/// Starts a further process in a running container.
+/// Processes of one container that may outlive their sessions. Each has a helper on the node, whose memory no limit of
+/// the Pod holds: a client that begins commands and leaves must not fill the node with them.
+const OUTLIVING_MAX: usize = 64;
+
+/// The places of processes that outlive their sessions, by container.
+#[derive(Default)]
+pub struct Places(Mutex<HashMap<ContainerId, Weak<Semaphore>>>);
+
+impl Places {
+    /// A place for one more process; none is needed for one that ends with its session.
+    pub fn take(&self, id: &ContainerId, exec: &ExecSpec) -> Result<Option<OwnedSemaphorePermit>, RuntimeError> {
+        if !exec.outlives_session {
+            return Ok(None);
+        }
+        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        places.retain(|_, of_container| of_container.strong_count() > 0);
+        // Whoever has a place keeps the container's entry.
+        let of_container = places.get(id).and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(Semaphore::new(OUTLIVING_MAX)));
+        let place = of_container.clone().try_acquire_owned();
+        places.insert(id.clone(), Arc::downgrade(&of_container));
+        let full = |_| {
+            RuntimeError::Start(format!(
+                "{OUTLIVING_MAX} commands run in container {id} already; end some of them, for those of clients that left run on"
+            ))
+        };
+        place.map(Some).map_err(full)
+    }
+}
+
+/// Starts a further process in a running container. `place` is given back when the process has ended.
 pub async fn start(
     shim: &Path,
     runc: &Runc,
@@ -38,6 +69,7 @@ pub async fn start(
     id: &ContainerId,
     process: &Process,
     exec: &ExecSpec,
+    place: Option<OwnedSemaphorePermit>,
 ) -> Result<ExecSession, RuntimeError> {
     let files = Files::new(dir);
     let text = serde_json::to_vec(process).map_err(io::Error::other).map_err(RuntimeError::io("writing the exec's spec"))?;
@@ -54,9 +86,15 @@ pub async fn start(
     let (socket, theirs) = socket_pair().map_err(RuntimeError::io("making a socket"))?;
     let mut command = tokio::process::Command::new(shim);
     command.args(args).env_clear().stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null());
-    // tokio reaps it, also when the session is dropped.
-    let helper = command.spawn().map_err(RuntimeError::io(format!("starting {}", shim.display())))?;
+    let mut helper = command.spawn().map_err(RuntimeError::io(format!("starting {}", shim.display())))?;
     drop(command);
+    // Reaped here, also when the session is dropped; until then it has its place.
+    tokio::spawn(async move {
+        if let Err(error) = helper.wait().await {
+            tracing::debug!(%error, "a helper of an exec was not waited for");
+        }
+        drop(place);
+    });
 
     let session = if exec.tty { terminal(&socket, exec).await } else { pipes(&socket, exec).await };
     let (parts, terminal) = match session {
@@ -67,7 +105,7 @@ pub async fn start(
         }
         Err(error) => return Err(RuntimeError::io(format!("starting a process in container {id}"))(error)),
     };
-    Ok(parts.session(Watch { socket, terminal, _helper: helper, files }, exec.tty))
+    Ok(parts.session(Watch { socket, terminal, files }, exec.tty))
 }
 
 /// Our side and the helper's. Messages keep their bounds, so that two of them are never read as one.
@@ -141,7 +179,6 @@ impl Drop for AbortOnDrop {
 struct Watch {
     socket: UnixStream,
     terminal: Option<OwnedFd>,
-    _helper: tokio::process::Child,
     files: Files,
 }
 

@@ -38,6 +38,7 @@ pub struct RuncRuntime {
     shims: Shims,
     shim: PathBuf,
     runc: Runc,
+    places: exec::Places,
 }
 
 /// runc and its state directory.
@@ -54,7 +55,7 @@ impl RuncRuntime {
     pub fn new(config: Config) -> Result<Self, RuntimeError> {
         let shims = Shims::open(&config.state_dir)?;
         let runc = Runc { binary: config.runc, root: config.state_dir.join("runc") };
-        Ok(Self { shims, shim: config.shim, runc })
+        Ok(Self { shims, shim: config.shim, runc, places: exec::Places::default() })
     }
 }
 
@@ -151,7 +152,8 @@ impl Runtime for RuncRuntime {
             }
         })
         .await?;
-        exec::start(&self.shim, &self.runc, &dir, id, &process, &exec).await
+        let place = self.places.take(id, &exec)?;
+        exec::start(&self.shim, &self.runc, &dir, id, &process, &exec, place).await
     }
 
     async fn attach(&self, id: &ContainerId, stdin: bool) -> Result<AttachSession, RuntimeError> {

@@ -263,6 +263,33 @@ async fn a_command_of_a_client_that_left_reads_what_was_sent_and_runs_on() {
     harness.runtime().remove(&spec.id).await.unwrap();
 }
 
+/// Each has a process on the node beside it, which no limit of the container holds.
+#[tokio::test]
+async fn commands_of_clients_that_left_are_counted() {
+    let harness = Runc::new();
+    let spec = sleeper(&harness).await;
+    let args = ["/bin/sh", "-c", "read end"].map(str::to_owned).to_vec();
+    let exec = |outlives_session| ExecSpec { args: args.clone(), stdin: true, tty: false, outlives_session };
+    let (mut sessions, mut refused) = (Vec::new(), None);
+    while refused.is_none() && sessions.len() < 100 {
+        match harness.runtime().exec(&spec.id, exec(true)).await {
+            Ok(session) => sessions.push(session),
+            Err(error) => refused = Some(error.to_string()),
+        }
+    }
+    assert_eq!(sessions.len(), 64);
+    assert!(refused.is_some_and(|why| why.contains("64 commands run in container box already")));
+    drop(harness.runtime().exec(&spec.id, exec(false)).await.unwrap());
+    // A client that leaves ends the input of its command, which ends by that.
+    drop(sessions.pop());
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while harness.runtime().exec(&spec.id, exec(true)).await.map(drop).is_err() {
+        assert!(tokio::time::Instant::now() < deadline, "a place is given back");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    harness.runtime().remove(&spec.id).await.unwrap();
+}
+
 #[tokio::test]
 async fn exec_errors_are_told_and_leave_the_container_alone() {
     let harness = Runc::new();
