@@ -209,9 +209,19 @@ pub struct NodeOptions {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub node_status_update_frequency: u32,
     /// What must stay free on the node, as `signal<quantity` or `signal<percent%`: with less, it takes no
-    /// further Pods. Signals: memory.available, nodefs.available, imagefs.available, pid.available.
-    #[arg(long, default_value = "memory.available<100Mi,nodefs.available<10%")]
+    /// further Pods and evicts some. Signals: memory.available, nodefs.available, nodefs.inodesFree,
+    /// imagefs.available, imagefs.inodesFree, pid.available.
+    #[arg(
+        long,
+        default_value = "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%"
+    )]
     pub eviction_hard: node_agent::Thresholds,
+    /// How much more than that is freed once it was short, as `signal=quantity` or `signal=percent%`.
+    #[arg(long, default_value = "")]
+    pub eviction_minimum_reclaim: node_agent::MinimumReclaim,
+    /// How long a node says that it is under pressure after the pressure has gone.
+    #[arg(long, default_value = "5m0s", value_parser = duration::parse)]
+    pub eviction_pressure_transition_period: Duration,
     /// Percent of the disk in use at which unused images go; 100 keeps them all.
     #[arg(long, default_value_t = 85, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub image_gc_high_threshold: u8,

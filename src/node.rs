@@ -98,7 +98,7 @@ pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
     let thresholds = settings.options.eviction_hard.clone();
     let images = ImageStore::open(&place.at("images"), unpacking)?
         .with_insecure_registries(settings.options.insecure_registry.clone())
-        .with_free_min(move |all| thresholds.disk_kept(all));
+        .with_free_min(move |all| thresholds.image_disk_kept(all));
     let network = Network::new(node_network::Config {
         prefix: place.prefix.clone(),
         state_dir: run_dir.at("network"),
@@ -144,7 +144,9 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
     config.kubelet_version = api_server::version();
     config.pods_max = settings.options.max_pods;
     config.pod_pids_max = settings.options.pod_max_pids;
-    config.eviction_hard.clone_from(&settings.options.eviction_hard);
+    let reclaim = settings.options.eviction_minimum_reclaim.clone();
+    config.eviction_hard = settings.options.eviction_hard.clone().with_minimum_reclaim(reclaim);
+    config.eviction_pressure_transition_period = settings.options.eviction_pressure_transition_period;
     config.image_gc_percent = (settings.options.image_gc_high_threshold, settings.options.image_gc_low_threshold);
     config.lease_duration = Duration::from_secs(settings.options.node_lease_duration_seconds.into());
     config.lease_renew = config.lease_duration / 4;

@@ -2,6 +2,7 @@
 //! PodSecurity level `baseline`, and in one that is not held to anything but has nothing else. What such
 //! a one would try, on one cluster beside a neighbour who must not notice.
 
+mod disk;
 mod network;
 mod pods;
 mod rights;

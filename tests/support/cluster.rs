@@ -155,7 +155,8 @@ impl Cluster {
         command.args(&self.args);
         if matches!(self.args.first().map(String::as_str), Some("up" | "agent")) {
             // What the stories tell does not depend on how full the machine's disk is.
-            command.args(["--eviction-hard=", "--image-gc-high-threshold=100"]);
+            let told = self.args.iter().any(|arg| arg.starts_with("--eviction-hard"));
+            command.args((!told).then_some("--eviction-hard=")).arg("--image-gc-high-threshold=100");
         }
         command.arg("--data-dir").arg(self.data_dir()).arg("--log=info,hickory_server=warn").env("RUST_BACKTRACE", "0");
         command.envs(self.env.iter().map(|(name, value)| (name, value)));

@@ -185,7 +185,8 @@ impl Machine {
     #[track_caller]
     pub fn start_skiff(&mut self, flags: &str) {
         let skiff = programs().join("skiff");
-        let limits = "--eviction-hard= --image-gc-high-threshold=100";
+        let thresholds = if flags.contains("--eviction-hard") { "" } else { "--eviction-hard=" };
+        let limits = format!("{thresholds} --image-gc-high-threshold=100");
         let log = "--log=info,hickory_server=warn";
         let start = format!(
             "mkdir -p {DATA}; : > {DATA}/out; setsid {} up --data-dir {DATA} {limits} {log} {flags} > {DATA}/out 2>> {DATA}/log < /dev/null &",

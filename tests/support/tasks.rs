@@ -41,6 +41,8 @@ pub const OF_UP: &[&str] = &[
     "node-agent/routes",
     "node-agent/registrar",
     "node-agent/housekeeping",
+    "node-agent/eviction",
+    "node-agent/local-storage",
     "node-agent/pod-manager",
     "node-agent/watch-services",
     "node-agent/watch-runtimeclasses",

@@ -4,6 +4,8 @@
 
 mod correlator;
 
+use std::time::Duration;
+
 use api_tasks::Tasks;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
@@ -17,6 +19,11 @@ use correlator::{Correlator, Observed};
 
 /// Events waiting to be sent; more are dropped with a log line.
 const QUEUE_LEN_MAX: usize = 1_000;
+/// Tries of one event; upstream's `maxTriesPerEvent`.
+const TRIES_MAX: u32 = 12;
+const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// The API server's answer to a write for which there is no room (RFC 4918).
+const INSUFFICIENT_STORAGE: u16 = 507;
 
 /// Sends events in the background; clones share one queue.
 #[derive(Clone)]
@@ -93,10 +100,25 @@ impl Sender {
             };
             // Nobody is left who could record anything, or everything has been sent.
             let Some(entry) = entry else { return cancel.cancelled().await };
-            if let Some(observed) = self.correlator.observe(&entry)
-                && let Err(error) = self.send(&entry, observed).await
-            {
+            if let Some(observed) = self.correlator.observe(&entry) {
+                self.send_until_taken(&entry, &observed, &cancel).await;
+            }
+        }
+    }
+
+    /// Tries again while the server is away or its disk is full: events tell best of just such times.
+    async fn send_until_taken(&self, entry: &Entry, observed: &Observed, cancel: &CancellationToken) {
+        for tries in 1..=TRIES_MAX {
+            let Err(error) = self.send(entry, observed.clone()).await else { return };
+            let passes = match &error {
+                kube::Error::Api(status) => status.code == INSUFFICIENT_STORAGE,
+                kube::Error::Service(_) | kube::Error::HyperError(_) => true,
+                _ => false,
+            };
+            let again = passes && tries < TRIES_MAX && cancel.run_until_cancelled(tokio::time::sleep(TRIED_AGAIN_AFTER)).await.is_some();
+            if !again {
                 tracing::debug!(reason = entry.reason, error = crate::error::chain(&error), "event not recorded");
+                return;
             }
         }
     }

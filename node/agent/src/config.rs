@@ -8,7 +8,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Taint;
 
-use crate::thresholds::Thresholds;
+use crate::eviction::Thresholds;
 
 /// The agent's settings. [`Config::new`] fills what has an upstream default.
 #[derive(Clone, Debug)]
@@ -66,8 +66,13 @@ pub struct Config {
     pub housekeeping: Duration,
     /// Fullness of the image file system, in percent, at which unused images go, and down to which.
     pub image_gc_percent: (u8, u8),
-    /// What must stay free on the node (upstream's `--eviction-hard`).
+    /// What must stay free on the node (upstream's `--eviction-hard` and `--eviction-minimum-reclaim`).
     pub eviction_hard: Thresholds,
+    /// How long a pressure condition outlasts its cause (upstream's `--eviction-pressure-transition-period`).
+    pub eviction_pressure_transition_period: Duration,
+    /// How often local storage is held against its limits, and how long an eviction threshold that nothing helped
+    /// against is left alone.
+    pub eviction_monitoring_period: Duration,
     /// Whether Pods get cgroups; off for trials with many nodes on one machine.
     pub cgroups: bool,
     /// Pulls at one time.
@@ -133,6 +138,8 @@ impl Config {
             housekeeping: Duration::from_secs(10),
             image_gc_percent: (85, 80),
             eviction_hard: Thresholds::default(),
+            eviction_pressure_transition_period: Duration::from_secs(300),
+            eviction_monitoring_period: Duration::from_secs(10),
             cgroups: true,
             healthz: Some(SocketAddr::from(([127, 0, 0, 1], 10_248))),
             sync_loop_max: Duration::from_secs(15),

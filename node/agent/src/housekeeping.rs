@@ -22,7 +22,8 @@ pub(crate) async fn run(node: Arc<Node>, cancel: CancellationToken) {
             _ = ticks.tick() => {}
         }
         rotate_logs(&node).await;
-        collect_images(&node).await;
+        let (high, low) = node.config.image_gc_percent;
+        collect_images(&node, high, low).await;
     }
 }
 
@@ -41,7 +42,8 @@ async fn rotate_logs(node: &Node) {
     }
 }
 
-async fn collect_images(node: &Node) {
+/// Removes images that no Pod uses when the disk is so full, until it is less full.
+pub(crate) async fn collect_images(node: &Node, high: u8, low: u8) {
     let mut in_use = BTreeSet::new();
     for entry in node.directory.all() {
         let named = entry.pod.spec.iter().flat_map(crate::container::all).filter_map(|(_, container)| container.image.as_deref());
@@ -54,7 +56,6 @@ async fn collect_images(node: &Node) {
         }
     }
     let in_use: Vec<String> = in_use.into_iter().collect();
-    let (high, low) = node.config.image_gc_percent;
     match node.parts.images.collect(&in_use, high, low).await {
         Ok(0) => {}
         Ok(removed) => tracing::info!(removed, "unused images removed"),

@@ -64,7 +64,12 @@ impl Layout {
 
     /// The file behind a container's termination message path.
     pub(crate) fn termination_log(&self, uid: &str, container: &str, attempt: u32) -> PathBuf {
-        self.pods().join(uid).join("containers").join(container).join(attempt.to_string())
+        self.termination_logs(uid, container).join(attempt.to_string())
+    }
+
+    /// Directory of the termination messages of a container.
+    pub(crate) fn termination_logs(&self, uid: &str, container: &str) -> PathBuf {
+        self.pods().join(uid).join("containers").join(container)
     }
 
     /// Directory of every Pod's logs.

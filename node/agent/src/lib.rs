@@ -14,6 +14,7 @@ mod config;
 mod container;
 mod enforce;
 mod error;
+mod eviction;
 mod hooks;
 mod housekeeping;
 mod layout;
@@ -34,7 +35,6 @@ mod server;
 mod status;
 #[cfg(test)]
 mod tests;
-mod thresholds;
 mod turns;
 mod worker;
 
@@ -47,16 +47,17 @@ use node_volumes::Volumes;
 use runtimes_contract::Resources;
 use runtimes_contract::cgroup::Cgroups;
 use runtimes_contract::files::{PRIVATE, private_dir, write_atomic};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use config::{Config, Serving};
 pub use error::AgentError;
+pub use eviction::{MinimumReclaim, ThresholdError, Thresholds};
 pub use parts::{Images, Networks, Parts};
 pub use run_dir::RunDir;
-pub use thresholds::Thresholds;
 
 use crate::error::chain;
+use crate::eviction::Eviction;
 use crate::layout::Layout;
 use crate::leftovers::Leftovers;
 use crate::machine::Machine;
@@ -65,6 +66,9 @@ use crate::objects::Objects;
 use crate::pods::Manager;
 use crate::register::{Health, Registrar};
 use crate::turns::{Places, Queue};
+
+/// Evictions that may wait for the Pod manager.
+const EVICTIONS_MAX: usize = 16;
 
 /// The node agent.
 pub struct Agent;
@@ -83,7 +87,8 @@ impl Agent {
         let cancel = cancel.child_token();
         let _stop = cancel.clone().drop_guard();
         let tasks = Tasks::new(cancel.clone());
-        let node = Arc::new(make_node(client, config, parts, &tasks, &cancel)?);
+        let (evictions, ordered) = mpsc::channel(EVICTIONS_MAX);
+        let node = Arc::new(make_node(client, config, parts, evictions, &tasks, &cancel)?);
         let server = server::Server::bind(node.clone()).await?;
         let port = server.as_ref().map_or(0, server::Server::port);
         let health = Arc::new(Health::default());
@@ -97,7 +102,9 @@ impl Agent {
         tasks.own("node-agent/routes", routes::run(node.clone(), health.clone(), cancel.clone()));
         tasks.own("node-agent/registrar", Registrar::new(node.clone(), health, port).run(cancel.clone()));
         tasks.own("node-agent/housekeeping", housekeeping::run(node.clone(), cancel.clone()));
-        tasks.own("node-agent/pod-manager", Manager::new(node, leftovers, cancel.clone()).run());
+        tasks.own("node-agent/eviction", eviction::manager::run(node.clone(), cancel.clone()));
+        tasks.own("node-agent/local-storage", eviction::local_storage::run(node.clone(), cancel.clone()));
+        tasks.own("node-agent/pod-manager", Manager::new(node, leftovers, ordered, cancel.clone()).run());
         tokio::select! {
             () = cancel.cancelled() => {}
             failure = tasks.failed() => return Err(failure.into()),
@@ -140,7 +147,14 @@ fn probe_key(layout: &Layout) -> Result<String, AgentError> {
     Ok(key)
 }
 
-fn make_node(client: kube::Client, config: Config, parts: Parts, tasks: &Tasks, cancel: &CancellationToken) -> Result<Node, AgentError> {
+fn make_node(
+    client: kube::Client,
+    config: Config,
+    parts: Parts,
+    evictions: mpsc::Sender<Eviction>,
+    tasks: &Tasks,
+    cancel: &CancellationToken,
+) -> Result<Node, AgentError> {
     let layout = Layout::new(&config.data_dir, &config.prefix);
     for path in [layout.kubelet(), layout.pods(), layout.logs()] {
         private_dir(&path).map_err(|source| AgentError::Io { doing: "making", path, source })?;
@@ -164,6 +178,8 @@ fn make_node(client: kube::Client, config: Config, parts: Parts, tasks: &Tasks, 
         directory: Directory::default(),
         has_pod_range: watch::Sender::new(false),
         pulse: Pulse::default(),
+        pressure: watch::Sender::new(eviction::pressure(&config, &parts)),
+        evictions,
         cgroups,
         layout,
         client,

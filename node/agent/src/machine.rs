@@ -1,11 +1,11 @@
-//! What the machine is and how it fares, read from `/proc` and the file system.
+//! What the machine is, read from `/proc` and the file system.
 
 use std::fs;
 use std::path::Path;
 
 use node_volumes::Allocatable;
 
-use crate::thresholds::Thresholds;
+use crate::eviction::Thresholds;
 
 /// What does not change while the machine runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,12 +22,14 @@ pub(crate) struct Machine {
     pub(crate) pids_max: i64,
 }
 
-/// How it fares.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pressure {
-    pub(crate) memory: bool,
-    pub(crate) disk: bool,
-    pub(crate) pids: bool,
+/// A file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileSystem {
+    pub(crate) bytes: u64,
+    /// What others than root may still use.
+    pub(crate) free_bytes: u64,
+    pub(crate) inodes: u64,
+    pub(crate) free_inodes: u64,
 }
 
 impl Machine {
@@ -82,22 +84,6 @@ fn pids_max(numbers: [String; 2]) -> i64 {
     numbers.iter().filter_map(|number| number.parse().ok()).min().unwrap_or(0)
 }
 
-impl Pressure {
-    /// Reads it.
-    pub(crate) fn read(data_dir: &Path, thresholds: &Thresholds) -> Self {
-        let (disk_bytes, free_bytes) = disk(data_dir);
-        let number = |path: &str| fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
-        let loadavg = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-        let pids = loadavg.split_whitespace().nth(3).and_then(|field| field.split('/').nth(1)?.parse::<u64>().ok()).unwrap_or(0);
-        let pids_max = number("/proc/sys/kernel/pid_max");
-        Self {
-            memory: thresholds.lacks_memory(meminfo("MemAvailable"), meminfo("MemTotal")),
-            disk: disk_bytes > 0 && thresholds.lacks_disk(free_bytes, disk_bytes),
-            pids: pids_max > 0 && thresholds.lacks_pids(pids_max.saturating_sub(pids), pids_max),
-        }
-    }
-}
-
 /// Bytes of a line of `/proc/meminfo`.
 pub(crate) fn meminfo(name: &str) -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -108,9 +94,19 @@ pub(crate) fn meminfo(name: &str) -> u64 {
 
 /// Size and free space of the file system under a path.
 pub(crate) fn disk(path: &Path) -> (u64, u64) {
-    // The directory may not be there yet; one of its parents is.
-    let found = path.ancestors().find_map(|at| nix::sys::statvfs::statvfs(at).ok());
-    found.map_or((0, 0), |fs| (fs.blocks().saturating_mul(fs.fragment_size()), fs.blocks_available().saturating_mul(fs.fragment_size())))
+    file_system(path).map_or((0, 0), |fs| (fs.bytes, fs.free_bytes))
+}
+
+/// The file system under a path; its directory may not be there yet, one of its parents is.
+pub(crate) fn file_system(path: &Path) -> Option<FileSystem> {
+    let found = path.ancestors().find_map(|at| nix::sys::statvfs::statvfs(at).ok())?;
+    let bytes = |blocks: u64| blocks.saturating_mul(found.fragment_size());
+    Some(FileSystem {
+        bytes: bytes(found.blocks()),
+        free_bytes: bytes(found.blocks_available()),
+        inodes: found.files(),
+        free_inodes: found.files_available(),
+    })
 }
 
 /// CPUs in a list such as `0-3,8`.

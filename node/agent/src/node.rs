@@ -15,10 +15,11 @@ use parking_lot::{Mutex, RwLock};
 use runtimes_contract::cgroup::Cgroups;
 use runtimes_contract::{ContainerId, Sandbox};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::config::Config;
 use crate::container;
+use crate::eviction::{Eviction, Pressure};
 use crate::layout::{Layout, PodName};
 use crate::machine::Machine;
 use crate::objects::Objects;
@@ -49,6 +50,10 @@ pub(crate) struct Node {
     pub(crate) has_pod_range: watch::Sender<bool>,
     /// Of the Pod manager's loop.
     pub(crate) pulse: Pulse,
+    /// What the node runs short of.
+    pub(crate) pressure: watch::Sender<Pressure>,
+    /// To the Pod manager.
+    pub(crate) evictions: mpsc::Sender<Eviction>,
 }
 
 impl Node {
@@ -66,6 +71,14 @@ impl Node {
     pub(crate) fn probe_token(&self, id: &ContainerId) -> String {
         let digest = Sha256::digest(format!("{}\n{id}\n{}", self.probe_key, self.probe_key));
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Has a Pod evicted; its worker ends it.
+    pub(crate) async fn evict(&self, eviction: Eviction) {
+        tracing::info!(uid = eviction.uid, why = eviction.message, "evicting a Pod");
+        if self.evictions.send(eviction).await.is_err() {
+            tracing::debug!("the Pod manager has ended");
+        }
     }
 
     /// Records an event on a Pod, or on one of its containers.
@@ -180,6 +193,11 @@ impl Directory {
             names.namespace == namespace && names.name == name
         };
         entries.values().filter(fits).min_by_key(|entry| entry.pod.metadata.deletion_timestamp.is_some()).cloned()
+    }
+
+    /// The Pod of that UID.
+    pub(crate) fn get(&self, uid: &str) -> Option<Entry> {
+        self.entries.read().get(uid).cloned()
     }
 
     pub(crate) fn all(&self) -> Vec<Entry> {

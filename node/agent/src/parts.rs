@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ipnet::Ipv4Net;
-use node_images::{Image, ImageError, ImageStore, PullPolicy, RegistryAuth};
+use node_images::{Image, ImageError, ImageStore, PullPolicy, RegistryAuth, WritableLayer};
 use node_network::{HostPort, Network, NetworkError, Peer, PodNetwork};
 use runtimes_contract::{Content, ContentKind, Runtime};
 
@@ -49,6 +49,10 @@ pub trait Images: Send + Sync {
     async fn unmount(&self, key: &str) -> Result<(), ImageError>;
     /// Keys of the mounts that exist.
     async fn mounts(&self) -> Result<Vec<String>, ImageError>;
+    /// Where what a container writes over its image lies, if such a thing exists.
+    fn writable_layer(&self, key: &str) -> Option<WritableLayer>;
+    /// The store's directory, if it has one: it may be on a file system of its own.
+    fn dir(&self) -> Option<PathBuf>;
     /// Makes room on a full disk.
     async fn collect(&self, in_use: &[String], high: u8, low: u8) -> Result<usize, ImageError>;
 }
@@ -77,6 +81,14 @@ impl Images for ImageStore {
 
     async fn mounts(&self) -> Result<Vec<String>, ImageError> {
         Self::mounts(self).await
+    }
+
+    fn writable_layer(&self, key: &str) -> Option<WritableLayer> {
+        Some(Self::writable_layer(self, key))
+    }
+
+    fn dir(&self) -> Option<PathBuf> {
+        Some(Self::dir(self).to_owned())
     }
 
     async fn collect(&self, in_use: &[String], high: u8, low: u8) -> Result<usize, ImageError> {

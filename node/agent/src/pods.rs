@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, watcher};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admit;
 use crate::enforce;
 use crate::error::chain;
+use crate::eviction::{self, Eviction};
 use crate::layout::PodName;
 use crate::leftovers::{self, Leftovers};
 use crate::node::{Entry, Node};
@@ -52,6 +53,8 @@ pub(crate) struct Manager {
     /// Whose each worker is, for when it cannot say so itself.
     tasks: HashMap<tokio::task::Id, String>,
     leftovers: Leftovers,
+    /// Pods that have to go.
+    evictions: mpsc::Receiver<Eviction>,
     /// UIDs that the list under way has named.
     listed: BTreeSet<String>,
     removals: JoinSet<()>,
@@ -59,9 +62,10 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    pub(crate) fn new(node: Arc<Node>, leftovers: Leftovers, cancel: CancellationToken) -> Self {
+    pub(crate) fn new(node: Arc<Node>, leftovers: Leftovers, evictions: mpsc::Receiver<Eviction>, cancel: CancellationToken) -> Self {
         let (workers, removals) = (JoinSet::new(), JoinSet::new());
-        Self { node, handles: HashMap::new(), workers, tasks: HashMap::new(), leftovers, listed: BTreeSet::new(), removals, cancel }
+        let (handles, tasks, listed) = (HashMap::new(), HashMap::new(), BTreeSet::new());
+        Self { node, handles, workers, tasks, leftovers, evictions, listed, removals, cancel }
     }
 
     /// Runs until cancelled; what runs goes on then.
@@ -82,6 +86,7 @@ impl Manager {
                     None => break,
                 },
                 _ = turns.tick() => {}
+                Some(eviction) = self.evictions.recv() => self.evict(eviction),
                 Some(ended) = self.workers.join_next_with_id() => self.ended(ended),
                 Some(removed) = self.removals.join_next() => {
                     if let Err(error) = removed {
@@ -116,7 +121,7 @@ impl Manager {
             return;
         }
         let found = self.leftovers.take(&uid);
-        let (sender, desired) = watch::channel(Desired { pod: pod.clone(), gone: false });
+        let (sender, desired) = watch::channel(Desired { pod: pod.clone(), gone: false, eviction: None });
         let verdict = self.admission(&pod, &found);
         let taken = verdict.is_ok() && !is_over(&pod);
         let (node, cancel) = (self.node.clone(), self.cancel.child_token());
@@ -178,7 +183,8 @@ impl Manager {
         if !found.is_empty() || begun || is_over(pod) || pod.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
-        if let Some(rejection) = enforce::rejection(pod, enforce::has_selinux()) {
+        let refused = eviction::refusal(pod, *self.node.pressure.borrow()).or_else(|| enforce::rejection(pod, enforce::has_selinux()));
+        if let Some(rejection) = refused {
             return Err(rejection);
         }
         let others: Vec<Arc<Pod>> =
@@ -186,6 +192,13 @@ impl Manager {
         let others: Vec<&Pod> = others.iter().map(Arc::as_ref).collect();
         let this = self.node.objects.node(&self.node.config.node_name);
         admit::admit(pod, &others, this.as_deref(), self.node.allocatable(), self.node.config.pods_max)
+    }
+
+    /// A Pod that is gone by now needs no eviction.
+    fn evict(&mut self, eviction: Eviction) {
+        if let Some(handle) = self.handles.get_mut(&eviction.uid) {
+            handle.desired.send_modify(|desired| desired.eviction = Some(eviction));
+        }
     }
 
     fn gone(&mut self, uid: &str) {

@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::chain;
-use crate::machine::Pressure;
 use crate::node::Node;
 use crate::routes::pod_cidr;
 use object::Facts;
@@ -134,12 +133,15 @@ impl Registrar {
         }
     }
 
-    /// Looks at the node from time to time, and at once when its health changes.
+    /// Looks at the node from time to time, and at once when its health changes or something runs short.
     async fn keep(&mut self) {
+        let mut pressure = self.node.pressure.subscribe();
         loop {
             tokio::select! {
                 () = tokio::time::sleep(self.node.config.status_check) => {}
                 () = self.health.changed.notified() => {}
+                // The sender is the node's own, which is held here.
+                _ = pressure.changed() => {}
             }
             let known = self.node.objects.node(&self.node.config.node_name);
             if let Err(error) = self.write(known.as_deref()).await {
@@ -174,7 +176,7 @@ impl Registrar {
     fn facts(&self) -> Facts {
         Facts {
             machine: self.node.machine.clone(),
-            pressure: Pressure::read(&self.node.config.data_dir, &self.node.config.eviction_hard),
+            pressure: *self.node.pressure.borrow(),
             allocatable: self.node.allocatable(),
             problem: self.health.text(),
             port: self.port,

@@ -14,7 +14,7 @@ mod over_spdy;
 mod over_websocket;
 mod port_forward;
 mod socket_bytes;
-mod stats;
+pub(crate) mod stats;
 mod tls;
 mod upgrade;
 

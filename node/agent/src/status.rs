@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{HostIP, Pod, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::container::{Role, files, resources};
-use crate::worker::facts::{Clean, Facts};
+use crate::worker::facts::{Clean, Facts, Failure};
 use phase::Next;
 
 /// A time as `metav1.Time` holds it: whole seconds.
@@ -26,7 +26,7 @@ pub(crate) fn compute(pod: &Pod, facts: &Facts, host_ip: IpAddr, now: Timestamp)
     if facts.ended_before {
         return known;
     }
-    let rejected = facts.failure.as_ref().is_some_and(|failure| failure.rejected);
+    let rejected = facts.failure.as_ref().is_some_and(Failure::is_rejection);
     let (init_statuses, statuses) = if rejected { (Vec::new(), Vec::new()) } else { containers::statuses(pod, facts) };
     let over = facts.ends(pod) && !facts.anything_runs() && facts.clean != Clean::Not;
     let next = match facts.containers.values().any(|known| known.role == Role::Main && known.is_replaced()) {

@@ -2,6 +2,7 @@
 //! and network made of nothing.
 
 mod adoption;
+mod evictions;
 mod joining;
 mod lifecycle;
 mod over_https;
@@ -24,7 +25,7 @@ use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{Event, Node as ApiNode, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use node_images::{Image, ImageError, PullPolicy, RegistryAuth};
+use node_images::{Image, ImageError, PullPolicy, RegistryAuth, WritableLayer};
 use node_network::{HostPort, NetworkError, Peer, PodNetwork};
 use parking_lot::Mutex;
 use runtimes_contract::{Content, ContentKind, Sandbox};
@@ -92,6 +93,14 @@ impl Images for FakeImages {
 
     async fn mounts(&self) -> Result<Vec<String>, ImageError> {
         Ok(self.mounts.lock().keys().cloned().collect())
+    }
+
+    fn writable_layer(&self, _key: &str) -> Option<WritableLayer> {
+        None
+    }
+
+    fn dir(&self) -> Option<PathBuf> {
+        None
     }
 
     async fn collect(&self, _in_use: &[String], _high: u8, _low: u8) -> Result<usize, ImageError> {
@@ -195,6 +204,8 @@ impl Cluster {
         let data = tempfile::tempdir().expect("a directory");
         let mut config = Config::new(NODE, IpAddr::from([192, 0, 2, 1]), data.path(), "test");
         config.cgroups = false;
+        // What the tests tell does not depend on how full the machine's disk is.
+        config.eviction_hard = "".parse().expect("no thresholds");
         config.pod_cidr = Some("10.244.0.0/24".parse().expect("a range"));
         config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         config.healthz = None;

@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::container;
+use crate::eviction::Eviction;
 use crate::layout::PodName;
 use crate::node::{Entry, Instance, Node};
 use crate::probe::{self, ProbeKind};
@@ -27,7 +28,7 @@ use crate::status;
 use crate::status::writer::Writer;
 use adopt::Found;
 use effect::{Deadline, Effects, free};
-use facts::{Base, Clean, Condemned, Facts, ImageKnown, Run};
+use facts::{Base, Clean, Condemned, Facts, Failure, ImageKnown, Run};
 use learn::{Note, Report};
 use plan::{Step, plan};
 
@@ -43,6 +44,8 @@ pub(crate) struct Desired {
     pub(crate) pod: Arc<Pod>,
     /// The API has it no more.
     pub(crate) gone: bool,
+    /// The node has to be rid of it.
+    pub(crate) eviction: Option<Eviction>,
 }
 
 /// One Pod's worker.
@@ -121,7 +124,7 @@ impl Worker {
     }
 
     fn with(node: Arc<Node>, desired: watch::Receiver<Desired>, facts: Facts, cancel: CancellationToken) -> Self {
-        let Desired { pod: wanted, gone } = desired.borrow().clone();
+        let Desired { pod: wanted, gone, .. } = desired.borrow().clone();
         let facts = Facts { gone: facts.gone || gone, ..facts };
         let pod = crate::resize::with_allocation(&wanted, &facts.allocation);
         let name = PodName::of(&wanted);
@@ -154,6 +157,7 @@ impl Worker {
     pub(crate) async fn run(mut self) {
         loop {
             let now = Timestamp::now();
+            self.heed_eviction();
             self.note_ending(now);
             self.weigh_resize(now);
             let notes = self.facts.look(&self.pod);
@@ -236,7 +240,8 @@ impl Worker {
         (alive.stopping, alive.replaced) = (true, replaced);
         let alive = alive.clone();
         self.node.note(&self.pod, Some(name), false, "Killing", message);
-        let deadline = Deadline { own, of_pod: self.kill_by.subscribe() };
+        let evicted = self.facts.failure.as_ref().is_some_and(Failure::is_eviction);
+        let deadline = Deadline { own, of_pod: self.kill_by.subscribe(), at_once: evicted };
         self.tasks.spawn(api_tasks::named("node-agent/pod-stop", self.effects.clone().stop(name.to_owned(), alive, deadline)));
     }
 
@@ -255,6 +260,13 @@ impl Worker {
         let of_pod = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
         let seconds = own.or(of_pod).unwrap_or(plan::GRACE_SECONDS).max(1);
         now.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(now)
+    }
+
+    /// An eviction counts for whoever replaces this worker as well: it is read anew.
+    fn heed_eviction(&mut self) {
+        let eviction = self.desired.borrow().eviction.clone();
+        let notes = eviction.map(|eviction| self.facts.evict(&self.pod, &eviction)).unwrap_or_default();
+        self.announce(notes);
     }
 
     /// The first sight of an end starts the clock of the grace period; a shorter one later counts too.

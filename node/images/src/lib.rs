@@ -98,6 +98,15 @@ struct Layer {
     diff_id: String,
 }
 
+/// The directories of a container's own over its image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WritableLayer {
+    /// What it has written.
+    pub upper: PathBuf,
+    /// Its root file system.
+    pub merged: PathBuf,
+}
+
 /// The images of a node.
 pub struct ImageStore {
     dir: PathBuf,
@@ -265,6 +274,16 @@ impl ImageStore {
     /// When a layer cannot be unpacked or the overlay cannot be mounted.
     pub async fn mount(&self, image: &Image, key: &str) -> Result<Content, ImageError> {
         mount::mount(self, image, key).await
+    }
+
+    /// Where what a container writes over its image lies; nothing is there for one that has no mount.
+    pub fn writable_layer(&self, key: &str) -> WritableLayer {
+        mount::writable_layer(self, key)
+    }
+
+    /// The store's directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Undoes [`ImageStore::mount`] and removes what was written there; idempotent.

@@ -7,7 +7,7 @@ use nix::mount::{MntFlags, MsFlags, umount2};
 use runtimes_contract::{Content, ContentKind};
 
 use crate::blobs::{blocking, malformed};
-use crate::{Image, ImageError, ImageStore, reference, unpack};
+use crate::{Image, ImageError, ImageStore, WritableLayer, reference, unpack};
 
 /// The kernel takes mount options of at most a page.
 const OPTIONS_LEN_MAX: usize = 4_095;
@@ -72,6 +72,11 @@ pub(crate) fn keys(store: &ImageStore) -> Result<Vec<String>, ImageError> {
         std::fs::read_dir(&mounts)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
     };
     list().map_err(ImageError::io(format!("listing {}", mounts.display())))
+}
+
+pub(crate) fn writable_layer(store: &ImageStore, key: &str) -> WritableLayer {
+    let dir = dir(store, key);
+    WritableLayer { upper: dir.join("upper"), merged: dir.join("merged") }
 }
 
 fn dir(store: &ImageStore, key: &str) -> PathBuf {

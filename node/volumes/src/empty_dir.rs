@@ -56,6 +56,11 @@ impl VolumeKind for EmptyDirVolume {
     }
 }
 
+/// Whether a volume is one on the node's disk.
+pub(crate) fn is_on_disk(volume: &Volume) -> bool {
+    volume.empty_dir.as_ref().is_some_and(|source| source.medium.as_deref().unwrap_or_default().is_empty())
+}
+
 /// Upstream: the smaller of `sizeLimit` and the memory that the Pod's containers may use together.
 fn size_limit(pod: &Pod, wanted: &EmptyDirVolumeSource) -> Result<Option<u64>, VolumeError> {
     let bytes = |text: &str| {

@@ -31,7 +31,8 @@ pub use downward::{metadata_field, resource_field};
 pub use error::VolumeError;
 pub use source::{Source, SourceError, Token, TokenAsk};
 
-use crate::kind::Context;
+use crate::empty_dir::EmptyDirVolume;
+use crate::kind::{Context, VolumeKind as _};
 
 /// What the node offers to containers without limits: `resourceFieldRef` falls back to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +60,13 @@ impl Volumes {
     /// The directory that holds everything of a Pod.
     pub fn pod_dir(&self, uid: &str) -> PathBuf {
         self.root.join(uid)
+    }
+
+    /// The Pod's `emptyDir` volumes on the node's disk, with the directory of each.
+    pub fn empty_dirs(&self, pod: &Pod) -> Vec<(String, PathBuf)> {
+        let Ok(dir) = uid(pod).map(|uid| self.pod_dir(uid)) else { return Vec::new() };
+        let on_disk = spec_volumes(pod).iter().filter(|volume| empty_dir::is_on_disk(volume));
+        on_disk.map(|volume| (volume.name.clone(), EmptyDirVolume.path(&dir, volume))).collect()
     }
 
     /// Sets up each volume of the Pod, or brings it up to date; idempotent, also after a kill in the

@@ -96,7 +96,7 @@ const TOP: &[Field] = &[
     Field::by(NODE, "os", ENFORCE),
     Field::by(PLACED, "overhead", "sched/framework/src/pod.rs"),
     Field::nobody("preemptionPolicy").moot(&["\"PreemptLowerPriority\"", "\"Never\""]).although("the Priority plugin fills it in"),
-    Field::by(SCHEDULER, "priority", "sched/framework/src/pod.rs"),
+    Field::by(PLACED, "priority", "sched/framework/src/pod.rs"),
     Field::by(SERVER, "priorityClassName", "api/admission/src/plugins/priority.rs"),
     Field::by(NODE, "readinessGates", "node/agent/src/status/conditions.rs"),
     Field::nobody("resourceClaims").although("the node authorizer looks at it"),

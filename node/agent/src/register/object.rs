@@ -12,7 +12,8 @@ use node_volumes::Allocatable;
 use serde_json::Value;
 
 use crate::config::Config;
-use crate::machine::{Machine, Pressure};
+use crate::eviction::Pressure;
+use crate::machine::Machine;
 use crate::status::time;
 
 /// What the node knows of itself now.
@@ -185,7 +186,7 @@ pub(crate) fn without_heartbeats(status: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::thresholds::Thresholds;
+    use crate::eviction::Thresholds;
 
     #[test]
     fn conditions_that_somebody_else_wrote_are_seen() {

@@ -15,8 +15,8 @@ use crate::layout::PodName;
 use crate::machine::{disk, meminfo};
 use crate::node::{Entry, Node};
 
-/// What each container of a Pod uses, by name.
-async fn of_pod(node: &Node, entry: &Entry) -> Vec<(String, Stats)> {
+/// What each running container of a Pod uses, by name.
+pub(crate) async fn of_pod(node: &Node, entry: &Entry) -> Vec<(String, Stats)> {
     let mut all = Vec::new();
     for (name, instance) in &entry.containers {
         let Some((id, handler)) = &instance.running else { continue };

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 use super::time;
 use crate::container::{self, Role};
 use crate::resize::Pending;
-use crate::worker::facts::{Facts, Resize};
+use crate::worker::facts::{Cause, Facts, Failure, Resize};
 
 /// Conditions that are there only while they hold.
 pub(super) const RESIZE: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
@@ -23,7 +23,7 @@ pub(super) fn conditions(
     main: &[ContainerStatus],
     now: Timestamp,
 ) -> Vec<PodCondition> {
-    let rejected = facts.failure.as_ref().is_some_and(|failure| failure.rejected);
+    let rejected = facts.failure.as_ref().is_some_and(Failure::is_rejection);
     let initialized = initialized(pod, phase, init, main, rejected);
     let containers_ready = containers_ready(pod, phase, init, main);
     let ready = containers_ready.clone().and_then(|_| gates(pod));
@@ -36,6 +36,12 @@ pub(super) fn conditions(
     ];
     if present(pod, "PodScheduled").is_none() {
         all.push(condition(pod, "PodScheduled", Ok(None), now));
+    }
+    // As upstream, with the end and not before it.
+    if let Some(Failure { cause: Cause::Eviction { disruption: true }, message, .. }) = &facts.failure
+        && !facts.anything_runs()
+    {
+        all.push(stated(pod, "DisruptionTarget", "True", "TerminationByKubelet", message.clone(), now));
     }
     if let Some(Pending { reason, message }) = &facts.pending {
         all.push(stated(pod, RESIZE[0], "True", reason, message.clone(), now));

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 };
 use runtimes_contract::{ContainerState, ContainerStatus};
 
-use super::facts::{Alive, Ended, Facts, Failure, Known, Run};
+use super::facts::{Alive, Cause, Ended, Facts, Failure, Known, Run};
 use crate::backoff::Backoff;
 use crate::container;
 use crate::layout::label;
@@ -170,6 +170,6 @@ fn api_status<'a>(pod: &'a Pod, name: &str) -> Option<&'a ApiStatus> {
 
 /// A Pod that is turned away at the door.
 pub(crate) fn rejected(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Facts {
-    let failure = Failure { reason: reason.to_owned(), message: format!("Pod was rejected: {message}"), rejected: true };
+    let failure = Failure { reason: reason.to_owned(), message: format!("Pod was rejected: {message}"), cause: Cause::Rejection };
     Facts { failure: Some(failure), ..Facts::new(pod, now) }
 }

@@ -132,8 +132,33 @@ impl Resize {
 pub(crate) struct Failure {
     pub(crate) reason: String,
     pub(crate) message: String,
+    pub(crate) cause: Cause,
+}
+
+/// Who has ended the Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
     /// Turned away at the door: its containers never were.
-    pub(crate) rejected: bool,
+    Rejection,
+    /// Its deadline.
+    Deadline,
+    /// The node has evicted it.
+    Eviction {
+        /// For its own sake, which is a disruption.
+        disruption: bool,
+    },
+}
+
+impl Failure {
+    /// Whether the Pod was never taken in.
+    pub(crate) fn is_rejection(&self) -> bool {
+        self.cause == Cause::Rejection
+    }
+
+    /// Whether the node got rid of it.
+    pub(crate) fn is_eviction(&self) -> bool {
+        matches!(self.cause, Cause::Eviction { .. })
+    }
 }
 
 /// One container as the worker knows it.
@@ -394,9 +419,9 @@ impl Facts {
         self.gone || self.ended_before || self.failure.is_some() || pod.metadata.deletion_timestamp.is_some() || finished
     }
 
-    /// Whether nobody can ask for the Pod's logs any more.
+    /// Whether nobody can ask for the Pod's logs any more. Those of an evicted Pod may be what filled the disk.
     pub(crate) fn forgets_logs(&self, pod: &Pod) -> bool {
-        self.gone || pod.metadata.deletion_timestamp.is_some()
+        self.failure.as_ref().is_some_and(Failure::is_eviction) || self.gone || pod.metadata.deletion_timestamp.is_some()
     }
 
     /// Whether something that runs, or that was ended for its resize, lacks what it was allocated.

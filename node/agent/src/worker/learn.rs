@@ -7,9 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use node_images::Image;
 
-use super::facts::{Alive, Base, Clean, Condemned, Ended, Facts, Failure, Ground, Hold, ImageKnown, Known, Resize, Run, restarts};
+use super::facts::{Alive, Base, Cause, Clean, Condemned, Ended, Facts, Failure, Ground, Hold, ImageKnown, Known, Resize, Run, restarts};
 use crate::backoff::{self, Backoff, go_duration};
 use crate::container;
+use crate::eviction::{self, Eviction};
 use crate::layout::PodName;
 use crate::probe::ProbeKind;
 
@@ -301,8 +302,19 @@ impl Facts {
     /// The Pod was active for longer than it may be.
     pub(crate) fn expire(&mut self) -> Vec<Note> {
         let message = "Pod was active on the node longer than the specified deadline".to_owned();
-        self.failure = Some(Failure { reason: "DeadlineExceeded".to_owned(), message: message.clone(), rejected: false });
+        self.failure = Some(Failure { reason: "DeadlineExceeded".to_owned(), message: message.clone(), cause: Cause::Deadline });
         vec![Note { container: None, warning: false, reason: "DeadlineExceeded", message }]
+    }
+
+    /// The node gets rid of the Pod, unless it is over already.
+    pub(crate) fn evict(&mut self, pod: &Pod, eviction: &Eviction) -> Vec<Note> {
+        let ended = !self.anything_runs() && pod.spec.as_ref().is_some_and(|spec| self.finished(spec));
+        if self.failure.is_some() || self.ended_before || self.gone || ended {
+            return Vec::new();
+        }
+        let (message, cause) = (eviction.message.clone(), Cause::Eviction { disruption: eviction.disruption });
+        self.failure = Some(Failure { reason: eviction::REASON.to_owned(), message: message.clone(), cause });
+        vec![Note { container: None, warning: true, reason: eviction::REASON, message }]
     }
 }
 

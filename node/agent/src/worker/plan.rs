@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-use super::facts::{Alive, Base, Clean, Condemned, Facts, ImageKnown, Known, Resize, Run, restarts};
+use super::facts::{Alive, Base, Clean, Condemned, Facts, Failure, ImageKnown, Known, Resize, Run, restarts};
 use crate::container::{self, Role, resources};
 use crate::layout::spec_hash;
 use crate::probe::ProbeKind;
@@ -228,6 +228,8 @@ fn deadline(spec: &PodSpec, facts: &Facts) -> Option<Timestamp> {
 pub(crate) fn kill_deadline(pod: &Pod, facts: &Facts, now: Timestamp) -> Timestamp {
     let of_spec = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(GRACE_SECONDS);
     let seconds = match pod.metadata.deletion_grace_period_seconds {
+        // Upstream's `immediateEvictionGracePeriodSeconds`.
+        _ if facts.failure.as_ref().is_some_and(Failure::is_eviction) => 1,
         Some(seconds) if pod.metadata.deletion_timestamp.is_some() => seconds,
         _ => of_spec,
     };

@@ -25,6 +25,8 @@ pub(crate) struct Deadline {
     pub(crate) own: Timestamp,
     /// By the end of its Pod, which may come while it is being restarted, and may still be hurried.
     pub(crate) of_pod: watch::Receiver<Timestamp>,
+    /// The stop signal is given no time beyond that: the instance is what the node suffers from.
+    pub(crate) at_once: bool,
 }
 
 impl Deadline {
@@ -64,7 +66,8 @@ impl Effects {
         if let Err(error) = runtime.signal(&alive.id, signal).await {
             tracing::warn!(container = %alive.id, error = chain(&error), "stop signal not sent");
         }
-        let least = Timestamp::now().checked_add(SIGNAL_HEARD).unwrap_or(Timestamp::MAX);
+        let heard = if deadline.at_once { SignedDuration::ZERO } else { SIGNAL_HEARD };
+        let least = Timestamp::now().checked_add(heard).unwrap_or(Timestamp::MAX);
         if deadline.bound(least, runtime.wait(&alive.id)).await.is_some() {
             return;
         }

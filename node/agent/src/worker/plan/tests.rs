@@ -5,7 +5,7 @@ use runtimes_contract::{ContainerId, Sandbox};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::worker::facts::{Ended, Failure, Ground, Hold};
+use crate::worker::facts::{Cause, Ended, Ground, Hold};
 
 const NOW: i64 = 1_000;
 
@@ -75,7 +75,7 @@ fn facts(pod: &Pod, script: &str) -> Facts {
             "refreshing" => facts.refreshing = true,
             "busy" => facts.clean = Clean::Busy,
             "sent" => facts.delete_sent = true,
-            "failed" => facts.failure = Some(Failure { reason: String::new(), message: String::new(), rejected: false }),
+            "failed" => facts.failure = Some(Failure { reason: String::new(), message: String::new(), cause: Cause::Deadline }),
             other => {
                 let (name, state) = other.split_once('=').expect("name=state");
                 set(pod, facts.containers.get_mut(name).expect("a container"), name, state);

@@ -1,0 +1,55 @@
+//! The loop of local storage limits: measures each Pod that has one, and evicts those that exceed it. Every ten seconds,
+//! as upstream; a Pod that takes long to measure is measured less often, so that no Pod costs more than a share of
+//! the node's time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use super::{Eviction, is_active, is_critical, limits, measure};
+use crate::layout::PodName;
+use crate::node::Node;
+
+/// How long one Pod may be measured.
+const MEASURED_WITHIN: Duration = Duration::from_secs(10);
+/// A Pod rests for so many times what measuring it took.
+const REST_FACTOR: u32 = 20;
+
+/// Runs until cancelled.
+pub(crate) async fn run(node: Arc<Node>, cancel: CancellationToken) {
+    let period = node.config.eviction_monitoring_period;
+    let mut due = HashMap::new();
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let work = async {
+        loop {
+            ticks.tick().await;
+            look(&node, &mut due).await;
+        }
+    };
+    cancel.run_until_cancelled(work).await;
+}
+
+/// One round. `due` says from when on a Pod is measured again.
+async fn look(node: &Arc<Node>, due: &mut HashMap<String, Instant>) {
+    let entries: HashMap<String, _> = node.directory.all().into_iter().map(|entry| (PodName::of(&entry.pod).uid, entry)).collect();
+    due.retain(|uid, _| entries.contains_key(uid));
+    for (uid, entry) in entries {
+        let held = is_active(&entry) && limits::has_any(&entry.pod) && !is_critical(&entry.pod);
+        if !held || due.get(&uid).is_some_and(|due| *due > Instant::now()) {
+            continue;
+        }
+        let began = Instant::now();
+        let usage = measure::disk(node, &entry, MEASURED_WITHIN).await;
+        if let Some(fault) = &usage.fault {
+            tracing::debug!(pod = %PodName::of(&entry.pod), %fault, "local storage not measured whole");
+        }
+        due.insert(uid.clone(), Instant::now() + began.elapsed() * REST_FACTOR);
+        if let Some(message) = limits::exceeded(&entry.pod, &usage) {
+            node.evict(Eviction { uid, message, disruption: false }).await;
+        }
+    }
+}

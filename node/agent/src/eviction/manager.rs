@@ -1,0 +1,182 @@
+//! The loop of node pressure: observes the signals every second, tells the conditions, and when a hard threshold is met
+//! frees what the node can spare, and then evicts one Pod and waits until it is gone.
+//!
+//! Upstream looks every ten seconds, and has memory thresholds notified. A Pod that writes at the speed of the disk
+//! fills in ten seconds what the thresholds keep free, so this loop looks at everything once a second.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::ObjectReference;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use super::observe::{Observed, observe};
+use super::rank::{Candidate, rank};
+use super::signal::{Resource, Signal};
+use super::state::{Met, State, is_resolved};
+use super::usage::{ContainerUsage, PodUsage, Scope};
+use super::{Eviction, is_active, is_critical, measure, message};
+use crate::housekeeping::collect_images;
+use crate::layout::PodName;
+use crate::node::{Entry, Node};
+use crate::server::stats;
+use crate::worker::effect::free::remove_dir;
+
+/// How often the signals are observed.
+const OBSERVED_EVERY: Duration = Duration::from_secs(1);
+/// How long removing logs and images may hold up an eviction.
+const RECLAIMED_WITHIN: Duration = Duration::from_secs(5);
+/// How long a round measures one Pod, and all of them, so many side by side. Who is not measured by then ranks last.
+const MEASURED_WITHIN: Duration = Duration::from_secs(1);
+const ALL_MEASURED_WITHIN: Duration = Duration::from_secs(5);
+const MEASURED_AT_ONCE: usize = 4;
+/// How long an evicted Pod may take to be gone before another one is chosen; upstream's `podCleanupTimeout`.
+const CLEANED_WITHIN: Duration = Duration::from_secs(30);
+const CLEANED_POLL: Duration = Duration::from_millis(100);
+
+/// Runs until cancelled.
+pub(crate) async fn run(node: Arc<Node>, cancel: CancellationToken) {
+    cancel.run_until_cancelled(watch(&node)).await;
+}
+
+async fn watch(node: &Arc<Node>) {
+    let mut state = State::default();
+    let mut not_before = Instant::now();
+    let mut ticks = tokio::time::interval(OBSERVED_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(observed) = look(node).await else { continue };
+        let (config, now) = (&node.config, std::time::Instant::now());
+        let verdict = state.look(&config.eviction_hard, &observed.signals, config.eviction_pressure_transition_period, now);
+        node.pressure.send_if_modified(|pressure| std::mem::replace(pressure, verdict.pressure) != verdict.pressure);
+        let Some(met) = verdict.met.filter(|_| Instant::now() >= not_before) else { continue };
+        if !relieve(node, &met, observed.dedicated_image_fs).await {
+            // Nothing helped: not again at once.
+            not_before = Instant::now() + node.config.eviction_monitoring_period;
+        }
+    }
+}
+
+async fn look(node: &Node) -> Option<Observed> {
+    let (data_dir, images) = (node.config.data_dir.clone(), node.parts.images.dir());
+    api_tasks::blocking("node-agent/observe", move || observe(&data_dir, images.as_deref())).await.ok()
+}
+
+/// Acts on a threshold; answers whether a Pod was evicted for it.
+async fn relieve(node: &Arc<Node>, met: &Met, dedicated_image_fs: bool) -> bool {
+    let resource = met.signal.resource();
+    tracing::warn!(signal = met.signal.name(), threshold = met.quantity, available = met.available, "eviction threshold met");
+    node.recorder.warning(&reference(node), "EvictionThresholdMet", format!("Attempting to reclaim {resource}"));
+    let scope = scope(met.signal, dedicated_image_fs);
+    if matches!(resource, Resource::EphemeralStorage | Resource::Inodes) && is_enough_without_garbage(node, scope).await {
+        return false;
+    }
+    let mut candidates = candidates(node, resource).await;
+    rank(&mut candidates, resource, scope);
+    let Some(first) = candidates.into_iter().find(|candidate| !is_critical(&candidate.pod)) else {
+        tracing::warn!(%resource, "no Pod can be evicted");
+        return false;
+    };
+    let (message, uid) = (message::node_was_low(met, &first.pod, &first.usage), PodName::of(&first.pod).uid);
+    node.evict(Eviction { uid: uid.clone(), message, disruption: true }).await;
+    if tokio::time::timeout(CLEANED_WITHIN, until_cleaned(node, &uid)).await.is_err() {
+        tracing::warn!(pod = %PodName::of(&first.pod), "the evicted Pod is not gone yet");
+    }
+    true
+}
+
+/// The node, as upstream's kubelet names itself in events.
+fn reference(node: &Node) -> ObjectReference {
+    let name = Some(node.config.node_name.clone());
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Node".to_owned()),
+        uid: name.clone(),
+        name,
+        ..ObjectReference::default()
+    }
+}
+
+/// Whose bytes count.
+fn scope(signal: Signal, dedicated_image_fs: bool) -> Scope {
+    match signal {
+        _ if !dedicated_image_fs => Scope::All,
+        Signal::ImageFsAvailable | Signal::ImageFsInodesFree => Scope::ImageFs,
+        _ => Scope::NodeFs,
+    }
+}
+
+/// Removes logs of Pods that are over and images that nobody uses; answers whether no threshold is met any more.
+async fn is_enough_without_garbage(node: &Node, scope: Scope) -> bool {
+    let reclaim = async {
+        if scope != Scope::ImageFs {
+            remove_logs_of_ended_pods(node).await;
+        }
+        if scope != Scope::NodeFs {
+            collect_images(node, 0, 0).await;
+        }
+    };
+    if tokio::time::timeout(RECLAIMED_WITHIN, reclaim).await.is_err() {
+        tracing::warn!("removing logs and unused images takes long");
+    }
+    look(node).await.is_some_and(|observed| is_resolved(&node.config.eviction_hard, &observed.signals))
+}
+
+/// Their volumes and writable layers went with their end; their logs are kept for people, until the disk is short.
+async fn remove_logs_of_ended_pods(node: &Node) {
+    for entry in node.directory.all().iter().filter(|entry| !is_active(entry)) {
+        let PodName { namespace, name, uid } = PodName::of(&entry.pod);
+        if let Err(error) = remove_dir(&node.layout.pod_logs(&namespace, &name, &uid)).await {
+            tracing::warn!(error, "logs of a Pod that is over not removed");
+        }
+    }
+}
+
+/// The Pods that use anything, with what they use of the resource.
+async fn candidates(node: &Arc<Node>, resource: Resource) -> Vec<Candidate> {
+    let entries: Vec<Entry> = node.directory.all().into_iter().filter(is_active).collect();
+    let mut all: Vec<Candidate> = entries.iter().map(|entry| Candidate { pod: entry.pod.clone(), usage: PodUsage::default() }).collect();
+    let measured = entries.into_iter().enumerate().map(|(index, entry)| {
+        let node = node.clone();
+        async move { (index, usage(&node, &entry, resource).await) }
+    });
+    let mut measured = futures::stream::iter(measured).buffer_unordered(MEASURED_AT_ONCE);
+    let measure = async {
+        while let Some((index, usage)) = measured.next().await {
+            if let Some(candidate) = all.get_mut(index) {
+                candidate.usage = usage;
+            }
+        }
+    };
+    if tokio::time::timeout(ALL_MEASURED_WITHIN, measure).await.is_err() {
+        tracing::warn!(pods = all.len(), "not every Pod was measured in time");
+    }
+    all
+}
+
+async fn usage(node: &Node, entry: &Entry, resource: Resource) -> PodUsage {
+    if matches!(resource, Resource::EphemeralStorage | Resource::Inodes) {
+        return measure::disk(node, entry, MEASURED_WITHIN).await;
+    }
+    let containers = stats::of_pod(node, entry).await.into_iter().map(|(name, stats)| ContainerUsage {
+        name,
+        memory: Some(stats.working_set_bytes),
+        processes: stats.pids,
+        ..ContainerUsage::default()
+    });
+    PodUsage { containers: containers.collect(), ..PodUsage::default() }
+}
+
+/// Waits until nothing of a Pod runs and its volumes and namespaces are freed.
+async fn until_cleaned(node: &Node, uid: &str) {
+    loop {
+        let freed = |entry: &Entry| entry.sandbox.is_none() && !is_active(entry);
+        if node.directory.get(uid).is_none_or(|entry| freed(&entry)) {
+            return;
+        }
+        tokio::time::sleep(CLEANED_POLL).await;
+    }
+}

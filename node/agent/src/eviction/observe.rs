@@ -1,0 +1,74 @@
+//! Reads the signals: three short files of `/proc` and one or two calls for the file systems, cheap enough for once a
+//! second. (The kernel can tell of thresholds only within one cgroup, but a node runs short as a whole.)
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use super::signal::Signal;
+use super::state::{Observation, Observations};
+use crate::machine::{file_system, meminfo};
+
+/// What one round sees.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Observed {
+    pub(crate) signals: Observations,
+    /// Images and writable layers lie on a file system of their own.
+    pub(crate) dedicated_image_fs: bool,
+}
+
+/// Reads them; what cannot be read is not in the answer. Blocks.
+pub(crate) fn observe(data_dir: &Path, images: Option<&Path>) -> Observed {
+    let mut signals = Observations::new();
+    let mut see = |signal: Signal, available: u64, capacity: u64| {
+        // A file system that makes inodes as it needs them has none in all.
+        if capacity > 0 {
+            signals.insert(signal, Observation { available, capacity });
+        }
+    };
+    see(Signal::MemoryAvailable, meminfo("MemAvailable"), meminfo("MemTotal"));
+    if let Some(fs) = file_system(data_dir) {
+        see(Signal::NodeFsAvailable, fs.free_bytes, fs.bytes);
+        see(Signal::NodeFsInodesFree, fs.free_inodes, fs.inodes);
+    }
+    let images = images.unwrap_or(data_dir);
+    if let Some(fs) = file_system(images) {
+        see(Signal::ImageFsAvailable, fs.free_bytes, fs.bytes);
+        see(Signal::ImageFsInodesFree, fs.free_inodes, fs.inodes);
+    }
+    if let (Some(tasks), Some(tasks_max)) = (tasks(), tasks_max()) {
+        see(Signal::PidAvailable, tasks_max.saturating_sub(tasks), tasks_max);
+    }
+    let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
+    let dedicated_image_fs = device(images).zip(device(data_dir)).is_some_and(|(images, data)| images != data);
+    Observed { signals, dedicated_image_fs }
+}
+
+/// Processes and threads of the machine: the second half of the fourth field.
+fn tasks() -> Option<u64> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
+}
+
+/// How many there can be: a process id each, and no more than the kernel has room for.
+fn tasks_max() -> Option<u64> {
+    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    Some(number("/proc/sys/kernel/pid_max")?.min(number("/proc/sys/kernel/threads-max")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_shows_every_signal() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let observed = observe(dir.path(), Some(dir.path()));
+        for signal in [Signal::MemoryAvailable, Signal::NodeFsAvailable, Signal::ImageFsAvailable, Signal::PidAvailable] {
+            let seen = observed.signals.get(&signal).expect("it is read");
+            assert!(seen.available > 0 && seen.available <= seen.capacity, "{signal:?}: {seen:?}");
+        }
+        assert!(!observed.dedicated_image_fs);
+        assert!(observe(dir.path(), Some(Path::new("/proc"))).dedicated_image_fs);
+    }
+}

@@ -1,0 +1,161 @@
+//! Which thresholds are met and which conditions hold, from one round to the next. Pure: observations and the time
+//! come in. The rules are the kubelet's (`synchronize` of its eviction manager): a threshold that was met stays so until
+//! the minimum reclaim is free as well, and a condition holds until it was not observed for a whole transition period.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use super::signal::{Condition, Pressure, Signal};
+use super::threshold::Thresholds;
+
+/// How much of something there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Observation {
+    pub(crate) available: u64,
+    pub(crate) capacity: u64,
+}
+
+/// What could be observed. A signal that could not be read is not in it, and its threshold is not met.
+pub(crate) type Observations = BTreeMap<Signal, Observation>;
+
+/// What one round finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) pressure: Pressure,
+    /// The threshold to act upon.
+    pub(crate) met: Option<Met>,
+}
+
+/// A threshold that is met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Met {
+    pub(crate) signal: Signal,
+    /// What should be available.
+    pub(crate) quantity: u64,
+    /// What is available.
+    pub(crate) available: u64,
+}
+
+/// What one round leaves to the next.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    unresolved: BTreeSet<Signal>,
+    /// When each condition was last observed.
+    last_observed: BTreeMap<Condition, Instant>,
+}
+
+impl State {
+    /// Takes in a round's observations.
+    pub(crate) fn look(&mut self, thresholds: &Thresholds, observed: &Observations, period: Duration, now: Instant) -> Verdict {
+        let met = |signal: &Signal| lacks(thresholds, observed, *signal, self.unresolved.contains(signal));
+        self.unresolved = Signal::ALL.into_iter().filter(met).collect();
+        for signal in &self.unresolved {
+            self.last_observed.insert(signal.condition(), now);
+        }
+        self.last_observed.retain(|_, at| now.duration_since(*at) < period || *at == now);
+        Verdict { pressure: self.last_observed.keys().copied().collect(), met: self.first(thresholds, observed) }
+    }
+
+    fn first(&self, thresholds: &Thresholds, observed: &Observations) -> Option<Met> {
+        let signal = *self.unresolved.first()?;
+        let Observation { available, capacity } = *observed.get(&signal)?;
+        Some(Met { signal, quantity: thresholds.least(signal, capacity)?, available })
+    }
+}
+
+/// Whether nothing is short any more, the minimum reclaim included.
+pub(crate) fn is_resolved(thresholds: &Thresholds, observed: &Observations) -> bool {
+    !Signal::ALL.into_iter().any(|signal| lacks(thresholds, observed, signal, true))
+}
+
+fn lacks(thresholds: &Thresholds, observed: &Observations, signal: Signal, with_reclaim: bool) -> bool {
+    let wanted = |all: u64| if with_reclaim { thresholds.resolved(signal, all) } else { thresholds.least(signal, all) };
+    observed.get(&signal).is_some_and(|seen| wanted(seen.capacity).is_some_and(|wanted| seen.available < wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_secs(300);
+
+    fn observed(all: &[(Signal, u64)]) -> Observations {
+        all.iter().map(|(signal, available)| (*signal, Observation { available: *available, capacity: 1_000 })).collect()
+    }
+
+    fn thresholds(hard: &str, reclaim: &str) -> Thresholds {
+        hard.parse::<Thresholds>().expect("thresholds").with_minimum_reclaim(reclaim.parse().expect("amounts"))
+    }
+
+    #[test]
+    fn thresholds_are_met_in_the_order_of_their_signals() {
+        let all = thresholds("memory.available<100,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,pid.available<10", "");
+        let none = Pressure::default();
+        let disk = Pressure { disk: true, ..none };
+        for (observed, pressure, met) in [
+            (observed(&[(Signal::MemoryAvailable, 100), (Signal::NodeFsAvailable, 100)]), none, None),
+            (observed(&[(Signal::NodeFsAvailable, 99)]), disk, Some((Signal::NodeFsAvailable, 100, 99))),
+            (
+                observed(&[(Signal::NodeFsAvailable, 149), (Signal::ImageFsAvailable, 149)]),
+                disk,
+                Some((Signal::ImageFsAvailable, 150, 149)),
+            ),
+            (observed(&[(Signal::NodeFsInodesFree, 3)]), disk, Some((Signal::NodeFsInodesFree, 50, 3))),
+            (
+                observed(&[(Signal::NodeFsAvailable, 0), (Signal::MemoryAvailable, 99)]),
+                Pressure { memory: true, disk: true, pids: false },
+                Some((Signal::MemoryAvailable, 100, 99)),
+            ),
+            (observed(&[(Signal::PidAvailable, 9)]), Pressure { pids: true, ..none }, Some((Signal::PidAvailable, 10, 9))),
+            // What could not be read is not short.
+            (observed(&[]), none, None),
+        ] {
+            let verdict = State::default().look(&all, &observed, PERIOD, Instant::now());
+            let met = met.map(|(signal, quantity, available)| Met { signal, quantity, available });
+            assert_eq!(verdict, Verdict { pressure, met }, "{observed:?}");
+        }
+    }
+
+    #[test]
+    fn a_condition_outlasts_its_cause_by_the_transition_period() {
+        let (all, began) = (thresholds("nodefs.available<100", ""), Instant::now());
+        let mut state = State::default();
+        let mut at = |seconds: u64, available: u64| {
+            let verdict =
+                state.look(&all, &observed(&[(Signal::NodeFsAvailable, available)]), PERIOD, began + Duration::from_secs(seconds));
+            (verdict.pressure.disk, verdict.met.is_some())
+        };
+        assert_eq!(at(0, 500), (false, false));
+        assert_eq!(at(10, 99), (true, true));
+        assert_eq!(at(20, 500), (true, false), "nobody is evicted any more, the condition stays");
+        assert_eq!(at(200, 50), (true, true));
+        assert_eq!(at(499, 500), (true, false));
+        assert_eq!(at(500, 500), (false, false));
+    }
+
+    #[test]
+    fn without_a_transition_period_a_condition_ends_with_its_cause() {
+        let (all, began) = (thresholds("nodefs.available<100", ""), Instant::now());
+        let mut state = State::default();
+        let short = observed(&[(Signal::NodeFsAvailable, 99)]);
+        assert!(state.look(&all, &short, Duration::ZERO, began).pressure.disk);
+        let enough = observed(&[(Signal::NodeFsAvailable, 100)]);
+        assert!(!state.look(&all, &enough, Duration::ZERO, began + Duration::from_secs(1)).pressure.disk);
+    }
+
+    #[test]
+    fn a_threshold_that_was_met_wants_the_minimum_reclaim_too() {
+        let all = thresholds("nodefs.available<100", "nodefs.available=50");
+        let mut state = State::default();
+        let mut met = |available: u64| {
+            state.look(&all, &observed(&[(Signal::NodeFsAvailable, available)]), PERIOD, Instant::now()).met.map(|met| met.available)
+        };
+        assert_eq!(met(120), None, "not met yet");
+        assert_eq!(met(99), Some(99));
+        assert_eq!(met(149), Some(149));
+        assert_eq!(met(150), None);
+        assert_eq!(met(149), None, "it is resolved");
+        assert!(!is_resolved(&all, &observed(&[(Signal::NodeFsAvailable, 149)])));
+        assert!(is_resolved(&all, &observed(&[(Signal::NodeFsAvailable, 150)])));
+    }
+}

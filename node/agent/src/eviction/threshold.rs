@@ -1,0 +1,212 @@
+//! Upstream's flags `--eviction-hard` (`signal<quantity` or `signal<percent%`, joined by commas) and
+//! `--eviction-minimum-reclaim` (`signal=quantity`). As upstream, a signal that is not named is not looked at, and
+//! `0%` and `100%` are as good as not named.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use api_model::quantity;
+
+use super::signal::Signal;
+
+/// How much of something.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Amount {
+    Units(u64),
+    Percent(f64),
+}
+
+impl Amount {
+    /// In units, of so many in all.
+    fn of(self, all: u64) -> u64 {
+        match self {
+            Self::Units(units) => units,
+            #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a size")]
+            Self::Percent(percent) => (all as f64 * percent / 100.0) as u64,
+        }
+    }
+}
+
+/// Why a flag cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ThresholdError {
+    /// There is no `<` or no `=`.
+    #[error("{text:?}: expected signal{operator}quantity or signal{operator}percent%")]
+    Form {
+        /// What was given.
+        text: String,
+        /// What should be between signal and value.
+        operator: char,
+    },
+    /// No signal has this name.
+    #[error(
+        "unknown signal {0:?}: known are memory.available, nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree, pid.available"
+    )]
+    Signal(String),
+    /// The value before the percent sign is no number.
+    #[error("{0:?} is no percentage")]
+    Percentage(String),
+    /// The share is less than nothing or more than all.
+    #[error("{0:?} is not between 0% and 100%")]
+    Share(String),
+    /// The value is no quantity.
+    #[error("{0:?} is no quantity")]
+    Quantity(String),
+    /// The value is negative, or zero where that means nothing.
+    #[error("eviction threshold {signal} must be positive: {text}")]
+    NotPositive {
+        /// Of which signal.
+        signal: &'static str,
+        /// What was given.
+        text: String,
+    },
+}
+
+/// What must be left of each resource.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thresholds {
+    least: BTreeMap<Signal, Amount>,
+    reclaim: MinimumReclaim,
+}
+
+/// How much more than the threshold is freed once a threshold was met.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MinimumReclaim(BTreeMap<Signal, Amount>);
+
+impl Default for Thresholds {
+    /// Upstream's on Linux.
+    fn default() -> Self {
+        let least = [
+            (Signal::MemoryAvailable, Amount::Units(100 << 20)),
+            (Signal::NodeFsAvailable, Amount::Percent(10.0)),
+            (Signal::NodeFsInodesFree, Amount::Percent(5.0)),
+            (Signal::ImageFsAvailable, Amount::Percent(15.0)),
+            (Signal::ImageFsInodesFree, Amount::Percent(5.0)),
+        ];
+        Self { least: least.into(), reclaim: MinimumReclaim::default() }
+    }
+}
+
+impl Thresholds {
+    /// The same thresholds, each resolved only when so much more is free.
+    #[must_use]
+    pub fn with_minimum_reclaim(self, reclaim: MinimumReclaim) -> Self {
+        Self { reclaim, ..self }
+    }
+
+    /// Of a signal: what must be left, of so much in all.
+    pub(crate) fn least(&self, signal: Signal, all: u64) -> Option<u64> {
+        self.least.get(&signal).map(|amount| amount.of(all))
+    }
+
+    /// What must be left before the threshold, once met, counts as resolved.
+    pub(crate) fn resolved(&self, signal: Signal, all: u64) -> Option<u64> {
+        let more = self.reclaim.0.get(&signal).map_or(0, |amount| amount.of(all));
+        self.least(signal, all).map(|least| least.saturating_add(more))
+    }
+
+    /// Bytes of the node's file system that are kept from Pods.
+    pub fn disk_kept(&self, all: u64) -> u64 {
+        self.least(Signal::NodeFsAvailable, all).unwrap_or(0)
+    }
+
+    /// Bytes of the images' file system that are kept from images.
+    pub fn image_disk_kept(&self, all: u64) -> u64 {
+        self.least(Signal::ImageFsAvailable, all).unwrap_or(0).max(self.disk_kept(all))
+    }
+}
+
+impl FromStr for Thresholds {
+    type Err = ThresholdError;
+
+    fn from_str(text: &str) -> Result<Self, ThresholdError> {
+        let zero = |signal: Signal, text: &str| Err(ThresholdError::NotPositive { signal: signal.name(), text: text.to_owned() });
+        let mut least = BTreeMap::new();
+        for (signal, amount, text) in statements(text, '<')? {
+            match amount {
+                Amount::Units(0) => return zero(signal, text),
+                Amount::Percent(percent) if percent <= 0.0 || percent >= 100.0 => {}
+                amount => drop(least.insert(signal, amount)),
+            }
+        }
+        Ok(Self { least, reclaim: MinimumReclaim::default() })
+    }
+}
+
+impl FromStr for MinimumReclaim {
+    type Err = ThresholdError;
+
+    fn from_str(text: &str) -> Result<Self, ThresholdError> {
+        Ok(Self(statements(text, '=')?.into_iter().map(|(signal, amount, _)| (signal, amount)).collect()))
+    }
+}
+
+/// The signals of a flag, with the value of each as a number and as it is written.
+fn statements(text: &str, operator: char) -> Result<Vec<(Signal, Amount, &str)>, ThresholdError> {
+    let one = |text: &'_ str| ThresholdError::Form { text: text.to_owned(), operator };
+    let all = text.split(',').map(str::trim).filter(|one| !one.is_empty());
+    all.map(|statement| {
+        let (name, value) = statement.split_once(operator).ok_or_else(|| one(statement))?;
+        let signal = Signal::ALL.into_iter().find(|signal| signal.name() == name);
+        let signal = signal.ok_or_else(|| ThresholdError::Signal(name.to_owned()))?;
+        Ok((signal, amount(signal, value)?, value))
+    })
+    .collect()
+}
+
+fn amount(signal: Signal, text: &str) -> Result<Amount, ThresholdError> {
+    if let Some(percent) = text.strip_suffix('%') {
+        let percent: f64 = percent.parse().map_err(|_| ThresholdError::Percentage(text.to_owned()))?;
+        let fits = (0.0..=100.0).contains(&percent);
+        return if fits { Ok(Amount::Percent(percent)) } else { Err(ThresholdError::Share(text.to_owned())) };
+    }
+    let value = quantity::value(text).map_err(|_| ThresholdError::Quantity(text.to_owned()))?;
+    u64::try_from(value).map(Amount::Units).map_err(|_| ThresholdError::NotPositive { signal: signal.name(), text: text.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_are_read() {
+        let read: Thresholds =
+            "memory.available<1Gi, nodefs.available<5%,nodefs.inodesFree<0%,pid.available<100%".parse().expect("thresholds");
+        assert_eq!(read.least(Signal::MemoryAvailable, 8 << 30), Some(1 << 30));
+        assert_eq!(read.least(Signal::NodeFsAvailable, 1_000), Some(50));
+        for unnamed in [Signal::ImageFsAvailable, Signal::NodeFsInodesFree, Signal::PidAvailable] {
+            assert_eq!(read.least(unnamed, 1_000), None, "{unnamed:?}");
+        }
+        assert_eq!((read.disk_kept(1_000), read.image_disk_kept(1_000)), (50, 50));
+        assert_eq!("".parse::<Thresholds>().expect("none").disk_kept(1_000), 0);
+        assert_eq!((Thresholds::default().disk_kept(1_000), Thresholds::default().image_disk_kept(1_000)), (100, 150));
+    }
+
+    #[test]
+    fn more_is_freed_than_the_threshold() {
+        let reclaim = "nodefs.available=5%,memory.available=0Mi".parse().expect("amounts");
+        let read: Thresholds = "nodefs.available<10%,memory.available<1Gi".parse().expect("thresholds");
+        let read = read.with_minimum_reclaim(reclaim);
+        assert_eq!(read.resolved(Signal::NodeFsAvailable, 1_000), Some(150));
+        assert_eq!(read.resolved(Signal::MemoryAvailable, 8 << 30), Some(1 << 30));
+        assert_eq!(read.resolved(Signal::PidAvailable, 1_000), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for (text, part) in [
+            ("nodefs.available", "expected signal<quantity"),
+            ("nodefs.inodes<5%", "unknown signal \"nodefs.inodes\""),
+            ("nodefs.available<5x", "\"5x\" is no quantity"),
+            ("nodefs.available<x%", "\"x%\" is no percentage"),
+            ("nodefs.available<105%", "not between"),
+            ("nodefs.available<0", "eviction threshold nodefs.available must be positive: 0"),
+            ("pid.available<-1", "eviction threshold pid.available must be positive: -1"),
+        ] {
+            let error = text.parse::<Thresholds>().expect_err(text).to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        let error = "nodefs.available<1".parse::<MinimumReclaim>().expect_err("no equals sign").to_string();
+        assert!(error.contains("expected signal=quantity"), "{error}");
+    }
+}

@@ -1,0 +1,93 @@
+//! What a Pod uses: the value that ranking, limits and messages are decided from.
+
+use std::collections::BTreeMap;
+
+use super::walk::Immeasurable;
+
+/// What lies on a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Disk {
+    pub(crate) bytes: u64,
+    pub(crate) inodes: u64,
+}
+
+impl Disk {
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { bytes: self.bytes.saturating_add(other.bytes), inodes: self.inodes.saturating_add(other.inodes) }
+    }
+}
+
+impl std::iter::Sum for Disk {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), Self::plus)
+    }
+}
+
+/// One container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ContainerUsage {
+    pub(crate) name: String,
+    /// Its writable layer.
+    pub(crate) writable: Disk,
+    /// Its logs and its termination messages.
+    pub(crate) logs: Disk,
+    /// Bytes of its working set; `None` when it does not run.
+    pub(crate) memory: Option<u64>,
+    /// Processes and threads.
+    pub(crate) processes: u64,
+}
+
+impl ContainerUsage {
+    /// Bytes that count against its `ephemeral-storage` limit.
+    pub(crate) fn storage_bytes(&self) -> u64 {
+        self.writable.plus(self.logs).bytes
+    }
+}
+
+/// One Pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PodUsage {
+    pub(crate) containers: Vec<ContainerUsage>,
+    /// Its `emptyDir` volumes on the disk, by name.
+    pub(crate) volumes: BTreeMap<String, Disk>,
+    /// What belongs to none of them: files that the node writes for the Pod, and files without a name that its
+    /// processes hold open.
+    pub(crate) other: Disk,
+    /// Why it is more than measured, if it may be.
+    pub(crate) fault: Option<Immeasurable>,
+}
+
+/// Which part of a Pod's storage burdens the file system that is short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All of it: images and Pods share one file system.
+    All,
+    /// Logs and volumes: images and writable layers have a file system of their own.
+    NodeFs,
+    /// Writable layers.
+    ImageFs,
+}
+
+impl PodUsage {
+    /// What it has on the disk.
+    pub(crate) fn disk(&self, scope: Scope) -> Disk {
+        let writable: Disk = self.containers.iter().map(|container| container.writable).sum();
+        let logs: Disk = self.containers.iter().map(|container| container.logs).sum();
+        let rest = logs.plus(self.volumes.values().copied().sum()).plus(self.other);
+        match scope {
+            Scope::All => writable.plus(rest),
+            Scope::NodeFs => rest,
+            Scope::ImageFs => writable,
+        }
+    }
+
+    /// Bytes of its working set.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.containers.iter().filter_map(|container| container.memory).fold(0, u64::saturating_add)
+    }
+
+    /// Processes and threads.
+    pub(crate) fn processes(&self) -> u64 {
+        self.containers.iter().map(|container| container.processes).fold(0, u64::saturating_add)
+    }
+}

@@ -1,0 +1,160 @@
+//! By the disk: what a Pod writes beyond its limits, where it hides that, and the whole disk at once. Only its own Pod goes.
+//! The node of this story has a small disk of its own, on which everything lies, the database too.
+
+use serde_json::{Value, json};
+use tests::{Cluster, Net, eventually};
+
+use super::{NAMESPACES, NEIGHBOUR, World};
+
+const DISK_MEGABYTES: u32 = 600;
+const FLAGS: [&str; 3] = ["up", "--eviction-hard=nodefs.available<150Mi", "--eviction-pressure-transition-period=15s"];
+
+/// What goes over 4 MiB by 4 MiB, in a shell that then stays.
+const TOO_MUCH: &str = "dd if=/dev/zero bs=1M count=8";
+
+#[test]
+fn a_hostile_tenant_fills_no_disk_but_its_own() {
+    let files = tempfile::tempdir().expect("a directory");
+    let tokens = files.path().join("tokens.csv");
+    std::fs::write(&tokens, "mallorys-token,mallory,1\n").expect("writes");
+    let token_flag = format!("--token-auth-file={}", tokens.display());
+    let flags: Vec<&str> = FLAGS.into_iter().chain([token_flag.as_str()]).collect();
+    let mut cluster = Cluster::prepared_on_disk(Net::alone(), &flags, DISK_MEGABYTES);
+    cluster.start();
+    cluster.load_samples();
+    let world =
+        World { cluster: &cluster, admin: cluster.kubectl(), mallory: cluster.kubectl_as("mallory", &json!({"token": "mallorys-token"})) };
+    world.admin.apply(NAMESPACES).ok();
+    for namespace in ["tenant", "ports", "neighbour"] {
+        world.admin.until_usable(namespace);
+    }
+    world.admin.apply(NEIGHBOUR).ok();
+    world.until_ready("neighbour", "good");
+
+    limits_hold_wherever_it_writes(&world);
+    a_full_disk_is_the_fault_of_who_fills_it(&world);
+    assert_eq!(world.admin.ok("get pod good -n neighbour -o jsonpath={.status.containerStatuses[0].restartCount}"), "0");
+    assert!(cluster.is_running() && !cluster.log().contains("panicked"), "{}", cluster.log());
+}
+
+/// A Pod of mallory's that runs a script and stays.
+fn pod(name: &str, script: &str, limit: Option<&str>, volume: Option<&Value>) -> String {
+    let command = format!("trap '' TERM; cd /; {script}; sleep 100000");
+    let resources = limit.map(|limit| json!({"limits": {"ephemeral-storage": limit}})).unwrap_or_default();
+    let container = json!({
+        "name": "main", "image": "samples/tools:latest", "imagePullPolicy": "Never", "command": ["sh", "-c", command],
+        "resources": resources, "volumeMounts": volume.map(|_| json!([{"name": "data", "mountPath": "/data"}])),
+    });
+    let volumes = volume.map(|source| json!([{"name": "data", "emptyDir": source}]));
+    let spec = json!({"terminationGracePeriodSeconds": 100, "containers": [container], "volumes": volumes});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "tenant"}, "spec": spec}).to_string()
+}
+
+/// Waits until a Pod of mallory's was evicted; answers what it was told.
+#[track_caller]
+fn until_evicted(world: &World<'_>, name: &str) -> String {
+    eventually(&format!("{name} is evicted"), || {
+        let found =
+            world.admin.run(&["get", "pod", name, "-n", "tenant", "-o", "jsonpath={.status.phase} {.status.reason}|{.status.message}"]);
+        match found.stdout.split_once('|') {
+            Some(("Failed Evicted", message)) => Ok(message.to_owned()),
+            _ => Err(format!("{found}{}", world.admin.run(&["describe", "pod", name, "-n", "tenant"]))),
+        }
+    })
+}
+
+fn limits_hold_wherever_it_writes(world: &World<'_>) {
+    let (container, volume) = (
+        "Container main exceeded its local ephemeral storage limit \"4Mi\". ",
+        "Usage of EmptyDir volume \"data\" exceeds the limit \"4Mi\". ",
+    );
+    let whole = "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. ";
+    let hidden = "Local ephemeral storage cannot be measured against the limit: directories are nested more than 128 deep. ";
+    let (limited, free) = (json!({"sizeLimit": "4Mi"}), json!({}));
+    let nested = "cd /data; for i in $(seq 200); do mkdir d; cd d; done";
+    let nameless = |path: &str| format!("exec 3> {path}; rm {path}; {TOO_MUCH} >&3");
+    let all = [
+        ("volume", format!("{TOO_MUCH} of=/data/file"), None, Some(&limited), volume),
+        // The limit of a Pod with one container is the container's: upstream looks at the Pod first.
+        ("layer", format!("{TOO_MUCH} of=/file"), Some("4Mi"), None, whole),
+        ("log", "busybox yes 0123456789012345678901234567890123456789 | head -c 6000000".to_owned(), Some("4Mi"), None, whole),
+        ("message", format!("{TOO_MUCH} of=/dev/termination-log"), Some("4Mi"), None, whole),
+        ("volume-of-a-pod", format!("{TOO_MUCH} of=/data/file"), Some("4Mi"), Some(&free), whole),
+        ("nameless-in-volume", nameless("/data/file"), None, Some(&limited), volume),
+        ("nameless-in-layer", nameless("/file"), Some("4Mi"), None, whole),
+        ("nested", nested.to_owned(), None, Some(&limited), hidden),
+    ];
+    // What others have does not count, and holes take no room.
+    let innocent = "busybox ln -s / /data/root; busybox ln -s /bin /data/bin; dd if=/dev/zero of=/data/sparse bs=1 count=1 seek=1G";
+    world.mallory.with_input("create -f -", &pod("innocent", innocent, Some("4Mi"), Some(&limited))).ok();
+    for (name, script, limit, source, _) in &all {
+        world.mallory.with_input("create -f -", &pod(name, script, *limit, *source)).ok();
+    }
+    for (name, _, _, _, words) in all {
+        assert_eq!(until_evicted(world, name), words, "{name}");
+        world.until_event("tenant", name, "Evicted");
+    }
+    let two = json!([{"name": "other", "image": "samples/tools:latest", "imagePullPolicy": "Never", "command": ["sleep", "100000"],
+        "resources": {"limits": {"ephemeral-storage": "100Mi"}}}]);
+    let mut apart: Value = serde_json::from_str(&pod("apart", &format!("{TOO_MUCH} of=/file"), Some("4Mi"), None)).expect("JSON");
+    apart["spec"]["containers"].as_array_mut().expect("a list").extend(two.as_array().cloned().unwrap_or_default());
+    world.mallory.with_input("create -f -", &apart.to_string()).ok();
+    assert_eq!(until_evicted(world, "apart"), container);
+    assert_eq!(world.admin.ok("get pod innocent -n tenant -o jsonpath={.status.phase}"), "Running");
+    world.mallory.ok("delete pods --all -n tenant --grace-period=1 --timeout=60s");
+    world.neighbour_is_well();
+}
+
+/// What has no limit fills the disk to its last byte, openly and hidden: then it goes, and all is as before.
+fn a_full_disk_is_the_fault_of_who_fills_it(world: &World<'_>) {
+    let fill = "while true; do dd if=/dev/zero bs=1M";
+    for (name, script) in [
+        ("hoarder", format!("{fill} >> /data/file; sleep 1; done")),
+        ("hider", format!("exec 3> /file; rm /file; {fill} >&3; sleep 1; done")),
+    ] {
+        world.mallory.with_input("create -f -", &pod(name, &script, None, Some(&json!({})))).ok();
+        let message = until_evicted(world, name);
+        let (low, used) = (
+            "The node was low on resource: ephemeral-storage. Threshold quantity: 150Mi, available: ",
+            "has larger consumption of ephemeral-storage. ",
+        );
+        assert!(message.starts_with(low), "{message}");
+        // A volume is no container's.
+        assert_eq!(message.ends_with(used), name == "hider", "{message}");
+        let condition = "jsonpath={.status.conditions[?(@.type=='DisruptionTarget')].reason}";
+        assert_eq!(world.admin.ok(&format!("get pod {name} -n tenant -o {condition}")), "TerminationByKubelet");
+        // Also of a time when nothing could be written.
+        world.until_event("default", &node(world), "Attempting to reclaim ephemeral-storage");
+        world.until_event("tenant", name, "The node was low on resource: ephemeral-storage.");
+        under_pressure_nobody_else_is_taken_in(world, name);
+        world.mallory.ok(&format!("delete pod {name} -n tenant --grace-period=1 --timeout=60s"));
+        eventually("the pressure is over", || match taints(world) {
+            taints if taints.contains("disk-pressure") => Err(taints),
+            _ => Ok(()),
+        });
+    }
+    world.mallory.with_input("create -f -", &pod("after", "true", None, None)).ok();
+    world.until_ready("tenant", "after");
+    world.neighbour_is_well();
+}
+
+/// The scheduler heeds the node's taint; who passes by the scheduler is turned away by the node.
+fn under_pressure_nobody_else_is_taken_in(world: &World<'_>, after: &str) {
+    eventually("the node is tainted", || match taints(world) {
+        taints if taints.contains("node.kubernetes.io/disk-pressure") => Ok(()),
+        taints => Err(taints),
+    });
+    let name = format!("late-{after}");
+    let mut late: Value = serde_json::from_str(&pod(&name, "true", None, None)).expect("JSON");
+    late["spec"]["nodeName"] = json!(node(world));
+    world.mallory.with_input("create -f -", &late.to_string()).ok();
+    assert_eq!(until_evicted(world, &name), "Pod was rejected: The node had condition: [DiskPressure]. ");
+}
+
+fn node(world: &World<'_>) -> String {
+    world.admin.ok("get nodes -o jsonpath={.items[0].metadata.name}")
+}
+
+fn taints(world: &World<'_>) -> String {
+    world.admin.ok("get nodes -o jsonpath={.items[0].spec.taints}")
+}
