@@ -1,5 +1,5 @@
 //! A node on a kernel that has cgroup v2 alone, which the machines of the other stories do not: limits are in the
-//! kernel's files, memory that runs out is told, and running Pods are resized.
+//! kernel's files, memory that runs out is told, running Pods are resized, and the node evicts when its own memory is short.
 
 use serde_json::json;
 use tests::cluster::tool;
@@ -24,12 +24,29 @@ spec:
       resources: { requests: { cpu: 100m }, limits: { memory: 48Mi, cpu: 200m } }
 ";
 
+/// Memory that the node keeps for itself, in MiB.
+const LEAST_MIB: u64 = 250;
+
+/// Takes so many MiB at once, and writes them again and again.
+const HOG: &str = r"
+apiVersion: v1
+kind: Pod
+metadata: { name: hog }
+spec:
+  restartPolicy: Never
+  containers:
+    - name: main
+      image: samples/tools:latest
+      imagePullPolicy: Never
+      command: [dd, if=/dev/zero, of=/dev/null, bs=TAKENM, count=1000000]
+";
+
 #[test]
 fn a_node_on_cgroup_v2_alone_limits_kills_and_resizes() {
     patiently(4, || {
         let mut machine = Machine::new(2_000);
         machine.boot();
-        machine.start_skiff("");
+        machine.start_skiff(&format!("'--eviction-hard=memory.available<{LEAST_MIB}Mi' --eviction-pressure-transition-period=10s"));
         machine.load_samples(&["web.wasm", "tools.tar", "hello.wasm", "job.wasm"]);
         let hierarchies = machine.run("grep -c cgroup /proc/self/mountinfo").ok();
         assert_eq!(hierarchies.trim(), "1", "there is one hierarchy");
@@ -45,6 +62,7 @@ fn a_node_on_cgroup_v2_alone_limits_kills_and_resizes() {
             until_limited(&mut machine, name, "memory.max", "50331648");
         }
         resize(&mut machine);
+        who_takes_the_nodes_memory_goes(&mut machine);
         machine.kubectl().ok("apply -f tests/it/life/ends.yaml");
         life::containers_end(&machine.kubectl());
         let groups = machine.run("find /sys/fs/cgroup/skiff -type d | wc -l").ok();
@@ -61,6 +79,33 @@ fn resize(machine: &mut Machine) {
     until_limited(machine, "linux", "cpu.max", "50000 100000");
     until_limited(machine, "linux", "memory.max", "67108864");
     assert_eq!(machine.kubectl().field("pod/linux", "/status/containerStatuses/0/state/running/startedAt"), started, "without a restart");
+}
+
+/// A Pod without a limit takes what the node needs for itself. It goes, and nobody else.
+fn who_takes_the_nodes_memory_goes(machine: &mut Machine) {
+    let available = machine.run("sed -n 's/^MemAvailable: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo").ok();
+    let available: u64 = available.trim().parse().expect("a number");
+    let taken = (available / 1_024).checked_sub(LEAST_MIB / 2).expect("the machine has more memory than that");
+    machine.kubectl().apply(&HOG.replace("TAKEN", &taken.to_string())).ok();
+    machine.kubectl().until("pod/hog", "/status/phase", "Failed");
+    let status = machine.kubectl().field("pod/hog", "/status");
+    assert_eq!(status["reason"], "Evicted", "{status}");
+    let message = status["message"].as_str().expect("a message");
+    assert!(
+        message.starts_with(&format!("The node was low on resource: memory. Threshold quantity: {LEAST_MIB}Mi, available: ")),
+        "{message}"
+    );
+    assert!(
+        message.contains("Container main was using ") && message.contains(", request is 0, has larger consumption of memory. "),
+        "{message}"
+    );
+    for pod in ["linux", "wasm"] {
+        assert_eq!(machine.kubectl().field(&format!("pod/{pod}"), "/status/phase"), "Running");
+    }
+    eventually("the pressure is over", || {
+        let taints = machine.kubectl().ok("get nodes -o jsonpath={.items[0].spec.taints}");
+        if taints.contains("memory-pressure") { Err(taints) } else { Ok(()) }
+    });
 }
 
 /// Waits until the file of a Pod's container has that content.
