@@ -4,6 +4,7 @@
 
 mod engine;
 mod images;
+mod linux;
 mod native;
 mod user;
 

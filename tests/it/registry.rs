@@ -11,11 +11,11 @@ use tests::{Cluster, Kubectl, Net, cluster, eventually, run};
 /// Anyone may pull here.
 pub(crate) const OPEN: &str = "127.0.0.1:5000";
 /// `sailor` with `open sesame` may.
-const LOCKED: &str = "127.0.0.1:5001";
+pub(crate) const LOCKED: &str = "127.0.0.1:5001";
 /// Nobody listens here.
 const NOBODY: &str = "127.0.0.1:5999";
 /// `open sesame` by bcrypt.
-const PASSWORDS: &str = "sailor:$2b$05$DlPx2SREEAGtdQj8iYlItuQGJ1YQUIxxH3zNwswYbUyO7fFHhXYYO\n";
+pub(crate) const PASSWORDS: &str = "sailor:$2b$05$DlPx2SREEAGtdQj8iYlItuQGJ1YQUIxxH3zNwswYbUyO7fFHhXYYO\n";
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 

@@ -158,7 +158,10 @@ impl Cluster {
             let told = self.args.iter().any(|arg| arg.starts_with("--eviction-hard"));
             command.args((!told).then_some("--eviction-hard=")).arg("--image-gc-high-threshold=100");
         }
-        command.arg("--data-dir").arg(self.data_dir()).arg("--log=info,hickory_server=warn").env("RUST_BACKTRACE", "0");
+        if !self.args.iter().any(|arg| arg.starts_with("--log=")) {
+            command.arg("--log=info,hickory_server=warn");
+        }
+        command.arg("--data-dir").arg(self.data_dir()).env("RUST_BACKTRACE", "0");
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(out).stderr(log);
         self.child = Some(command.spawn().expect("skiff starts"));
