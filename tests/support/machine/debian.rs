@@ -37,7 +37,8 @@ impl Machine {
     /// Has the init system shut the machine down.
     #[track_caller]
     pub fn power_off(&mut self) {
-        self.run("systemctl --no-block poweroff").ok();
+        // It may be gone before it answers.
+        let _answer = self.tell("systemctl --no-block poweroff");
         let mut running = self.running.take().expect("it is on");
         eventually_within(COMMAND_LIMIT, "the machine is off", || match running.qemu.try_wait().expect("a child") {
             Some(_) => Ok(()),
