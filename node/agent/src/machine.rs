@@ -20,6 +20,8 @@ pub(crate) struct Machine {
     pub(crate) boot_id: String,
     /// Processes and threads that the kernel allows.
     pub(crate) pids_max: i64,
+    /// This process's own `oom_score_adj`: without `CAP_SYS_RESOURCE` the kernel refuses its children a lower one.
+    pub(crate) oom_score_adj: i32,
 }
 
 /// A file system.
@@ -48,6 +50,7 @@ impl Machine {
             system_uuid: text("/sys/class/dmi/id/product_uuid").to_lowercase(),
             boot_id: text("/proc/sys/kernel/random/boot_id"),
             pids_max: pids_max(["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].map(text)),
+            oom_score_adj: text("/proc/self/oom_score_adj").parse().unwrap_or(0),
         }
     }
 

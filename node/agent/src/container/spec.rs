@@ -26,6 +26,8 @@ pub(crate) struct Ingredients<'a> {
     pub(crate) grace_seconds: i64,
     /// Memory of the machine.
     pub(crate) memory_bytes: u64,
+    /// The least `oom_score_adj` that a container may have.
+    pub(crate) oom_score_adj_min: i32,
 }
 
 /// The spec of one instance of a container.
@@ -59,7 +61,7 @@ pub(crate) fn build(pod: &Pod, container: &Container, layout: &Layout, from: Ing
         user: from.user,
         resources: resources::of_container(container),
         probe_token: String::new(),
-        oom_score_adj: resources::oom_score_adj(pod, container, from.memory_bytes),
+        oom_score_adj: resources::oom_score_adj(pod, container, from.memory_bytes).max(from.oom_score_adj_min),
         security: Security { seccomp: from.seccomp, ..security::privileges(container) },
         log_path: layout.log(&names, &container.name, from.attempt),
         ports: ports.filter_map(|port| u16::try_from(port.container_port).ok()).collect(),

@@ -307,8 +307,20 @@ impl Effects {
         let seccomp = security::seccomp(&self.pod, container, content.kind(), &self.node.layout.seccomp_profiles());
         let seccomp = seccomp.map_err(|error| StartFault::Unmade("CreateContainerError", error.0))?;
         let grace = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(super::plan::GRACE_SECONDS);
-        let (sandbox, memory_bytes) = (&ground.sandbox, self.node.machine.memory_bytes);
-        let from = Ingredients { attempt, image, content, sandbox, variables, volumes, user, seccomp, grace_seconds: grace, memory_bytes };
+        let machine = &self.node.machine;
+        let from = Ingredients {
+            attempt,
+            image,
+            content,
+            sandbox: &ground.sandbox,
+            variables,
+            volumes,
+            user,
+            seccomp,
+            grace_seconds: grace,
+            memory_bytes: machine.memory_bytes,
+            oom_score_adj_min: machine.oom_score_adj,
+        };
         let mut spec = spec::build(&self.pod, container, &self.node.layout, from);
         spec.probe_token = self.node.probe_token(&spec.id);
         if spec.args.is_empty() {
