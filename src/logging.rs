@@ -26,8 +26,9 @@ static FORMAT: OnceLock<Format> = OnceLock::new();
 /// # Errors
 /// When the filter cannot be read.
 pub fn init(filter: &str, format: Format) -> anyhow::Result<()> {
-    // Its DNS library tells of every query at `info`; who wants to read that names it.
-    let directives = format!("hickory_server=warn,hickory_resolver=warn,hickory_proto=warn,{filter}");
+    // Its DNS library tells of every query at `info`; who wants to read that names it. The library of websockets writes out all
+    // that passes at `trace`, Secrets that are read by `exec` among it: no general level brings that.
+    let directives = format!("hickory_server=warn,hickory_resolver=warn,hickory_proto=warn,{filter},tungstenite=debug");
     let env_filter = EnvFilter::try_new(directives).with_context(|| format!("--log {filter:?}"))?;
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty()) || !io::stderr().is_terminal();
     // An event that cannot be written (a full disk) is lost; complaining of that would panic whoever logs.
