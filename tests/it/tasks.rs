@@ -9,9 +9,9 @@ use tests::{Cluster, Etcd, Net, eventually};
 /// A second, and more for a busy machine.
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
 
-/// Tasks that may begin after the cluster is ready, and within what time: the Node of before the restart is still called
-/// ready while the agent takes up its containers.
-const LATE: [&str; 2] = ["garbage-collector-controller/monitor", "node-agent/"];
+/// Tasks that may begin after the cluster is ready, and within what time: controllers wait for their caches, and the Node
+/// of before the restart is still called ready while the agent takes up its containers. The fault waits for them.
+const LATE: [&str; 4] = ["controllers/watch", "garbage-collector-controller", "namespace-controller", "node-agent/"];
 const BEGINS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Names that several tasks of the process have: a fault is meant for all of them.
@@ -26,12 +26,9 @@ fn logged_since(cluster: &Cluster, len: usize) -> String {
 fn fails(cluster: &mut Cluster, fault: &str, task: &str) {
     let len = cluster.log().len();
     let what = format!("the end of skiff after {fault} of {task}");
-    let code = if LATE.iter().any(|late| task.starts_with(late)) {
-        cluster.inject_until_ended(fault, task, BEGINS_WITHIN, &what)
-    } else {
-        cluster.inject(fault, task);
-        cluster.ended_within(ENDS_WITHIN, &what)
-    };
+    cluster.inject(fault, task);
+    let limit = if LATE.iter().any(|late| task.starts_with(late)) { BEGINS_WITHIN } else { ENDS_WITHIN };
+    let code = cluster.ended_within(limit, &what);
     let log = logged_since(cluster, len);
     assert_eq!(code, 1, "{fault} of {task}:\n{log}");
     let named = format!("task=\"{task}\"");

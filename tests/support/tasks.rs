@@ -1,7 +1,6 @@
 //! The background tasks of skiff by name, and faults injected into them: debug builds read them from a FIFO.
 
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -75,22 +74,6 @@ impl Cluster {
     pub fn inject(&self, fault: &str, task: &str) {
         let mut fifo = std::fs::File::options().write(true).open(self.faults()).expect("the FIFO");
         writeln!(fifo, "{fault} {task}").expect("written");
-    }
-
-    /// Makes a task fail that begins some time after the start: says it again until the process has ended.
-    #[track_caller]
-    pub fn inject_until_ended(&mut self, fault: &str, task: &str, limit: Duration, what: &str) -> i32 {
-        let code = eventually_within(limit, what, || {
-            if let Some(code) = self.exit_code() {
-                return Ok(code);
-            }
-            let open = std::fs::File::options().write(true).custom_flags(nix::libc::O_NONBLOCK).open(self.faults());
-            // Nobody reads it any more when the process is about to end.
-            let _said = open.and_then(|mut fifo| writeln!(fifo, "{fault} {task}"));
-            Err(self.log())
-        });
-        self.forget();
-        code
     }
 
     /// Waits until the process has ended by itself; answers its exit code.

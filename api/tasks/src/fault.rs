@@ -20,7 +20,8 @@ pub enum Fault {
 
 static FAULTS: LazyLock<watch::Sender<Option<(String, Fault)>>> = LazyLock::new(|| watch::Sender::new(None));
 
-/// Every running task of that name gets the fault.
+/// Every running task of that name gets the fault. A task of a set gets the latest fault also when the task begins later,
+/// so that whoever injects need not know when it does.
 pub fn inject(name: &str, fault: Fault) {
     FAULTS.send_replace(Some((name.to_owned(), fault)));
 }
@@ -46,7 +47,7 @@ pub fn point(name: &'static str) {
     }
 }
 
-/// Waits for a fault that is meant for that task.
+/// Waits for a fault that is meant for that task and that the receiver did not see yet.
 async fn of(name: &'static str, mut faults: watch::Receiver<Option<(String, Fault)>>) -> Fault {
     while faults.changed().await.is_ok() {
         let found = faults.borrow_and_update().clone();
@@ -59,12 +60,19 @@ async fn of(name: &'static str, mut faults: watch::Receiver<Option<(String, Faul
     std::future::pending().await
 }
 
+/// Faults of which the latest counts as not seen.
+fn with_latest() -> watch::Receiver<Option<(String, Fault)>> {
+    let mut faults = FAULTS.subscribe();
+    faults.mark_changed();
+    faults
+}
+
 /// The work, or `None` when it was made to end.
 pub(crate) async fn or_done<W: Future>(name: &'static str, work: W) -> Option<W::Output> {
     let mut work = pin!(work);
     tokio::select! {
         biased;
-        fault = of(name, FAULTS.subscribe()) => match fault {
+        fault = of(name, with_latest()) => match fault {
             Fault::Panic => panic_of(name),
             Fault::End => None,
             Fault::Stall => std::future::pending().await,

@@ -49,19 +49,27 @@ async fn the_first_failure_of_a_set_is_reported() {
 #[tokio::test]
 async fn panics_and_early_ends_are_failures() {
     panics::install_hook();
-    for (fault, expected) in [
-        (fault::Fault::Panic, "task watched panicked: a fault was injected\ninto watched"),
-        (fault::Fault::End, "task watched ended by itself"),
+    for (name, fault, expected) in [
+        ("panicking", fault::Fault::Panic, "task panicking panicked: a fault was injected\ninto panicking"),
+        ("ending", fault::Fault::End, "task ending ended by itself"),
     ] {
         let tasks = Tasks::new(CancellationToken::new());
         tasks.own("other", forever());
-        tasks.own("watched", forever());
+        tasks.own(name, forever());
         tokio::task::yield_now().await;
-        fault::inject("watched", fault);
+        fault::inject(name, fault);
         assert_eq!(failed(&tasks).await.to_string(), expected);
         assert_eq!(tasks.len(), 1, "the other task goes on");
     }
-    assert!(metrics().contains("skiff_task_failures_total{task=\"watched\",reason=\"panic\"} 1\n"), "{}", metrics());
+    assert!(metrics().contains("skiff_task_failures_total{task=\"panicking\",reason=\"panic\"} 1\n"), "{}", metrics());
+}
+
+#[tokio::test]
+async fn a_fault_waits_for_a_task_that_begins_later() {
+    let tasks = Tasks::new(CancellationToken::new());
+    fault::inject("late", fault::Fault::End);
+    tasks.own("late", forever());
+    assert_eq!(failed(&tasks).await.task(), "late");
 }
 
 #[tokio::test]

@@ -136,13 +136,20 @@ async fn a_server_whose_cache_falls_behind_says_so() {
     }
 }
 
+async fn a_failed_feeder_is_a_failure_of_the_server(fault: api_tasks::fault::Fault) {
+    let cluster = cluster().await;
+    api_tasks::fault::inject("api-server/cache-feeder", fault);
+    let failure = tokio::time::timeout(std::time::Duration::from_secs(1), cluster.server.failed()).await.expect("within a second");
+    assert_eq!(failure.task(), "api-server/cache-feeder");
+    assert_eq!(cluster.get("/livez").await.status, StatusCode::INTERNAL_SERVER_ERROR);
+}
+
+#[tokio::test]
+async fn a_feeder_that_panics_is_a_failure_of_the_server() {
+    a_failed_feeder_is_a_failure_of_the_server(api_tasks::fault::Fault::Panic).await;
+}
+
 #[tokio::test]
 async fn a_feeder_that_ends_is_a_failure_of_the_server() {
-    for fault in [api_tasks::fault::Fault::Panic, api_tasks::fault::Fault::End] {
-        let cluster = cluster().await;
-        api_tasks::fault::inject("api-server/cache-feeder", fault);
-        let failure = tokio::time::timeout(std::time::Duration::from_secs(1), cluster.server.failed()).await.expect("within a second");
-        assert_eq!(failure.task(), "api-server/cache-feeder");
-        assert_eq!(cluster.get("/livez").await.status, StatusCode::INTERNAL_SERVER_ERROR);
-    }
+    a_failed_feeder_is_a_failure_of_the_server(api_tasks::fault::Fault::End).await;
 }
