@@ -23,10 +23,10 @@ const IMAGES: &[(&str, &str)] =
     &[("samples/web:latest", "web.wasm"), ("samples/lookup:latest", "lookup.wasm"), ("samples/tools:latest", "tools.tar")];
 
 /// Builds, starts, deploys and shows.
-pub fn up() -> Result<()> {
+pub fn up(release: bool) -> Result<()> {
     needs::root()?;
     needs::ensure(&[needs::BUILD, needs::NODE, needs::CLIENT, needs::SAMPLES])?;
-    let programs = build::release()?;
+    let programs = if release { build::release()? } else { build::unoptimized()? };
     let guests = samples::build()?;
     let cluster = Cluster { skiff: programs.join("skiff") };
     cluster.start()?;
@@ -47,7 +47,7 @@ pub fn down() -> Result<()> {
         sh::say("there is no demo to remove");
         return Ok(());
     }
-    let cluster = Cluster { skiff: build::release()?.join("skiff") };
+    let cluster = Cluster { skiff: fs::read_link(program_path()).context("which program the demo is of")? };
     cluster.stop()?;
     sh::run(&mut cluster.skiff_command(&["down"]))?;
     fs::remove_dir_all(DATA_DIR).with_context(|| format!("removing {DATA_DIR}"))?;
@@ -67,6 +67,9 @@ impl Cluster {
             sh::say("the demo's cluster runs already");
         } else {
             sh::say(&format!("starting a cluster in {DATA_DIR}"));
+            // Whoever removes the demo need not build.
+            let _earlier = fs::remove_file(program_path());
+            std::os::unix::fs::symlink(&self.skiff, program_path()).context("linking the program")?;
             let log = File::create(log_path()).context("creating the log")?;
             let mut skiff = self.skiff_command(&["up"]);
             // A session of its own: it goes on when the terminal closes.
@@ -172,6 +175,11 @@ impl Cluster {
 
 fn kubeconfig() -> String {
     format!("{DATA_DIR}/admin.kubeconfig")
+}
+
+/// A link to the skiff that the demo runs.
+fn program_path() -> PathBuf {
+    Path::new(DATA_DIR).join("skiff")
 }
 
 fn pid_path() -> PathBuf {

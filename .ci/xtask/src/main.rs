@@ -31,8 +31,11 @@ enum Chore {
     /// Build everything, start a one-machine cluster, deploy the quickstart and show it at work.
     Demo {
         /// Remove every trace of the demo instead.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "release")]
         down: bool,
+        /// Take twice the time to build what the published figures are of.
+        #[arg(long)]
+        release: bool,
     },
     /// Install what the tests need and run all of them.
     Test {
@@ -86,8 +89,8 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Cli::parse().chore {
         Chore::Build => build::release().map(drop),
-        Chore::Demo { down: false } => demo::up(),
-        Chore::Demo { down: true } => demo::down(),
+        Chore::Demo { down: false, release } => demo::up(release),
+        Chore::Demo { down: true, .. } => demo::down(),
         Chore::Test { filter } => test::run(filter.as_deref()),
         Chore::Lint => lint::run(),
         Chore::Audit { database } => audit::run(database.as_deref()),
