@@ -10,6 +10,7 @@
 mod history;
 mod open;
 mod tools;
+mod wal;
 mod writer;
 
 use std::collections::HashMap;

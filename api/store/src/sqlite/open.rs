@@ -15,7 +15,7 @@ use sqlx::sqlite::{
 use sqlx::{ConnectOptions, Row};
 
 use super::history::{History, row_bytes};
-use super::{Current, Index, SqliteConfig, unsigned};
+use super::{Current, Index, SqliteConfig, unsigned, wal};
 use crate::{Revision, StoreError};
 
 /// The schema that this version writes, kept in `user_version`.
@@ -50,6 +50,11 @@ pub(super) struct Opened {
 pub(super) async fn open(config: &SqliteConfig) -> Result<Opened, StoreError> {
     let path = config.path.as_path();
     let lock = lock(path)?;
+    if wal::would_be_deleted(path).map_err(|source| failed(path, "reading", sqlx::Error::Io(source)))? {
+        let log = wal::path(path);
+        let why = format!("cannot be read, and {} may hold answered writes; move both away, then restore a backup", log.display());
+        return Err(StoreError::File { path: path.display().to_string(), why });
+    }
     create_private(path)?;
     let options = SqliteConnectOptions::new()
         .filename(path)

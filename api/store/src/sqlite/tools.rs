@@ -9,7 +9,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection};
 
 use super::open::{self, failed};
-use super::unsigned;
+use super::{unsigned, wal};
 use crate::{Revision, StoreError};
 
 pub use restore::restore;
@@ -111,6 +111,9 @@ async fn copy(database: &mut SqliteConnection, path: &Path, to: &Path) -> Result
 async fn open_existing(path: &Path) -> Result<SqliteConnection, StoreError> {
     if !path.exists() {
         return Err(refused(path, "does not exist"));
+    }
+    if wal::would_be_deleted(path).map_err(|source| io("reading", path, source))? {
+        return Err(refused(path, "is not a database"));
     }
     let options = SqliteConnectOptions::new().filename(path).create_if_missing(false).disable_statement_logging();
     let no_database = |source| match not_a_database(&source) {

@@ -9,14 +9,14 @@
 //! The present database says how far its log is, but it may be gone, and the same backup may be restored
 //! a second time. So the clock counts too: a log that is started later is started further on.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
 
 use super::super::open::{self, failed};
-use super::super::{signed, unsigned};
+use super::super::{signed, unsigned, wal};
 use super::{Backup, beside, check, close, copy, io, open_existing, refused, sync_directory};
 use crate::{Revision, StoreError};
 
@@ -68,7 +68,7 @@ fn first_revision(handed_out: Revision, now: SystemTime) -> Revision {
 /// is no database. What cannot be read is not touched: its write-ahead log may hold answered writes, which
 /// its owner decides about.
 async fn settle(path: &Path) -> Result<Option<Revision>, StoreError> {
-    let log = write_ahead_log(path);
+    let log = wal::path(path);
     if !path.exists() {
         return match log.exists() {
             true => Err(refused(&log, "is the write-ahead log of a database that is not there; move it away, then restore again")),
@@ -84,22 +84,10 @@ async fn settle(path: &Path) -> Result<Option<Revision>, StoreError> {
     };
     let advice = format!("move it and {} away, then restore again", log.display());
     let head = read.await.map_err(|error| refused(path, &format!("cannot be read and is kept ({error}); {advice}")))?;
-    if has_content(&log) {
+    if wal::has_content(&log) {
         return Err(refused(path, &format!("has a write-ahead log that another process uses, or that cannot be moved into it; {advice}")));
     }
     Ok(Some(head))
-}
-
-fn write_ahead_log(path: &Path) -> PathBuf {
-    path.with_extension("db-wal")
-}
-
-/// A log that cannot be looked at counts as one with content.
-fn has_content(log: &Path) -> bool {
-    match std::fs::metadata(log) {
-        Ok(meta) => meta.len() > 0,
-        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
-    }
 }
 
 /// Keeps what is current and nothing else, and has the log go on from that revision.
@@ -125,7 +113,7 @@ fn replace(restoring: &Path, path: &Path) -> std::io::Result<()> {
     }
     // Both are of the old file and without content since it was settled: SQLite leaves them where another
     // process has the old file open.
-    for beside in [write_ahead_log(path), path.with_extension("db-shm")] {
+    for beside in [wal::path(path), path.with_extension("db-shm")] {
         remove_if_there(&beside)?;
     }
     std::fs::rename(restoring, path)?;

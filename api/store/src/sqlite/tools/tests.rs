@@ -154,6 +154,26 @@ async fn a_restore_needs_no_present_database_and_keeps_one_that_it_cannot_read()
     assert!(!elsewhere.at("state.db.replaced").exists());
 }
 
+/// SQLite deletes the log of a file that it does not take for a database.
+#[tokio::test]
+async fn nothing_deletes_a_log_whose_database_is_lost() {
+    let place = Place::new();
+    let (database, log) = (place.at("state.db"), place.at("state.db-wal"));
+    std::fs::write(&log, "answered writes").expect("writes");
+    for present in [None, Some(""), Some("SQLite"), Some("this was a database")] {
+        if let Some(content) = present {
+            std::fs::write(&database, content).expect("writes");
+            for refused in [check(&database).await.map(drop), backup(&database, &place.at("copy")).await.map(drop)] {
+                assert!(matches!(refused, Err(StoreError::File { .. })), "{refused:?}");
+            }
+        }
+        let refused = SqliteStore::open(SqliteConfig::new(database.clone())).await.map(drop).expect_err("it is kept").to_string();
+        assert!(refused.contains("state.db-wal may hold answered writes"), "{refused}");
+        assert_eq!(std::fs::read_to_string(&log).expect("reads"), "answered writes", "{present:?}");
+        assert_eq!(std::fs::read_to_string(&database).ok().as_deref(), present);
+    }
+}
+
 /// The same backup is restored again and again, on what the last restore made and where that is lost: what one log gave
 /// out is not given out by another.
 #[tokio::test]
