@@ -1,11 +1,15 @@
 //! What the machine is, read from `/proc` and the file system.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 
 use node_volumes::Allocatable;
 
 use crate::eviction::Thresholds;
+
+/// Room for all of `/proc/meminfo`, in bytes.
+const MEMINFO_SIZE: usize = 4_096;
 
 /// What does not change while the machine runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,7 +46,7 @@ impl Machine {
         let pretty = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
         Self {
             cpus: count_cpus(&text("/sys/devices/system/cpu/online")),
-            memory_bytes: meminfo("MemTotal"),
+            memory_bytes: Memory::read().total,
             disk_bytes: disk(data_dir).0,
             kernel: text("/proc/sys/kernel/osrelease"),
             os_image: pretty.unwrap_or("Linux").trim_matches('"').to_owned(),
@@ -87,12 +91,32 @@ fn pids_max(numbers: [String; 2]) -> i64 {
     numbers.iter().filter_map(|number| number.parse().ok()).min().unwrap_or(0)
 }
 
-/// Bytes of a line of `/proc/meminfo`.
-pub(crate) fn meminfo(name: &str) -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    kib.unwrap_or(0).saturating_mul(1_024)
+/// Memory of the machine, in bytes; what cannot be read is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Memory {
+    pub(crate) total: u64,
+    pub(crate) available: u64,
+}
+
+impl Memory {
+    /// Reads `/proc/meminfo`.
+    pub(crate) fn read() -> Self {
+        // The kernel makes the text anew for each read: with room for all of it there is one.
+        let mut text = String::with_capacity(MEMINFO_SIZE);
+        match fs::File::open("/proc/meminfo").and_then(|mut file| file.read_to_string(&mut text)) {
+            Ok(_) => Self::parse(&text),
+            Err(_) => Self::default(),
+        }
+    }
+
+    fn parse(meminfo: &str) -> Self {
+        let bytes = |name: &str| {
+            let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+            kib.unwrap_or(0).saturating_mul(1_024)
+        };
+        Self { total: bytes("MemTotal"), available: bytes("MemAvailable") }
+    }
 }
 
 /// Size and free space of the file system under a path.
@@ -130,6 +154,13 @@ mod tests {
         for (list, wanted) in [("0", 1), ("0-3", 4), ("0-1,4-7", 6), ("", 1)] {
             assert_eq!(count_cpus(list), wanted, "{list}");
         }
+    }
+
+    #[test]
+    fn memory_is_read_by_its_names() {
+        let text = "MemTotal:       24684092 kB\nMemFree:        1 kB\nMemAvailable:   23954872 kB\n";
+        assert_eq!(Memory::parse(text), Memory { total: 24_684_092 << 10, available: 23_954_872 << 10 });
+        assert_eq!(Memory::parse("MemTotalOfNobody: 7 kB\n"), Memory::default());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::signal::Signal;
 use super::state::{Observation, Observations};
-use crate::machine::{file_system, meminfo};
+use crate::machine::{Memory, file_system};
 
 /// What one round sees.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,8 @@ pub(crate) fn observe(data_dir: &Path, images: Option<&Path>) -> Observed {
             signals.insert(signal, Observation { available, capacity });
         }
     };
-    see(Signal::MemoryAvailable, meminfo("MemAvailable"), meminfo("MemTotal"));
+    let Memory { total, available } = Memory::read();
+    see(Signal::MemoryAvailable, available, total);
     if let Some(fs) = file_system(data_dir) {
         see(Signal::NodeFsAvailable, fs.free_bytes, fs.bytes);
         see(Signal::NodeFsInodesFree, fs.free_inodes, fs.inodes);

@@ -12,7 +12,7 @@ use runtimes_contract::Stats;
 use serde_json::{Value, json};
 
 use crate::layout::PodName;
-use crate::machine::{disk, meminfo};
+use crate::machine::{Memory, disk};
 use crate::node::{Entry, Node};
 
 /// What each running container of a Pod uses, by name.
@@ -60,7 +60,7 @@ pub(super) async fn summary(State(node): State<Arc<Node>>) -> Response {
         let processes = json!({"process_count": sum.pids});
         pods.push(json!({"podRef": reference, "cpu": cpu, "memory": memory, "containers": containers, "process_stats": processes}));
     }
-    let (available, total) = (meminfo("MemAvailable"), meminfo("MemTotal"));
+    let Memory { total, available } = Memory::read();
     let (capacity, free) = disk(&node.config.data_dir);
     let memory = json!({"time": now, "availableBytes": available, "usageBytes": total.saturating_sub(available), "workingSetBytes": total.saturating_sub(available)});
     let fs = json!({"time": now, "capacityBytes": capacity, "availableBytes": free, "usedBytes": capacity.saturating_sub(free)});
