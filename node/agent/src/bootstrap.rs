@@ -8,6 +8,7 @@ mod identity;
 mod request;
 mod token;
 
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,6 +40,12 @@ const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 const LOOK_PERIOD: Duration = Duration::from_secs(3_600);
 /// Wait after a failed renewal; the old certificate is good for long yet.
 const RENEW_RETRY: Duration = Duration::from_secs(60);
+
+/// How long a server that cannot be reached is tried again before a join fails, as `kubeadm join` does: a machine's network
+/// or its server may come up after its node.
+const REACHED_WITHIN: Duration = Duration::from_secs(300);
+/// Pause between two tries.
+const REACHED_RETRY: Duration = Duration::from_secs(1);
 
 /// What a node is told to join a cluster.
 #[derive(Clone, Debug)]
@@ -133,8 +140,50 @@ pub enum JoinError {
     },
 }
 
-/// Joins, or takes up an earlier join; idempotent.
+impl JoinError {
+    /// Whether the server may be reached later: no connection came about, or it broke.
+    fn is_of_the_network(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if comes_from_the_network(&**source))
+    }
+}
+
+fn comes_from_the_network(error: &(dyn std::error::Error + 'static)) -> bool {
+    let Some(io) = error.downcast_ref::<std::io::Error>() else { return error.source().is_some_and(comes_from_the_network) };
+    // An error of the system within another is not the other's source.
+    OF_THE_NETWORK.contains(&io.kind()) || io.get_ref().is_some_and(|inner| comes_from_the_network(inner))
+}
+
+/// What the system says of a network that does not reach a server.
+const OF_THE_NETWORK: [ErrorKind; 9] = [
+    ErrorKind::BrokenPipe,
+    ErrorKind::ConnectionAborted,
+    ErrorKind::ConnectionRefused,
+    ErrorKind::ConnectionReset,
+    ErrorKind::HostUnreachable,
+    ErrorKind::NetworkDown,
+    ErrorKind::NetworkUnreachable,
+    ErrorKind::TimedOut,
+    ErrorKind::UnexpectedEof,
+];
+
+/// Joins, or takes up an earlier join; idempotent. A server that cannot be reached is tried again for five minutes.
 pub async fn join(join: &Join) -> Result<Joined, JoinError> {
+    let began = tokio::time::Instant::now();
+    let mut is_said = false;
+    loop {
+        match try_join(join).await {
+            Err(error) if error.is_of_the_network() && began.elapsed() < REACHED_WITHIN => {
+                if !std::mem::replace(&mut is_said, true) {
+                    tracing::warn!(server = join.server, error = crate::error::chain(&error), "the server cannot be reached yet");
+                }
+                tokio::time::sleep(REACHED_RETRY).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+async fn try_join(join: &Join) -> Result<Joined, JoinError> {
     let dir = join.data_dir.join("pki");
     let ca_pem = cluster_ca(join, &dir).await?;
     let stored = Identity::load(&dir, "kubelet-client")?;
@@ -222,7 +271,7 @@ async fn cluster_ca(join: &Join, dir: &Path) -> Result<String, JoinError> {
     let path = dir.join("ca.crt");
     let stored = match std::fs::read_to_string(&path) {
         Ok(pem) => Some(pem),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(source) => return Err(JoinError::Io { doing: "reading", path, source }),
     };
     if let Some(pem) = stored {

@@ -52,7 +52,12 @@ async fn a_node_joins_by_token_and_stays_a_member() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let server = format!("https://127.0.0.1:{}", listener.local_addr().expect("an address").port());
     let serving = cluster.server.clone();
-    tokio::spawn(async move { serving.serve(listener).await });
+    tokio::spawn(async move {
+        // Whoever comes first loses the connection, and comes again.
+        let (first, _) = listener.accept().await.expect("a connection");
+        drop(first);
+        serving.serve(listener).await
+    });
     let hash = ca_hash(PKI.ca_pem()).expect("a hash");
     let token = |hash: &str| Some(format!("{hash}.abcdef.0123456789abcdef").parse().expect("a token"));
     let data_dir = cluster.data.path().to_owned();
