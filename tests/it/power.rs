@@ -16,8 +16,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tests::cluster::programs;
 use tests::eventually_within;
-use tests::machine::{DATA, Machine};
-use tests::run::patiently;
+use tests::machine::{DATA, Machine, on_machines};
 
 use load::{Load, Random};
 
@@ -33,8 +32,8 @@ const WORKLOADS: &str = include_str!("power/workloads.yaml");
 fn power_is_lost_under_load_and_nothing_that_was_answered_is() {
     let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().expect("a number"));
     let (rounds, seed) = (number("SKIFF_POWER_ROUNDS", 2), number("SKIFF_POWER_SEED", 1));
-    let mut random = Random::new(seed);
-    patiently(4, || {
+    on_machines(4, || {
+        let mut random = Random::new(seed);
         let mut machine = Machine::new(3_000);
         machine.boot();
         machine.start_skiff("");

@@ -1,8 +1,7 @@
 //! A node whose disk is slow does what it is asked, only later.
 
 use tests::eventually;
-use tests::machine::Machine;
-use tests::run::patiently;
+use tests::machine::{Machine, on_machines};
 
 /// A bad disk: so many operations, and bytes, a second.
 const IOPS: u32 = 80;
@@ -11,7 +10,7 @@ const BYTES_PER_SECOND: u32 = 1_500_000;
 #[test]
 #[ignore = "takes minutes: `cargo xtask soak` runs it"]
 fn a_slow_disk_is_endured() {
-    patiently(6, || {
+    on_machines(6, || {
         let mut machine = Machine::new(2_000);
         machine.limit_disk(IOPS, BYTES_PER_SECOND);
         machine.boot();

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use tests::cluster::{programs, project, sample};
-use tests::machine::Machine;
-use tests::run::patiently;
+use tests::machine::{Machine, on_machines};
 use tests::{Ran, eventually};
 
 const UNIT: &str = "/etc/systemd/system/skiff.service";
@@ -34,7 +33,7 @@ fn a_fresh_debian_runs_the_quickstart_as_the_docs_say() {
     let (commands, unit) = (blocks(docs, "console"), blocks(docs, "ini"));
     let commands: Vec<&str> = commands.iter().flat_map(|block| block.lines()).filter_map(|line| line.strip_prefix("# ")).collect();
     let [packages, install, enable, export, wait, disable, down, remove] = commands[..] else { panic!("{commands:#?}") };
-    patiently(4, || {
+    on_machines(4, || {
         let mut machine = Machine::debian(&files());
         machine.boot();
         machine.run("mount -o ro /dev/vdb /mnt").ok();

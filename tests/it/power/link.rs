@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use tests::cluster::{programs, sample};
-use tests::machine::Machine;
-use tests::run::patiently;
+use tests::machine::{Machine, on_machines};
 use tests::{Kubectl, eventually};
 
 /// The server's address is the switch's; nodes have those after it.
@@ -41,7 +40,7 @@ const WORKLOAD: &str = include_str!("link.yaml");
 
 #[test]
 fn a_node_behind_a_bad_link_is_reached_and_keeps_its_pods() {
-    patiently(4, || {
+    on_machines(4, || {
         let mut machine = started();
         let kubectl = machine.kubectl();
         everything_crosses(&kubectl);
@@ -55,7 +54,7 @@ fn a_node_behind_a_bad_link_is_reached_and_keeps_its_pods() {
 #[test]
 #[ignore = "takes minutes: `cargo xtask soak` runs it"]
 fn a_node_that_was_lost_for_a_while_comes_back_with_its_pods() {
-    patiently(4, || {
+    on_machines(4, || {
         let mut machine = started();
         a_long_cut_costs_nothing_that_runs(&mut machine);
         everything_crosses(&machine.kubectl());

@@ -4,8 +4,7 @@
 use serde_json::json;
 use tests::cluster::tool;
 use tests::eventually;
-use tests::machine::Machine;
-use tests::run::patiently;
+use tests::machine::{Machine, on_machines};
 
 use crate::life;
 
@@ -43,7 +42,7 @@ spec:
 
 #[test]
 fn a_node_on_cgroup_v2_alone_limits_kills_and_resizes() {
-    patiently(4, || {
+    on_machines(4, || {
         let mut machine = Machine::new(2_000);
         machine.boot();
         machine.start_skiff(&format!("'--eviction-hard=memory.available<{LEAST_MIB}Mi' --eviction-pressure-transition-period=10s"));
