@@ -1,7 +1,15 @@
 //! Who may import whom: reads `cargo metadata` and fails on any edge that the architecture does not
-//! have, and on any that it has and no crate uses. The tables here are the architecture's, word for word.
+//! have, and on any that it has and no crate uses. The tables here are the architecture's, word for word. `layers/modules.rs` checks the
+//! same for the modules of each crate, and `layers/names.rs` the names of types.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+#[path = "layers/modules.rs"]
+mod modules;
+#[path = "layers/names.rs"]
+mod names;
+#[path = "layers/source.rs"]
+mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -134,30 +142,4 @@ fn a_crates_name_is_its_path_and_the_architecture_names_it() {
         assert_eq!(package.name.as_str(), path.replace('/', "-"));
         assert!(architecture.contains(&format!("`{path}`")), "docs/ARCHITECTURE.md does not name {path}");
     }
-}
-
-/// The modules of the binary that a source names: by `crate::name`, or in the brackets of `crate::{…}`.
-fn modules_named(source: &str) -> BTreeSet<&str> {
-    let paths = source.split("crate::").skip(1).flat_map(|rest| match rest.strip_prefix('{') {
-        Some(list) => list.split('}').next().unwrap_or_default().split(',').map(str::trim).collect(),
-        None => vec![rest],
-    });
-    paths.filter_map(|path| path.split(|c: char| !c.is_ascii_lowercase() && c != '_').next()).collect()
-}
-
-/// What imports each other in a circle is one thing in several files.
-#[test]
-fn modules_of_the_binary_import_each_other_one_way() {
-    let src = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the project's directory").join("src");
-    let files = std::fs::read_dir(src).expect("src").map(|entry| entry.expect("an entry").path());
-    let sources: BTreeMap<String, String> = files
-        .map(|path| (path.file_stem().expect("a name").to_string_lossy().into_owned(), std::fs::read_to_string(&path).expect("a source")))
-        .collect();
-    let mut left: BTreeMap<&str, BTreeSet<&str>> = sources.iter().map(|(name, source)| (name.as_str(), modules_named(source))).collect();
-    assert!(left["up"].contains("control") && left["control"].contains("cli"), "it reads the imports: {left:?}");
-    // Whoever imports nobody that is left goes; those in circles stay.
-    while let Some(bottom) = left.iter().find(|(_, imports)| !imports.iter().any(|name| left.contains_key(name))).map(|(name, _)| *name) {
-        left.remove(bottom);
-    }
-    assert!(left.is_empty(), "these import each other in a circle: {left:?}");
 }
