@@ -82,10 +82,6 @@ const CYCLES: &[(&str, &[&str], &str)] = &[
         NOT_MENDED,
     ),
     ("node-agent", &["register", "routes"], NOT_MENDED),
-    ("node-proxy", &["external", "service"], NOT_MENDED),
-    ("node-spdy", &["connection", "stream"], NOT_MENDED),
-    ("node-volumes", &["config_map", "downward", "empty_dir", "host_path", "kind", "payload", "projected", "secret"], NOT_MENDED),
-    ("runtimes-runc", &["exec", "runtime"], NOT_MENDED),
     ("sched-controllers", &["config", "csr", "discovery", "failure", "garbage", "parts", "work", "writes"], NOT_MENDED),
     ("sched-framework", &["node", "pod"], NOT_MENDED),
 ];

@@ -10,7 +10,7 @@ use ipnet::Ipv4Net;
 use thiserror::Error;
 
 use crate::Config;
-use crate::service::Protocol;
+use crate::protocol::Protocol;
 
 /// Why a node does not serve an address or a port.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq, PartialOrd, Ord)]

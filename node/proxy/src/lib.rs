@@ -15,6 +15,7 @@ mod external;
 mod fixtures;
 mod flows;
 mod machine;
+mod protocol;
 mod rules;
 mod script;
 mod service;
@@ -38,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 pub use config::Config;
 pub use error::ProxyError;
 pub use machine::{Listener, Listening};
-pub use service::Protocol;
+pub use protocol::Protocol;
 
 use external::Refusal;
 use machine::Machine;

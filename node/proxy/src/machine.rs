@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use crate::service::Protocol;
+use crate::protocol::Protocol;
 use crate::{Config, ProxyError};
 
 /// A socket of the machine's own that waits for whoever comes.

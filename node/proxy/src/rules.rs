@@ -11,7 +11,8 @@ use sha2::{Digest, Sha256};
 use crate::Config;
 use crate::external::{Refusal, Unsafe};
 use crate::machine::Machine;
-use crate::service::{Endpoint, Key, Protocol, Service, ServicePort, Slice};
+use crate::protocol::Protocol;
+use crate::service::{Endpoint, Key, Service, ServicePort, Slice};
 
 /// The mark of packets to be masqueraded, upstream's.
 pub(crate) const MASQUERADE_MARK: u32 = 0x4000;

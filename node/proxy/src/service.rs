@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::Config;
 use crate::external::{self, Refusal};
+use crate::protocol::Protocol;
 
 /// Services with this label are somebody else's to serve, as upstream.
 const FOREIGN_PROXY: &str = "service.kubernetes.io/service-proxy-name";
@@ -20,38 +21,6 @@ const AFFINITY_SECONDS_DEFAULT: u32 = 10_800;
 
 /// Namespace and name.
 pub(crate) type Key = (String, String);
-
-/// Transport of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-    /// SCTP.
-    Sctp,
-}
-
-impl Protocol {
-    /// The API's spelling; absent is TCP.
-    fn parse(text: Option<&str>) -> Option<Self> {
-        match text {
-            None | Some("TCP") => Some(Self::Tcp),
-            Some("UDP") => Some(Self::Udp),
-            Some("SCTP") => Some(Self::Sctp),
-            Some(_) => None,
-        }
-    }
-
-    /// nft's spelling.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Sctp => "sctp",
-        }
-    }
-}
 
 /// A port of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]

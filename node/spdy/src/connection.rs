@@ -5,24 +5,22 @@
 //! that waits stays within [`Limits::waiting_len_max`]. Go's clients keep to no window; what they send
 //! beyond is left in the socket, since throwing it away would break an upload that is merely slow.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::frame::{DATA_LEN_MAX, Decoder, Encoder, Frame, FrameError, Reset};
 use crate::headers::Headers;
-use crate::stream::{Chunk, Credit, Receiving, Sending, Stream};
+use crate::shared::{Chunk, Credit, Shared, Slot};
+use crate::stream::{Receiving, Sending, Stream};
 
 /// What is read from the socket at once.
 const READ_LEN: usize = 64 * 1_024;
@@ -36,8 +34,6 @@ const ANSWERS_MAX: usize = 256;
 const OFFERS_MAX: usize = 64;
 /// What a waiting piece of data costs beside its bytes.
 const PIECE_COST: usize = 128;
-/// The window that streams begin with, by the specification.
-const INITIAL_WINDOW: i64 = 64 * 1_024;
 /// How long the peer may take to hang up after we have said that we are done.
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -148,123 +144,6 @@ struct EndStreams(Arc<Shared>);
 impl Drop for EndStreams {
     fn drop(&mut self) {
         self.0.end();
-    }
-}
-
-/// What reader, writer and streams share.
-pub(crate) struct Shared {
-    say: mpsc::Sender<Frame>,
-    streams: Mutex<Streams>,
-    active: Mutex<Instant>,
-    /// The peer paces us.
-    paced: AtomicBool,
-    initial_window: AtomicI64,
-    unread: CancellationToken,
-}
-
-#[derive(Default)]
-struct Streams {
-    open: HashMap<u32, Slot>,
-    last_id: u32,
-    ended: bool,
-}
-
-/// A stream that is open in at least one direction.
-struct Slot {
-    /// Where what comes goes; `None` when the peer has finished.
-    chunks: Option<mpsc::UnboundedSender<Chunk>>,
-    gone: CancellationToken,
-    credit: Arc<Credit>,
-    we_finished: bool,
-}
-
-impl Shared {
-    fn new(say: mpsc::Sender<Frame>) -> Self {
-        Self {
-            say,
-            streams: Mutex::default(),
-            active: Mutex::new(Instant::now()),
-            paced: AtomicBool::new(false),
-            initial_window: AtomicI64::new(INITIAL_WINDOW),
-            unread: CancellationToken::new(),
-        }
-    }
-
-    /// Sends a short frame ahead of all data.
-    pub(crate) fn say(&self, frame: Frame) {
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.say.try_send(frame) {
-            self.unread.cancel();
-        }
-    }
-
-    pub(crate) fn is_paced(&self) -> bool {
-        self.paced.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn we_finished(&self, id: u32) {
-        let mut streams = self.streams.lock();
-        if let Some(slot) = streams.open.get_mut(&id) {
-            slot.we_finished = true;
-            if slot.chunks.is_none() {
-                streams.open.remove(&id);
-            }
-        }
-    }
-
-    fn peer_finished(&self, id: u32) {
-        let mut streams = self.streams.lock();
-        if let Some(slot) = streams.open.get_mut(&id) {
-            if let Some(chunks) = slot.chunks.take()
-                && chunks.send(Chunk::Fin).is_err()
-            {
-                tracing::trace!(stream = id, "nobody reads this stream to its end");
-            }
-            if slot.we_finished {
-                streams.open.remove(&id);
-            }
-        }
-    }
-
-    /// Our side breaks a stream off, unless it is over.
-    pub(crate) fn break_off(&self, id: u32, why: Reset) {
-        if self.forget(id) {
-            self.say(Frame::Reset { id, why });
-        }
-    }
-
-    /// Whether it was there.
-    fn forget(&self, id: u32) -> bool {
-        let removed = self.streams.lock().open.remove(&id);
-        if let Some(slot) = &removed {
-            slot.gone.cancel();
-        }
-        removed.is_some()
-    }
-
-    fn end(&self) {
-        let mut streams = self.streams.lock();
-        streams.ended = true;
-        for (_, slot) in streams.open.drain() {
-            slot.gone.cancel();
-        }
-    }
-
-    fn last_id(&self) -> u32 {
-        self.streams.lock().last_id
-    }
-
-    fn touch(&self) {
-        *self.active.lock() = Instant::now();
-    }
-
-    async fn idle(&self, timeout: Duration) {
-        loop {
-            let until = *self.active.lock() + timeout;
-            if Instant::now() >= until {
-                return;
-            }
-            tokio::time::sleep_until(until).await;
-        }
     }
 }
 

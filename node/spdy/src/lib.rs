@@ -10,6 +10,7 @@ pub mod connection;
 mod dictionary;
 pub mod frame;
 pub mod headers;
+mod shared;
 mod stream;
 
 pub use connection::{Connection, Limits, SpdyError, serve};

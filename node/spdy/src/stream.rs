@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use thiserror::Error;
-use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::Shared;
 use crate::frame::{DATA_LEN_MAX, Frame, Reset};
 use crate::headers::Headers;
+use crate::shared::{Chunk, Credit, Shared};
 
 /// After so many bytes read the sender hears that it may send as many more.
 const REPORT_LEN: usize = 32 * 1_024;
@@ -30,14 +29,6 @@ pub struct Stream {
     pub receiving: Receiving,
     /// What goes to the peer.
     pub sending: Sending,
-}
-
-/// What came on a stream.
-pub(crate) enum Chunk {
-    /// Bytes, and their share of what may wait.
-    Data(Bytes, OwnedSemaphorePermit),
-    /// Nothing follows.
-    Fin,
 }
 
 /// The peer's half of a stream. Dropped, what still comes is thrown away.
@@ -138,42 +129,5 @@ impl Drop for Sending {
         if self.open {
             self.shared.break_off(self.id, Reset::Cancel);
         }
-    }
-}
-
-/// What the peer lets us send ahead on one stream. It counts only for peers that have shown that they
-/// pace us: Go's clients never do, and would be waited for in vain.
-pub(crate) struct Credit {
-    left: Mutex<i64>,
-    more: Notify,
-}
-
-impl Credit {
-    pub(crate) fn new(initial: i64) -> Self {
-        Self { left: Mutex::new(initial), more: Notify::new() }
-    }
-
-    /// Changes what is left; less than nothing is possible, when the peer shrinks its window.
-    pub(crate) fn add(&self, more: i64) {
-        let mut left = self.left.lock();
-        *left = left.saturating_add(more);
-        self.more.notify_one();
-    }
-
-    async fn take(&self, shared: &Shared, want: usize) -> usize {
-        loop {
-            if let Some(len) = self.try_take(shared.is_paced(), want) {
-                return len;
-            }
-            self.more.notified().await;
-        }
-    }
-
-    fn try_take(&self, paced: bool, want: usize) -> Option<usize> {
-        let mut left = self.left.lock();
-        let available = usize::try_from(*left).unwrap_or(0);
-        let len = if paced { want.min(available) } else { want };
-        *left = left.saturating_sub(i64::try_from(len).unwrap_or(i64::MAX));
-        (len > 0).then_some(len)
     }
 }

@@ -1,4 +1,4 @@
-//! What a volume kind is, and the table of those that exist.
+//! What a volume kind is, and what it needs to know. `kinds.rs` has the table of those that exist.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, Volume};
 
-use crate::{Allocatable, Source, VolumeError, config_map, downward, empty_dir, host_path, projected, secret};
+use crate::{Allocatable, Source, VolumeError};
 
 /// What a kind needs to know to make a volume.
 pub struct Context<'a> {
@@ -81,30 +81,4 @@ pub trait VolumeKind: Send + Sync {
     fn read_only(&self) -> bool {
         false
     }
-}
-
-/// The kind of a volume.
-pub fn of(volume: &Volume) -> Result<&'static dyn VolumeKind, VolumeError> {
-    if volume.config_map.is_some() {
-        Ok(&config_map::ConfigMapVolume)
-    } else if volume.secret.is_some() {
-        Ok(&secret::SecretVolume)
-    } else if volume.projected.is_some() {
-        Ok(&projected::ProjectedVolume)
-    } else if volume.downward_api.is_some() {
-        Ok(&downward::DownwardVolume)
-    } else if volume.host_path.is_some() {
-        Ok(&host_path::HostPathVolume)
-    } else if volume.empty_dir.is_some() {
-        Ok(&empty_dir::EmptyDirVolume)
-    } else {
-        Err(VolumeError::Unsupported(unsupported_name(volume)).in_volume(&volume.name))
-    }
-}
-
-/// The field that says what the volume is, for the message.
-fn unsupported_name(volume: &Volume) -> String {
-    let fields = serde_json::to_value(volume).ok();
-    let named = fields.as_ref().and_then(|value| value.as_object()).and_then(|map| map.keys().find(|key| *key != "name"));
-    named.cloned().unwrap_or_else(|| "unknown".to_owned())
 }

@@ -13,6 +13,7 @@ mod empty_dir;
 mod error;
 mod host_path;
 pub mod kind;
+mod kinds;
 mod mount_table;
 mod ownership;
 mod payload;
@@ -33,6 +34,7 @@ pub use source::{Source, SourceError, Token, TokenAsk};
 
 use crate::empty_dir::EmptyDirVolume;
 use crate::kind::{Context, VolumeKind as _};
+use crate::kinds::kind_of_volume;
 
 /// What the node offers to containers without limits: `resourceFieldRef` falls back to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,7 +107,7 @@ impl Volumes {
                 .iter()
                 .find(|volume| volume.name == wanted.name)
                 .ok_or_else(|| VolumeError::NoSuchVolume { volume: wanted.name.clone(), container: container.name.clone() })?;
-            let kind = kind::of(volume)?;
+            let kind = kind_of_volume(volume)?;
             let path = kind.path(&dir, volume);
             let sub = sub_path_of(wanted, expand)?;
             let source = match sub {
@@ -174,7 +176,7 @@ impl Volumes {
 }
 
 async fn set_up_one(context: &Context<'_>, volume: &Volume) -> Result<Option<Timestamp>, VolumeError> {
-    let kind = kind::of(volume)?;
+    let kind = kind_of_volume(volume)?;
     kind.set_up(context, volume).await.map_err(|error| error.in_volume(&volume.name))
 }
 

@@ -26,7 +26,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::runtime::{Runc, flags};
+use crate::tool::{Runc, flags};
 use crate::{errors, fds};
 
 /// Longest message of a helper.

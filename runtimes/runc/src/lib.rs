@@ -8,6 +8,7 @@ mod errors;
 mod exec;
 pub mod fds;
 mod runtime;
+mod tool;
 mod version;
 
 pub use bundle::{Facts, bundle, exec_process};
