@@ -86,7 +86,7 @@ fn host_ports(pod: &Pod) -> Vec<(String, String, i32)> {
 /// `nodeSelector` and the required half of `nodeAffinity`.
 fn fits_node(pod: &Pod, node: &Node) -> bool {
     let Some(spec) = &pod.spec else { return true };
-    let labels = crate::objects::labels(node);
+    let labels = node.metadata.labels.clone().unwrap_or_default();
     let selected = spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
     let required = spec
         .affinity

@@ -4,6 +4,7 @@
 pub(crate) mod command;
 pub(crate) mod env;
 pub(crate) mod files;
+pub(crate) mod probes;
 pub(crate) mod pull;
 pub(crate) mod resolv;
 pub(crate) mod resources;

@@ -56,7 +56,4 @@ pub enum AgentError {
     /// A background task failed: the node is not looked after any more.
     #[error(transparent)]
     Task(#[from] api_tasks::TaskFailure),
-    /// Joining the cluster failed.
-    #[error(transparent)]
-    Join(#[from] crate::bootstrap::JoinError),
 }

@@ -3,22 +3,18 @@
 //! and at most one Pod a round, which its worker ends as `Failed` with reason `Evicted`.
 //!
 //! The decisions are pure and follow the kubelet: [`state`] (which threshold is met, which condition holds), [`rank`]
-//! (whose turn it is), [`limits`] (what exceeds its own limit), [`message`] (the words), [`admission`] (who is still
-//! taken in). [`manager`] and [`local_storage`] are the two loops that perform them.
+//! (which Pod is first), [`limits`] (which Pod exceeds its own limit), [`message`] (the words), [`admission`] (which Pods the
+//! node still takes). [`crate::eviction_manager`] has the two loops that perform them.
 
 mod admission;
-mod limits;
-pub(crate) mod local_storage;
-pub(crate) mod manager;
-mod measure;
-mod message;
-mod observe;
-mod rank;
-mod signal;
-mod state;
+pub(crate) mod limits;
+pub(crate) mod message;
+pub(crate) mod rank;
+pub(crate) mod signal;
+pub(crate) mod state;
 mod threshold;
-mod usage;
-mod walk;
+pub(crate) mod usage;
+pub(crate) mod walk;
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -26,10 +22,6 @@ pub use threshold::{MinimumReclaim, ThresholdError, Thresholds};
 
 pub(crate) use admission::refusal;
 pub(crate) use signal::Pressure;
-
-use crate::config::Config;
-use crate::node::Entry;
-use crate::parts::Parts;
 
 /// `status.reason` of an evicted Pod, and of one that is not taken in under pressure.
 pub(crate) const REASON: &str = "Evicted";
@@ -48,20 +40,8 @@ pub(crate) struct Eviction {
     pub(crate) disruption: bool,
 }
 
-/// The conditions at the start, before the first round.
-pub(crate) fn pressure(config: &Config, parts: &Parts) -> Pressure {
-    let observed = observe::observe(&config.data_dir, parts.images.dir().as_deref());
-    state::State::default().look(&config.eviction_hard, &observed.signals, std::time::Duration::MAX, std::time::Instant::now()).pressure
-}
-
 /// Whether a Pod is never evicted and always taken in. As upstream, its priority says so. Upstream also spares static
 /// Pods and their mirrors; this node has no static Pods, and an annotation that anybody may write spares nobody.
-fn is_critical(pod: &Pod) -> bool {
+pub(crate) fn is_critical(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.priority).is_some_and(|priority| priority >= CRITICAL_PRIORITY)
-}
-
-/// Whether a Pod may still use anything.
-fn is_active(entry: &Entry) -> bool {
-    let over = matches!(entry.status.phase.as_deref(), Some("Succeeded" | "Failed"));
-    !over || entry.containers.values().any(|instance| instance.running.is_some())
 }

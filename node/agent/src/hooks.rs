@@ -1,25 +1,19 @@
-//! Lifecycle hooks, and running a command in a container to its end.
+//! Lifecycle hooks, and the signal that ends a container.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
-use runtimes_contract::ExecSpec;
-use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-use crate::error::chain;
+use crate::action::{Target, exec, http};
 use crate::layout::PodName;
 use crate::node::Node;
-use crate::probe::{Target, http};
-use crate::worker::facts::Alive;
-
-/// Bytes of a command's output that are kept for a message; upstream's.
-const OUTPUT_LEN_MAX: u64 = 10 * 1_024;
+use crate::record::Alive;
 
 /// Runs a hook; the error is what the event says.
 pub(crate) async fn run(node: &Node, pod: &Pod, container: &Container, handler: &LifecycleHandler, alive: &Alive) -> Result<(), String> {
-    if let Some(exec) = &handler.exec {
-        let (code, output) = self::exec(node, alive, exec.command.clone().unwrap_or_default()).await?;
+    if let Some(action) = &handler.exec {
+        let (code, output) = exec::run(node, alive, action.command.clone().unwrap_or_default()).await?;
         return if code == 0 { Ok(()) } else { Err(format!("command ended with exit code {code}: {output}")) };
     }
     if let Some(action) = &handler.http_get {
@@ -38,28 +32,6 @@ fn address(node: &Node, pod: &Pod) -> Result<IpAddr, String> {
     let names = PodName::of(pod);
     let entry = node.directory.find(&names.namespace, &names.name);
     entry.and_then(|entry| entry.ip).ok_or_else(|| "the Pod has no address".to_owned())
-}
-
-/// Runs a command in a container: its exit code and the beginning of its output.
-pub(crate) async fn exec(node: &Node, alive: &Alive, args: Vec<String>) -> Result<(i32, String), String> {
-    let runtime = node.parts.by_handler(&alive.handler).ok_or_else(|| format!("no runtime for \"{}\" is configured", alive.handler))?;
-    let session = runtime.exec(&alive.id, ExecSpec { args, ..ExecSpec::default() }).await.map_err(|error| chain(&error))?;
-    let (out, err, code) = tokio::join!(output(Some(session.stdout)), output(session.stderr), session.exit);
-    let text = String::from_utf8_lossy(&[out, err].concat()).into_owned();
-    Ok((code.map_err(|error| chain(&error))?, text))
-}
-
-/// The beginning of a stream, which is read to its end.
-async fn output(stream: Option<Box<dyn AsyncRead + Send + Unpin>>) -> Vec<u8> {
-    let mut kept = Vec::new();
-    let Some(mut stream) = stream else { return kept };
-    let mut head = (&mut stream).take(OUTPUT_LEN_MAX);
-    if head.read_to_end(&mut kept).await.is_ok()
-        && let Err(error) = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
-    {
-        tracing::debug!(%error, "rest of a command's output not read");
-    }
-    kept
 }
 
 /// A signal by name (`SIGQUIT`, `QUIT`) or number, as an image's `StopSignal` gives it.

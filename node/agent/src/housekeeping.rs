@@ -1,11 +1,10 @@
 //! What is looked at from time to time: the size of logs and the fullness of the disk.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::error::chain;
+use crate::image_gc::collect_images;
 use crate::layout::PodName;
 use crate::logs::rotate;
 use crate::node::Node;
@@ -39,26 +38,5 @@ async fn rotate_logs(node: &Node) {
                 tracing::warn!(container = %id, error, "log not rotated");
             }
         }
-    }
-}
-
-/// Removes images that no Pod uses when the disk is so full, until it is less full.
-pub(crate) async fn collect_images(node: &Node, high: u8, low: u8) {
-    let mut in_use = BTreeSet::new();
-    for entry in node.directory.all() {
-        let named = entry.pod.spec.iter().flat_map(crate::container::all).filter_map(|(_, container)| container.image.as_deref());
-        // A name may lead to another image by now than the one that runs.
-        let statuses = entry.status.container_statuses.iter().flatten().chain(entry.status.init_container_statuses.iter().flatten());
-        for reference in named.chain(statuses.map(|status| status.image_id.as_str()).filter(|id| !id.is_empty())) {
-            if let Ok(Some(image)) = node.parts.images.get(reference).await {
-                in_use.insert(image.id);
-            }
-        }
-    }
-    let in_use: Vec<String> = in_use.into_iter().collect();
-    match node.parts.images.collect(&in_use, high, low).await {
-        Ok(0) => {}
-        Ok(removed) => tracing::info!(removed, "unused images removed"),
-        Err(error) => tracing::warn!(error = chain(&error), "images not collected"),
     }
 }

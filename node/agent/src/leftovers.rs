@@ -11,12 +11,12 @@ use runtimes_contract::{ContainerState, RuntimeError};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::{Backoff, go_duration};
+use crate::cleanup;
 use crate::error::{AgentError, chain};
 use crate::layout::{Layout, PodName, label};
 use crate::node::Node;
 use crate::parts::Parts;
 use crate::worker::adopt::Found;
-use crate::worker::effect::free;
 
 /// Containers by Pod UID; a UID may have none and still have something else.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Leftovers {
             let uid = found.status.labels.get(label::POD_UID).cloned().unwrap_or_default();
             if uid.is_empty() {
                 // Half made, before its labels were written: nobody's.
-                if let Err(error) = free::remove_container(node, &found.handler, &found.status.id).await {
+                if let Err(error) = cleanup::remove_container(node, &found.handler, &found.status.id).await {
                     tracing::warn!(container = %found.status.id, error, "half-made container not removed");
                 }
             } else {
@@ -106,9 +106,9 @@ pub(crate) async fn remove(node: Arc<Node>, uid: String, found: Vec<Found>, canc
 
 async fn remove_once(node: &Node, names: &PodName, found: &[Found]) -> Result<(), String> {
     for one in found {
-        free::remove_container(node, &one.handler, &one.status.id).await?;
+        cleanup::remove_container(node, &one.handler, &one.status.id).await?;
     }
-    free::free_pod(node, names, None, true).await
+    cleanup::free_pod(node, names, None, true).await
 }
 
 /// Directories with logs of Pods that are none of these: they ended, were freed but for their logs, and
@@ -129,7 +129,7 @@ pub(crate) fn logs_of_others(node: &Node, known: &BTreeSet<&str>) -> Vec<PathBuf
 /// Removes directories of logs.
 pub(crate) async fn forget_logs(dirs: Vec<PathBuf>) {
     for dir in dirs {
-        if let Err(error) = free::remove_dir(&dir).await {
+        if let Err(error) = cleanup::remove_dir(&dir).await {
             tracing::warn!(error, "logs of a Pod that is no more not removed");
         }
     }

@@ -1,22 +1,27 @@
 //! The kubelet's role: it registers the Node, runs the Pods that are bound to it and tells the API
 //! server how they are. In come Pods (a watch on `spec.nodeName`); out go calls to runtimes, images,
 //! network and volumes, and Pod status. One serial worker a Pod decides what is next
-//! (`worker::plan`, pure) from what it knows (`worker::facts`); only its status writer writes Pod
+//! (`worker::plan`, pure) from what it knows (`record`); only its status writer writes Pod
 //! status. What runs outlives this process, and a new one takes it up again.
 //!
 //! It never knows how a runtime works, never binds Pods, and keeps no state of its own but files that
 //! carry the Pod's UID.
 
+mod action;
 mod admit;
 mod backoff;
 pub mod bootstrap;
+mod cleanup;
 mod config;
 mod container;
 mod enforce;
 mod error;
 mod eviction;
+mod eviction_manager;
+mod health;
 mod hooks;
 mod housekeeping;
+mod image_gc;
 mod layout;
 mod leftovers;
 mod logs;
@@ -26,12 +31,14 @@ mod objects;
 mod parts;
 mod pods;
 mod probe;
+mod record;
 mod register;
 mod remove;
 mod resize;
 mod routes;
 mod run_dir;
 mod server;
+mod stats;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -58,13 +65,14 @@ pub use run_dir::RunDir;
 
 use crate::error::chain;
 use crate::eviction::Eviction;
+use crate::health::Health;
 use crate::layout::Layout;
 use crate::leftovers::Leftovers;
 use crate::machine::Machine;
 use crate::node::{Directory, Node};
 use crate::objects::Objects;
 use crate::pods::Manager;
-use crate::register::{Health, Registrar};
+use crate::register::Registrar;
 use crate::turns::{Places, Queue};
 
 /// Evictions that may wait for the Pod manager.
@@ -102,8 +110,8 @@ impl Agent {
         tasks.own("node-agent/routes", routes::run(node.clone(), health.clone(), cancel.clone()));
         tasks.own("node-agent/registrar", Registrar::new(node.clone(), health, port).run(cancel.clone()));
         tasks.own("node-agent/housekeeping", housekeeping::run(node.clone(), cancel.clone()));
-        tasks.own("node-agent/eviction", eviction::manager::run(node.clone(), cancel.clone()));
-        tasks.own("node-agent/local-storage", eviction::local_storage::run(node.clone(), cancel.clone()));
+        tasks.own("node-agent/eviction", eviction_manager::node_pressure::run(node.clone(), cancel.clone()));
+        tasks.own("node-agent/local-storage", eviction_manager::local_storage::run(node.clone(), cancel.clone()));
         tasks.own("node-agent/pod-manager", Manager::new(node, leftovers, ordered, cancel.clone()).run());
         tokio::select! {
             () = cancel.cancelled() => {}
@@ -178,7 +186,7 @@ fn make_node(
         directory: Directory::default(),
         has_pod_range: watch::Sender::new(false),
         pulse: Pulse::default(),
-        pressure: watch::Sender::new(eviction::pressure(&config, &parts)),
+        pressure: watch::Sender::new(eviction_manager::initial_pressure(&config, &parts)),
         evictions,
         cgroups,
         layout,

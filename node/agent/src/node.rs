@@ -110,6 +110,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Whether the Pod may still use anything.
+    pub(crate) fn is_active(&self) -> bool {
+        let over = matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"));
+        !over || self.containers.values().any(|instance| instance.running.is_some())
+    }
+
     /// Of a Pod that was taken and whose worker has not told anything yet.
     pub(crate) fn taken(pod: &Arc<Pod>) -> Self {
         let status = Arc::new(pod.status.clone().unwrap_or_default());

@@ -1,7 +1,6 @@
 //! Objects of the API that the node looks at: Services, RuntimeClasses and Nodes are kept in memory by
 //! watches; ConfigMaps, Secrets and tokens are asked for when they are needed.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api_tasks::Tasks;
@@ -198,9 +197,4 @@ fn found<T>(answer: Result<Option<T>, kube::Error>, resource: &'static str, name
         Ok(None) => Err(SourceError::NotFound { resource, name: name.to_owned() }),
         Err(error) => Err(SourceError::Failed { what: format!("{resource} \"{name}\""), message: crate::error::chain(&error) }),
     }
-}
-
-/// Labels of a Node, for selectors.
-pub(crate) fn labels(node: &Node) -> BTreeMap<String, String> {
-    node.metadata.labels.clone().unwrap_or_default()
 }

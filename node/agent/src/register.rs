@@ -3,7 +3,6 @@
 
 pub(crate) mod object;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,11 +12,11 @@ use k8s_openapi::api::core::v1::Node as ApiNode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::chain;
+use crate::health::Health;
 use crate::node::Node;
 use crate::routes::pod_cidr;
 use object::Facts;
@@ -29,36 +28,6 @@ const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(7);
 /// How long a node that comes back may take to have its network again before it says that it is not ready.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
-
-/// Why the node cannot take Pods, as its Ready condition says; `None` when it can.
-#[derive(Default)]
-pub(crate) struct Health {
-    problems: Mutex<BTreeMap<&'static str, String>>,
-    changed: tokio::sync::Notify,
-}
-
-impl Health {
-    /// Names a problem of a part, or takes it back.
-    pub(crate) fn set(&self, part: &'static str, problem: Option<String>) {
-        let mut problems = self.problems.lock();
-        let before = problems.get(part).cloned();
-        if before == problem {
-            return;
-        }
-        match problem {
-            Some(problem) => problems.insert(part, problem),
-            None => problems.remove(part),
-        };
-        drop(problems);
-        self.changed.notify_one();
-    }
-
-    fn text(&self) -> Option<String> {
-        let problems = self.problems.lock();
-        let texts: Vec<String> = problems.values().cloned().collect();
-        Some(texts.join(", ")).filter(|text| !text.is_empty())
-    }
-}
 
 /// Keeps the Node object.
 pub(crate) struct Registrar {

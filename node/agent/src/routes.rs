@@ -12,8 +12,8 @@ use node_network::Peer;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::chain;
+use crate::health::Health;
 use crate::node::Node;
-use crate::register::Health;
 
 /// Wait after a failed attempt.
 const RETRY: Duration = Duration::from_secs(2);

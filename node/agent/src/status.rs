@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{HostIP, Pod, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::container::{Role, files, resources};
-use crate::worker::facts::{Clean, Facts, Failure};
+use crate::record::{Clean, Facts, Failure};
 use phase::Next;
 
 /// A time as `metav1.Time` holds it: whole seconds.

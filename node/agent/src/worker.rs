@@ -4,7 +4,6 @@
 
 pub(crate) mod adopt;
 pub(crate) mod effect;
-pub(crate) mod facts;
 pub(crate) mod learn;
 pub(crate) mod plan;
 mod resize;
@@ -19,16 +18,17 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::cleanup;
 use crate::container;
+use crate::container::probes::{self, ProbeKind};
 use crate::eviction::Eviction;
 use crate::layout::PodName;
 use crate::node::{Entry, Instance, Node};
-use crate::probe::{self, ProbeKind};
+use crate::record::{Base, Clean, Condemned, Facts, Failure, ImageKnown, Run};
 use crate::status;
 use crate::status::writer::Writer;
 use adopt::Found;
-use effect::{Deadline, Effects, free};
-use facts::{Base, Clean, Condemned, Facts, Failure, ImageKnown, Run};
+use effect::{Deadline, Effects};
 use learn::{Note, Report};
 use plan::{Step, plan};
 
@@ -93,7 +93,7 @@ impl Worker {
         let pod = desired.borrow().pod.clone();
         let (facts, useless) = adopt::adopt(&pod, found, Timestamp::now());
         for one in useless {
-            if let Err(error) = free::remove_container(&node, &one.handler, &one.status.id).await {
+            if let Err(error) = cleanup::remove_container(&node, &one.handler, &one.status.id).await {
                 tracing::warn!(container = %one.status.id, error, "container not removed");
             }
         }
@@ -371,7 +371,7 @@ impl Worker {
         for (name, known) in &self.facts.containers {
             let Some(alive) = known.alive().filter(|alive| !alive.stopping) else { continue };
             let Some((_, container)) = container::find(&self.pod, name) else { continue };
-            for (kind, probe) in probe::of(container) {
+            for (kind, probe) in probes::declared(container) {
                 let due = if kind == ProbeKind::Startup { !alive.startup_ok } else { alive.startup_ok };
                 if due {
                     wanted.push(((name.clone(), alive.attempt, kind), probe.clone(), alive.clone()));

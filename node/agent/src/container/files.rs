@@ -9,7 +9,6 @@ use k8s_openapi::api::core::v1::{HostAlias, Pod, PodSpec};
 use runtimes_contract::Mount;
 
 use super::resolv::{Cluster, Resolv};
-use crate::config::Config;
 use crate::layout::{Layout, PodName};
 
 /// First line of the hosts file, upstream's; tools look for it.
@@ -67,11 +66,19 @@ fn alias_lines(aliases: &[HostAlias]) -> String {
     text
 }
 
+/// What the files of every Pod of a node are made from.
+pub(crate) struct NodeFiles<'a> {
+    pub(crate) node_name: &'a str,
+    /// The node's own resolver file.
+    pub(crate) resolv_conf: &'a Path,
+    pub(crate) cluster: Cluster<'a>,
+}
+
 /// Writes the Pod's files. Blocks.
-pub(crate) fn write(pod: &Pod, ip: IpAddr, config: &Config, layout: &Layout) -> Result<(), (PathBuf, io::Error)> {
+pub(crate) fn write(pod: &Pod, ip: IpAddr, from: &NodeFiles<'_>, layout: &Layout) -> Result<(), (PathBuf, io::Error)> {
     let Some(spec) = pod.spec.as_ref() else { return Ok(()) };
     let names = PodName::of(pod);
-    let (name, domain) = host_name(pod, &config.cluster_domain);
+    let (name, domain) = host_name(pod, from.cluster.domain);
     let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| (path.to_owned(), error));
     let aliases = spec.host_aliases.as_deref().unwrap_or_default();
     let host_network = spec.host_network.unwrap_or(false);
@@ -80,13 +87,12 @@ pub(crate) fn write(pod: &Pod, ip: IpAddr, config: &Config, layout: &Layout) -> 
     } else {
         hosts(ip, &name, domain.as_deref(), aliases)
     };
-    let host_resolv = match read(&config.host_resolv_conf) {
+    let host_resolv = match read(from.resolv_conf) {
         Err((_, error)) if error.kind() == io::ErrorKind::NotFound => String::new(),
         other => other?,
     };
-    let cluster = Cluster { nameservers: &config.cluster_dns, domain: &config.cluster_domain };
-    let resolv = Resolv::for_pod(spec, &names.namespace, &cluster, &Resolv::parse(&host_resolv)).text();
-    let host = if host_network { config.node_name.clone() } else { name };
+    let resolv = Resolv::for_pod(spec, &names.namespace, &from.cluster, &Resolv::parse(&host_resolv)).text();
+    let host = if host_network { from.node_name.to_owned() } else { name };
     for (file, text) in [("hosts", hosts), ("hostname", format!("{host}\n")), ("resolv.conf", resolv)] {
         put(&layout.pod_file(&names.uid, file), &text)?;
     }

@@ -13,21 +13,8 @@ use serde_json::{Value, json};
 
 use crate::layout::PodName;
 use crate::machine::{Memory, disk};
-use crate::node::{Entry, Node};
-
-/// What each running container of a Pod uses, by name.
-pub(crate) async fn of_pod(node: &Node, entry: &Entry) -> Vec<(String, Stats)> {
-    let mut all = Vec::new();
-    for (name, instance) in &entry.containers {
-        let Some((id, handler)) = &instance.running else { continue };
-        let Some(runtime) = node.parts.by_handler(handler) else { continue };
-        match runtime.stats(id).await {
-            Ok(stats) => all.push((name.clone(), stats)),
-            Err(error) => tracing::debug!(container = %id, %error, "no stats"),
-        }
-    }
-    all
-}
+use crate::node::Node;
+use crate::stats::container_stats;
 
 /// The kubelet's summary API, its CPU and memory.
 pub(super) async fn summary(State(node): State<Arc<Node>>) -> Response {
@@ -41,7 +28,7 @@ pub(super) async fn summary(State(node): State<Arc<Node>>) -> Response {
     let mut pods = Vec::new();
     for entry in node.directory.all() {
         let names = PodName::of(&entry.pod);
-        let stats = of_pod(&node, &entry).await;
+        let stats = container_stats(&node, &entry).await;
         let sum = stats.iter().fold(Stats::default(), |sum, (_, one)| Stats {
             cpu_ns: sum.cpu_ns + one.cpu_ns,
             memory_bytes: sum.memory_bytes + one.memory_bytes,
@@ -75,7 +62,7 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Response {
     let mut running = 0;
     for entry in node.directory.all() {
         let names = PodName::of(&entry.pod);
-        for (container, stats) in of_pod(&node, &entry).await {
+        for (container, stats) in container_stats(&node, &entry).await {
             running += 1;
             let labels = format!("{{container=\"{container}\",namespace=\"{}\",pod=\"{}\"}}", names.namespace, names.name);
             let seconds = std::time::Duration::from_nanos(stats.cpu_ns).as_secs_f64();

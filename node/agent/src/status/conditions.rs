@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 
 use super::time;
 use crate::container::{self, Role};
+use crate::record::{Cause, Facts, Failure, Resize};
 use crate::resize::Pending;
-use crate::worker::facts::{Cause, Facts, Failure, Resize};
 
 /// Conditions that are there only while they hold.
 pub(super) const RESIZE: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];

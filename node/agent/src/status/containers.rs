@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 
 use super::time;
 use crate::container::{self, EPHEMERAL_REFUSED, Role};
-use crate::worker::facts::{Ended, Facts, Known, Run};
+use crate::record::{Ended, Facts, Known, Run, will_restart};
 
 /// Statuses of init containers (sidecars among them) and of the others, in the order of the spec.
 pub(super) fn statuses(pod: &Pod, facts: &Facts) -> (Vec<ContainerStatus>, Vec<ContainerStatus>) {
@@ -84,7 +84,7 @@ fn states<'a>(pod: &Pod, known: &'a Known, has_init: bool) -> (ContainerState, O
             (ContainerState { running: Some(running), ..ContainerState::default() }, known.last.as_ref())
         }
         Run::Ended(ended) => match &known.hold {
-            Some(hold) if crate::worker::learn::will_restart(pod, known) => (waiting(&hold.reason, &hold.message), Some(ended)),
+            Some(hold) if will_restart(pod, known) => (waiting(&hold.reason, &hold.message), Some(ended)),
             _ => (ContainerState { terminated: Some(terminated(ended)), ..ContainerState::default() }, known.last.as_ref()),
         },
         Run::Starting { before: Some(ended) } => {

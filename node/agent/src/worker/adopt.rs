@@ -9,10 +9,10 @@ use k8s_openapi::api::core::v1::{
 };
 use runtimes_contract::{ContainerState, ContainerStatus};
 
-use super::facts::{Alive, Cause, Ended, Facts, Failure, Known, Run};
 use crate::backoff::Backoff;
 use crate::container;
 use crate::layout::label;
+use crate::record::{Alive, Cause, Ended, Facts, Failure, Known, Run};
 
 /// One container that a runtime has, and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What a worker's steps do to the world. Each is a task that ends with one report; none decides what
 //! comes next. Ending an instance is in [`stop`], giving it other limits in [`resize`], freeing what there was in [`free`].
 
-pub(crate) mod free;
+mod free;
 mod resize;
 mod stop;
 
@@ -21,8 +21,11 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use stop::Deadline;
 
-use super::facts::{Alive, Ended, Ground};
 use super::learn::{Report, StartFault};
+use crate::action;
+use crate::cleanup;
+use crate::container::probes::ProbeKind;
+use crate::container::resolv::Cluster;
 use crate::container::spec::Ingredients;
 use crate::container::{self, ConfigError, env, files, pull, resources, runtime_choice, security, spec};
 use crate::enforce;
@@ -31,7 +34,8 @@ use crate::hooks;
 use crate::layout::{PodName, container_id, spec_hash};
 use crate::logs;
 use crate::node::Node;
-use crate::probe::{self, ProbeKind};
+use crate::probe;
+use crate::record::{Alive, Ended, Ground};
 
 /// Wait after a runtime could not say how a container ended.
 const WAIT_RETRY: Duration = Duration::from_secs(1);
@@ -82,7 +86,13 @@ impl Effects {
         let sysctls = node_network::set_sysctls(&sandbox, enforce::sysctls_of(&self.pod)).await;
         sysctls.map_err(|error| sandbox_failed(chain(&error)))?;
         let (pod, node) = (self.pod.clone(), self.node.clone());
-        let written = api_tasks::blocking("node-agent/write-files", move || files::write(&pod, ip, &node.config, &node.layout)).await;
+        let written = api_tasks::blocking("node-agent/write-files", move || {
+            let config = &node.config;
+            let cluster = Cluster { nameservers: &config.cluster_dns, domain: &config.cluster_domain };
+            let from = files::NodeFiles { node_name: &config.node_name, resolv_conf: &config.host_resolv_conf, cluster };
+            files::write(&pod, ip, &from, &node.layout)
+        })
+        .await;
         match written {
             Ok(Ok(())) => Ok(Ground { sandbox, ip, volumes_due, class }),
             Ok(Err((path, error))) => Err(sandbox_failed(format!("writing {}: {error}", path.display()))),
@@ -212,12 +222,12 @@ impl Effects {
         let runs = result.is_ok();
         self.report(Report::Started(name.clone(), result)).await;
         if let Some(id) = leftover.map(ContainerId)
-            && let Err(error) = free::remove_everywhere(&self.node, &id).await
+            && let Err(error) = cleanup::remove_everywhere(&self.node, &id).await
         {
             tracing::warn!(container = %id, error, "container not removed");
         }
         if runs {
-            free::forget_old_files(&self.node, &PodName::of(&self.pod), &name, attempt).await;
+            cleanup::forget_old_files(&self.node, &PodName::of(&self.pod), &name, attempt).await;
         }
     }
 
@@ -238,7 +248,7 @@ impl Effects {
         let content = content.map_err(|error| StartFault::Unmade("CreateContainerError", chain(&error)))?;
         let made = self.make(container, attempt, image, ground, &runtime, content, variables, volumes).await;
         if made.is_err()
-            && let Err(error) = free::remove_container(&self.node, runtime.handler(), &id).await
+            && let Err(error) = cleanup::remove_container(&self.node, runtime.handler(), &id).await
         {
             tracing::warn!(container = %id, error, "half-made container not removed");
         }
@@ -413,7 +423,7 @@ impl Effects {
     /// Runs one probe until cancelled; reports each change of its verdict.
     pub(crate) async fn probe(self, name: String, kind: ProbeKind, probe: Probe, alive: Alive, ip: IpAddr, cancel: CancellationToken) {
         let Some((_, container)) = container::find(&self.pod, &name) else { return };
-        let target = probe::Target { node: &self.node, container, alive: &alive, ip };
+        let target = action::Target { node: &self.node, container, alive: &alive, ip };
         let work = async {
             let mut tally = probe::Tally::new(&probe, kind, alive.readiness_ok);
             let mut rounds = probe::Rounds::new(&probe, alive.started_at);

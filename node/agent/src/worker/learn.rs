@@ -7,12 +7,12 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use node_images::Image;
 
-use super::facts::{Alive, Base, Cause, Clean, Condemned, Ended, Facts, Failure, Ground, Hold, ImageKnown, Known, Resize, Run, restarts};
 use crate::backoff::{self, Backoff, go_duration};
 use crate::container;
+use crate::container::probes::ProbeKind;
 use crate::eviction::{self, Eviction};
 use crate::layout::PodName;
-use crate::probe::ProbeKind;
+use crate::record::{Alive, Base, Cause, Clean, Condemned, Ended, Facts, Failure, Ground, Hold, ImageKnown, Known, Resize, Run, restarts};
 
 /// How long `ErrImagePull` is shown before it becomes `ImagePullBackOff`.
 const PULL_ERROR_SHOWN: SignedDuration = SignedDuration::from_secs(2);
@@ -341,12 +341,6 @@ fn is_pull_reason(reason: &str) -> bool {
 
 fn image_of(pod: &Pod, name: &str) -> String {
     container::find(pod, name).and_then(|(_, container)| container.image.clone()).unwrap_or_default()
-}
-
-/// Whether a container is of a Pod that restarts it, for readers of the status.
-pub(crate) fn will_restart(pod: &Pod, known: &Known) -> bool {
-    let spec = pod.spec.as_ref();
-    spec.is_some_and(|spec| known.ended().is_some_and(|ended| restarts(spec, known.role, ended)))
 }
 
 #[cfg(test)]

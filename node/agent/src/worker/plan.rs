@@ -3,10 +3,10 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-use super::facts::{Alive, Base, Clean, Condemned, Facts, Failure, ImageKnown, Known, Resize, Run, restarts};
+use crate::container::probes::ProbeKind;
 use crate::container::{self, Role, resources};
 use crate::layout::spec_hash;
-use crate::probe::ProbeKind;
+use crate::record::{Alive, Base, Clean, Condemned, Facts, Failure, ImageKnown, Known, Resize, Run, restarts};
 use crate::resize::{self, Pending};
 
 /// Upstream's default of `terminationGracePeriodSeconds`.

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use runtimes_contract::ContentKind;
 
 use super::Worker;
-use super::facts::Resize;
 use crate::container::{self, resources};
+use crate::record::Resize;
 use crate::resize::{self, Pending};
 
 impl Worker {

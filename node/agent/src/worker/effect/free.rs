@@ -1,16 +1,11 @@
-//! Freeing what a Pod and its containers hold on the node: a step of its worker, and what is done with
-//! what an earlier agent left of a Pod that is no more. All of it may be repeated.
+//! Frees what the worker's Pod has on the node.
 
-use std::path::{Path, PathBuf};
-
-use runtimes_contract::files::remove_tree;
-use runtimes_contract::{ContainerId, RuntimeError};
+use runtimes_contract::ContainerId;
 
 use super::Effects;
+use crate::cleanup;
 use crate::container::resources;
-use crate::error::chain;
 use crate::layout::PodName;
-use crate::node::Node;
 use crate::worker::learn::Report;
 
 impl Effects {
@@ -24,97 +19,9 @@ impl Effects {
     async fn free(&self, ids: Vec<String>, forget_logs: bool) -> Result<(), String> {
         let mut first = Ok(());
         for id in ids {
-            first = first.and(remove_everywhere(&self.node, &ContainerId(id)).await);
+            first = first.and(cleanup::remove_everywhere(&self.node, &ContainerId(id)).await);
         }
         first?;
-        free_pod(&self.node, &PodName::of(&self.pod), Some(resources::qos(&self.pod)), forget_logs).await
-    }
-}
-
-/// Frees what a Pod has beside its containers. `qos` is unknown for a Pod that is known by UID alone.
-pub(crate) async fn free_pod(node: &Node, names: &PodName, qos: Option<&str>, forget_logs: bool) -> Result<(), String> {
-    node.parts.network.remove_pod(&names.uid).await.map_err(|error| chain(&error))?;
-    node.volumes.tear_down(&names.uid).await.map_err(|error| chain(&error))?;
-    if let Some(cgroups) = node.cgroups.clone() {
-        let all = ["Guaranteed", "Burstable", "BestEffort"];
-        let paths: Vec<_> =
-            all.iter().filter(|one| qos.is_none_or(|qos| qos == **one)).map(|qos| node.layout.pod_cgroup(qos, &names.uid)).collect();
-        let removed =
-            api_tasks::blocking("node-agent/remove-cgroups", move || paths.iter().try_for_each(|path| cgroups.group(path)?.remove_tree()))
-                .await;
-        removed.map_err(|_| "interrupted".to_owned())?.map_err(|error| chain(&error))?;
-    }
-    if forget_logs && !names.name.is_empty() {
-        remove_dir(&node.layout.pod_logs(&names.namespace, &names.name, &names.uid)).await?;
-    }
-    Ok(())
-}
-
-/// Removes a directory with all that is in it; none is no error.
-pub(crate) async fn remove_dir(dir: &Path) -> Result<(), String> {
-    let path = dir.to_owned();
-    match api_tasks::blocking("node-agent/remove-directory", move || remove_tree(&path)).await {
-        Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("removing {}: {error}", dir.display())),
-        Ok(_) => Ok(()),
-        Err(_) => Err("interrupted".to_owned()),
-    }
-}
-
-/// Frees a container of one runtime and its image mount.
-pub(crate) async fn remove_container(node: &Node, handler: &str, id: &ContainerId) -> Result<(), String> {
-    if let Some(runtime) = node.parts.by_handler(handler) {
-        runtime.remove(id).await.map_err(|error| chain(&error))?;
-    }
-    node.parts.images.unmount(&id.0).await.map_err(|error| chain(&error))
-}
-
-/// Frees a container whichever runtime has it: removing one that is not there is no error.
-pub(crate) async fn remove_everywhere(node: &Node, id: &ContainerId) -> Result<(), String> {
-    for runtime in &node.parts.runtimes {
-        match runtime.remove(id).await {
-            Ok(()) | Err(RuntimeError::NotFound(_)) => {}
-            Err(error) => return Err(format!("removing container {id}: {}", chain(&error))),
-        }
-    }
-    node.parts.images.unmount(&id.0).await.map_err(|error| chain(&error))
-}
-
-/// Removes the logs and termination messages of instances before the previous one: nobody can ask for
-/// them (`kubectl logs --previous` is the last), and a container that crashes for weeks has thousands.
-pub(super) async fn forget_old_files(node: &Node, names: &PodName, container: &str, attempt: u32) {
-    let files = [node.layout.log(names, container, attempt), node.layout.termination_log(&names.uid, container, attempt)];
-    for dir in files.iter().filter_map(|file| file.parent()) {
-        let (dir, shown) = (dir.to_owned(), dir.to_owned());
-        let removed = api_tasks::blocking("node-agent/remove-logs", move || of_instances_before(&dir, attempt.saturating_sub(1))).await;
-        if let Ok(Err(error)) = removed {
-            tracing::warn!(dir = %shown.display(), %error, "files of earlier instances not removed");
-        }
-    }
-}
-
-/// Removes files that are named after an instance (`3`, `3.log`, `3.log.<time>`) before that one. Blocks.
-fn of_instances_before(dir: &Path, kept_from: u32) -> std::io::Result<()> {
-    let old = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.split('.').next().and_then(|number| number.parse::<u32>().ok()).is_some_and(|attempt| attempt < kept_from)
-    };
-    let paths: Vec<PathBuf> = std::fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
-    paths.iter().filter(|path| old(path)).try_for_each(std::fs::remove_file)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_files_of_the_last_two_instances_stay() {
-        let dir = tempfile::tempdir().expect("a directory");
-        for name in ["0", "1.log", "8.log", "8.log.20260101-000000", "9.log", "9.log.20260101-000000", "10.log", "other"] {
-            std::fs::write(dir.path().join(name), "").expect("writing");
-        }
-        of_instances_before(dir.path(), 9).expect("removed");
-        let mut left: Vec<_> = std::fs::read_dir(dir.path()).expect("a list").map(|entry| entry.expect("an entry").file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["10.log", "9.log", "9.log.20260101-000000", "other"]);
+        cleanup::free_pod(&self.node, &PodName::of(&self.pod), Some(resources::qos(&self.pod)), forget_logs).await
     }
 }

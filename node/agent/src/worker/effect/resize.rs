@@ -10,8 +10,8 @@ use super::Effects;
 use crate::container::{self, resources};
 use crate::error::chain;
 use crate::layout::PodName;
+use crate::record::Alive;
 use crate::resize;
-use crate::worker::facts::Alive;
 use crate::worker::learn::{Report, Resized};
 
 /// One running instance.

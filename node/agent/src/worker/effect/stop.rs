@@ -7,11 +7,12 @@ use k8s_openapi::api::core::v1::Container;
 use nix::sys::signal::Signal;
 use tokio::sync::watch;
 
-use super::{Effects, free};
+use super::Effects;
+use crate::cleanup;
 use crate::container;
 use crate::error::chain;
 use crate::hooks;
-use crate::worker::facts::Alive;
+use crate::record::Alive;
 
 /// How long a killed container may take to be seen as ended, before it is tried again.
 const KILL_SETTLES: Duration = Duration::from_secs(10);
@@ -80,7 +81,7 @@ impl Effects {
                 return;
             }
             tracing::warn!(container = %alive.id, "container outlived SIGKILL, removing it");
-            if let Err(error) = free::remove_everywhere(&self.node, &alive.id).await {
+            if let Err(error) = cleanup::remove_everywhere(&self.node, &alive.id).await {
                 tracing::warn!(container = %alive.id, error, "container not removed");
             }
         }

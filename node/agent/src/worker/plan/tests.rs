@@ -5,7 +5,7 @@ use runtimes_contract::{ContainerId, Sandbox};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::worker::facts::{Cause, Ended, Ground, Hold};
+use crate::record::{Cause, Ended, Ground, Hold};
 
 const NOW: i64 = 1_000;
 

@@ -14,7 +14,7 @@ const ANSWER_LEN_MAX: usize = 4_096;
 /// `SERVING` of `HealthCheckResponse.ServingStatus`.
 const SERVING: u8 = 1;
 
-pub(super) async fn look(target: &Target<'_>, action: &GRPCAction) -> Result<(), String> {
+pub(crate) async fn probe(target: &Target<'_>, action: &GRPCAction) -> Result<(), String> {
     let port = u16::try_from(action.port).map_err(|_| format!("invalid port number: {}", action.port))?;
     let address = format!("{}:{port}", target.ip);
     let stream = TcpStream::connect((target.ip, port)).await.map_err(|error| dial_error(&address, &error))?;

@@ -12,8 +12,8 @@ use node_images::Image;
 use runtimes_contract::{ContainerId, Exit, Sandbox};
 
 use crate::backoff::Backoff;
+use crate::container::probes::ProbeKind;
 use crate::container::{self, Role, resources};
-use crate::probe::ProbeKind;
 use crate::resize::{self, Allocation, Pending};
 
 /// Everything that the next step depends on, beside the Pod and the clock.
@@ -454,4 +454,10 @@ pub(crate) fn restarts(spec: &PodSpec, role: Role, ended: &Ended) -> bool {
         (Role::Main, "OnFailure") => ended.exit_code != 0,
         (Role::Main, _) => false,
     }
+}
+
+/// Whether a container is of a Pod that restarts it, for readers of the status.
+pub(crate) fn will_restart(pod: &Pod, known: &Known) -> bool {
+    let spec = pod.spec.as_ref();
+    spec.is_some_and(|spec| known.ended().is_some_and(|ended| restarts(spec, known.role, ended)))
 }

@@ -1,7 +1,7 @@
 //! `httpGet` probes and hooks: a request from the node to the Pod's address; 200 to 399 is success, after
 //! redirections on the same host were followed.
 
-mod place;
+mod url;
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use place::{Next, Place};
 use runtimes_contract::PROBE_HEADER;
 
 use super::{Target, dial_error, port};
+use url::{Next, RequestUrl};
 
 /// Requests that redirections may lead to; upstream's.
 const REDIRECTS_MAX: usize = 10;
@@ -27,63 +27,63 @@ const REDIRECTIONS: [u16; 5] = [301, 302, 303, 307, 308];
 /// Bytes of an answer that are read; upstream's.
 const BODY_LEN_MAX: usize = 10 * 1_024;
 
-pub(super) async fn look(target: &Target<'_>, action: &HTTPGetAction) -> Result<(), String> {
-    let (place, own) = first(target, action)?;
+pub(crate) async fn probe(target: &Target<'_>, action: &HTTPGetAction) -> Result<(), String> {
+    let (url, own) = first(target, action)?;
     // It is for the container and nobody else.
-    let token = target.token().filter(|_| place.host == own);
-    let status = walk(place, action, "kube-probe/1.37", token.as_deref()).await?;
+    let token = target.token().filter(|_| url.host == own);
+    let status = walk(url, action, "kube-probe/1.37", token.as_deref()).await?;
     if (200..400).contains(&status) { Ok(()) } else { Err(format!("HTTP probe failed with statuscode: {status}")) }
 }
 
 /// Sends the request, follows where the answer leads on the same host, and answers the status code.
 pub(crate) async fn get(target: &Target<'_>, action: &HTTPGetAction, agent: &str) -> Result<u16, String> {
-    let (place, _) = first(target, action)?;
-    walk(place, action, agent, None).await
+    let (url, _) = first(target, action)?;
+    walk(url, action, agent, None).await
 }
 
 /// Where the request goes first, and the Pod's own address.
-fn first(target: &Target<'_>, action: &HTTPGetAction) -> Result<(Place, String), String> {
+fn first(target: &Target<'_>, action: &HTTPGetAction) -> Result<(RequestUrl, String), String> {
     let own = target.ip.to_string();
     let path = action.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
-    let place = Place {
+    let url = RequestUrl {
         secure: action.scheme.as_deref().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https")),
         host: action.host.clone().filter(|host| !host.is_empty()).unwrap_or_else(|| own.clone()),
         port: port(target.container, &action.port)?,
         path: if path.starts_with('/') { path.to_owned() } else { format!("/{path}") },
     };
-    Ok((place, own))
+    Ok((url, own))
 }
 
-async fn walk(mut place: Place, action: &HTTPGetAction, agent: &str, token: Option<&str>) -> Result<u16, String> {
+async fn walk(mut url: RequestUrl, action: &HTTPGetAction, agent: &str, token: Option<&str>) -> Result<u16, String> {
     let mut named_host = true;
     for _ in 0..REDIRECTS_MAX {
-        let answer = async { ask(&place, request(action, agent, &place, named_host, token)?).await };
-        let answer = answer.await.map_err(|what| format!("Get \"{place}\": {what}"))?;
+        let answer = async { ask(&url, request(action, agent, &url, named_host, token)?).await };
+        let answer = answer.await.map_err(|what| format!("Get \"{url}\": {what}"))?;
         let Some(location) = answer.location else { return Ok(answer.status) };
-        match place.follow(&location) {
-            Next::Here { place: next, relative } => (place, named_host) = (next, named_host && relative),
+        match url.follow(&location) {
+            Next::Here { url: next, relative } => (url, named_host) = (next, named_host && relative),
             Next::Elsewhere => return Ok(answer.status),
         }
     }
-    Err(format!("Get \"{place}\": stopped after {REDIRECTS_MAX} redirects"))
+    Err(format!("Get \"{url}\": stopped after {REDIRECTS_MAX} redirects"))
 }
 
 /// The request with the probe's own headers; its host name goes only to where the probe itself points.
 fn request(
     action: &HTTPGetAction,
     agent: &str,
-    place: &Place,
+    url: &RequestUrl,
     named_host: bool,
     token: Option<&str>,
 ) -> Result<http::Request<Empty<Bytes>>, String> {
-    let mut request = http::Request::get(&place.path).header("connection", "close");
+    let mut request = http::Request::get(&url.path).header("connection", "close");
     let given = |name: &str| action.http_headers.iter().flatten().any(|header| header.name.eq_ignore_ascii_case(name));
     for (name, value) in [("user-agent", agent), ("accept", "*/*")] {
         if !given(name) {
             request = request.header(name, value);
         }
     }
-    let mut host = format!("{}:{}", place.host, place.port);
+    let mut host = format!("{}:{}", url.host, url.port);
     for header in action.http_headers.iter().flatten() {
         if !header.name.eq_ignore_ascii_case("host") {
             request = request.header(&header.name, &header.value);
@@ -104,10 +104,10 @@ struct Answer {
     location: Option<String>,
 }
 
-async fn ask(place: &Place, request: http::Request<Empty<Bytes>>) -> Result<Answer, String> {
-    let (host, port) = (place.host.as_str(), place.port);
+async fn ask(url: &RequestUrl, request: http::Request<Empty<Bytes>>) -> Result<Answer, String> {
+    let (host, port) = (url.host.as_str(), url.port);
     let stream = TcpStream::connect((host, port)).await.map_err(|error| dial_error(&format!("{host}:{port}"), &error))?;
-    if place.secure {
+    if url.secure {
         let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
         let stream = unverified().connect(name, stream).await.map_err(|error| error.to_string())?;
         send(stream, request).await
@@ -223,8 +223,8 @@ mod tests {
     async fn redirections_are_followed_as_far_as_they_stay() {
         let port = server().await;
         let ask = async |path: &str| {
-            let place = Place { secure: false, host: "127.0.0.1".to_owned(), port, path: path.to_owned() };
-            walk(place, &HTTPGetAction::default(), "test", None).await
+            let url = RequestUrl { secure: false, host: "127.0.0.1".to_owned(), port, path: path.to_owned() };
+            walk(url, &HTTPGetAction::default(), "test", None).await
         };
         assert_eq!(ask("/200").await, Ok(200));
         assert_eq!(ask("/to//500").await, Ok(500), "what it leads to counts");
@@ -239,9 +239,9 @@ mod tests {
     fn a_header_of_the_probe_takes_the_place_of_ours() {
         let headers = serde_json::json!([{"name": "Host", "value": "web.test"}, {"name": "User-Agent", "value": "mine"}]);
         let action: HTTPGetAction = serde_json::from_value(serde_json::json!({"port": 80, "httpHeaders": headers})).expect("an action");
-        let place = Place { secure: false, host: "10.0.0.5".to_owned(), port: 80, path: "/".to_owned() };
+        let url = RequestUrl { secure: false, host: "10.0.0.5".to_owned(), port: 80, path: "/".to_owned() };
         let headers = |named_host: bool| {
-            let request = request(&action, "kube-probe", &place, named_host, None).expect("a request");
+            let request = request(&action, "kube-probe", &url, named_host, None).expect("a request");
             let all = |name: &str| request.headers().get_all(name).iter().map(|value| value.to_str().expect("text").to_owned()).collect();
             let both: [Vec<String>; 2] = [all("host"), all("user-agent")];
             both

@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::{Eviction, is_active, is_critical, limits, measure};
+use super::measure;
+use crate::eviction::{Eviction, is_critical, limits};
 use crate::layout::PodName;
 use crate::node::Node;
 
@@ -38,7 +39,7 @@ async fn look(node: &Arc<Node>, due: &mut HashMap<String, Instant>) {
     let entries: HashMap<String, _> = node.directory.all().into_iter().map(|entry| (PodName::of(&entry.pod).uid, entry)).collect();
     due.retain(|uid, _| entries.contains_key(uid));
     for (uid, entry) in entries {
-        let held = is_active(&entry) && limits::has_any(&entry.pod) && !is_critical(&entry.pod);
+        let held = entry.is_active() && limits::has_any(&entry.pod) && !is_critical(&entry.pod);
         if !held || due.get(&uid).is_some_and(|due| *due > Instant::now()) {
             continue;
         }

@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use super::signal::Signal;
-use super::state::{Observation, Observations};
+use crate::eviction::signal::Signal;
+use crate::eviction::state::{Observation, Observations};
 use crate::machine::{Memory, file_system};
 
 /// What one round sees.

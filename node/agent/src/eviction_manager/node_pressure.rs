@@ -12,17 +12,18 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
+use super::measure;
 use super::observe::{Observed, observe};
-use super::rank::{Candidate, rank};
-use super::signal::{Resource, Signal};
-use super::state::{Met, State, is_resolved};
-use super::usage::{ContainerUsage, PodUsage, Scope};
-use super::{Eviction, is_active, is_critical, measure, message};
-use crate::housekeeping::collect_images;
+use crate::cleanup::remove_dir;
+use crate::eviction::rank::{Candidate, rank};
+use crate::eviction::signal::{Resource, Signal};
+use crate::eviction::state::{Met, State, is_resolved};
+use crate::eviction::usage::{ContainerUsage, PodUsage, Scope};
+use crate::eviction::{Eviction, is_critical, message};
+use crate::image_gc::collect_images;
 use crate::layout::PodName;
 use crate::node::{Entry, Node};
-use crate::server::stats;
-use crate::worker::effect::free::remove_dir;
+use crate::stats::container_stats;
 
 /// How often the signals are observed.
 const OBSERVED_EVERY: Duration = Duration::from_secs(1);
@@ -127,7 +128,7 @@ async fn is_enough_without_garbage(node: &Node, scope: Scope) -> bool {
 
 /// Their volumes and writable layers went with their end; their logs are kept for people, until the disk is short.
 async fn remove_logs_of_ended_pods(node: &Node) {
-    for entry in node.directory.all().iter().filter(|entry| !is_active(entry)) {
+    for entry in node.directory.all().iter().filter(|entry| !entry.is_active()) {
         let PodName { namespace, name, uid } = PodName::of(&entry.pod);
         if let Err(error) = remove_dir(&node.layout.pod_logs(&namespace, &name, &uid)).await {
             tracing::warn!(error, "logs of a Pod that is over not removed");
@@ -137,7 +138,7 @@ async fn remove_logs_of_ended_pods(node: &Node) {
 
 /// The Pods that use anything, with what they use of the resource.
 async fn candidates(node: &Arc<Node>, resource: Resource) -> Vec<Candidate> {
-    let entries: Vec<Entry> = node.directory.all().into_iter().filter(is_active).collect();
+    let entries: Vec<Entry> = node.directory.all().into_iter().filter(Entry::is_active).collect();
     let mut all: Vec<Candidate> = entries.iter().map(|entry| Candidate { pod: entry.pod.clone(), usage: PodUsage::default() }).collect();
     let measured = entries.into_iter().enumerate().map(|(index, entry)| {
         let node = node.clone();
@@ -161,7 +162,7 @@ async fn usage(node: &Node, entry: &Entry, resource: Resource) -> PodUsage {
     if matches!(resource, Resource::EphemeralStorage | Resource::Inodes) {
         return measure::disk(node, entry, MEASURED_WITHIN).await;
     }
-    let containers = stats::of_pod(node, entry).await.into_iter().map(|(name, stats)| ContainerUsage {
+    let containers = container_stats(node, entry).await.into_iter().map(|(name, stats)| ContainerUsage {
         name,
         memory: Some(stats.working_set_bytes),
         processes: stats.pids,
@@ -173,7 +174,7 @@ async fn usage(node: &Node, entry: &Entry, resource: Resource) -> PodUsage {
 /// Waits until nothing of a Pod runs and its volumes and namespaces are freed.
 async fn until_cleaned(node: &Node, uid: &str) {
     loop {
-        let freed = |entry: &Entry| entry.sandbox.is_none() && !is_active(entry);
+        let freed = |entry: &Entry| entry.sandbox.is_none() && !entry.is_active();
         if node.directory.get(uid).is_none_or(|entry| freed(&entry)) {
             return;
         }

@@ -1,5 +1,5 @@
 //! Measures what a Pod has on the disk. Thin: where to look comes from the layout, the volumes and the image store, how
-//! much is there from [`walk`](super::walk). Files that have no name any more take room for as long as a process holds
+//! much is there from [`walk`](crate::eviction::walk). Files that have no name any more take room for as long as a process holds
 //! them; they are found among the open and mapped files of the Pod's processes.
 
 use std::collections::BTreeMap;
@@ -12,9 +12,9 @@ use k8s_openapi::api::core::v1::Pod;
 use node_images::WritableLayer;
 use runtimes_contract::cgroup::Group;
 
-use super::usage::{ContainerUsage, Disk, PodUsage};
-use super::walk::{Budget, Immeasurable, below};
 use crate::container::{self, resources};
+use crate::eviction::usage::{ContainerUsage, Disk, PodUsage};
+use crate::eviction::walk::{Budget, Immeasurable, below};
 use crate::layout::{PodName, container_id};
 use crate::node::{Entry, Node};
 

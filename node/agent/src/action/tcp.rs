@@ -5,7 +5,7 @@ use tokio::net::TcpStream;
 
 use super::{Target, dial_error, port};
 
-pub(super) async fn look(target: &Target<'_>, action: &TCPSocketAction) -> Result<(), String> {
+pub(crate) async fn probe(target: &Target<'_>, action: &TCPSocketAction) -> Result<(), String> {
     let port = port(target.container, &action.port)?;
     let own = target.ip.to_string();
     let host = action.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(&own);

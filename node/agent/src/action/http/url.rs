@@ -2,7 +2,7 @@
 
 /// Scheme, host, port and path of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RequestUrl {
     pub(super) secure: bool,
     pub(super) host: String,
     pub(super) port: u16,
@@ -10,7 +10,7 @@ pub(super) struct Place {
     pub(super) path: String,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for RequestUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}://{}:{}{}", if self.secure { "https" } else { "http" }, self.host, self.port, self.path)
     }
@@ -19,11 +19,11 @@ impl std::fmt::Display for Place {
 /// What a `Location` leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// To a place of the same host. `relative` when the host was not named: a host name that the probe
+    /// To a URL of the same host. `relative` when the host was not named: a host name that the probe
     /// gives goes along then.
     Here {
         /// Which.
-        place: Place,
+        url: RequestUrl,
         /// Whether only a path was given.
         relative: bool,
     },
@@ -32,7 +32,7 @@ pub(super) enum Next {
     Elsewhere,
 }
 
-impl Place {
+impl RequestUrl {
     /// Follows a `Location` header.
     pub(super) fn follow(&self, location: &str) -> Next {
         let location = location.split('#').next().unwrap_or_default();
@@ -54,7 +54,7 @@ impl Place {
             Some('?') => format!("{plain}{location}"),
             Some(_) => format!("{}/{location}", plain.rsplit_once('/').map_or("", |(folder, _)| folder)),
         };
-        Next::Here { place: Self { path, ..self.clone() }, relative: true }
+        Next::Here { url: Self { path, ..self.clone() }, relative: true }
     }
 
     fn absolute(&self, secure: bool, rest: &str) -> Next {
@@ -67,7 +67,7 @@ impl Place {
         match port {
             Some(port) if host.eq_ignore_ascii_case(&self.host) => {
                 let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-                Next::Here { place: Self { secure, host: self.host.clone(), port, path }, relative: false }
+                Next::Here { url: Self { secure, host: self.host.clone(), port, path }, relative: false }
             }
             _ => Next::Elsewhere,
         }
@@ -80,9 +80,9 @@ mod tests {
 
     #[test]
     fn locations_are_followed_on_the_same_host_only() {
-        let from = Place { secure: false, host: "10.0.0.5".to_owned(), port: 8080, path: "/a/b?x=1".to_owned() };
+        let from = RequestUrl { secure: false, host: "10.0.0.5".to_owned(), port: 8080, path: "/a/b?x=1".to_owned() };
         let show = |location: &str| match from.follow(location) {
-            Next::Here { place, relative } => format!("{location:<28} {place}{}", if relative { " (relative)" } else { "" }),
+            Next::Here { url, relative } => format!("{location:<28} {url}{}", if relative { " (relative)" } else { "" }),
             Next::Elsewhere => format!("{location:<28} elsewhere"),
         };
         let lines: Vec<String> = [
