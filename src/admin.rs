@@ -10,21 +10,21 @@ use api_auth::{Identity, Pki};
 use api_client::connect::{self, InlineUser};
 
 use crate::cli;
-use crate::place::Place;
-use crate::renewal::{self, Kept, Renewal};
+use crate::data_dir::DataDir;
+use crate::renewal::{self, CertificateStore, Renewal};
 
 const FILE: &str = "admin.kubeconfig";
 const USER: &str = "kubernetes-admin";
 
 /// The file, which whoever administers the cluster may have edited, and who it is that it lets in.
 pub struct AdminKubeconfig {
-    place: Place,
+    place: DataDir,
     pki: Arc<Pki>,
     subject: Subject,
 }
 
 /// Writes the file; answers where it is and what keeps it good.
-pub fn write(place: &Place, options: &cli::ControlPlane, pki: &Arc<Pki>) -> anyhow::Result<(PathBuf, Renewal<AdminKubeconfig>)> {
+pub fn write(place: &DataDir, options: &cli::ControlPlane, pki: &Arc<Pki>) -> anyhow::Result<(PathBuf, Renewal<AdminKubeconfig>)> {
     // Where the API server is for whoever is on this machine.
     let bound = options.bind_address;
     let host = if bound.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { bound };
@@ -56,7 +56,7 @@ impl AdminKubeconfig {
     }
 }
 
-impl Kept for AdminKubeconfig {
+impl CertificateStore for AdminKubeconfig {
     fn what(&self) -> &'static str {
         "the administrator's"
     }
@@ -84,7 +84,7 @@ mod tests {
     const URL: &str = "https://127.0.0.1:6443";
 
     fn open(directory: &tempfile::TempDir) -> AdminKubeconfig {
-        let place = Place::open(directory.path()).expect("opens");
+        let place = DataDir::open(directory.path()).expect("opens");
         let pki = Arc::new(Pki::open(&place.at("pki"), &PkiConfig::for_cluster("cluster.local")).expect("keys"));
         AdminKubeconfig { place, pki, subject: subject() }
     }

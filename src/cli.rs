@@ -9,9 +9,9 @@ use clap::{Args, Parser, Subcommand};
 use ipnet::Ipv4Net;
 
 use crate::access::Access;
+use crate::data_dir::DataDir;
 use crate::duration;
 use crate::logging::Format;
-use crate::place::Place;
 
 /// Kubernetes for WebAssembly and OCI workloads in one binary.
 #[derive(Parser)]
@@ -55,16 +55,16 @@ pub enum Command {
 
 /// Where everything is kept.
 #[derive(Args, Clone)]
-pub struct DataDir {
+pub struct DataDirArgs {
     /// Directory that holds everything of this cluster on this machine.
     #[arg(long, default_value = "/var/lib/skiff")]
     pub data_dir: PathBuf,
 }
 
-impl DataDir {
+impl DataDirArgs {
     /// The directory, made when absent, and the names that follow from it.
-    pub fn place(&self) -> anyhow::Result<Place> {
-        Place::open(&self.data_dir).with_context(|| format!("using --data-dir {}", self.data_dir.display()))
+    pub fn place(&self) -> anyhow::Result<DataDir> {
+        DataDir::open(&self.data_dir).with_context(|| format!("using --data-dir {}", self.data_dir.display()))
     }
 }
 
@@ -79,7 +79,7 @@ pub struct RunDir {
 
 impl RunDir {
     /// The directory for this boot, of which nothing is older. The caller holds the node's lock.
-    pub fn open(&self, place: &Place) -> anyhow::Result<node_agent::RunDir> {
+    pub fn open(&self, place: &DataDir) -> anyhow::Result<node_agent::RunDir> {
         let wanted = self.run_dir.clone().unwrap_or_else(|| place.run_dir_default());
         Ok(node_agent::RunDir::open(&place.dir, &std::path::absolute(wanted)?)?)
     }
@@ -240,7 +240,7 @@ pub struct NodeOptions {
 #[derive(Args, Clone)]
 pub struct Up {
     #[command(flatten)]
-    pub data_dir: DataDir,
+    pub data_dir: DataDirArgs,
     #[command(flatten)]
     pub ranges: Ranges,
     #[command(flatten)]
@@ -253,7 +253,7 @@ pub struct Up {
 #[derive(Args, Clone)]
 pub struct Server {
     #[command(flatten)]
-    pub data_dir: DataDir,
+    pub data_dir: DataDirArgs,
     #[command(flatten)]
     pub ranges: Ranges,
     #[command(flatten)]
@@ -267,7 +267,7 @@ pub struct Server {
 #[derive(Args, Clone)]
 pub struct Agent {
     #[command(flatten)]
-    pub data_dir: DataDir,
+    pub data_dir: DataDirArgs,
     #[command(flatten)]
     pub ranges: Ranges,
     #[command(flatten)]
@@ -285,7 +285,7 @@ pub struct Agent {
 #[derive(Args, Clone)]
 pub struct Down {
     #[command(flatten)]
-    pub data_dir: DataDir,
+    pub data_dir: DataDirArgs,
     #[command(flatten)]
     pub run_dir: RunDir,
 }
@@ -296,7 +296,7 @@ pub enum Token {
     /// Make a token and print it.
     Create {
         #[command(flatten)]
-        data_dir: DataDir,
+        data_dir: DataDirArgs,
         /// How long it is good, such as 2h; 0 for ever.
         #[arg(long, default_value = "24h", value_parser = duration::parse)]
         ttl: Duration,
@@ -317,13 +317,13 @@ pub enum Token {
     #[command(alias = "ls")]
     List {
         #[command(flatten)]
-        data_dir: DataDir,
+        data_dir: DataDirArgs,
     },
     /// Delete a token.
     #[command(alias = "rm")]
     Delete {
         #[command(flatten)]
-        data_dir: DataDir,
+        data_dir: DataDirArgs,
         /// Its id, or the token itself.
         id: String,
     },
@@ -335,7 +335,7 @@ pub enum Image {
     /// Put a .wasm or .wat file, an OCI layout or a docker-save archive into the store.
     Import {
         #[command(flatten)]
-        data_dir: DataDir,
+        data_dir: DataDirArgs,
         /// Name to give it.
         name: String,
         /// The file or directory.
@@ -345,12 +345,12 @@ pub enum Image {
     #[command(alias = "ls")]
     List {
         #[command(flatten)]
-        data_dir: DataDir,
+        data_dir: DataDirArgs,
     },
     /// Fetch an image from its registry.
     Pull {
         #[command(flatten)]
-        data_dir: DataDir,
+        data_dir: DataDirArgs,
         /// Registries that are spoken to without TLS, as host:port.
         #[arg(long, value_delimiter = ',')]
         insecure_registry: Vec<String>,
@@ -361,7 +361,7 @@ pub enum Image {
     #[command(alias = "remove")]
     Rm {
         #[command(flatten)]
-        data_dir: DataDir,
+        data_dir: DataDirArgs,
         /// The image's name or id.
         name: String,
     },
@@ -373,21 +373,21 @@ pub enum Db {
     /// Copy the database to a new file, also while the server runs.
     Backup {
         #[command(flatten)]
-        data_dir: DataDir,
+        data_dir: DataDirArgs,
         /// The file to make.
         file: PathBuf,
     },
     /// Replace the database by a backup; the server must not run.
     Restore {
         #[command(flatten)]
-        data_dir: DataDir,
+        data_dir: DataDirArgs,
         /// The backup.
         file: PathBuf,
     },
     /// Say whether the database, or a backup, is whole, and how big it is; also while the server runs.
     Check {
         #[command(flatten)]
-        data_dir: DataDir,
+        data_dir: DataDirArgs,
         /// A backup, instead of the database.
         file: Option<PathBuf>,
     },

@@ -19,7 +19,7 @@ use sched_controllers::{SigningError, SigningRequest};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::place::Place;
+use crate::data_dir::DataDir;
 use crate::process::Process;
 use crate::{admin, cli, store};
 
@@ -28,7 +28,7 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
 /// What a control plane is told.
 pub struct ControlPlane {
-    pub place: Place,
+    pub place: DataDir,
     pub ranges: cli::Ranges,
     pub options: cli::ControlPlane,
     /// This machine's address.
@@ -43,7 +43,7 @@ pub struct Running {
     pub url: String,
     /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
-    place: Place,
+    place: DataDir,
     store: Arc<dyn Store>,
     tasks: Tasks,
     /// Ends the process, and with it scheduler and controllers.
@@ -57,7 +57,7 @@ impl Running {
     }
 
     /// The data directory.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &DataDir {
         &self.place
     }
 

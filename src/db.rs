@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use anyhow::bail;
 use api_store::{backup, check, restore};
 
-use crate::cli::{DataDir, Db};
+use crate::cli::{DataDirArgs, Db};
 use crate::store::DATABASE;
 
 /// Does one thing and says what came of it.
@@ -47,6 +47,6 @@ async fn say(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn database(data_dir: &DataDir) -> PathBuf {
+fn database(data_dir: &DataDirArgs) -> PathBuf {
     data_dir.data_dir.join(DATABASE)
 }

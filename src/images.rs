@@ -3,7 +3,7 @@
 use node_images::{Image, ImageStore, PullPolicy};
 use runtimes_contract::ContentKind;
 
-use crate::cli::{self, DataDir};
+use crate::cli::{self, DataDirArgs};
 use crate::internal::{self, Job};
 
 /// What stays free of the disk is this part of it. How much the node wants free only the node's agent knows.
@@ -27,7 +27,7 @@ pub async fn run(command: cli::Image) -> anyhow::Result<()> {
 }
 
 /// The store of a data directory.
-pub fn store(data_dir: &DataDir, insecure_registries: Vec<String>) -> anyhow::Result<ImageStore> {
+pub fn store(data_dir: &DataDirArgs, insecure_registries: Vec<String>) -> anyhow::Result<ImageStore> {
     let place = data_dir.place()?;
     let store = ImageStore::open(&place.at("images"), internal::helper(&place, Job::Unpack)?)?;
     Ok(store.with_insecure_registries(insecure_registries).with_free_min(|all| all / FREE_MIN_SHARE))

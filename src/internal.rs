@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use anyhow::Context;
 use runtimes_contract::helper::Helper;
 
-use crate::place::Place;
+use crate::data_dir::DataDir;
 
 /// What the process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ fn asked(mut args: impl Iterator<Item = OsString>) -> Option<Job> {
 }
 
 /// Starts processes for a job; their cgroups lie beside those of the node's Pods.
-pub fn helper(place: &Place, job: Job) -> anyhow::Result<Helper> {
+pub fn helper(place: &DataDir, job: Job) -> anyhow::Result<Helper> {
     // Also when the file of this program was replaced meanwhile.
     let helper = Helper::new("/proc/self/exe", &["internal", job.word()]);
     helper.in_cgroup(&format!("skiff/{}/helpers", place.prefix)).context("looking for the machine's cgroups")

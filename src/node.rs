@@ -15,7 +15,7 @@ use runtimes_wasmtime::WasmtimeRuntime;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::place::Place;
+use crate::data_dir::DataDir;
 use crate::process::Process;
 use crate::{cli, host, internal, say};
 
@@ -25,7 +25,7 @@ const RESOLVERS_PERIOD: Duration = Duration::from_secs(5);
 /// What a node is told.
 #[derive(Clone)]
 pub struct NodeSettings {
-    pub place: Place,
+    pub place: DataDir,
     pub ranges: cli::Ranges,
     pub options: cli::NodeOptions,
     pub node_name: String,
@@ -35,7 +35,7 @@ pub struct NodeSettings {
 
 impl NodeSettings {
     /// Fills in what this machine knows.
-    pub fn new(place: Place, ranges: cli::Ranges, options: cli::NodeOptions) -> anyhow::Result<Self> {
+    pub fn new(place: DataDir, ranges: cli::Ranges, options: cli::NodeOptions) -> anyhow::Result<Self> {
         let node_name = host::node_name(options.node_name.as_deref())?;
         let (node_ip, dns_ip) = (host::node_ip(options.node_ip)?, ranges.dns_ip()?);
         Ok(Self { place, ranges, options, node_name, node_ip, dns_ip })
@@ -112,7 +112,7 @@ pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
 }
 
 /// The runtimes; the first of a kind serves Pods that name none.
-pub fn runtimes(place: &Place, run_dir: &RunDir) -> anyhow::Result<Vec<Arc<dyn Runtime>>> {
+pub fn runtimes(place: &DataDir, run_dir: &RunDir) -> anyhow::Result<Vec<Arc<dyn Runtime>>> {
     let wasmtime = WasmtimeRuntime::new(runtimes_wasmtime::Config {
         state_dir: run_dir.at("wasmtime"),
         cache_dir: place.at("compiled"),

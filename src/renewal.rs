@@ -15,7 +15,7 @@ pub const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
 const LOOK_EVERY: Duration = Duration::from_secs(12 * 3600);
 
 /// Where a certificate is kept.
-pub trait Kept: Send + 'static {
+pub trait CertificateStore: Send + 'static {
     /// What it is, for messages.
     fn what(&self) -> &'static str;
     /// The one that is there, PEM; none where nobody has one any more, which nothing is done about.
@@ -28,13 +28,13 @@ pub trait Kept: Send + 'static {
 pub struct Renewal<K> {
     pki: Arc<Pki>,
     subject: Subject,
-    kept: K,
+    store: K,
 }
 
-impl<K: Kept> Renewal<K> {
+impl<K: CertificateStore> Renewal<K> {
     /// Of a certificate for that subject.
-    pub fn new(pki: Arc<Pki>, subject: Subject, kept: K) -> Self {
-        Self { pki, subject, kept }
+    pub fn new(pki: Arc<Pki>, subject: Subject, store: K) -> Self {
+        Self { pki, subject, store }
     }
 
     /// Looks until cancelled. What cannot be renewed stays as it is until the next look.
@@ -46,17 +46,17 @@ impl<K: Kept> Renewal<K> {
             }
             match self.look(clock()) {
                 Ok(false) => {}
-                Ok(true) => tracing::info!(what = self.kept.what(), "certificate renewed"),
-                Err(error) => tracing::error!(what = self.kept.what(), error = format!("{error:#}"), "a certificate is not renewed"),
+                Ok(true) => tracing::info!(what = self.store.what(), "certificate renewed"),
+                Err(error) => tracing::error!(what = self.store.what(), error = format!("{error:#}"), "a certificate is not renewed"),
             }
         }
     }
 
     /// Renews it where it is due by then; answers whether it was.
     fn look(&mut self, now: Timestamp) -> anyhow::Result<bool> {
-        match self.kept.present() {
+        match self.store.present() {
             Some(pem) if self.pki.is_due(&pem, now) => {
-                self.kept.replace(self.pki.issue_at(&self.subject, VALIDITY, now)?)?;
+                self.store.replace(self.pki.issue_at(&self.subject, VALIDITY, now)?)?;
                 Ok(true)
             }
             Some(_) | None => Ok(false),
@@ -76,9 +76,9 @@ mod tests {
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
     #[derive(Clone, Default)]
-    struct Place(Arc<Mutex<(Option<String>, u32)>>);
+    struct MemoryStore(Arc<Mutex<(Option<String>, u32)>>);
 
-    impl Kept for Place {
+    impl CertificateStore for MemoryStore {
         fn what(&self) -> &'static str {
             "a test's"
         }
@@ -88,10 +88,10 @@ mod tests {
         }
 
         fn replace(&mut self, identity: Identity) -> anyhow::Result<()> {
-            let mut place = self.0.lock().expect("whole");
-            place.1 += 1;
-            anyhow::ensure!(place.1 != 1, "the first attempt fails");
-            place.0 = Some(identity.certificate_pem);
+            let mut stored = self.0.lock().expect("whole");
+            stored.1 += 1;
+            anyhow::ensure!(stored.1 != 1, "the first attempt fails");
+            stored.0 = Some(identity.certificate_pem);
             Ok(())
         }
     }
@@ -104,16 +104,16 @@ mod tests {
         let (began, beginning) = (tokio::time::Instant::now(), Timestamp::now());
         let clock = move || beginning.saturating_add(began.elapsed()).expect("a time");
         let subject = Subject::client("kubernetes-admin", &["system:masters"]);
-        let place = Place::default();
-        place.0.lock().expect("whole").0 = Some(pki.issue_at(&subject, VALIDITY, beginning).expect("a certificate").certificate_pem);
-        let (cancel, renewal) = (CancellationToken::new(), Renewal::new(pki, subject, place.clone()));
+        let stored = MemoryStore::default();
+        stored.0.lock().expect("whole").0 = Some(pki.issue_at(&subject, VALIDITY, beginning).expect("a certificate").certificate_pem);
+        let (cancel, renewal) = (CancellationToken::new(), Renewal::new(pki, subject, stored.clone()));
         let running = tokio::spawn(renewal.run(clock, cancel.clone()));
-        let first = place.present();
+        let first = stored.present();
         tokio::time::sleep(200 * DAY).await;
-        assert_eq!(place.present(), first, "it is good for long yet");
+        assert_eq!(stored.present(), first, "it is good for long yet");
         for _ in 0..300 {
             tokio::time::sleep(3 * DAY).await;
-            let shown = read_certificate(&place.present().expect("there")).expect("a certificate");
+            let shown = read_certificate(&stored.present().expect("there")).expect("a certificate");
             let left = shown.not_after.duration_since(clock());
             assert!(left > jiff::SignedDuration::from_hours(24 * 80), "{left}");
             assert_eq!(
@@ -121,12 +121,12 @@ mod tests {
                 ("kubernetes-admin", &["system:masters".to_owned()][..])
             );
         }
-        let attempts = place.0.lock().expect("whole").1;
+        let attempts = stored.0.lock().expect("whole").1;
         assert!((4..=6).contains(&attempts), "{attempts}");
         // Who takes it away does not want it.
-        place.0.lock().expect("whole").0 = None;
+        stored.0.lock().expect("whole").0 = None;
         tokio::time::sleep(400 * DAY).await;
-        assert_eq!(place.present(), None);
+        assert_eq!(stored.present(), None);
         cancel.cancel();
         running.await.expect("no panic").expect("ended as told");
     }

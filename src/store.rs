@@ -8,13 +8,13 @@ use anyhow::Context;
 use api_store::{EtcdConfig, EtcdStore, EtcdTls, SqliteConfig, SqliteStore, Store};
 
 use crate::cli::Etcd;
-use crate::place::Place;
+use crate::data_dir::DataDir;
 
 /// The database's file in the data directory.
 pub const DATABASE: &str = "state.db";
 
 /// Opens it.
-pub async fn open(place: &Place, etcd: &Etcd) -> anyhow::Result<Arc<dyn Store>> {
+pub async fn open(place: &DataDir, etcd: &Etcd) -> anyhow::Result<Arc<dyn Store>> {
     if etcd.etcd_servers.is_empty() {
         let store = SqliteStore::open(SqliteConfig::new(place.at(DATABASE))).await.context("opening the database")?;
         return Ok(Arc::new(store));

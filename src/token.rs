@@ -19,9 +19,9 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use node_agent::bootstrap::ca_hash;
 use serde_json::json;
 
-use crate::cli::{self, DataDir};
+use crate::cli::{self, DataDirArgs};
 use crate::control::Running;
-use crate::place::Place;
+use crate::data_dir::DataDir;
 
 /// Where `skiff server` keeps its token.
 const FILE: &str = "node-token";
@@ -78,7 +78,7 @@ pub async fn of_server(running: &Running, ttl: Duration) -> anyhow::Result<PathB
 }
 
 /// The id in the file, if there is one.
-fn kept_id(place: &Place) -> Option<String> {
+fn kept_id(place: &DataDir) -> Option<String> {
     let text = std::fs::read_to_string(place.at(FILE)).ok()?;
     text.split('.').nth(1).map(str::to_owned)
 }
@@ -113,7 +113,7 @@ pub async fn run(command: cli::Token) -> anyhow::Result<()> {
 }
 
 /// A client for the administrator whose kubeconfig is in the data directory.
-async fn admin(data_dir: &DataDir) -> anyhow::Result<kube::Client> {
+async fn admin(data_dir: &DataDirArgs) -> anyhow::Result<kube::Client> {
     let path = data_dir.data_dir.join("admin.kubeconfig");
     let kubeconfig = Kubeconfig::read_from(&path).with_context(|| format!("reading {}: is this the server's machine?", path.display()))?;
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;

@@ -18,7 +18,7 @@ use crate::cli::Up;
 use crate::control::{ControlPlane, Running};
 use crate::node::{Identity, NodeSettings};
 use crate::process::Process;
-use crate::renewal::{Kept, Renewal};
+use crate::renewal::{CertificateStore, Renewal};
 use crate::{control, node, renewal, say};
 
 /// How long the node may take to be ready before that is said.
@@ -47,7 +47,7 @@ async fn run_node(running: &Running, settings: &NodeSettings, parts: Parts, proc
     let subject = subject(settings);
     let issued = running.pki.issue(&subject, renewal::VALIDITY).context("issuing the node's certificate")?;
     let (renewed, serving) = watch::channel(shown(issued, running.pki.ca_pem()));
-    let renewal = Renewal::new(Arc::clone(&running.pki), subject, Shown(renewed));
+    let renewal = Renewal::new(Arc::clone(&running.pki), subject, NodeServing(renewed));
     tasks.own("node-certificate", renewal.run(Timestamp::now, cancel.clone()));
     let user = api_model::request::UserInfo::new(format!("system:node:{}", settings.node_name), &["system:nodes"]);
     let client = running.client(user, bootstrap::USER_AGENT);
@@ -73,9 +73,9 @@ fn shown(issued: api_auth::Identity, ca_pem: &str) -> Serving {
 }
 
 /// What the node shows; new connections are shown a renewed one.
-struct Shown(watch::Sender<Serving>);
+struct NodeServing(watch::Sender<Serving>);
 
-impl Kept for Shown {
+impl CertificateStore for NodeServing {
     fn what(&self) -> &'static str {
         "the node's"
     }

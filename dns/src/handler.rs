@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 
 use crate::forward::Upstream;
-use crate::zone::{Answer, Known, Zone};
+use crate::zone::{Answer, Zone, ZoneAnswer};
 
 /// Requests under way at once; more are answered with a failure.
 const CONCURRENT_MAX: usize = 4_096;
@@ -70,7 +70,7 @@ impl Handler {
         let answer = self.zone.read().answer(name, kind);
         match answer {
             Answer::Unready => Reply::failed(ResponseCode::ServFail),
-            Answer::Known(known) => self.complete(*known, kind, request.metadata.id).await,
+            Answer::Authoritative(answer) => self.complete(*answer, kind, request.metadata.id).await,
             Answer::Foreign => self.forward(name, kind).await,
         }
     }
@@ -82,10 +82,15 @@ impl Handler {
 
     /// Follows an alias out of the cluster, and lets every request start at another answer, so that
     /// clients that take the first one spread.
-    async fn complete(&self, known: Known, kind: RecordType, id: u16) -> Reply {
-        let mut reply =
-            Reply { code: Some(known.code), authoritative: true, answers: known.answers, soa: known.soa, additionals: known.additionals };
-        if let Some(name) = &known.further {
+    async fn complete(&self, answer: ZoneAnswer, kind: RecordType, id: u16) -> Reply {
+        let mut reply = Reply {
+            code: Some(answer.code),
+            authoritative: true,
+            answers: answer.answers,
+            soa: answer.soa,
+            additionals: answer.additionals,
+        };
+        if let Some(name) = &answer.further {
             // An alias is an answer even where what it leads to is not there; that it could not be asked for
             // must not be remembered as that.
             let got = self.upstream().ask(name, kind).await;
@@ -110,11 +115,11 @@ impl RequestHandler for Handler {
         metadata.response_code = code;
         metadata.authoritative = reply.authoritative;
         metadata.recursion_available = self.upstream().is_available();
-        let edns = request.edns.as_ref().map(|asked| {
+        let edns = request.edns.as_ref().map(|form| {
             let mut edns = Edns::new();
             edns.set_version(EDNS_VERSION);
-            edns.set_max_payload(asked.max_payload().clamp(512, UDP_BYTES_MAX));
-            edns.set_dnssec_ok(asked.flags().dnssec_ok);
+            edns.set_max_payload(form.max_payload().clamp(512, UDP_BYTES_MAX));
+            edns.set_dnssec_ok(form.flags().dnssec_ok);
             edns.set_rcode_high(code.high());
             edns
         });

@@ -16,7 +16,7 @@ use hickory_proto::rr::{Name, Record, RecordType};
 use ipnet::IpNet;
 
 use crate::objects::{Endpoint, Port, Service, Slice, Target, undashed};
-use question::{Asked, Of};
+use question::{NameForm, ServicePart};
 use record::Maker;
 
 /// Namespace and name.
@@ -33,12 +33,12 @@ pub(crate) enum Answer {
     /// Not yet known: the first lists are not complete.
     Unready,
     /// All that there is.
-    Known(Box<Known>),
+    Authoritative(Box<ZoneAnswer>),
 }
 
 /// An answer out of the zone.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Known {
+pub(crate) struct ZoneAnswer {
     pub(crate) code: ResponseCode,
     pub(crate) answers: Vec<Record>,
     pub(crate) additionals: Vec<Record>,
@@ -132,84 +132,86 @@ impl Zone {
 
     /// Answers a question of class IN.
     pub(crate) fn answer(&self, name: &Name, kind: RecordType) -> Answer {
-        let asked = question::read(name, self.maker.domain());
-        let asked = match asked {
-            Asked::Foreign => return Answer::Foreign,
-            Asked::Reverse(ip) if !self.is_own_address(ip) => return Answer::Foreign,
-            asked => asked,
+        let form = question::read(name, self.maker.domain());
+        let form = match form {
+            NameForm::Foreign => return Answer::Foreign,
+            NameForm::Reverse(ip) if !self.is_own_address(ip) => return Answer::Foreign,
+            form => form,
         };
         if !self.complete {
             return Answer::Unready;
         }
-        let mut found = self.find(name, &asked, kind, 0);
+        let mut found = self.find(name, &form, kind, 0);
         if found.answers.is_empty() {
-            let reverse = matches!(asked, Asked::Reverse(_));
+            let reverse = matches!(form, NameForm::Reverse(_));
             found.soa = Some(if reverse { self.maker.reverse_soa() } else { self.maker.soa() });
         }
-        Answer::Known(Box::new(found))
+        Answer::Authoritative(Box::new(found))
     }
 
     fn is_own_address(&self, ip: IpAddr) -> bool {
         self.ranges.iter().any(|range| range.contains(&ip)) || self.by_service_ip.contains_key(&ip) || self.by_endpoint_ip.contains_key(&ip)
     }
 
-    fn find(&self, name: &Name, asked: &Asked, kind: RecordType, depth: usize) -> Known {
+    fn find(&self, name: &Name, form: &NameForm, kind: RecordType, depth: usize) -> ZoneAnswer {
         let maker = &self.maker;
-        match asked {
-            Asked::Apex => Known::of(match kind {
+        match form {
+            NameForm::Apex => ZoneAnswer::records(match kind {
                 RecordType::SOA => vec![maker.soa()],
                 RecordType::NS => vec![maker.ns()],
                 _ => Vec::new(),
             }),
-            Asked::Version => Known::of(if kind == RecordType::TXT { vec![maker.version(name)] } else { Vec::new() }),
-            Asked::NameServer => Known::of(maker.addresses(name, &self.own, kind)),
+            NameForm::Version => ZoneAnswer::records(if kind == RecordType::TXT { vec![maker.version(name)] } else { Vec::new() }),
+            NameForm::NameServer => ZoneAnswer::records(maker.addresses(name, &self.own, kind)),
             // Names between others exist, and have no records.
-            Asked::Between => Known::of(Vec::new()),
-            Asked::Namespace(namespace) => self.if_namespace(namespace, Vec::new),
-            Asked::Pod { label, namespace } => match undashed(label) {
+            NameForm::Between => ZoneAnswer::records(Vec::new()),
+            NameForm::Namespace(namespace) => self.if_namespace(namespace, Vec::new),
+            NameForm::Pod { label, namespace } => match undashed(label) {
                 Some(ip) => self.if_namespace(namespace, || maker.addresses(name, &[ip], kind)),
-                None => Known::missing(),
+                None => ZoneAnswer::missing(),
             },
-            Asked::Reverse(ip) => self.reverse(name, *ip, kind),
-            Asked::Service { service, of } => self.service(name, service, of, kind, depth),
-            Asked::Nothing | Asked::Foreign => Known::missing(),
+            NameForm::Reverse(ip) => self.reverse(name, *ip, kind),
+            NameForm::Service { service, of } => self.service(name, service, of, kind, depth),
+            NameForm::Nothing | NameForm::Foreign => ZoneAnswer::missing(),
         }
     }
 
-    fn if_namespace(&self, namespace: &str, records: impl FnOnce() -> Vec<Record>) -> Known {
-        if self.namespaces.contains(namespace) { Known::of(records()) } else { Known::missing() }
+    fn if_namespace(&self, namespace: &str, records: impl FnOnce() -> Vec<Record>) -> ZoneAnswer {
+        if self.namespaces.contains(namespace) { ZoneAnswer::records(records()) } else { ZoneAnswer::missing() }
     }
 
-    fn service(&self, name: &Name, key: &Key, of: &Of, kind: RecordType, depth: usize) -> Known {
-        let Some(service) = self.services.get(key) else { return Known::missing() };
+    fn service(&self, name: &Name, key: &Key, of: &ServicePart, kind: RecordType, depth: usize) -> ZoneAnswer {
+        let Some(service) = self.services.get(key) else { return ZoneAnswer::missing() };
         match (of, &service.target) {
-            (Of::Itself, Target::Name(target)) => self.external(name, target, kind, depth),
-            (Of::Itself, Target::Addresses(ips)) if kind != RecordType::SRV => Known::of(self.maker.addresses(name, ips, kind)),
-            (Of::Itself, Target::Headless) if kind != RecordType::SRV => {
+            (ServicePart::Itself, Target::Name(target)) => self.external(name, target, kind, depth),
+            (ServicePart::Itself, Target::Addresses(ips)) if kind != RecordType::SRV => {
+                ZoneAnswer::records(self.maker.addresses(name, ips, kind))
+            }
+            (ServicePart::Itself, Target::Headless) if kind != RecordType::SRV => {
                 let mut ips: Vec<IpAddr> = self.endpoints(key, service).map(|(_, endpoint)| endpoint.ip).collect();
                 ips.sort_unstable();
                 ips.dedup();
                 // Without endpoints there is no such name, as CoreDNS has it.
-                if ips.is_empty() { Known::missing() } else { Known::of(self.maker.addresses(name, &ips, kind)) }
+                if ips.is_empty() { ZoneAnswer::missing() } else { ZoneAnswer::records(self.maker.addresses(name, &ips, kind)) }
             }
-            (Of::Itself, _) => self.ports(name, key, service, &|_| true),
-            (Of::Endpoint(label), _) => {
+            (ServicePart::Itself, _) => self.ports(name, key, service, &|_| true),
+            (ServicePart::Endpoint(label), _) => {
                 let mut ips: Vec<IpAddr> = self.endpoints(key, service).filter(|(_, e)| e.name == *label).map(|(_, e)| e.ip).collect();
                 ips.sort_unstable();
                 ips.dedup();
-                if ips.is_empty() { Known::missing() } else { Known::of(self.maker.addresses(name, &ips, kind)) }
+                if ips.is_empty() { ZoneAnswer::missing() } else { ZoneAnswer::records(self.maker.addresses(name, &ips, kind)) }
             }
-            (Of::Protocol(protocol), _) => {
+            (ServicePart::Protocol(protocol), _) => {
                 if self.has_port(key, service, &|port| port.protocol == *protocol) {
-                    Known::of(Vec::new())
+                    ZoneAnswer::records(Vec::new())
                 } else {
-                    Known::missing()
+                    ZoneAnswer::missing()
                 }
             }
-            (Of::Port { port: wanted, protocol }, _) => {
+            (ServicePart::Port { port: wanted, protocol }, _) => {
                 let fits = |port: &Port| port.name == *wanted && port.protocol == *protocol;
                 let found = self.ports(name, key, service, &fits);
-                if found.answers.is_empty() || kind == RecordType::SRV { found } else { Known::of(Vec::new()) }
+                if found.answers.is_empty() || kind == RecordType::SRV { found } else { ZoneAnswer::records(Vec::new()) }
             }
         }
     }
@@ -231,15 +233,15 @@ impl Zone {
     }
 
     /// SRV records of the ports that fit, with the addresses of their targets.
-    fn ports(&self, name: &Name, key: &Key, service: &Service, fits: &dyn Fn(&Port) -> bool) -> Known {
-        let mut known = Known::of(Vec::new());
+    fn ports(&self, name: &Name, key: &Key, service: &Service, fits: &dyn Fn(&Port) -> bool) -> ZoneAnswer {
+        let mut answer = ZoneAnswer::records(Vec::new());
         let maker = &self.maker;
         match &service.target {
             Target::Name(_) => {}
             Target::Addresses(ips) => {
-                let Some(target) = maker.service(key) else { return Known::missing() };
-                known.answers.extend(service.ports.iter().filter(|port| fits(port)).map(|port| maker.srv(name, port.number, &target)));
-                known.additionals = maker.all_addresses(&target, ips);
+                let Some(target) = maker.service(key) else { return ZoneAnswer::missing() };
+                answer.answers.extend(service.ports.iter().filter(|port| fits(port)).map(|port| maker.srv(name, port.number, &target)));
+                answer.additionals = maker.all_addresses(&target, ips);
             }
             Target::Headless => {
                 let mut named = BTreeSet::new();
@@ -247,43 +249,43 @@ impl Zone {
                     let Some(target) = maker.endpoint(key, &endpoint.name) else { continue };
                     for port in slice.ports.iter().filter(|port| fits(port)) {
                         if named.insert((endpoint.name.clone(), endpoint.ip, port.number)) {
-                            known.answers.push(maker.srv(name, port.number, &target));
-                            known.additionals.extend(maker.all_addresses(&target, &[endpoint.ip]));
+                            answer.answers.push(maker.srv(name, port.number, &target));
+                            answer.additionals.extend(maker.all_addresses(&target, &[endpoint.ip]));
                         }
                     }
                 }
-                known.answers.dedup();
-                known.additionals.dedup();
+                answer.answers.dedup();
+                answer.additionals.dedup();
             }
         }
-        if known.answers.is_empty() { Known::missing() } else { known }
+        if answer.answers.is_empty() { ZoneAnswer::missing() } else { answer }
     }
 
     /// An ExternalName: the alias, then what it leads to as far as that is the cluster's.
-    fn external(&self, name: &Name, target: &str, kind: RecordType, depth: usize) -> Known {
+    fn external(&self, name: &Name, target: &str, kind: RecordType, depth: usize) -> ZoneAnswer {
         // What is written as an address is no name: nothing to lead to.
         let target = match (target.parse::<IpAddr>(), record::fully_qualified(target)) {
             (Err(_), Some(target)) => target,
-            _ => return Known::of(Vec::new()),
+            _ => return ZoneAnswer::records(Vec::new()),
         };
-        let mut known = Known::of(vec![self.maker.cname(name, &target)]);
+        let mut answer = ZoneAnswer::records(vec![self.maker.cname(name, &target)]);
         if kind == RecordType::CNAME {
-            return known;
+            return answer;
         }
         match question::read(&target, self.maker.domain()) {
-            Asked::Foreign => known.further = Some(target),
+            NameForm::Foreign => answer.further = Some(target),
             _ if depth >= CHAIN_LEN_MAX => {}
-            asked => {
-                let next = self.find(&target, &asked, kind, depth + 1);
-                known.answers.extend(next.answers);
-                known.additionals = next.additionals;
-                known.further = next.further;
+            form => {
+                let next = self.find(&target, &form, kind, depth + 1);
+                answer.answers.extend(next.answers);
+                answer.additionals = next.additionals;
+                answer.further = next.further;
             }
         }
-        known
+        answer
     }
 
-    fn reverse(&self, name: &Name, ip: IpAddr, kind: RecordType) -> Known {
+    fn reverse(&self, name: &Name, ip: IpAddr, kind: RecordType) -> ZoneAnswer {
         let mut targets = BTreeSet::new();
         if let Some(key) = self.by_service_ip.get(&ip) {
             targets.extend(self.maker.service(key));
@@ -296,19 +298,23 @@ impl Zone {
             }
         }
         if targets.is_empty() {
-            return Known::missing();
+            return ZoneAnswer::missing();
         }
-        Known::of(if kind == RecordType::PTR { targets.iter().map(|target| self.maker.ptr(name, target)).collect() } else { Vec::new() })
+        ZoneAnswer::records(if kind == RecordType::PTR {
+            targets.iter().map(|target| self.maker.ptr(name, target)).collect()
+        } else {
+            Vec::new()
+        })
     }
 }
 
-impl Known {
-    fn of(answers: Vec<Record>) -> Self {
+impl ZoneAnswer {
+    fn records(answers: Vec<Record>) -> Self {
         Self { code: ResponseCode::NoError, answers, additionals: Vec::new(), soa: None, further: None }
     }
 
     fn missing() -> Self {
-        Self { code: ResponseCode::NXDomain, ..Self::of(Vec::new()) }
+        Self { code: ResponseCode::NXDomain, ..Self::records(Vec::new()) }
     }
 }
 

@@ -18,14 +18,9 @@ const NOT_DONE: &[&str] = &[
     "api-server",
     "api-store",
     "api-tasks",
-    "dns",
-    "node-agent",
     "node-proxy",
-    "runtimes-contract",
-    "runtimes-wasmtime",
     "sched-controllers",
     "sched-scheduler",
-    "skiff",
     "tests",
 ];
 

@@ -8,7 +8,7 @@ use super::Key;
 
 /// The forms of names; labels are in lower case.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum NameForm {
     /// Not under the domain, and no reverse name.
     Foreign,
     /// Under the domain, of no known form.
@@ -26,14 +26,14 @@ pub(super) enum Asked {
     /// `<label>.<namespace>.pod.<domain>`.
     Pod { label: String, namespace: String },
     /// Names under a Service's.
-    Service { service: Key, of: Of },
+    Service { service: Key, of: ServicePart },
     /// A reverse name of one address.
     Reverse(IpAddr),
 }
 
 /// Which name under a Service's.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum ServicePart {
     Itself,
     /// `<label>.<service>…`.
     Endpoint(String),
@@ -47,38 +47,40 @@ pub(super) enum Of {
 }
 
 /// Reads a name; case does not matter.
-pub(super) fn read(name: &Name, domain: &Name) -> Asked {
+pub(super) fn read(name: &Name, domain: &Name) -> NameForm {
     if !domain.zone_of(name) {
-        return reverse(name).map_or(Asked::Foreign, Asked::Reverse);
+        return reverse(name).map_or(NameForm::Foreign, NameForm::Reverse);
     }
     let depth = name.iter().count().saturating_sub(domain.iter().count());
     let labels: Option<Vec<String>> =
         name.iter().take(depth).map(|label| std::str::from_utf8(label).ok().map(str::to_ascii_lowercase)).collect();
-    let Some(labels) = labels else { return Asked::Nothing };
+    let Some(labels) = labels else { return NameForm::Nothing };
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     match labels.as_slice() {
-        [] => Asked::Apex,
-        ["dns-version"] => Asked::Version,
-        ["ns", "dns"] => Asked::NameServer,
-        ["svc" | "pod" | "dns"] => Asked::Between,
-        [namespace, "svc" | "pod"] => Asked::Namespace((*namespace).to_owned()),
-        [label, namespace, "pod"] => Asked::Pod { label: (*label).to_owned(), namespace: (*namespace).to_owned() },
+        [] => NameForm::Apex,
+        ["dns-version"] => NameForm::Version,
+        ["ns", "dns"] => NameForm::NameServer,
+        ["svc" | "pod" | "dns"] => NameForm::Between,
+        [namespace, "svc" | "pod"] => NameForm::Namespace((*namespace).to_owned()),
+        [label, namespace, "pod"] => NameForm::Pod { label: (*label).to_owned(), namespace: (*namespace).to_owned() },
         [rest @ .., service, namespace, "svc"] => match under(rest) {
-            Some(of) => Asked::Service { service: ((*namespace).to_owned(), (*service).to_owned()), of },
-            None => Asked::Nothing,
+            Some(of) => NameForm::Service { service: ((*namespace).to_owned(), (*service).to_owned()), of },
+            None => NameForm::Nothing,
         },
-        _ => Asked::Nothing,
+        _ => NameForm::Nothing,
     }
 }
 
-fn under(labels: &[&str]) -> Option<Of> {
+fn under(labels: &[&str]) -> Option<ServicePart> {
     match labels {
-        [] => Some(Of::Itself),
+        [] => Some(ServicePart::Itself),
         [one] => Some(match one.strip_prefix('_') {
-            Some(protocol) => Of::Protocol(protocol.to_owned()),
-            None => Of::Endpoint((*one).to_owned()),
+            Some(protocol) => ServicePart::Protocol(protocol.to_owned()),
+            None => ServicePart::Endpoint((*one).to_owned()),
         }),
-        [port, protocol] => Some(Of::Port { port: port.strip_prefix('_')?.to_owned(), protocol: protocol.strip_prefix('_')?.to_owned() }),
+        [port, protocol] => {
+            Some(ServicePart::Port { port: port.strip_prefix('_')?.to_owned(), protocol: protocol.strip_prefix('_')?.to_owned() })
+        }
         _ => None,
     }
 }

@@ -17,17 +17,17 @@ fn told(zone: &Zone, name: &str, kind: RecordType) -> String {
     };
     let mut text = format!("{name} {kind}");
     match zone.answer(&Name::from_str(name).expect("a name"), kind) {
-        Answer::Known(known) => {
-            let _ = write!(text, " => {}", known.code);
+        Answer::Authoritative(answer) => {
+            let _ = write!(text, " => {}", answer.code);
             let mut section = |title: &str, records: &mut dyn Iterator<Item = &Record>| {
                 records.for_each(|r| {
                     let _ = write!(text, "\n  {title}{}", record(r));
                 });
             };
-            section("", &mut known.answers.iter());
-            section("soa: ", &mut known.soa.iter());
-            section("also: ", &mut known.additionals.iter());
-            if let Some(further) = known.further {
+            section("", &mut answer.answers.iter());
+            section("soa: ", &mut answer.soa.iter());
+            section("also: ", &mut answer.additionals.iter());
+            if let Some(further) = answer.further {
                 let _ = write!(text, "\n  further: {further}");
             }
         }

@@ -13,13 +13,13 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use runtimes_contract::ContentKind;
 
 use crate::node::Node;
-use crate::record::Alive;
+use crate::record::RunningInstance;
 
 /// The container that an action is for.
 pub(crate) struct Target<'a> {
     pub(crate) node: &'a Node,
     pub(crate) container: &'a Container,
-    pub(crate) alive: &'a Alive,
+    pub(crate) alive: &'a RunningInstance,
     pub(crate) ip: IpAddr,
 }
 

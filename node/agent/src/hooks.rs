@@ -8,10 +8,16 @@ use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 use crate::action::{Target, exec, http};
 use crate::layout::PodName;
 use crate::node::Node;
-use crate::record::Alive;
+use crate::record::RunningInstance;
 
 /// Runs a hook; the error is what the event says.
-pub(crate) async fn run(node: &Node, pod: &Pod, container: &Container, handler: &LifecycleHandler, alive: &Alive) -> Result<(), String> {
+pub(crate) async fn run(
+    node: &Node,
+    pod: &Pod,
+    container: &Container,
+    handler: &LifecycleHandler,
+    alive: &RunningInstance,
+) -> Result<(), String> {
     if let Some(action) = &handler.exec {
         let (code, output) = exec::run(node, alive, action.command.clone().unwrap_or_default()).await?;
         return if code == 0 { Ok(()) } else { Err(format!("command ended with exit code {code}: {output}")) };

@@ -16,19 +16,19 @@ use crate::error::{AgentError, chain};
 use crate::layout::{Layout, PodName, label};
 use crate::node::Node;
 use crate::parts::Parts;
-use crate::worker::adopt::Found;
+use crate::worker::adopt::RuntimeContainer;
 
 /// Containers by Pod UID; a UID may have none and still have something else.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
-    pods: BTreeMap<String, Vec<Found>>,
+    pods: BTreeMap<String, Vec<RuntimeContainer>>,
 }
 
 impl Leftovers {
     /// Looks at every part of the node. Image mounts that no container has are removed on the way.
     pub(crate) async fn find(node: &Node) -> Result<Self, AgentError> {
         let failed = |what: &'static str| move |error: String| AgentError::Remove(format!("listing {what}: {error}"));
-        let mut pods: BTreeMap<String, Vec<Found>> = BTreeMap::new();
+        let mut pods: BTreeMap<String, Vec<RuntimeContainer>> = BTreeMap::new();
         let mut ids = BTreeSet::new();
         for found in containers(&node.parts).await.map_err(failed("containers"))? {
             ids.insert(found.status.id.0.clone());
@@ -58,28 +58,28 @@ impl Leftovers {
     }
 
     /// What there is of a Pod; its worker takes it up.
-    pub(crate) fn take(&mut self, uid: &str) -> Vec<Found> {
+    pub(crate) fn take(&mut self, uid: &str) -> Vec<RuntimeContainer> {
         self.pods.remove(uid).unwrap_or_default()
     }
 
     /// All that nobody took.
-    pub(crate) fn drain(&mut self) -> BTreeMap<String, Vec<Found>> {
+    pub(crate) fn drain(&mut self) -> BTreeMap<String, Vec<RuntimeContainer>> {
         std::mem::take(&mut self.pods)
     }
 }
 
 /// Every container of every runtime.
-pub(crate) async fn containers(parts: &Parts) -> Result<Vec<Found>, String> {
+pub(crate) async fn containers(parts: &Parts) -> Result<Vec<RuntimeContainer>, String> {
     let mut all = Vec::new();
     for runtime in &parts.runtimes {
         let list = runtime.list().await.map_err(|error| format!("{}: {}", runtime.handler(), chain(&error)))?;
-        all.extend(list.into_iter().map(|status| Found { handler: runtime.handler().to_owned(), status }));
+        all.extend(list.into_iter().map(|status| RuntimeContainer { handler: runtime.handler().to_owned(), status }));
     }
     Ok(all)
 }
 
 /// Ends and removes what is left of a Pod that is no more; tries until it succeeds.
-pub(crate) async fn remove(node: Arc<Node>, uid: String, found: Vec<Found>, cancel: CancellationToken) {
+pub(crate) async fn remove(node: Arc<Node>, uid: String, found: Vec<RuntimeContainer>, cancel: CancellationToken) {
     let names = found.first().and_then(|one| PodName::from_labels(&one.status.labels));
     let names = names.unwrap_or(PodName { uid, ..PodName::default() });
     let work = async {
@@ -104,7 +104,7 @@ pub(crate) async fn remove(node: Arc<Node>, uid: String, found: Vec<Found>, canc
     }
 }
 
-async fn remove_once(node: &Node, names: &PodName, found: &[Found]) -> Result<(), String> {
+async fn remove_once(node: &Node, names: &PodName, found: &[RuntimeContainer]) -> Result<(), String> {
     for one in found {
         cleanup::remove_container(node, &one.handler, &one.status.id).await?;
     }
@@ -136,14 +136,14 @@ pub(crate) async fn forget_logs(dirs: Vec<PathBuf>) {
 }
 
 /// The containers of one Pod.
-pub(crate) async fn of_pod(node: &Node, uid: &str) -> Result<Vec<Found>, String> {
+pub(crate) async fn of_pod(node: &Node, uid: &str) -> Result<Vec<RuntimeContainer>, String> {
     let mut found = containers(&node.parts).await?;
     found.retain(|one| one.status.labels.get(label::POD_UID).is_some_and(|of| of == uid));
     Ok(found)
 }
 
 /// `SIGTERM`, and the grace that the Pod asked for.
-async fn stop(node: &Node, one: &Found) {
+async fn stop(node: &Node, one: &RuntimeContainer) {
     if !matches!(one.status.state, ContainerState::Running { .. }) {
         return;
     }

@@ -18,6 +18,7 @@ mod enforce;
 mod error;
 mod eviction;
 mod eviction_manager;
+mod fair_queue;
 mod health;
 mod hooks;
 mod housekeeping;
@@ -42,7 +43,6 @@ mod stats;
 mod status;
 #[cfg(test)]
 mod tests;
-mod turns;
 mod worker;
 
 use std::sync::Arc;
@@ -65,6 +65,7 @@ pub use run_dir::RunDir;
 
 use crate::error::chain;
 use crate::eviction::Eviction;
+use crate::fair_queue::{FairQueue, QueueLimits};
 use crate::health::Health;
 use crate::layout::Layout;
 use crate::leftovers::Leftovers;
@@ -73,7 +74,6 @@ use crate::node::{Directory, Node};
 use crate::objects::Objects;
 use crate::pods::Manager;
 use crate::register::Registrar;
-use crate::turns::{Places, Queue};
 
 /// Evictions that may wait for the Pod manager.
 const EVICTIONS_MAX: usize = 16;
@@ -130,12 +130,12 @@ impl Agent {
 
 /// Modules that are made ready at one time. Nearly all are there already; of those that have to be compiled no namespace
 /// puts more than these into the compiler's own queue.
-const PREPARATIONS: Places = Places { all: 64, of_namespace: 2, slow: 0, slow_after: Duration::from_secs(3_600) };
+const PREPARATIONS: QueueLimits = QueueLimits { all: 64, of_namespace: 2, slow: 0, slow_after: Duration::from_secs(3_600) };
 
 /// So many pulls at one time, three quarters of them of one namespace at most, and three times as many that are slow.
-fn pull_places(pulls_max: usize) -> Places {
+fn pull_limits(pulls_max: usize) -> QueueLimits {
     let all = pulls_max.max(2);
-    Places { all, of_namespace: (all * 3 / 4).max(1), slow: all * 3, slow_after: Duration::from_secs(60) }
+    QueueLimits { all, of_namespace: (all * 3 / 4).max(1), slow: all * 3, slow_after: Duration::from_secs(60) }
 }
 
 /// The secret of this node's probes: containers that an earlier agent started know what follows from it.
@@ -180,8 +180,8 @@ fn make_node(
         recorder: Recorder::new(client.clone(), "kubelet", Some(&config.node_name), tasks),
         volumes: Volumes::new(layout.pods()),
         machine,
-        pulls: Queue::new(pull_places(config.pulls_max)),
-        preparations: Queue::new(PREPARATIONS),
+        pulls: FairQueue::new(pull_limits(config.pulls_max)),
+        preparations: FairQueue::new(PREPARATIONS),
         probe_key: probe_key(&layout)?,
         directory: Directory::default(),
         has_pod_range: watch::Sender::new(false),

@@ -20,12 +20,12 @@ use tokio::sync::{mpsc, watch};
 use crate::config::Config;
 use crate::container;
 use crate::eviction::{Eviction, Pressure};
+use crate::fair_queue::FairQueue;
 use crate::layout::{Layout, PodName};
 use crate::machine::Machine;
 use crate::objects::Objects;
 use crate::parts::Parts;
 use crate::resize::{self, Deferred, Pending};
-use crate::turns::Queue;
 
 /// Shared by all workers.
 pub(crate) struct Node {
@@ -40,9 +40,9 @@ pub(crate) struct Node {
     /// `None` when the node runs without cgroups (trials with many nodes on one machine).
     pub(crate) cgroups: Option<Cgroups>,
     /// Who pulls an image now.
-    pub(crate) pulls: Queue,
+    pub(crate) pulls: FairQueue,
     /// Whose module is made ready now.
-    pub(crate) preparations: Queue,
+    pub(crate) preparations: FairQueue,
     /// What the tokens of this node's probes are made from.
     pub(crate) probe_key: String,
     pub(crate) directory: Directory,

@@ -26,7 +26,7 @@ use crate::layout::PodName;
 use crate::leftovers::{self, Leftovers};
 use crate::node::{Entry, Node};
 use crate::resize;
-use crate::worker::adopt::Found;
+use crate::worker::adopt::RuntimeContainer;
 use crate::worker::{Desired, Worker};
 
 /// Wait before a worker that died is replaced: what killed it may do so again.
@@ -178,7 +178,7 @@ impl Manager {
     }
 
     /// A Pod that already runs here, or has ended, is not weighed again.
-    fn admission(&self, pod: &Pod, found: &[Found]) -> Result<(), admit::Rejection> {
+    fn admission(&self, pod: &Pod, found: &[RuntimeContainer]) -> Result<(), admit::Rejection> {
         let begun = pod.status.as_ref().is_some_and(|status| status.start_time.is_some());
         if !found.is_empty() || begun || is_over(pod) || pod.metadata.deletion_timestamp.is_some() {
             return Ok(());
@@ -232,7 +232,7 @@ impl Manager {
 }
 
 /// What the runtimes have of a Pod, asked until they answer.
-async fn found_again(node: &Node, uid: &str) -> Vec<Found> {
+async fn found_again(node: &Node, uid: &str) -> Vec<RuntimeContainer> {
     loop {
         match leftovers::of_pod(node, uid).await {
             Ok(found) => return found,

@@ -112,7 +112,7 @@ async fn serve(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, router: R
         Ok(Err(error)) => return tracing::debug!(%error, "no TLS connection"),
         Err(_) => return tracing::debug!("TLS handshake took too long"),
     };
-    let Some(user) = identity::of(stream.get_ref().1) else { return };
+    let Some(user) = identity::user(stream.get_ref().1) else { return };
     if authorize::may_everything(&user) {
         place.keep();
     }

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{HostIP, Pod, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::container::{Role, files, resources};
-use crate::record::{Clean, Facts, Failure};
+use crate::record::{Clean, Failure, PodRecord};
 use phase::Next;
 
 /// A time as `metav1.Time` holds it: whole seconds.
@@ -21,34 +21,34 @@ pub(crate) fn time(at: Timestamp) -> Time {
 }
 
 /// The status of a Pod. Conditions that others own are left out.
-pub(crate) fn compute(pod: &Pod, facts: &Facts, host_ip: IpAddr, now: Timestamp) -> PodStatus {
-    let known = pod.status.clone().unwrap_or_default();
-    if facts.ended_before {
-        return known;
+pub(crate) fn compute(pod: &Pod, pod_record: &PodRecord, host_ip: IpAddr, now: Timestamp) -> PodStatus {
+    let record = pod.status.clone().unwrap_or_default();
+    if pod_record.ended_before {
+        return record;
     }
-    let rejected = facts.failure.as_ref().is_some_and(Failure::is_rejection);
-    let (init_statuses, statuses) = if rejected { (Vec::new(), Vec::new()) } else { containers::statuses(pod, facts) };
-    let over = facts.ends(pod) && !facts.anything_runs() && facts.clean != Clean::Not;
-    let next = match facts.containers.values().any(|known| known.role == Role::Main && known.is_replaced()) {
+    let rejected = pod_record.failure.as_ref().is_some_and(Failure::is_rejection);
+    let (init_statuses, statuses) = if rejected { (Vec::new(), Vec::new()) } else { containers::statuses(pod, pod_record) };
+    let over = pod_record.ends(pod) && !pod_record.anything_runs() && pod_record.clean != Clean::Not;
+    let next = match pod_record.containers.values().any(|record| record.role == Role::Main && record.is_replaced()) {
         _ if over => Next::Nothing,
         true => Next::Instance,
         false => Next::ByPolicy,
     };
-    let phase = match &facts.failure {
-        Some(_) if rejected || !facts.anything_runs() => "Failed",
+    let phase = match &pod_record.failure {
+        Some(_) if rejected || !pod_record.anything_runs() => "Failed",
         _ => phase::phase(pod, &init_statuses, &statuses, next),
     };
     let host_network = files::on_host_network(pod.spec.as_ref());
-    let pod_ip = match facts.ground() {
-        Some(ground) => Some(ground.ip.to_string()),
-        None => known.pod_ip,
+    let pod_ip = match pod_record.ready_sandbox() {
+        Some(sandbox) => Some(sandbox.ip.to_string()),
+        None => record.pod_ip,
     };
     let pod_ip = if host_network && !rejected { Some(host_ip.to_string()) } else { pod_ip };
-    let conditions = conditions::conditions(pod, facts, phase, &init_statuses, &statuses, now);
+    let conditions = conditions::conditions(pod, pod_record, phase, &init_statuses, &statuses, now);
     // As upstream, the end is told when there is one: until nothing runs any more all stays as it was.
-    let (reason, message) = match &facts.failure {
-        Some(failure) if rejected || !facts.anything_runs() => (Some(failure.reason.clone()), Some(failure.message.clone())),
-        Some(_) => (known.reason, known.message),
+    let (reason, message) = match &pod_record.failure {
+        Some(failure) if rejected || !pod_record.anything_runs() => (Some(failure.reason.clone()), Some(failure.message.clone())),
+        Some(_) => (record.reason, record.message),
         None => (None, None),
     };
     PodStatus {
@@ -60,7 +60,7 @@ pub(crate) fn compute(pod: &Pod, facts: &Facts, host_ip: IpAddr, now: Timestamp)
         host_ips: Some(vec![HostIP { ip: host_ip.to_string() }]),
         pod_ips: pod_ip.clone().map(|ip| vec![PodIP { ip }]),
         pod_ip,
-        start_time: Some(time(facts.started_at)),
+        start_time: Some(time(pod_record.started_at)),
         init_container_statuses: Some(init_statuses).filter(|list| !list.is_empty()),
         container_statuses: Some(statuses).filter(|list| !list.is_empty()),
         ephemeral_container_statuses: Some(containers::ephemeral(pod)).filter(|list| !list.is_empty()),

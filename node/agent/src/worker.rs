@@ -24,10 +24,10 @@ use crate::container::probes::{self, ProbeKind};
 use crate::eviction::Eviction;
 use crate::layout::PodName;
 use crate::node::{Entry, Instance, Node};
-use crate::record::{Base, Clean, Condemned, Facts, Failure, ImageKnown, Run};
+use crate::record::{Clean, Condemned, Failure, ImageState, InstanceState, PodRecord, SandboxState};
 use crate::status;
 use crate::status::writer::Writer;
-use adopt::Found;
+use adopt::RuntimeContainer;
 use effect::{Deadline, Effects};
 use learn::{Note, Report};
 use plan::{Step, plan};
@@ -57,7 +57,7 @@ pub(crate) struct Worker {
     wanted: Arc<Pod>,
     /// The Pod with what it was allocated, which may be less or more than its spec asks for by now.
     pod: Arc<Pod>,
-    facts: Facts,
+    record: PodRecord,
     effects: Effects,
     reports: mpsc::Receiver<Report>,
     tasks: JoinSet<()>,
@@ -83,24 +83,29 @@ impl Worker {
     ) -> Self {
         let pod = desired.borrow().pod.clone();
         node.note(&pod, None, true, reason, message);
-        let facts = adopt::rejected(&pod, reason, message, Timestamp::now());
-        Self::with(node, desired, facts, cancel)
+        let pod_record = adopt::rejected(&pod, reason, message, Timestamp::now());
+        Self::with(node, desired, pod_record, cancel)
     }
 
     /// A worker that begins with what runtimes have of the Pod. Containers of no use are removed on the
     /// way.
-    pub(crate) async fn adopting(node: Arc<Node>, desired: watch::Receiver<Desired>, found: Vec<Found>, cancel: CancellationToken) -> Self {
+    pub(crate) async fn adopting(
+        node: Arc<Node>,
+        desired: watch::Receiver<Desired>,
+        found: Vec<RuntimeContainer>,
+        cancel: CancellationToken,
+    ) -> Self {
         let pod = desired.borrow().pod.clone();
-        let (facts, useless) = adopt::adopt(&pod, found, Timestamp::now());
+        let (pod_record, useless) = adopt::adopt(&pod, found, Timestamp::now());
         for one in useless {
             if let Err(error) = cleanup::remove_container(&node, &one.handler, &one.status.id).await {
                 tracing::warn!(container = %one.status.id, error, "container not removed");
             }
         }
-        let mut worker = Self::with(node, desired, facts, cancel);
-        worker.hear_last_words().await;
+        let mut worker = Self::with(node, desired, pod_record, cancel);
+        worker.read_termination_messages().await;
         let alive: Vec<_> =
-            worker.facts.containers.iter().filter_map(|(name, known)| Some((name.clone(), known.alive()?.clone()))).collect();
+            worker.record.containers.iter().filter_map(|(name, record)| Some((name.clone(), record.alive()?.clone()))).collect();
         for (name, alive) in alive {
             tracing::info!(pod = %worker.name, container = name, id = %alive.id, "container adopted");
             worker.tasks.spawn(api_tasks::named("node-agent/pod-wait", worker.effects.clone().wait(name, alive)));
@@ -109,24 +114,24 @@ impl Worker {
     }
 
     /// What instances that ended while nobody looked have left to say.
-    async fn hear_last_words(&mut self) {
-        if self.facts.ended_before {
+    async fn read_termination_messages(&mut self) {
+        if self.record.ended_before {
             return;
         }
-        for (name, known) in &mut self.facts.containers {
-            let attempt = known.restarts();
-            if let Run::Ended(ended) = &mut known.run
+        for (name, record) in &mut self.record.containers {
+            let attempt = record.restarts();
+            if let InstanceState::Ended(ended) = &mut record.run
                 && ended.message.is_empty()
             {
-                ended.message = self.effects.last_words(name, attempt, ended.exit_code).await;
+                ended.message = self.effects.termination_message(name, attempt, ended.exit_code).await;
             }
         }
     }
 
-    fn with(node: Arc<Node>, desired: watch::Receiver<Desired>, facts: Facts, cancel: CancellationToken) -> Self {
+    fn with(node: Arc<Node>, desired: watch::Receiver<Desired>, pod_record: PodRecord, cancel: CancellationToken) -> Self {
         let Desired { pod: wanted, gone, .. } = desired.borrow().clone();
-        let facts = Facts { gone: facts.gone || gone, ..facts };
-        let pod = crate::resize::with_allocation(&wanted, &facts.allocation);
+        let pod_record = PodRecord { gone: pod_record.gone || gone, ..pod_record };
+        let pod = crate::resize::with_allocation(&wanted, &pod_record.allocation);
         let name = PodName::of(&wanted);
         let (sender, reports) = mpsc::channel(REPORTS_MAX);
         let mut tasks = JoinSet::new();
@@ -140,7 +145,7 @@ impl Worker {
             desired,
             wanted,
             pod,
-            facts,
+            record: pod_record,
             effects,
             reports,
             tasks,
@@ -160,9 +165,9 @@ impl Worker {
             self.heed_eviction();
             self.note_ending(now);
             self.weigh_resize(now);
-            let notes = self.facts.look(&self.pod);
+            let notes = self.record.look(&self.pod);
             self.announce(notes);
-            match plan(&self.pod, &self.facts, now) {
+            match plan(&self.pod, &self.record, now) {
                 Step::Stop => break,
                 Step::Wait(until) => {
                     self.tend_probes();
@@ -182,72 +187,72 @@ impl Worker {
         tracing::debug!(pod = %self.name, ?step, "step");
         match step {
             Step::Prepare => {
-                self.facts.base = Base::Making;
+                self.record.sandbox = SandboxState::Making;
                 self.tasks.spawn(api_tasks::named("node-agent/pod-prepare", self.effects.clone().prepare()));
             }
             Step::Pull(name) => {
-                if let Some(known) = self.facts.containers.get_mut(&name) {
-                    known.image = ImageKnown::Pulling;
+                if let Some(record) = self.record.containers.get_mut(&name) {
+                    record.image = ImageState::Pulling;
                     self.tasks.spawn(api_tasks::named("node-agent/pod-pull", self.effects.clone().pull(name)));
                 }
             }
             Step::Start(name) => self.start(name),
             Step::Kill { name, message, replaced } => self.kill(&name, message, replaced, now),
             Step::Resize => self.resize(),
-            Step::Turn(name) => {
-                let notes = self.facts.turn(&self.pod, &name);
+            Step::BackOffPull(name) => {
+                let notes = self.record.back_off_pull(&self.pod, &name);
                 self.announce(notes);
             }
             Step::Expire => {
-                let notes = self.facts.expire();
+                let notes = self.record.expire();
                 self.announce(notes);
             }
             Step::Clean => {
-                self.facts.clean = Clean::Busy;
-                let forget_logs = self.facts.forgets_logs(&self.pod);
-                self.facts.logs_forgotten = forget_logs;
-                let ids = self.facts.containers.values().flat_map(|known| [known.ended(), known.last.as_ref()]).flatten();
+                self.record.clean = Clean::Busy;
+                let forget_logs = self.record.forgets_logs(&self.pod);
+                self.record.logs_forgotten = forget_logs;
+                let ids = self.record.containers.values().flat_map(|record| [record.ended(), record.last.as_ref()]).flatten();
                 let ids = ids.filter_map(|ended| ended.id.clone()).collect();
                 self.tasks.spawn(api_tasks::named("node-agent/pod-clean", self.effects.clone().clean(ids, forget_logs)));
             }
             Step::Delete => {
-                self.facts.delete_sent = true;
-                self.writer.finish(status::compute(&self.pod, &self.facts, self.node.config.node_ip, now));
+                self.record.delete_sent = true;
+                self.writer.finish(status::compute(&self.pod, &self.record, self.node.config.node_ip, now));
             }
             Step::Wait(_) | Step::Stop => {}
         }
     }
 
     fn start(&mut self, name: String) {
-        let Some(ground) = self.facts.ground().cloned() else { return };
-        let Some(known) = self.facts.containers.get_mut(&name) else { return };
-        let ImageKnown::Ready(image) = known.image.clone() else { return };
-        let before = match std::mem::replace(&mut known.run, Run::Idle) {
-            Run::Ended(ended) => Some(ended),
+        let Some(sandbox) = self.record.ready_sandbox().cloned() else { return };
+        let Some(record) = self.record.containers.get_mut(&name) else { return };
+        let ImageState::Ready(image) = record.image.clone() else { return };
+        let before = match std::mem::replace(&mut record.run, InstanceState::Idle) {
+            InstanceState::Ended(ended) => Some(ended),
             _ => None,
         };
-        let attempt = known.attempts;
+        let attempt = record.attempts;
         let leftover = before.as_ref().and_then(|ended| ended.id.clone());
-        known.run = Run::Starting { before };
-        self.tasks.spawn(api_tasks::named("node-agent/pod-start", self.effects.clone().start(name, attempt, image, ground, leftover)));
+        record.run = InstanceState::Starting { before };
+        self.tasks.spawn(api_tasks::named("node-agent/pod-start", self.effects.clone().start(name, attempt, image, sandbox, leftover)));
     }
 
     fn kill(&mut self, name: &str, message: String, replaced: bool, now: Timestamp) {
         // While the Pod lives the deadline is this instance's own; the Pod's end may cut it short.
-        let own = if self.facts.ending_since.is_some() { Timestamp::MAX } else { self.restart_deadline(name, now) };
-        let Some(known) = self.facts.containers.get_mut(name) else { return };
-        let Run::Running(alive) = &mut known.run else { return };
+        let own = if self.record.ending_since.is_some() { Timestamp::MAX } else { self.restart_deadline(name, now) };
+        let Some(record) = self.record.containers.get_mut(name) else { return };
+        let InstanceState::Running(alive) = &mut record.run else { return };
         (alive.stopping, alive.replaced) = (true, replaced);
         let alive = alive.clone();
         self.node.note(&self.pod, Some(name), false, "Killing", message);
-        let evicted = self.facts.failure.as_ref().is_some_and(Failure::is_eviction);
+        let evicted = self.record.failure.as_ref().is_some_and(Failure::is_eviction);
         let deadline = Deadline { own, of_pod: self.kill_by.subscribe(), at_once: evicted };
         self.tasks.spawn(api_tasks::named("node-agent/pod-stop", self.effects.clone().stop(name.to_owned(), alive, deadline)));
     }
 
     /// A probe that failed may have a grace period of its own.
     fn restart_deadline(&self, name: &str, now: Timestamp) -> Timestamp {
-        let condemned = self.facts.containers.get(name).and_then(|known| known.alive()?.condemned);
+        let condemned = self.record.containers.get(name).and_then(|record| record.alive()?.condemned);
         let container = container::find(&self.pod, name).map(|(_, container)| container);
         let own = container.zip(condemned).and_then(|(container, condemned)| {
             let probe = match condemned {
@@ -265,33 +270,33 @@ impl Worker {
     /// An eviction counts for whoever replaces this worker as well: it is read anew.
     fn heed_eviction(&mut self) {
         let eviction = self.desired.borrow().eviction.clone();
-        let notes = eviction.map(|eviction| self.facts.evict(&self.pod, &eviction)).unwrap_or_default();
+        let notes = eviction.map(|eviction| self.record.evict(&self.pod, &eviction)).unwrap_or_default();
         self.announce(notes);
     }
 
     /// The first sight of an end starts the clock of the grace period; a shorter one later counts too.
     fn note_ending(&mut self, now: Timestamp) {
-        if !self.facts.ends(&self.pod) {
+        if !self.record.ends(&self.pod) {
             return;
         }
-        if self.facts.ending_since.is_none() {
-            self.facts.ending_since = Some(now);
+        if self.record.ending_since.is_none() {
+            self.record.ending_since = Some(now);
             self.effects.ending.cancel();
-            for known in self.facts.containers.values_mut() {
+            for record in self.record.containers.values_mut() {
                 // Nothing that ends goes into back-off, and what was waiting need not.
-                if matches!(known.run, Run::Ended(_)) {
-                    known.hold = None;
+                if matches!(record.run, InstanceState::Ended(_)) {
+                    record.waiting = None;
                 }
             }
         }
-        self.kill_by.send_replace(plan::kill_deadline(&self.pod, &self.facts, now));
+        self.kill_by.send_replace(plan::kill_deadline(&self.pod, &self.record, now));
     }
 
     /// Waits for a report, a change of the Pod, or the time. False when the worker is to stop.
     async fn rest(&mut self, until: Option<Timestamp>) -> bool {
         let wait = until.map_or(REST_MAX, |until| Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO));
         let rested = tokio::time::Instant::now() + wait.min(REST_MAX);
-        let refreshes = self.facts.ground().is_some() && !self.facts.refreshing && !self.facts.ends(&self.pod);
+        let refreshes = self.record.ready_sandbox().is_some() && !self.record.refreshing && !self.record.ends(&self.pod);
         loop {
             tokio::select! {
                 biased;
@@ -317,7 +322,7 @@ impl Worker {
                 }
                 () = tokio::time::sleep_until(self.volumes_at), if refreshes => {
                     self.volumes_at = tokio::time::Instant::now() + self.node.config.volume_refresh;
-                    self.facts.refreshing = true;
+                    self.record.refreshing = true;
                     self.tasks.spawn(api_tasks::named("node-agent/pod-refresh", self.effects.clone().refresh()));
                 }
                 () = tokio::time::sleep_until(rested) => {}
@@ -328,7 +333,7 @@ impl Worker {
 
     fn look(&mut self) {
         let desired = self.desired.borrow_and_update().clone();
-        self.facts.gone |= desired.gone;
+        self.record.gone |= desired.gone;
         self.take_up(desired.pod);
         self.seen_anew = true;
     }
@@ -336,7 +341,7 @@ impl Worker {
     fn take(&mut self, report: Report) {
         let volumes_due = match &report {
             Report::Refreshed(due) => *due,
-            Report::Prepared(Ok(ground)) => ground.volumes_due,
+            Report::Prepared(Ok(sandbox)) => sandbox.volumes_due,
             _ => None,
         };
         if let Some(due) = volumes_due {
@@ -348,7 +353,7 @@ impl Worker {
             _ => None,
         };
         let now = Timestamp::now();
-        let notes = self.facts.learn(&self.pod, report, now);
+        let notes = self.record.learn(&self.pod, report, now);
         self.announce(notes);
         if let Some((name, alive)) = begun {
             if !alive.hooked {
@@ -368,8 +373,8 @@ impl Worker {
     /// Starts the probes that are due and ends those whose instance is over.
     fn tend_probes(&mut self) {
         let mut wanted = Vec::new();
-        for (name, known) in &self.facts.containers {
-            let Some(alive) = known.alive().filter(|alive| !alive.stopping) else { continue };
+        for (name, record) in &self.record.containers {
+            let Some(alive) = record.alive().filter(|alive| !alive.stopping) else { continue };
             let Some((_, container)) = container::find(&self.pod, name) else { continue };
             for (kind, probe) in probes::declared(container) {
                 let due = if kind == ProbeKind::Startup { !alive.startup_ok } else { alive.startup_ok };
@@ -385,7 +390,7 @@ impl Worker {
             }
             keep
         });
-        let Some(ip) = self.facts.ground().map(|ground| ground.ip) else { return };
+        let Some(ip) = self.record.ready_sandbox().map(|sandbox| sandbox.ip) else { return };
         for (key, probe, alive) in wanted {
             if !self.probes.contains_key(&key) {
                 let token = self.cancel.child_token();
@@ -400,23 +405,24 @@ impl Worker {
 
     /// Publishes what runs and hands the status to its writer.
     fn show(&mut self, now: Timestamp) {
-        let status = status::compute(&self.pod, &self.facts, self.node.config.node_ip, now);
-        let containers = self.facts.containers.iter().map(|(name, known)| {
-            let running = known.alive().map(|alive| (alive.id.clone(), alive.handler.clone()));
-            (name.clone(), Instance { running, attempt: known.restarts() })
+        let status = status::compute(&self.pod, &self.record, self.node.config.node_ip, now);
+        let containers = self.record.containers.iter().map(|(name, record)| {
+            let running = record.alive().map(|alive| (alive.id.clone(), alive.handler.clone()));
+            (name.clone(), Instance { running, attempt: record.restarts() })
         });
-        let ground = self.facts.ground();
+        let sandbox = self.record.ready_sandbox();
         let entry = Entry {
             pod: self.pod.clone(),
-            sandbox: ground.map(|ground| ground.sandbox.clone()),
-            ip: ground.map(|ground| ground.ip),
+            sandbox: sandbox.map(|sandbox| sandbox.sandbox.clone()),
+            ip: sandbox.map(|sandbox| sandbox.ip),
             containers: containers.collect(),
             status: Arc::new(status.clone()),
         };
         self.node.directory.publish(&self.name.uid, entry);
-        let base_unknown = matches!(self.facts.base, Base::Making) && self.facts.containers.values().any(|known| known.alive().is_some());
+        let sandbox_unknown =
+            matches!(self.record.sandbox, SandboxState::Making) && self.record.containers.values().any(|record| record.alive().is_some());
         // An adopted Pod's status is whole only when its base has been found again.
-        if !self.facts.delete_sent && !self.facts.gone && !self.facts.ended_before && !base_unknown {
+        if !self.record.delete_sent && !self.record.gone && !self.record.ended_before && !sandbox_unknown {
             let seen = std::mem::take(&mut self.seen_anew).then_some(&*self.pod);
             self.writer.set(status, seen);
         }

@@ -113,7 +113,7 @@ pub(crate) fn not_runnable(name: &Name, reason: String) -> ImageError {
 }
 
 async fn unpacked(store: &ImageStore, name: &Name, config: &str, layers: Vec<(String, String)>) -> Result<Vec<Layer>, ImageError> {
-    let allowance = unpack::Allowance::of(config);
+    let allowance = unpack::Allowance::for_image(config);
     stream::iter(layers)
         .map(|(blob, diff_id)| {
             let (layer, allowance) = (Layer { blob, diff_id }, &allowance);

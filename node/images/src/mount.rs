@@ -40,7 +40,7 @@ async fn present(store: &ImageStore, image: &Image) -> Result<(), ImageError> {
     }
     // A sweep would take the half-unpacked layer away.
     let _filling = store.index.filling().await?;
-    let (name, allowance) = (reference::parse(name)?, unpack::Allowance::of(&image.id));
+    let (name, allowance) = (reference::parse(name)?, unpack::Allowance::for_image(&image.id));
     for layer in &image.layers {
         unpack::layer(store, &name, layer, &allowance).await?;
     }

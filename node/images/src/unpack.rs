@@ -48,7 +48,7 @@ pub(crate) struct Allowance {
 
 impl Allowance {
     /// All of it, for the image with that configuration.
-    pub(crate) fn of(config: &str) -> Self {
+    pub(crate) fn for_image(config: &str) -> Self {
         Self { left: AtomicU64::new(bounds::IMAGE_BYTES_MAX), image: config.to_owned() }
     }
 }
@@ -105,13 +105,13 @@ pub(crate) async fn layer(store: &ImageStore, name: &Name, layer: &Layer, allowa
 /// Unpacks a package of files into a directory that does not exist yet.
 pub(crate) async fn package(store: &ImageStore, file: &Path, target: &Path) -> Result<(), ImageError> {
     let doing = format!("unpacking {}", file.display());
-    fill(store, Form::Package, None, &doing, file, target, &Allowance::of("package")).await.map(drop)
+    fill(store, Form::Package, None, &doing, file, target, &Allowance::for_image("package")).await.map(drop)
 }
 
 /// Makes a binary module of a text; it is then [`TEXT_MODULE`] in a directory that does not exist yet.
 pub(crate) async fn text_module(store: &ImageStore, file: &Path, target: &Path) -> Result<(), ImageError> {
     let doing = format!("reading {}", file.display());
-    fill(store, Form::Text, None, &doing, file, target, &Allowance::of("text")).await.map(drop)
+    fill(store, Form::Text, None, &doing, file, target, &Allowance::for_image("text")).await.map(drop)
 }
 
 async fn fill(

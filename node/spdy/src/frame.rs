@@ -46,7 +46,7 @@ impl Reset {
         }
     }
 
-    fn of(code: u32) -> Self {
+    fn from_code(code: u32) -> Self {
         Self::KNOWN.iter().find(|(_, known)| *known == code).map_or(Self::Other(code), |(reset, _)| *reset)
     }
 }
@@ -236,7 +236,7 @@ impl Decoder {
                 let id = word()? & ID_MASK;
                 Frame::Headers { id, fin, headers: self.inflater.read(rest)? }
             }
-            kind::RST_STREAM => Frame::Reset { id: word()? & ID_MASK, why: Reset::of(word()?) },
+            kind::RST_STREAM => Frame::Reset { id: word()? & ID_MASK, why: Reset::from_code(word()?) },
             kind::SETTINGS => {
                 let count = word()?;
                 let mut initial_window = None;

@@ -133,7 +133,7 @@ fn spawn(
     // It is our child, so its pid cannot be reused before it is reaped.
     let pid = child.id().cast_signed();
     let placed = cgroup.map_or(Ok(()), |cgroup| cgroup.add(pid)).and_then(|()| {
-        let shim = ProcessRef::of(pid).map_err(RuntimeError::io(doing()))?;
+        let shim = ProcessRef::read(pid).map_err(RuntimeError::io(doing()))?;
         Ok((shim, UnixStream::from_std(ours).map_err(RuntimeError::io(doing()))?))
     });
     if placed.is_err() {

@@ -25,7 +25,7 @@ pub struct ProcessRef {
 
 impl ProcessRef {
     /// The process that has `pid` now.
-    pub fn of(pid: i32) -> io::Result<Self> {
+    pub fn read(pid: i32) -> io::Result<Self> {
         let stat = read_stat(pid)?;
         Ok(Self { pid, start_ticks: stat.start_ticks, boot_id: boot_id()? })
     }
@@ -34,7 +34,7 @@ impl ProcessRef {
     pub fn current() -> io::Result<Self> {
         let pid = fs::read_link("/proc/self")?;
         let pid = pid.to_str().and_then(|pid| pid.parse().ok()).ok_or_else(|| io::Error::other("/proc/self is not a number"))?;
-        Self::of(pid)
+        Self::read(pid)
     }
 
     /// Whether it still runs. A zombie does not.
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn another_process_with_the_same_pid_is_not_it() {
-        let us = ProcessRef::of(std::process::id().cast_signed()).unwrap();
+        let us = ProcessRef::read(std::process::id().cast_signed()).unwrap();
         assert!(us.is_alive());
         assert!(!ProcessRef { start_ticks: us.start_ticks + 1, ..us.clone() }.is_alive());
         assert!(!ProcessRef { boot_id: "earlier".into(), ..us }.is_alive());
@@ -208,7 +208,7 @@ mod tests {
     #[expect(clippy::zombie_processes, reason = "taking the zombie is what is tested")]
     async fn waits_for_a_child_and_takes_its_zombie() {
         let child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        let child = ProcessRef::of(child.id().cast_signed()).unwrap();
+        let child = ProcessRef::read(child.id().cast_signed()).unwrap();
         child.open().unwrap().unwrap().signal(libc::SIGKILL).unwrap();
         child.ended().await.unwrap();
         assert!(!std::path::Path::new(&format!("/proc/{}", child.pid)).exists());

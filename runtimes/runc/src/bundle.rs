@@ -80,7 +80,7 @@ fn filter(security: &Security) -> Value {
     match &security.seccomp {
         _ if security.privileged => Value::Null,
         Seccomp::Unconfined => Value::Null,
-        Seccomp::RuntimeDefault => seccomp::profile(&capabilities::of(security)),
+        Seccomp::RuntimeDefault => seccomp::profile(&capabilities::names(security)),
         Seccomp::Profile(profile) => profile.clone(),
     }
 }
@@ -99,7 +99,7 @@ fn typed<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, RuntimeError
 }
 
 fn process(spec: &ContainerSpec) -> Value {
-    let capabilities = capabilities::of(&spec.security);
+    let capabilities = capabilities::names(&spec.security);
     json!({
         "terminal": spec.tty,
         "user": {

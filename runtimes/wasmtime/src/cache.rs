@@ -52,14 +52,14 @@ pub struct Cache {
     slots: Slots,
     machine_bytes: u64,
     cores: usize,
-    known: Arc<Mutex<Known>>,
+    state: Arc<Mutex<CacheState>>,
     /// Modules that cannot be compiled, by their key.
     refused: Refused,
 }
 
 /// What this process has found out.
 #[derive(Default)]
-struct Known {
+struct CacheState {
     /// One lock a key that is being looked up or compiled.
     busy: HashMap<String, Arc<AsyncMutex<()>>>,
     /// Files whose hash was right, as they were then.
@@ -98,7 +98,7 @@ impl Cache {
             slots: Slots::new(cores, LARGE_FROM),
             machine_bytes: machine_bytes(),
             cores,
-            known: Arc::default(),
+            state: Arc::default(),
             refused: Refused::default(),
         })
     }
@@ -107,14 +107,14 @@ impl Cache {
     /// next one who waits for the same begins it anew.
     pub async fn artifact(&self, module: &Path, digest: &str) -> Result<Artifact, RuntimeError> {
         let key = hex(&Sha256::digest(format!("{digest}\n{}", self.fingerprint)));
-        let busy = self.known.lock().busy.entry(key.clone()).or_default().clone();
-        let _forgetting = Forgetting(&self.known);
+        let busy = self.state.lock().busy.entry(key.clone()).or_default().clone();
+        let _forgetting = Forgetting(&self.state);
         let _alone = busy.lock_owned().await;
         // After the wait: whoever compiled the same module meanwhile has learnt what it is.
         if let Some(why) = self.refused.why(&key, Instant::now()) {
             return Err(RuntimeError::BadContent(why));
         }
-        let look = Look { dir: self.dir.clone(), key: key.clone(), known: self.known.clone() };
+        let look = Look { dir: self.dir.clone(), key: key.clone(), state: self.state.clone() };
         let found = {
             let look = look.clone();
             blocking(move || look.find()).await?
@@ -127,7 +127,7 @@ impl Cache {
 }
 
 /// Forgets the locks that nobody holds or waits for, also when its caller gave up.
-struct Forgetting<'a>(&'a Mutex<Known>);
+struct Forgetting<'a>(&'a Mutex<CacheState>);
 
 impl Drop for Forgetting<'_> {
     fn drop(&mut self) {
@@ -141,7 +141,7 @@ impl Drop for Forgetting<'_> {
 struct Look {
     dir: PathBuf,
     key: String,
-    known: Arc<Mutex<Known>>,
+    state: Arc<Mutex<CacheState>>,
 }
 
 impl Look {
@@ -162,7 +162,7 @@ impl Look {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return self.distrust(&error.to_string()),
             Err(error) => return Err(RuntimeError::io(format!("reading {}", path.display()))(error)),
         };
-        if let Some((as_checked, kind)) = self.known.lock().checked.get(&self.key).copied()
+        if let Some((as_checked, kind)) = self.state.lock().checked.get(&self.key).copied()
             && as_checked == identity
         {
             sweep::note_use(&self.note());
@@ -174,7 +174,7 @@ impl Look {
         if note.len != identity.len || note.sha256 != sha256 {
             return self.distrust("it is not what was written");
         }
-        self.known.lock().checked.insert(self.key.clone(), (identity, note.kind));
+        self.state.lock().checked.insert(self.key.clone(), (identity, note.kind));
         sweep::note_use(&self.note());
         Ok(Some(Artifact { path, kind: note.kind }))
     }

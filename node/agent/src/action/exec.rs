@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use super::Target;
 use crate::error::chain;
 use crate::node::Node;
-use crate::record::Alive;
+use crate::record::RunningInstance;
 
 /// Bytes of a command's output that are kept for a message; upstream's.
 const OUTPUT_LEN_MAX: u64 = 10 * 1_024;
@@ -24,7 +24,7 @@ pub(crate) async fn probe(target: &Target<'_>, action: &ExecAction) -> Result<()
 }
 
 /// Runs a command in a container: its exit code and the beginning of its output.
-pub(crate) async fn run(node: &Node, alive: &Alive, args: Vec<String>) -> Result<(i32, String), String> {
+pub(crate) async fn run(node: &Node, alive: &RunningInstance, args: Vec<String>) -> Result<(i32, String), String> {
     let runtime = node.parts.by_handler(&alive.handler).ok_or_else(|| format!("no runtime for \"{}\" is configured", alive.handler))?;
     let session = runtime.exec(&alive.id, ExecSpec { args, ..ExecSpec::default() }).await.map_err(|error| chain(&error))?;
     let (out, err, code) = tokio::join!(output(Some(session.stdout)), output(session.stderr), session.exit);

@@ -49,7 +49,7 @@ impl Amount {
         }
     }
 
-    fn of(list: Option<&BTreeMap<String, Quantity>>) -> Self {
+    fn from_list(list: Option<&BTreeMap<String, Quantity>>) -> Self {
         Self {
             cpu_milli: cpu(list).unwrap_or(0),
             memory_bytes: bytes(list, "memory").unwrap_or(0),
@@ -75,7 +75,7 @@ pub(crate) fn requests(pod: &Pod) -> Amount {
     let Some(spec) = &pod.spec else { return Amount::default() };
     let (mut main, mut sidecars, mut init) = (Amount::default(), Amount::default(), Amount::default());
     for (role, container) in super::all(spec) {
-        let own = Amount::of(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()));
+        let own = Amount::from_list(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()));
         match role {
             Role::Main => main = main.plus(own),
             Role::Sidecar => sidecars = sidecars.plus(own),
@@ -87,7 +87,7 @@ pub(crate) fn requests(pod: &Pod) -> Amount {
         sum.cpu_milli = cpu(Some(of_pod)).unwrap_or(sum.cpu_milli);
         sum.memory_bytes = bytes(Some(of_pod), "memory").unwrap_or(sum.memory_bytes);
     }
-    sum.plus(Amount::of(spec.overhead.as_ref()))
+    sum.plus(Amount::from_list(spec.overhead.as_ref()))
 }
 
 /// Upstream's quality of service class.
@@ -196,7 +196,7 @@ pub(crate) fn of_requirements(resources: Option<&ResourceRequirements>) -> Resou
 /// What the kernel is told of a Pod: limits only where every container has one, as upstream.
 pub(crate) fn of_pod(pod: &Pod) -> Resources {
     let Some(spec) = &pod.spec else { return Resources::default() };
-    let overhead = Amount::of(spec.overhead.as_ref());
+    let overhead = Amount::from_list(spec.overhead.as_ref());
     let mut cpu_limit = Some(overhead.cpu_milli);
     let mut memory_limit = Some(overhead.memory_bytes);
     let (mut init_cpu, mut init_memory) = (0, 0);

@@ -18,7 +18,7 @@ enum Amount {
 
 impl Amount {
     /// In units, of so many in all.
-    fn of(self, all: u64) -> u64 {
+    fn units_of(self, all: u64) -> u64 {
         match self {
             Self::Units(units) => units,
             #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a size")]
@@ -96,12 +96,12 @@ impl Thresholds {
 
     /// Of a signal: what must be left, of so much in all.
     pub(crate) fn least(&self, signal: Signal, all: u64) -> Option<u64> {
-        self.least.get(&signal).map(|amount| amount.of(all))
+        self.least.get(&signal).map(|amount| amount.units_of(all))
     }
 
     /// What must be left before the threshold, once met, counts as resolved.
     pub(crate) fn resolved(&self, signal: Signal, all: u64) -> Option<u64> {
-        let more = self.reclaim.0.get(&signal).map_or(0, |amount| amount.of(all));
+        let more = self.reclaim.0.get(&signal).map_or(0, |amount| amount.units_of(all));
         self.least(signal, all).map(|least| least.saturating_add(more))
     }
 

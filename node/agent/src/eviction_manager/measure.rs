@@ -19,8 +19,8 @@ use crate::layout::{PodName, container_id};
 use crate::node::{Entry, Node};
 
 /// Where everything of a Pod is.
-struct Places {
-    containers: Vec<Place>,
+struct PodPaths {
+    containers: Vec<ContainerPaths>,
     volumes: Vec<(String, PathBuf)>,
     /// Volumes by where containers mount them.
     mounted: Vec<(PathBuf, String)>,
@@ -30,7 +30,7 @@ struct Places {
     group: Option<Group>,
 }
 
-struct Place {
+struct ContainerPaths {
     name: String,
     layer: Option<WritableLayer>,
     logs: PathBuf,
@@ -39,15 +39,15 @@ struct Place {
 
 /// What a Pod has on the disk.
 pub(crate) async fn disk(node: &Node, entry: &Entry, within: Duration) -> PodUsage {
-    let places = Places::of(node, entry);
-    let measured = api_tasks::blocking("node-agent/measure", move || places.measure(within)).await;
+    let paths = PodPaths::new(node, entry);
+    let measured = api_tasks::blocking("node-agent/measure", move || paths.measure(within)).await;
     measured.unwrap_or_else(|_| PodUsage { fault: Some(Immeasurable::Unreadable), ..PodUsage::default() })
 }
 
-impl Places {
-    fn of(node: &Node, entry: &Entry) -> Self {
+impl PodPaths {
+    fn new(node: &Node, entry: &Entry) -> Self {
         let (pod, names) = (&*entry.pod, PodName::of(&entry.pod));
-        let containers = entry.containers.iter().map(|(name, instance)| Place {
+        let containers = entry.containers.iter().map(|(name, instance)| ContainerPaths {
             name: name.clone(),
             layer: node.parts.images.writable_layer(&container_id(&names.uid, name, instance.attempt).0),
             logs: node.layout.pod_logs(&names.namespace, &names.name, &names.uid).join(name),
@@ -67,10 +67,10 @@ impl Places {
 
     fn measure(&self, within: Duration) -> PodUsage {
         let mut budget = Budget::new(within);
-        let containers = self.containers.iter().map(|place| ContainerUsage {
-            name: place.name.clone(),
-            writable: place.layer.as_ref().map(|layer| below(&layer.upper, &mut budget)).unwrap_or_default(),
-            logs: below(&place.logs, &mut budget).plus(below(&place.messages, &mut budget)),
+        let containers = self.containers.iter().map(|container| ContainerUsage {
+            name: container.name.clone(),
+            writable: container.layer.as_ref().map(|layer| below(&layer.upper, &mut budget)).unwrap_or_default(),
+            logs: below(&container.logs, &mut budget).plus(below(&container.messages, &mut budget)),
             ..ContainerUsage::default()
         });
         let containers = containers.collect();
@@ -93,8 +93,11 @@ impl Places {
     fn add_nameless(&self, usage: &mut PodUsage, budget: &mut Budget) {
         let device = |path: &Path| fs::metadata(path).ok().map(|found| found.dev());
         let Some(disk) = device(&self.files) else { return };
-        let layers: BTreeMap<u64, &str> =
-            self.containers.iter().filter_map(|place| Some((device(&place.layer.as_ref()?.merged)?, place.name.as_str()))).collect();
+        let layers: BTreeMap<u64, &str> = self
+            .containers
+            .iter()
+            .filter_map(|container| Some((device(&container.layer.as_ref()?.merged)?, container.name.as_str())))
+            .collect();
         for pid in self.group.iter().flat_map(Group::pids) {
             for kind in ["fd", "map_files"] {
                 // A process that has ended meanwhile holds nothing.

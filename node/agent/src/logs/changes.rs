@@ -25,7 +25,7 @@ pub(crate) struct Changes {
 
 impl Changes {
     /// Watches from now on.
-    pub(crate) fn of(dir: &Path) -> io::Result<Self> {
+    pub(crate) fn new(dir: &Path) -> io::Result<Self> {
         Self::or_look_again(dir, Self::watch(dir))
     }
 
@@ -85,6 +85,6 @@ mod tests {
             let refused = Changes::or_look_again(dir, Err(io::Error::from_raw_os_error(errno))).expect("looks by itself");
             refused.next().await.expect("a look");
         }
-        assert!(Changes::of(dir).is_err(), "a directory that is not there is told");
+        assert!(Changes::new(dir).is_err(), "a directory that is not there is told");
     }
 }

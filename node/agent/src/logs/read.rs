@@ -69,7 +69,7 @@ impl Reader {
     async fn run(&mut self, path: &Path, mut ended: BoxFuture<'static, ()>) -> io::Result<()> {
         let dir = path.parent().unwrap_or(path);
         // Watched before the first read: nothing can be missed in between.
-        let changes = if self.options.follow { Some(Changes::of(dir)?) } else { None };
+        let changes = if self.options.follow { Some(Changes::new(dir)?) } else { None };
         let mut file = BufReader::new(open(path, self.options.tail_lines).await?);
         let mut over = false;
         loop {

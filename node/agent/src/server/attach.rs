@@ -7,7 +7,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use runtimes_contract::AttachSession;
 
-use super::command::{Asked, End, Stdio, answer};
+use super::command::{CommandOptions, End, Stdio, answer};
 use super::exec::running;
 use super::upgrade::Upgrade;
 use crate::node::Node;
@@ -21,20 +21,20 @@ pub(super) async fn attach(
     RawQuery(query): RawQuery,
     upgrade: Upgrade,
 ) -> Response {
-    let asked = Asked::parse(&query.unwrap_or_default());
-    let found = asked.check_streams().and_then(|()| running(&node, &namespace, &pod, &container));
-    let (target, asked) = match found {
-        Ok(target) => (Some(target), Ok(asked)),
+    let options = CommandOptions::parse(&query.unwrap_or_default());
+    let found = options.check_streams().and_then(|()| running(&node, &namespace, &pod, &container));
+    let (target, options) = match found {
+        Ok(target) => (Some(target), Ok(options)),
         Err(refusal) => (None, Err(refusal)),
     };
-    answer(upgrade, asked, move |client, asked| async move {
+    answer(upgrade, options, move |client, options| async move {
         let Some((id, runtime)) = target else { return };
-        match runtime.attach(&id, asked.stdin).await {
+        match runtime.attach(&id, options.stdin).await {
             Ok(AttachSession { stdin, stdout, stderr, resize }) => {
                 // Its output ends when the container does; how that ended is the Pod's to tell.
                 client.carry(Stdio { stdin, stdout, stderr, resize }, async { End::Code(0) }).await;
             }
-            Err(error) => client.end(End::of(Err(error), DOING)).await,
+            Err(error) => client.end(End::from_result(Err(error), DOING)).await,
         }
     })
 }

@@ -37,7 +37,7 @@ pub(super) struct Form {
 
 impl Form {
     /// Of the protocol that was agreed on; none is the oldest.
-    pub(super) fn of(protocol: Option<&str>) -> Self {
+    pub(super) fn for_protocol(protocol: Option<&str>) -> Self {
         let protocol = protocol.unwrap_or_default();
         Self { base64: protocol.contains("base64"), status: protocol.starts_with("v4") || protocol.starts_with("v5") }
     }
@@ -83,12 +83,12 @@ mod tests {
         for (protocol, frame) in
             [(Some("v5.channel.k8s.io"), Message::binary(vec![1, b'h', b'i'])), (Some("base64.channel.k8s.io"), Message::text("1aGk="))]
         {
-            let form = Form::of(protocol);
+            let form = Form::for_protocol(protocol);
             assert_eq!(form.encode(STDOUT, b"hi"), frame);
             assert_eq!(form.decode(frame), Some((STDOUT, Bytes::from_static(b"hi"))));
         }
-        assert_eq!(Form::of(None).decode(Message::binary(Vec::new())), None);
-        assert_eq!(Form::of(Some("base64.channel.k8s.io")).decode(Message::text("1%%")), None);
-        assert!(!Form::of(Some("v3.channel.k8s.io")).status);
+        assert_eq!(Form::for_protocol(None).decode(Message::binary(Vec::new())), None);
+        assert_eq!(Form::for_protocol(Some("base64.channel.k8s.io")).decode(Message::text("1%%")), None);
+        assert!(!Form::for_protocol(Some("v3.channel.k8s.io")).status);
     }
 }

@@ -30,7 +30,7 @@ const DELIVERY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is asked for. The API server writes `input=1`, clients of the node itself may write `stdin=true`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct CommandOptions {
     pub(super) command: Vec<String>,
     pub(super) stdin: bool,
     pub(super) stdout: bool,
@@ -38,23 +38,23 @@ pub(super) struct Asked {
     pub(super) tty: bool,
 }
 
-impl Asked {
+impl CommandOptions {
     pub(super) fn parse(query: &str) -> Self {
-        let mut asked = Self::default();
+        let mut options = Self::default();
         for (name, value) in super::query_pairs(query) {
             let on = matches!(value.as_str(), "1" | "true");
             match name.as_str() {
-                "command" => asked.command.push(value),
-                "input" | "stdin" => asked.stdin |= on,
-                "output" | "stdout" => asked.stdout |= on,
-                "error" | "stderr" => asked.stderr |= on,
-                "tty" => asked.tty |= on,
+                "command" => options.command.push(value),
+                "input" | "stdin" => options.stdin |= on,
+                "output" | "stdout" => options.stdout |= on,
+                "error" | "stderr" => options.stderr |= on,
+                "tty" => options.tty |= on,
                 _ => {}
             }
         }
         // A terminal has one output.
-        asked.stderr &= !asked.tty;
-        asked
+        options.stderr &= !options.tty;
+        options
     }
 
     /// Whether there is anything to carry.
@@ -156,7 +156,7 @@ pub(super) enum End {
 
 impl End {
     /// `doing` is upstream's word for what went wrong.
-    pub(super) fn of(result: Result<i32, RuntimeError>, doing: &str) -> Self {
+    pub(super) fn from_result(result: Result<i32, RuntimeError>, doing: &str) -> Self {
         match result {
             Ok(code) => Self::Code(code),
             Err(error @ RuntimeError::Unsupported(_)) => Self::Failed { reason: "BadRequest", message: chain(&error) },
@@ -199,18 +199,18 @@ impl End {
 /// One that wants a websocket gets it also when it is refused, and hears of it on the error channel:
 /// kubectl takes a refused upgrade for an old server, tries another protocol and shows the wrong
 /// complaint. One that wants SPDY is refused as upstream does.
-pub(super) fn answer<F, Fut>(upgrade: Upgrade, asked: Result<Asked, Refusal>, work: F) -> Response
+pub(super) fn answer<F, Fut>(upgrade: Upgrade, options: Result<CommandOptions, Refusal>, work: F) -> Response
 where
-    F: FnOnce(Client, Asked) -> Fut + Send + 'static,
+    F: FnOnce(Client, CommandOptions) -> Fut + Send + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
-    match (upgrade, asked) {
+    match (upgrade, options) {
         (Upgrade::None, Ok(_)) => refuse(StatusCode::BAD_REQUEST, "Upgrade request required"),
         (Upgrade::None | Upgrade::Spdy(_), Err(refusal)) => refuse(refusal.code, refusal.message),
-        (Upgrade::Spdy(upgrade), Ok(asked)) => over_spdy::serve(upgrade, asked, work),
-        (Upgrade::WebSocket(upgrade), Ok(asked)) => over_websocket::serve(*upgrade, asked, work),
+        (Upgrade::Spdy(upgrade), Ok(options)) => over_spdy::serve(upgrade, options, work),
+        (Upgrade::WebSocket(upgrade), Ok(options)) => over_websocket::serve(*upgrade, options, work),
         (Upgrade::WebSocket(upgrade), Err(refusal)) => {
-            over_websocket::serve(*upgrade, Asked::default(), |client, _| client.end(refusal.end()))
+            over_websocket::serve(*upgrade, CommandOptions::default(), |client, _| client.end(refusal.end()))
         }
     }
 }
@@ -299,17 +299,17 @@ mod tests {
 
     #[test]
     fn both_spellings_of_the_query_are_read() {
-        let wanted = Asked {
+        let wanted = CommandOptions {
             command: vec!["sh".to_owned(), "-c".to_owned(), "a b&c".to_owned()],
             stdin: true,
             stdout: true,
             stderr: false,
             tty: false,
         };
-        assert_eq!(Asked::parse("command=sh&command=-c&command=a+b%26c&input=1&output=1&tty=0"), wanted);
-        assert_eq!(Asked::parse("command=sh&command=-c&command=a%20b%26c&stdin=true&stdout=true"), wanted);
-        assert!(!Asked::parse("output=1&error=1&tty=1").stderr);
-        assert!(Asked::default().check_streams().is_err());
+        assert_eq!(CommandOptions::parse("command=sh&command=-c&command=a+b%26c&input=1&output=1&tty=0"), wanted);
+        assert_eq!(CommandOptions::parse("command=sh&command=-c&command=a%20b%26c&stdin=true&stdout=true"), wanted);
+        assert!(!CommandOptions::parse("output=1&error=1&tty=1").stderr);
+        assert!(CommandOptions::default().check_streams().is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use runtimes_contract::{ContainerId, ExecSession, ExecSpec, Runtime};
 
-use super::command::{Asked, Client, End, Refusal, Stdio, answer};
+use super::command::{Client, CommandOptions, End, Refusal, Stdio, answer};
 use super::upgrade::Upgrade;
 use crate::node::Node;
 
@@ -21,32 +21,32 @@ pub(super) async fn exec(
     RawQuery(query): RawQuery,
     upgrade: Upgrade,
 ) -> Response {
-    let asked = Asked::parse(&query.unwrap_or_default());
-    let found = check(&asked).and_then(|()| running(&node, &namespace, &pod, &container));
-    let (target, asked) = match found {
-        Ok(target) => (Some(target), Ok(asked)),
+    let options = CommandOptions::parse(&query.unwrap_or_default());
+    let found = check(&options).and_then(|()| running(&node, &namespace, &pod, &container));
+    let (target, options) = match found {
+        Ok(target) => (Some(target), Ok(options)),
         Err(refusal) => (None, Err(refusal)),
     };
-    answer(upgrade, asked, move |client, asked| async move {
+    answer(upgrade, options, move |client, options| async move {
         let Some((id, runtime)) = target else { return };
-        let spec = ExecSpec { args: asked.command, stdin: asked.stdin, tty: asked.tty, outlives_session: true };
+        let spec = ExecSpec { args: options.command, stdin: options.stdin, tty: options.tty, outlives_session: true };
         match runtime.exec(&id, spec).await {
             Ok(session) => run(client, session).await,
-            Err(error) => client.end(End::of(Err(error), DOING)).await,
+            Err(error) => client.end(End::from_result(Err(error), DOING)).await,
         }
     })
 }
 
 async fn run(client: Client, session: ExecSession) {
     let ExecSession { stdin, stdout, stderr, resize, exit } = session;
-    client.carry(Stdio { stdin, stdout, stderr, resize }, async { End::of(exit.await, DOING) }).await;
+    client.carry(Stdio { stdin, stdout, stderr, resize }, async { End::from_result(exit.await, DOING) }).await;
 }
 
-fn check(asked: &Asked) -> Result<(), Refusal> {
-    if asked.command.is_empty() {
+fn check(options: &CommandOptions) -> Result<(), Refusal> {
+    if options.command.is_empty() {
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "you must specify at least 1 command"));
     }
-    asked.check_streams()
+    options.check_streams()
 }
 
 /// The running container of that name and its runtime.

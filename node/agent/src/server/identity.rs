@@ -5,7 +5,7 @@ use rustls::ServerConnection;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// The user of a connection; `None` when its certificate names no one.
-pub(super) fn of(connection: &ServerConnection) -> Option<UserInfo> {
+pub(super) fn user(connection: &ServerConnection) -> Option<UserInfo> {
     let leaf = connection.peer_certificates()?.first()?;
     let (_, certificate) = X509Certificate::from_der(leaf).ok()?;
     let subject = certificate.subject();

@@ -26,7 +26,7 @@ const CHUNKS_MAX: usize = 16;
 /// The query, as the API server passes `PodLogOptions` on.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Asked {
+pub(super) struct LogOptions {
     follow: Option<bool>,
     previous: Option<bool>,
     tail_lines: Option<u64>,
@@ -40,16 +40,16 @@ pub(super) struct Asked {
 pub(super) async fn logs(
     State(node): State<Arc<Node>>,
     Path((namespace, pod, container)): Path<(String, String, String)>,
-    Query(asked): Query<Asked>,
+    Query(query): Query<LogOptions>,
 ) -> Response {
-    match open(&node, &namespace, &pod, &container, &asked).await {
+    match open(&node, &namespace, &pod, &container, &query).await {
         Ok(body) => ([(header::CONTENT_TYPE, "text/plain")], body).into_response(),
         Err(refusal) => refusal,
     }
 }
 
-async fn open(node: &Node, namespace: &str, pod: &str, container: &str, asked: &Asked) -> Result<Body, Response> {
-    let options = options(asked).map_err(|message| refuse(StatusCode::UNPROCESSABLE_ENTITY, message))?;
+async fn open(node: &Node, namespace: &str, pod: &str, container: &str, query: &LogOptions) -> Result<Body, Response> {
+    let options = options(query).map_err(|message| refuse(StatusCode::UNPROCESSABLE_ENTITY, message))?;
     let entry = find(node, namespace, pod)?;
     let bad = |message: String| refuse(StatusCode::BAD_REQUEST, message);
     let Some(instance) = entry.containers.get(container) else {
@@ -62,7 +62,7 @@ async fn open(node: &Node, namespace: &str, pod: &str, container: &str, asked: &
         return Err(bad(why));
     };
     let names = PodName::of(&entry.pod);
-    let attempt = match (asked.previous.unwrap_or(false), instance.attempt) {
+    let attempt = match (query.previous.unwrap_or(false), instance.attempt) {
         (false, attempt) => attempt,
         (true, 0) => return Err(bad(format!("previous terminated container \"{container}\" in pod \"{pod}\" not found"))),
         (true, attempt) => attempt - 1,
@@ -77,23 +77,23 @@ async fn open(node: &Node, namespace: &str, pod: &str, container: &str, asked: &
     Ok(Body::from_stream(ReceiverStream::new(chunks)))
 }
 
-fn options(asked: &Asked) -> Result<Options, String> {
-    let since = match (&asked.since_time, asked.since_seconds) {
+fn options(query: &LogOptions) -> Result<Options, String> {
+    let since = match (&query.since_time, query.since_seconds) {
         (Some(time), _) => Some(time.parse::<Timestamp>().map_err(|error| format!("invalid sinceTime: {error}"))?),
         (None, Some(seconds)) => Timestamp::now().checked_sub(SignedDuration::from_secs(seconds)).ok(),
         (None, None) => None,
     };
-    let stream = match asked.stream.as_deref() {
+    let stream = match query.stream.as_deref() {
         None | Some("" | "All") => None,
         Some("Stdout") => Some("stdout".to_owned()),
         Some("Stderr") => Some("stderr".to_owned()),
         Some(other) => return Err(format!("invalid stream: {other}")),
     };
     Ok(Options {
-        follow: asked.follow.unwrap_or(false),
-        tail_lines: asked.tail_lines,
-        limit_bytes: asked.limit_bytes,
-        timestamps: asked.timestamps.unwrap_or(false),
+        follow: query.follow.unwrap_or(false),
+        tail_lines: query.tail_lines,
+        limit_bytes: query.limit_bytes,
+        timestamps: query.timestamps.unwrap_or(false),
         since,
         stream,
     })

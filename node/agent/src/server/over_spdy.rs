@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::command::{Asked, Client, INPUTS_MAX, Input, Out};
+use super::command::{Client, CommandOptions, INPUTS_MAX, Input, Out};
 use super::upgrade::SpdyUpgrade;
 
 /// Protocols, the best first. (v5 is one of websockets: SPDY always could half-close.)
@@ -23,17 +23,17 @@ const STREAMS_MAX: usize = 16;
 const SIZE_LEN_MAX: usize = 1_024;
 
 /// Upgrades and has the work done with the client.
-pub(super) fn serve<F, Fut>(upgrade: SpdyUpgrade, asked: Asked, work: F) -> Response
+pub(super) fn serve<F, Fut>(upgrade: SpdyUpgrade, options: CommandOptions, work: F) -> Response
 where
-    F: FnOnce(Client, Asked) -> Fut + Send + 'static,
+    F: FnOnce(Client, CommandOptions) -> Fut + Send + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
     upgrade.accept(&PROTOCOLS, move |io, protocol| async move {
         let (mut connection, drive) = node_spdy::serve(io, Limits { streams_max: STREAMS_MAX, ..Limits::default() });
         let gone = CancellationToken::new();
         let work = async {
-            match timeout(STREAMS_TIMEOUT, Streams::accept(&mut connection, &asked, protocol)).await {
-                Ok(Some(streams)) => streams.with_client(&asked, protocol, &gone, |client| work(client, asked.clone())).await,
+            match timeout(STREAMS_TIMEOUT, Streams::accept(&mut connection, &options, protocol)).await {
+                Ok(Some(streams)) => streams.with_client(&options, protocol, &gone, |client| work(client, options.clone())).await,
                 Ok(None) => {}
                 Err(_) => tracing::debug!("timed out waiting for client to create streams"),
             }
@@ -61,10 +61,10 @@ struct Streams {
 
 impl Streams {
     /// Waits until all are there that the client has announced; `None` when it leaves before.
-    async fn accept(connection: &mut Connection, asked: &Asked, protocol: Option<&str>) -> Option<Self> {
+    async fn accept(connection: &mut Connection, options: &CommandOptions, protocol: Option<&str>) -> Option<Self> {
         let mut streams = Self::default();
-        let resizes = asked.tty && protocol.is_some_and(|protocol| protocol.starts_with("v4") || protocol.starts_with("v3"));
-        while !streams.are_whole(asked, resizes) {
+        let resizes = options.tty && protocol.is_some_and(|protocol| protocol.starts_with("v4") || protocol.starts_with("v3"));
+        while !streams.are_whole(options, resizes) {
             let stream = connection.accept().await?;
             let place = match stream.headers.get("streamtype") {
                 Some("stdin") => &mut streams.stdin,
@@ -80,11 +80,11 @@ impl Streams {
         Some(streams)
     }
 
-    fn are_whole(&self, asked: &Asked, resizes: bool) -> bool {
+    fn are_whole(&self, options: &CommandOptions, resizes: bool) -> bool {
         let has = |stream: &Option<Stream>, wanted: bool| stream.is_some() || !wanted;
-        has(&self.stdin, asked.stdin)
-            && has(&self.stdout, asked.stdout)
-            && has(&self.stderr, asked.stderr)
+        has(&self.stdin, options.stdin)
+            && has(&self.stdout, options.stdout)
+            && has(&self.stderr, options.stderr)
             && has(&self.resize, resizes)
             && self.error.is_some()
     }
@@ -92,7 +92,7 @@ impl Streams {
     /// Has the work done, and beside it what the client sends brought to it, until the client is gone.
     async fn with_client<Fut: Future<Output = ()>>(
         self,
-        asked: &Asked,
+        options: &CommandOptions,
         protocol: Option<&str>,
         gone: &CancellationToken,
         work: impl FnOnce(Client) -> Fut,
@@ -109,8 +109,8 @@ impl Streams {
         let client = Client {
             input,
             gone: gone.clone(),
-            stdout: out(self.stdout, asked.stdout),
-            stderr: out(self.stderr, asked.stderr),
+            stdout: out(self.stdout, options.stdout),
+            stderr: out(self.stderr, options.stderr),
             error: out(self.error, true),
             with_status: protocol.is_some_and(|protocol| protocol.starts_with("v4")),
         };

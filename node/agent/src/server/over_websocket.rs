@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::channel::{CLOSE, ERROR, Form, PROTOCOLS, RESIZE, STDERR, STDIN, STDOUT, closing};
-use super::command::{Asked, Client, INPUTS_MAX, Input, Out};
+use super::command::{Client, CommandOptions, INPUTS_MAX, Input, Out};
 
 /// Frames that may wait for a slow client.
 const FRAMES_MAX: usize = 16;
@@ -22,17 +22,17 @@ const MESSAGE_LEN_MAX: usize = 1 << 20;
 const LINGER: Duration = Duration::from_secs(5);
 
 /// Upgrades and has the work done with the client.
-pub(super) fn serve<F, Fut>(upgrade: WebSocketUpgrade, asked: Asked, work: F) -> Response
+pub(super) fn serve<F, Fut>(upgrade: WebSocketUpgrade, options: CommandOptions, work: F) -> Response
 where
-    F: FnOnce(Client, Asked) -> Fut + Send + 'static,
+    F: FnOnce(Client, CommandOptions) -> Fut + Send + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
     upgrade.max_message_size(MESSAGE_LEN_MAX).protocols(PROTOCOLS).on_upgrade(move |socket| async move {
-        let form = Form::of(socket.protocol().and_then(|protocol| protocol.to_str().ok()));
+        let form = Form::for_protocol(socket.protocol().and_then(|protocol| protocol.to_str().ok()));
         let (frames, to_client) = mpsc::channel(FRAMES_MAX);
         let (inputs, input) = mpsc::channel(INPUTS_MAX);
         let out = |channel, wanted| if wanted { Out::Channel { channel, form, frames: frames.clone() } } else { Out::None };
-        let (stdout, stderr, error) = (out(STDOUT, asked.stdout), out(STDERR, asked.stderr), out(ERROR, true));
+        let (stdout, stderr, error) = (out(STDOUT, options.stdout), out(STDERR, options.stderr), out(ERROR, true));
         drop(frames);
         let gone = CancellationToken::new();
         let client = Client { input, gone: gone.clone(), stdout, stderr, error, with_status: form.status };
@@ -40,7 +40,7 @@ where
             carry(socket, form, inputs, to_client, &gone).await;
             gone.cancel();
         };
-        tokio::join!(work(client, asked), carry);
+        tokio::join!(work(client, options), carry);
     })
 }
 

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 
 use super::time;
 use crate::container::{self, Role};
-use crate::record::{Cause, Facts, Failure, Resize};
+use crate::record::{Cause, Failure, PodRecord, Resize};
 use crate::resize::Pending;
 
 /// Conditions that are there only while they hold.
@@ -17,19 +17,19 @@ type Verdict = Result<Option<&'static str>, (&'static str, String)>;
 
 pub(super) fn conditions(
     pod: &Pod,
-    facts: &Facts,
+    pod_record: &PodRecord,
     phase: &str,
     init: &[ContainerStatus],
     main: &[ContainerStatus],
     now: Timestamp,
 ) -> Vec<PodCondition> {
-    let rejected = facts.failure.as_ref().is_some_and(Failure::is_rejection);
+    let rejected = pod_record.failure.as_ref().is_some_and(Failure::is_rejection);
     let initialized = initialized(pod, phase, init, main, rejected);
     let containers_ready = containers_ready(pod, phase, init, main);
     let ready = containers_ready.clone().and_then(|_| gates(pod));
-    let grounded = if facts.ground().is_some() { Ok(None) } else { Err(("", String::new())) };
+    let sandboxed = if pod_record.ready_sandbox().is_some() { Ok(None) } else { Err(("", String::new())) };
     let mut all = vec![
-        condition(pod, "PodReadyToStartContainers", grounded, now),
+        condition(pod, "PodReadyToStartContainers", sandboxed, now),
         condition(pod, "Initialized", initialized, now),
         condition(pod, "Ready", ready, now),
         condition(pod, "ContainersReady", containers_ready, now),
@@ -38,16 +38,16 @@ pub(super) fn conditions(
         all.push(condition(pod, "PodScheduled", Ok(None), now));
     }
     // As upstream, with the end and not before it.
-    if let Some(Failure { cause: Cause::Eviction { disruption: true }, message, .. }) = &facts.failure
-        && !facts.anything_runs()
+    if let Some(Failure { cause: Cause::Eviction { disruption: true }, message, .. }) = &pod_record.failure
+        && !pod_record.anything_runs()
     {
         all.push(stated(pod, "DisruptionTarget", "True", "TerminationByKubelet", message.clone(), now));
     }
-    if let Some(Pending { reason, message }) = &facts.pending {
+    if let Some(Pending { reason, message }) = &pod_record.pending {
         all.push(stated(pod, RESIZE[0], "True", reason, message.clone(), now));
     }
-    if facts.lags(pod) && !facts.ends(pod) {
-        let fault = if let Resize::Due { fault, .. } = &facts.resize { fault.clone() } else { None };
+    if pod_record.lags(pod) && !pod_record.ends(pod) {
+        let fault = if let Resize::Due { fault, .. } = &pod_record.resize { fault.clone() } else { None };
         all.push(stated(pod, RESIZE[1], "True", if fault.is_some() { "Error" } else { "" }, fault.unwrap_or_default(), now));
     }
     all

@@ -7,15 +7,15 @@ use k8s_openapi::api::core::v1::{
 
 use super::time;
 use crate::container::{self, EPHEMERAL_REFUSED, Role};
-use crate::record::{Ended, Facts, Known, Run, will_restart};
+use crate::record::{ContainerRecord, ExitedInstance, InstanceState, PodRecord, will_restart};
 
 /// Statuses of init containers (sidecars among them) and of the others, in the order of the spec.
-pub(super) fn statuses(pod: &Pod, facts: &Facts) -> (Vec<ContainerStatus>, Vec<ContainerStatus>) {
+pub(super) fn statuses(pod: &Pod, pod_record: &PodRecord) -> (Vec<ContainerStatus>, Vec<ContainerStatus>) {
     let has_init = pod.spec.as_ref().is_some_and(|spec| spec.init_containers.as_ref().is_some_and(|list| !list.is_empty()));
     let (mut early, mut main) = (Vec::new(), Vec::new());
     for (role, container) in pod.spec.iter().flat_map(container::all) {
-        let Some(known) = facts.containers.get(&container.name) else { continue };
-        let status = status(pod, container, known, has_init);
+        let Some(record) = pod_record.containers.get(&container.name) else { continue };
+        let status = status(pod, container, record, has_init);
         if role == Role::Main { main.push(status) } else { early.push(status) }
     }
     (early, main)
@@ -33,17 +33,19 @@ pub(super) fn ephemeral(pod: &Pod) -> Vec<ContainerStatus> {
     all.map(status).collect()
 }
 
-fn status(pod: &Pod, container: &Container, known: &Known, has_init: bool) -> ContainerStatus {
-    let (state, last) = states(pod, known, has_init);
-    let latest = match &known.run {
-        Run::Running(alive) => Some((alive.id.0.clone(), alive.image_id.clone())),
-        Run::Ended(ended) | Run::Starting { before: Some(ended) } => Some((ended.id.clone().unwrap_or_default(), ended.image_id.clone())),
-        Run::Idle | Run::Starting { before: None } => None,
+fn status(pod: &Pod, container: &Container, record: &ContainerRecord, has_init: bool) -> ContainerStatus {
+    let (state, last) = states(pod, record, has_init);
+    let latest = match &record.run {
+        InstanceState::Running(alive) => Some((alive.id.0.clone(), alive.image_id.clone())),
+        InstanceState::Ended(ended) | InstanceState::Starting { before: Some(ended) } => {
+            Some((ended.id.clone().unwrap_or_default(), ended.image_id.clone()))
+        }
+        InstanceState::Idle | InstanceState::Starting { before: None } => None,
     };
-    let alive = known.alive();
+    let alive = record.alive();
     // An init container is ready when it has ended well; while it runs it is not.
-    let ready = match known.role {
-        Role::Init => known.ended().is_some_and(|ended| ended.exit_code == 0),
+    let ready = match record.role {
+        Role::Init => record.ended().is_some_and(|ended| ended.exit_code == 0),
         Role::Sidecar | Role::Main => alive.is_some_and(|alive| alive.ready()),
     };
     let (id, image_id) = latest.unwrap_or_default();
@@ -66,7 +68,7 @@ fn status(pod: &Pod, container: &Container, known: &Known, has_init: bool) -> Co
         container_id: Some(id).filter(|id| !id.is_empty()).map(|id| format!("skiff://{id}")),
         ready,
         started: Some(alive.is_some_and(|alive| alive.started())),
-        restart_count: i32::try_from(known.restarts()).unwrap_or(i32::MAX),
+        restart_count: i32::try_from(record.restarts()).unwrap_or(i32::MAX),
         state: Some(state),
         last_state: last.map(|ended| ContainerState { terminated: Some(terminated(ended)), ..ContainerState::default() }),
         // After a restart of the agent this is what tells what the container was allocated.
@@ -77,25 +79,25 @@ fn status(pod: &Pod, container: &Container, known: &Known, has_init: bool) -> Co
     }
 }
 
-fn states<'a>(pod: &Pod, known: &'a Known, has_init: bool) -> (ContainerState, Option<&'a Ended>) {
-    match &known.run {
-        Run::Running(alive) => {
+fn states<'a>(pod: &Pod, record: &'a ContainerRecord, has_init: bool) -> (ContainerState, Option<&'a ExitedInstance>) {
+    match &record.run {
+        InstanceState::Running(alive) => {
             let running = ContainerStateRunning { started_at: Some(time(alive.started_at)) };
-            (ContainerState { running: Some(running), ..ContainerState::default() }, known.last.as_ref())
+            (ContainerState { running: Some(running), ..ContainerState::default() }, record.last.as_ref())
         }
-        Run::Ended(ended) => match &known.hold {
-            Some(hold) if will_restart(pod, known) => (waiting(&hold.reason, &hold.message), Some(ended)),
-            _ => (ContainerState { terminated: Some(terminated(ended)), ..ContainerState::default() }, known.last.as_ref()),
+        InstanceState::Ended(ended) => match &record.waiting {
+            Some(cause) if will_restart(pod, record) => (waiting(&cause.reason, &cause.message), Some(ended)),
+            _ => (ContainerState { terminated: Some(terminated(ended)), ..ContainerState::default() }, record.last.as_ref()),
         },
-        Run::Starting { before: Some(ended) } => {
-            (ContainerState { terminated: Some(terminated(ended)), ..ContainerState::default() }, known.last.as_ref())
+        InstanceState::Starting { before: Some(ended) } => {
+            (ContainerState { terminated: Some(terminated(ended)), ..ContainerState::default() }, record.last.as_ref())
         }
-        Run::Idle | Run::Starting { before: None } => {
-            let state = match &known.hold {
-                Some(hold) => waiting(&hold.reason, &hold.message),
+        InstanceState::Idle | InstanceState::Starting { before: None } => {
+            let state = match &record.waiting {
+                Some(cause) => waiting(&cause.reason, &cause.message),
                 None => waiting(if has_init { "PodInitializing" } else { "ContainerCreating" }, ""),
             };
-            (state, known.last.as_ref())
+            (state, record.last.as_ref())
         }
     }
 }
@@ -105,7 +107,7 @@ fn waiting(reason: &str, message: &str) -> ContainerState {
     ContainerState { waiting: Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message }), ..ContainerState::default() }
 }
 
-fn terminated(ended: &Ended) -> ContainerStateTerminated {
+fn terminated(ended: &ExitedInstance) -> ContainerStateTerminated {
     ContainerStateTerminated {
         container_id: ended.id.as_ref().map(|id| format!("skiff://{id}")),
         exit_code: ended.exit_code,

@@ -12,16 +12,16 @@ use runtimes_contract::{ContainerState, ContainerStatus};
 use crate::backoff::Backoff;
 use crate::container;
 use crate::layout::label;
-use crate::record::{Alive, Cause, Ended, Facts, Failure, Known, Run};
+use crate::record::{Cause, ContainerRecord, ExitedInstance, Failure, InstanceState, PodRecord, RunningInstance};
 
 /// One container that a runtime has, and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct RuntimeContainer {
     pub(crate) handler: String,
     pub(crate) status: ContainerStatus,
 }
 
-impl Found {
+impl RuntimeContainer {
     fn label(&self, name: &str) -> &str {
         self.status.labels.get(name).map(String::as_str).unwrap_or_default()
     }
@@ -33,16 +33,16 @@ impl Found {
 }
 
 /// The facts to begin with, and the containers that are of no use: half made, or followed by another.
-pub(crate) fn adopt(pod: &Pod, found: Vec<Found>, now: Timestamp) -> (Facts, Vec<Found>) {
-    let mut facts = Facts::new(pod, now);
+pub(crate) fn adopt(pod: &Pod, found: Vec<RuntimeContainer>, now: Timestamp) -> (PodRecord, Vec<RuntimeContainer>) {
+    let mut pod_record = PodRecord::new(pod, now);
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     if matches!(phase, "Succeeded" | "Failed") {
-        facts.ended_before = true;
+        pod_record.ended_before = true;
     }
-    let (mut newest, mut useless): (BTreeMap<String, Found>, Vec<Found>) = (BTreeMap::new(), Vec::new());
+    let (mut newest, mut useless): (BTreeMap<String, RuntimeContainer>, Vec<RuntimeContainer>) = (BTreeMap::new(), Vec::new());
     for one in found {
         let name = one.label(label::CONTAINER).to_owned();
-        if one.status.state == ContainerState::Created || !facts.containers.contains_key(&name) {
+        if one.status.state == ContainerState::Created || !pod_record.containers.contains_key(&name) {
             useless.push(one);
             continue;
         }
@@ -57,35 +57,42 @@ pub(crate) fn adopt(pod: &Pod, found: Vec<Found>, now: Timestamp) -> (Facts, Vec
             }
         }
     }
-    for (name, known) in &mut facts.containers {
+    for (name, record) in &mut pod_record.containers {
         let seen = api_status(pod, name);
         match newest.remove(name) {
-            Some(one) => take_up(pod, name, known, one, seen, facts.allocation.get(name).cloned().unwrap_or_default()),
-            None => remember(known, seen, now),
+            Some(one) => take_up(pod, name, record, one, seen, pod_record.allocation.get(name).cloned().unwrap_or_default()),
+            None => remember(record, seen, now),
         }
     }
-    (facts, useless)
+    (pod_record, useless)
 }
 
 /// A container that a runtime has: it goes on where it is.
-fn take_up(pod: &Pod, name: &str, known: &mut Known, one: Found, seen: Option<&ApiStatus>, resources: ResourceRequirements) {
+fn take_up(
+    pod: &Pod,
+    name: &str,
+    record: &mut ContainerRecord,
+    one: RuntimeContainer,
+    seen: Option<&ApiStatus>,
+    resources: ResourceRequirements,
+) {
     let attempt = one.attempt();
     let time = |ms: u64| i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     // What the API was told stays as it was told, down to the second.
     let told = seen.filter(|seen| seen.container_id.as_deref().map(bare_id).as_deref() == Some(one.status.id.0.as_str()));
     let told = told.and_then(|seen| seen.state.as_ref()?.running.as_ref()?.started_at.as_ref().map(|time| time.0));
     let started_at = told.or(one.status.started_at_ms.and_then(time));
-    known.attempts = attempt + 1;
-    known.last = seen.and_then(|seen| last_of(seen, &one.status.id.0));
-    if let Some(last) = known.last.as_ref().filter(|_| attempt > 0) {
-        known.crash = Backoff::after(attempt, last.finished_at);
+    record.attempts = attempt + 1;
+    record.last = seen.and_then(|seen| last_of(seen, &one.status.id.0));
+    if let Some(last) = record.last.as_ref().filter(|_| attempt > 0) {
+        record.crash = Backoff::after(attempt, last.finished_at);
     }
     let image_id = one.label(label::IMAGE_ID).to_owned();
-    known.run = match &one.status.state {
+    record.run = match &one.status.state {
         ContainerState::Running { .. } => {
             let container = container::find(pod, name).map(|(_, container)| container);
             let probed = |probe: bool, seen: Option<bool>| !probe || seen.unwrap_or(false);
-            Run::Running(Alive {
+            InstanceState::Running(RunningInstance {
                 id: one.status.id.clone(),
                 attempt,
                 started_at: started_at.unwrap_or_else(Timestamp::now),
@@ -101,51 +108,53 @@ fn take_up(pod: &Pod, name: &str, known: &mut Known, one: Found, seen: Option<&A
                 image_id,
             })
         }
-        ContainerState::Exited(exit) => Run::Ended(Ended::from_exit(&one.status.id, &image_id, started_at, exit, String::new())),
-        ContainerState::Created => Run::Idle,
+        ContainerState::Exited(exit) => {
+            InstanceState::Ended(ExitedInstance::from_exit(&one.status.id, &image_id, started_at, exit, String::new()))
+        }
+        ContainerState::Created => InstanceState::Idle,
     };
 }
 
 /// A container that no runtime has: what the API was told last is all there is.
-fn remember(known: &mut Known, seen: Option<&ApiStatus>, now: Timestamp) {
+fn remember(record: &mut ContainerRecord, seen: Option<&ApiStatus>, now: Timestamp) {
     let Some(seen) = seen else { return };
     let state = seen.state.clone().unwrap_or_default();
     let restarts = u32::try_from(seen.restart_count).unwrap_or(0);
     let last = seen.last_state.as_ref().and_then(|state| terminated(state, &seen.image_id));
     match (terminated(&state, &seen.image_id), state.running) {
         (Some(ended), _) => {
-            known.attempts = restarts + 1;
-            known.last = last;
-            known.run = Run::Ended(ended);
+            record.attempts = restarts + 1;
+            record.last = last;
+            record.run = InstanceState::Ended(ended);
         }
         (None, Some(running)) => {
-            known.attempts = restarts + 1;
-            known.last = last;
+            record.attempts = restarts + 1;
+            record.last = last;
             let id = seen.container_id.as_deref().map(bare_id);
-            known.run = Run::Ended(Ended::lost(id, seen.image_id.clone(), running.started_at.map(|time| time.0), now));
+            record.run = InstanceState::Ended(ExitedInstance::lost(id, seen.image_id.clone(), running.started_at.map(|time| time.0), now));
         }
         // It waits for its next instance.
         (None, None) => {
             if let Some(last) = last {
-                known.attempts = restarts + 1;
-                known.crash = Backoff::after(known.attempts, last.finished_at);
-                known.run = Run::Ended(Ended { replaced: true, ..last });
+                record.attempts = restarts + 1;
+                record.crash = Backoff::after(record.attempts, last.finished_at);
+                record.run = InstanceState::Ended(ExitedInstance { replaced: true, ..last });
             }
         }
     }
 }
 
 /// How the instance before this one ended.
-fn last_of(seen: &ApiStatus, id: &str) -> Option<Ended> {
+fn last_of(seen: &ApiStatus, id: &str) -> Option<ExitedInstance> {
     let of = |state: Option<&ApiState>| state.and_then(|state| terminated(state, &seen.image_id));
     let newest = of(seen.state.as_ref()).filter(|ended| ended.id.as_deref() != Some(id));
     newest.or_else(|| of(seen.last_state.as_ref()))
 }
 
-fn terminated(state: &ApiState, image_id: &str) -> Option<Ended> {
+fn terminated(state: &ApiState, image_id: &str) -> Option<ExitedInstance> {
     let ContainerStateTerminated { container_id, exit_code, finished_at, message, reason, signal, started_at } =
         state.terminated.clone()?;
-    Some(Ended {
+    Some(ExitedInstance {
         id: container_id.as_deref().map(bare_id),
         image_id: image_id.to_owned(),
         exit_code,
@@ -169,7 +178,7 @@ fn api_status<'a>(pod: &'a Pod, name: &str) -> Option<&'a ApiStatus> {
 }
 
 /// A Pod that is turned away at the door.
-pub(crate) fn rejected(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Facts {
+pub(crate) fn rejected(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> PodRecord {
     let failure = Failure { reason: reason.to_owned(), message: format!("Pod was rejected: {message}"), cause: Cause::Rejection };
-    Facts { failure: Some(failure), ..Facts::new(pod, now) }
+    PodRecord { failure: Some(failure), ..PodRecord::new(pod, now) }
 }

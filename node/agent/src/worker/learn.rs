@@ -12,7 +12,10 @@ use crate::container;
 use crate::container::probes::ProbeKind;
 use crate::eviction::{self, Eviction};
 use crate::layout::PodName;
-use crate::record::{Alive, Base, Cause, Clean, Condemned, Ended, Facts, Failure, Ground, Hold, ImageKnown, Known, Resize, Run, restarts};
+use crate::record::{
+    Cause, Clean, Condemned, ContainerRecord, ExitedInstance, Failure, ImageState, InstanceState, PodRecord, PodSandbox, Resize,
+    RunningInstance, SandboxState, Waiting, restarts,
+};
 
 /// How long `ErrImagePull` is shown before it becomes `ImagePullBackOff`.
 const PULL_ERROR_SHOWN: SignedDuration = SignedDuration::from_secs(2);
@@ -28,17 +31,17 @@ const RESIZE_RETRY: SignedDuration = SignedDuration::from_secs(10);
 #[derive(Debug)]
 pub(crate) enum Report {
     /// The base is made, or why not: reason and message of the event.
-    Prepared(Result<Ground, (&'static str, String)>),
+    Prepared(Result<PodSandbox, (&'static str, String)>),
     /// A container's image is there, or the waiting reason and message.
     Pulled(String, Result<Arc<Image>, (&'static str, String)>),
     /// An instance runs, or did not come to run.
-    Started(String, Result<Alive, StartFault>),
+    Started(String, Result<RunningInstance, StartFault>),
     /// A postStart hook is over.
     Hooked(String, u32, Result<(), String>),
     /// A probe's verdict changed.
     Probed { name: String, attempt: u32, kind: ProbeKind, success: bool },
     /// An instance has ended.
-    Exited(String, u32, Ended),
+    Exited(String, u32, ExitedInstance),
     /// The Pod's traces are removed, or what was in the way.
     Cleaned(Result<(), String>),
     /// What instances have from now on, and why some of it is not what they were allocated.
@@ -61,7 +64,7 @@ pub(crate) enum StartFault {
     /// It could not be made: waiting reason and message.
     Unmade(&'static str, String),
     /// It was made and ended at once.
-    Ended(Ended),
+    Ended(ExitedInstance),
     /// The Pod is to end, so it was not made.
     Ending,
 }
@@ -80,7 +83,7 @@ fn warning(container: &str, reason: &'static str, message: String) -> Note {
     Note { container: Some(container.to_owned()), warning: true, reason, message }
 }
 
-impl Facts {
+impl PodRecord {
     /// Takes in a report.
     pub(crate) fn learn(&mut self, pod: &Pod, report: Report, now: Timestamp) -> Vec<Note> {
         match report {
@@ -88,7 +91,7 @@ impl Facts {
             Report::Pulled(name, result) => self.pulled(pod, &name, result, now),
             Report::Started(name, result) => self.started(pod, &name, result, now),
             Report::Exited(name, attempt, ended) => {
-                let current = self.containers.get(&name).is_some_and(|known| known.alive().is_some_and(|alive| alive.attempt == attempt));
+                let current = self.containers.get(&name).is_some_and(|record| record.alive().is_some_and(|alive| alive.attempt == attempt));
                 if current { self.exited(pod, &name, ended, now) } else { Vec::new() }
             }
             Report::Hooked(name, attempt, result) => self.hooked(&name, attempt, result),
@@ -97,23 +100,23 @@ impl Facts {
             Report::Resized(given, result) => self.resized(given, result, now),
             Report::Refreshed(due) => {
                 self.refreshing = false;
-                if let Base::Ready(ground) = &mut self.base {
-                    ground.volumes_due = due;
+                if let SandboxState::Ready(sandbox) = &mut self.sandbox {
+                    sandbox.volumes_due = due;
                 }
                 Vec::new()
             }
         }
     }
 
-    fn prepared(&mut self, result: Result<Ground, (&'static str, String)>, now: Timestamp) -> Vec<Note> {
+    fn prepared(&mut self, result: Result<PodSandbox, (&'static str, String)>, now: Timestamp) -> Vec<Note> {
         match result {
-            Ok(ground) => {
-                self.base = Base::Ready(ground);
+            Ok(sandbox) => {
+                self.sandbox = SandboxState::Ready(sandbox);
                 self.faults = Backoff::default();
                 Vec::new()
             }
             Err((reason, message)) => {
-                self.base = Base::Failed { until: self.fault_until(now) };
+                self.sandbox = SandboxState::Failed { until: self.fault_until(now) };
                 vec![Note { container: None, warning: true, reason, message }]
             }
         }
@@ -123,7 +126,7 @@ impl Facts {
         match result {
             Ok(()) => {
                 self.clean = Clean::Done;
-                self.base = Base::Absent;
+                self.sandbox = SandboxState::Absent;
                 Vec::new()
             }
             Err(message) => {
@@ -136,7 +139,7 @@ impl Facts {
     fn resized(&mut self, given: Vec<Resized>, result: Result<(), String>, now: Timestamp) -> Vec<Note> {
         let again = self.resize == Resize::Busy { again: true };
         for Resized { container, attempt, resources } in given {
-            if let Some(alive) = self.containers.get_mut(&container).and_then(|known| known.alive_mut(attempt)) {
+            if let Some(alive) = self.containers.get_mut(&container).and_then(|record| record.alive_mut(attempt)) {
                 alive.resources = resources;
             }
         }
@@ -172,23 +175,23 @@ impl Facts {
     }
 
     fn pulled(&mut self, pod: &Pod, name: &str, result: Result<Arc<Image>, (&'static str, String)>, now: Timestamp) -> Vec<Note> {
-        let Some(known) = self.containers.get_mut(name) else { return Vec::new() };
+        let Some(record) = self.containers.get_mut(name) else { return Vec::new() };
         let (reason, message) = match result {
             Ok(image) => {
-                known.image = ImageKnown::Ready(image);
-                known.pulls = Backoff::default();
-                if known.hold.as_ref().is_some_and(|hold| is_pull_reason(&hold.reason)) {
-                    known.hold = None;
+                record.image = ImageState::Ready(image);
+                record.pulls = Backoff::default();
+                if record.waiting.as_ref().is_some_and(|waiting| is_pull_reason(&waiting.reason)) {
+                    record.waiting = None;
                 }
                 return Vec::new();
             }
             Err(fault) => fault,
         };
-        known.image = ImageKnown::Unknown;
-        known.pulls.next(now);
-        let until = now.checked_add(known.pulls.delay()).unwrap_or(now);
-        let turns = (reason == "ErrImagePull").then(|| now.checked_add(PULL_ERROR_SHOWN).unwrap_or(now));
-        known.hold = Some(Hold { reason: reason.to_owned(), message: message.clone(), until, turns });
+        record.image = ImageState::Unknown;
+        record.pulls.next(now);
+        let until = now.checked_add(record.pulls.delay()).unwrap_or(now);
+        let backs_off_at = (reason == "ErrImagePull").then(|| now.checked_add(PULL_ERROR_SHOWN).unwrap_or(now));
+        record.waiting = Some(Waiting { reason: reason.to_owned(), message: message.clone(), until, backs_off_at });
         let image = image_of(pod, name);
         let what = match reason {
             "ErrImagePull" => Note { reason: "Failed", ..warning(name, "Failed", format!("Failed to pull image \"{image}\": {message}")) },
@@ -199,52 +202,52 @@ impl Facts {
     }
 
     /// `ErrImagePull` has been shown for long enough.
-    pub(crate) fn turn(&mut self, pod: &Pod, name: &str) -> Vec<Note> {
-        let Some(hold) = self.containers.get_mut(name).and_then(|known| known.hold.as_mut()) else { return Vec::new() };
+    pub(crate) fn back_off_pull(&mut self, pod: &Pod, name: &str) -> Vec<Note> {
+        let Some(waiting) = self.containers.get_mut(name).and_then(|record| record.waiting.as_mut()) else { return Vec::new() };
         let image = image_of(pod, name);
         let words = format!("Back-off pulling image \"{image}\"");
-        *hold = Hold {
+        *waiting = Waiting {
             reason: "ImagePullBackOff".to_owned(),
-            message: format!("{words}: ErrImagePull: {}", hold.message),
-            until: hold.until,
-            turns: None,
+            message: format!("{words}: ErrImagePull: {}", waiting.message),
+            until: waiting.until,
+            backs_off_at: None,
         };
         let back_off = Note { container: Some(name.to_owned()), warning: false, reason: "BackOff", message: words };
         vec![back_off, warning(name, "Failed", "Error: ImagePullBackOff".to_owned())]
     }
 
-    fn started(&mut self, pod: &Pod, name: &str, result: Result<Alive, StartFault>, now: Timestamp) -> Vec<Note> {
-        let Some(known) = self.containers.get_mut(name) else { return Vec::new() };
-        let before = match std::mem::replace(&mut known.run, Run::Idle) {
-            Run::Starting { before } => before,
+    fn started(&mut self, pod: &Pod, name: &str, result: Result<RunningInstance, StartFault>, now: Timestamp) -> Vec<Note> {
+        let Some(record) = self.containers.get_mut(name) else { return Vec::new() };
+        let before = match std::mem::replace(&mut record.run, InstanceState::Idle) {
+            InstanceState::Starting { before } => before,
             other => {
-                known.run = other;
+                record.run = other;
                 return Vec::new();
             }
         };
         match result {
             Ok(alive) => {
-                known.attempts = alive.attempt + 1;
-                known.run = Run::Running(alive);
-                known.last = before.or(known.last.take());
-                known.hold = None;
+                record.attempts = alive.attempt + 1;
+                record.run = InstanceState::Running(alive);
+                record.last = before.or(record.last.take());
+                record.waiting = None;
                 Vec::new()
             }
             Err(StartFault::Unmade(reason, message)) => {
-                known.run = before.map_or(Run::Idle, Run::Ended);
-                known.image = ImageKnown::Unknown;
+                record.run = before.map_or(InstanceState::Idle, InstanceState::Ended);
+                record.image = ImageState::Unknown;
                 // Not longer and longer, as upstream: what is missing (a ConfigMap) is put right by people.
                 let until = now.checked_add(backoff::INITIAL).unwrap_or(now);
-                known.hold = Some(Hold { reason: reason.to_owned(), message: message.clone(), until, turns: None });
+                record.waiting = Some(Waiting { reason: reason.to_owned(), message: message.clone(), until, backs_off_at: None });
                 vec![warning(name, "Failed", format!("Error: {message}"))]
             }
             Err(StartFault::Ending) => {
-                known.run = before.map_or(Run::Idle, Run::Ended);
+                record.run = before.map_or(InstanceState::Idle, InstanceState::Ended);
                 Vec::new()
             }
             Err(StartFault::Ended(ended)) => {
-                known.attempts += 1;
-                known.last = before.or(known.last.take());
+                record.attempts += 1;
+                record.last = before.or(record.last.take());
                 let message = ended.message.clone();
                 let mut notes = vec![warning(name, "Failed", format!("Error: {message}"))];
                 notes.extend(self.exited(pod, name, ended, now));
@@ -253,19 +256,19 @@ impl Facts {
         }
     }
 
-    fn exited(&mut self, pod: &Pod, name: &str, ended: Ended, now: Timestamp) -> Vec<Note> {
+    fn exited(&mut self, pod: &Pod, name: &str, ended: ExitedInstance, now: Timestamp) -> Vec<Note> {
         let ending = self.ending_since.is_some();
-        let (Some(known), Some(spec)) = (self.containers.get_mut(name), &pod.spec) else { return Vec::new() };
-        let ended = Ended { replaced: known.alive().is_some_and(|alive| alive.replaced), ..ended };
-        known.image = ImageKnown::Unknown;
-        let again = !ending && restarts(spec, known.role, &ended);
-        let note = again.then(|| back_off(known, pod, name, now)).flatten();
-        known.run = Run::Ended(ended);
+        let (Some(record), Some(spec)) = (self.containers.get_mut(name), &pod.spec) else { return Vec::new() };
+        let ended = ExitedInstance { replaced: record.alive().is_some_and(|alive| alive.replaced), ..ended };
+        record.image = ImageState::Unknown;
+        let again = !ending && restarts(spec, record.role, &ended);
+        let note = again.then(|| back_off(record, pod, name, now)).flatten();
+        record.run = InstanceState::Ended(ended);
         note.into_iter().collect()
     }
 
     fn hooked(&mut self, name: &str, attempt: u32, result: Result<(), String>) -> Vec<Note> {
-        let Some(alive) = self.containers.get_mut(name).and_then(|known| known.alive_mut(attempt)) else { return Vec::new() };
+        let Some(alive) = self.containers.get_mut(name).and_then(|record| record.alive_mut(attempt)) else { return Vec::new() };
         match result {
             Ok(()) => {
                 alive.hooked = true;
@@ -279,7 +282,7 @@ impl Facts {
     }
 
     fn probed(&mut self, name: &str, attempt: u32, kind: ProbeKind, success: bool) -> Vec<Note> {
-        let Some(alive) = self.containers.get_mut(name).and_then(|known| known.alive_mut(attempt)) else { return Vec::new() };
+        let Some(alive) = self.containers.get_mut(name).and_then(|record| record.alive_mut(attempt)) else { return Vec::new() };
         match (kind, success) {
             (ProbeKind::Readiness, ready) => alive.readiness_ok = ready,
             (ProbeKind::Startup, true) => alive.startup_ok = true,
@@ -321,17 +324,17 @@ impl Facts {
 /// Holds a container back after an exit; the note is upstream's, once for each wait.
 ///
 /// Counted from when the exit is learnt: a runtime's clock need not be this one's.
-fn back_off(known: &mut Known, pod: &Pod, name: &str, now: Timestamp) -> Option<Note> {
-    let until = known.crash.until(now);
-    let delay = known.crash.delay();
-    known.crash.next(now);
+fn back_off(record: &mut ContainerRecord, pod: &Pod, name: &str, now: Timestamp) -> Option<Note> {
+    let until = record.crash.until(now);
+    let delay = record.crash.delay();
+    record.crash.next(now);
     if until <= now {
-        known.hold = None;
+        record.waiting = None;
         return None;
     }
     let at = PodName::of(pod);
     let message = format!("back-off {} restarting failed container={name} pod={at}", go_duration(delay));
-    known.hold = Some(Hold { reason: "CrashLoopBackOff".to_owned(), message, until, turns: None });
+    record.waiting = Some(Waiting { reason: "CrashLoopBackOff".to_owned(), message, until, backs_off_at: None });
     Some(warning(name, "BackOff", format!("Back-off restarting failed container {name} in pod {at}")))
 }
 

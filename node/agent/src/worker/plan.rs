@@ -6,7 +6,9 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use crate::container::probes::ProbeKind;
 use crate::container::{self, Role, resources};
 use crate::layout::spec_hash;
-use crate::record::{Alive, Base, Clean, Condemned, Facts, Failure, ImageKnown, Known, Resize, Run, restarts};
+use crate::record::{
+    Clean, Condemned, ContainerRecord, Failure, ImageState, InstanceState, PodRecord, Resize, RunningInstance, SandboxState, restarts,
+};
 use crate::resize::{self, Pending};
 
 /// Upstream's default of `terminationGracePeriodSeconds`.
@@ -35,7 +37,7 @@ pub(crate) enum Step {
     /// Give what runs what it was allocated.
     Resize,
     /// Turn a container's `ErrImagePull` into `ImagePullBackOff`.
-    Turn(String),
+    BackOffPull(String),
     /// The Pod has been active for too long.
     Expire,
     /// Free everything of the Pod.
@@ -49,54 +51,54 @@ pub(crate) enum Step {
 }
 
 /// What to do next.
-pub(crate) fn plan(pod: &Pod, facts: &Facts, now: Timestamp) -> Step {
-    let Some(spec) = &pod.spec else { return if facts.gone { Step::Stop } else { Step::Wait(None) } };
-    if facts.ends(pod) {
-        return end(pod, facts, now);
+pub(crate) fn plan(pod: &Pod, pod_record: &PodRecord, now: Timestamp) -> Step {
+    let Some(spec) = &pod.spec else { return if pod_record.gone { Step::Stop } else { Step::Wait(None) } };
+    if pod_record.ends(pod) {
+        return end(pod, pod_record, now);
     }
-    let expires = deadline(spec, facts);
+    let expires = deadline(spec, pod_record);
     if expires.is_some_and(|at| at <= now) {
         return Step::Expire;
     }
-    match run(spec, facts, now) {
+    match run(spec, pod_record, now) {
         Step::Wait(until) => Step::Wait(earliest(until, expires)),
         step => step,
     }
 }
 
 /// The Pod is to run.
-fn run(spec: &PodSpec, facts: &Facts, now: Timestamp) -> Step {
-    let mut until = match facts.base {
-        Base::Absent => return Step::Prepare,
-        Base::Failed { until } if until <= now => return Step::Prepare,
-        Base::Failed { until } => Some(until),
-        Base::Making | Base::Ready(_) => None,
+fn run(spec: &PodSpec, pod_record: &PodRecord, now: Timestamp) -> Step {
+    let mut until = match pod_record.sandbox {
+        SandboxState::Absent => return Step::Prepare,
+        SandboxState::Failed { until } if until <= now => return Step::Prepare,
+        SandboxState::Failed { until } => Some(until),
+        SandboxState::Making | SandboxState::Ready(_) => None,
     };
-    if let Resize::Due { until: due, .. } = facts.resize
-        && facts.ground().is_some()
+    if let Resize::Due { until: due, .. } = pod_record.resize
+        && pod_record.ready_sandbox().is_some()
     {
         if due <= now {
             return Step::Resize;
         }
         until = earliest(until, Some(due));
     }
-    if facts.pending.as_ref().is_some_and(Pending::is_deferred) {
+    if pod_record.pending.as_ref().is_some_and(Pending::is_deferred) {
         until = earliest(until, now.checked_add(WEIGHED_AGAIN).ok());
     }
-    let begun = facts.main_begun();
+    let begun = pod_record.main_begun();
     for (role, container) in container::all(spec) {
-        let Some(known) = facts.containers.get(&container.name) else { continue };
+        let Some(record) = pod_record.containers.get(&container.name) else { continue };
         if role == Role::Init && begun {
             continue;
         }
-        match drive(spec, role, container, known, facts, now) {
+        match drive(spec, role, container, record, pod_record, now) {
             Step::Wait(more) => until = earliest(until, more),
             step => return step,
         }
         // The next one in line waits for this one.
         let passed = match role {
-            Role::Init => known.ended().is_some_and(|ended| ended.exit_code == 0),
-            Role::Sidecar => begun || known.alive().is_some_and(|alive| alive.started()),
+            Role::Init => record.ended().is_some_and(|ended| ended.exit_code == 0),
+            Role::Sidecar => begun || record.alive().is_some_and(|alive| alive.started()),
             Role::Main => true,
         };
         if !passed {
@@ -107,10 +109,10 @@ fn run(spec: &PodSpec, facts: &Facts, now: Timestamp) -> Step {
 }
 
 /// What one container needs.
-fn drive(spec: &PodSpec, role: Role, container: &Container, known: &Known, facts: &Facts, now: Timestamp) -> Step {
-    match &known.run {
-        Run::Starting { .. } => return Step::Wait(None),
-        Run::Running(alive) => {
+fn drive(spec: &PodSpec, role: Role, container: &Container, record: &ContainerRecord, pod_record: &PodRecord, now: Timestamp) -> Step {
+    match &record.run {
+        InstanceState::Starting { .. } => return Step::Wait(None),
+        InstanceState::Running(alive) => {
             let name = container.name.clone();
             return match alive.condemned {
                 _ if alive.stopping => Step::Wait(None),
@@ -118,22 +120,22 @@ fn drive(spec: &PodSpec, role: Role, container: &Container, known: &Known, facts
                 None if alive.hash != spec_hash(container) => {
                     Step::Kill { message: format!("Container {name} definition changed, will be restarted"), name, replaced: true }
                 }
-                None => fit(container, alive, facts),
+                None => fit(container, alive, pod_record),
             };
         }
-        Run::Ended(ended) if !restarts(spec, role, ended) => return Step::Wait(None),
-        Run::Ended(_) | Run::Idle => {}
+        InstanceState::Ended(ended) if !restarts(spec, role, ended) => return Step::Wait(None),
+        InstanceState::Ended(_) | InstanceState::Idle => {}
     }
-    if let Some(hold) = known.hold.as_ref().filter(|hold| hold.until > now) {
-        return match hold.turns {
-            Some(turns) if turns <= now => Step::Turn(container.name.clone()),
-            turns => Step::Wait(earliest(turns, Some(hold.until))),
+    if let Some(waiting) = record.waiting.as_ref().filter(|waiting| waiting.until > now) {
+        return match waiting.backs_off_at {
+            Some(backs_off_at) if backs_off_at <= now => Step::BackOffPull(container.name.clone()),
+            backs_off_at => Step::Wait(earliest(backs_off_at, Some(waiting.until))),
         };
     }
-    match &known.image {
-        ImageKnown::Unknown => Step::Pull(container.name.clone()),
-        ImageKnown::Ready(_) if facts.ground().is_some() => Step::Start(container.name.clone()),
-        ImageKnown::Pulling | ImageKnown::Ready(_) => Step::Wait(None),
+    match &record.image {
+        ImageState::Unknown => Step::Pull(container.name.clone()),
+        ImageState::Ready(_) if pod_record.ready_sandbox().is_some() => Step::Start(container.name.clone()),
+        ImageState::Pulling | ImageState::Ready(_) => Step::Wait(None),
     }
 }
 
@@ -156,13 +158,13 @@ fn kill_condemned(spec: &PodSpec, role: Role, name: String, condemned: Condemned
 }
 
 /// Whether a running instance has what it was allocated: one that began before the last change has not.
-fn fit(container: &Container, alive: &Alive, facts: &Facts) -> Step {
+fn fit(container: &Container, alive: &RunningInstance, pod_record: &PodRecord) -> Step {
     let change = resources::change(Some(&alive.resources), container.resources.as_ref());
     if !change.any() {
         return Step::Wait(None);
     }
     let restarts = resize::restarts(container, &alive.resources);
-    match &facts.resize {
+    match &pod_record.resize {
         Resize::Settled if !restarts => Step::Resize,
         // The Pod's own bounds come first. What another container cannot be given yet keeps nobody waiting.
         Resize::Settled | Resize::Due { fault: Some(_), .. } if restarts => {
@@ -174,16 +176,16 @@ fn fit(container: &Container, alive: &Alive, facts: &Facts) -> Step {
 }
 
 /// The Pod is to end: first its containers, then, in reverse, its sidecars, then what it stands on.
-fn end(pod: &Pod, facts: &Facts, now: Timestamp) -> Step {
+fn end(pod: &Pod, pod_record: &PodRecord, now: Timestamp) -> Step {
     let mut sidecars_wait = false;
-    for (name, known) in &facts.containers {
-        if known.role == Role::Sidecar {
+    for (name, record) in &pod_record.containers {
+        if record.role == Role::Sidecar {
             continue;
         }
-        match &known.run {
-            Run::Running(alive) if !alive.stopping => return stop(name),
-            Run::Running(_) | Run::Starting { .. } => sidecars_wait = true,
-            Run::Idle | Run::Ended(_) => {}
+        match &record.run {
+            InstanceState::Running(alive) if !alive.stopping => return stop(name),
+            InstanceState::Running(_) | InstanceState::Starting { .. } => sidecars_wait = true,
+            InstanceState::Idle | InstanceState::Ended(_) => {}
         }
     }
     if sidecars_wait {
@@ -191,24 +193,24 @@ fn end(pod: &Pod, facts: &Facts, now: Timestamp) -> Step {
     }
     let sidecars = pod.spec.iter().flat_map(container::all).filter(|(role, _)| *role == Role::Sidecar);
     for (_, container) in sidecars.collect::<Vec<_>>().into_iter().rev() {
-        match facts.containers.get(&container.name).map(|known| &known.run) {
-            Some(Run::Running(alive)) if !alive.stopping => return stop(&container.name),
-            Some(Run::Running(_) | Run::Starting { .. }) => return Step::Wait(None),
+        match pod_record.containers.get(&container.name).map(|record| &record.run) {
+            Some(InstanceState::Running(alive)) if !alive.stopping => return stop(&container.name),
+            Some(InstanceState::Running(_) | InstanceState::Starting { .. }) => return Step::Wait(None),
             _ => {}
         }
     }
-    if facts.base == Base::Making || facts.refreshing {
+    if pod_record.sandbox == SandboxState::Making || pod_record.refreshing {
         return Step::Wait(None);
     }
-    match facts.clean {
+    match pod_record.clean {
         Clean::Not => Step::Clean,
         Clean::Busy => Step::Wait(None),
         Clean::Failed { until } if until > now => Step::Wait(Some(until)),
         Clean::Failed { .. } => Step::Clean,
         // It had ended by itself, and its logs were kept.
-        Clean::Done if facts.forgets_logs(pod) && !facts.logs_forgotten => Step::Clean,
-        Clean::Done if facts.gone => Step::Stop,
-        Clean::Done if pod.metadata.deletion_timestamp.is_some() && !facts.delete_sent => Step::Delete,
+        Clean::Done if pod_record.forgets_logs(pod) && !pod_record.logs_forgotten => Step::Clean,
+        Clean::Done if pod_record.gone => Step::Stop,
+        Clean::Done if pod.metadata.deletion_timestamp.is_some() && !pod_record.delete_sent => Step::Delete,
         Clean::Done => Step::Wait(None),
     }
 }
@@ -218,24 +220,24 @@ fn stop(name: &str) -> Step {
 }
 
 /// When `activeDeadlineSeconds` is over.
-fn deadline(spec: &PodSpec, facts: &Facts) -> Option<Timestamp> {
+fn deadline(spec: &PodSpec, pod_record: &PodRecord) -> Option<Timestamp> {
     let seconds = spec.active_deadline_seconds?;
-    facts.started_at.checked_add(SignedDuration::from_secs(seconds)).ok()
+    pod_record.started_at.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
 /// Until when an instance has to be gone that is told to end now (`ending_since` is when the Pod began
 /// to end).
-pub(crate) fn kill_deadline(pod: &Pod, facts: &Facts, now: Timestamp) -> Timestamp {
+pub(crate) fn kill_deadline(pod: &Pod, pod_record: &PodRecord, now: Timestamp) -> Timestamp {
     let of_spec = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(GRACE_SECONDS);
     let seconds = match pod.metadata.deletion_grace_period_seconds {
         // Upstream's `immediateEvictionGracePeriodSeconds`.
-        _ if facts.failure.as_ref().is_some_and(Failure::is_eviction) => 1,
+        _ if pod_record.failure.as_ref().is_some_and(Failure::is_eviction) => 1,
         Some(seconds) if pod.metadata.deletion_timestamp.is_some() => seconds,
         _ => of_spec,
     };
     // One second at least, as upstream: the process gets to see the signal.
     let grace = SignedDuration::from_secs(seconds.max(1));
-    facts.ending_since.unwrap_or(now).checked_add(grace).unwrap_or(now)
+    pod_record.ending_since.unwrap_or(now).checked_add(grace).unwrap_or(now)
 }
 
 fn earliest(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {

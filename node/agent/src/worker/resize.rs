@@ -13,8 +13,8 @@ use crate::resize::{self, Pending};
 impl Worker {
     /// Weighs what the API's Pod asks for beyond what it was allocated; what may be had is allocated from here on.
     pub(super) fn weigh_resize(&mut self, now: Timestamp) {
-        if self.facts.ends(&self.pod) || !resize::differs(&self.wanted, &self.facts.allocation) {
-            if self.facts.pending.take().is_some() {
+        if self.record.ends(&self.pod) || !resize::differs(&self.wanted, &self.record.allocation) {
+            if self.record.pending.take().is_some() {
                 self.node.directory.content(&self.name.uid);
             }
             return;
@@ -31,16 +31,16 @@ impl Worker {
         };
         match weighed {
             Ok(()) => {
-                self.facts.allocation = resize::asked(&self.wanted);
-                self.facts.pending = None;
-                self.facts.resize.ask(now);
-                self.facts.resizing = true;
+                self.record.allocation = resize::asked(&self.wanted);
+                self.record.pending = None;
+                self.record.resize.ask(now);
+                self.record.resizing = true;
                 self.pod = self.wanted.clone();
                 self.effects.pod = self.pod.clone();
                 self.node.note(&self.pod, None, false, "ResizeStarted", "Pod resize started");
             }
             Err(pending) => {
-                if self.facts.pending.as_ref().is_none_or(|known| known.reason != pending.reason) {
+                if self.record.pending.as_ref().is_none_or(|record| record.reason != pending.reason) {
                     let message = format!("Pod resize {}: {}", pending.reason, pending.message);
                     self.node.note(
                         &self.pod,
@@ -50,15 +50,15 @@ impl Worker {
                         message,
                     );
                 }
-                self.facts.pending = Some(pending);
+                self.record.pending = Some(pending);
             }
         }
     }
 
     /// How far a WASM guest may grow is settled when it starts.
     fn fixed_memory(&self) -> Option<Pending> {
-        let fixed = self.facts.containers.iter().find_map(|(name, known)| {
-            let alive = known.alive()?;
+        let fixed = self.record.containers.iter().find_map(|(name, record)| {
+            let alive = record.alive()?;
             let is_wasm = self.node.parts.by_handler(&alive.handler)?.runs() == ContentKind::Wasm;
             let (_, container) = container::find(&self.wanted, name)?;
             let limit = |resources| resources::of_requirements(resources).memory_limit_bytes;
@@ -73,15 +73,15 @@ impl Worker {
 
     /// Gives the running instances, and the Pod as a whole, what they were allocated.
     pub(super) fn resize(&mut self) {
-        self.facts.resize = Resize::Busy { again: false };
-        let running = self.facts.containers.iter().filter_map(|(name, known)| Some((name.clone(), known.alive()?.clone())));
+        self.record.resize = Resize::Busy { again: false };
+        let running = self.record.containers.iter().filter_map(|(name, record)| Some((name.clone(), record.alive()?.clone())));
         let running = running.filter(|(_, alive)| !alive.stopping).collect();
         self.tasks.spawn(api_tasks::named("node-agent/pod-resize", self.effects.clone().resize(running)));
     }
 
     /// Takes up the Pod as the API has it, with what it was allocated.
     pub(super) fn take_up(&mut self, wanted: Arc<k8s_openapi::api::core::v1::Pod>) {
-        self.pod = resize::with_allocation(&wanted, &self.facts.allocation);
+        self.pod = resize::with_allocation(&wanted, &self.record.allocation);
         self.wanted = wanted;
         self.effects.pod = self.pod.clone();
     }

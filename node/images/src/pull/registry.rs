@@ -85,7 +85,7 @@ impl Repository {
     /// Asks the registry how it wants to be asked.
     pub(super) async fn open(reference: &Reference, is_plain: bool, credentials: Option<Credentials>) -> Result<Self, RegistryError> {
         let registry = reference.resolve_registry();
-        let scope = Scope::of(registry, is_plain);
+        let scope = Scope::new(registry, is_plain);
         let http = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT)

@@ -21,7 +21,7 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    pub(super) fn of(registry: &str, is_plain: bool) -> Self {
+    pub(super) fn new(registry: &str, is_plain: bool) -> Self {
         Self { is_local: is_loopback(registry), is_plain }
     }
 
@@ -148,13 +148,13 @@ mod tests {
             ("127.0.0.1:5000", true, "http://169.254.169.254/", false),
         ] {
             let url: Url = url.parse().expect("a URL");
-            assert_eq!(check(&url, Scope::of(registry, is_plain)).is_ok(), allowed, "{registry} to {url}");
+            assert_eq!(check(&url, Scope::new(registry, is_plain)).is_ok(), allowed, "{registry} to {url}");
         }
     }
 
     #[tokio::test]
     async fn names_that_lead_to_the_node_are_not_resolved() {
-        let resolve = |registry: &str| resolver(registry, Scope::of(registry, true)).resolve("localhost".parse().expect("a name"));
+        let resolve = |registry: &str| resolver(registry, Scope::new(registry, true)).resolve("localhost".parse().expect("a name"));
         let error = resolve("10.0.0.1:5000").await.err().expect("refused").to_string();
         assert!(error.contains("which is the node's own"), "{error}");
         assert!(resolve("localhost:5000").await.is_ok());

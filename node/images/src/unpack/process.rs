@@ -78,7 +78,7 @@ pub fn serve_unpack() -> ! {
             Form::Text => text(files, &verdict),
             Form::Layer | Form::Package => unpack(&question, files, &verdict),
         };
-        done.map_err(|error| verdict.of(&error))
+        done.map_err(|error| verdict.fault(&error))
     })
 }
 

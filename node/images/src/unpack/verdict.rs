@@ -29,7 +29,7 @@ impl Verdict {
     }
 
     /// What an error means for the image: the fault that was left, or what the system says.
-    pub(super) fn of(&self, error: &io::Error) -> Fault {
+    pub(super) fn fault(&self, error: &io::Error) -> Fault {
         if let Some(fault) = self.take() {
             return fault;
         }

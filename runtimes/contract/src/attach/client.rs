@@ -64,7 +64,7 @@ pub async fn connect(dir: &Path, id: &ContainerId, stdin: bool, tty: bool) -> Re
     });
     Ok(AttachSession {
         stdin: stdin.map(|stdin| Box::new(stdin) as Box<_>),
-        stdout: Box::new(Held { from: stdout, _held: held }),
+        stdout: Box::new(AttachedStdout { from: stdout, _held: held }),
         stderr: (!tty).then(|| Box::new(stderr) as Box<_>),
         resize: tty.then_some(resize),
     })
@@ -157,12 +157,12 @@ async fn read(stdin: &mut Option<DuplexStream>, chunk: &mut [u8]) -> usize {
 }
 
 /// The container's stdout; who drops it is attached no more.
-struct Held {
+struct AttachedStdout {
     from: DuplexStream,
     _held: oneshot::Sender<Infallible>,
 }
 
-impl AsyncRead for Held {
+impl AsyncRead for AttachedStdout {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.from).poll_read(context, buffer)
     }

@@ -227,7 +227,7 @@ async fn the_work_ends_with_a_first_process_that_is_killed() {
         let run = tokio::spawn(async move { ask(&helper, &root, BOUNDS, Ask::Sleep).await });
         eventually(|| first().is_some_and(|first| only_child(first, "").is_some())).await;
         let worker = first().and_then(|first| only_child(first, "")).expect("it works");
-        let worker = crate::process::ProcessRef::of(worker.cast_signed()).expect("it works");
+        let worker = crate::process::ProcessRef::read(worker.cast_signed()).expect("it works");
         // It sleeps only when it has given up its rights.
         eventually(|| std::fs::read_to_string(format!("/proc/{}/status", worker.pid)).is_ok_and(|status| status.contains("Seccomp:\t2")))
             .await;

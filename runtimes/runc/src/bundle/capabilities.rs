@@ -67,7 +67,7 @@ const ALL: [&str; 41] = [
 
 /// The container's capabilities with `CAP_`, sorted. `ALL` in a list is applied first, so that
 /// `drop: [ALL], add: [NET_RAW]` leaves one and `add: [ALL], drop: [MKNOD]` all but one.
-pub fn of(security: &Security) -> Vec<String> {
+pub fn names(security: &Security) -> Vec<String> {
     let names = |list: &[String]| list.iter().map(|name| plain(name)).collect::<Vec<_>>();
     let (add, drop) = (names(&security.capabilities_add), names(&security.capabilities_drop));
     let has_all = |list: &[String]| list.iter().any(|name| name == "ALL");
@@ -96,7 +96,7 @@ mod tests {
 
     fn count_or_names(add: &[&str], drop: &[&str], privileged: bool) -> String {
         let owned = |list: &[&str]| list.iter().map(|&name| name.to_owned()).collect();
-        let have = of(&Security { capabilities_add: owned(add), capabilities_drop: owned(drop), privileged, ..Security::default() });
+        let have = names(&Security { capabilities_add: owned(add), capabilities_drop: owned(drop), privileged, ..Security::default() });
         if have.len() < 4 { have.join(" ") } else { have.len().to_string() }
     }
 

@@ -398,7 +398,7 @@ async fn a_container_with_torn_state_is_freed_all_the_same() {
         let state = harness.scratch().join("state");
         let status = harness.runtime().list().await.unwrap().remove(0);
         let ContainerState::Running { pid } = status.state else { panic!("{status:?}") };
-        let init = ProcessRef::of(pid).unwrap();
+        let init = ProcessRef::read(pid).unwrap();
         std::fs::write(state.join(file), content).unwrap();
         let runtime = harness.reopened();
         assert_eq!(runtime.list().await.unwrap().len(), 1, "{file}");

@@ -19,7 +19,7 @@ pub(super) fn note_use(note: &Path) {
 }
 
 /// One artifact with its note.
-struct Kept {
+struct CachedArtifact {
     key: String,
     used: SystemTime,
     len: u64,
@@ -59,10 +59,10 @@ pub(super) fn sweep(dir: &Path, fresh: &str, bytes_max: u64) -> io::Result<()> {
 }
 
 /// A note that cannot be read tells of no code that is believed.
-fn look(path: &PathBuf, key: String) -> Option<Kept> {
+fn look(path: &PathBuf, key: String) -> Option<CachedArtifact> {
     let used = fs::metadata(path).and_then(|meta| meta.modified()).ok()?;
     let note: Note = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-    Some(Kept { key, used, len: note.len })
+    Some(CachedArtifact { key, used, len: note.len })
 }
 
 /// Another sweep may have been faster.

@@ -81,7 +81,7 @@ async fn concurrent_starts_compile_once() {
         files.push(asker.await.unwrap());
     }
     assert!(files.iter().all(|file| *file == files[0]), "each saw the same file");
-    assert!(cache.known.lock().busy.is_empty(), "nothing is kept of who waited");
+    assert!(cache.state.lock().busy.is_empty(), "nothing is kept of who waited");
 }
 
 #[tokio::test]
@@ -155,7 +155,7 @@ fn large_machine_code_is_checked_without_having_it_in_memory() {
     const LEN: u64 = 192 << 20;
     let scratch = Scratch::new();
     let cache = scratch.open();
-    let look = Look { dir: cache.dir.clone(), key: "f".repeat(64), known: cache.known.clone() };
+    let look = Look { dir: cache.dir.clone(), key: "f".repeat(64), state: cache.state.clone() };
     File::options().create_new(true).write(true).mode(0o600).open(look.code()).unwrap().set_len(LEN).unwrap();
     let (len, sha256) = hashed(File::open(look.code()).unwrap()).unwrap();
     fs::write(look.note(), serde_json::to_vec(&Note { kind: Kind::Module, len, sha256 }).unwrap()).unwrap();
@@ -268,7 +268,7 @@ async fn a_bomb_costs_what_it_may_and_others_compile_meanwhile() {
         bomb.abort();
         drop(bomb.await);
     }
-    assert!(cache.known.lock().busy.is_empty());
+    assert!(cache.state.lock().busy.is_empty());
     let left: Vec<_> = fs::read_dir(scratch.dir.path().join("cache")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "the small module and its note: {left:?}");
     assert!(memory_kib() < 400 << 10, "{} KiB in the process that asks", memory_kib());

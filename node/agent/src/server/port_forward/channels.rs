@@ -45,7 +45,7 @@ pub(super) fn ports(query: &str) -> Result<Vec<u16>, String> {
 }
 
 pub(super) async fn run(socket: WebSocket, ports: Vec<u16>, target: Target) {
-    let form = Form::of(socket.protocol().and_then(|protocol| protocol.to_str().ok()));
+    let form = Form::for_protocol(socket.protocol().and_then(|protocol| protocol.to_str().ok()));
     let (sink, from_client) = socket.split();
     let (frames, to_client) = mpsc::channel::<Message>(FRAMES_MAX);
     let mut inputs: Inputs = HashMap::new();

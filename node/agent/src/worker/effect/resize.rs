@@ -10,7 +10,7 @@ use super::Effects;
 use crate::container::{self, resources};
 use crate::error::chain;
 use crate::layout::PodName;
-use crate::record::Alive;
+use crate::record::RunningInstance;
 use crate::resize;
 use crate::worker::learn::{Report, Resized};
 
@@ -42,9 +42,9 @@ impl Target {
 impl Effects {
     /// Sets the limits of instances that run, but not the memory of those that are restarted for it. An instance
     /// whose memory cannot shrink that far now keeps the memory that it has, and holds up no other.
-    pub(crate) async fn resize(self, running: Vec<(String, Alive)>) {
+    pub(crate) async fn resize(self, running: Vec<(String, RunningInstance)>) {
         let pod_path = self.node.layout.pod_cgroup(resources::qos(&self.pod), &PodName::of(&self.pod).uid);
-        let target = |(name, alive): (String, Alive)| {
+        let target = |(name, alive): (String, RunningInstance)| {
             let (_, container) = container::find(&self.pod, &name)?;
             Some(Target {
                 path: format!("{pod_path}/{}", alive.id),

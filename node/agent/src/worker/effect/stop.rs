@@ -12,7 +12,7 @@ use crate::cleanup;
 use crate::container;
 use crate::error::chain;
 use crate::hooks;
-use crate::record::Alive;
+use crate::record::RunningInstance;
 
 /// How long a killed container may take to be seen as ended, before it is tried again.
 const KILL_SETTLES: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ impl Deadline {
 
 impl Effects {
     /// Ends an instance. Its end is reported by [`Effects::wait`].
-    pub(crate) async fn stop(self, name: String, alive: Alive, mut deadline: Deadline) {
+    pub(crate) async fn stop(self, name: String, alive: RunningInstance, mut deadline: Deadline) {
         let Some(runtime) = self.node.parts.by_handler(&alive.handler).cloned() else { return };
         let found = container::find(&self.pod, &name).map(|(_, container)| container);
         let hook = found.and_then(|container| Some((container, container.lifecycle.as_ref()?.pre_stop.as_ref()?)));

@@ -12,8 +12,8 @@ fn pod() -> Pod {
     serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": spec})).expect("a pod")
 }
 
-fn alive(attempt: u32) -> Alive {
-    Alive {
+fn alive(attempt: u32) -> RunningInstance {
+    RunningInstance {
         id: runtimes_contract::ContainerId(format!("id{attempt}")),
         handler: "runc".to_owned(),
         attempt,
@@ -32,64 +32,65 @@ fn alive(attempt: u32) -> Alive {
 
 fn exit(attempt: u32, code: i32, when: i64) -> Report {
     let exit = runtimes_contract::Exit { code, signal: None, oom_killed: false, finished_at_ms: 0, message: String::new() };
-    let mut ended = Ended::from_exit(&runtimes_contract::ContainerId(format!("id{attempt}")), "sha256:1", None, &exit, String::new());
+    let mut ended =
+        ExitedInstance::from_exit(&runtimes_contract::ContainerId(format!("id{attempt}")), "sha256:1", None, &exit, String::new());
     ended.finished_at = at(when);
     Report::Exited("c".to_owned(), attempt, ended)
 }
 
 /// Starts attempt `attempt` and lets it end at `when`; the wait that follows, in seconds.
-fn crash(facts: &mut Facts, attempt: u32, when: i64) -> i64 {
+fn crash(pod_record: &mut PodRecord, attempt: u32, when: i64) -> i64 {
     let pod = pod();
-    let known = facts.containers.get_mut("c").expect("known");
-    known.run = Run::Starting { before: known.ended().cloned() };
-    facts.learn(&pod, Report::Started("c".to_owned(), Ok(alive(attempt))), at(when));
-    facts.learn(&pod, exit(attempt, 1, when), at(when));
-    let hold = &facts.containers["c"].hold;
-    hold.as_ref().map_or(0, |hold| hold.until.duration_since(at(when)).as_secs())
+    let record = pod_record.containers.get_mut("c").expect("record");
+    record.run = InstanceState::Starting { before: record.ended().cloned() };
+    pod_record.learn(&pod, Report::Started("c".to_owned(), Ok(alive(attempt))), at(when));
+    pod_record.learn(&pod, exit(attempt, 1, when), at(when));
+    let waiting = &pod_record.containers["c"].waiting;
+    waiting.as_ref().map_or(0, |waiting| waiting.until.duration_since(at(when)).as_secs())
 }
 
 #[test]
 fn crashes_wait_longer_and_longer() {
-    let mut facts = Facts::new(&pod(), at(0));
+    let mut pod_record = PodRecord::new(&pod(), at(0));
     let mut now = 0;
     let mut waits = Vec::new();
     for attempt in 0..8 {
-        let wait = crash(&mut facts, attempt, now);
+        let wait = crash(&mut pod_record, attempt, now);
         waits.push(wait);
         now += wait + 1;
     }
     assert_eq!(waits, [0, 10, 20, 40, 80, 160, 300, 300]);
-    assert_eq!(facts.containers["c"].restarts(), 7);
-    let quiet = crash(&mut facts, 8, now + 700);
+    assert_eq!(pod_record.containers["c"].restarts(), 7);
+    let quiet = crash(&mut pod_record, 8, now + 700);
     assert_eq!(quiet, 0, "after ten quiet minutes all is forgotten");
 }
 
 #[test]
 fn reports_of_an_earlier_instance_come_to_nothing() {
-    let mut facts = Facts::new(&pod(), at(0));
-    facts.containers.get_mut("c").expect("known").run = Run::Starting { before: None };
-    facts.learn(&pod(), Report::Started("c".to_owned(), Ok(alive(2))), at(0));
-    facts.learn(&pod(), exit(1, 0, 1), at(1));
+    let mut pod_record = PodRecord::new(&pod(), at(0));
+    pod_record.containers.get_mut("c").expect("record").run = InstanceState::Starting { before: None };
+    pod_record.learn(&pod(), Report::Started("c".to_owned(), Ok(alive(2))), at(0));
+    pod_record.learn(&pod(), exit(1, 0, 1), at(1));
     let probed = Report::Probed { name: "c".to_owned(), attempt: 1, kind: ProbeKind::Readiness, success: true };
-    facts.learn(&pod(), probed, at(1));
-    let known = &facts.containers["c"];
-    assert!(known.alive().is_some_and(|alive| !alive.ready()));
+    pod_record.learn(&pod(), probed, at(1));
+    let record = &pod_record.containers["c"];
+    assert!(record.alive().is_some_and(|alive| !alive.ready()));
     let probed = Report::Probed { name: "c".to_owned(), attempt: 2, kind: ProbeKind::Readiness, success: true };
-    facts.learn(&pod(), probed, at(1));
-    assert!(facts.containers["c"].alive().is_some_and(Alive::ready));
+    pod_record.learn(&pod(), probed, at(1));
+    assert!(pod_record.containers["c"].alive().is_some_and(RunningInstance::ready));
 }
 
 #[test]
 fn a_failed_pull_says_so_and_turns_into_back_off() {
-    let mut facts = Facts::new(&pod(), at(0));
+    let mut pod_record = PodRecord::new(&pod(), at(0));
     let mut texts = |report: Option<Report>| {
         let notes = match report {
-            Some(report) => facts.learn(&pod(), report, at(0)),
-            None => facts.turn(&pod(), "c"),
+            Some(report) => pod_record.learn(&pod(), report, at(0)),
+            None => pod_record.back_off_pull(&pod(), "c"),
         };
-        let hold = facts.containers["c"].hold.clone().expect("a hold");
+        let waiting = pod_record.containers["c"].waiting.clone().expect("a hold");
         let mut lines: Vec<String> = notes.iter().map(|note| format!("{} {}: {}", note.warning, note.reason, note.message)).collect();
-        lines.push(format!("{}: {} ({} s)", hold.reason, hold.message, hold.until.duration_since(at(0)).as_secs()));
+        lines.push(format!("{}: {} ({} s)", waiting.reason, waiting.message, waiting.until.duration_since(at(0)).as_secs()));
         lines.join("\n")
     };
     let failed = || Some(Report::Pulled("c".to_owned(), Err(("ErrImagePull", "not found".to_owned()))));
@@ -99,11 +100,11 @@ fn a_failed_pull_says_so_and_turns_into_back_off() {
 
 #[test]
 fn faults_of_the_node_are_tried_again_soon() {
-    let mut facts = Facts::new(&pod(), at(0));
+    let mut pod_record = PodRecord::new(&pod(), at(0));
     let mut waits = Vec::new();
     for _ in 0..6 {
-        facts.learn(&pod(), Report::Prepared(Err(("FailedMount", "no".to_owned()))), at(0));
-        let Base::Failed { until } = facts.base else { panic!("{:?}", facts.base) };
+        pod_record.learn(&pod(), Report::Prepared(Err(("FailedMount", "no".to_owned()))), at(0));
+        let SandboxState::Failed { until } = pod_record.sandbox else { panic!("{:?}", pod_record.sandbox) };
         waits.push(until.duration_since(at(0)).as_millis());
     }
     assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 15_000]);
@@ -111,17 +112,17 @@ fn faults_of_the_node_are_tried_again_soon() {
 
 #[test]
 fn each_ephemeral_container_is_refused_once() {
-    let mut facts = Facts::new(&pod(), at(0));
+    let mut pod_record = PodRecord::new(&pod(), at(0));
     let mut debugged = pod();
     let ephemeral = json!([{"name": "debugger", "image": "busybox"}]);
     debugged.spec.as_mut().expect("a spec").ephemeral_containers = serde_json::from_value(ephemeral).expect("containers");
-    let notes = facts.look(&debugged);
+    let notes = pod_record.look(&debugged);
     assert_eq!(notes, [warning("debugger", "Failed", "Error: ephemeral containers are not supported on this node".to_owned())]);
-    assert_eq!(facts.look(&debugged), []);
-    assert_eq!(Facts::new(&debugged, at(0)).look(&debugged).len(), 1);
+    assert_eq!(pod_record.look(&debugged), []);
+    assert_eq!(PodRecord::new(&debugged, at(0)).look(&debugged).len(), 1);
     let told = json!({"ephemeralContainerStatuses": [{"name": "debugger", "image": "", "imageID": "", "ready": false, "restartCount": 0}]});
     debugged.status = serde_json::from_value(told).expect("a status");
-    assert_eq!(Facts::new(&debugged, at(0)).look(&debugged), [], "an earlier agent has said it");
+    assert_eq!(PodRecord::new(&debugged, at(0)).look(&debugged), [], "an earlier agent has said it");
 }
 
 #[test]
@@ -129,11 +130,12 @@ fn an_instance_that_was_ended_for_another_is_followed_whatever_its_exit_code() {
     let mut once = pod();
     once.spec.as_mut().expect("a spec").restart_policy = Some("OnFailure".to_owned());
     for (replaced, wanted) in [(false, (true, "Succeeded")), (true, (false, "Running"))] {
-        let mut facts = Facts::new(&once, at(0));
-        facts.containers.get_mut("c").expect("known").run = Run::Running(Alive { stopping: true, replaced, ..alive(0) });
-        facts.learn(&once, exit(0, 0, 1), at(1));
-        let phase = crate::status::compute(&once, &facts, std::net::Ipv4Addr::LOCALHOST.into(), at(1)).phase;
-        assert_eq!((facts.ends(&once), phase.as_deref()), (wanted.0, Some(wanted.1)), "replaced: {replaced}");
+        let mut pod_record = PodRecord::new(&once, at(0));
+        pod_record.containers.get_mut("c").expect("record").run =
+            InstanceState::Running(RunningInstance { stopping: true, replaced, ..alive(0) });
+        pod_record.learn(&once, exit(0, 0, 1), at(1));
+        let phase = crate::status::compute(&once, &pod_record, std::net::Ipv4Addr::LOCALHOST.into(), at(1)).phase;
+        assert_eq!((pod_record.ends(&once), phase.as_deref()), (wanted.0, Some(wanted.1)), "replaced: {replaced}");
     }
 }
 
@@ -143,20 +145,21 @@ fn a_resize_is_complete_when_its_restarts_are_over() {
     let mut wanted = pod();
     wanted.spec.as_mut().expect("a spec").containers[0].resources = serde_json::from_value(resources("64Mi")).expect("resources");
     let has = |memory: &str| serde_json::from_value(resources(memory)).expect("resources");
-    let mut facts = Facts::new(&wanted, at(0));
-    let running = |attempt: u32, memory: &str| Alive { resources: has(memory), ..alive(attempt) };
-    facts.containers.get_mut("c").expect("known").run = Run::Running(Alive { stopping: true, replaced: true, ..running(0, "32Mi") });
-    (facts.resizing, facts.resize) = (true, Resize::Busy { again: false });
-    let said = |facts: &mut Facts, report: Report| {
-        let mut notes = facts.learn(&wanted, report, at(1));
-        notes.extend(facts.look(&wanted));
+    let mut pod_record = PodRecord::new(&wanted, at(0));
+    let running = |attempt: u32, memory: &str| RunningInstance { resources: has(memory), ..alive(attempt) };
+    pod_record.containers.get_mut("c").expect("record").run =
+        InstanceState::Running(RunningInstance { stopping: true, replaced: true, ..running(0, "32Mi") });
+    (pod_record.resizing, pod_record.resize) = (true, Resize::Busy { again: false });
+    let said = |pod_record: &mut PodRecord, report: Report| {
+        let mut notes = pod_record.learn(&wanted, report, at(1));
+        notes.extend(pod_record.look(&wanted));
         notes.iter().map(|note| note.reason).collect::<Vec<_>>()
     };
-    assert_eq!(said(&mut facts, Report::Resized(Vec::new(), Ok(()))), [""; 0], "it is to be restarted");
-    assert_eq!(said(&mut facts, exit(0, 0, 1)), [""; 0], "it is about to start again");
-    let known = facts.containers.get_mut("c").expect("known");
-    known.run = Run::Starting { before: known.ended().cloned() };
-    assert!(facts.lags(&wanted));
-    assert_eq!(said(&mut facts, Report::Started("c".to_owned(), Ok(running(1, "64Mi")))), ["ResizeCompleted"]);
-    assert_eq!(facts.look(&wanted), [], "once");
+    assert_eq!(said(&mut pod_record, Report::Resized(Vec::new(), Ok(()))), [""; 0], "it is to be restarted");
+    assert_eq!(said(&mut pod_record, exit(0, 0, 1)), [""; 0], "it is about to start again");
+    let record = pod_record.containers.get_mut("c").expect("record");
+    record.run = InstanceState::Starting { before: record.ended().cloned() };
+    assert!(pod_record.lags(&wanted));
+    assert_eq!(said(&mut pod_record, Report::Started("c".to_owned(), Ok(running(1, "64Mi")))), ["ResizeCompleted"]);
+    assert_eq!(pod_record.look(&wanted), [], "once");
 }

@@ -5,7 +5,7 @@ use runtimes_contract::{ContainerId, Sandbox};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::record::{Cause, Ended, Ground, Hold};
+use crate::record::{Cause, ExitedInstance, PodSandbox, Waiting};
 
 const NOW: i64 = 1_000;
 
@@ -28,21 +28,21 @@ fn merge(into: &mut Value, from: Value) {
     }
 }
 
-fn ground() -> Base {
+fn ready_sandbox() -> SandboxState {
     let sandbox = Sandbox { network: None, ipc: None, uts: None, hostname: "p".to_owned() };
-    Base::Ready(Ground { sandbox, ip: "10.0.0.2".parse().expect("an address"), volumes_due: None, class: None })
+    SandboxState::Ready(PodSandbox { sandbox, ip: "10.0.0.2".parse().expect("an address"), volumes_due: None, class: None })
 }
 
-fn image() -> ImageKnown {
+fn image() -> ImageState {
     let config = json!({"entrypoint": [], "cmd": [], "env": [], "working_dir": "", "user": "", "stop_signal": ""});
     let image = json!({
         "id": "sha256:1", "references": [], "digests": [], "kind": "Linux", "size_bytes": 1, "config": config, "layers": [], "blobs": [], "used_at_s": 0,
     });
-    ImageKnown::Ready(Arc::new(serde_json::from_value(image).expect("an image")))
+    ImageState::Ready(Arc::new(serde_json::from_value(image).expect("an image")))
 }
 
-fn ended(code: i32, replaced: bool) -> Run {
-    Run::Ended(Ended {
+fn ended(code: i32, replaced: bool) -> InstanceState {
+    InstanceState::Ended(ExitedInstance {
         id: None,
         image_id: String::new(),
         exit_code: code,
@@ -55,41 +55,42 @@ fn ended(code: i32, replaced: bool) -> Run {
     })
 }
 
-/// Facts in a short script: `base`, `name=state`, `failed`, `gone`, `clean` (all freed; with `logs` all
+/// PodRecord in a short script: `base`, `name=state`, `failed`, `gone`, `clean` (all freed; with `logs` all
 /// but those), `refreshing`, `sent`.
 ///
 /// States: `ready` (image there), `pull`, `hold` (until 5 s from now), `turn` (`ErrImagePull` due to
 /// turn), `start`, `run`, `slow` (startup probe not through), `sick` (failed its liveness probe), `unhooked`
 /// (failed its postStart hook), `stop` (being ended), `old` (of another definition), a number (ended with that code; with
 /// `!`, ended to be replaced).
-fn facts(pod: &Pod, script: &str) -> Facts {
-    let mut facts = Facts::new(pod, at(NOW - 100));
+fn pod_record(pod: &Pod, script: &str) -> PodRecord {
+    let mut pod_record = PodRecord::new(pod, at(NOW - 100));
     for word in script.split_whitespace() {
         match word {
-            "base" => facts.base = ground(),
-            "making" => facts.base = Base::Making,
-            "faulty" => facts.base = Base::Failed { until: at(NOW + 3) },
-            "gone" => facts.gone = true,
-            "clean" => (facts.clean, facts.logs_forgotten) = (Clean::Done, true),
-            "logs" => facts.logs_forgotten = false,
-            "refreshing" => facts.refreshing = true,
-            "busy" => facts.clean = Clean::Busy,
-            "sent" => facts.delete_sent = true,
-            "failed" => facts.failure = Some(Failure { reason: String::new(), message: String::new(), cause: Cause::Deadline }),
+            "base" => pod_record.sandbox = ready_sandbox(),
+            "making" => pod_record.sandbox = SandboxState::Making,
+            "faulty" => pod_record.sandbox = SandboxState::Failed { until: at(NOW + 3) },
+            "gone" => pod_record.gone = true,
+            "clean" => (pod_record.clean, pod_record.logs_forgotten) = (Clean::Done, true),
+            "logs" => pod_record.logs_forgotten = false,
+            "refreshing" => pod_record.refreshing = true,
+            "busy" => pod_record.clean = Clean::Busy,
+            "sent" => pod_record.delete_sent = true,
+            "failed" => pod_record.failure = Some(Failure { reason: String::new(), message: String::new(), cause: Cause::Deadline }),
             other => {
                 let (name, state) = other.split_once('=').expect("name=state");
-                set(pod, facts.containers.get_mut(name).expect("a container"), name, state);
+                set(pod, pod_record.containers.get_mut(name).expect("a container"), name, state);
             }
         }
     }
-    facts
+    pod_record
 }
 
-fn set(pod: &Pod, known: &mut Known, name: &str, state: &str) {
-    let hold =
-        |turns: Option<Timestamp>| Some(Hold { reason: "ErrImagePull".to_owned(), message: String::new(), until: at(NOW + 5), turns });
+fn set(pod: &Pod, record: &mut ContainerRecord, name: &str, state: &str) {
+    let waiting = |backs_off_at: Option<Timestamp>| {
+        Some(Waiting { reason: "ErrImagePull".to_owned(), message: String::new(), until: at(NOW + 5), backs_off_at })
+    };
     let (_, container) = container::find(pod, name).expect("a container");
-    let alive = Alive {
+    let alive = RunningInstance {
         id: ContainerId(name.to_owned()),
         handler: "runc".to_owned(),
         attempt: 0,
@@ -109,28 +110,28 @@ fn set(pod: &Pod, known: &mut Known, name: &str, state: &str) {
         replaced: false,
     };
     match state {
-        "ready" => known.image = image(),
-        "pull" => known.image = ImageKnown::Pulling,
-        "hold" => known.hold = hold(None),
-        "turn" => known.hold = hold(Some(at(NOW))),
-        "start" => known.run = Run::Starting { before: None },
-        "run" | "slow" | "sick" | "unhooked" | "stop" | "old" => (known.run, known.attempts) = (Run::Running(alive), 1),
+        "ready" => record.image = image(),
+        "pull" => record.image = ImageState::Pulling,
+        "hold" => record.waiting = waiting(None),
+        "turn" => record.waiting = waiting(Some(at(NOW))),
+        "start" => record.run = InstanceState::Starting { before: None },
+        "run" | "slow" | "sick" | "unhooked" | "stop" | "old" => (record.run, record.attempts) = (InstanceState::Running(alive), 1),
         code => {
-            known.run = ended(code.trim_end_matches('!').parse().expect("an exit code"), code.ends_with('!'));
-            known.attempts = 1;
+            record.run = ended(code.trim_end_matches('!').parse().expect("an exit code"), code.ends_with('!'));
+            record.attempts = 1;
         }
     }
 }
 
 fn table(pod: &Pod, scripts: &[&str]) -> String {
     let line = |script: &&str| {
-        let step = match plan(pod, &facts(pod, script), at(NOW)) {
+        let step = match plan(pod, &pod_record(pod, script), at(NOW)) {
             Step::Wait(None) => "wait".to_owned(),
             Step::Wait(Some(until)) => format!("wait {} s", until.as_second() - NOW),
             Step::Kill { name, message, replaced } => format!("{} {name}: {message}", if replaced { "replace" } else { "kill" }),
             Step::Pull(name) => format!("pull {name}"),
             Step::Start(name) => format!("start {name}"),
-            Step::Turn(name) => format!("turn {name}"),
+            Step::BackOffPull(name) => format!("back off {name}"),
             other => format!("{other:?}").to_lowercase(),
         };
         format!("{script:<40} {step}")
@@ -235,9 +236,9 @@ fn a_pod_that_is_to_end() {
 fn deadlines() {
     let late = pod(json!({"activeDeadlineSeconds": 100}), json!({}));
     let soon = pod(json!({"activeDeadlineSeconds": 107, "terminationGracePeriodSeconds": 7}), json!({}));
-    assert_eq!(plan(&late, &facts(&late, "base a=run b=run"), at(NOW)), Step::Expire);
-    assert_eq!(plan(&soon, &facts(&soon, "base a=run b=run"), at(NOW)), Step::Wait(Some(at(NOW + 7))));
-    let mut ending = facts(&soon, "base a=run b=run");
+    assert_eq!(plan(&late, &pod_record(&late, "base a=run b=run"), at(NOW)), Step::Expire);
+    assert_eq!(plan(&soon, &pod_record(&soon, "base a=run b=run"), at(NOW)), Step::Wait(Some(at(NOW + 7))));
+    let mut ending = pod_record(&soon, "base a=run b=run");
     ending.ending_since = Some(at(NOW - 2));
     assert_eq!(kill_deadline(&soon, &ending, at(NOW)), at(NOW + 5));
     let hurried = pod(json!({}), json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}));
@@ -252,10 +253,10 @@ fn a_resize_that_wants_a_restart_waits_for_the_pods_bounds_and_for_no_other_cont
         json!({"name": name, "image": "a:1", "resizePolicy": policy, "resources": resources(memory)})
     };
     let pod = pod(json!({"containers": [container("a", "64Mi"), container("b", "8Mi")]}), json!({}));
-    let mut facts = facts(&pod, "base a=run b=run");
+    let mut pod_record = pod_record(&pod, "base a=run b=run");
     let has = serde_json::from_value(resources("32Mi")).expect("resources");
     for name in ["a", "b"] {
-        let Run::Running(alive) = &mut facts.containers.get_mut(name).expect("known").run else { panic!("it runs") };
+        let InstanceState::Running(alive) = &mut pod_record.containers.get_mut(name).expect("record").run else { panic!("it runs") };
         alive.resources = ResourceRequirements::clone(&has);
     }
     let restart = Step::Kill { name: "a".to_owned(), message: "Container a resize requires restart".to_owned(), replaced: true };
@@ -266,7 +267,7 @@ fn a_resize_that_wants_a_restart_waits_for_the_pods_bounds_and_for_no_other_cont
         (due(10, Some("container b uses more")), restart.clone()),
         (Resize::Settled, restart),
     ] {
-        facts.resize = resize.clone();
-        assert_eq!(plan(&pod, &facts, at(NOW)), wanted, "{resize:?}");
+        pod_record.resize = resize.clone();
+        assert_eq!(plan(&pod, &pod_record, at(NOW)), wanted, "{resize:?}");
     }
 }

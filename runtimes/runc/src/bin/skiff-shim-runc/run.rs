@@ -155,7 +155,7 @@ fn pid_file(args: &Args<'_>) -> PathBuf {
 fn begin(args: &Args<'_>) -> Result<i32, Failure> {
     let init = runc::read_pid(&pid_file(args))?;
     verify(init, &args.dir.join("config.json"))?;
-    let process = |pid| ProcessRef::of(pid).map_err(Failure::io("reading /proc"));
+    let process = |pid| ProcessRef::read(pid).map_err(Failure::io("reading /proc"));
     let record = PidRecord { shim: process(std::process::id().cast_signed())?, init: process(init)?, started_at_ms: now_ms() };
     let path = args.dir.join("pid");
     write_atomic(&path, record.encode().as_bytes(), PRIVATE).map_err(Failure::io("writing the pid record"))?;

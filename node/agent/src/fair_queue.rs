@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 /// How many places there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Places {
+pub(crate) struct QueueLimits {
     /// In all, for work that has not lasted for long.
     pub(crate) all: usize,
     /// Of one namespace, whatever it lasts.
@@ -26,11 +26,11 @@ pub(crate) struct Places {
 
 /// The queue.
 #[derive(Clone, Debug)]
-pub(crate) struct Queue(Arc<Mutex<State>>);
+pub(crate) struct FairQueue(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    places: Places,
+    limits: QueueLimits,
     /// When each piece of work began, by its number.
     running: HashMap<u64, (String, Instant)>,
     waiting: Vec<(String, oneshot::Sender<Permit>)>,
@@ -40,13 +40,13 @@ struct State {
 /// A place, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
-    queue: Queue,
+    queue: FairQueue,
     number: u64,
 }
 
-impl Queue {
-    pub(crate) fn new(places: Places) -> Self {
-        Self(Arc::new(Mutex::new(State { places, running: HashMap::new(), waiting: Vec::new(), next: 0 })))
+impl FairQueue {
+    pub(crate) fn new(limits: QueueLimits) -> Self {
+        Self(Arc::new(Mutex::new(State { limits, running: HashMap::new(), waiting: Vec::new(), next: 0 })))
     }
 
     /// Waits for a place. Giving up gives the place back.
@@ -98,17 +98,17 @@ impl Drop for Permit {
 impl State {
     /// Who of the waiting goes next, if anybody may.
     fn choose(&self, now: Instant) -> Option<usize> {
-        let slow = self.running.values().filter(|(_, begun)| now.duration_since(*begun) >= self.places.slow_after).count();
-        if self.running.len() - slow.min(self.places.slow) >= self.places.all {
+        let slow = self.running.values().filter(|(_, begun)| now.duration_since(*begun) >= self.limits.slow_after).count();
+        if self.running.len() - slow.min(self.limits.slow) >= self.limits.all {
             return None;
         }
         let held = |namespace: &str| self.running.values().filter(|(holder, _)| holder == namespace).count();
         let counts = self.waiting.iter().enumerate().map(|(index, (namespace, _))| (held(namespace), index));
-        counts.filter(|(held, _)| *held < self.places.of_namespace).min().map(|(_, index)| index)
+        counts.filter(|(held, _)| *held < self.limits.of_namespace).min().map(|(_, index)| index)
     }
 
     fn slow_next(&self, now: Instant) -> Option<Instant> {
-        let slow_at = self.running.values().map(|(_, begun)| *begun + self.places.slow_after);
+        let slow_at = self.running.values().map(|(_, begun)| *begun + self.limits.slow_after);
         slow_at.filter(|at| *at > now).min()
     }
 }
@@ -124,16 +124,16 @@ async fn until(at: Option<Instant>) {
 mod tests {
     use super::*;
 
-    const PLACES: Places = Places { all: 4, of_namespace: 3, slow: 4, slow_after: Duration::from_secs(60) };
+    const PLACES: QueueLimits = QueueLimits { all: 4, of_namespace: 3, slow: 4, slow_after: Duration::from_secs(60) };
 
     /// Whether a place is had at once.
-    async fn at_once(queue: &Queue, namespace: &str) -> Option<Permit> {
+    async fn at_once(queue: &FairQueue, namespace: &str) -> Option<Permit> {
         tokio::time::timeout(Duration::from_millis(1), queue.acquire(namespace)).await.ok()
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_namespace_leaves_a_place_to_others_and_work_that_lasts_makes_room() {
-        let queue = Queue::new(PLACES);
+        let queue = FairQueue::new(PLACES);
         let mut held = Vec::new();
         for _ in 0..3 {
             held.push(at_once(&queue, "greedy").await.expect("a place"));
@@ -151,7 +151,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_has_the_fewest_goes_first_and_who_gives_up_holds_nothing() {
-        let queue = Queue::new(Places { all: 2, of_namespace: 2, slow: 0, slow_after: Duration::from_secs(60) });
+        let queue = FairQueue::new(QueueLimits { all: 2, of_namespace: 2, slow: 0, slow_after: Duration::from_secs(60) });
         let (first, second) = (queue.acquire("greedy").await, queue.acquire("greedy").await);
         let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
         for namespace in ["greedy", "greedy", "modest"] {

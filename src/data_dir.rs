@@ -24,14 +24,14 @@ const PID_LEN: usize = 10;
 
 /// A data directory.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct DataDir {
     /// Absolute, without symbolic links.
     pub dir: PathBuf,
     /// Names interfaces, nftables tables and cgroups of this cluster on this machine.
     pub prefix: String,
 }
 
-impl Place {
+impl DataDir {
     /// Opens a directory, making it when absent.
     pub fn open(dir: &Path) -> anyhow::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
@@ -80,7 +80,7 @@ impl Place {
         Ok(path)
     }
 
-    /// [`Place::write_private`] of a file that is good for a while: an older one does where the disk is full.
+    /// [`DataDir::write_private`] of a file that is good for a while: an older one does where the disk is full.
     pub fn renew_private(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
         let is_full = |error: &anyhow::Error| {
             let cause = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
@@ -142,9 +142,9 @@ mod tests {
             std::fs::create_dir_all(file.as_deref().and_then(Path::parent).unwrap_or(&dir)).expect("makes");
             file.iter().for_each(|file| std::fs::write(file, "").expect("writes"));
             std::fs::set_permissions(&dir, PermissionsExt::from_mode(bits)).expect("its mode");
-            Place::open(&dir).map(|place| mode(&place.dir)).map_err(|error| error.to_string())
+            DataDir::open(&dir).map(|place| mode(&place.dir)).map_err(|error| error.to_string())
         };
-        assert_eq!(mode(&Place::open(&parent.path().join("fresh")).expect("opens").dir), 0o700);
+        assert_eq!(mode(&DataDir::open(&parent.path().join("fresh")).expect("opens").dir), 0o700);
         assert_eq!(open("empty", 0o755, None), Ok(0o700));
         assert_eq!(open("ours", 0o755, Some("server.lock")), Ok(0o700));
         assert_eq!(open("imported", 0o755, Some("images/blobs/sha256/00")), Ok(0o700));
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_second_process_of_a_role_is_told_to_go_elsewhere() {
         let dir = tempfile::tempdir().expect("a directory");
-        let place = Place::open(dir.path()).expect("opens");
+        let place = DataDir::open(dir.path()).expect("opens");
         let _held = place.lock("node").expect("is free");
         let error = place.lock("node").expect_err("is held").to_string();
         assert!(error.contains("--data-dir") && error.contains(&std::process::id().to_string()), "{error}");

@@ -1,0 +1,241 @@
+//! What a Pod's worker knows of one container: its newest instance, the one before, its image, and why it waits.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodSpec, ResourceRequirements};
+use node_images::Image;
+use runtimes_contract::{ContainerId, Exit};
+
+use crate::backoff::Backoff;
+use crate::container::Role;
+use crate::container::probes::ProbeKind;
+
+/// One container as the worker knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct ContainerRecord {
+    pub(crate) role: Role,
+    /// Instances made so far; the next one is this attempt.
+    pub(crate) attempts: u32,
+    pub(crate) run: InstanceState,
+    /// The instance before the one in `run`.
+    pub(crate) last: Option<ExitedInstance>,
+    pub(crate) image: ImageState,
+    /// Why it waits, where that is worth saying.
+    pub(crate) waiting: Option<Waiting>,
+    pub(crate) crash: Backoff,
+    pub(crate) pulls: Backoff,
+}
+
+impl ContainerRecord {
+    pub(crate) fn new(role: Role) -> Self {
+        let none = Backoff::default();
+        Self {
+            role,
+            attempts: 0,
+            run: InstanceState::Idle,
+            last: None,
+            image: ImageState::Unknown,
+            waiting: None,
+            crash: none,
+            pulls: none,
+        }
+    }
+
+    /// `restartCount`.
+    pub(crate) fn restarts(&self) -> u32 {
+        self.attempts.saturating_sub(1)
+    }
+
+    /// The running instance.
+    pub(crate) fn alive(&self) -> Option<&RunningInstance> {
+        match &self.run {
+            InstanceState::Running(alive) => Some(alive),
+            _ => None,
+        }
+    }
+
+    /// The running instance of that attempt: reports of an earlier one come to nothing.
+    pub(crate) fn alive_mut(&mut self, attempt: u32) -> Option<&mut RunningInstance> {
+        match &mut self.run {
+            InstanceState::Running(alive) if alive.attempt == attempt => Some(alive),
+            _ => None,
+        }
+    }
+
+    /// Whether the latest instance was ended so that another follows, and that one does not run yet.
+    pub(crate) fn is_replaced(&self) -> bool {
+        match &self.run {
+            InstanceState::Ended(ended) | InstanceState::Starting { before: Some(ended) } => ended.replaced,
+            InstanceState::Running(_) | InstanceState::Starting { before: None } | InstanceState::Idle => false,
+        }
+    }
+
+    /// How the latest instance ended, if it has.
+    pub(crate) fn ended(&self) -> Option<&ExitedInstance> {
+        match &self.run {
+            InstanceState::Ended(ended) => Some(ended),
+            _ => None,
+        }
+    }
+}
+
+/// Where a container is.
+#[derive(Clone, Debug)]
+pub(crate) enum InstanceState {
+    /// Never begun. → `Starting` by `Step::Start`.
+    Idle,
+    /// Being made and started; holds how the instance before it ended. → `Running`, or `Ended` when
+    /// it was made and did not start, or back when it could not be made.
+    Starting {
+        /// The instance before.
+        before: Option<ExitedInstance>,
+    },
+    /// Its process runs. → `Ended` by the report of its exit.
+    Running(RunningInstance),
+    /// Its process has ended. → `Starting` by `Step::Start` if it is to run again.
+    Ended(ExitedInstance),
+}
+
+/// A running instance.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RunningInstance {
+    pub(crate) id: ContainerId,
+    pub(crate) handler: String,
+    pub(crate) attempt: u32,
+    pub(crate) started_at: Timestamp,
+    pub(crate) image_id: String,
+    pub(crate) hash: String,
+    /// What it has.
+    pub(crate) resources: ResourceRequirements,
+    /// The startup probe has succeeded, or there is none.
+    pub(crate) startup_ok: bool,
+    /// The readiness probe succeeds, or there is none.
+    pub(crate) readiness_ok: bool,
+    /// The postStart hook is over, or there is none.
+    pub(crate) hooked: bool,
+    /// What it did not pass, so that it has to be ended.
+    pub(crate) condemned: Option<Condemned>,
+    /// It is being ended.
+    pub(crate) stopping: bool,
+    /// It is being ended so that another instance follows, whatever its exit code will be.
+    pub(crate) replaced: bool,
+}
+
+/// What a running instance did not pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Condemned {
+    /// The postStart hook.
+    PostStartHook,
+    /// A startup or liveness probe.
+    Probe(ProbeKind),
+}
+
+impl RunningInstance {
+    /// `started` in its status.
+    pub(crate) fn started(&self) -> bool {
+        self.startup_ok && self.hooked
+    }
+
+    /// `ready` in its status.
+    pub(crate) fn ready(&self) -> bool {
+        self.started() && self.readiness_ok && !self.stopping
+    }
+}
+
+/// How an instance ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExitedInstance {
+    pub(crate) id: Option<String>,
+    pub(crate) image_id: String,
+    pub(crate) exit_code: i32,
+    pub(crate) signal: Option<i32>,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) finished_at: Timestamp,
+    /// The node ended it so that another instance follows: its exit code does not count.
+    pub(crate) replaced: bool,
+}
+
+impl ExitedInstance {
+    /// From what the runtime says, with upstream's reasons. `message` is the termination message.
+    pub(crate) fn from_exit(id: &ContainerId, image_id: &str, started_at: Option<Timestamp>, exit: &Exit, message: String) -> Self {
+        let reason = match exit.code {
+            _ if exit.oom_killed => "OOMKilled",
+            0 => "Completed",
+            _ => "Error",
+        };
+        let finished = i64::try_from(exit.finished_at_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        Self {
+            id: Some(id.0.clone()),
+            image_id: image_id.to_owned(),
+            exit_code: exit.code,
+            signal: exit.signal,
+            reason: reason.to_owned(),
+            message: if message.is_empty() { exit.message.clone() } else { message },
+            started_at,
+            finished_at: finished.unwrap_or_else(Timestamp::now),
+            replaced: false,
+        }
+    }
+
+    /// An instance that no runtime knows any more; upstream's words.
+    pub(crate) fn lost(id: Option<String>, image_id: String, started_at: Option<Timestamp>, now: Timestamp) -> Self {
+        Self {
+            id,
+            image_id,
+            exit_code: 137,
+            signal: None,
+            reason: "ContainerStatusUnknown".to_owned(),
+            message: "The container could not be located when the pod was terminated".to_owned(),
+            started_at,
+            finished_at: now,
+            replaced: false,
+        }
+    }
+}
+
+/// Whether a container's image is on the node.
+#[derive(Clone, Debug)]
+pub(crate) enum ImageState {
+    /// Not looked at for the next instance. → `Pulling` by `Step::Pull`.
+    Unknown,
+    /// Being fetched. → `Ready`, or back to `Unknown` with a hold.
+    Pulling,
+    /// There.
+    Ready(Arc<Image>),
+}
+
+/// Why a container waits: `state.waiting`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    /// When to try again.
+    pub(crate) until: Timestamp,
+    /// When `ErrImagePull` becomes `ImagePullBackOff`.
+    pub(crate) backs_off_at: Option<Timestamp>,
+}
+
+/// Whether an ended instance is followed by another, by role and `restartPolicy`.
+pub(crate) fn restarts(spec: &PodSpec, role: Role, ended: &ExitedInstance) -> bool {
+    let policy = spec.restart_policy.as_deref().unwrap_or("Always");
+    if ended.replaced {
+        return true;
+    }
+    match (role, policy) {
+        (Role::Sidecar, _) => true,
+        (Role::Init, "Never") => false,
+        (Role::Init, _) => ended.exit_code != 0,
+        (Role::Main, "Always") => true,
+        (Role::Main, "OnFailure") => ended.exit_code != 0,
+        (Role::Main, _) => false,
+    }
+}
+
+/// Whether a container is of a Pod that restarts it, for readers of the status.
+pub(crate) fn will_restart(pod: &Pod, record: &ContainerRecord) -> bool {
+    let spec = pod.spec.as_ref();
+    spec.is_some_and(|spec| record.ended().is_some_and(|ended| restarts(spec, record.role, ended)))
+}

@@ -1,0 +1,149 @@
+//! Makes what a Pod's containers stand on: namespaces, address, volumes, files and cgroup.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use node_network::{HostPort, Protocol};
+use runtimes_contract::{Resources, Sandbox};
+
+use super::{Effects, volume_text};
+use crate::container::resolv::Cluster;
+use crate::container::{self, files, resources};
+use crate::enforce;
+use crate::error::chain;
+use crate::layout::PodName;
+use crate::record::PodSandbox;
+use crate::worker::learn::Report;
+
+/// How long a starting agent may take to learn its Pod range.
+const POD_RANGE_WITHIN: Duration = Duration::from_secs(5);
+
+impl Effects {
+    /// Namespaces, address, volumes, files and cgroup.
+    pub(crate) async fn prepare(self) {
+        let result = self.create_sandbox().await;
+        self.report(Report::Prepared(result)).await;
+    }
+
+    async fn create_sandbox(&self) -> Result<PodSandbox, (&'static str, String)> {
+        if let Some(fault) = enforce::sandbox_fault(&self.pod) {
+            return Err(sandbox_failed(fault));
+        }
+        let class = self.runtime_class().await.map_err(sandbox_failed)?;
+        let network = async { self.network().await.map_err(sandbox_failed) };
+        let volumes = async {
+            let set_up = self.node.volumes.set_up(&self.pod, self.node.allocatable(), &self.node.objects).await;
+            set_up.map_err(|error| ("FailedMount", volume_text(&error)))
+        };
+        // Each goes on to its end, whatever becomes of the others: one that is dropped in the middle leaves
+        // threads at work behind the back of whoever cleans up next.
+        let (network, volumes, cgroup) = tokio::join!(network, volumes, self.cgroup());
+        let ((sandbox, ip), volumes_due, ()) = (network?, volumes?, cgroup?);
+        let sysctls = node_network::set_sysctls(&sandbox, enforce::sysctls_of(&self.pod)).await;
+        sysctls.map_err(|error| sandbox_failed(chain(&error)))?;
+        let (pod, node) = (self.pod.clone(), self.node.clone());
+        let written = api_tasks::blocking("node-agent/write-files", move || {
+            let config = &node.config;
+            let cluster = Cluster { nameservers: &config.cluster_dns, domain: &config.cluster_domain };
+            let from = files::NodeFiles { node_name: &config.node_name, resolv_conf: &config.host_resolv_conf, cluster };
+            files::write(&pod, ip, &from, &node.layout)
+        })
+        .await;
+        match written {
+            Ok(Ok(())) => Ok(PodSandbox { sandbox, ip, volumes_due, class }),
+            Ok(Err((path, error))) => Err(sandbox_failed(format!("writing {}: {error}", path.display()))),
+            Err(_) => Err(sandbox_failed("interrupted".to_owned())),
+        }
+    }
+
+    async fn runtime_class(&self) -> Result<Option<(String, String)>, String> {
+        let class = self.pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.clone()).filter(|class| !class.is_empty());
+        let Some(class) = class else { return Ok(None) };
+        let handler = self.node.objects.handler(&class).await.map_err(|error| chain(&error))?;
+        let handler = handler.ok_or_else(|| format!("RuntimeClass \"{class}\" not found"))?;
+        if self.node.parts.by_handler(&handler).is_none() {
+            return Err(format!("no runtime for \"{handler}\" is configured"));
+        }
+        Ok(Some((class, handler)))
+    }
+
+    async fn network(&self) -> Result<(Sandbox, IpAddr), String> {
+        let spec = self.pod.spec.as_ref();
+        let (mut sandbox, ip) = if files::on_host_network(spec) { self.host_network().await? } else { self.pod_network().await? };
+        if spec.and_then(|spec| spec.host_ipc) == Some(true) {
+            sandbox.ipc = None;
+        }
+        Ok((sandbox, ip))
+    }
+
+    /// The node's network and hostname. Shared memory and semaphores stay the Pod's own, as upstream.
+    async fn host_network(&self) -> Result<(Sandbox, IpAddr), String> {
+        let uid = PodName::of(&self.pod).uid;
+        let ipc = self.node.parts.network.add_host_network_pod(&uid).await.map_err(|error| chain(&error))?;
+        let hostname = self.node.config.node_name.clone();
+        Ok((Sandbox { network: None, ipc: Some(ipc), uts: None, hostname }, self.node.config.node_ip))
+    }
+
+    async fn pod_network(&self) -> Result<(Sandbox, IpAddr), String> {
+        let (hostname, _) = files::host_name(&self.pod, &self.node.config.cluster_domain);
+        let ports = host_ports(&self.pod);
+        let uid = PodName::of(&self.pod).uid;
+        self.pod_range().await;
+        let made = self.node.parts.network.add_pod(&uid, &hostname, &ports).await.map_err(|error| chain(&error))?;
+        Ok((made.sandbox, made.ip))
+    }
+
+    /// An agent that has just begun learns the node's Pod range in a moment; Pods that run already need
+    /// not complain until then. Without a range for longer the network itself says what is missing.
+    async fn pod_range(&self) {
+        let mut has_range = self.node.has_pod_range.subscribe();
+        if tokio::time::timeout(POD_RANGE_WITHIN, has_range.wait_for(|has_range| *has_range)).await.is_err() {
+            tracing::debug!("no Pod range yet");
+        }
+    }
+
+    async fn cgroup(&self) -> Result<(), (&'static str, String)> {
+        let Some(cgroups) = self.node.cgroups.clone() else { return Ok(()) };
+        let path = self.node.layout.pod_cgroup(resources::qos(&self.pod), &PodName::of(&self.pod).uid);
+        let limits = Resources { pids_max: Some(self.node.pod_pids_max()), ..resources::of_pod(&self.pod) };
+        let made = api_tasks::blocking("node-agent/make-cgroup", move || cgroups.group(&path)?.create(&limits)).await;
+        match made {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(sandbox_failed(chain(&error))),
+            Err(_) => Err(sandbox_failed("interrupted".to_owned())),
+        }
+    }
+
+    /// Looks at the volumes again.
+    pub(crate) async fn refresh(self) {
+        let due = match self.node.volumes.set_up(&self.pod, self.node.allocatable(), &self.node.objects).await {
+            Ok(due) => due,
+            Err(error) => {
+                self.node.note(&self.pod, None, true, "FailedMount", volume_text(&error));
+                None
+            }
+        };
+        self.report(Report::Refreshed(due)).await;
+    }
+}
+
+fn host_ports(pod: &Pod) -> Vec<HostPort> {
+    let ports = pod.spec.iter().flat_map(container::all).flat_map(|(_, container)| container.ports.iter().flatten());
+    let number = |port: i32| u16::try_from(port).ok().filter(|port| *port > 0);
+    ports
+        .filter_map(|port| {
+            let protocol = match port.protocol.as_deref() {
+                Some("UDP") => Protocol::Udp,
+                Some("SCTP") => Protocol::Sctp,
+                _ => Protocol::Tcp,
+            };
+            let host_ip = port.host_ip.as_deref().and_then(|ip| ip.parse().ok()).filter(|ip: &std::net::Ipv4Addr| !ip.is_unspecified());
+            Some(HostPort { host_ip, protocol, host_port: number(port.host_port?)?, container_port: number(port.container_port)? })
+        })
+        .collect()
+}
+
+fn sandbox_failed(message: String) -> (&'static str, String) {
+    ("FailedCreatePodSandBox", format!("Failed to create pod sandbox: {message}"))
+}

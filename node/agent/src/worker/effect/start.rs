@@ -1,0 +1,205 @@
+//! Makes and starts one instance of a container.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Container;
+use node_images::Image;
+use runtimes_contract::{ContainerId, Content, ContentKind, Mount, Runtime, RuntimeError};
+
+use super::{Effects, volume_text};
+use crate::cleanup;
+use crate::container::spec::Ingredients;
+use crate::container::{self, ConfigError, env, runtime_choice, security, spec};
+use crate::enforce;
+use crate::error::chain;
+use crate::layout::{PodName, container_id, spec_hash};
+use crate::record::{ExitedInstance, PodSandbox, RunningInstance};
+use crate::worker::learn::{Report, StartFault};
+use crate::worker::plan::GRACE_SECONDS;
+
+impl Effects {
+    /// Makes and starts the next instance of a container, then frees what the one before it held.
+    pub(crate) async fn start(self, name: String, attempt: u32, image: Arc<Image>, sandbox: PodSandbox, leftover: Option<String>) {
+        let Some((_, container)) = container::find(&self.pod, &name) else { return };
+        let result = self.begin(container, attempt, &image, &sandbox).await;
+        let runs = result.is_ok();
+        self.report(Report::Started(name.clone(), result)).await;
+        if let Some(id) = leftover.map(ContainerId)
+            && let Err(error) = cleanup::remove_everywhere(&self.node, &id).await
+        {
+            tracing::warn!(container = %id, error, "container not removed");
+        }
+        if runs {
+            cleanup::forget_old_files(&self.node, &PodName::of(&self.pod), &name, attempt).await;
+        }
+    }
+
+    async fn begin(&self, container: &Container, attempt: u32, image: &Image, sandbox: &PodSandbox) -> Result<RunningInstance, StartFault> {
+        let config_fault = |error: ConfigError| StartFault::Unmade("CreateContainerConfigError", error.0);
+        let class = sandbox.class.as_ref().map(|(class, handler)| (class.as_str(), handler.as_str()));
+        let reference = container.image.as_deref().unwrap_or_default();
+        let runtime = runtime_choice::choose(&self.node.parts, class, reference, image.kind).map_err(config_fault)?;
+        runtime_choice::check_abilities(container, image.kind).map_err(config_fault)?;
+        enforce::check_mounts(container).map_err(config_fault)?;
+        let variables = self.variables(container, sandbox).await.map_err(config_fault)?;
+        let expand = |text: &str| expand_path(text, &variables);
+        let volumes = self.node.volumes.mounts(&self.pod, container, &expand).await;
+        let volumes = volumes.map_err(|error| StartFault::Unmade("CreateContainerConfigError", volume_text(&error)))?;
+        let volumes = self.with_shared_memory(sandbox, image.kind, volumes).await?;
+        let id = container_id(&PodName::of(&self.pod).uid, &container.name, attempt);
+        let content = self.node.parts.images.mount(image, &id.0).await;
+        let content = content.map_err(|error| StartFault::Unmade("CreateContainerError", chain(&error)))?;
+        let made = self.make(container, attempt, image, sandbox, &runtime, content, variables, volumes).await;
+        if made.is_err()
+            && let Err(error) = cleanup::remove_container(&self.node, runtime.handler(), &id).await
+        {
+            tracing::warn!(container = %id, error, "half-made container not removed");
+        }
+        made?;
+        self.node.note(&self.pod, Some(&container.name), false, "Created", "Container created");
+        if let Err(error) = runtime.start(&id).await {
+            return Err(self.not_started(id, image, error));
+        }
+        self.node.note(&self.pod, Some(&container.name), false, "Started", "Container started");
+        Ok(RunningInstance {
+            id,
+            handler: runtime.handler().to_owned(),
+            attempt,
+            started_at: Timestamp::now(),
+            image_id: spec::image_id(image),
+            hash: spec_hash(container),
+            resources: container.resources.clone().unwrap_or_default(),
+            startup_ok: container.startup_probe.is_none(),
+            readiness_ok: container.readiness_probe.is_none(),
+            hooked: container.lifecycle.as_ref().is_none_or(|lifecycle| lifecycle.post_start.is_none()),
+            condemned: None,
+            stopping: false,
+            replaced: false,
+        })
+    }
+
+    /// A Linux container of a Pod with an IPC namespace of its own has the Pod's `/dev/shm`, unless it
+    /// mounts something else there.
+    async fn with_shared_memory(&self, sandbox: &PodSandbox, kind: ContentKind, mut volumes: Vec<Mount>) -> Result<Vec<Mount>, StartFault> {
+        let target = Path::new("/dev/shm");
+        let wanted = sandbox.sandbox.ipc.is_some() && kind == ContentKind::Linux;
+        if wanted && !volumes.iter().any(|mount| mount.target == target) {
+            let made = self.node.volumes.shared_memory(&PodName::of(&self.pod).uid).await;
+            let source = made.map_err(|error| StartFault::Unmade("CreateContainerError", volume_text(&error)))?;
+            volumes.push(Mount::new(source, target, false));
+        }
+        Ok(volumes)
+    }
+
+    async fn variables(&self, container: &Container, sandbox: &PodSandbox) -> Result<BTreeMap<String, String>, ConfigError> {
+        let services = self.node.objects.services().await;
+        let sources = env::Sources {
+            objects: &self.node.objects,
+            services: &services,
+            pod_ips: &[sandbox.ip],
+            host_ips: &[self.node.config.node_ip],
+            allocatable: self.node.allocatable(),
+        };
+        env::variables(&self.pod, container, &sources).await
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one caller, which has just worked each of them out")]
+    async fn make(
+        &self,
+        container: &Container,
+        attempt: u32,
+        image: &Image,
+        sandbox: &PodSandbox,
+        runtime: &Arc<dyn Runtime>,
+        content: Content,
+        variables: BTreeMap<String, String>,
+        volumes: Vec<Mount>,
+    ) -> Result<(), StartFault> {
+        let user = security::user(&self.pod, container, &image.config.user, &content);
+        let user = user.map_err(|error| StartFault::Unmade("CreateContainerConfigError", error.0))?;
+        let seccomp = security::seccomp(&self.pod, container, content.kind(), &self.node.layout.seccomp_profiles());
+        let seccomp = seccomp.map_err(|error| StartFault::Unmade("CreateContainerError", error.0))?;
+        let grace = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(GRACE_SECONDS);
+        let machine = &self.node.machine;
+        let from = Ingredients {
+            attempt,
+            image,
+            content,
+            sandbox: &sandbox.sandbox,
+            variables,
+            volumes,
+            user,
+            seccomp,
+            grace_seconds: grace,
+            memory_bytes: machine.memory_bytes,
+            oom_score_adj_min: machine.oom_score_adj,
+        };
+        let mut spec = spec::build(&self.pod, container, &self.node.layout, from);
+        spec.probe_token = self.node.probe_token(&spec.id);
+        if spec.args.is_empty() {
+            return Err(StartFault::Unmade("CreateContainerError", "no command specified".to_owned()));
+        }
+        let termination = self.node.layout.termination_log(&PodName::of(&self.pod).uid, &container.name, attempt);
+        make_files(&spec.log_path, &termination).await.map_err(|message| StartFault::Unmade("CreateContainerError", message))?;
+        let fault = |error: RuntimeError| StartFault::Unmade("CreateContainerError", chain(&error));
+        // A module may compile for minutes; a Pod that ends does not wait for that.
+        let preparing = async {
+            let _permit = self.node.preparations.acquire(&PodName::of(&self.pod).namespace).await;
+            runtime.prepare(&spec.content).await
+        };
+        match self.ending.run_until_cancelled(preparing).await {
+            Some(prepared) => prepared.map_err(fault)?,
+            None => return Err(StartFault::Ending),
+        }
+        match runtime.create(&spec).await {
+            Err(RuntimeError::Exists(_)) => {
+                runtime.remove(&spec.id).await.map_err(fault)?;
+                runtime.create(&spec).await.map_err(fault)
+            }
+            other => other.map_err(fault),
+        }
+    }
+
+    /// It was made and did not start: upstream's `StartError`.
+    fn not_started(&self, id: ContainerId, image: &Image, error: RuntimeError) -> StartFault {
+        let now = Timestamp::now();
+        StartFault::Ended(ExitedInstance {
+            id: Some(id.0),
+            image_id: spec::image_id(image),
+            exit_code: 128,
+            signal: None,
+            reason: "StartError".to_owned(),
+            message: chain(&error),
+            started_at: None,
+            finished_at: now,
+            replaced: false,
+        })
+    }
+}
+
+/// The log's directory, and an empty termination log.
+async fn make_files(log: &Path, termination: &Path) -> Result<(), String> {
+    for parent in [log, termination].into_iter().filter_map(Path::parent) {
+        tokio::fs::create_dir_all(parent).await.map_err(|error| format!("making {}: {error}", parent.display()))?;
+    }
+    let failed = |error: std::io::Error| format!("making {}: {error}", termination.display());
+    tokio::fs::write(termination, []).await.map_err(failed)?;
+    // Whoever the container runs as may write it.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    tokio::fs::set_permissions(termination, mode).await.map_err(failed)
+}
+
+fn expand_path(text: &str, variables: &BTreeMap<String, String>) -> Result<String, String> {
+    let missing = std::cell::RefCell::new(None);
+    let expanded = env::expand(text, &|name| {
+        let value = variables.get(name).cloned();
+        if value.is_none() {
+            missing.borrow_mut().get_or_insert_with(|| name.to_owned());
+        }
+        value
+    });
+    missing.into_inner().map_or(Ok(expanded), Err)
+}
