@@ -11,15 +11,6 @@ use crate::source::{paths, root_of_crate, sources, tokens};
 
 /// Cycles that still exist: the crate, its modules that import each other, and why.
 const CYCLES: &[(&str, &[&str], &str)] = &[
-    ("api-admission", &["chain", "plugins"], NOT_MENDED),
-    ("api-admission", &["policy", "webhook"], NOT_MENDED),
-    ("api-auth", &["authenticate", "tokens"], NOT_MENDED),
-    ("api-auth", &["authorize", "bootstrap"], NOT_MENDED),
-    ("api-cel", &["check", "evaluate", "library", "parse", "scope", "value"], NOT_MENDED),
-    ("api-fairness", &["classify", "config", "level", "seat", "stats"], NOT_MENDED),
-    ("api-rules", &["custom", "fields"], NOT_MENDED),
-    ("api-rules", &["kinds", "pod"], NOT_MENDED),
-    ("api-schema", &["builtin", "facts", "schema", "structural"], NOT_MENDED),
     (
         "api-server",
         &[

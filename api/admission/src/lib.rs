@@ -10,6 +10,8 @@ mod amount;
 mod chain;
 mod denied;
 mod json;
+mod matching;
+mod plugin;
 pub mod plugins;
 mod pods;
 pub mod policy;
@@ -19,7 +21,8 @@ pub mod webhook;
 #[cfg(test)]
 mod testing;
 
-pub use chain::{Allows, Chain, Plugin, UnknownPlugin, known_plugin};
+pub use chain::{Chain, UnknownPlugin, known_plugin};
 pub use denied::{Awaited, Cause, Denied};
+pub use plugin::{Allows, Plugin};
 pub use plugins::resource_quota;
 pub use request::{Operation, Request};

@@ -1,6 +1,6 @@
 //! The plugins, one file each, and their order.
 
-use crate::chain::{Allows, Plugin};
+use crate::plugin::{Allows, Plugin};
 
 pub mod certificates;
 pub mod default_ingress_class;

@@ -18,6 +18,18 @@ pub enum Operation {
     Connect,
 }
 
+impl Operation {
+    /// Its name in rules and reviews.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
+        }
+    }
+}
+
 /// A request on its way through the chain. For a subresource, `kind` is the parent's and `object`
 /// the body: the parent for `status`, else a Binding, an Eviction, a TokenRequest, …
 #[derive(Debug)]

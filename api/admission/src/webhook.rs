@@ -8,22 +8,19 @@ mod answer;
 mod config;
 mod reinvocation;
 mod review;
-mod rule;
 
 pub use answer::{Answer, BadAnswer, rejection};
-pub(crate) use config::selector;
 pub use config::{Endpoint, Webhook, ca_bundle};
 pub use reinvocation::Reinvocation;
 pub use review::{Gvk, Review};
-pub use rule::Rule;
 
-use api_model::kind::{GroupResource, Kind};
-use api_model::selector::Selector;
+use api_model::kind::Kind;
 use api_model::view::View;
 
 use crate::denied::Denied;
+use crate::matching::{in_namespace, wants_object};
 use crate::policy::Asked;
-use crate::request::{Operation, Request};
+use crate::request::Request;
 
 /// Resources that no webhook may keep anybody from changing: a broken one could then
 /// never be removed.
@@ -81,34 +78,6 @@ impl Webhook {
             }
             outcome => outcome,
         }
-    }
-}
-
-/// Whether the labels of a request's object match, before or after.
-pub(crate) fn wants_object(selector: &Selector, request: &Request<'_>) -> bool {
-    selector.is_everything() || [request.object(), request.old].into_iter().flatten().any(|object| selector.matches(object))
-}
-
-/// Whether the labels of a request's namespace match. What is in no namespace always does.
-///
-/// # Errors
-/// When the namespace does not exist.
-pub fn in_namespace(selector: &Selector, request: &Request<'_>, view: &dyn View) -> Result<bool, Denied> {
-    let is_namespace = request.kind.group.is_empty() && request.kind.plural == "namespaces";
-    if selector.is_everything() || (request.namespace.is_empty() && !is_namespace) {
-        return Ok(true);
-    }
-    if is_namespace
-        && request.subresource.is_empty()
-        && matches!(request.operation, Operation::Create | Operation::Update)
-        && let Some(namespace) = request.object()
-    {
-        return Ok(selector.matches(namespace));
-    }
-    let (resource, name) = (GroupResource::new("", "namespaces"), if is_namespace { request.object_name() } else { request.namespace });
-    match view.get(&resource, None, name) {
-        Some(namespace) => Ok(selector.matches(&namespace)),
-        None => Err(Denied::NotFound { resource, name: name.to_owned() }),
     }
 }
 

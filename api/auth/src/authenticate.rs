@@ -48,6 +48,17 @@ pub struct Unauthenticated {
     pub reason: String,
 }
 
+/// No authenticator accepts a bearer token.
+#[derive(Debug, Error)]
+enum VerifyError {
+    /// As a ServiceAccount's token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// As a token of the OpenID Connect provider.
+    #[error(transparent)]
+    Oidc(#[from] OidcError),
+}
+
 /// Turns credentials into users.
 pub struct Authenticator {
     static_tokens: StaticTokens,
@@ -105,7 +116,7 @@ impl Authenticator {
         let status = match self.verify(token, &audiences, view, now) {
             Ok(Verified { user, audiences }) => json!({ "authenticated": true, "user": user, "audiences": audiences }),
             // Upstream says nothing where no authenticator knew the token.
-            Err(TokenError::Foreign) => json!({ "user": {} }),
+            Err(VerifyError::Token(TokenError::Foreign)) => json!({ "user": {} }),
             Err(error) => json!({ "user": {}, "error": error.to_string() }),
         };
         let mut review = review.clone();
@@ -115,29 +126,29 @@ impl Authenticator {
         review
     }
 
-    fn verify(&self, token: &str, audiences: &[String], view: &dyn View, now: Timestamp) -> Result<Verified, TokenError> {
+    fn verify(&self, token: &str, audiences: &[String], view: &dyn View, now: Timestamp) -> Result<Verified, VerifyError> {
         let found = self.static_tokens.user(token).or_else(|| bootstrap_token::user(token, view, now));
         let user = match found {
             Some(user) => user,
             None => match self.tokens.verify(token, audiences, now, view) {
                 Err(TokenError::Foreign) => self.oidc_user(token, now)?,
-                verified => return verified.map(with_authenticated),
+                verified => return Ok(with_authenticated(verified?)),
             },
         };
         // Such tokens say nothing of an audience of ours: they are for the API server itself.
         let own = &self.tokens.config().api_audiences;
         let met: Vec<String> = audiences.iter().filter(|audience| own.contains(audience)).cloned().collect();
         if met.is_empty() {
-            return Err(TokenError::Audience(own.clone(), audiences.to_vec()));
+            return Err(TokenError::Audience(own.clone(), audiences.to_vec()).into());
         }
         Ok(with_authenticated(Verified { user, audiences: met }))
     }
 
-    fn oidc_user(&self, token: &str, now: Timestamp) -> Result<UserInfo, TokenError> {
+    fn oidc_user(&self, token: &str, now: Timestamp) -> Result<UserInfo, VerifyError> {
         let oidc = self.oidc.as_ref().ok_or(TokenError::Foreign)?;
         oidc.user(token, now).map_err(|error| match error {
-            OidcError::Foreign => TokenError::Foreign,
-            error => TokenError::Oidc(error),
+            OidcError::Foreign => TokenError::Foreign.into(),
+            error => error.into(),
         })
     }
 }

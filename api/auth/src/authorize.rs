@@ -8,14 +8,13 @@
 pub mod escalation;
 pub mod node;
 pub mod rbac;
-pub mod rule;
 
 use api_model::request::{Attributes, UserInfo};
 use api_model::view::View;
 use serde_json::{Value, json};
 
+use crate::rule::Rule;
 use rbac::Rbac;
-use rule::Rule;
 
 /// The group that may do everything.
 pub const MASTERS: &str = "system:masters";

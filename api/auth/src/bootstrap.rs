@@ -10,8 +10,8 @@ use std::sync::LazyLock;
 use api_model::meta;
 use serde_json::{Value, json};
 
-use crate::authorize::rbac::{self, GROUP};
-use crate::authorize::rule::Rule;
+use crate::role::{GROUP, effective};
+use crate::rule::Rule;
 
 pub use roles::JOINING;
 
@@ -135,7 +135,7 @@ fn aggregating(name: &str, part_of: Option<&str>) -> Value {
 fn write_aggregated(objects: &mut [Value]) {
     let all: Vec<_> = objects.iter().cloned().map(std::sync::Arc::new).collect();
     for role in objects.iter_mut().filter(|o| o.get("aggregationRule").is_some()) {
-        let rules = rbac::effective(role, &all).iter().map(Rule::to_value).collect();
+        let rules = effective(role, &all).iter().map(Rule::to_value).collect();
         put(role, "rules", rules);
     }
 }

@@ -10,6 +10,8 @@ pub mod authenticate;
 pub mod authorize;
 pub mod bootstrap;
 pub mod pki;
+mod role;
+pub mod rule;
 pub mod tokens;
 
 #[cfg(test)]

@@ -25,8 +25,6 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::authenticate::OidcError;
-
 pub(crate) use claims::unverified_issuer;
 pub use claims::{Claims, KubernetesClaims, Reference, groups, username};
 pub use request::RequestError;
@@ -53,9 +51,6 @@ pub enum TokenError {
     /// Meant for somebody else.
     #[error("token audiences {0:?} is invalid for the target audiences {1:?}")]
     Audience(Vec<String>, Vec<String>),
-    /// The OpenID Connect provider's, and no good.
-    #[error(transparent)]
-    Oidc(#[from] OidcError),
     /// What it is bound to is gone.
     #[error("service account token has been invalidated")]
     Invalidated,

@@ -12,16 +12,15 @@ use crate::env::Env;
 use crate::error::Issue;
 use crate::functions;
 use crate::node::{Entry, Fold, Kind, Literal, Node};
-use crate::parse::Parsed;
-use crate::types::Type;
+use crate::types::{Type, named_type};
 
 /// Issues that are told of one expression; what follows them is mostly the same again.
 const ISSUES_MAX: usize = 100;
 
 /// The type of an expression, or everything that is wrong with it.
-pub(crate) fn check(parsed: &Parsed, env: &Env) -> Result<Type, Vec<Issue>> {
+pub(crate) fn check(root: &Node, env: &Env) -> Result<Type, Vec<Issue>> {
     let mut checker = Checker { env, solver: Solver::default(), locals: Vec::new(), issues: Vec::new() };
-    let result = checker.node(&parsed.root);
+    let result = checker.node(root);
     if checker.issues.is_empty() { Ok(checker.solver.finish(&result)) } else { Err(checker.issues) }
 }
 
@@ -279,29 +278,4 @@ fn of_literal(literal: &Literal) -> Type {
         Literal::String(_) => Type::String,
         Literal::Bytes(_) => Type::Bytes,
     }
-}
-
-/// The type that a name stands for.
-pub(crate) fn named_type(name: &str) -> Option<Type> {
-    let any = || Arc::new(Type::Dyn);
-    let of = match name {
-        "bool" => Type::Bool,
-        "bytes" => Type::Bytes,
-        "double" => Type::Double,
-        "int" => Type::Int,
-        "list" => Type::List(any()),
-        "map" => Type::Map(any(), any()),
-        "null_type" => Type::Null,
-        "optional_type" => Type::Optional(any()),
-        "string" => Type::String,
-        "type" => Type::Type(any()),
-        "uint" => Type::Uint,
-        "google.protobuf.Duration" => Type::Duration,
-        "google.protobuf.Timestamp" => Type::Timestamp,
-        _ => {
-            use crate::types::{CIDR, FORMAT, IP, QUANTITY, SEMVER, URL};
-            Type::Opaque([CIDR, FORMAT, IP, QUANTITY, SEMVER, URL].into_iter().find(|known| *known == name)?)
-        }
-    };
-    Some(Type::Type(Arc::new(of)))
 }

@@ -4,20 +4,21 @@
 //! The end of what may be spent ends everything.
 
 mod fold;
-pub(crate) mod operators;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use regex::Regex;
 
-use crate::check::named_type;
 use crate::error::EvaluateError;
 use crate::estimate::{LIST_COST, MAP_COST, MESSAGE_COST};
 use crate::library;
 use crate::library::regex::Patterns;
+use crate::meter::Meter;
 use crate::node::{Entry, Kind, Literal, Node};
-use crate::scope::Scope;
+use crate::operators;
+use crate::scope::{Composed, Scope};
+use crate::types::{Type, named_type};
 use crate::value::{Key, Text, Value, size};
 
 /// Evaluations within evaluations (composed variables), in levels of all of them together.
@@ -31,51 +32,22 @@ pub(crate) type Outcome<'v> = Result<Value<'v>, EvaluateError>;
 
 /// What an expression comes to, and what that cost.
 pub(crate) fn run<'v>(root: &Node, scope: &Scope<'v>, limit: u64) -> (Outcome<'v>, u64) {
-    let mut run = Run { scope, locals: Vec::new(), meter: Meter { spent: 0, limit }, patterns: Patterns::default(), depth: 0 };
+    let mut run = Run { scope, locals: Vec::new(), meter: Meter::new(limit), patterns: Patterns::default(), depth: 0 };
     let outcome = run.node(root);
-    (outcome, run.meter.spent)
+    (outcome, run.meter.spent())
 }
 
-/// What has been spent.
-pub(crate) struct Meter {
-    spent: u64,
-    limit: u64,
-}
-
-impl Meter {
-    /// Pays for something before it is done.
-    pub(crate) fn pay(&mut self, cost: u64) -> Result<(), EvaluateError> {
-        self.spent = self.spent.saturating_add(cost);
-        if self.spent <= self.limit {
-            return Ok(());
-        }
-        // What cannot be paid for is not done: it does not count in full.
-        self.spent = self.limit.saturating_add(1);
-        Err(EvaluateError::CallCost)
-    }
-
-    /// What may still be spent.
-    pub(crate) fn left(&self) -> u64 {
-        self.limit.saturating_sub(self.spent)
-    }
-
-    /// Pays for looking at so many characters.
-    pub(crate) fn pay_text(&mut self, len: u64) -> Result<(), EvaluateError> {
-        self.pay(len.div_ceil(10))
-    }
-}
-
-pub(crate) struct Run<'r, 'v> {
+struct Run<'r, 'v> {
     scope: &'r Scope<'v>,
     /// Variables of folds, innermost last. An accumulator may hold an error that a later step makes up for.
     locals: Vec<(Arc<str>, Outcome<'v>)>,
-    pub(crate) meter: Meter,
-    pub(crate) patterns: Patterns,
+    meter: Meter,
+    patterns: Patterns,
     depth: usize,
 }
 
 impl<'v> Run<'_, 'v> {
-    pub(crate) fn node(&mut self, node: &Node) -> Outcome<'v> {
+    fn node(&mut self, node: &Node) -> Outcome<'v> {
         if self.depth >= DEPTH_MAX {
             return Err(EvaluateError::failed(format!("evaluation is deeper than {DEPTH_MAX} levels")));
         }
@@ -107,7 +79,7 @@ impl<'v> Run<'_, 'v> {
             return Ok(value.clone());
         }
         match named_type(name) {
-            Some(crate::Type::Type(of)) => Ok(Value::Type((*of).clone())),
+            Some(Type::Type(of)) => Ok(Value::Type((*of).clone())),
             _ => Err(EvaluateError::failed(format!("no such attribute(s): {name}"))),
         }
     }
@@ -129,7 +101,7 @@ impl<'v> Run<'_, 'v> {
         let Kind::Ident(first) = &operand.kind else {
             let known = node.qualified_name().filter(|name| name.starts_with("google.")).and_then(|name| named_type(&name));
             return Ok(match known {
-                Some(crate::Type::Type(of)) => Some(Value::Type((*of).clone())),
+                Some(Type::Type(of)) => Some(Value::Type((*of).clone())),
                 _ => None,
             });
         };
@@ -151,12 +123,12 @@ impl<'v> Run<'_, 'v> {
             return Ok(Some(value.clone()));
         }
         Ok(match named_type(&name) {
-            Some(crate::Type::Type(of)) => Some(Value::Type((*of).clone())),
+            Some(Type::Type(of)) => Some(Value::Type((*of).clone())),
             _ => None,
         })
     }
 
-    fn composed(&mut self, composed: &crate::scope::Composed<'v>) -> Outcome<'v> {
+    fn composed(&mut self, composed: &Composed<'v>) -> Outcome<'v> {
         if let Some(outcome) = composed.outcome.get() {
             return outcome.clone();
         }
@@ -259,7 +231,7 @@ impl<'v> Run<'_, 'v> {
                 }
                 match operators::call(function, &values, &mut self.meter)? {
                     Some(value) => Ok(value),
-                    None => library::call(function, &values, pattern, self),
+                    None => library::call(function, &values, &mut self.meter, (pattern, &mut self.patterns)),
                 }
             }
         }

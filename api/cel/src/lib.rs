@@ -19,18 +19,24 @@ mod env;
 mod error;
 mod estimate;
 mod evaluate;
+mod expression;
 mod functions;
 mod infer;
 mod library;
 mod macros;
+mod meter;
+mod named_format;
 mod names;
 mod node;
 mod openapi;
+mod operators;
 mod parse;
 mod schema;
 mod scope;
 mod semver;
+mod time;
 mod types;
+mod url;
 mod value;
 
 use api_schema::Structural;
@@ -40,13 +46,15 @@ pub use budget::Budget;
 pub use env::Env;
 pub use error::{CompileError, EvaluateError};
 pub use estimate::{REQUEST_BYTES_MAX, repeated};
-pub use library::{format::Format, url::Url};
+pub use expression::Expression;
+pub use named_format::Format;
 pub use names::{escape, is_reserved, unescape};
 pub use openapi::type_of_kind;
 pub use schema::{Shape, type_of};
 pub use scope::Scope;
 pub use semver::Semver;
 pub use types::{ObjectType, Type};
+pub use url::Url;
 pub use value::{Key, Text, Value};
 
 /// The most that one evaluation may cost: upstream's `PerCallLimit`.
@@ -60,30 +68,13 @@ pub const MATCH_CONDITIONS_COST_MAX: u64 = 2_500_000;
 /// The most that one expression may cost by the schema's limits: upstream's `StaticEstimatedCostLimit`.
 pub const ESTIMATED_COST_MAX: u64 = 10_000_000;
 
-/// A parsed and checked expression; it can be evaluated by many threads at once.
-#[derive(Debug)]
-pub struct Expression {
-    root: node::Node,
-    result: Type,
-}
-
 impl Expression {
     /// Parses an expression and checks it against the declarations. What it yields is told by
     /// [`Expression::result`]; whoever wants a certain type looks there.
     pub fn compile(text: &str, env: &Env) -> Result<Self, CompileError> {
         let parsed = parse::parse(text)?;
-        let result = check::check(&parsed, env).map_err(|issues| CompileError::new(issues, &parsed.source))?;
+        let result = check::check(&parsed.root, env).map_err(|issues| CompileError::new(issues, &parsed.source))?;
         Ok(Self { root: parsed.root, result })
-    }
-
-    /// The type of what the expression yields.
-    pub fn result(&self) -> &Type {
-        &self.result
-    }
-
-    /// Whether the expression names a variable.
-    pub fn uses(&self, variable: &str) -> bool {
-        self.root.any(&mut |node| matches!(&node.kind, node::Kind::Ident(name) if **name == *variable))
     }
 
     /// The most that one evaluation can cost when `self` and `oldSelf` have this schema.

@@ -6,7 +6,7 @@
 
 mod access;
 mod convert;
-pub(crate) mod format;
+mod format;
 mod lists;
 mod net;
 mod optional;
@@ -15,27 +15,34 @@ mod quantity;
 pub(crate) mod regex;
 mod strings;
 mod times;
-pub(crate) mod url;
+mod url;
 mod version;
 
 use ::regex::Regex;
 use api_schema::regexp::compile;
 
+use self::regex::Patterns;
 use crate::error::EvaluateError;
-use crate::evaluate::Run;
-use crate::value::{self, Value};
+use crate::meter::Meter;
+use crate::time::{duration, timestamp};
+use crate::value::Value;
 
 type Outcome<'v> = Result<Value<'v>, EvaluateError>;
-/// What a library makes of a call; none where it has no such function for such values.
-type Found<'v> = Result<Option<Value<'v>>, EvaluateError>;
+/// The result of a call; `None` where the library has no such function for such values.
+type CallResult<'v> = Result<Option<Value<'v>>, EvaluateError>;
 
-/// Calls a function that is no operator; with its pattern, where that is written out.
-pub(crate) fn call<'v>(function: &str, args: &[Value<'v>], pattern: Option<&Regex>, run: &mut Run<'_, 'v>) -> Outcome<'v> {
-    let meter = &mut run.meter;
+/// Calls a function that is no operator. `patterns` is the compiled pattern of a call that has it written out, and
+/// those that the evaluation compiled.
+pub(crate) fn call<'v>(
+    function: &str,
+    args: &[Value<'v>],
+    meter: &mut Meter,
+    (pattern, patterns): (Option<&Regex>, &mut Patterns),
+) -> Outcome<'v> {
     if let Some(value) = strings::call(function, args, meter)? {
         return Ok(value);
     }
-    if let Some(value) = regex::call(function, args, meter, (pattern, &mut run.patterns))? {
+    if let Some(value) = regex::call(function, args, meter, (pattern, patterns))? {
         return Ok(value);
     }
     for library in
@@ -52,8 +59,8 @@ pub(crate) fn call<'v>(function: &str, args: &[Value<'v>], pattern: Option<&Rege
 pub(crate) fn check_text(function: &str, text: &str) -> Result<(), String> {
     let is_good = match function {
         "matches" => compile(text, regex::WRITTEN_BYTES_MAX).is_ok(),
-        "duration" => value::duration(text).is_some(),
-        "timestamp" => value::timestamp(text).is_some(),
+        "duration" => duration(text).is_some(),
+        "timestamp" => timestamp(text).is_some(),
         _ => true,
     };
     if is_good { Ok(()) } else { Err(format!("invalid {function} argument")) }

@@ -3,8 +3,8 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-use crate::Expression;
 use crate::error::EvaluateError;
+use crate::expression::Expression;
 use crate::value::Value;
 
 /// The values of variables. A variable that was declared and has no value here is an error only where it is

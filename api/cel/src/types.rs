@@ -117,6 +117,28 @@ impl Type {
     }
 }
 
+/// The type of a name that denotes a type, such as `int`; `None` for other names.
+pub(crate) fn named_type(name: &str) -> Option<Type> {
+    let any = || Arc::new(Type::Dyn);
+    let of = match name {
+        "bool" => Type::Bool,
+        "bytes" => Type::Bytes,
+        "double" => Type::Double,
+        "int" => Type::Int,
+        "list" => Type::List(any()),
+        "map" => Type::Map(any(), any()),
+        "null_type" => Type::Null,
+        "optional_type" => Type::Optional(any()),
+        "string" => Type::String,
+        "type" => Type::Type(any()),
+        "uint" => Type::Uint,
+        "google.protobuf.Duration" => Type::Duration,
+        "google.protobuf.Timestamp" => Type::Timestamp,
+        _ => Type::Opaque([CIDR, FORMAT, IP, QUANTITY, SEMVER, URL].into_iter().find(|opaque| *opaque == name)?),
+    };
+    Some(Type::Type(Arc::new(of)))
+}
+
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -14,17 +14,16 @@ use jiff::Timestamp;
 use serde_json::Value as Json;
 
 pub(crate) use compare::{compare, equals, list_kind};
-pub(crate) use json::{duration, duration_text, timestamp};
 pub use key::Key;
 pub(crate) use key::whole;
 
 use crate::authorizer::{Authorizer, Check, Question, Stage};
 use crate::error::EvaluateError;
-use crate::library::format::Format;
-use crate::library::url::Url;
+use crate::named_format::Format;
 use crate::schema::Shape;
 use crate::semver::Semver;
 use crate::types::{self, Type};
+use crate::url::Url;
 
 /// A value. Clones are cheap.
 #[derive(Clone, Debug)]

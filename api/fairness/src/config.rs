@@ -7,10 +7,12 @@ use api_model::meta;
 use api_model::request::{Attributes, UserInfo};
 use serde_json::Value;
 
-use crate::classify::{Rule, Schema};
+use crate::flow_schema::FlowSchema;
+use crate::json::{list, text};
 use crate::level::{Level, Settings, Shares};
 use crate::queues::Queuing;
-use crate::stats::{LevelReport, Report, Stats};
+use crate::rule::Rule;
+use crate::stats::{Report, Stats};
 
 /// What bounds the whole server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +24,7 @@ pub struct Limits {
 
 /// One state of the configuration. Immutable; levels live on from one to the next.
 pub(crate) struct Table {
-    schemas: Vec<Arc<Schema>>,
+    schemas: Vec<Arc<FlowSchema>>,
     levels: BTreeMap<String, Arc<Level>>,
     stats: BTreeMap<(String, String), Arc<Stats>>,
 }
@@ -56,7 +58,7 @@ impl Table {
         let level_name = text(configuration, "/spec/priorityLevelConfiguration/name");
         let Some(level) = self.levels.get(level_name) else { return };
         let stats = self.stats.entry((name.to_owned(), level_name.to_owned())).or_default();
-        self.schemas.push(Arc::new(Schema {
+        self.schemas.push(Arc::new(FlowSchema {
             name: name.to_owned(),
             uid: header(meta::uid(configuration)),
             precedence: configuration.pointer("/spec/matchingPrecedence").and_then(Value::as_i64).unwrap_or_default(),
@@ -69,7 +71,7 @@ impl Table {
     }
 
     /// The first schema that matches; the mandatory one that is meant for it takes whatever is left.
-    pub(crate) fn classify(&self, user: &UserInfo, attributes: &Attributes) -> Option<&Arc<Schema>> {
+    pub(crate) fn classify(&self, user: &UserInfo, attributes: &Attributes) -> Option<&Arc<FlowSchema>> {
         let found = self.schemas.iter().find(|schema| schema.matches(user, attributes));
         found.or_else(|| self.schemas.iter().find(|schema| schema.name == "catch-all"))
     }
@@ -81,7 +83,7 @@ impl Table {
 
     pub(crate) fn report(&self) -> Report {
         let flows = self.stats.iter().map(|((schema, level), stats)| (schema.clone(), level.clone(), stats.read())).collect();
-        let levels = self.levels.values().map(|level| LevelReport::of(level)).collect();
+        let levels = self.levels.values().map(|level| level.report()).collect();
         Report { flows, levels }
     }
 }
@@ -110,14 +112,6 @@ fn settings(level: &Value, seats: u32, total_shares: u64) -> Settings {
 /// A uid as it goes into an answer. What is not stored has none.
 fn header(uid: &str) -> http::HeaderValue {
     http::HeaderValue::from_str(uid).unwrap_or(http::HeaderValue::from_static(""))
-}
-
-pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-pub(crate) fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
-    value.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 #[cfg(test)]

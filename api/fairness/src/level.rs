@@ -4,13 +4,15 @@
 //! not need them; what is lent comes back when the borrower's request ends. What it does not lend is
 //! its own at any time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use http::HeaderValue;
 use parking_lot::{Mutex, RwLock};
+use tokio::time::Instant;
 
 use crate::queues::{Queues, Queuing};
-use crate::seat::Waiter;
+use crate::stats::{LevelReport, Stats};
 
 /// Concurrency shares as configured.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +62,23 @@ pub(crate) struct Level {
     /// Requests in the queues: who does not see any need not look.
     pub(crate) waiting: AtomicU32,
     pub(crate) queues: Mutex<Queues<Waiter>>,
+}
+
+/// Seats that a request of a level got.
+pub(crate) struct Grant {
+    pub(crate) width: u32,
+    /// The level that lends the seats; none where they are the level's own.
+    pub(crate) lender: Option<Arc<Level>>,
+    /// The queue that is charged; none for a request that did not wait.
+    pub(crate) queue: Option<u32>,
+}
+
+/// A request in a queue.
+pub(crate) struct Waiter {
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) since: Instant,
+    /// Hands the seats over; false where the request no longer waits, in which case the seats are free again.
+    pub(crate) start: Box<dyn FnOnce(Grant) -> bool + Send>,
 }
 
 /// Seats used and lent.
@@ -131,6 +150,16 @@ impl Level {
     /// Seats that the level's requests sit on, borrowed ones included.
     pub(crate) fn executing(&self) -> u32 {
         Used::unpack(self.used.load(Ordering::SeqCst)).own + self.borrowed.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn report(&self) -> LevelReport {
+        LevelReport {
+            name: self.name.clone(),
+            nominal: self.nominal(),
+            lendable: self.lendable(),
+            borrowing: self.borrowing(),
+            executing: self.executing(),
+        }
     }
 
     /// A request never needs more seats than the level could ever give it.

@@ -11,12 +11,15 @@
 //! ([`Fairness::classify`], [`Fairness::admit`]). Goes out: a [`Seat`], given back by dropping it, or a
 //! [`Rejected`]. HTTP is the server's business.
 
-mod classify;
 mod config;
-mod hand;
+mod error;
+mod flow_schema;
+mod json;
 mod level;
 mod queues;
+mod rule;
 mod seat;
+mod shuffle_sharding;
 mod stats;
 
 use std::sync::Arc;
@@ -25,29 +28,15 @@ use std::time::Duration;
 use api_model::request::{Attributes, UserInfo};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
-use thiserror::Error;
 
-pub use classify::Schema;
 pub use config::Limits;
+pub use error::Rejected;
+pub use flow_schema::FlowSchema;
 pub use seat::Seat;
 pub use stats::{Flow, LevelReport, Report, WAIT_BUCKETS};
 
 use config::Table;
 use seat::Core;
-
-/// A request is not answered. The words are upstream's `reason` in metrics.
-#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-pub enum Rejected {
-    /// The level does not let requests wait.
-    #[error("concurrency-limit")]
-    ConcurrencyLimit,
-    /// All queues that the flow may wait in are full.
-    #[error("queue-full")]
-    QueueFull,
-    /// It has waited as long as a request may.
-    #[error("time-out")]
-    TimeOut,
-}
 
 /// The whole: configuration, levels and their queues.
 pub struct Fairness {
@@ -80,7 +69,7 @@ impl Fairness {
     }
 
     /// The schema that a request falls under; there is always one where the mandatory objects are known.
-    pub fn classify(&self, user: &UserInfo, attributes: &Attributes) -> Option<Arc<Schema>> {
+    pub fn classify(&self, user: &UserInfo, attributes: &Attributes) -> Option<Arc<FlowSchema>> {
         self.table.read().classify(user, attributes).cloned()
     }
 
@@ -90,7 +79,7 @@ impl Fairness {
     /// When the level is full and the request may not, or no longer, wait.
     pub async fn admit(
         &self,
-        schema: &Arc<Schema>,
+        schema: &Arc<FlowSchema>,
         user: &UserInfo,
         attributes: &Attributes,
         width: u32,

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::hand;
+use crate::shuffle_sharding;
 
 /// What a request is taken to need before it has shown, in seat-seconds: upstream's first guess.
 const ESTIMATE_SECONDS: f64 = 0.003;
@@ -81,7 +81,7 @@ impl<T> Queues<T> {
     /// Lets something wait in the shortest of its flow's queues.
     pub(crate) fn enqueue(&mut self, flow: u64, width: u32, item: T) -> Result<Ticket, Refused> {
         let queuing = self.queuing.ok_or(Refused::NoQueues)?;
-        let hand = hand::deal(flow, queuing.queues, queuing.hand_size);
+        let hand = shuffle_sharding::deal(flow, queuing.queues, queuing.hand_size);
         let busy = |index: &u32| self.by_index.get(index).map_or((0, 0), |queue| (queue.waiting.len(), queue.executing));
         let index = hand.into_iter().min_by_key(busy).ok_or(Refused::NoQueues)?;
         let queue = self.by_index.entry(index).or_insert_with(|| Queue { clock: self.now, waiting: VecDeque::new(), executing: 0 });

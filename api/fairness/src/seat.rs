@@ -8,9 +8,9 @@ use parking_lot::RwLock;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::Rejected;
-use crate::classify::Schema;
-use crate::level::Level;
+use crate::error::Rejected;
+use crate::flow_schema::FlowSchema;
+use crate::level::{Grant, Level, Waiter};
 use crate::queues::{Refused, Ticket};
 
 /// The levels that share the server's seats.
@@ -24,40 +24,23 @@ pub(crate) struct Core {
 /// The right to be answered. Dropping it lets the next one in.
 pub struct Seat {
     core: Arc<Core>,
-    schema: Arc<Schema>,
-    width: u32,
-    /// Whose seats these are, where they are not the level's own.
-    lender: Option<Arc<Level>>,
-    /// The queue that is charged; none for a request that did not have to wait.
-    queue: Option<u32>,
+    schema: Arc<FlowSchema>,
+    grant: Grant,
     started: Instant,
 }
 
 impl std::fmt::Debug for Seat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seat").field("schema", &self.schema.name).field("width", &self.width).finish_non_exhaustive()
+        f.debug_struct("Seat").field("schema", &self.schema.name).field("width", &self.grant.width).finish_non_exhaustive()
     }
-}
-
-/// A request in a queue.
-pub(crate) struct Waiter {
-    schema: Arc<Schema>,
-    since: Instant,
-    sender: oneshot::Sender<Seat>,
 }
 
 /// A request's own end of its waiting. Dropping it leaves the queue.
 pub(crate) struct Waiting {
     core: Arc<Core>,
-    schema: Arc<Schema>,
+    schema: Arc<FlowSchema>,
     ticket: Ticket,
     receiver: Option<oneshot::Receiver<Seat>>,
-}
-
-/// Seats taken for a level.
-struct Grant {
-    width: u32,
-    lender: Option<Arc<Level>>,
 }
 
 impl Core {
@@ -66,22 +49,27 @@ impl Core {
     }
 
     /// A seat at once, unless there is none or others wait for one.
-    pub(crate) fn enter(self: &Arc<Self>, schema: &Arc<Schema>, width: u32) -> Option<Seat> {
+    pub(crate) fn enter(self: &Arc<Self>, schema: &Arc<FlowSchema>, width: u32) -> Option<Seat> {
         let level = &schema.level;
         if level.waiting.load(Ordering::SeqCst) > 0 {
             return None;
         }
         let grant = self.grant(level, level.fitting(width))?;
         schema.stats.waited(Duration::ZERO);
-        Some(self.seat(grant, schema, None))
+        Some(self.seat(grant, schema))
     }
 
     /// Waits in a queue of the schema's level.
-    pub(crate) fn queue(core: &Arc<Self>, schema: &Arc<Schema>, flow: u64, width: u32) -> Result<Waiting, Rejected> {
+    pub(crate) fn queue(core: &Arc<Self>, schema: &Arc<FlowSchema>, flow: u64, width: u32) -> Result<Waiting, Rejected> {
         let level = &schema.level;
         let (sender, receiver) = oneshot::channel();
         let width = level.fitting(width);
-        let waiter = Waiter { schema: Arc::clone(schema), since: Instant::now(), sender };
+        let start = {
+            let (core, schema) = (Arc::clone(core), Arc::clone(schema));
+            // A seat that is not taken is dropped, which lets the next request in.
+            Box::new(move |grant| sender.send(core.seat(grant, &schema)).is_ok())
+        };
+        let waiter = Waiter { stats: Arc::clone(&schema.stats), since: Instant::now(), start };
         let ticket = {
             let mut queues = level.queues.lock();
             let ticket = queues.enqueue(flow, width, waiter).map_err(|refused| match refused {
@@ -98,15 +86,14 @@ impl Core {
         Ok(waiting)
     }
 
-    fn seat(self: &Arc<Self>, grant: Grant, schema: &Arc<Schema>, queue: Option<u32>) -> Seat {
+    fn seat(self: &Arc<Self>, grant: Grant, schema: &Arc<FlowSchema>) -> Seat {
         schema.stats.started(grant.width);
-        let Grant { width, lender } = grant;
-        Seat { core: Arc::clone(self), schema: Arc::clone(schema), width, lender, queue, started: Instant::now() }
+        Seat { core: Arc::clone(self), schema: Arc::clone(schema), grant, started: Instant::now() }
     }
 
     fn grant(&self, level: &Arc<Level>, width: u32) -> Option<Grant> {
         if level.take(width) {
-            return Some(Grant { width, lender: None });
+            return Some(Grant { width, lender: None, queue: None });
         }
         if !level.borrow(width) {
             return None;
@@ -116,7 +103,7 @@ impl Core {
         if lender.is_none() {
             level.return_borrowed(width);
         }
-        lender.map(|lender| Grant { width, lender: Some(Arc::clone(lender)) })
+        lender.map(|lender| Grant { width, lender: Some(Arc::clone(lender)), queue: None })
     }
 
     fn count(&self, level: &Level, more: u32) {
@@ -131,24 +118,22 @@ impl Core {
 
     /// Gives the level's free seats to those whose turn it is.
     fn dispatch(self: &Arc<Self>, level: &Arc<Level>) {
-        while let Some((waiter, queue, grant)) = self.next(level) {
+        while let Some((waiter, grant)) = self.next(level) {
             let waited = waiter.since.elapsed();
-            let seat = self.seat(grant, &waiter.schema, Some(queue));
-            // Whoever has left meanwhile drops the seat, which lets the next one in.
-            if waiter.sender.send(seat).is_ok() {
-                waiter.schema.stats.waited(waited);
+            if (waiter.start)(grant) {
+                waiter.stats.waited(waited);
             }
         }
     }
 
-    fn next(&self, level: &Arc<Level>) -> Option<(Waiter, u32, Grant)> {
+    fn next(&self, level: &Arc<Level>) -> Option<(Waiter, Grant)> {
         let mut queues = level.queues.lock();
         let grant = self.grant(level, queues.next_width()?)?;
         match queues.pop() {
             Some(next) => {
                 self.uncount(level);
-                next.item.schema.stats.dequeued();
-                Some((next.item, next.queue, grant))
+                next.item.stats.dequeued();
+                Some((next.item, Grant { queue: Some(next.queue), ..grant }))
             }
             None => {
                 self.release(level, &grant);
@@ -182,10 +167,10 @@ impl Core {
 impl Drop for Seat {
     fn drop(&mut self) {
         let (level, took) = (&self.schema.level, self.started.elapsed());
-        self.core.release(level, &Grant { width: self.width, lender: self.lender.take() });
-        self.schema.stats.ended(self.width, took);
-        if let Some(queue) = self.queue {
-            level.queues.lock().ended(queue, self.width, took.as_secs_f64());
+        self.core.release(level, &self.grant);
+        self.schema.stats.ended(self.grant.width, took);
+        if let Some(queue) = self.grant.queue {
+            level.queues.lock().ended(queue, self.grant.width, took.as_secs_f64());
         }
         // The level's own requests first; a level that is out of the configuration has them still.
         if level.waiting.load(Ordering::SeqCst) > 0 {

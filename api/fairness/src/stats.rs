@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::Rejected;
-use crate::level::Level;
+use crate::error::Rejected;
 
 /// Upper bounds of the buckets of waiting times, in seconds: upstream's.
 pub const WAIT_BUCKETS: [f64; 12] = [0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0];
@@ -123,18 +122,6 @@ pub struct LevelReport {
     pub borrowing: Option<u32>,
     /// Seats that its requests sit on.
     pub executing: u32,
-}
-
-impl LevelReport {
-    pub(crate) fn of(level: &Level) -> Self {
-        Self {
-            name: level.name.clone(),
-            nominal: level.nominal(),
-            lendable: level.lendable(),
-            borrowing: level.borrowing(),
-            executing: level.executing(),
-        }
-    }
 }
 
 /// Everything for metrics.

@@ -3,8 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use crate::duration;
+use crate::printer::{AGE, CREATED_AT, Column, NAME, Printer, text as column, wide};
 use crate::read::{age, at, created_at, list, name, text, text_or};
-use crate::{AGE, CREATED_AT, Column, NAME, Printer, duration, text as column, wide};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const BINDING: &[Column<'static>] = &[

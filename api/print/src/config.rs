@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::printer::{AGE, CREATED_AT, NAME, Printer, text as column};
 use crate::read::{age, created_at, len, list, map, name, plain, text};
-use crate::{AGE, CREATED_AT, NAME, Printer, text as column};
 
 pub(crate) const PRINTERS: &[Printer] = &[
     Printer {

@@ -6,7 +6,9 @@ use api_model::kind::{Custom, CustomColumn, Slot};
 use jiff::Timestamp;
 use serde_json::{Number, Value};
 
-use crate::{AGE, Column, NAME, human_duration, read};
+use crate::duration::human as human_duration;
+use crate::printer::{AGE, Column, NAME};
+use crate::read;
 
 /// The columns of a definition.
 pub(crate) fn columns(custom: &Custom) -> Vec<Column<'_>> {

@@ -4,8 +4,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::printer::{Column, Printer, text as column, wide};
 use crate::read::{at, name, since, text, time};
-use crate::{Column, Printer, text as column, wide};
 
 const COLUMNS: &[Column<'static>] = &[
     column("Last Seen", "Time since it last happened."),

@@ -4,8 +4,9 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::printer::{AGE, CREATED_AT, Column, NAME, Printer, integer, text as column};
 use crate::read::{age, at, condition, created_at, list, name, number, plain, text, text_or};
-use crate::{AGE, CREATED_AT, Column, NAME, Printer, integer, selector, text as column};
+use crate::selector;
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
 const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::printer::{AGE, NAME, Printer, SELECTOR, text as column};
 use crate::read::{age, at, list, map, name, number, plain, some_of, text, text_or, texts};
-use crate::{AGE, NAME, Printer, SELECTOR, selector, text as column};
+use crate::selector;
 
 /// How many hosts, addresses or ports a cell shows before it counts the rest.
 const SHOWN_MAX: usize = 3;

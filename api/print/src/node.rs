@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::printer::{AGE, NAME, Printer, boolean, integer, text as column, wide};
 use crate::read::{age, condition, flag_or, list, name, number, text, text_or};
-use crate::{AGE, NAME, Printer, boolean, integer, text as column, wide};
 
 const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
 const ROLE_LABEL: &str = "kubernetes.io/role";

@@ -3,8 +3,9 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::printer::{AGE, NAME, Printer, text as column, wide};
 use crate::read::{age, at, condition, containers, flag_or, is_true, list, map, name, number, text, text_or, time};
-use crate::{AGE, NAME, Printer, duration, selector, text as column, wide};
+use crate::{duration, selector};
 
 pub(crate) const PRINTERS: &[Printer] = &[
     Printer {

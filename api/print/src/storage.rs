@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::printer::{AGE, Column, NAME, Printer, boolean, integer, text as column, wide};
 use crate::read::{age, at, flag_or, list, map, name, plain, text, text_or, texts};
-use crate::{AGE, Column, NAME, Printer, boolean, integer, text as column, wide};
 
 const GROUP: &str = "storage.k8s.io";
 const VOLUME_MODE: Column<'static> = wide("VolumeMode", "Whether it holds files or is a bare device.");

@@ -3,8 +3,9 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::printer::{AGE, CONTAINERS, IMAGES, NAME, Printer, SELECTOR, boolean, integer, text as column};
 use crate::read::{age, at, containers, is_true, list, map, name, number, plain, since, some_of, text, text_or, time};
-use crate::{AGE, CONTAINERS, IMAGES, NAME, Printer, SELECTOR, boolean, duration, integer, selector, text as column};
+use crate::{duration, selector};
 
 const DESIRED: crate::Column = integer("Desired", "How many Pods there should be.");
 const CURRENT: crate::Column = integer("Current", "How many Pods there are.");

@@ -10,7 +10,6 @@ pub mod field_path;
 mod formats;
 mod lists;
 mod numbers;
-pub mod prune;
 pub mod rules;
 mod values;
 
@@ -59,7 +58,7 @@ pub fn validate_default(schema: &Structural, default: &Value) -> Vec<FieldError>
 
 /// Whether pruning would take something away from a default.
 pub fn is_pruned(schema: &Structural, default: &Value) -> bool {
-    prune::would_change(schema, default)
+    crate::prune::would_change(schema, default)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 /// Takes what has no entries out of an object of a built-in kind. Custom resources are stored as they come.
 pub fn drop_empty(kind: &Kind, object: &mut Value) {
     if kind.custom.is_none()
-        && let Some(schema) = api_schema::of(kind)
+        && let Some(schema) = api_schema::of_kind(kind)
     {
         walk(schema, object);
     }

@@ -14,8 +14,8 @@ use api_model::kind::Kind;
 use api_schema::{Schema, Shape};
 use serde_json::{Map, Value};
 
-use crate::custom::prune::Place;
 use crate::decode::{DecodeError, Duplicate, yaml_complaint};
+use crate::prune::Place;
 
 /// Unknown fields reported; the rest is pruned in silence.
 const UNKNOWN_MAX: usize = 100;
@@ -262,7 +262,7 @@ impl Walk {
 /// What is wrong with the types of an object that a strategic merge patch made: upstream converts it to its Go type
 /// (`runtime.DefaultUnstructuredConverter`), where everything else is decoded. None where nothing is.
 pub fn conversion_fault(kind: &Kind, mut object: Value) -> Option<DecodeError> {
-    let schema = api_schema::of(kind)?;
+    let schema = api_schema::of_kind(kind)?;
     let trail = Trail { converts: true, ..Trail::root(&kind.kind, &kind.version) };
     Walk::default().value(schema, &mut object, &trail).err()
 }

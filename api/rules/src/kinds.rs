@@ -56,7 +56,6 @@ use crate::checks::Checks;
 
 pub use device::validate_admin_access;
 pub use mandatory::flow_control as mandatory_flow_control;
-pub use persistent_volume_claim::validate_spec as claim_spec;
 
 /// What a kind's file offers, always in this order.
 pub struct Rules {

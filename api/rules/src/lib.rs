@@ -23,6 +23,7 @@ mod kinds;
 mod meta;
 pub mod patch;
 mod pod;
+mod prune;
 mod quantity;
 pub mod scale;
 mod strategy;

@@ -2,6 +2,7 @@
 //! of each part have a file below; this one puts them together in upstream's order.
 
 mod affinity;
+pub mod claim_spec;
 mod container;
 pub mod defaults;
 mod dns;

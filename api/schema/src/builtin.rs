@@ -8,7 +8,6 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::{LazyLock, OnceLock};
 
-use api_model::kind::Kind;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
@@ -19,14 +18,6 @@ use crate::types::TYPES;
 
 /// Where references to definitions point in OpenAPI v3.
 pub(crate) const DEFINITIONS: &str = "#/components/schemas/";
-
-/// The schema of a kind: of its type where it is built in, of its definition where it is custom.
-pub fn of(kind: &Kind) -> Option<&Schema> {
-    match &kind.custom {
-        Some(custom) => crate::structural::tree(custom),
-        None => of_gvk(&kind.group, &kind.version, &kind.kind),
-    }
-}
 
 /// The schema of the metadata that objects of every kind have.
 pub(crate) fn metadata() -> Option<Schema> {

@@ -11,7 +11,7 @@ mod network;
 mod resources;
 mod workloads;
 
-use crate::schema::{ListType, MapType, PatchStrategy};
+use crate::strategy::{ListType, MapType, PatchStrategy};
 
 /// The name under which a definition's table tells of the type itself.
 pub(crate) const SELF: &str = "";
@@ -93,7 +93,7 @@ impl Fact {
     }
 }
 
-const fn of(definition: &'static str, atomic: &'static [&'static str], facts: &'static [Fact]) -> Table {
+const fn table(definition: &'static str, atomic: &'static [&'static str], facts: &'static [Fact]) -> Table {
     Table { definition, atomic, facts }
 }
 

@@ -11,19 +11,23 @@
 //! each call, since they are large and rarely asked for: whoever serves them keeps what it wants.
 
 mod builtin;
+mod custom;
 pub mod discovery;
 mod facts;
 mod numbers;
 pub mod openapi;
 pub mod regexp;
 mod schema;
+mod strategy;
 mod structural;
 mod types;
 
-pub use builtin::{of, of_gvk};
+pub use builtin::of_gvk;
+pub use custom::{of_kind, structural};
 pub use numbers::{settle_numbers, whole};
-pub use schema::{Format, ListType, MapType, PatchStrategy, Schema, Shape};
-pub use structural::{Additional, Limits, Pattern, Structural, ValidationRule, structural};
+pub use schema::{Format, Schema, Shape};
+pub use strategy::{ListType, MapType, PatchStrategy};
+pub use structural::{Additional, Limits, Pattern, Structural, ValidationRule};
 
 #[cfg(doc)]
 use api_model::kind::Kind;

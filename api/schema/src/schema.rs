@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use crate::facts::Fact;
-use crate::structural::{Additional, Structural};
+use crate::strategy::{ListType, MapType, PatchStrategy};
 
 /// What one field, element or whole object may hold. Two words of memory beside its children.
 #[derive(Debug)]
@@ -27,12 +27,12 @@ pub(crate) enum Facts {
 /// What the definition of a custom resource says of a place.
 #[derive(Debug)]
 pub(crate) struct Defined {
-    list_type: ListType,
-    list_map_keys: Vec<String>,
-    map_type: MapType,
+    pub(crate) list_type: ListType,
+    pub(crate) list_map_keys: Vec<String>,
+    pub(crate) map_type: MapType,
     /// JSON text.
-    default: Option<String>,
-    preserve_unknown_fields: bool,
+    pub(crate) default: Option<String>,
+    pub(crate) preserve_unknown_fields: bool,
 }
 
 /// How a schema is held; [`Schema::shape`] shows it with definitions resolved.
@@ -106,37 +106,6 @@ pub enum Format {
     Time,
     /// An RFC 3339 time with microseconds (`metav1.MicroTime`).
     MicroTime,
-}
-
-/// `x-kubernetes-list-type`: how server-side apply owns a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ListType {
-    /// The list is owned and replaced whole.
-    #[default]
-    Atomic,
-    /// Each element is owned for itself, none stands twice.
-    Set,
-    /// Elements are told apart by [`Schema::list_map_keys`].
-    Map,
-}
-
-/// `x-kubernetes-map-type`: how server-side apply owns a map or object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MapType {
-    /// Each entry is owned for itself.
-    #[default]
-    Granular,
-    /// The map is owned and replaced whole.
-    Atomic,
-}
-
-/// `x-kubernetes-patch-strategy`: how strategic merge treats a field.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PatchStrategy {
-    /// Lists: elements are merged by [`Schema::merge_key`], or as a set where there is none; without it the list is replaced.
-    pub merge: bool,
-    /// Objects, or the elements of a merged list: `$retainKeys` names the fields that stay.
-    pub retain_keys: bool,
 }
 
 impl Schema {
@@ -286,70 +255,10 @@ impl Schema {
         matches!(&self.facts, Facts::Defined(defined) if defined.preserve_unknown_fields)
     }
 
-    /// The only strings allowed; empty where any is. What a custom resource's definition allows is told
-    /// by [`crate::structural`].
+    /// The only strings allowed; empty where any is. What a custom resource's definition allows
+    /// stands in [`crate::structural`].
     pub fn enumeration(&self) -> &'static [&'static str] {
         self.known().map(|fact| fact.enumeration).unwrap_or_default()
-    }
-
-    /// The tree of a custom resource's schema. A `root`, like an embedded resource, has metadata whether
-    /// or not the schema says so.
-    pub(crate) fn of_structural(schema: &Structural, root: bool) -> Self {
-        let list_type = match schema.list_type.as_str() {
-            "map" => ListType::Map,
-            "set" => ListType::Set,
-            _ => ListType::Atomic,
-        };
-        let defined = Defined {
-            list_type,
-            list_map_keys: schema.list_map_keys.clone(),
-            map_type: if schema.map_type == "atomic" { MapType::Atomic } else { MapType::Granular },
-            default: schema.default.as_ref().map(ToString::to_string),
-            preserve_unknown_fields: schema.preserve_unknown_fields,
-        };
-        Self { node: Node::of_structural(schema, root || schema.embedded_resource), facts: Facts::Defined(Box::new(defined)) }
-    }
-}
-
-impl Node {
-    fn of_structural(schema: &Structural, has_metadata: bool) -> Self {
-        match schema.kind.as_str() {
-            _ if schema.int_or_string => Self::IntOrString,
-            "array" => Self::Array(Box::new(match &schema.items {
-                Some(items) => Schema::of_structural(items, false),
-                None => Schema::plain(Self::Any),
-            })),
-            "string" => Self::String(Format::None),
-            "integer" => Self::Integer(if schema.format == "int32" { Format::Int32 } else { Format::Int64 }),
-            "number" => Self::Number,
-            "boolean" => Self::Boolean,
-            "object" => match &schema.additional {
-                Additional::Schema(values) => Self::Map(Box::new(Schema::of_structural(values, false))),
-                Additional::Any => Self::Map(Box::new(Schema::plain(Self::Any))),
-                _ if schema.properties.is_empty() && !has_metadata => Self::Any,
-                _ => Self::Struct(Box::new(Struct::of_structural(schema, has_metadata))),
-            },
-            _ => Self::Any,
-        }
-    }
-}
-
-impl Struct {
-    fn of_structural(schema: &Structural, has_metadata: bool) -> Self {
-        let own = |name: &str| has_metadata && matches!(name, "apiVersion" | "kind" | "metadata");
-        let mut fields: Vec<(Cow<'static, str>, Schema)> = schema
-            .properties
-            .iter()
-            .filter(|(name, _)| !own(name))
-            .map(|(name, field)| (Cow::Owned(name.clone()), Schema::of_structural(field, false)))
-            .collect();
-        if has_metadata {
-            fields.push(("apiVersion".into(), Schema::plain(Node::String(Format::None))));
-            fields.push(("kind".into(), Schema::plain(Node::String(Format::None))));
-            fields.extend(crate::builtin::metadata().map(|metadata| ("metadata".into(), metadata)));
-        }
-        fields.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        Self { fields: fields.into(), required: schema.required.iter().cloned().map(Cow::Owned).collect() }
     }
 }
 

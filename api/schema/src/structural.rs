@@ -6,13 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use api_model::kind::{Custom, Kind, Slot};
 use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::numbers::settled;
 use crate::regexp::{self, SCHEMA_BYTES_MAX};
-use crate::schema::Schema;
 
 /// One place in a schema.
 #[derive(Debug, Default)]
@@ -128,30 +126,6 @@ pub struct ValidationRule {
     pub field_path: String,
     /// Whether the rule also runs where there is no old value.
     pub optional_old_self: bool,
-}
-
-/// What a kind's schema is parsed into, and the tree that all kinds share.
-struct Parsed {
-    structural: Structural,
-    tree: Schema,
-}
-
-/// The parsed schema of a custom kind; `None` for built-in ones.
-pub fn structural(kind: &Kind) -> Option<&Structural> {
-    parsed(kind.custom.as_deref()?).map(|parsed| &parsed.structural)
-}
-
-pub(crate) fn tree(custom: &Custom) -> Option<&Schema> {
-    parsed(custom).map(|parsed| &parsed.tree)
-}
-
-fn parsed(custom: &Custom) -> Option<&Parsed> {
-    custom.kept(Slot::Schema, || {
-        let mut structural = Structural::parse(&custom.schema);
-        structural.preserve_unknown_fields |= custom.schema.is_null();
-        let tree = Schema::of_structural(&structural, true);
-        Parsed { structural, tree }
-    })
 }
 
 impl Structural {

@@ -75,7 +75,7 @@ fn every_field_of_every_kind_has_exactly_one_row() {
         if matches!(row.acts, Acts::Nobody(_)) || rows.contains_key("") {
             continue;
         }
-        let schema = api_schema::of(kind).expect("served kinds have schemas");
+        let schema = api_schema::of_kind(kind).expect("served kinds have schemas");
         let mut walk = Walk { rows: &rows, used: HashSet::new(), faults: Vec::new() };
         for (name, field) in schema.properties().filter(|(name, _)| !OUTSIDE.contains(name)) {
             walk.field(field, name);
@@ -170,7 +170,7 @@ fn who_is_said_to_act_does_and_nobody_else() {
     let mut faults = BTreeSet::new();
     for kind in kind::builtin() {
         let row = acted::acted_on_by(kind).expect("checked by the other test");
-        let schema = api_schema::of(kind).expect("served kinds have schemas");
+        let schema = api_schema::of_kind(kind).expect("served kinds have schemas");
         for (path, field) in row.fields() {
             // A Pod's spec is looked at once.
             if row.pod_spec.is_some_and(|base| kind.kind != "Pod" && path.starts_with(base)) {

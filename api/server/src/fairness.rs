@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use api_fairness::{Fairness, Limits, Report, Schema, Seat};
+use api_fairness::{Fairness, FlowSchema, Limits, Report, Seat};
 use api_model::kind::GroupResource;
 use api_model::request::{Attributes, UserInfo};
 use http::{HeaderMap, HeaderName};
@@ -43,7 +43,7 @@ pub(crate) struct Gate {
 
 /// The schema that a request went by, for the headers of its answer.
 #[derive(Debug, Default)]
-pub(crate) struct Passed(Option<Arc<Schema>>);
+pub(crate) struct Passed(Option<Arc<FlowSchema>>);
 
 impl Passed {
     /// Adds the headers.

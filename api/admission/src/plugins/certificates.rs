@@ -10,9 +10,9 @@ use serde_json::Value;
 
 pub use subject::Subject;
 
-use crate::chain::{Allows, Plugin};
 use crate::denied::Denied;
 use crate::json;
+use crate::plugin::{Allows, Plugin};
 use crate::request::{Operation, Request};
 
 const GROUP: &str = "certificates.k8s.io";

@@ -4,9 +4,9 @@ use api_model::kind::GroupResource;
 use api_model::view::View;
 
 use super::default_storage_class::newest_default;
-use crate::chain::Plugin;
 use crate::denied::Denied;
 use crate::json;
+use crate::plugin::Plugin;
 use crate::request::{Operation, Request};
 
 const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";

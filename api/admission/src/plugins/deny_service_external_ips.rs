@@ -6,8 +6,8 @@
 use api_model::view::View;
 use serde_json::Value;
 
-use crate::chain::Plugin;
 use crate::denied::Denied;
+use crate::plugin::Plugin;
 use crate::request::{Operation, Request};
 
 /// The plugin.

@@ -5,9 +5,9 @@ use api_model::kind::GroupResource;
 use api_model::meta;
 use api_model::view::View;
 
-use crate::chain::Plugin;
 use crate::denied::{Cause, Denied};
 use crate::json;
+use crate::plugin::Plugin;
 use crate::request::{Operation, Request};
 
 const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];

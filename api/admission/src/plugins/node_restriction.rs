@@ -11,9 +11,9 @@ use api_model::meta;
 use api_model::view::View;
 use serde_json::Value;
 
-use crate::chain::{Allows, Plugin};
 use crate::denied::Denied;
 use crate::json;
+use crate::plugin::{Allows, Plugin};
 use crate::plugins::certificates::Subject;
 use crate::pods;
 use crate::request::{Operation, Request};

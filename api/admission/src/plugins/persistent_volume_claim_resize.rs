@@ -5,9 +5,9 @@ use api_model::view::View;
 use serde_json::Value;
 
 use crate::amount;
-use crate::chain::Plugin;
 use crate::denied::Denied;
 use crate::json;
+use crate::plugin::Plugin;
 use crate::request::{Operation, Request};
 
 /// The plugin.

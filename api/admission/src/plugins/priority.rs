@@ -7,9 +7,9 @@ use api_model::meta;
 use api_model::view::View;
 use serde_json::Value;
 
-use crate::chain::Plugin;
 use crate::denied::Denied;
 use crate::json;
+use crate::plugin::Plugin;
 use crate::pods;
 use crate::request::{Operation, Request};
 

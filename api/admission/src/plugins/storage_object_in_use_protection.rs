@@ -4,9 +4,9 @@
 use api_model::meta;
 use api_model::view::View;
 
-use crate::chain::Plugin;
 use crate::denied::Denied;
 use crate::json;
+use crate::plugin::Plugin;
 use crate::request::{Operation, Request};
 
 /// The plugin.

@@ -3,9 +3,9 @@
 use api_model::view::View;
 use serde_json::{Value, json};
 
-use crate::chain::Plugin;
 use crate::denied::Denied;
 use crate::json;
+use crate::plugin::Plugin;
 use crate::request::{Operation, Request};
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";

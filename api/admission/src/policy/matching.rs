@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::denied::Denied;
 use crate::json;
+use crate::matching::{Rule, in_namespace, selector, wants_object};
 use crate::request::Request;
-use crate::webhook::{Rule, in_namespace, selector, wants_object};
 
 /// Which requests are meant.
 #[derive(Clone, Debug, Default)]

@@ -9,8 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::rule::Rule;
 use crate::json;
+use crate::matching::{Rule, selector};
 use crate::policy::Conditions;
 
 /// How long an answer may take where a configuration does not say.
@@ -121,13 +121,5 @@ impl Webhook {
             objects: selector(webhook.get("objectSelector")),
             conditions: Arc::new(Conditions::of(webhook, false)),
         }
-    }
-}
-
-/// A selector that is absent, here, leaves nothing out; one that does not parse was never stored.
-pub(crate) fn selector(value: Option<&Value>) -> Selector {
-    match value.filter(|value| !value.is_null()) {
-        None => Selector::default(),
-        value => Selector::from_label_selector(value).unwrap_or_default(),
     }
 }

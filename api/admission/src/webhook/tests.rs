@@ -7,6 +7,7 @@ use api_model::request::UserInfo;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::request::Operation;
 use crate::testing::Objects;
 
 fn webhook(fields: &Value) -> Webhook {

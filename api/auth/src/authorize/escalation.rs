@@ -9,9 +9,9 @@ use api_model::request::{Attributes, UserInfo};
 use api_model::view::View;
 use serde_json::Value;
 
-use super::rbac::{self, GROUP};
-use super::rule::{Rule, quoted};
 use super::{Authorizer, MASTERS};
+use crate::role::GROUP;
+use crate::rule::{Rule, quoted};
 
 /// A write about to happen.
 #[derive(Clone, Copy, Debug)]
@@ -126,9 +126,4 @@ fn compact(singles: Vec<Rule>) -> Vec<Rule> {
         verbs.extend(single.verbs.into_iter().filter(|v| !verbs.contains(v)).collect::<Vec<_>>());
     }
     merged.into_iter().map(|(rule, verbs)| Rule { verbs, ..rule }).collect()
-}
-
-/// The rules that an aggregating role has, for a controller that writes them down.
-pub fn aggregated(role: &Value, cluster_roles: &[std::sync::Arc<Value>]) -> Vec<Rule> {
-    rbac::effective(role, cluster_roles)
 }

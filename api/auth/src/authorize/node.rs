@@ -12,8 +12,8 @@ use api_model::view::View;
 use serde_json::Value;
 
 use super::Decision;
-use super::rule::Rule;
 use crate::bootstrap;
+use crate::rule::Rule;
 
 /// The group of all nodes.
 pub const NODES: &str = "system:nodes";

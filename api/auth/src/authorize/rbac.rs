@@ -11,18 +11,15 @@ use std::sync::{Arc, LazyLock};
 use api_model::kind::GroupResource;
 use api_model::meta;
 use api_model::request::{Attributes, UserInfo};
-use api_model::selector::Selector;
 use api_model::view::View;
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::Decision;
-use super::rule::Rule;
+use crate::role::{GROUP, effective};
+use crate::rule::Rule;
 use crate::tokens::username;
-
-/// The API group of roles and bindings.
-pub const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// What the index is compiled from.
 static RESOURCES: LazyLock<[GroupResource; 4]> =
@@ -220,33 +217,5 @@ impl Index {
     fn grants<'a>(&'a self, user: &'a UserInfo, namespace: &'a str) -> impl Iterator<Item = (&'a Arc<Grant>, Subject<'a>)> {
         let scopes = [Some(""), Some(namespace).filter(|n| !n.is_empty())];
         scopes.into_iter().flatten().filter_map(|scope| self.granted.get(scope)).flat_map(|granted| granted.of(user))
-    }
-}
-
-/// The rules of a ClusterRole: its own, or the union of those that it aggregates, theirs evaluated too.
-pub fn effective(role: &Value, cluster_roles: &[Arc<Value>]) -> Vec<Rule> {
-    let mut rules = Vec::new();
-    collect(role, cluster_roles, &mut BTreeSet::new(), &mut rules);
-    rules
-}
-
-fn collect(role: &Value, cluster_roles: &[Arc<Value>], visited: &mut BTreeSet<String>, rules: &mut Vec<Rule>) {
-    if !visited.insert(meta::name(role).to_owned()) {
-        return;
-    }
-    let Some(aggregation) = role.get("aggregationRule").filter(|a| !a.is_null()) else {
-        for rule in Rule::of_role(role) {
-            if !rules.contains(&rule) {
-                rules.push(rule);
-            }
-        }
-        return;
-    };
-    for selector in aggregation.get("clusterRoleSelectors").and_then(Value::as_array).into_iter().flatten() {
-        // A selector that does not parse was refused when the role was written; it selects nothing.
-        let Ok(selector) = Selector::from_label_selector(Some(selector)) else { continue };
-        for other in cluster_roles.iter().filter(|r| selector.matches(r)) {
-            collect(other, cluster_roles, visited, rules);
-        }
     }
 }

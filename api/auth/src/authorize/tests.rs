@@ -2,6 +2,7 @@ use api_model::selector::FieldSelector;
 
 use super::escalation::Write;
 use super::*;
+use crate::role::GROUP;
 use crate::testing::Objects;
 use api_model::kind::GroupResource;
 
@@ -136,7 +137,7 @@ fn the_index_follows_changes() {
     assert!(!may(&view));
     view.put(binding("ns", "new", ("ClusterRole", "reader"), json!([user("eve")])));
     assert!(may(&view));
-    view.remove(&GroupResource::new(rbac::GROUP, "clusterroles"), "", "reader");
+    view.remove(&GroupResource::new(GROUP, "clusterroles"), "", "reader");
     assert!(!may(&view));
 }
 
@@ -158,7 +159,7 @@ fn reviews_list_what_a_user_may_do() {
 }
 
 fn write(kind: &str, user: &UserInfo, new: &Value, old: Option<&Value>, view: &Objects) -> String {
-    let resource = GroupResource::new(rbac::GROUP, kind);
+    let resource = GroupResource::new(GROUP, kind);
     let (namespace, name) = (api_model::meta::namespace(new), api_model::meta::name(new));
     let write = Write { resource: &resource, namespace, name, new, old };
     Authorizer::default().check_escalation(user, &write, view).err().unwrap_or_else(|| "ok".to_owned())
@@ -182,7 +183,7 @@ fn nobody_gives_what_they_do_not_have() {
     let gathering = rbac("ClusterRole", "", "g", json!({ "aggregationRule": { "clusterRoleSelectors": [{}] } }));
     assert_eq!(write("clusterroles", &ann, &gathering, None, &view), "must have cluster-admin privileges to use an aggregationRule");
 
-    view.put(rbac("ClusterRole", "", "escalator", json!({ "rules": [rule(&["escalate"], rbac::GROUP, &["roles"])] })));
+    view.put(rbac("ClusterRole", "", "escalator", json!({ "rules": [rule(&["escalate"], GROUP, &["roles"])] })));
     view.put(binding("", "escalator", ("ClusterRole", "escalator"), json!([user("ann")])));
     assert_eq!(write("roles", &ann, &more, None, &view), "ok", "holds escalate");
 }
@@ -200,7 +201,7 @@ fn nobody_binds_what_they_do_not_have() {
     assert_eq!(write("rolebindings", &ben, &missing, None, &view), "role.rbac.authorization.k8s.io \"none\" not found");
     assert_eq!(write("rolebindings", &ben, &missing, Some(&missing), &view), "ok", "nothing new");
 
-    view.put(rbac("ClusterRole", "", "binder", json!({ "rules": [rule(&["bind"], rbac::GROUP, &["roles"])] })));
+    view.put(rbac("ClusterRole", "", "binder", json!({ "rules": [rule(&["bind"], GROUP, &["roles"])] })));
     view.put(binding("ns", "binder", ("ClusterRole", "binder"), json!([user("ben")])));
     assert_eq!(write("rolebindings", &ben, &to("ns", "Role", "writer"), None, &view), "ok", "holds bind");
 }

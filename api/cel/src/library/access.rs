@@ -1,14 +1,14 @@
 //! Questions to an authorizer, put together step by step.
 
-use super::Found;
+use super::CallResult;
 use crate::authorizer::{Check, Question, Stage};
 use crate::error::EvaluateError;
 use crate::estimate::CHECK_COST;
-use crate::evaluate::Meter;
+use crate::meter::Meter;
 use crate::value::Value;
 
 /// Calls a function of an authorizer.
-pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> Found<'v> {
+pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> CallResult<'v> {
     let [Value::Authorizer(question), rest @ ..] = args else { return Ok(None) };
     let texts = rest.iter().map(Value::as_str).collect::<Option<Vec<_>>>().ok_or_else(EvaluateError::no_overload)?;
     if function != "check" {

@@ -2,13 +2,14 @@
 
 use jiff::Timestamp;
 
-use super::{Found, printf};
+use super::{CallResult, printf};
 use crate::error::EvaluateError;
-use crate::evaluate::Meter;
-use crate::value::{Value, duration, duration_text, timestamp, whole};
+use crate::meter::Meter;
+use crate::time::{duration, duration_text, timestamp};
+use crate::value::{Value, whole};
 
 /// Calls a conversion.
-pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> Found<'v> {
+pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> CallResult<'v> {
     let [value] = args else { return Ok(None) };
     let converted = match function {
         "int" => int(value),

@@ -2,13 +2,14 @@
 
 use std::cmp::Ordering;
 
-use super::{Found, Outcome};
+use super::{CallResult, Outcome};
 use crate::error::EvaluateError;
-use crate::evaluate::{Meter, operators};
+use crate::meter::Meter;
+use crate::operators;
 use crate::value::{Value, compare};
 
 /// Calls a function of lists.
-pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> Found<'v> {
+pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> CallResult<'v> {
     let [list, rest @ ..] = args else { return Ok(None) };
     if function == "size" {
         return size(list, meter).map(Some);

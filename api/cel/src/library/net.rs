@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::Found;
+use super::CallResult;
 use crate::error::EvaluateError;
-use crate::evaluate::Meter;
+use crate::meter::Meter;
 use crate::value::Value;
 
 /// Calls a function of addresses or networks.
-pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> Found<'v> {
+pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> CallResult<'v> {
     match args {
         [Value::String(text)] => of_text(function, text, meter),
         [Value::Ip(ip)] => of_address(function, *ip, meter),
@@ -19,7 +19,7 @@ pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) ->
     }
 }
 
-fn of_text<'v>(function: &str, text: &str, meter: &mut Meter) -> Found<'v> {
+fn of_text<'v>(function: &str, text: &str, meter: &mut Meter) -> CallResult<'v> {
     let value = match function {
         "isIP" => Value::Bool(address(text).is_ok()),
         "ip" => Value::Ip(address(text)?),
@@ -57,7 +57,7 @@ fn network(text: &str) -> Result<IpNet, EvaluateError> {
     }
 }
 
-fn of_address<'v>(function: &str, ip: IpAddr, meter: &mut Meter) -> Found<'v> {
+fn of_address<'v>(function: &str, ip: IpAddr, meter: &mut Meter) -> CallResult<'v> {
     let is_link_local = match ip {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
@@ -81,7 +81,7 @@ fn of_address<'v>(function: &str, ip: IpAddr, meter: &mut Meter) -> Found<'v> {
     Ok(Some(value))
 }
 
-fn of_network<'v>(function: &str, cidr: IpNet, rest: &[Value<'v>], meter: &mut Meter) -> Found<'v> {
+fn of_network<'v>(function: &str, cidr: IpNet, rest: &[Value<'v>], meter: &mut Meter) -> CallResult<'v> {
     let cost = if cidr.addr().is_ipv4() { 1 } else { 4 };
     let value = match (function, rest) {
         ("ip", []) => Value::Ip(cidr.addr()),

@@ -1,13 +1,13 @@
 //! Values that may not be there. `or` and `orValue` are with the evaluator, as they look at their second
 //! operand only if they must.
 
-use super::Found;
+use super::CallResult;
 use crate::error::EvaluateError;
-use crate::evaluate::Meter;
+use crate::meter::Meter;
 use crate::value::Value;
 
 /// Calls a function of optional values.
-pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> Found<'v> {
+pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> CallResult<'v> {
     let value = match (function, args) {
         ("optional.none", []) => Value::Optional(None),
         ("optional.of", [value]) => Value::optional(Some(value.clone())),

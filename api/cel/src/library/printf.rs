@@ -3,8 +3,9 @@
 
 use super::strings::quote;
 use crate::error::EvaluateError;
-use crate::evaluate::Meter;
-use crate::value::{Key, Value, duration_text};
+use crate::meter::Meter;
+use crate::time::duration_text;
+use crate::value::{Key, Value};
 
 /// Digits after the point that can be asked for.
 const PRECISION_MAX: usize = 1_000;

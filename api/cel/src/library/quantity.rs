@@ -4,16 +4,16 @@ use std::cmp::Ordering;
 
 use api_model::quantity;
 
-use super::Found;
+use super::CallResult;
 use crate::error::EvaluateError;
-use crate::evaluate::Meter;
+use crate::meter::Meter;
 use crate::value::Value;
 
 /// Parts of a unit.
 const UNIT: i128 = 1_000_000_000;
 
 /// Calls a function of quantities.
-pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> Found<'v> {
+pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> CallResult<'v> {
     if let [Value::String(text)] = args {
         let is_wanted = function == "quantity";
         if !is_wanted && function != "isQuantity" {

@@ -7,10 +7,10 @@
 use api_schema::regexp::compile;
 use regex::Regex;
 
-use super::Found;
+use super::CallResult;
 use crate::error::EvaluateError;
 use crate::estimate::matching;
-use crate::evaluate::Meter;
+use crate::meter::Meter;
 use crate::node::{Kind, Literal, Node};
 use crate::value::Value;
 
@@ -67,7 +67,7 @@ pub(super) fn call<'v>(
     args: &[Value<'v>],
     meter: &mut Meter,
     (written, patterns): (Option<&Regex>, &mut Patterns),
-) -> Found<'v> {
+) -> CallResult<'v> {
     let [Value::String(text), Value::String(pattern), rest @ ..] = args else { return Ok(None) };
     if !is_known(function) {
         return Ok(None);

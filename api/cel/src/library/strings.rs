@@ -1,12 +1,12 @@
 //! Functions of texts. Places in texts are counted in characters.
 
-use super::{Found, printf};
+use super::{CallResult, printf};
 use crate::error::EvaluateError;
-use crate::evaluate::Meter;
+use crate::meter::Meter;
 use crate::value::Value;
 
 /// Calls a function of texts.
-pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> Found<'v> {
+pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> CallResult<'v> {
     let [Value::String(text), rest @ ..] = args else {
         return if function == "join" { join(args, meter).map(Some) } else { Ok(None) };
     };
@@ -48,7 +48,7 @@ fn price(function: &str, text: &str, args: &[Value<'_>]) -> u64 {
 }
 
 /// Functions that make no text.
-fn looked_up<'v>(function: &str, text: &str, args: &[Value<'v>]) -> Found<'v> {
+fn looked_up<'v>(function: &str, text: &str, args: &[Value<'v>]) -> CallResult<'v> {
     Ok(Some(match (function, args) {
         ("size", []) => Value::Int(int(text.chars().count())),
         ("startsWith", [Value::String(prefix)]) => Value::Bool(text.starts_with(&**prefix)),

@@ -3,13 +3,13 @@
 use jiff::Zoned;
 use jiff::tz::{Offset, TimeZone};
 
-use super::Found;
+use super::CallResult;
 use crate::error::EvaluateError;
-use crate::evaluate::Meter;
+use crate::meter::Meter;
 use crate::value::Value;
 
 /// Calls a function of times.
-pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> Found<'v> {
+pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> CallResult<'v> {
     let found = match args {
         [Value::Timestamp(time)] => part(function, &time.to_zoned(TimeZone::UTC)),
         [Value::Timestamp(time), Value::String(zone)] => part(function, &time.to_zoned(zone_of(zone)?)),

@@ -3,15 +3,15 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::Found;
+use super::CallResult;
 use super::quantity::number_of;
 use crate::error::EvaluateError;
-use crate::evaluate::Meter;
+use crate::meter::Meter;
 use crate::semver::Semver;
 use crate::value::Value;
 
 /// Calls a function of versions.
-pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> Found<'v> {
+pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> CallResult<'v> {
     let value = match (function, args) {
         ("semver" | "isSemver", [Value::String(text), normalizes @ ..]) => {
             let normalizes = match normalizes {

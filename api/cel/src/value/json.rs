@@ -1,10 +1,8 @@
 //! JSON as values and back: a schema's numbers are doubles whatever they look like, its times are times.
 
-use api_model::go::parse_duration;
 use api_schema::Structural;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Number, Value as Json};
@@ -13,6 +11,7 @@ use super::{Key, Text, Value};
 use crate::error::EvaluateError;
 use crate::names::{escape, unescape};
 use crate::schema::Shape;
+use crate::time::{duration, duration_text};
 
 /// JSON as it is read in a shape.
 pub(super) fn read<'v>(json: &'v Json, shape: Shape<'v>) -> Value<'v> {
@@ -77,21 +76,6 @@ fn formatted<'v>(format: &str, text: &str) -> Option<Value<'v>> {
     }
 }
 
-/// Nanoseconds of `1h30m`, as Go writes durations.
-pub(crate) fn duration(text: &str) -> Option<i64> {
-    parse_duration(text).ok()
-}
-
-/// Seconds, as CEL writes durations.
-pub(crate) fn duration_text(nanoseconds: i64) -> String {
-    let (sign, size) = (if nanoseconds < 0 { "-" } else { "" }, nanoseconds.unsigned_abs());
-    let (whole, below) = (size / 1_000_000_000, size % 1_000_000_000);
-    match below {
-        0 => format!("{sign}{whole}s"),
-        below => format!("{sign}{whole}.{}s", format!("{below:09}").trim_end_matches('0')),
-    }
-}
-
 /// A value as JSON.
 pub(super) fn write(value: &Value<'_>) -> Result<Json, EvaluateError> {
     let foreign = || EvaluateError::failed(format!("no such overload: {} has no JSON form", value.type_of()));
@@ -125,11 +109,4 @@ pub(super) fn write(value: &Value<'_>) -> Result<Json, EvaluateError> {
 
 fn fields<'a, 'v: 'a>(entries: impl Iterator<Item = (&'a Key, &'a Value<'v>)>) -> Result<Map<String, Json>, EvaluateError> {
     entries.map(|(key, value)| Ok((key.to_string(), write(value)?))).collect()
-}
-
-/// A point in time as CEL reads it.
-pub(crate) fn timestamp(text: &str) -> Option<Timestamp> {
-    // RFC 3339 has a zone that is an offset; more lenient forms are none.
-    let is_strict = text.get(10..11).is_some_and(|t| t == "T" || t == "t") && !text.contains('[');
-    if is_strict { text.parse().ok() } else { None }
 }

@@ -5,8 +5,8 @@ use api_schema::Structural;
 use serde_json::{Map, Value};
 
 use super::{Step, Trail, Walk};
-use crate::custom::prune::{Fate, Place};
 use crate::decode::DecodeError;
+use crate::prune::{Fate, Place};
 
 impl Walk {
     pub(super) fn custom(&mut self, place: Place<'_>, value: &mut Value, trail: &Trail<'_>) -> Result<(), DecodeError> {

@@ -7,16 +7,13 @@ use super::Rules;
 use crate::at::At;
 use crate::checks::Checks;
 use crate::edit::{self, fill, fill_absent};
+use crate::pod::claim_spec::{VOLUME_MODES, access_modes};
 use crate::pod::{self, defaults, resources};
 use crate::{difference, quantity};
 
 /// The rules of PersistentVolumes.
 pub const RULES: Rules = Rules { prepare_create, ..Rules::new(default, validate_create, validate_update) };
 
-/// What a claim or a volume may offer.
-pub const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-/// Files or a device.
-pub const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
 /// Fields of the spec that are no volume source.
 const OTHER_FIELDS: [&str; 9] = [
     "capacity",
@@ -76,20 +73,6 @@ fn validate_create(object: &At<'_>, checks: &mut Checks) {
         checks.dns_subdomain(&spec.get("storageClassName"));
     }
     checks.one_of_if_set(&spec.get("volumeMode"), &VOLUME_MODES);
-}
-
-/// At least one access mode, all known, and `ReadWriteOncePod` only alone.
-pub fn access_modes(modes: &At<'_>, missing: &str, checks: &mut Checks) {
-    if modes.len() == 0 {
-        checks.required(modes, missing);
-    }
-    for mode in modes.items().filter(|mode| !ACCESS_MODES.contains(&mode.text())) {
-        checks.not_supported(&At::new(mode.value(), modes.path.clone()), &ACCESS_MODES);
-    }
-    let single = modes.texts().any(|mode| mode == "ReadWriteOncePod");
-    if single && modes.texts().any(|mode| mode != "ReadWriteOncePod" && ACCESS_MODES.contains(&mode)) {
-        checks.forbidden(modes, "may not use ReadWriteOncePod with other access modes");
-    }
 }
 
 fn capacity(capacity: &At<'_>, checks: &mut Checks) {

@@ -6,12 +6,11 @@ use api_model::zero::same;
 use serde_json::{Value, json};
 
 use super::Rules;
-use super::persistent_volume::{VOLUME_MODES, access_modes};
 use crate::at::At;
 use crate::checks::Checks;
 use crate::edit::{self, Fields, fill, fill_absent, inner};
-use crate::pod::resources;
-use crate::{difference, format, quantity};
+use crate::pod::claim_spec;
+use crate::{difference, quantity};
 
 /// The rules of PersistentVolumeClaims.
 pub const RULES: Rules = Rules { prepare_create, ..Rules::new(default, validate_create, validate_update) };
@@ -43,51 +42,7 @@ fn prepare_create(object: &mut Value) {
 }
 
 fn validate_create(object: &At<'_>, checks: &mut Checks) {
-    validate_spec(&object.get("spec"), checks);
-}
-
-/// Checks a claim's spec, also in the template of an ephemeral volume.
-pub fn validate_spec(spec: &At<'_>, checks: &mut Checks) {
-    access_modes(&spec.get("accessModes"), "at least 1 access mode is required", checks);
-    checks.label_selector(&spec.get("selector"));
-    let asked = spec.find("resources.requests.storage");
-    // Upstream leaves `requests` out of this path.
-    let at = At::new(asked.value(), spec.get("resources").path.key("storage"));
-    if !at.exists() {
-        checks.required(&at, "");
-    } else if quantity::parse(at.text()).is_ok_and(|parsed| parsed.nano() <= 0) {
-        checks.invalid(&at, "must be greater than zero");
-    } else {
-        resources::validate_quantity("storage", &at, checks);
-    }
-    for class in ["storageClassName", "volumeAttributesClassName"] {
-        if !spec.get(class).text().is_empty() {
-            checks.dns_subdomain(&spec.get(class));
-        }
-    }
-    checks.one_of_if_set(&spec.get("volumeMode"), &VOLUME_MODES);
-    for source in ["dataSource", "dataSourceRef"] {
-        data_source(&spec.get(source), checks);
-    }
-}
-
-fn data_source(source: &At<'_>, checks: &mut Checks) {
-    if !source.exists() {
-        return;
-    }
-    for field in ["name", "kind"] {
-        if source.get(field).text().is_empty() {
-            checks.required(&source.get(field), "");
-        }
-    }
-    let group = source.get("apiGroup");
-    if group.text().is_empty() && source.get("kind").text() != "PersistentVolumeClaim" {
-        let shown = source.get("kind").text();
-        checks.invalid_value(&source.path, shown, "must be 'PersistentVolumeClaim' when referencing the default apiGroup");
-    }
-    if !group.text().is_empty() {
-        checks.format(&group, format::dns_subdomain(group.text()));
-    }
+    claim_spec::validate(&object.get("spec"), checks);
 }
 
 fn validate_update(sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut Checks) {

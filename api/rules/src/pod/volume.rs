@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use api_model::field::{FieldError, Path};
 
-use super::{env, resources};
+use super::{claim_spec, env, resources};
 use crate::at::At;
 use crate::checks::Checks;
 use crate::format;
@@ -228,7 +228,7 @@ fn ephemeral(volume: &At<'_>, source: &At<'_>, pod_name: Option<&str>, checks: &
         checks.required(&template, "");
     } else {
         crate::meta::template(&template.get("metadata"), checks);
-        crate::kinds::claim_spec(&template.get("spec"), checks);
+        claim_spec::validate(&template.get("spec"), checks);
     }
     let name = volume.get("name");
     if let Some(pod) = pod_name.filter(|_| !name.text().is_empty()) {

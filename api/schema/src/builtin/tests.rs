@@ -1,6 +1,7 @@
 use api_model::kind;
 
 use super::*;
+use crate::of_kind;
 use crate::schema::Shape;
 
 fn at<'a>(schema: &'a Schema, path: &str) -> &'a Schema {
@@ -14,7 +15,7 @@ fn at<'a>(schema: &'a Schema, path: &str) -> &'a Schema {
 #[test]
 fn every_builtin_kind_has_a_schema() {
     for kind in kind::builtin() {
-        let schema = of(kind).unwrap_or_else(|| panic!("{kind:?}"));
+        let schema = of_kind(kind).unwrap_or_else(|| panic!("{kind:?}"));
         assert!(matches!(schema.shape(), Shape::Object), "{kind:?}");
         assert!(schema.property("kind").is_some() && schema.property("metadata").is_some(), "{kind:?}");
     }

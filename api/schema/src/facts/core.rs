@@ -1,10 +1,10 @@
 //! Facts about the core group.
 
-use super::{Table, atomic, field, map, of, set};
+use super::{Table, atomic, field, map, set, table};
 
 pub(super) const TABLES: &[Table] = &[
-    of("io.k8s.api.core.v1.AppArmorProfile", &[], &[field("type").one_of(&["Localhost", "RuntimeDefault", "Unconfined"])]),
-    of(
+    table("io.k8s.api.core.v1.AppArmorProfile", &[], &[field("type").one_of(&["Localhost", "RuntimeDefault", "Unconfined"])]),
+    table(
         "io.k8s.api.core.v1.AzureDiskVolumeSource",
         &[],
         &[
@@ -14,15 +14,15 @@ pub(super) const TABLES: &[Table] = &[
             field("readOnly").default("false"),
         ],
     ),
-    of("io.k8s.api.core.v1.Capabilities", &["add", "drop"], &[]),
-    of("io.k8s.api.core.v1.CephFSPersistentVolumeSource", &["monitors"], &[]),
-    of("io.k8s.api.core.v1.CephFSVolumeSource", &["monitors"], &[]),
-    of("io.k8s.api.core.v1.ComponentStatus", &[], &[map("conditions", &["type"]).merge_by("type")]),
-    of("io.k8s.api.core.v1.ConfigMapEnvSource", &[], &[field("name").default(r#""""#)]),
-    of("io.k8s.api.core.v1.ConfigMapKeySelector", &[], &[field("").map_atomic(), field("name").default(r#""""#)]),
-    of("io.k8s.api.core.v1.ConfigMapProjection", &["items"], &[field("name").default(r#""""#)]),
-    of("io.k8s.api.core.v1.ConfigMapVolumeSource", &["items"], &[field("name").default(r#""""#)]),
-    of(
+    table("io.k8s.api.core.v1.Capabilities", &["add", "drop"], &[]),
+    table("io.k8s.api.core.v1.CephFSPersistentVolumeSource", &["monitors"], &[]),
+    table("io.k8s.api.core.v1.CephFSVolumeSource", &["monitors"], &[]),
+    table("io.k8s.api.core.v1.ComponentStatus", &[], &[map("conditions", &["type"]).merge_by("type")]),
+    table("io.k8s.api.core.v1.ConfigMapEnvSource", &[], &[field("name").default(r#""""#)]),
+    table("io.k8s.api.core.v1.ConfigMapKeySelector", &[], &[field("").map_atomic(), field("name").default(r#""""#)]),
+    table("io.k8s.api.core.v1.ConfigMapProjection", &["items"], &[field("name").default(r#""""#)]),
+    table("io.k8s.api.core.v1.ConfigMapVolumeSource", &["items"], &[field("name").default(r#""""#)]),
+    table(
         "io.k8s.api.core.v1.Container",
         &["args", "command", "envFrom", "resizePolicy", "restartPolicyRules"],
         &[
@@ -34,10 +34,10 @@ pub(super) const TABLES: &[Table] = &[
             map("volumeMounts", &["mountPath"]).merge_by("mountPath"),
         ],
     ),
-    of("io.k8s.api.core.v1.ContainerImage", &["names"], &[]),
-    of("io.k8s.api.core.v1.ContainerPort", &[], &[field("protocol").default(r#""TCP""#).one_of(&["SCTP", "TCP", "UDP"])]),
-    of("io.k8s.api.core.v1.ContainerRestartRuleOnExitCodes", &[], &[set("values")]),
-    of(
+    table("io.k8s.api.core.v1.ContainerImage", &["names"], &[]),
+    table("io.k8s.api.core.v1.ContainerPort", &[], &[field("protocol").default(r#""TCP""#).one_of(&["SCTP", "TCP", "UDP"])]),
+    table("io.k8s.api.core.v1.ContainerRestartRuleOnExitCodes", &[], &[set("values")]),
+    table(
         "io.k8s.api.core.v1.ContainerStatus",
         &[],
         &[
@@ -112,13 +112,13 @@ pub(super) const TABLES: &[Table] = &[
             map("volumeMounts", &["mountPath"]).merge_by("mountPath"),
         ],
     ),
-    of("io.k8s.api.core.v1.DownwardAPIProjection", &["items"], &[]),
-    of("io.k8s.api.core.v1.DownwardAPIVolumeSource", &["items"], &[]),
-    of("io.k8s.api.core.v1.EndpointAddress", &[], &[field("").map_atomic()]),
-    of("io.k8s.api.core.v1.EndpointPort", &[], &[field("").map_atomic(), field("protocol").one_of(&["SCTP", "TCP", "UDP"])]),
-    of("io.k8s.api.core.v1.EndpointSubset", &["addresses", "notReadyAddresses", "ports"], &[]),
-    of("io.k8s.api.core.v1.Endpoints", &["subsets"], &[]),
-    of(
+    table("io.k8s.api.core.v1.DownwardAPIProjection", &["items"], &[]),
+    table("io.k8s.api.core.v1.DownwardAPIVolumeSource", &["items"], &[]),
+    table("io.k8s.api.core.v1.EndpointAddress", &[], &[field("").map_atomic()]),
+    table("io.k8s.api.core.v1.EndpointPort", &[], &[field("").map_atomic(), field("protocol").one_of(&["SCTP", "TCP", "UDP"])]),
+    table("io.k8s.api.core.v1.EndpointSubset", &["addresses", "notReadyAddresses", "ports"], &[]),
+    table("io.k8s.api.core.v1.Endpoints", &["subsets"], &[]),
+    table(
         "io.k8s.api.core.v1.EphemeralContainer",
         &["args", "command", "envFrom", "resizePolicy", "restartPolicyRules"],
         &[
@@ -130,26 +130,26 @@ pub(super) const TABLES: &[Table] = &[
             map("volumeMounts", &["mountPath"]).merge_by("mountPath"),
         ],
     ),
-    of("io.k8s.api.core.v1.EvictionResponder", &[], &[field("").map_atomic()]),
-    of("io.k8s.api.core.v1.ExecAction", &["command"], &[]),
-    of("io.k8s.api.core.v1.FCVolumeSource", &["targetWWNs", "wwids"], &[]),
-    of("io.k8s.api.core.v1.FileKeySelector", &[], &[field("").map_atomic(), field("optional").default("false")]),
-    of("io.k8s.api.core.v1.GRPCAction", &[], &[field("mode").one_of(&["Plaintext", "TLS"]), field("service").default(r#""""#)]),
-    of(
+    table("io.k8s.api.core.v1.EvictionResponder", &[], &[field("").map_atomic()]),
+    table("io.k8s.api.core.v1.ExecAction", &["command"], &[]),
+    table("io.k8s.api.core.v1.FCVolumeSource", &["targetWWNs", "wwids"], &[]),
+    table("io.k8s.api.core.v1.FileKeySelector", &[], &[field("").map_atomic(), field("optional").default("false")]),
+    table("io.k8s.api.core.v1.GRPCAction", &[], &[field("mode").one_of(&["Plaintext", "TLS"]), field("service").default(r#""""#)]),
+    table(
         "io.k8s.api.core.v1.HTTPGetAction",
         &["httpHeaders"],
         &[field("protocol").one_of(&["HTTP1", "HTTP2"]), field("scheme").one_of(&["HTTP", "HTTPS"])],
     ),
-    of("io.k8s.api.core.v1.HostAlias", &["hostnames"], &[]),
-    of(
+    table("io.k8s.api.core.v1.HostAlias", &["hostnames"], &[]),
+    table(
         "io.k8s.api.core.v1.HostPathVolumeSource",
         &[],
         &[field("type").one_of(&["BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"])],
     ),
-    of("io.k8s.api.core.v1.ISCSIPersistentVolumeSource", &["portals"], &[field("iscsiInterface").default(r#""default""#)]),
-    of("io.k8s.api.core.v1.ISCSIVolumeSource", &["portals"], &[field("iscsiInterface").default(r#""default""#)]),
-    of("io.k8s.api.core.v1.ImageVolumeSource", &[], &[field("pullPolicy").one_of(&["Always", "IfNotPresent", "Never"])]),
-    of(
+    table("io.k8s.api.core.v1.ISCSIPersistentVolumeSource", &["portals"], &[field("iscsiInterface").default(r#""default""#)]),
+    table("io.k8s.api.core.v1.ISCSIVolumeSource", &["portals"], &[field("iscsiInterface").default(r#""default""#)]),
+    table("io.k8s.api.core.v1.ImageVolumeSource", &[], &[field("pullPolicy").one_of(&["Always", "IfNotPresent", "Never"])]),
+    table(
         "io.k8s.api.core.v1.Lifecycle",
         &[],
         &[field("stopSignal").one_of(&[
@@ -220,34 +220,34 @@ pub(super) const TABLES: &[Table] = &[
             "SIGXFSZ",
         ])],
     ),
-    of("io.k8s.api.core.v1.LimitRangeSpec", &["limits"], &[]),
-    of("io.k8s.api.core.v1.LinuxContainerUser", &["supplementalGroups"], &[]),
-    of("io.k8s.api.core.v1.LoadBalancerIngress", &["ports"], &[]),
-    of("io.k8s.api.core.v1.LoadBalancerStatus", &["ingress"], &[]),
-    of("io.k8s.api.core.v1.LocalObjectReference", &[], &[field("").map_atomic(), field("name").default(r#""""#)]),
-    of("io.k8s.api.core.v1.ModifyVolumeStatus", &[], &[field("status").one_of(&["InProgress", "Infeasible", "Pending"])]),
-    of("io.k8s.api.core.v1.NamespaceSpec", &["finalizers"], &[]),
-    of(
+    table("io.k8s.api.core.v1.LimitRangeSpec", &["limits"], &[]),
+    table("io.k8s.api.core.v1.LinuxContainerUser", &["supplementalGroups"], &[]),
+    table("io.k8s.api.core.v1.LoadBalancerIngress", &["ports"], &[]),
+    table("io.k8s.api.core.v1.LoadBalancerStatus", &["ingress"], &[]),
+    table("io.k8s.api.core.v1.LocalObjectReference", &[], &[field("").map_atomic(), field("name").default(r#""""#)]),
+    table("io.k8s.api.core.v1.ModifyVolumeStatus", &[], &[field("status").one_of(&["InProgress", "Infeasible", "Pending"])]),
+    table("io.k8s.api.core.v1.NamespaceSpec", &["finalizers"], &[]),
+    table(
         "io.k8s.api.core.v1.NamespaceStatus",
         &[],
         &[map("conditions", &["type"]).merge_by("type"), field("phase").one_of(&["Active", "Terminating"])],
     ),
-    of("io.k8s.api.core.v1.NodeAffinity", &["preferredDuringSchedulingIgnoredDuringExecution"], &[]),
-    of(
+    table("io.k8s.api.core.v1.NodeAffinity", &["preferredDuringSchedulingIgnoredDuringExecution"], &[]),
+    table(
         "io.k8s.api.core.v1.NodeAllocatableResourceClaimStatus",
         &[],
         &[set("containers"), map("mapping", &["name"]).merge_by("name"), map("overhead", &["name"]).merge_by("name")],
     ),
-    of("io.k8s.api.core.v1.NodePodPreemptionPolicy", &[], &[set("disableResizePreemption")]),
-    of("io.k8s.api.core.v1.NodeSelector", &["nodeSelectorTerms"], &[field("").map_atomic()]),
-    of(
+    table("io.k8s.api.core.v1.NodePodPreemptionPolicy", &[], &[set("disableResizePreemption")]),
+    table("io.k8s.api.core.v1.NodeSelector", &["nodeSelectorTerms"], &[field("").map_atomic()]),
+    table(
         "io.k8s.api.core.v1.NodeSelectorRequirement",
         &["values"],
         &[field("operator").one_of(&["DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn"])],
     ),
-    of("io.k8s.api.core.v1.NodeSelectorTerm", &["matchExpressions", "matchFields"], &[field("").map_atomic()]),
-    of("io.k8s.api.core.v1.NodeSpec", &["taints"], &[set("podCIDRs").merge()]),
-    of(
+    table("io.k8s.api.core.v1.NodeSelectorTerm", &["matchExpressions", "matchFields"], &[field("").map_atomic()]),
+    table("io.k8s.api.core.v1.NodeSpec", &["taints"], &[set("podCIDRs").merge()]),
+    table(
         "io.k8s.api.core.v1.NodeStatus",
         &["declaredFeatures", "images", "runtimeHandlers", "volumesAttached", "volumesInUse"],
         &[
@@ -256,9 +256,9 @@ pub(super) const TABLES: &[Table] = &[
             field("phase").one_of(&["Pending", "Running", "Terminated"]),
         ],
     ),
-    of("io.k8s.api.core.v1.ObjectFieldSelector", &[], &[field("").map_atomic()]),
-    of("io.k8s.api.core.v1.ObjectReference", &[], &[field("").map_atomic()]),
-    of(
+    table("io.k8s.api.core.v1.ObjectFieldSelector", &[], &[field("").map_atomic()]),
+    table("io.k8s.api.core.v1.ObjectReference", &[], &[field("").map_atomic()]),
+    table(
         "io.k8s.api.core.v1.PersistentVolumeClaimSpec",
         &["accessModes"],
         &[
@@ -266,7 +266,7 @@ pub(super) const TABLES: &[Table] = &[
             field("volumeMode").one_of(&["Block", "Filesystem"]),
         ],
     ),
-    of(
+    table(
         "io.k8s.api.core.v1.PersistentVolumeClaimStatus",
         &["accessModes"],
         &[
@@ -283,7 +283,7 @@ pub(super) const TABLES: &[Table] = &[
             field("phase").one_of(&["Bound", "Lost", "Pending"]),
         ],
     ),
-    of(
+    table(
         "io.k8s.api.core.v1.PersistentVolumeSpec",
         &["accessModes", "mountOptions"],
         &[
@@ -293,25 +293,25 @@ pub(super) const TABLES: &[Table] = &[
             field("volumeMode").one_of(&["Block", "Filesystem"]),
         ],
     ),
-    of(
+    table(
         "io.k8s.api.core.v1.PersistentVolumeStatus",
         &[],
         &[field("phase").one_of(&["Available", "Bound", "Failed", "Pending", "Released"])],
     ),
-    of(
+    table(
         "io.k8s.api.core.v1.PodAffinity",
         &["preferredDuringSchedulingIgnoredDuringExecution", "requiredDuringSchedulingIgnoredDuringExecution"],
         &[],
     ),
-    of("io.k8s.api.core.v1.PodAffinityTerm", &["matchLabelKeys", "mismatchLabelKeys", "namespaces"], &[]),
-    of(
+    table("io.k8s.api.core.v1.PodAffinityTerm", &["matchLabelKeys", "mismatchLabelKeys", "namespaces"], &[]),
+    table(
         "io.k8s.api.core.v1.PodAntiAffinity",
         &["preferredDuringSchedulingIgnoredDuringExecution", "requiredDuringSchedulingIgnoredDuringExecution"],
         &[],
     ),
-    of("io.k8s.api.core.v1.PodDNSConfig", &["nameservers", "options", "searches"], &[]),
-    of("io.k8s.api.core.v1.PodExtendedResourceClaimStatus", &["requestMappings"], &[]),
-    of(
+    table("io.k8s.api.core.v1.PodDNSConfig", &["nameservers", "options", "searches"], &[]),
+    table("io.k8s.api.core.v1.PodExtendedResourceClaimStatus", &["requestMappings"], &[]),
+    table(
         "io.k8s.api.core.v1.PodSecurityContext",
         &["supplementalGroups", "sysctls"],
         &[
@@ -319,7 +319,7 @@ pub(super) const TABLES: &[Table] = &[
             field("supplementalGroupsPolicy").one_of(&["Merge", "Strict"]),
         ],
     ),
-    of(
+    table(
         "io.k8s.api.core.v1.PodSpec",
         &["readinessGates", "tolerations"],
         &[
@@ -339,7 +339,7 @@ pub(super) const TABLES: &[Table] = &[
             map("volumes", &["name"]).merge_by("name").retain_keys(),
         ],
     ),
-    of(
+    table(
         "io.k8s.api.core.v1.PodStatus",
         &["containerStatuses", "ephemeralContainerStatuses", "initContainerStatuses"],
         &[
@@ -353,27 +353,27 @@ pub(super) const TABLES: &[Table] = &[
             map("volumeHealth", &["name"]),
         ],
     ),
-    of("io.k8s.api.core.v1.PodVolumeHealth", &[], &[map("healthConditions", &["status", "reason"]).merge_by("status")]),
-    of("io.k8s.api.core.v1.PortStatus", &[], &[field("protocol").one_of(&["SCTP", "TCP", "UDP"])]),
-    of("io.k8s.api.core.v1.ProjectedVolumeSource", &["sources"], &[]),
-    of(
+    table("io.k8s.api.core.v1.PodVolumeHealth", &[], &[map("healthConditions", &["status", "reason"]).merge_by("status")]),
+    table("io.k8s.api.core.v1.PortStatus", &[], &[field("protocol").one_of(&["SCTP", "TCP", "UDP"])]),
+    table("io.k8s.api.core.v1.ProjectedVolumeSource", &["sources"], &[]),
+    table(
         "io.k8s.api.core.v1.RBDPersistentVolumeSource",
         &["monitors"],
         &[field("keyring").default(r#""/etc/ceph/keyring""#), field("pool").default(r#""rbd""#), field("user").default(r#""admin""#)],
     ),
-    of(
+    table(
         "io.k8s.api.core.v1.RBDVolumeSource",
         &["monitors"],
         &[field("keyring").default(r#""/etc/ceph/keyring""#), field("pool").default(r#""rbd""#), field("user").default(r#""admin""#)],
     ),
-    of(
+    table(
         "io.k8s.api.core.v1.ReplicationControllerSpec",
         &[],
         &[field("minReadySeconds").default("0"), field("replicas").default("1"), field("selector").map_atomic()],
     ),
-    of("io.k8s.api.core.v1.ReplicationControllerStatus", &[], &[map("conditions", &["type"]).merge_by("type")]),
-    of("io.k8s.api.core.v1.ResourceFieldSelector", &[], &[field("").map_atomic()]),
-    of(
+    table("io.k8s.api.core.v1.ReplicationControllerStatus", &[], &[map("conditions", &["type"]).merge_by("type")]),
+    table("io.k8s.api.core.v1.ResourceFieldSelector", &[], &[field("").map_atomic()]),
+    table(
         "io.k8s.api.core.v1.ResourceQuotaSpec",
         &["scopes"],
         &[field("scopes[]").one_of(&[
@@ -386,20 +386,20 @@ pub(super) const TABLES: &[Table] = &[
             "VolumeAttributesClass",
         ])],
     ),
-    of("io.k8s.api.core.v1.ResourceRequirements", &[], &[map("claims", &["name"])]),
-    of("io.k8s.api.core.v1.ResourceStatus", &[], &[map("resources", &["resourceID"])]),
-    of(
+    table("io.k8s.api.core.v1.ResourceRequirements", &[], &[map("claims", &["name"])]),
+    table("io.k8s.api.core.v1.ResourceStatus", &[], &[map("resources", &["resourceID"])]),
+    table(
         "io.k8s.api.core.v1.ScaleIOPersistentVolumeSource",
         &[],
         &[field("fsType").default(r#""xfs""#), field("storageMode").default(r#""ThinProvisioned""#)],
     ),
-    of(
+    table(
         "io.k8s.api.core.v1.ScaleIOVolumeSource",
         &[],
         &[field("fsType").default(r#""xfs""#), field("storageMode").default(r#""ThinProvisioned""#)],
     ),
-    of("io.k8s.api.core.v1.ScopeSelector", &["matchExpressions"], &[field("").map_atomic()]),
-    of(
+    table("io.k8s.api.core.v1.ScopeSelector", &["matchExpressions"], &[field("").map_atomic()]),
+    table(
         "io.k8s.api.core.v1.ScopedResourceSelectorRequirement",
         &["values"],
         &[
@@ -415,16 +415,16 @@ pub(super) const TABLES: &[Table] = &[
             ]),
         ],
     ),
-    of("io.k8s.api.core.v1.SeccompProfile", &[], &[field("type").one_of(&["Localhost", "RuntimeDefault", "Unconfined"])]),
-    of("io.k8s.api.core.v1.SecretEnvSource", &[], &[field("name").default(r#""""#)]),
-    of("io.k8s.api.core.v1.SecretKeySelector", &[], &[field("").map_atomic(), field("name").default(r#""""#)]),
-    of("io.k8s.api.core.v1.SecretProjection", &["items"], &[field("name").default(r#""""#)]),
-    of("io.k8s.api.core.v1.SecretReference", &[], &[field("").map_atomic()]),
-    of("io.k8s.api.core.v1.SecretVolumeSource", &["items"], &[]),
-    of("io.k8s.api.core.v1.SecurityContext", &[], &[field("procMount").one_of(&["Default", "Unmasked"])]),
-    of("io.k8s.api.core.v1.ServiceAccount", &["imagePullSecrets"], &[map("secrets", &["name"]).merge_by("name")]),
-    of("io.k8s.api.core.v1.ServicePort", &[], &[field("protocol").default(r#""TCP""#).one_of(&["SCTP", "TCP", "UDP"])]),
-    of(
+    table("io.k8s.api.core.v1.SeccompProfile", &[], &[field("type").one_of(&["Localhost", "RuntimeDefault", "Unconfined"])]),
+    table("io.k8s.api.core.v1.SecretEnvSource", &[], &[field("name").default(r#""""#)]),
+    table("io.k8s.api.core.v1.SecretKeySelector", &[], &[field("").map_atomic(), field("name").default(r#""""#)]),
+    table("io.k8s.api.core.v1.SecretProjection", &["items"], &[field("name").default(r#""""#)]),
+    table("io.k8s.api.core.v1.SecretReference", &[], &[field("").map_atomic()]),
+    table("io.k8s.api.core.v1.SecretVolumeSource", &["items"], &[]),
+    table("io.k8s.api.core.v1.SecurityContext", &[], &[field("procMount").one_of(&["Default", "Unmasked"])]),
+    table("io.k8s.api.core.v1.ServiceAccount", &["imagePullSecrets"], &[map("secrets", &["name"]).merge_by("name")]),
+    table("io.k8s.api.core.v1.ServicePort", &[], &[field("protocol").default(r#""TCP""#).one_of(&["SCTP", "TCP", "UDP"])]),
+    table(
         "io.k8s.api.core.v1.ServiceSpec",
         &["clusterIPs", "externalIPs", "ipFamilies", "loadBalancerSourceRanges"],
         &[
@@ -438,9 +438,9 @@ pub(super) const TABLES: &[Table] = &[
             field("type").one_of(&["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]),
         ],
     ),
-    of("io.k8s.api.core.v1.ServiceStatus", &[], &[map("conditions", &["type"]).merge_by("type")]),
-    of("io.k8s.api.core.v1.Taint", &[], &[field("effect").one_of(&["NoExecute", "NoSchedule", "PreferNoSchedule"])]),
-    of(
+    table("io.k8s.api.core.v1.ServiceStatus", &[], &[map("conditions", &["type"]).merge_by("type")]),
+    table("io.k8s.api.core.v1.Taint", &[], &[field("effect").one_of(&["NoExecute", "NoSchedule", "PreferNoSchedule"])]),
+    table(
         "io.k8s.api.core.v1.Toleration",
         &[],
         &[
@@ -448,9 +448,9 @@ pub(super) const TABLES: &[Table] = &[
             field("operator").one_of(&["Equal", "Exists", "Gt", "Lt"]),
         ],
     ),
-    of("io.k8s.api.core.v1.TopologySelectorLabelRequirement", &["values"], &[]),
-    of("io.k8s.api.core.v1.TopologySelectorTerm", &["matchLabelExpressions"], &[field("").map_atomic()]),
-    of(
+    table("io.k8s.api.core.v1.TopologySelectorLabelRequirement", &["values"], &[]),
+    table("io.k8s.api.core.v1.TopologySelectorTerm", &["matchLabelExpressions"], &[field("").map_atomic()]),
+    table(
         "io.k8s.api.core.v1.TopologySpreadConstraint",
         &["matchLabelKeys"],
         &[
@@ -459,10 +459,10 @@ pub(super) const TABLES: &[Table] = &[
             field("whenUnsatisfiable").one_of(&["DoNotSchedule", "ScheduleAnyway"]),
         ],
     ),
-    of("io.k8s.api.core.v1.TypedLocalObjectReference", &[], &[field("").map_atomic()]),
-    of("io.k8s.api.core.v1.VolumeHealthCondition", &[], &[field("status").one_of(&["DataLoss", "Degraded", "Inaccessible"])]),
-    of("io.k8s.api.core.v1.VolumeHealthStatus", &[], &[map("healthConditions", &["status", "reason"]).merge_by("status")]),
-    of(
+    table("io.k8s.api.core.v1.TypedLocalObjectReference", &[], &[field("").map_atomic()]),
+    table("io.k8s.api.core.v1.VolumeHealthCondition", &[], &[field("status").one_of(&["DataLoss", "Degraded", "Inaccessible"])]),
+    table("io.k8s.api.core.v1.VolumeHealthStatus", &[], &[map("healthConditions", &["status", "reason"]).merge_by("status")]),
+    table(
         "io.k8s.api.core.v1.VolumeMount",
         &[],
         &[set("bindMountOptions"), field("mountPropagation").one_of(&["Bidirectional", "HostToContainer", "None"])],

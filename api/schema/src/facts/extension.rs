@@ -1,14 +1,14 @@
 //! Facts about extension: admission registration, custom resources, aggregated APIs.
 
-use super::{Table, field, map, of, set};
+use super::{Table, field, map, set, table};
 
 pub(super) const TABLES: &[Table] = &[
-    of(
+    table(
         "io.k8s.api.admissionregistration.v1.MatchResources",
         &["excludeResourceRules", "resourceRules"],
         &[field("").map_atomic(), field("matchPolicy").one_of(&["Equivalent", "Exact"])],
     ),
-    of(
+    table(
         "io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicySpec",
         &["mutations", "variables"],
         &[
@@ -17,7 +17,7 @@ pub(super) const TABLES: &[Table] = &[
             field("reinvocationPolicy").one_of(&["IfNeeded", "Never"]),
         ],
     ),
-    of(
+    table(
         "io.k8s.api.admissionregistration.v1.MutatingWebhook",
         &["admissionReviewVersions", "rules"],
         &[
@@ -28,9 +28,9 @@ pub(super) const TABLES: &[Table] = &[
             field("sideEffects").one_of(&["None", "NoneOnDryRun", "Some", "Unknown"]),
         ],
     ),
-    of("io.k8s.api.admissionregistration.v1.MutatingWebhookConfiguration", &[], &[map("webhooks", &["name"]).merge_by("name")]),
-    of("io.k8s.api.admissionregistration.v1.Mutation", &[], &[field("patchType").one_of(&["ApplyConfiguration", "JSONPatch"])]),
-    of(
+    table("io.k8s.api.admissionregistration.v1.MutatingWebhookConfiguration", &[], &[map("webhooks", &["name"]).merge_by("name")]),
+    table("io.k8s.api.admissionregistration.v1.Mutation", &[], &[field("patchType").one_of(&["ApplyConfiguration", "JSONPatch"])]),
+    table(
         "io.k8s.api.admissionregistration.v1.NamedRuleWithOperations",
         &["apiGroups", "apiVersions", "operations", "resourceNames", "resources"],
         &[
@@ -39,9 +39,9 @@ pub(super) const TABLES: &[Table] = &[
             field("scope").one_of(&["*", "Cluster", "Namespaced"]),
         ],
     ),
-    of("io.k8s.api.admissionregistration.v1.ParamKind", &[], &[field("").map_atomic()]),
-    of("io.k8s.api.admissionregistration.v1.ParamRef", &[], &[field("").map_atomic()]),
-    of(
+    table("io.k8s.api.admissionregistration.v1.ParamKind", &[], &[field("").map_atomic()]),
+    table("io.k8s.api.admissionregistration.v1.ParamRef", &[], &[field("").map_atomic()]),
+    table(
         "io.k8s.api.admissionregistration.v1.RuleWithOperations",
         &["apiGroups", "apiVersions", "operations", "resources"],
         &[
@@ -49,13 +49,13 @@ pub(super) const TABLES: &[Table] = &[
             field("scope").one_of(&["*", "Cluster", "Namespaced"]),
         ],
     ),
-    of("io.k8s.api.admissionregistration.v1.TypeChecking", &["expressionWarnings"], &[]),
-    of(
+    table("io.k8s.api.admissionregistration.v1.TypeChecking", &["expressionWarnings"], &[]),
+    table(
         "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec",
         &[],
         &[set("validationActions"), field("validationActions[]").one_of(&["Audit", "Deny", "Warn"])],
     ),
-    of(
+    table(
         "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicySpec",
         &["auditAnnotations", "validations"],
         &[
@@ -64,8 +64,8 @@ pub(super) const TABLES: &[Table] = &[
             map("variables", &["name"]).merge_by("name"),
         ],
     ),
-    of("io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyStatus", &[], &[map("conditions", &["type"])]),
-    of(
+    table("io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyStatus", &[], &[map("conditions", &["type"])]),
+    table(
         "io.k8s.api.admissionregistration.v1.ValidatingWebhook",
         &["admissionReviewVersions", "rules"],
         &[
@@ -75,25 +75,25 @@ pub(super) const TABLES: &[Table] = &[
             field("sideEffects").one_of(&["None", "NoneOnDryRun", "Some", "Unknown"]),
         ],
     ),
-    of("io.k8s.api.admissionregistration.v1.ValidatingWebhookConfiguration", &[], &[map("webhooks", &["name"]).merge_by("name")]),
-    of("io.k8s.api.admissionregistration.v1.Variable", &[], &[field("").map_atomic()]),
-    of("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionNames", &["categories", "shortNames"], &[]),
-    of("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionSpec", &["versions"], &[]),
-    of(
+    table("io.k8s.api.admissionregistration.v1.ValidatingWebhookConfiguration", &[], &[map("webhooks", &["name"]).merge_by("name")]),
+    table("io.k8s.api.admissionregistration.v1.Variable", &[], &[field("").map_atomic()]),
+    table("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionNames", &["categories", "shortNames"], &[]),
+    table("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionSpec", &["versions"], &[]),
+    table(
         "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus",
         &["storedVersions"],
         &[map("conditions", &["type"])],
     ),
-    of(
+    table(
         "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionVersion",
         &["additionalPrinterColumns", "selectableFields"],
         &[],
     ),
-    of(
+    table(
         "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps",
         &["allOf", "anyOf", "enum", "oneOf", "required", "x-kubernetes-list-map-keys"],
         &[map("x-kubernetes-validations", &["rule"]).merge_by("rule")],
     ),
-    of("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.WebhookConversion", &["conversionReviewVersions"], &[]),
-    of("io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIServiceStatus", &[], &[map("conditions", &["type"]).merge_by("type")]),
+    table("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.WebhookConversion", &["conversionReviewVersions"], &[]),
+    table("io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.APIServiceStatus", &[], &[map("conditions", &["type"]).merge_by("type")]),
 ];

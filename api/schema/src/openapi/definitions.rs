@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::builtin::{DEFINITIONS, generator, take_new};
 use crate::facts::{self, Fact, SELF};
-use crate::schema::{ListType, MapType};
+use crate::strategy::{ListType, MapType};
 use crate::types;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
@@ -72,7 +72,7 @@ pub(super) fn each(kinds: &[Arc<Kind>], visit: &mut dyn FnMut(&str, Value, Autho
         match &kind.custom {
             Some(custom) if !custom.schema.is_null() => visit(&name, custom::definition(&custom.schema, &type_meta), Author::User),
             Some(_) => visit(&name, free_form(), Author::Us),
-            None if crate::of(kind).is_none() => visit(&name, free_form(), Author::Us),
+            None if crate::of_kind(kind).is_none() => visit(&name, free_form(), Author::Us),
             None => {}
         }
         if kind.allows("list") {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api_model::kind::{Custom, Kind, find};
 use serde_json::json;
 
-use crate::{ListType, MapType, Shape, of, structural};
+use crate::{ListType, MapType, Shape, of_kind, structural};
 
 fn widgets() -> Kind {
     let schema = json!({"type": "object", "properties": {
@@ -29,7 +29,7 @@ fn widgets() -> Kind {
 #[test]
 fn the_tree_of_a_custom_kind_is_walked_like_any_other() {
     let kind = widgets();
-    let root = of(&kind).expect("a schema");
+    let root = of_kind(&kind).expect("a schema");
     assert_eq!(root.property("metadata").and_then(|m| m.definition()), Some("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"));
     let spec = root.property("spec").expect("spec");
     assert!(spec.is_required("size"));

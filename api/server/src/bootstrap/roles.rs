@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use api_auth::authorize::rule::Rule;
+use api_auth::rule::Rule;
 use api_model::kind::find_by_kind;
 use api_model::meta;
 use api_model::view::View;

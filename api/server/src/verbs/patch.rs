@@ -122,7 +122,7 @@ pub(crate) async fn patch(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
     let options = WriteOptions::parse(&call.query, "PatchOptions")?;
     let patch = Patch::decode(call, bytes)?;
     let served = Arc::clone(&call.served);
-    let schema = api_schema::of(&served.kind);
+    let schema = api_schema::of_kind(&served.kind);
     let recording = Recording::of(call, &options);
     let complaints = if options.validation == FieldValidation::Ignore { Vec::new() } else { patch.complaints() };
     let outcome = modify(call, options.dry_run, &recording, |call, old| {

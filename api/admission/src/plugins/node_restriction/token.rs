@@ -8,8 +8,8 @@ use api_model::view::View;
 use serde_json::Value;
 
 use super::{Problem, bound_to, refuse, stored_pod};
-use crate::chain::Allows;
 use crate::json;
+use crate::plugin::Allows;
 use crate::pods;
 use crate::request::{Operation, Request};
 

@@ -1,77 +1,9 @@
-//! Which schema a request falls under. Every request goes through here, so nothing is allocated.
-
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+//! The rules of a FlowSchema: which user and which request each matches. Every request is matched here, so matching allocates nothing.
 
 use api_model::request::{Attributes, UserInfo};
-use http::HeaderValue;
 use serde_json::Value;
 
-use crate::config::{list, text};
-use crate::level::Level;
-use crate::stats::Stats;
-
-/// One FlowSchema with the level that it leads to.
-pub struct Schema {
-    /// Name.
-    pub name: String,
-    /// The schema's uid for `X-Kubernetes-PF-FlowSchema-UID`; empty when it is not stored.
-    pub uid: HeaderValue,
-    /// The level's uid for `X-Kubernetes-PF-PriorityLevel-UID`; empty when it is not stored.
-    pub level_uid: HeaderValue,
-    pub(crate) precedence: i64,
-    pub(crate) distinguisher: Distinguisher,
-    pub(crate) rules: Vec<Rule>,
-    pub(crate) level: Arc<Level>,
-    pub(crate) stats: Arc<Stats>,
-}
-
-impl std::fmt::Debug for Schema {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Schema").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// What makes a flow of its own within a schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Distinguisher {
-    None,
-    ByUser,
-    ByNamespace,
-}
-
-impl From<&str> for Distinguisher {
-    fn from(kind: &str) -> Self {
-        match kind {
-            "ByUser" => Self::ByUser,
-            "ByNamespace" => Self::ByNamespace,
-            _ => Self::None,
-        }
-    }
-}
-
-impl Schema {
-    /// Name of the priority level.
-    pub fn level_name(&self) -> &str {
-        &self.level.name
-    }
-
-    pub(crate) fn matches(&self, user: &UserInfo, attributes: &Attributes) -> bool {
-        self.rules.iter().any(|rule| rule.matches(user, attributes))
-    }
-
-    /// The hash by which a request's flow is known.
-    pub(crate) fn flow(&self, user: &UserInfo, attributes: &Attributes) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.name.hash(&mut hasher);
-        match self.distinguisher {
-            Distinguisher::None => {}
-            Distinguisher::ByUser => user.username.hash(&mut hasher),
-            Distinguisher::ByNamespace => attributes.namespace.hash(&mut hasher),
-        }
-        hasher.finish()
-    }
-}
+use crate::json::{list, text};
 
 /// `PolicyRulesWithSubjects`.
 #[derive(Debug, Default)]
@@ -110,12 +42,14 @@ enum Words {
     These(Vec<String>),
 }
 
-impl Words {
-    fn of(list: &[Value]) -> Self {
+impl From<&[Value]> for Words {
+    fn from(list: &[Value]) -> Self {
         let words = list.iter().filter_map(Value::as_str);
         if words.clone().any(|word| word == "*") { Self::All } else { Self::These(words.map(str::to_owned).collect()) }
     }
+}
 
+impl Words {
     fn one(word: &str) -> Self {
         if word == "*" { Self::All } else { Self::These(vec![word.to_owned()]) }
     }
@@ -143,7 +77,7 @@ impl From<&Value> for Rule {
 }
 
 impl Rule {
-    fn matches(&self, user: &UserInfo, attributes: &Attributes) -> bool {
+    pub(crate) fn matches(&self, user: &UserInfo, attributes: &Attributes) -> bool {
         let is_meant = match attributes.is_resource() {
             true => self.resources.iter().any(|rule| rule.matches(attributes)),
             false => self.paths.iter().any(|rule| rule.matches(attributes)),
@@ -179,7 +113,7 @@ impl Subject {
 
 impl From<&Value> for ResourceRule {
     fn from(rule: &Value) -> Self {
-        let words = |field: &str| Words::of(list(rule, field));
+        let words = |field: &str| Words::from(list(rule, field));
         Self {
             verbs: words("/verbs"),
             groups: words("/apiGroups"),
@@ -211,7 +145,7 @@ fn is_resource(resource: &str, attributes: &Attributes) -> bool {
 impl From<&Value> for PathRule {
     fn from(rule: &Value) -> Self {
         let paths = list(rule, "/nonResourceURLs").iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        Self { verbs: Words::of(list(rule, "/verbs")), paths }
+        Self { verbs: Words::from(list(rule, "/verbs")), paths }
     }
 }
 

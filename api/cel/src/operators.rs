@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 
-use super::Meter;
 use crate::error::EvaluateError;
+use crate::meter::Meter;
 use crate::value::{Key, Value, compare, equals, list_kind};
 
 type Outcome<'v> = Result<Value<'v>, EvaluateError>;

@@ -1,12 +1,16 @@
-//! `RuleWithOperations`: which operations on which resources are meant.
+//! Which requests a webhook or a policy matches: by `RuleWithOperations`, by the labels of the object and by those of
+//! its namespace.
 
-use api_model::kind::Kind;
+use api_model::kind::{GroupResource, Kind};
+use api_model::selector::Selector;
+use api_model::view::View;
 use serde_json::Value;
 
+use crate::denied::Denied;
 use crate::json;
 use crate::request::{Operation, Request};
 
-/// One rule. Each list may hold `*`.
+/// `RuleWithOperations`: operations on resources. Each list may hold `*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
     operations: Vec<String>,
@@ -70,14 +74,38 @@ impl Rule {
     }
 }
 
-impl Operation {
-    /// Its name in rules and reviews.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Create => "CREATE",
-            Self::Update => "UPDATE",
-            Self::Delete => "DELETE",
-            Self::Connect => "CONNECT",
-        }
+/// A selector that is absent, here, leaves nothing out; one that does not parse was never stored.
+pub(crate) fn selector(value: Option<&Value>) -> Selector {
+    match value.filter(|value| !value.is_null()) {
+        None => Selector::default(),
+        value => Selector::from_label_selector(value).unwrap_or_default(),
+    }
+}
+
+/// Whether the labels of a request's object match, before or after.
+pub(crate) fn wants_object(selector: &Selector, request: &Request<'_>) -> bool {
+    selector.is_everything() || [request.object(), request.old].into_iter().flatten().any(|object| selector.matches(object))
+}
+
+/// Whether the labels of a request's namespace match. What is in no namespace always does.
+///
+/// # Errors
+/// When the namespace does not exist.
+pub(crate) fn in_namespace(selector: &Selector, request: &Request<'_>, view: &dyn View) -> Result<bool, Denied> {
+    let is_namespace = request.kind.group.is_empty() && request.kind.plural == "namespaces";
+    if selector.is_everything() || (request.namespace.is_empty() && !is_namespace) {
+        return Ok(true);
+    }
+    if is_namespace
+        && request.subresource.is_empty()
+        && matches!(request.operation, Operation::Create | Operation::Update)
+        && let Some(namespace) = request.object()
+    {
+        return Ok(selector.matches(namespace));
+    }
+    let (resource, name) = (GroupResource::new("", "namespaces"), if is_namespace { request.object_name() } else { request.namespace });
+    match view.get(&resource, None, name) {
+        Some(namespace) => Ok(selector.matches(&namespace)),
+        None => Err(Denied::NotFound { resource, name: name.to_owned() }),
     }
 }

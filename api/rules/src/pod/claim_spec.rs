@@ -1,0 +1,69 @@
+//! The spec of a PersistentVolumeClaim, which also stands in the template of a Pod's ephemeral volume.
+
+use crate::at::At;
+use crate::checks::Checks;
+use crate::pod::resources;
+use crate::{format, quantity};
+
+/// What a claim or a volume may offer.
+pub const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+/// Files or a device.
+pub const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
+
+/// Checks the spec of a claim.
+pub fn validate(spec: &At<'_>, checks: &mut Checks) {
+    access_modes(&spec.get("accessModes"), "at least 1 access mode is required", checks);
+    checks.label_selector(&spec.get("selector"));
+    let asked = spec.find("resources.requests.storage");
+    // Upstream leaves `requests` out of this path.
+    let at = At::new(asked.value(), spec.get("resources").path.key("storage"));
+    if !at.exists() {
+        checks.required(&at, "");
+    } else if quantity::parse(at.text()).is_ok_and(|parsed| parsed.nano() <= 0) {
+        checks.invalid(&at, "must be greater than zero");
+    } else {
+        resources::validate_quantity("storage", &at, checks);
+    }
+    for class in ["storageClassName", "volumeAttributesClassName"] {
+        if !spec.get(class).text().is_empty() {
+            checks.dns_subdomain(&spec.get(class));
+        }
+    }
+    checks.one_of_if_set(&spec.get("volumeMode"), &VOLUME_MODES);
+    for source in ["dataSource", "dataSourceRef"] {
+        data_source(&spec.get(source), checks);
+    }
+}
+
+fn data_source(source: &At<'_>, checks: &mut Checks) {
+    if !source.exists() {
+        return;
+    }
+    for field in ["name", "kind"] {
+        if source.get(field).text().is_empty() {
+            checks.required(&source.get(field), "");
+        }
+    }
+    let group = source.get("apiGroup");
+    if group.text().is_empty() && source.get("kind").text() != "PersistentVolumeClaim" {
+        let shown = source.get("kind").text();
+        checks.invalid_value(&source.path, shown, "must be 'PersistentVolumeClaim' when referencing the default apiGroup");
+    }
+    if !group.text().is_empty() {
+        checks.format(&group, format::dns_subdomain(group.text()));
+    }
+}
+
+/// At least one access mode, all known, and `ReadWriteOncePod` only alone.
+pub fn access_modes(modes: &At<'_>, missing: &str, checks: &mut Checks) {
+    if modes.len() == 0 {
+        checks.required(modes, missing);
+    }
+    for mode in modes.items().filter(|mode| !ACCESS_MODES.contains(&mode.text())) {
+        checks.not_supported(&At::new(mode.value(), modes.path.clone()), &ACCESS_MODES);
+    }
+    let single = modes.texts().any(|mode| mode == "ReadWriteOncePod");
+    if single && modes.texts().any(|mode| mode != "ReadWriteOncePod" && ACCESS_MODES.contains(&mode)) {
+        checks.forbidden(modes, "may not use ReadWriteOncePod with other access modes");
+    }
+}
