@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use api_auth::{Pki, PkiConfig};
+use api_client::informer::Informers;
 use api_client::lease::Election;
 use api_model::meta;
 use api_model::request::UserInfo;
@@ -23,6 +24,10 @@ use crate::data_dir::DataDir;
 use crate::process::Process;
 use crate::{admin, cli, store};
 
+/// How scheduler and controllers name themselves: upstream's names, by which others tell in `managedFields` who wrote
+/// what.
+const SCHEDULER: &str = "kube-scheduler";
+const MANAGER: &str = "kube-controller-manager";
 /// How long scheduler and controllers may take to end.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
@@ -43,6 +48,8 @@ pub struct Running {
     pub url: String,
     /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
+    /// The informers of this process.
+    pub informers: Informers,
     place: DataDir,
     store: Arc<dyn Store>,
     tasks: Tasks,
@@ -95,28 +102,28 @@ pub async fn start(control: &ControlPlane, process: &Process) -> anyhow::Result<
     let url = format!("https://{}:{}", advertised(control), options.secure_port);
     let cancel = process.cancel.clone();
     tasks.own("admin-certificate", admin.run(Timestamp::now, cancel.clone()));
-    start_parts(control, &pki, &server, &cancel, &tasks)?;
-    Ok(Running { pki, server, url, kubeconfig, place: control.place.clone(), store, tasks, cancel })
+    let informers = Informers::new(client(&server, user("system:kube-controller-manager"), MANAGER), tasks.clone());
+    start_parts(control, &pki, &server, &informers, &cancel, &tasks)?;
+    Ok(Running { pki, server, url, kubeconfig, informers, place: control.place.clone(), store, tasks, cancel })
 }
 
 fn start_parts(
     control: &ControlPlane,
     pki: &Arc<Pki>,
     server: &Arc<Server>,
+    informers: &Informers,
     cancel: &CancellationToken,
     tasks: &Tasks,
 ) -> anyhow::Result<()> {
-    // Their names are upstream's, by which others tell in `managedFields` who wrote what.
-    let (scheduler, manager) = ("kube-scheduler", "kube-controller-manager");
     if control.options.scheduler {
-        let (client, cancel) = (client(server, user("system:kube-scheduler"), scheduler), cancel.clone());
-        let config = sched_scheduler::Config { election: election(control, scheduler), ..sched_scheduler::Config::default() };
-        tasks.own("scheduler", async move { sched_scheduler::run(client, config, cancel).await.context("the scheduler ended") });
+        let (client, informers, cancel) = (client(server, user("system:kube-scheduler"), SCHEDULER), informers.clone(), cancel.clone());
+        let config = sched_scheduler::Config { election: election(control, SCHEDULER), ..sched_scheduler::Config::default() };
+        tasks.own("scheduler", async move { sched_scheduler::run(client, informers, config, cancel).await.context("the scheduler ended") });
     }
     let (mut config, cancel) = (controllers_config(control, Arc::clone(pki))?, cancel.clone());
-    let (client, accounts) = (client(server, user("system:kube-controller-manager"), manager), Arc::clone(server));
-    config.accounts = Some(Arc::new(move |name| self::client(&accounts, account(name), manager)));
-    tasks.own("controllers", async move { sched_controllers::run(client, config, cancel).await.context("the controllers ended") });
+    let (informers, accounts) = (informers.clone(), Arc::clone(server));
+    config.accounts = Some(Arc::new(move |name| client(&accounts, account(name), MANAGER)));
+    tasks.own("controllers", async move { sched_controllers::run(informers, config, cancel).await.context("the controllers ended") });
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use api_client::informer::Informers;
 use api_tasks::Tasks;
 use node_agent::{Agent, Parts, RunDir, Serving, bootstrap};
 use node_images::ImageStore;
@@ -45,6 +46,8 @@ impl NodeSettings {
 /// As whom the node speaks to the API server, and as whom it serves.
 pub struct Identity {
     pub client: kube::Client,
+    /// The informers of this process.
+    pub informers: Informers,
     pub serving: watch::Receiver<Serving>,
 }
 
@@ -74,7 +77,8 @@ async fn joined(settings: &NodeSettings, join: &bootstrap::Join, process: &Proce
         joined = bootstrap::join(join) => joined.context("joining the cluster")?,
     };
     tasks.own("node-certificate", joined.renewal.run(cancel.clone()));
-    start(&tasks, settings, parts, Identity { client: joined.client, serving: joined.serving }, cancel);
+    let informers = Informers::new(joined.client.clone(), tasks.clone());
+    start(&tasks, settings, parts, Identity { client: joined.client, informers, serving: joined.serving }, cancel);
     say::ready(&format!("skiff is ready: node {} has joined {}", settings.node_name, join.server));
     cancel.cancelled().await;
     tasks.wait().await;
@@ -160,11 +164,11 @@ pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Ser
 
 /// Starts agent, Service rules and names.
 pub fn start(tasks: &Tasks, settings: &NodeSettings, parts: Parts, identity: Identity, cancel: &CancellationToken) {
-    let Identity { client, serving } = identity;
-    let (agent_settings, agent_client, stop) = (settings.clone(), client.clone(), cancel.clone());
+    let Identity { client, informers, serving } = identity;
+    let (agent_settings, agent_client, agent_informers, stop) = (settings.clone(), client.clone(), informers.clone(), cancel.clone());
     tasks.own("node-agent", async move {
         let config = agent_config(&agent_settings, Some(serving))?;
-        Agent::run(agent_client, config, parts, stop).await.context("the node agent ended")
+        Agent::run(agent_client, &agent_informers, config, parts, stop).await.context("the node agent ended")
     });
     let proxy = node_proxy::Config {
         prefix: settings.place.prefix.clone(),
@@ -176,12 +180,13 @@ pub fn start(tasks: &Tasks, settings: &NodeSettings, parts: Parts, identity: Ide
         exclude: vec![settings.dns_ip],
         min_sync_period: node_proxy::Config::MIN_SYNC_PERIOD,
     };
-    let (proxy_client, stop) = (client.clone(), cancel.clone());
-    let proxying = node_proxy::run(proxy_client, proxy, listening, stop);
-    tasks.own("service-proxy", async move { proxying.await.context("the Service proxy ended") });
+    let (proxy_informers, stop) = (informers.clone(), cancel.clone());
+    tasks.own("service-proxy", async move {
+        node_proxy::run(client, &proxy_informers, proxy, listening, stop).await.context("the Service proxy ended")
+    });
     let resolvers = watch::Sender::new(resolvers(settings));
     let (names, stop) = (dns_config(settings, resolvers.subscribe()), cancel.clone());
-    tasks.own("dns", async move { dns::run(client, names, stop).await.context("the DNS server ended") });
+    tasks.own("dns", async move { dns::run(&informers, names, stop).await.context("the DNS server ended") });
     let (settings, stop) = (settings.clone(), cancel.clone());
     tasks.own("resolvers", async move {
         stop.run_until_cancelled(follow_resolvers(&settings, &resolvers)).await;

@@ -59,7 +59,7 @@ const OURS: &[(&str, &[&str])] = &[
         &["api-client", "api-model", "api-tasks", "node-images", "node-volumes", "node-network", "node-spdy", "runtimes-contract"],
     ),
     ("node-proxy", &["api-client", "api-tasks"]),
-    ("dns", &["api-tasks"]),
+    ("dns", &["api-client", "api-tasks"]),
 ];
 
 /// Crates that see everything.

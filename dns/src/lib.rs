@@ -23,6 +23,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::informer::Informers;
 use futures::StreamExt as _;
 use hickory_server::Server;
 use parking_lot::RwLock;
@@ -40,13 +41,13 @@ use zone::Zone;
 const BIND_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Serves names until cancelled.
-pub async fn run(client: kube::Client, config: Config, cancel: CancellationToken) -> Result<(), DnsError> {
-    run_with_ready(client, config, watch::Sender::new(false), cancel).await
+pub async fn run(informers: &Informers, config: Config, cancel: CancellationToken) -> Result<(), DnsError> {
+    run_with_ready(informers, config, watch::Sender::new(false), cancel).await
 }
 
 /// As [`run`]; `ready` becomes true when names of the cluster are answered.
 pub async fn run_with_ready(
-    client: kube::Client,
+    informers: &Informers,
     config: Config,
     ready: watch::Sender<bool>,
     cancel: CancellationToken,
@@ -57,7 +58,7 @@ pub async fn run_with_ready(
     let serving = serve(Arc::clone(&zone), &config, cancel.clone());
     tokio::select! {
         served = serving => served,
-        () = follow::follow(client, zone, ready) => Err(DnsError::Ended("its watches ended".to_owned())),
+        () = follow::follow(informers, zone, ready) => Err(DnsError::Ended("its watches ended".to_owned())),
     }
 }
 

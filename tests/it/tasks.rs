@@ -11,11 +11,11 @@ const ENDS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Tasks that may begin after the cluster is ready, and within what time: controllers wait for their caches, and the Node
 /// of before the restart is still called ready while the agent takes up its containers. The fault waits for them.
-const LATE: [&str; 4] = ["controllers/watch", "garbage-collector-controller", "namespace-controller", "node-agent/"];
+const LATE: [&str; 3] = ["garbage-collector-controller", "namespace-controller", "node-agent/"];
 const BEGINS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Names that several tasks of the process have: a fault is meant for all of them.
-const SEVERAL: [&str; 2] = ["event-recorder", "controllers/watch"];
+const SEVERAL: [&str; 2] = ["event-recorder", "informer"];
 
 /// Lines of the log since an earlier length of it.
 fn logged_since(cluster: &Cluster, len: usize) -> String {

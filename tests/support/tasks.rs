@@ -31,7 +31,7 @@ pub const OF_UP: &[&str] = &[
     "api-server/list-expiry",
     "api-server/quota-status",
     "api-server/certificates",
-    "controllers/watch",
+    "informer",
     "garbage-collector-controller/monitor",
     "garbage-collector-controller",
     "namespace-controller",
@@ -43,9 +43,6 @@ pub const OF_UP: &[&str] = &[
     "node-agent/eviction",
     "node-agent/local-storage",
     "node-agent/pod-manager",
-    "node-agent/watch-services",
-    "node-agent/watch-runtimeclasses",
-    "node-agent/watch-nodes",
 ];
 
 /// Tasks of `skiff server --etcd-servers`, beside those.

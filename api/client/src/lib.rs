@@ -1,9 +1,10 @@
 //! How every other part talks to the API server: kube's `Client`, over TLS or over the server's
-//! own tower service in the same process; the event recorder; leases and leader election.
+//! own tower service in the same process; informers; the event recorder; leases and leader election.
 
 pub mod connect;
 pub mod error;
 pub mod events;
+pub mod informer;
 pub mod lease;
 
 pub use kube;

@@ -1,4 +1,4 @@
-//! How often tasks failed, for the metrics of the process.
+//! How often tasks failed, and figures of other parts, for the metrics of the process.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,15 @@ pub(crate) fn add(task: &str, reason: &'static str) {
     *COUNTS.lock().entry((task.to_owned(), reason)).or_default() += 1;
 }
 
-/// The counters in Prometheus' text format.
+/// Figures of other parts of the process.
+static SOURCES: Mutex<Vec<fn() -> String>> = Mutex::new(Vec::new());
+
+/// Adds figures in Prometheus' text format to what [`metrics`] returns, for the rest of the process.
+pub fn publish_metrics(source: fn() -> String) {
+    SOURCES.lock().push(source);
+}
+
+/// The counters in Prometheus' text format, and the figures of [`publish_metrics`].
 pub fn metrics() -> String {
     let mut text = "# HELP skiff_task_failures_total Tasks that panicked, returned an error, or ended before they were stopped.\n\
                     # TYPE skiff_task_failures_total counter\n"
@@ -20,5 +28,7 @@ pub fn metrics() -> String {
         let task = task.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         text.push_str(&format!("skiff_task_failures_total{{task=\"{task}\",reason=\"{reason}\"}} {count}\n"));
     }
+    let sources = SOURCES.lock().clone();
+    sources.iter().for_each(|source| text.push_str(&source()));
     text
 }

@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use checks::{Check, report};
-pub use counts::metrics;
+pub use counts::{metrics, publish_metrics};
 pub use fault::point as fault_point;
 pub use panics::payload_text;
 pub use places::{Place, Places};
@@ -143,6 +143,14 @@ impl Tasks {
     pub fn child(&self) -> Self {
         let Shared { stopping, first, .. } = &*self.shared;
         Self { shared: Arc::new(Shared { stopping: stopping.clone(), tracker: TaskTracker::new(), first: first.clone() }) }
+    }
+
+    /// A set as [`Tasks::child`] makes it, whose tasks may end as soon as `stopping` is cancelled. That token is a child of
+    /// this set's own.
+    #[must_use]
+    pub fn stopped_by(&self, stopping: CancellationToken) -> Self {
+        let first = self.shared.first.clone();
+        Self { shared: Arc::new(Shared { stopping, tracker: TaskTracker::new(), first }) }
     }
 
     /// What stops the set.

@@ -49,7 +49,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::events::Recorder;
+use api_client::informer::{Informer, Informers};
 use api_tasks::{Pulse, Tasks};
+use kube::Api;
 use node_volumes::Volumes;
 use runtimes_contract::Resources;
 use runtimes_contract::cgroup::Cgroups;
@@ -87,7 +89,13 @@ impl Agent {
     /// # Errors
     /// When the node cannot begin, or when one of its background tasks fails: its Lease is not renewed any more then,
     /// but containers go on running, and the next start takes them up.
-    pub async fn run(client: kube::Client, config: Config, parts: Parts, cancel: CancellationToken) -> Result<(), AgentError> {
+    pub async fn run(
+        client: kube::Client,
+        informers: &Informers,
+        config: Config,
+        parts: Parts,
+        cancel: CancellationToken,
+    ) -> Result<(), AgentError> {
         for runtime in &parts.runtimes {
             let failed = |error| AgentError::Runtime { handler: runtime.handler(), message: chain(&error) };
             runtime.check().await.map_err(failed)?;
@@ -96,7 +104,7 @@ impl Agent {
         let _stop = cancel.clone().drop_guard();
         let tasks = Tasks::new(cancel.clone());
         let (evictions, ordered) = mpsc::channel(EVICTIONS_MAX);
-        let node = Arc::new(make_node(client, config, parts, evictions, &tasks, &cancel)?);
+        let node = Arc::new(make_node(client, informers, config, parts, evictions, &tasks)?);
         let server = server::Server::bind(node.clone()).await?;
         let port = server.as_ref().map_or(0, server::Server::port);
         let health = Arc::new(Health::default());
@@ -112,7 +120,9 @@ impl Agent {
         tasks.own("node-agent/housekeeping", housekeeping::run(node.clone(), cancel.clone()));
         tasks.own("node-agent/eviction", eviction_manager::node_pressure::run(node.clone(), cancel.clone()));
         tasks.own("node-agent/local-storage", eviction_manager::local_storage::run(node.clone(), cancel.clone()));
-        tasks.own("node-agent/pod-manager", Manager::new(node, leftovers, ordered, cancel.clone()).run());
+        let own = format!("spec.nodeName={}", node.config.node_name);
+        let pods = Informer::start_untrimmed(Api::all(node.client.clone()), "pods of this node", &own, &tasks).changes();
+        tasks.own("node-agent/pod-manager", Manager::new(node, leftovers, ordered, cancel.clone()).run(pods));
         tokio::select! {
             () = cancel.cancelled() => {}
             failure = tasks.failed() => return Err(failure.into()),
@@ -157,11 +167,11 @@ fn probe_key(layout: &Layout) -> Result<String, AgentError> {
 
 fn make_node(
     client: kube::Client,
+    informers: &Informers,
     config: Config,
     parts: Parts,
     evictions: mpsc::Sender<Eviction>,
     tasks: &Tasks,
-    cancel: &CancellationToken,
 ) -> Result<Node, AgentError> {
     let layout = Layout::new(&config.data_dir, &config.prefix);
     for path in [layout.kubelet(), layout.pods(), layout.logs()] {
@@ -176,7 +186,7 @@ fn make_node(
         made.map_err(|error| AgentError::Cgroups(chain(&error)))?;
     }
     Ok(Node {
-        objects: Objects::start(client.clone(), tasks, cancel),
+        objects: Objects::new(client.clone(), informers),
         recorder: Recorder::new(client.clone(), "kubelet", Some(&config.node_name), tasks),
         volumes: Volumes::new(layout.pods()),
         machine,

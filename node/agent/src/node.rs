@@ -206,6 +206,11 @@ impl Directory {
         self.entries.read().get(uid).cloned()
     }
 
+    /// Whether there is a Pod of that kind.
+    pub(crate) fn any(&self, is_wanted: impl FnMut(&Entry) -> bool) -> bool {
+        self.entries.read().values().any(is_wanted)
+    }
+
     pub(crate) fn all(&self) -> Vec<Entry> {
         self.entries.read().values().cloned().collect()
     }

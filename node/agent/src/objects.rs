@@ -1,58 +1,54 @@
-//! Objects of the API that the node looks at: Services, RuntimeClasses and Nodes are kept in memory by
-//! watches; ConfigMaps, Secrets and tokens are asked for when they are needed.
+//! Objects of the API that the node reads: Services, RuntimeClasses and Nodes from informers; ConfigMaps, Secrets and
+//! tokens by a request when they are needed.
 
 use std::sync::Arc;
 
-use api_tasks::Tasks;
+use api_client::informer::{Informer, Informers, ObjectKey, Registration};
 use async_trait::async_trait;
-use futures::{FutureExt as _, Stream, StreamExt as _};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service, ServiceAccount};
 use k8s_openapi::api::node::v1::RuntimeClass;
+use kube::Api;
 use kube::api::PostParams;
-use kube::runtime::reflector::{self, Store};
-use kube::runtime::watcher::{self, watcher};
-use kube::runtime::{WatchStreamExt as _, reflector as reflect};
-use kube::{Api, Resource};
 use node_volumes::{Source, SourceError, Token, TokenAsk};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
-/// What the node knows of the API.
+/// What the node reads from the API.
 #[derive(Clone)]
 pub(crate) struct Objects {
     client: kube::Client,
-    services: Store<Service>,
-    classes: Store<RuntimeClass>,
-    nodes: Store<Node>,
+    services: Informer<Service>,
+    classes: Informer<RuntimeClass>,
+    nodes: Informer<Node>,
     nodes_changed: watch::Receiver<()>,
+    /// Marks `nodes_changed`.
+    _registration: Arc<Registration<Node>>,
 }
 
 impl Objects {
-    /// Begins to watch; the tasks end with the token.
-    pub(crate) fn start(client: kube::Client, tasks: &Tasks, cancel: &CancellationToken) -> Self {
-        let services = kept::<Service>("node-agent/watch-services", &client, tasks, cancel, None);
-        let classes = kept::<RuntimeClass>("node-agent/watch-runtimeclasses", &client, tasks, cancel, None);
+    pub(crate) fn new(client: kube::Client, informers: &Informers) -> Self {
+        let nodes = informers.informer::<Node>();
         let (changed, nodes_changed) = watch::channel(());
-        let nodes = kept::<Node>("node-agent/watch-nodes", &client, tasks, cancel, Some(changed));
-        Self { client, services, classes, nodes, nodes_changed }
+        let registration = nodes.on_change(move |_| changed.send_replace(()));
+        let (services, classes) = (informers.informer(), informers.informer());
+        Self { client, services, classes, nodes, nodes_changed, _registration: Arc::new(registration) }
     }
 
     /// Whether all of them have been listed once.
     pub(crate) fn are_listed(&self) -> bool {
-        is_listed(&self.services) && is_listed(&self.classes) && is_listed(&self.nodes)
+        self.services.is_synced() && self.classes.is_synced() && self.nodes.is_synced()
     }
 
-    /// Every Service, as soon as they are known.
+    /// Every Service, as soon as they have been listed.
     pub(crate) async fn services(&self) -> Vec<Arc<Service>> {
-        ready(&self.services).await;
-        self.services.state()
+        self.services.synced().await;
+        self.services.list()
     }
 
     /// The handler of a RuntimeClass; `None` when there is no such class. A class that the watch has not
     /// shown yet is asked for.
     pub(crate) async fn handler(&self, class: &str) -> Result<Option<String>, kube::Error> {
-        if let Some(found) = self.classes.get(&reflector::ObjectRef::new(class)) {
+        if let Some(found) = self.classes.get(&ObjectKey::new("", class)) {
             return Ok(Some(found.handler.clone()));
         }
         let classes: Api<RuntimeClass> = Api::all(self.client.clone());
@@ -61,12 +57,12 @@ impl Objects {
 
     /// A Node as last seen.
     pub(crate) fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.nodes.get(&reflector::ObjectRef::new(name))
+        self.nodes.get(&ObjectKey::new("", name))
     }
 
     /// Every Node as last seen.
     pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
-        self.nodes.state()
+        self.nodes.list()
     }
 
     /// Changes whenever a Node does.
@@ -84,68 +80,6 @@ impl Objects {
             }
         }
         found
-    }
-}
-
-/// A store that a watch keeps current.
-fn kept<K>(
-    name: &'static str,
-    client: &kube::Client,
-    tasks: &Tasks,
-    cancel: &CancellationToken,
-    changed: Option<watch::Sender<()>>,
-) -> Store<K>
-where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static,
-{
-    let (store, writer) = reflector::store();
-    let events = watcher(Api::all(client.clone()), watcher::Config::default()).default_backoff();
-    tasks.own(name, drive(reflect(writer, events), changed, cancel.clone()));
-    store
-}
-
-async fn drive<K>(
-    events: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>>,
-    changed: Option<watch::Sender<()>>,
-    cancel: CancellationToken,
-) where
-    K: Resource<DynamicType = ()>,
-{
-    let mut events = std::pin::pin!(events);
-    loop {
-        let event = tokio::select! {
-            () = cancel.cancelled() => return,
-            event = events.next() => event,
-        };
-        match event {
-            Some(Ok(_)) => {
-                if let Some(changed) = &changed {
-                    changed.send_replace(());
-                }
-            }
-            Some(Err(error)) if api_client::error::is_everyday(&error) => {
-                tracing::debug!(kind = %K::kind(&()), error = crate::error::chain(&error), "watch ended");
-            }
-            Some(Err(error)) => tracing::warn!(kind = %K::kind(&()), error = crate::error::chain(&error), "watch failed"),
-            None => return,
-        }
-    }
-}
-
-fn is_listed<K>(store: &Store<K>) -> bool
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    store.wait_until_ready().now_or_never().is_some_and(|listed| listed.is_ok())
-}
-
-/// Waits for the first list. The writer is gone only when the agent is ending.
-async fn ready<K>(store: &Store<K>)
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    if store.wait_until_ready().await.is_err() {
-        tracing::debug!("watch ended before its first list");
     }
 }
 

@@ -7,12 +7,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api_client::error::is_everyday;
-use futures::StreamExt as _;
+use api_client::informer::{Batch, Changes, ObjectKey};
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, watcher};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -20,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admit;
 use crate::enforce;
-use crate::error::chain;
 use crate::eviction::{self, Eviction};
 use crate::layout::PodName;
 use crate::leftovers::{self, Leftovers};
@@ -32,8 +27,8 @@ use crate::worker::{Desired, Worker};
 /// Wait before a worker that died is replaced: what killed it may do so again.
 const REPLACED_AFTER: Duration = Duration::from_secs(5);
 
-/// How often the loop turns at least, as its sign of life.
-const TURN_EVERY: Duration = Duration::from_secs(1);
+/// The loop gives so many signs of life at least in the time after which it counts as standing still.
+const SIGNS_OF_LIFE: u32 = 4;
 
 /// One worker's handle.
 struct Handle {
@@ -55,8 +50,10 @@ pub(crate) struct Manager {
     leftovers: Leftovers,
     /// Pods that have to go.
     evictions: mpsc::Receiver<Eviction>,
-    /// UIDs that the list under way has named.
-    listed: BTreeSet<String>,
+    /// UIDs of the Pods that the informer had: a Pod may be created again under its name.
+    uids: HashMap<ObjectKey, String>,
+    /// Whether the first list was taken in.
+    listed: bool,
     removals: JoinSet<()>,
     cancel: CancellationToken,
 }
@@ -64,27 +61,27 @@ pub(crate) struct Manager {
 impl Manager {
     pub(crate) fn new(node: Arc<Node>, leftovers: Leftovers, evictions: mpsc::Receiver<Eviction>, cancel: CancellationToken) -> Self {
         let (workers, removals) = (JoinSet::new(), JoinSet::new());
-        let (handles, tasks, listed) = (HashMap::new(), HashMap::new(), BTreeSet::new());
-        Self { node, handles, workers, tasks, leftovers, evictions, listed, removals, cancel }
+        let (handles, tasks, uids) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { node, handles, workers, tasks, leftovers, evictions, uids, listed: false, removals, cancel }
     }
 
-    /// Runs until cancelled; what runs goes on then.
-    pub(crate) async fn run(mut self) {
-        let pods: Api<Pod> = Api::all(self.node.client.clone());
-        let config = watcher::Config::default().fields(&format!("spec.nodeName={}", self.node.config.node_name));
-        let mut events = std::pin::pin!(watcher(pods, config).default_backoff());
-        let mut turns = tokio::time::interval(TURN_EVERY);
+    /// Runs until cancelled; what runs goes on then. `pods` are those of this node.
+    pub(crate) async fn run(mut self, mut pods: Changes<Pod>) {
+        let mut turns = tokio::time::interval(self.node.config.sync_loop_max / SIGNS_OF_LIFE);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.node.pulse.beat();
             tokio::select! {
                 () = self.cancel.cancelled() => break,
-                event = events.next() => match event {
-                    Some(Ok(event)) => self.handle(event).await,
-                    Some(Err(error)) if is_everyday(&error) => tracing::debug!(error = chain(&error), "the watch of Pods ended"),
-                    Some(Err(error)) => tracing::warn!(error = chain(&error), "watching Pods failed"),
-                    None => break,
-                },
+                Batch { keys, synced } = pods.next() => {
+                    for key in keys {
+                        let pod = pods.informer().get(&key);
+                        self.changed(key, pod).await;
+                    }
+                    if synced && !self.listed {
+                        self.first_list_done();
+                    }
+                }
                 _ = turns.tick() => {}
                 Some(eviction) = self.evictions.recv() => self.evict(eviction),
                 Some(ended) = self.workers.join_next_with_id() => self.ended(ended),
@@ -99,22 +96,22 @@ impl Manager {
         while self.workers.join_next().await.is_some() {}
     }
 
-    async fn handle(&mut self, event: watcher::Event<Pod>) {
-        match event {
-            watcher::Event::Init => self.listed.clear(),
-            watcher::Event::InitApply(pod) => {
-                self.listed.insert(PodName::of(&pod).uid);
-                self.apply(pod).await;
-            }
-            watcher::Event::InitDone => self.init_done(),
-            watcher::Event::Apply(pod) => self.apply(pod).await,
-            watcher::Event::Delete(pod) => self.gone(&PodName::of(&pod).uid),
+    async fn changed(&mut self, key: ObjectKey, pod: Option<Arc<Pod>>) {
+        let uid = pod.as_deref().map(|pod| PodName::of(pod).uid);
+        let before = match &uid {
+            Some(uid) => self.uids.insert(key, uid.clone()),
+            None => self.uids.remove(&key),
+        };
+        if let Some(gone) = before.filter(|before| uid.as_ref() != Some(before)) {
+            self.gone(&gone);
+        }
+        if let Some(pod) = pod {
+            self.apply(pod).await;
         }
     }
 
-    async fn apply(&mut self, pod: Pod) {
+    async fn apply(&mut self, pod: Arc<Pod>) {
         let uid = PodName::of(&pod).uid;
-        let pod = Arc::new(pod);
         if let Some(handle) = self.handles.get_mut(&uid) {
             handle.taken &= !is_over(&pod);
             handle.desired.send_modify(|desired| desired.pod = pod);
@@ -208,13 +205,9 @@ impl Manager {
         }
     }
 
-    /// The API has said what there is: who is not in it is gone, and so is what an earlier agent left of
-    /// it.
-    fn init_done(&mut self) {
-        let missing: Vec<String> = self.handles.keys().filter(|uid| !self.listed.contains(*uid)).cloned().collect();
-        for uid in missing {
-            self.gone(&uid);
-        }
+    /// The API has said what there is: what an earlier agent left of other Pods is removed.
+    fn first_list_done(&mut self) {
+        self.listed = true;
         let leftovers = self.leftovers.drain();
         let known: BTreeSet<&str> = self.handles.keys().chain(leftovers.keys()).map(String::as_str).collect();
         let of_others = leftovers::logs_of_others(&self.node, &known);
@@ -224,7 +217,6 @@ impl Manager {
             let removal = leftovers::remove(self.node.clone(), uid, found, self.cancel.clone());
             self.removals.spawn(api_tasks::named("node-agent/leftovers", removal));
         }
-        self.listed.clear();
         self.node.directory.completed();
         // What waited for that goes on.
         self.handles.values().for_each(|handle| handle.desired.send_modify(|_| {}));

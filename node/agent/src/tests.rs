@@ -17,9 +17,11 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use api_auth::{Pki, PkiConfig};
+use api_client::informer::Informers;
 use api_model::request::UserInfo;
 use api_server::Server;
 use api_store::MemoryStore;
+use api_tasks::Tasks;
 use async_trait::async_trait;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{Event, Node as ApiNode, Pod};
@@ -250,7 +252,11 @@ impl Cluster {
     fn start(&self) -> Running {
         let cancel = CancellationToken::new();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-        let task = runtime.spawn(Agent::run(self.client.clone(), self.config.clone(), self.parts(), cancel.clone()));
+        let (client, config, parts, stop) = (self.client.clone(), self.config.clone(), self.parts(), cancel.clone());
+        let task = runtime.spawn(async move {
+            let informers = Informers::new(client.clone(), Tasks::new(stop.clone()));
+            Agent::run(client, &informers, config, parts, stop).await
+        });
         Running { cancel, runtime: Some(runtime), task }
     }
 

@@ -25,14 +25,10 @@ mod tool;
 use std::time::Duration;
 
 use api_client::events::Recorder;
+use api_client::informer::{Batch, Informers, ObjectKey};
 use api_tasks::Tasks;
-use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{ObjectReference, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::Api;
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::utils::Backoff;
-use kube::runtime::watcher::{self, DefaultBackoff, watcher};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -51,8 +47,6 @@ use state::State;
 const QUIET: Duration = Duration::from_millis(4);
 /// How often it is looked whether somebody removed the table, and where the node's programs listen.
 const VERIFY_PERIOD: Duration = Duration::from_secs(30);
-/// Longest wait after a failed watch.
-const RECONNECT_MAX: Duration = Duration::from_secs(3);
 /// Waits after failed writes: the first, and the longest.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(30);
@@ -60,32 +54,40 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 const COMPONENT: &str = "kube-proxy";
 const UNSAFE_ADDRESS: &str = "UnsafeAddress";
 
-/// Programs Services until cancelled. The error is a missing tool at the start; what fails later is
+/// Programs Services until cancelled; `client` writes the node's Events. The error is a missing tool at the start; what fails later is
 /// logged and tried again. Services get nothing where, as `listening` tells, the node's programs listen.
-pub async fn run(client: kube::Client, config: Config, listening: Listening, cancel: CancellationToken) -> Result<(), ProxyError> {
+pub async fn run(
+    client: kube::Client,
+    informers: &Informers,
+    config: Config,
+    listening: Listening,
+    cancel: CancellationToken,
+) -> Result<(), ProxyError> {
     tool::has_table(&config.table()).await?;
     let tasks = Tasks::new(cancel.clone());
-    let recorder = Recorder::new(client.clone(), COMPONENT, Some(&config.node_name), &tasks);
-    let services = watcher(Api::<Service>::all(client.clone()), watcher::Config::default()).backoff(Reconnect::default());
-    let slices = watcher(Api::<EndpointSlice>::all(client), watcher::Config::default()).backoff(Reconnect::default());
-    let (mut services, mut slices) = (std::pin::pin!(services), std::pin::pin!(slices));
+    let recorder = Recorder::new(client, COMPONENT, Some(&config.node_name), &tasks);
+    let (mut services, mut slices) = (informers.informer::<Service>().changes(), informers.informer::<EndpointSlice>().changes());
+    let (mut has_services, mut has_slices) = (false, false);
     let mut state = State::new(config.clone());
     let mut writer = Writer::new(config, recorder, listening);
     let mut verify = tokio::time::interval(VERIFY_PERIOD);
     verify.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        if has_services && has_slices {
+            state.set_complete();
+        }
         writer.schedule(&state);
         tokio::select! {
             () = cancel.cancelled() => return Ok(()),
             failure = tasks.failed() => return Err(failure.into()),
-            Some(event) = services.next() => match event {
-                Ok(event) => state.service(event),
-                Err(error) => tracing::debug!(%error, "watching services failed"),
-            },
-            Some(event) = slices.next() => match event {
-                Ok(event) => state.slice(event),
-                Err(error) => tracing::debug!(%error, "watching endpointslices failed"),
-            },
+            Batch { keys, synced } = services.next() => {
+                has_services = synced;
+                keys.into_iter().for_each(|key| state.set_service(name(&key), services.informer().get(&key).as_deref()));
+            }
+            Batch { keys, synced } = slices.next() => {
+                has_slices = synced;
+                keys.into_iter().for_each(|key| state.set_slice(name(&key), slices.informer().get(&key).as_deref()));
+            }
             () = until(writer.due) => writer.write(&mut state).await,
             _ = verify.tick() => {
                 writer.verify().await;
@@ -104,23 +106,8 @@ pub async fn remove(prefix: &str) -> Result<(), ProxyError> {
     }
 }
 
-/// kube's waits between tries to watch, with a shorter longest one: a node whose link comes back
-/// should not serve what is old for long.
-#[derive(Default)]
-struct Reconnect(DefaultBackoff);
-
-impl Iterator for Reconnect {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        self.0.next().map(|wait| wait.min(RECONNECT_MAX))
-    }
-}
-
-impl Backoff for Reconnect {
-    fn reset(&mut self) {
-        self.0.reset();
-    }
+fn name(key: &ObjectKey) -> Key {
+    (key.namespace.clone(), key.name.clone())
 }
 
 async fn until(due: Option<Instant>) {

@@ -1,12 +1,10 @@
-//! What the proxy knows: Services and EndpointSlices as last seen, and the rules made of them.
-//! Events change it; a Service's rules are made anew only when it or one of its slices changed.
+//! Services and EndpointSlices as rules need them, and the rules made of them. A Service's rules are computed again only
+//! when the Service or one of its slices changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
-use kube::ResourceExt as _;
-use kube::runtime::watcher::Event;
 
 use crate::Config;
 use crate::external::Refusal;
@@ -14,75 +12,13 @@ use crate::machine::Machine;
 use crate::rules::{RuleSet, ServiceRules, rules};
 use crate::service::{Key, Service, Slice};
 
-/// Objects of one kind, by namespace and name, with the replacement that a new list builds up.
-struct Seen<T> {
-    current: HashMap<Key, T>,
-    listing: Option<HashMap<Key, T>>,
-    complete: bool,
-}
-
-impl<T> Default for Seen<T> {
-    fn default() -> Self {
-        Self { current: HashMap::new(), listing: None, complete: false }
-    }
-}
-
-impl<T: PartialEq> Seen<T> {
-    /// Takes in an event; tells every object that changed as it was and as it is.
-    fn apply<K: kube::Resource>(&mut self, event: Event<K>, parse: impl Fn(&K) -> Option<T>, mut changed: impl FnMut(&Key, &T)) {
-        let key = |object: &K| (object.namespace().unwrap_or_default(), object.name_any());
-        match event {
-            Event::Init => self.listing = Some(HashMap::new()),
-            Event::InitApply(object) => {
-                if let Some(value) = parse(&object) {
-                    self.listing.get_or_insert_default().insert(key(&object), value);
-                }
-            }
-            Event::InitDone => {
-                let listed = self.listing.take().unwrap_or_default();
-                for (key, was) in &self.current {
-                    if listed.get(key) != Some(was) {
-                        changed(key, was);
-                    }
-                }
-                for (key, is) in &listed {
-                    if self.current.get(key) != Some(is) {
-                        changed(key, is);
-                    }
-                }
-                (self.current, self.complete) = (listed, true);
-            }
-            Event::Apply(object) => {
-                let (key, value) = (key(&object), parse(&object));
-                if self.current.get(&key) == value.as_ref() {
-                    return;
-                }
-                if let Some(is) = &value {
-                    changed(&key, is);
-                }
-                let was = match value {
-                    Some(value) => self.current.insert(key.clone(), value),
-                    None => self.current.remove(&key),
-                };
-                if let Some(was) = was {
-                    changed(&key, &was);
-                }
-            }
-            Event::Delete(object) => {
-                let key = key(&object);
-                if let Some(was) = self.current.remove(&key) {
-                    changed(&key, &was);
-                }
-            }
-        }
-    }
-}
-
-/// The proxy's whole knowledge.
+/// Everything that the rules follow from.
 pub(crate) struct State {
     config: Config,
-    services: Seen<Service>,
-    slices: Seen<Slice>,
+    services: HashMap<Key, Service>,
+    slices: HashMap<Key, Slice>,
+    /// Whether the first lists of both are here: rules from half a list would refuse what works.
+    complete: bool,
     /// Names of a Service's slices.
     index: HashMap<Key, BTreeSet<String>>,
     dirty: BTreeSet<Key>,
@@ -96,8 +32,9 @@ impl State {
     pub(crate) fn new(config: Config) -> Self {
         Self {
             config,
-            services: Seen::default(),
-            slices: Seen::default(),
+            services: HashMap::new(),
+            slices: HashMap::new(),
+            complete: false,
             index: HashMap::new(),
             dirty: BTreeSet::new(),
             machine: Machine::default(),
@@ -108,7 +45,7 @@ impl State {
 
     /// Whether the next rules depend on what the machine has itself.
     pub(crate) fn asks_machine(&self) -> bool {
-        self.dirty.iter().any(|key| self.services.current.get(key).is_some_and(Service::meets_machine))
+        self.dirty.iter().any(|key| self.services.get(key).is_some_and(Service::meets_machine))
     }
 
     /// Takes in the machine as it is now.
@@ -117,7 +54,7 @@ impl State {
             return;
         }
         self.machine = machine;
-        let meeting = self.services.current.iter().filter(|(_, service)| service.meets_machine());
+        let meeting = self.services.iter().filter(|(_, service)| service.meets_machine());
         self.dirty.extend(meeting.map(|(key, _)| key.clone()));
     }
 
@@ -126,44 +63,43 @@ impl State {
         std::mem::take(&mut self.refused)
     }
 
-    pub(crate) fn service(&mut self, event: Event<core::Service>) {
-        let (config, dirty) = (&self.config, &mut self.dirty);
-        self.services.apply(
-            event,
-            |service| Service::parse(service, config),
-            |key, _| {
-                dirty.insert(key.clone());
-            },
-        );
-    }
-
-    pub(crate) fn slice(&mut self, event: Event<discovery::EndpointSlice>) {
-        let config = &self.config;
-        let mut touched: Vec<(Key, Key)> = Vec::new();
-        self.slices.apply(
-            event,
-            |slice| Slice::parse(slice, config),
-            |key, slice| {
-                touched.push(((key.0.clone(), slice.service.clone()), key.clone()));
-            },
-        );
-        for (service, slice) in touched {
-            let names = self.index.entry(service.clone()).or_default();
-            if self.slices.current.get(&slice).is_some_and(|s| s.service == service.1) {
-                names.insert(slice.1);
-            } else {
-                names.remove(&slice.1);
-            }
-            if names.is_empty() {
-                self.index.remove(&service);
-            }
-            self.dirty.insert(service);
+    /// Takes in a Service as it is now; `None` when it is gone.
+    pub(crate) fn set_service(&mut self, key: Key, service: Option<&core::Service>) {
+        let service = service.and_then(|service| Service::parse(service, &self.config));
+        if replace(&mut self.services, &key, service).is_some() {
+            self.dirty.insert(key);
         }
     }
 
-    /// Whether both first lists are complete: rules from half a list would refuse what works.
+    /// Takes in an EndpointSlice as it is now; `None` when it is gone.
+    pub(crate) fn set_slice(&mut self, key: Key, slice: Option<&discovery::EndpointSlice>) {
+        let slice = slice.and_then(|slice| Slice::parse(slice, &self.config));
+        let service = slice.as_ref().map(|slice| slice.service.clone());
+        let Some(before) = replace(&mut self.slices, &key, slice) else { return };
+        let (namespace, name) = key;
+        for of in before.into_iter().map(|slice| slice.service).chain(service.clone()) {
+            let belongs = service.as_ref() == Some(&of);
+            let of = (namespace.clone(), of);
+            let names = self.index.entry(of.clone()).or_default();
+            if belongs {
+                names.insert(name.clone());
+            } else {
+                names.remove(&name);
+            }
+            if names.is_empty() {
+                self.index.remove(&of);
+            }
+            self.dirty.insert(of);
+        }
+    }
+
+    /// Both first lists have been taken in.
+    pub(crate) fn set_complete(&mut self) {
+        self.complete = true;
+    }
+
     pub(crate) fn is_complete(&self) -> bool {
-        self.services.complete && self.slices.complete
+        self.complete
     }
 
     pub(crate) fn is_dirty(&self) -> bool {
@@ -173,10 +109,10 @@ impl State {
     /// The rules of all Services as they should be now.
     pub(crate) fn rules(&mut self) -> RuleSet {
         for key in std::mem::take(&mut self.dirty) {
-            match self.services.current.get(&key) {
+            match self.services.get(&key) {
                 Some(service) => {
                     let names = self.index.get(&key).into_iter().flatten();
-                    let slices: Vec<&Slice> = names.filter_map(|name| self.slices.current.get(&(key.0.clone(), name.clone()))).collect();
+                    let slices: Vec<&Slice> = names.filter_map(|name| self.slices.get(&(key.0.clone(), name.clone()))).collect();
                     let rules = rules(&key, service, &slices, &self.config, &self.machine);
                     let known = self.rules.get(&key).map(|rules| &rules.refused);
                     let new = rules.refused.iter().filter(|refusal| known.is_none_or(|known| !known.contains(refusal)));
@@ -189,13 +125,24 @@ impl State {
             }
         }
         let mut ordered: Vec<_> =
-            self.rules.iter().filter_map(|(key, rules)| Some((&self.services.current.get(key)?.seniority, key, rules))).collect();
+            self.rules.iter().filter_map(|(key, rules)| Some((&self.services.get(key)?.seniority, key, rules))).collect();
         ordered.sort_unstable_by_key(|(seniority, key, _)| (*seniority, *key));
         let mut all = RuleSet::default();
         ordered.iter().for_each(|(_, _, rules)| all.merge(&rules.own));
         ordered.iter().for_each(|(_, _, rules)| all.merge(&rules.external));
         all
     }
+}
+
+/// Stores a value, or removes it. Returns what was there before if that differs.
+fn replace<T: PartialEq>(all: &mut HashMap<Key, T>, key: &Key, value: Option<T>) -> Option<Option<T>> {
+    if all.get(key) == value.as_ref() {
+        return None;
+    }
+    Some(match value {
+        Some(value) => all.insert(key.clone(), value),
+        None => all.remove(key),
+    })
 }
 
 #[cfg(test)]

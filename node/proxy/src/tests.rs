@@ -12,6 +12,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::mpsc;
 
+use futures::StreamExt as _;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
@@ -356,7 +357,9 @@ fn the_running_proxy_follows_its_cluster_and_repairs_its_table() {
         serve("a");
         let (client, watches, tell) = server();
         let cancel = CancellationToken::new();
-        let proxy = tokio::spawn(run(client, config(), || Ok(Vec::new()), cancel.clone()));
+        let informers = Informers::new(client.clone(), Tasks::new(cancel.clone()));
+        let stop = cancel.clone();
+        let proxy = tokio::spawn(async move { run(client, &informers, config(), || Ok(Vec::new()), stop).await });
         until_holds("the first table", || sh("nft list tables").contains("sk1-proxy")).await;
         until_holds("both watches", || watches() == 2).await;
         let mut web = serde_json::to_value(service("web", web("10.96.0.1"))).expect("a value");

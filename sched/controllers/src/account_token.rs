@@ -5,20 +5,18 @@
 //! the account's uid into an annotation; deletes a Secret whose account is gone. The token is asked
 //! for as any client would, bound to the Secret.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use k8s_openapi::NamespaceResourceScope;
+use api_client::informer::{Change, Informer, ObjectKey};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, PostParams};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::failure::{During, Failure};
 use crate::parts::Parts;
-use crate::work::{Cached, Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, writes};
 
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
@@ -26,73 +24,36 @@ const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 /// The longest time that may be asked for, 136 years: the Secret is what ends the token.
 const EXPIRATION_SECONDS: i64 = 1 << 32;
 
-/// A Secret of that type: a kind of its own, so that no other Secret is kept in memory.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(transparent)]
-struct TokenSecret(Secret);
-
-impl kube::Resource for TokenSecret {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "Secret".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        "".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "secrets".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.0.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.0.metadata
-    }
-}
-
-impl Cached for TokenSecret {
-    const FIELDS: &'static str = "type=kubernetes.io/service-account-token";
-}
+/// Only Secrets of this type are kept in memory.
+const SECRETS: &str = "type=kubernetes.io/service-account-token";
 
 /// The controller; its keys are Secrets.
 pub struct AccountTokens {
     client: kube::Client,
     ca: String,
-    secrets: Arc<Store<TokenSecret>>,
-    accounts: Arc<Store<ServiceAccount>>,
+    secrets: Informer<Secret>,
+    accounts: Informer<ServiceAccount>,
 }
 
 /// Sets the controller up, when the cluster's authority is known.
 pub fn build(parts: &mut Parts) {
     let Some(ca) = parts.config.root_ca_pem.clone() else { return };
     let queue = Arc::new(Queue::default());
-    let secrets = parts.feed(&queue, |change: &Change<TokenSecret>| change.new.iter().map(|secret| key_of(&secret.0.metadata)).collect());
-    let known = Arc::clone(&secrets);
+    let secrets = parts.feed_selected(SECRETS, &queue, |change: &Change<Secret>| {
+        change.new.iter().map(|secret| ObjectKey::from(&secret.metadata)).collect()
+    });
+    let known = secrets.clone();
     let accounts = parts.feed(&queue, move |change: &Change<ServiceAccount>| {
         let Some(account) = change.latest() else { return Vec::new() };
-        let of_account = |secret: &&Arc<TokenSecret>| account_name(secret) == meta::name(&account.metadata);
+        let of_account = |secret: &&Arc<Secret>| account_name(secret) == meta::name(&account.metadata);
         let secrets = known.in_namespace(meta::namespace(&account.metadata));
-        secrets.iter().filter(of_account).map(|secret| key_of(&secret.0.metadata)).collect()
+        secrets.iter().filter(of_account).map(|secret| ObjectKey::from(&secret.metadata)).collect()
     });
     parts.run(Arc::new(AccountTokens { client: parts.client(), ca, secrets, accounts }), queue);
 }
 
-fn key_of(metadata: &ObjectMeta) -> ObjectKey {
-    ObjectKey::new(meta::namespace(metadata), meta::name(metadata))
-}
-
-fn account_name(secret: &TokenSecret) -> &str {
-    meta::annotation(&secret.0.metadata, ACCOUNT_NAME).unwrap_or_default()
+fn account_name(secret: &Secret) -> &str {
+    meta::annotation(&secret.metadata, ACCOUNT_NAME).unwrap_or_default()
 }
 
 #[derive(Debug, PartialEq)]
@@ -107,8 +68,8 @@ enum Action {
     },
 }
 
-fn plan(secret: &TokenSecret, account: Option<&ServiceAccount>, ca: &str) -> Action {
-    let metadata = &secret.0.metadata;
+fn plan(secret: &Secret, account: Option<&ServiceAccount>, ca: &str) -> Action {
+    let metadata = &secret.metadata;
     if meta::is_deleting(metadata) || account_name(secret).is_empty() {
         return Action::Nothing;
     }
@@ -117,7 +78,7 @@ fn plan(secret: &TokenSecret, account: Option<&ServiceAccount>, ca: &str) -> Act
     if !uid.is_empty() && uid != meta::uid(&account.metadata) {
         return Action::Delete;
     }
-    let data = |key: &str| secret.0.data.as_ref().and_then(|data| data.get(key)).map(|value| value.0.as_slice());
+    let data = |key: &str| secret.data.as_ref().and_then(|data| data.get(key)).map(|value| value.0.as_slice());
     let mut patch = json!({});
     if uid.is_empty() {
         meta::overlay(&mut patch, &json!({"metadata": {"annotations": {ACCOUNT_UID: meta::uid(&account.metadata)}}}));
@@ -149,7 +110,7 @@ impl Controller for AccountTokens {
             }
             Action::Complete { mut patch, token } => {
                 if token {
-                    let token = self.token(&account, &secret.0.metadata).await?;
+                    let token = self.token(&account, &secret.metadata).await?;
                     meta::overlay(&mut patch, &json!({"data": {"token": k8s_openapi::ByteString(token.into_bytes())}}));
                 }
                 writes::patch(&self.client, secret.as_ref(), patch).await?;
@@ -159,8 +120,8 @@ impl Controller for AccountTokens {
     }
 }
 
-fn is_other(secret: &TokenSecret, account: &ServiceAccount) -> bool {
-    meta::annotation(&secret.0.metadata, ACCOUNT_UID).is_some_and(|uid| !uid.is_empty() && uid != meta::uid(&account.metadata))
+fn is_other(secret: &Secret, account: &ServiceAccount) -> bool {
+    meta::annotation(&secret.metadata, ACCOUNT_UID).is_some_and(|uid| !uid.is_empty() && uid != meta::uid(&account.metadata))
 }
 
 impl AccountTokens {
@@ -190,13 +151,13 @@ impl AccountTokens {
 mod tests {
     use super::*;
 
-    fn secret(annotations: Value, data: Value) -> TokenSecret {
+    fn secret(annotations: Value, data: Value) -> Secret {
         let metadata = json!({"name": "s", "namespace": "n", "annotations": annotations});
         let data = data.as_object().expect("data").iter();
         let data = data.map(|(key, value)| (key.clone(), k8s_openapi::ByteString(value.as_str().expect("text").into())));
         let mut secret: Secret = serde_json::from_value(json!({"metadata": metadata})).expect("a Secret");
         secret.data = Some(data.collect());
-        TokenSecret(secret)
+        secret
     }
 
     #[test]

@@ -8,15 +8,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::meta;
-use crate::work::Cached;
 
 /// Where they count.
 const NAMESPACE: &str = "kube-system";
+/// Only Secrets of this type are kept in memory.
+const SECRETS: &str = "type=bootstrap.kubernetes.io/token";
 const NAME_PREFIX: &str = "bootstrap-token-";
-
-impl Cached for Secret {
-    const FIELDS: &'static str = "type=bootstrap.kubernetes.io/token";
-}
 
 fn field<'a>(secret: &'a Secret, name: &str) -> Option<&'a str> {
     std::str::from_utf8(&secret.data.as_ref()?.get(name)?.0).ok()

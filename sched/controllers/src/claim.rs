@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 
+use api_client::informer::{BY_CONTROLLER, Cached, Informer, ObjectKey};
 use api_model::selector::Selector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::failure::Failure;
 use crate::meta;
-use crate::work::{Cached, ObjectKey, Store};
+
 use crate::writes::{self, Object};
 
 /// What becomes of the candidates.
@@ -46,9 +47,9 @@ pub fn claims<K: Cached>(owner: &ObjectMeta, selector: &Selector, candidates: Ve
 }
 
 /// What an owner may claim: the objects that name it as controller and those without one.
-pub fn candidates<K: Cached>(store: &Store<K>, owner: &ObjectMeta) -> Vec<Arc<K>> {
-    let mut candidates = store.controlled_by(meta::uid(owner));
-    candidates.extend(store.controlled_by(""));
+pub fn candidates<K: Cached>(store: &Informer<K>, owner: &ObjectMeta) -> Vec<Arc<K>> {
+    let mut candidates = store.indexed(BY_CONTROLLER, meta::uid(owner));
+    candidates.extend(store.indexed(BY_CONTROLLER, ""));
     candidates
 }
 
@@ -80,7 +81,7 @@ where
 
 /// Whether the owner, read afresh, is the same one and not being deleted: only then may it adopt.
 async fn still_there<O: Object>(client: &kube::Client, owner: &O) -> Result<bool, Failure> {
-    let fresh: Option<O> = writes::get(client, &ObjectKey::of(owner.meta())).await?;
+    let fresh: Option<O> = writes::get(client, &ObjectKey::from(owner.meta())).await?;
     Ok(fresh.is_some_and(|fresh| fresh.meta().uid == owner.meta().uid && !meta::is_deleting(fresh.meta())))
 }
 

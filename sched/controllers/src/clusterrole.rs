@@ -5,27 +5,26 @@
 
 use std::sync::Arc;
 
+use api_client::informer::{Change, Informer, ObjectKey};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::parts::Parts;
-use crate::work::{Cached, Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, writes};
-
-impl Cached for ClusterRole {}
 
 /// The controller; its keys are ClusterRoles' names.
 pub struct Aggregation {
     client: kube::Client,
-    roles: Arc<Store<ClusterRole>>,
+    roles: Informer<ClusterRole>,
 }
 
 /// Sets the controller up.
 pub fn build(parts: &mut Parts) {
     let queue = Arc::new(Queue::default());
-    let roles = parts.store::<ClusterRole>();
-    let known = Arc::clone(&roles);
+    let roles = parts.informer::<ClusterRole>();
+    let known = roles.clone();
     // Any role may feed, or have fed, any aggregated one.
     parts.feed(&queue, move |_: &Change<ClusterRole>| {
         let aggregated = known.list().into_iter().filter(|role| role.aggregation_rule.is_some());

@@ -8,10 +8,6 @@ pub mod sign;
 
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
 
-use crate::work::Cached;
-
-impl Cached for CertificateSigningRequest {}
-
 /// Client certificates of kubelets.
 const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 /// Serving certificates of kubelets.

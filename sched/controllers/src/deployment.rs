@@ -24,37 +24,37 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use serde_json::json;
 
+use api_client::informer::{BY_CONTROLLER, Change, Informer, ObjectKey};
+
 use crate::failure::{Failure, gone_is_fine};
 use crate::parts::Parts;
-use crate::work::{Cached, Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{claim, meta, pods, writes};
 use plan::{Action, Plan, Seen};
-
-impl Cached for Deployment {}
 
 /// The controller.
 pub struct Deployments {
     client: kube::Client,
     recorder: Recorder,
-    deployments: Arc<Store<Deployment>>,
-    sets: Arc<Store<ReplicaSet>>,
-    pods: Arc<Store<Pod>>,
+    deployments: Informer<Deployment>,
+    sets: Informer<ReplicaSet>,
+    pods: Informer<Pod>,
 }
 
 /// Sets the controller up.
 pub fn build(parts: &mut Parts) {
     let queue = Arc::new(Queue::default());
     let deployments =
-        parts.feed(&queue, |change: &Change<Deployment>| change.latest().map(|d| ObjectKey::of(&d.metadata)).into_iter().collect());
-    let known = Arc::clone(&deployments);
+        parts.feed(&queue, |change: &Change<Deployment>| change.latest().map(|d| ObjectKey::from(&d.metadata)).into_iter().collect());
+    let known = deployments.clone();
     let sets = parts.feed(&queue, move |change: &Change<ReplicaSet>| touched(change, &known));
-    let (known, owners) = (Arc::clone(&deployments), Arc::clone(&sets));
+    let (known, owners) = (deployments.clone(), sets.clone());
     let pods = parts.feed(&queue, move |change: &Change<Pod>| waiting_for(change, &known, &owners));
     let controller = Deployments { client: parts.client(), recorder: parts.recorder(Deployments::NAME), deployments, sets, pods };
     parts.run(Arc::new(controller), queue);
 }
 
-fn owner(set: &ReplicaSet, deployments: &Store<Deployment>) -> Option<Arc<Deployment>> {
+fn owner(set: &ReplicaSet, deployments: &Informer<Deployment>) -> Option<Arc<Deployment>> {
     let reference = meta::controller_of(&set.metadata).filter(|owner| owner.kind == "Deployment")?;
     let key = ObjectKey::new(meta::namespace(&set.metadata), &reference.name);
     deployments.get(&key).filter(|deployment| deployment.metadata.uid.as_deref() == Some(&reference.uid))
@@ -62,24 +62,24 @@ fn owner(set: &ReplicaSet, deployments: &Store<Deployment>) -> Option<Arc<Deploy
 
 /// The Deployments that a change of a ReplicaSet concerns: its owners before and now, or, when it
 /// has none, those that could adopt it.
-fn touched(change: &Change<ReplicaSet>, deployments: &Store<Deployment>) -> Vec<ObjectKey> {
-    let mut keys: Vec<ObjectKey> = change.both().filter_map(|set| owner(set, deployments)).map(|d| ObjectKey::of(&d.metadata)).collect();
+fn touched(change: &Change<ReplicaSet>, deployments: &Informer<Deployment>) -> Vec<ObjectKey> {
+    let mut keys: Vec<ObjectKey> = change.both().filter_map(|set| owner(set, deployments)).map(|d| ObjectKey::from(&d.metadata)).collect();
     if let Some(orphan) = change.new.as_ref().filter(|set| meta::controller_of(&set.metadata).is_none()) {
         let candidates = deployments.in_namespace(meta::namespace(&orphan.metadata)).into_iter();
         let adopters = candidates.filter(|d| meta::matches(&meta::selector(&d.spec.selector), orphan.metadata.labels.as_ref()));
-        keys.extend(adopters.map(|d| ObjectKey::of(&d.metadata)));
+        keys.extend(adopters.map(|d| ObjectKey::from(&d.metadata)));
     }
     keys
 }
 
 /// A `Recreate` Deployment waits for its old Pods to be gone or at their end.
-fn waiting_for(change: &Change<Pod>, deployments: &Store<Deployment>, sets: &Store<ReplicaSet>) -> Vec<ObjectKey> {
+fn waiting_for(change: &Change<Pod>, deployments: &Informer<Deployment>, sets: &Informer<ReplicaSet>) -> Vec<ObjectKey> {
     let ended = change.new.as_ref().is_none_or(|pod| pods::is_terminal(pod));
     let Some(pod) = change.old.as_ref().filter(|_| ended) else { return Vec::new() };
     let Some(reference) = meta::controller_of(&pod.metadata).filter(|owner| owner.kind == "ReplicaSet") else { return Vec::new() };
     let set = sets.get(&ObjectKey::new(meta::namespace(&pod.metadata), &reference.name));
     let deployment = set.and_then(|set| owner(&set, deployments)).filter(|d| fence::recreates(d));
-    deployment.map(|d| ObjectKey::of(&d.metadata)).into_iter().collect()
+    deployment.map(|d| ObjectKey::from(&d.metadata)).into_iter().collect()
 }
 
 impl Controller for Deployments {
@@ -95,7 +95,8 @@ impl Controller for Deployments {
         }
         let sets = claim::claim(&self.client, claim::candidates(&self.sets, &deployment.metadata), deployment.as_ref(), &selector).await?;
         let now = Timestamp::now();
-        let running = |set: &ReplicaSet| self.pods.controlled_by(meta::uid(&set.metadata)).iter().any(|pod| !pods::is_terminal(pod));
+        let running =
+            |set: &ReplicaSet| self.pods.indexed(BY_CONTROLLER, meta::uid(&set.metadata)).iter().any(|pod| !pods::is_terminal(pod));
         let plan = plan::plan(&Seen { deployment: &deployment, sets, runs_pods: &running, now });
         self.apply(&deployment, plan).await
     }
@@ -165,7 +166,7 @@ impl Deployments {
     /// The name is taken: by the very ReplicaSet, which a stale cache did not show, or by another
     /// one whose template has the same hash; then the collision count changes the hash.
     async fn collided(&self, deployment: &Deployment, wanted: &ReplicaSet, failure: Failure) -> Result<(), Failure> {
-        let Some(existing) = writes::get::<ReplicaSet>(&self.client, &ObjectKey::of(&wanted.metadata)).await? else {
+        let Some(existing) = writes::get::<ReplicaSet>(&self.client, &ObjectKey::from(&wanted.metadata)).await? else {
             return Err(failure);
         };
         let ours = meta::controller_uid(&existing.metadata) == meta::uid(&deployment.metadata);

@@ -5,7 +5,7 @@ use kube::api::ApiResource;
 use kube::client::{APIGroupDiscoveryList, APIVersionDiscovery};
 
 use crate::failure::{During, Failure};
-use crate::work::KindInfo;
+use crate::kind::KindInfo;
 
 /// A served kind in its group's preferred version.
 #[derive(Clone, Debug, PartialEq, Eq)]

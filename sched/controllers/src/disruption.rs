@@ -11,6 +11,7 @@ mod stale;
 use std::sync::Arc;
 
 use api_client::events::{Recorder, reference};
+use api_client::informer::{Cached, Change, Informer, ObjectKey};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
@@ -18,19 +19,17 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use crate::failure::{Failure, gone_is_fine};
 use crate::parts::Parts;
-use crate::work::{Cached, Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, pods, writes};
 use plan::Plan;
 use scales::{Scales, Unscaled};
-
-impl Cached for PodDisruptionBudget {}
 
 /// The controller; its keys are budgets'.
 pub struct Disruption {
     client: kube::Client,
     recorder: Recorder,
-    budgets: Arc<Store<PodDisruptionBudget>>,
-    pods: Arc<Store<Pod>>,
+    budgets: Informer<PodDisruptionBudget>,
+    pods: Informer<Pod>,
     scales: Scales,
 }
 
@@ -38,13 +37,13 @@ pub struct Disruption {
 pub fn build(parts: &mut Parts) {
     let queue = Arc::new(Queue::default());
     let budgets = parts
-        .feed(&queue, |change: &Change<PodDisruptionBudget>| change.new.iter().map(|budget| ObjectKey::of(&budget.metadata)).collect());
-    let selecting = Arc::clone(&budgets);
+        .feed(&queue, |change: &Change<PodDisruptionBudget>| change.new.iter().map(|budget| ObjectKey::from(&budget.metadata)).collect());
+    let selecting = budgets.clone();
     let pods =
         parts.feed(&queue, move |change: &Change<Pod>| if counts_alike(change) { Vec::new() } else { concerned(change, &selecting) });
-    let there = Arc::clone(&budgets);
+    let there = budgets.clone();
     parts.feed(&queue, move |change: &Change<ReplicaSet>| rescaled(change, &there, |set| set.spec.replicas));
-    let there = Arc::clone(&budgets);
+    let there = budgets.clone();
     parts.feed(&queue, move |change: &Change<Deployment>| rescaled(change, &there, |deployment| deployment.spec.replicas));
     let scales = Scales::new(parts);
     let recorder = parts.recorder("controllermanager");
@@ -60,22 +59,22 @@ fn counts_alike(change: &Change<Pod>) -> bool {
 }
 
 /// The budgets that select the Pod, as it was or as it is.
-fn concerned(change: &Change<Pod>, budgets: &Store<PodDisruptionBudget>) -> Vec<ObjectKey> {
+fn concerned(change: &Change<Pod>, budgets: &Informer<PodDisruptionBudget>) -> Vec<ObjectKey> {
     let Some(namespace) = change.latest().map(|pod| meta::namespace(&pod.metadata).to_owned()) else { return Vec::new() };
     let selects = |budget: &PodDisruptionBudget| {
         let selector = plan::selector(budget);
         change.both().any(|pod| meta::matches(&selector, pod.metadata.labels.as_ref()))
     };
-    budgets.in_namespace(&namespace).iter().filter(|budget| selects(budget)).map(|budget| ObjectKey::of(&budget.metadata)).collect()
+    budgets.in_namespace(&namespace).iter().filter(|budget| selects(budget)).map(|budget| ObjectKey::from(&budget.metadata)).collect()
 }
 
 /// The budgets beside a workload that came, or whose number of replicas changed.
-fn rescaled<K: Cached>(change: &Change<K>, budgets: &Store<PodDisruptionBudget>, replicas: fn(&K) -> Option<i32>) -> Vec<ObjectKey> {
+fn rescaled<K: Cached>(change: &Change<K>, budgets: &Informer<PodDisruptionBudget>, replicas: fn(&K) -> Option<i32>) -> Vec<ObjectKey> {
     let Some(new) = &change.new else { return Vec::new() };
     if change.old.as_ref().is_some_and(|old| replicas(old) == replicas(new)) {
         return Vec::new();
     }
-    budgets.in_namespace(meta::namespace(new.meta())).iter().map(|budget| ObjectKey::of(&budget.metadata)).collect()
+    budgets.in_namespace(meta::namespace(new.meta())).iter().map(|budget| ObjectKey::from(&budget.metadata)).collect()
 }
 
 impl Controller for Disruption {
@@ -111,7 +110,7 @@ impl Disruption {
             self.recorder.warning(&reference(budget), "UnmanagedPods", plan::unmanaged_message(budget));
         }
         for pod in &plan.not_deleted {
-            let message = format!("Pod was expected by PDB {} to be deleted but it wasn't", ObjectKey::of(&budget.metadata));
+            let message = format!("Pod was expected by PDB {} to be deleted but it wasn't", ObjectKey::from(&budget.metadata));
             self.recorder.warning(&reference(pod.as_ref()), "NotDeleted", message);
         }
         gone_is_fine(writes::set_status(&self.client, budget, budget.status.as_ref(), &plan.status).await)?;

@@ -9,34 +9,34 @@ mod plan;
 use std::sync::Arc;
 
 use api_client::events::{Recorder, reference};
+use api_client::informer::{Change, Informer, ObjectKey};
 use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 use kube::api::DeleteParams;
 
 use crate::failure::Failure;
 use crate::parts::Parts;
-use crate::work::{Cached, Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, service, writes};
 use plan::Action;
-
-impl Cached for Endpoints {}
 
 /// The controller.
 pub struct EndpointsOfServices {
     client: kube::Client,
     recorder: Recorder,
-    services: Arc<Store<Service>>,
-    pods: Arc<Store<Pod>>,
-    endpoints: Arc<Store<Endpoints>>,
+    services: Informer<Service>,
+    pods: Informer<Pod>,
+    endpoints: Informer<Endpoints>,
 }
 
 /// Sets the controller up.
 pub fn build(parts: &mut Parts) {
     let queue = Arc::new(Queue::default());
-    let services = parts.feed(&queue, |change: &Change<Service>| change.latest().map(|s| ObjectKey::of(&s.metadata)).into_iter().collect());
-    let known = Arc::clone(&services);
+    let services =
+        parts.feed(&queue, |change: &Change<Service>| change.latest().map(|s| ObjectKey::from(&s.metadata)).into_iter().collect());
+    let known = services.clone();
     let pods = parts.feed(&queue, move |change: &Change<Pod>| service::concerned(change, &known));
     let endpoints =
-        parts.feed(&queue, |change: &Change<Endpoints>| change.latest().map(|e| ObjectKey::of(&e.metadata)).into_iter().collect());
+        parts.feed(&queue, |change: &Change<Endpoints>| change.latest().map(|e| ObjectKey::from(&e.metadata)).into_iter().collect());
     let controller =
         EndpointsOfServices { client: parts.client(), recorder: parts.recorder("endpoint-controller"), services, pods, endpoints };
     parts.run(Arc::new(controller), queue);

@@ -7,50 +7,45 @@
 mod plan;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api_client::events::{Recorder, reference};
+use api_client::informer::{BY_SERVICE, Change, Informer, ObjectKey};
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::DeleteParams;
 
 use crate::failure::Failure;
 use crate::parts::Parts;
-use crate::work::{Cached, Change, Controller, Expectations, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, service, writes};
 use plan::Action;
 
-impl Cached for EndpointSlice {}
+/// How long a pass waits for the watch to deliver what the pass has written.
+const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The controller.
 pub struct EndpointSlices {
     client: kube::Client,
     recorder: Recorder,
-    services: Arc<Store<Service>>,
-    pods: Arc<Store<Pod>>,
-    nodes: Arc<Store<Node>>,
-    slices: Arc<Store<EndpointSlice>>,
-    /// Slices made and not yet seen: their names are random, so a stale cache would make them twice.
-    expectations: Arc<Expectations>,
+    services: Informer<Service>,
+    pods: Informer<Pod>,
+    nodes: Informer<Node>,
+    slices: Informer<EndpointSlice>,
 }
 
 /// Sets the controller up.
 pub fn build(parts: &mut Parts) {
     let queue = Arc::new(Queue::default());
-    let expectations = Arc::new(Expectations::default());
-    let services = parts.feed(&queue, |change: &Change<Service>| change.latest().map(|s| ObjectKey::of(&s.metadata)).into_iter().collect());
-    let known = Arc::clone(&services);
+    let services =
+        parts.feed(&queue, |change: &Change<Service>| change.latest().map(|s| ObjectKey::from(&s.metadata)).into_iter().collect());
+    let known = services.clone();
     let pods = parts.feed(&queue, move |change: &Change<Pod>| service::concerned(change, &known));
-    let seen = Arc::clone(&expectations);
-    let slices = parts.feed(&queue, move |change: &Change<EndpointSlice>| {
-        let key = change.latest().and_then(|slice| plan::service_of(slice));
-        if let (Some(key), None) = (&key, &change.old) {
-            seen.created(key);
-        }
-        key.into_iter().collect()
-    });
-    let nodes = parts.store();
+    let slices = parts
+        .feed(&queue, |change: &Change<EndpointSlice>| change.latest().and_then(|slice| plan::service_of(slice)).into_iter().collect());
+    let nodes = parts.informer();
     let recorder = parts.recorder("endpoint-slice-controller");
-    let controller = EndpointSlices { client: parts.client(), recorder, services, pods, nodes, slices, expectations };
+    let controller = EndpointSlices { client: parts.client(), recorder, services, pods, nodes, slices };
     parts.run(Arc::new(controller), queue);
 }
 
@@ -60,18 +55,12 @@ impl Controller for EndpointSlices {
     type Key = ObjectKey;
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Next, Failure> {
-        let Some(service) = self.services.get(key) else {
-            self.expectations.forget(key);
-            return Ok(Next::OnChange);
-        };
+        let Some(service) = self.services.get(key) else { return Ok(Next::OnChange) };
         let Some(selector) = service::selector(&service).filter(|_| !meta::is_deleting(&service.metadata)) else {
             return Ok(Next::OnChange);
         };
-        if !self.expectations.satisfied(key) {
-            return Ok(Next::OnChange);
-        }
         let own = |slice: &Arc<EndpointSlice>| plan::service_of(slice).as_ref() == Some(key);
-        let slices: Vec<_> = self.slices.in_namespace(&key.namespace).into_iter().filter(own).collect();
+        let slices: Vec<_> = self.slices.indexed(BY_SERVICE, &key.name).into_iter().filter(own).collect();
         let selected = |pod: &Arc<Pod>| meta::matches(&selector, pod.metadata.labels.as_ref());
         let pods: Vec<_> = self.pods.in_namespace(&key.namespace).into_iter().filter(selected).collect();
         let zone = |node: &str| {
@@ -92,28 +81,26 @@ impl Controller for EndpointSlices {
 
 impl EndpointSlices {
     async fn apply(&self, key: &ObjectKey, actions: Vec<Action>) -> Result<(), Failure> {
-        let creations = actions.iter().filter(|action| matches!(action, Action::Create(_))).count();
-        if creations > 0 {
-            self.expectations.expect_creations(key, creations);
-        }
-        let mut result = Ok(());
+        let (mut result, mut newest) = (Ok(()), None);
         for action in actions {
-            let done = match action {
-                Action::Create(slice) => {
-                    let made = writes::create(&self.client, slice.as_ref()).await.map(drop);
-                    if made.is_err() {
-                        self.expectations.created(key);
-                    }
-                    match made {
-                        Err(failure) if failure.is_namespace_terminating() => Ok(()),
-                        made => made,
-                    }
-                }
-                Action::Change { slice, patch } => writes::patch(&self.client, slice.as_ref(), patch).await.map(drop),
-                Action::Delete(slice) => writes::delete(&self.client, slice.as_ref(), DeleteParams::default()).await,
+            let written = match action {
+                Action::Create(slice) => writes::create(&self.client, slice.as_ref()).await.map(Some),
+                Action::Change { slice, patch } => writes::patch(&self.client, slice.as_ref(), patch).await.map(Some),
+                Action::Delete(slice) => writes::delete(&self.client, slice.as_ref(), DeleteParams::default()).await.map(|()| None),
             };
             // The rest is done all the same: one slice's conflict must not leave others stale.
-            result = result.and(done);
+            match written {
+                Ok(written) => newest = written.or(newest),
+                Err(failure) if failure.is_namespace_terminating() => {}
+                Err(failure) => result = result.and(Err(failure)),
+            }
+        }
+        // Names of slices are random: a pass over a cache without them would create them twice.
+        if let Some(newest) = newest
+            && !self.slices.wait_for_write(&newest, DELIVERED_WITHIN).await
+        {
+            let waiting_for = "its own writes are not in the cache yet".to_owned();
+            result = result.and(Err(Failure::Unfinished { object: format!("Service {key}"), waiting_for, at_most: DELIVERED_WITHIN }));
         }
         result
     }

@@ -21,8 +21,7 @@ use kube::api::{DeleteParams, PropagationPolicy};
 use crate::failure::Failure;
 use crate::parts::Parts;
 use crate::work::{self, Controller, Next, Queue};
-pub use graph::Graph;
-use graph::{Identity, Phase, Seen};
+use graph::{Graph, Identity, Phase, Seen};
 use monitor::Monitor;
 use plan::{Action, Owner};
 use remote::Remote;
@@ -41,10 +40,10 @@ pub struct GarbageCollector {
 
 /// Sets the controller up.
 pub fn build(parts: &mut Parts) {
-    let Some(graph) = parts.graph.clone() else { return };
+    let graph = Arc::new(Graph::default());
     let remote = Remote::new(parts.client());
-    let monitor =
-        Monitor::new(parts.client(), Arc::clone(&graph), remote.kinds(), parts.observed(), parts.config.discovery_period, parts.tasks());
+    let observed = parts.observe(Arc::clone(&graph) as _);
+    let monitor = Monitor::new(parts.client(), Arc::clone(&graph), remote.kinds(), observed, parts.config.discovery_period, parts.tasks());
     let controller = Arc::new(GarbageCollector { graph, remote, recorder: parts.recorder(GarbageCollector::NAME) });
     parts.run_beside(GarbageCollector::NAME, move |cancel| async move {
         let queue: Arc<Queue<String>> = controller.graph.queue();

@@ -1,7 +1,7 @@
 //! Controllers: a pure plan and a thin apply each, in one shared loop.
 //!
-//! [`run`] starts those that [`Config::controllers`] selects. They share one watch a kind (see
-//! `work`), talk to the API server through one client, and write nothing but what their heads say.
+//! [`run`] starts those that [`Config::controllers`] selects. They read the informers of the process, write through one
+//! client each, and write nothing but what their heads say.
 
 mod account_token;
 mod bootstrap_token;
@@ -16,6 +16,7 @@ mod endpoints;
 mod endpointslice;
 mod failure;
 mod garbage;
+mod kind;
 mod meta;
 mod namespace;
 mod node_ipam;
@@ -37,6 +38,7 @@ pub mod work;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::informer::Informers;
 use api_tasks::{TaskFailure, Tasks};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -62,9 +64,6 @@ const FAILED_ENDING_MAX: Duration = Duration::from_millis(200);
 /// A controller's name, as whom it acts, and how it is set up.
 type Row = (&'static str, Account, fn(&mut Parts));
 
-/// Named because the shared caches feed it too.
-const GARBAGE_COLLECTOR: &str = "garbage-collector-controller";
-
 /// Every controller, by upstream's name, with upstream's account.
 const CONTROLLERS: &[Row] = &[
     ("bootstrap-signer-controller", Account::Named("bootstrap-signer"), bootstrap_token::sign::build),
@@ -76,7 +75,7 @@ const CONTROLLERS: &[Row] = &[
     ("disruption-controller", Account::Named("disruption-controller"), disruption::build),
     ("endpoints-controller", Account::Named("endpoint-controller"), endpoints::build),
     ("endpointslice-controller", Account::Named("endpointslice-controller"), endpointslice::build),
-    (GARBAGE_COLLECTOR, Account::Named("generic-garbage-collector"), garbage::build),
+    ("garbage-collector-controller", Account::Named("generic-garbage-collector"), garbage::build),
     ("namespace-controller", Account::Named("namespace-controller"), namespace::build),
     ("node-ipam-controller", Account::Named("node-controller"), node_ipam::build),
     ("node-lifecycle-controller", Account::Named("node-controller"), node_lifecycle::build),
@@ -95,38 +94,37 @@ pub fn controller_names() -> Vec<&'static str> {
     CONTROLLERS.iter().map(|(name, ..)| *name).collect()
 }
 
-/// Runs the selected controllers until cancelled; while another server leads, waits.
-pub async fn run(client: kube::Client, config: Config, cancel: CancellationToken) -> Result<(), Error> {
+/// Runs the selected controllers until cancelled. While another server leads, it waits. The informers' client acts as
+/// the controller manager.
+pub async fn run(informers: Informers, config: Config, cancel: CancellationToken) -> Result<(), Error> {
     config::check_names(&config.controllers, &controller_names())?;
     let config = Arc::new(config);
     match config.election.clone() {
-        None => run_now(client, config, cancel).await,
+        None => run_now(informers, config, cancel).await,
         Some(election) => {
-            let leading = |term| run_now(client.clone(), Arc::clone(&config), term);
+            let leading = |term| run_now(informers.clone(), Arc::clone(&config), term);
             // `None`: cancelled while another one led.
-            api_client::lease::lead(client.clone(), &election, cancel, leading).await.unwrap_or(Ok(()))
+            api_client::lease::lead(informers.client().clone(), &election, cancel, leading).await.unwrap_or(Ok(()))
         }
     }
 }
 
-async fn run_now(client: kube::Client, config: Arc<Config>, cancel: CancellationToken) -> Result<(), Error> {
+async fn run_now(informers: Informers, config: Arc<Config>, cancel: CancellationToken) -> Result<(), Error> {
     // Ends them all when one of them fails.
     let cancel = cancel.child_token();
     let tasks = Tasks::new(cancel.clone());
-    let graph = config::enabled(&config.controllers, GARBAGE_COLLECTOR).then(Arc::default);
-    let mut parts = Parts::new(client, Arc::clone(&config), graph, tasks.clone());
+    let mut parts = Parts::new(informers, Arc::clone(&config), tasks.clone());
     for (name, account, build) in CONTROLLERS {
         if config::enabled(&config.controllers, name) {
             parts.act_as(*account);
             build(&mut parts);
         }
     }
-    let (hub, runs) = parts.into_inner();
-    let synced = hub.start(&tasks, &cancel);
+    let mut built = parts.build();
     let working = async {
-        synced.await;
-        tracing::info!(controllers = runs.len(), "controllers started");
-        for (name, run) in runs {
+        built.synced().await;
+        tracing::info!(controllers = built.runs.len(), "controllers started");
+        for (name, run) in built.runs.drain(..) {
             tasks.own(name, run(cancel.clone()));
         }
         cancel.cancelled().await;

@@ -10,9 +10,6 @@ use serde_json::{Map, Value};
 /// A time as objects carry it.
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as Moment;
 
-/// `kubectl apply`'s own annotation: large, kept by the client, of no use to a controller.
-pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
 /// The owner that manages the object.
 pub fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     meta.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))

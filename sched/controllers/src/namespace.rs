@@ -11,6 +11,7 @@ mod plan;
 
 use std::sync::Arc;
 
+use api_client::informer::{Change, Informer, ObjectKey};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::PostParams;
@@ -18,14 +19,12 @@ use kube::api::PostParams;
 use crate::discovery;
 use crate::failure::{During, Failure, gone_is_fine};
 use crate::parts::Parts;
-use crate::work::{Cached, Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, writes};
 use content::Outcome;
 
 /// The finalizer in `spec.finalizers` that this controller serves.
 const FINALIZER: &str = "kubernetes";
-
-impl Cached for Namespace {}
 
 /// Whether things may be created in the namespace.
 pub fn is_active(namespace: &Namespace) -> bool {
@@ -36,7 +35,7 @@ pub fn is_active(namespace: &Namespace) -> bool {
 /// The controller; its keys are namespaces' names.
 pub struct Namespaces {
     client: kube::Client,
-    namespaces: Arc<Store<Namespace>>,
+    namespaces: Informer<Namespace>,
 }
 
 /// Sets the controller up.
@@ -46,7 +45,7 @@ pub fn build(parts: &mut Parts) {
         let deleting = change.new.iter().filter(|ns| meta::is_deleting(&ns.metadata));
         deleting.map(|ns| meta::name(&ns.metadata).to_owned()).collect()
     });
-    let known = Arc::clone(&namespaces);
+    let known = namespaces.clone();
     parts.feed(&queue, move |change: &Change<Pod>| {
         let removed = change.old.iter().filter(|_| change.new.is_none()).map(|pod| meta::namespace(&pod.metadata).to_owned());
         let deleting = |name: &String| known.get(&ObjectKey::new("", name)).is_some_and(|ns| meta::is_deleting(&ns.metadata));

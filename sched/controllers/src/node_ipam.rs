@@ -8,6 +8,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use api_client::events::{Recorder, reference};
+use api_client::informer::{Change, Informer, ObjectKey};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Node;
 use parking_lot::Mutex;
@@ -15,14 +16,14 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::parts::Parts;
-use crate::work::{Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, writes};
 
 /// The controller; its keys are Nodes' names.
 pub struct NodeIpam {
     client: kube::Client,
     recorder: Recorder,
-    nodes: Arc<Store<Node>>,
+    nodes: Informer<Node>,
     range: Range,
     /// Given and perhaps not yet seen in the cache, by Node UID.
     given: Mutex<BTreeMap<String, Ipv4Net>>,
@@ -39,8 +40,8 @@ struct Range {
 /// Sets the controller up.
 pub fn build(parts: &mut Parts) {
     let queue = Arc::new(Queue::default());
-    let nodes = parts.store::<Node>();
-    let known = Arc::clone(&nodes);
+    let nodes = parts.informer::<Node>();
+    let known = nodes.clone();
     parts.feed(&queue, move |change: &Change<Node>| match &change.new {
         Some(node) => vec![meta::name(&node.metadata).to_owned()],
         // A part came free: those who got none may try again.

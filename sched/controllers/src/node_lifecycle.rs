@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::events::{Recorder, reference};
+use api_client::informer::{BY_NODE, Change, Informer, ObjectKey};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -25,23 +26,19 @@ use tokio::time::Instant;
 use crate::config::NodeTiming;
 use crate::failure::{Failure, gone_is_fine};
 use crate::parts::Parts;
-use crate::work::{Cached, Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, nodes, pods, writes};
 use health::Health;
 use zones::Ration;
-
-impl Cached for Lease {
-    const FIELDS: &'static str = "metadata.namespace=kube-node-lease";
-}
 
 /// The controller; its keys are Nodes' names.
 pub struct NodeLifecycle {
     client: kube::Client,
     recorder: Recorder,
     timing: NodeTiming,
-    nodes: Arc<Store<Node>>,
-    leases: Arc<Store<Lease>>,
-    pods: Arc<Store<Pod>>,
+    nodes: Informer<Node>,
+    leases: Informer<Lease>,
+    pods: Informer<Pod>,
     health: Mutex<HashMap<String, Health>>,
     rations: Mutex<HashMap<String, Ration>>,
 }
@@ -49,8 +46,8 @@ pub struct NodeLifecycle {
 /// Sets the controller up.
 pub fn build(parts: &mut Parts) {
     let queue = Arc::new(Queue::default());
-    let nodes = parts.store::<Node>();
-    let known = Arc::clone(&nodes);
+    let nodes = parts.informer::<Node>();
+    let known = nodes.clone();
     parts.feed(&queue, move |change: &Change<Node>| {
         let mut keys: Vec<String> = change.latest().map(|node| meta::name(&node.metadata).to_owned()).into_iter().collect();
         let ready = |node: Option<&Arc<Node>>| node.map(|node| health::is_ready(node));
@@ -61,9 +58,10 @@ pub fn build(parts: &mut Parts) {
         }
         keys
     });
-    let leases = parts
-        .feed(&queue, |change: &Change<Lease>| change.latest().map(|lease| meta::name(&lease.metadata).to_owned()).into_iter().collect());
-    let known = Arc::clone(&nodes);
+    let leases = parts.feed_selected(nodes::LEASES, &queue, |change: &Change<Lease>| {
+        change.latest().map(|lease| meta::name(&lease.metadata).to_owned()).into_iter().collect()
+    });
+    let known = nodes.clone();
     let pods = parts.feed(&queue, move |change: &Change<Pod>| {
         let node = change.new.as_ref().filter(|pod| pods::is_ready(pod)).and_then(|pod| pods::node_name(pod));
         let lost = |node: &&str| known.get(&ObjectKey::new("", *node)).is_some_and(|node| !health::is_ready(&node));
@@ -160,7 +158,7 @@ impl NodeLifecycle {
     }
 
     async fn mark_pods(&self, node: &str) -> Result<(), Failure> {
-        for pod in self.pods.at(node).into_iter().filter(|pod| pods::is_ready(pod)) {
+        for pod in self.pods.indexed(BY_NODE, node).into_iter().filter(|pod| pods::is_ready(pod)) {
             let conditions = health::pod_conditions_not_ready(&pod, Timestamp::now());
             gone_is_fine(writes::patch_status(&self.client, pod.as_ref(), json!({"conditions": conditions})).await)?;
             self.recorder.warning(&reference(pod.as_ref()), "NodeNotReady", "Node is not ready");

@@ -1,19 +1,9 @@
-//! What controllers ask of a Node, and what of it is kept in the cache.
+//! What controllers ask of a Node.
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 
-use crate::work::Cached;
-
-impl Cached for Node {
-    /// Images and machine facts are long and of no use here.
-    fn trim(&mut self) {
-        if let Some(status) = &mut self.status {
-            status.images = None;
-            status.volumes_attached = None;
-            status.volumes_in_use = None;
-        }
-    }
-}
+/// The field selector of the Nodes' Leases.
+pub const LEASES: &str = "metadata.namespace=kube-node-lease";
 
 /// A condition of the Node.
 pub fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a NodeCondition> {

@@ -1,17 +1,21 @@
 //! What a controller is built from, and the list of those that were built.
 
+use std::any::{Any, TypeId};
+use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use api_client::events::Recorder;
+use api_client::informer::{Cached, Change, Informer, Informers};
 use api_tasks::Tasks;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::garbage::Graph;
-use crate::work::{self, Cached, Controller, Hub, KindInfo, MetaObserver, Queue, Store};
+use crate::kind::KindInfo;
+use crate::work::{self, Controller, Queue};
 
 /// As whom a controller acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,35 +26,82 @@ pub enum Account {
     Named(&'static str),
 }
 
+/// Observes the metadata of every object: the state before a change and the state after it.
+pub trait MetadataObserver: Send + Sync + 'static {
+    /// An object was added, changed or removed. An object that was created again under its name was removed first.
+    fn changed(&self, kind: &Arc<KindInfo>, old: Option<&ObjectMeta>, new: Option<&ObjectMeta>);
+}
+
 /// A background task with its name.
 type Run = (&'static str, Start);
-type Start = Box<dyn FnOnce(CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+type Start = Box<dyn FnOnce(CancellationToken) -> Task + Send>;
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Something that lasts until it is dropped.
+type Guard = Box<dyn Any + Send>;
+/// Registers the observer with the informer of a kind.
+type Observe = Box<dyn FnOnce(&Arc<dyn MetadataObserver>) -> Guard + Send>;
 
-/// Hands out caches, queues and recorders while the controllers are set up.
+/// Hands out informers, queues and recorders while the controllers are set up.
 pub struct Parts {
     /// Settings.
     pub config: Arc<Config>,
-    /// What the garbage collector knows, when it runs.
-    pub graph: Option<Arc<Graph>>,
-    hub: Hub,
+    informers: Informers,
     /// As whom the controller that is being set up acts.
     client: kube::Client,
     tasks: Tasks,
     runs: Vec<Run>,
+    /// Informers that a controller holds: kinds with their field selectors.
+    requested: HashSet<(TypeId, &'static str)>,
+    syncs: Vec<Task>,
+    handlers: Vec<Guard>,
+    observer: Option<Arc<dyn MetadataObserver>>,
+    observations: Vec<Observe>,
+    /// Kinds of which the observer gets every change through the informers of controllers.
+    observed: Arc<Mutex<Vec<Arc<KindInfo>>>>,
+}
+
+/// The controllers that were set up.
+pub struct Built {
+    /// Their loops, to be started once the caches are filled.
+    pub runs: Vec<Run>,
+    syncs: Vec<Task>,
+    /// Feed the queues until they are dropped.
+    _handlers: Vec<Guard>,
+}
+
+impl Built {
+    /// Waits until every cache holds its first list.
+    pub async fn synced(&mut self) {
+        for sync in self.syncs.drain(..) {
+            sync.await;
+        }
+    }
 }
 
 impl Parts {
     /// Nothing set up yet; what runs in the background is one of `tasks`.
-    pub fn new(client: kube::Client, config: Arc<Config>, graph: Option<Arc<Graph>>, tasks: Tasks) -> Self {
-        let observer = graph.clone().map(|graph| graph as Arc<dyn MetaObserver>);
-        Self { config, graph, client: client.clone(), hub: Hub::new(client, observer), tasks, runs: Vec::new() }
+    pub fn new(informers: Informers, config: Arc<Config>, tasks: Tasks) -> Self {
+        let client = informers.client().clone();
+        Self {
+            config,
+            informers,
+            client,
+            tasks,
+            runs: Vec::new(),
+            requested: HashSet::new(),
+            syncs: Vec::new(),
+            handlers: Vec::new(),
+            observer: None,
+            observations: Vec::new(),
+            observed: Arc::default(),
+        }
     }
 
     /// Lets the next controllers act as an account. The caches are the manager's, which may list and watch everything.
     pub fn act_as(&mut self, account: Account) {
         self.client = match (account, &self.config.accounts) {
             (Account::Named(name), Some(accounts)) => accounts(name),
-            (Account::Manager, _) | (_, None) => self.hub.client().clone(),
+            (Account::Manager, _) | (_, None) => self.informers.client().clone(),
         };
     }
 
@@ -59,9 +110,33 @@ impl Parts {
         self.client.clone()
     }
 
-    /// The shared cache of a kind.
-    pub fn store<K: Cached>(&mut self) -> Arc<Store<K>> {
-        self.hub.store()
+    /// The shared informer of a kind.
+    pub fn informer<K: Cached<DynamicType = ()>>(&mut self) -> Informer<K> {
+        let informer = self.selected::<K>("");
+        let kind = Arc::new(KindInfo::typed::<K>());
+        let mut observed = self.observed.lock();
+        if !observed.contains(&kind) {
+            observed.push(Arc::clone(&kind));
+            let shared = informer.clone();
+            self.observations.push(Box::new(move |observer| {
+                let observer = Arc::clone(observer);
+                Box::new(shared.on_change(move |change| {
+                    observer.changed(&kind, change.old.as_deref().map(K::meta), change.new.as_deref().map(K::meta));
+                }))
+            }));
+        }
+        drop(observed);
+        informer
+    }
+
+    /// The shared informer of the objects that a field selector finds.
+    pub fn selected<K: Cached<DynamicType = ()>>(&mut self, fields: &'static str) -> Informer<K> {
+        let informer = self.informers.selected::<K>(fields);
+        if self.requested.insert((TypeId::of::<K>(), fields)) {
+            let syncing = informer.clone();
+            self.syncs.push(Box::pin(async move { syncing.synced().await }));
+        }
+        informer
     }
 
     /// Records events as `component`.
@@ -69,20 +144,42 @@ impl Parts {
         Recorder::new(self.client(), component, None, &self.tasks)
     }
 
-    /// A queue with a cache that feeds it: `keys` names what a change of `K` makes worth a look.
-    pub fn feed<K: Cached, Q: work::Key>(
+    /// Calls `handler` after each change in an informer, for as long as the controllers run.
+    pub fn on_change<K: Cached>(&mut self, informer: &Informer<K>, handler: impl Fn(&Change<K>) + Send + Sync + 'static) {
+        self.handlers.push(Box::new(informer.on_change(handler)));
+    }
+
+    /// The informer of a kind, which feeds a queue: `keys` returns what a change makes worth a pass.
+    pub fn feed<K: Cached<DynamicType = ()>, Q: work::Key>(
         &mut self,
         queue: &Arc<Queue<Q>>,
-        keys: impl Fn(&work::Change<K>) -> Vec<Q> + Send + Sync + 'static,
-    ) -> Arc<Store<K>> {
-        let store = self.store::<K>();
+        keys: impl Fn(&Change<K>) -> Vec<Q> + Send + Sync + 'static,
+    ) -> Informer<K> {
+        let informer = self.informer::<K>();
+        self.feed_from(&informer, queue, keys);
+        informer
+    }
+
+    /// The informer of the objects that a field selector finds, which feeds a queue.
+    pub fn feed_selected<K: Cached<DynamicType = ()>, Q: work::Key>(
+        &mut self,
+        fields: &'static str,
+        queue: &Arc<Queue<Q>>,
+        keys: impl Fn(&Change<K>) -> Vec<Q> + Send + Sync + 'static,
+    ) -> Informer<K> {
+        let informer = self.selected::<K>(fields);
+        self.feed_from(&informer, queue, keys);
+        informer
+    }
+
+    fn feed_from<K: Cached, Q: work::Key>(
+        &mut self,
+        informer: &Informer<K>,
+        queue: &Arc<Queue<Q>>,
+        keys: impl Fn(&Change<K>) -> Vec<Q> + Send + Sync + 'static,
+    ) {
         let queue = Arc::clone(queue);
-        store.on_change(move |change| {
-            for key in keys(change) {
-                queue.add(key);
-            }
-        });
-        store
+        self.on_change(informer, move |change| keys(change).into_iter().for_each(|key| queue.add(key)));
     }
 
     /// Has `controller` work on `queue` once the caches are filled.
@@ -103,13 +200,19 @@ impl Parts {
         self.tasks.clone()
     }
 
-    /// The kinds that the graph hears of through shared caches.
-    pub fn observed(&self) -> Arc<Mutex<Vec<Arc<KindInfo>>>> {
-        self.hub.observed()
+    /// Has `observer` observe all objects of every kind whose whole informer a controller holds.
+    ///
+    /// Returns these kinds; the list is complete once all controllers are set up.
+    pub fn observe(&mut self, observer: Arc<dyn MetadataObserver>) -> Arc<Mutex<Vec<Arc<KindInfo>>>> {
+        self.observer = Some(observer);
+        Arc::clone(&self.observed)
     }
 
     /// What was set up.
-    pub fn into_inner(self) -> (Hub, Vec<Run>) {
-        (self.hub, self.runs)
+    pub fn build(mut self) -> Built {
+        if let Some(observer) = &self.observer {
+            self.handlers.extend(self.observations.drain(..).map(|observe| observe(observer)));
+        }
+        Built { runs: self.runs, syncs: self.syncs, _handlers: self.handlers }
     }
 }

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::informer::{Change, Informer, ObjectKey};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::DeleteParams;
@@ -18,15 +19,15 @@ use parking_lot::Mutex;
 
 use crate::failure::{Failure, gone_is_fine};
 use crate::parts::Parts;
-use crate::work::{Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, pods, writes};
 use plan::{Quarantine, Reason};
 
 /// The controller; it has one key.
 pub struct PodGc {
     client: kube::Client,
-    nodes: Arc<Store<Node>>,
-    pods: Arc<Store<Pod>>,
+    nodes: Informer<Node>,
+    pods: Informer<Pod>,
     threshold: usize,
     quarantine_time: Duration,
     quarantine: Mutex<Quarantine>,
@@ -35,10 +36,10 @@ pub struct PodGc {
 /// Sets the controller up.
 pub fn build(parts: &mut Parts) {
     let queue: Arc<Queue<()>> = Arc::new(Queue::default());
-    let (nodes, pods) = (parts.store::<Node>(), parts.store::<Pod>());
+    let (nodes, pods) = (parts.informer::<Node>(), parts.informer::<Pod>());
     let period = parts.config.pod_gc_period;
-    let (known, woken) = (Arc::clone(&nodes), Arc::clone(&queue));
-    pods.on_change(move |change: &Change<Pod>| {
+    let (known, woken) = (nodes.clone(), Arc::clone(&queue));
+    parts.on_change(&pods, move |change: &Change<Pod>| {
         let has_node = |pod: &Pod| pods::node_name(pod).is_none_or(|node| known.get(&ObjectKey::new("", node)).is_some());
         let interesting = |pod: &Arc<Pod>| pods::is_terminal(pod) || meta::is_deleting(&pod.metadata) || !has_node(pod);
         if change.new.as_ref().is_some_and(interesting) {
@@ -46,7 +47,7 @@ pub fn build(parts: &mut Parts) {
         }
     });
     let woken = Arc::clone(&queue);
-    nodes.on_change(move |change: &Change<Node>| {
+    parts.on_change(&nodes, move |change: &Change<Node>| {
         if change.new.as_ref().is_none_or(|node| plan::is_out_of_service(node)) {
             woken.add_after((), period);
         }
@@ -97,7 +98,7 @@ impl PodGc {
     }
 
     async fn remove(&self, pod: &Pod, reason: Reason, now: Timestamp) -> Result<(), Failure> {
-        tracing::info!(pod = %ObjectKey::of(&pod.metadata), ?reason, "removing pod");
+        tracing::info!(pod = %ObjectKey::from(&pod.metadata), ?reason, "removing pod");
         if let Some(status) = plan::last_status(pod, reason, now) {
             gone_is_fine(writes::patch_status(&self.client, pod, status).await)?;
         }

@@ -1,59 +1,17 @@
 //! What controllers ask of a Pod: is it active, ready, available, and which goes first when there
-//! are too many. Also what of a Pod is kept in the cache.
+//! are too many.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod, PodCondition, PodSpec};
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
 
 use crate::meta;
-use crate::work::Cached;
 
 /// Annotation by which users order deletions.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-
-impl Cached for Pod {
-    /// Controllers need of a Pod where it runs, what it tolerates, its ports and how it fares.
-    fn trim(&mut self) {
-        if let Some(spec) = &mut self.spec {
-            trim_spec(spec);
-        }
-        if let Some(status) = &mut self.status {
-            status.ephemeral_container_statuses = None;
-            for container in status.container_statuses.iter_mut().flatten().chain(status.init_container_statuses.iter_mut().flatten()) {
-                container.image = String::new();
-                container.image_id = String::new();
-                container.container_id = None;
-                container.volume_mounts = None;
-            }
-        }
-    }
-
-    fn place(&self) -> Option<&str> {
-        node_name(self)
-    }
-}
-
-fn trim_spec(spec: &mut PodSpec) {
-    for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
-        *container = Container {
-            name: std::mem::take(&mut container.name),
-            ports: container.ports.take(),
-            restart_policy: container.restart_policy.take(),
-            ..Container::default()
-        };
-    }
-    spec.ephemeral_containers = None;
-    spec.affinity = None;
-    spec.topology_spread_constraints = None;
-    spec.image_pull_secrets = None;
-    spec.security_context = None;
-    if let Some(volumes) = &mut spec.volumes {
-        volumes.retain(|volume| volume.persistent_volume_claim.is_some());
-    }
-}
 
 /// The Node the Pod is bound to.
 pub fn node_name(pod: &Pod) -> Option<&str> {

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api_cel::Type;
+use api_client::informer::{Change, Informer, ObjectKey};
 use k8s_openapi::api::admissionregistration::v1::{ExpressionWarning, ValidatingAdmissionPolicy, ValidatingAdmissionPolicySpec};
 use serde_json::{Value, json};
 
@@ -20,18 +21,16 @@ use self::check::Types;
 use self::kinds::Gvk;
 use crate::failure::{Failure, gone_is_fine};
 use crate::parts::Parts;
-use crate::work::{Cached, Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{discovery, meta, writes};
 
 /// Who owns the status, as upstream's controller calls itself.
 const FIELD_MANAGER: &str = "validatingadmissionpolicy-status";
 
-impl Cached for ValidatingAdmissionPolicy {}
-
 /// The controller; its keys are policies' names.
 pub struct PolicyStatus {
     client: kube::Client,
-    policies: Arc<Store<ValidatingAdmissionPolicy>>,
+    policies: Informer<ValidatingAdmissionPolicy>,
 }
 
 /// Sets the controller up.

@@ -17,20 +17,20 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
 
+use api_client::informer::{BY_CONTROLLER, Change, Informer, ObjectKey};
+
 use crate::failure::Failure;
 use crate::parts::Parts;
-use crate::work::{Cached, Change, Controller, Expectations, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Expectations, Next, Queue};
 use crate::{claim, meta, pods, writes};
 use plan::{Counted, Manage};
-
-impl Cached for ReplicaSet {}
 
 /// The controller.
 pub struct ReplicaSets {
     client: kube::Client,
     recorder: Recorder,
-    sets: Arc<Store<ReplicaSet>>,
-    pods: Arc<Store<Pod>>,
+    sets: Informer<ReplicaSet>,
+    pods: Informer<Pod>,
     expectations: Arc<Expectations>,
 }
 
@@ -39,16 +39,16 @@ pub fn build(parts: &mut Parts) {
     let queue = Arc::new(Queue::default());
     let expectations = Arc::new(Expectations::default());
     let sets =
-        parts.feed(&queue, |change: &Change<ReplicaSet>| change.latest().map(|set| ObjectKey::of(&set.metadata)).into_iter().collect());
+        parts.feed(&queue, |change: &Change<ReplicaSet>| change.latest().map(|set| ObjectKey::from(&set.metadata)).into_iter().collect());
     let forgetting = Arc::clone(&expectations);
-    sets.on_change(move |change| {
+    parts.on_change(&sets, move |change| {
         if let (Some(old), new) = (&change.old, &change.new)
             && new.as_ref().is_none_or(|new| new.metadata.uid != old.metadata.uid)
         {
-            forgetting.forget(&ObjectKey::of(&old.metadata));
+            forgetting.forget(&ObjectKey::from(&old.metadata));
         }
     });
-    let (known, seen) = (Arc::clone(&sets), Arc::clone(&expectations));
+    let (known, seen) = (sets.clone(), Arc::clone(&expectations));
     let pods = parts.feed(&queue, move |change: &Change<Pod>| {
         observe(change, &known, &seen);
         touched(change, &known)
@@ -58,14 +58,14 @@ pub fn build(parts: &mut Parts) {
 }
 
 /// The ReplicaSet that a Pod names as its controller, if it is that very one.
-fn owner(pod: &Pod, sets: &Store<ReplicaSet>) -> Option<ObjectKey> {
+fn owner(pod: &Pod, sets: &Informer<ReplicaSet>) -> Option<ObjectKey> {
     let reference = meta::controller_of(&pod.metadata).filter(|owner| owner.kind == "ReplicaSet")?;
     let key = ObjectKey::new(meta::namespace(&pod.metadata), &reference.name);
     sets.get(&key).is_some_and(|set| set.metadata.uid.as_deref() == Some(&reference.uid)).then_some(key)
 }
 
 /// Tells the expectations what a change of a Pod fulfils.
-fn observe(change: &Change<Pod>, sets: &Store<ReplicaSet>, expectations: &Expectations) {
+fn observe(change: &Change<Pod>, sets: &Informer<ReplicaSet>, expectations: &Expectations) {
     let deleting = |pod: Option<&Arc<Pod>>| pod.is_some_and(|pod| meta::is_deleting(&pod.metadata));
     if let (None, Some(new)) = (&change.old, &change.new)
         && let Some(key) = owner(new, sets)
@@ -82,12 +82,12 @@ fn observe(change: &Change<Pod>, sets: &Store<ReplicaSet>, expectations: &Expect
 
 /// The ReplicaSets that a change of a Pod concerns: its owners before and now, or, when it has
 /// none, those that could adopt it.
-fn touched(change: &Change<Pod>, sets: &Store<ReplicaSet>) -> Vec<ObjectKey> {
+fn touched(change: &Change<Pod>, sets: &Informer<ReplicaSet>) -> Vec<ObjectKey> {
     let mut keys: Vec<ObjectKey> = change.both().filter_map(|pod| owner(pod, sets)).collect();
     if let Some(orphan) = change.new.as_ref().filter(|pod| meta::controller_of(&pod.metadata).is_none()) {
         let candidates = sets.in_namespace(meta::namespace(&orphan.metadata)).into_iter();
         let adopters = candidates.filter(|set| meta::matches(&meta::selector(&set.spec.selector), orphan.metadata.labels.as_ref()));
-        keys.extend(adopters.map(|set| ObjectKey::of(&set.metadata)));
+        keys.extend(adopters.map(|set| ObjectKey::from(&set.metadata)));
     }
     keys
 }
@@ -107,7 +107,7 @@ impl Controller for ReplicaSets {
         let selector = meta::selector(&set.spec.selector);
         let active = claim::candidates(&self.pods, &set.metadata).into_iter().filter(|pod| pods::is_active(pod)).collect();
         let owned = claim::claim(&self.client, active, set.as_ref(), &selector).await?;
-        let terminating = self.pods.controlled_by(meta::uid(&set.metadata)).iter().filter(|pod| pods::is_terminating(pod)).count();
+        let terminating = self.pods.indexed(BY_CONTROLLER, meta::uid(&set.metadata)).iter().filter(|pod| pods::is_terminating(pod)).count();
         let now = Timestamp::now();
         let managed = if settled && !meta::is_deleting(&set.metadata) { self.manage(&set, &owned, now).await } else { Ok(()) };
         let counted = Counted { active: &owned, terminating, failure: managed.as_ref().err().map(Failure::message) };
@@ -132,15 +132,15 @@ impl ReplicaSets {
     fn related(&self, set: &ReplicaSet) -> Vec<Arc<Pod>> {
         let siblings = match meta::controller_uid(&set.metadata) {
             "" => vec![meta::uid(&set.metadata).to_owned()],
-            uid => self.sets.controlled_by(uid).iter().map(|sibling| meta::uid(&sibling.metadata).to_owned()).collect(),
+            uid => self.sets.indexed(BY_CONTROLLER, uid).iter().map(|sibling| meta::uid(&sibling.metadata).to_owned()).collect(),
         };
-        siblings.iter().flat_map(|uid| self.pods.controlled_by(uid)).collect()
+        siblings.iter().flat_map(|uid| self.pods.indexed(BY_CONTROLLER, uid)).collect()
     }
 
     /// Creates Pods in batches of 1, 2, 4, …: when the first fails (a quota, a bad template), the
     /// rest are not even tried. Upstream's slow start.
     async fn create(&self, set: &ReplicaSet, count: usize) -> Result<(), Failure> {
-        let key = ObjectKey::of(&set.metadata);
+        let key = ObjectKey::from(&set.metadata);
         self.expectations.expect_creations(&key, count);
         let (mut left, mut batch) = (count, 1_usize);
         while left > 0 {
@@ -177,7 +177,7 @@ impl ReplicaSets {
     }
 
     async fn delete(&self, set: &ReplicaSet, surplus: Vec<Arc<Pod>>) -> Result<(), Failure> {
-        let key = ObjectKey::of(&set.metadata);
+        let key = ObjectKey::from(&set.metadata);
         self.expectations.expect_deletions(&key, surplus.iter().map(|pod| meta::uid(&pod.metadata).to_owned()));
         let deleted = join_all(surplus.iter().map(|pod| self.delete_one(set, &key, pod))).await;
         deleted.into_iter().collect()
@@ -188,7 +188,7 @@ impl ReplicaSets {
         let api = writes::api::<Pod>(&self.client, meta::namespace(&pod.metadata));
         let precondition = kube::api::Preconditions { uid: pod.metadata.uid.clone(), resource_version: None };
         let result = api.delete(name, &kube::api::DeleteParams::default().preconditions(precondition)).await;
-        match crate::failure::During::during(result, "deleting", format!("Pod {}", ObjectKey::of(&pod.metadata))) {
+        match crate::failure::During::during(result, "deleting", format!("Pod {}", ObjectKey::from(&pod.metadata))) {
             Ok(_) => {
                 self.recorder.normal(&reference(set), "SuccessfulDelete", format!("Deleted pod: {name}"));
                 Ok(())

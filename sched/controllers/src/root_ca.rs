@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api_client::informer::{Change, Informer, ObjectKey};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
@@ -14,27 +15,25 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::namespace::is_active;
 use crate::parts::Parts;
-use crate::work::{Cached, Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, writes};
 
 /// The ConfigMap's name.
 const NAME: &str = "kube-root-ca.crt";
+/// Only ConfigMaps of that name are kept in memory.
+const MAPS: &str = "metadata.name=kube-root-ca.crt";
 /// The key in its data.
 const KEY: &str = "ca.crt";
 const DESCRIPTION_KEY: &str = "kubernetes.io/description";
 const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as \
     the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.";
 
-impl Cached for ConfigMap {
-    const FIELDS: &'static str = "metadata.name=kube-root-ca.crt";
-}
-
 /// The controller; its keys are namespaces' names.
 pub struct RootCa {
     client: kube::Client,
     pem: String,
-    namespaces: Arc<Store<Namespace>>,
-    maps: Arc<Store<ConfigMap>>,
+    namespaces: Informer<Namespace>,
+    maps: Informer<ConfigMap>,
 }
 
 /// Sets the controller up, when there is a certificate authority to publish.
@@ -43,7 +42,7 @@ pub fn build(parts: &mut Parts) {
     let queue = Arc::new(Queue::default());
     let namespaces =
         parts.feed(&queue, |change: &Change<Namespace>| change.new.iter().map(|ns| meta::name(&ns.metadata).to_owned()).collect());
-    let maps = parts.feed(&queue, |change: &Change<ConfigMap>| {
+    let maps = parts.feed_selected(MAPS, &queue, |change: &Change<ConfigMap>| {
         change.latest().map(|map| meta::namespace(&map.metadata).to_owned()).into_iter().collect()
     });
     parts.run(Arc::new(RootCa { client: parts.client(), pem, namespaces, maps }), queue);

@@ -4,16 +4,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use api_client::informer::{Change, Informer, ObjectKey};
 use k8s_openapi::api::core::v1::{Container, ObjectReference, Pod, Service, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::work::{Cached, Change, ObjectKey, Store};
 use crate::{meta, pods};
 
 /// Marks the endpoints of a Service without a cluster IP.
 pub const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
-
-impl Cached for Service {}
 
 /// The Service's selector; `None` where somebody else keeps its endpoints, or where it has none.
 pub fn selector(service: &Service) -> Option<api_model::selector::Selector> {
@@ -110,7 +108,7 @@ pub fn target(pod: &Pod) -> ObjectReference {
 
 /// The Services that a change of a Pod concerns: those that select it now or did before. None when
 /// nothing changed that endpoints tell.
-pub fn concerned(change: &Change<Pod>, services: &Store<Service>) -> Vec<ObjectKey> {
+pub fn concerned(change: &Change<Pod>, services: &Informer<Service>) -> Vec<ObjectKey> {
     if let (Some(old), Some(new)) = (&change.old, &change.new)
         && told(old) == told(new)
     {
@@ -121,7 +119,7 @@ pub fn concerned(change: &Change<Pod>, services: &Store<Service>) -> Vec<ObjectK
         selector(service).is_some_and(|selector| change.both().any(|pod| meta::matches(&selector, pod.metadata.labels.as_ref())))
     };
     let concerned = services.in_namespace(meta::namespace(&pod.metadata)).into_iter().filter(selected);
-    concerned.map(|service| ObjectKey::of(&service.metadata)).collect()
+    concerned.map(|service| ObjectKey::from(&service.metadata)).collect()
 }
 
 /// Everything about a Pod that its endpoints tell.

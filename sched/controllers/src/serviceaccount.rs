@@ -5,25 +5,24 @@
 
 use std::sync::Arc;
 
+use api_client::informer::{Change, Informer, ObjectKey};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::failure::Failure;
 use crate::namespace::is_active;
 use crate::parts::Parts;
-use crate::work::{Cached, Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, writes};
 
 /// The account's name.
 const DEFAULT: &str = "default";
 
-impl Cached for ServiceAccount {}
-
 /// The controller; its keys are namespaces' names.
 pub struct ServiceAccounts {
     client: kube::Client,
-    namespaces: Arc<Store<Namespace>>,
-    accounts: Arc<Store<ServiceAccount>>,
+    namespaces: Informer<Namespace>,
+    accounts: Informer<ServiceAccount>,
 }
 
 /// Sets the controller up.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::events::{Recorder, reference};
+use api_client::informer::{BY_NODE, Change, Informer, ObjectKey};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::DeleteParams;
@@ -19,7 +20,7 @@ use serde_json::json;
 
 use crate::failure::{Failure, gone_is_fine};
 use crate::parts::Parts;
-use crate::work::{Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, pods, writes};
 use plan::Verdict;
 
@@ -27,8 +28,8 @@ use plan::Verdict;
 pub struct TaintEviction {
     client: kube::Client,
     recorder: Recorder,
-    nodes: Arc<Store<Node>>,
-    pods: Arc<Store<Pod>>,
+    nodes: Informer<Node>,
+    pods: Informer<Pod>,
     /// Pods that were told a time to leave, by since when they have been: when the taint goes, an event
     /// says so.
     leaving: Mutex<HashMap<ObjectKey, Timestamp>>,
@@ -37,21 +38,21 @@ pub struct TaintEviction {
 /// Sets the controller up.
 pub fn build(parts: &mut Parts) {
     let queue = Arc::new(Queue::default());
-    let nodes = parts.store::<Node>();
-    let known = Arc::clone(&nodes);
+    let nodes = parts.informer::<Node>();
+    let known = nodes.clone();
     let pods = parts.feed(&queue, move |change: &Change<Pod>| {
         let Some(pod) = change.latest() else { return Vec::new() };
         let old = change.old.as_ref().and_then(|pod| pods::node_name(pod));
         let Some(node) = pods::node_name(pod) else { return Vec::new() };
         let tainted = known.get(&ObjectKey::new("", node)).is_some_and(|node| !plan::no_execute(&node).is_empty());
         let moved = change.new.is_none() || old != Some(node) || tolerations_differ(change);
-        if tainted && moved { vec![ObjectKey::of(&pod.metadata)] } else { Vec::new() }
+        if tainted && moved { vec![ObjectKey::from(&pod.metadata)] } else { Vec::new() }
     });
-    let there = Arc::clone(&pods);
+    let there = pods.clone();
     parts.feed(&queue, move |change: &Change<Node>| {
         let taints = |node: Option<&Arc<Node>>| node.map(|node| plan::no_execute(node)).unwrap_or_default();
         let (Some(node), true) = (&change.new, taints(change.old.as_ref()) != taints(change.new.as_ref())) else { return Vec::new() };
-        there.at(meta::name(&node.metadata)).iter().map(|pod| ObjectKey::of(&pod.metadata)).collect()
+        there.indexed(BY_NODE, meta::name(&node.metadata)).iter().map(|pod| ObjectKey::from(&pod.metadata)).collect()
     });
     let recorder = parts.recorder(TaintEviction::NAME);
     parts.run(Arc::new(TaintEviction { client: parts.client(), recorder, nodes, pods, leaving: Mutex::default() }), queue);

@@ -5,9 +5,7 @@
 //! more (client-go's work queue promises). No content of an event goes through the queue.
 
 mod expectations;
-mod hub;
 mod queue;
-mod store;
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -19,9 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use expectations::Expectations;
-pub use hub::{Hub, KindInfo, MetaObserver};
 pub use queue::Queue;
-pub use store::{Cached, Change, ObjectKey, Store};
 
 use crate::failure::Failure;
 

@@ -2,6 +2,7 @@
 //! patches that carry the resourceVersion read: a stale cache gets a conflict, never an overwrite. Where upstream
 //! applies a status instead, the fields' owner does.
 
+use api_client::informer::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Api;
@@ -13,7 +14,6 @@ use std::fmt::Debug;
 
 use crate::failure::{During, Failure, gone_is_fine};
 use crate::meta;
-use crate::work::ObjectKey;
 
 /// Who writes, as `managedFields` names it.
 const FIELD_MANAGER: &str = "kube-controller-manager";

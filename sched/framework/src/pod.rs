@@ -63,30 +63,32 @@ impl PodInfo {
     }
 
     /// Reduces a Pod.
-    pub fn new(pod: Pod) -> Self {
-        let (metadata, spec, status) = (pod.metadata, pod.spec.unwrap_or_default(), pod.status.unwrap_or_default());
-        let phase = status.phase.clone().unwrap_or_default();
-        let scheduled = status.conditions.clone().into_iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
+    pub fn new(pod: &Pod) -> Self {
+        let none = PodSpec::default();
+        let (metadata, spec, status) = (&pod.metadata, pod.spec.as_ref().unwrap_or(&none), pod.status.as_ref());
+        let phase = status.and_then(|status| status.phase.as_deref());
+        let conditions = status.and_then(|status| status.conditions.as_ref());
+        let scheduled = conditions.into_iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
         Self {
-            requests: requests(&spec, &status, &|list| list),
-            scored_requests: requests(&spec, &status, &with_stand_ins),
-            ports: ports(&spec),
-            namespace: metadata.namespace.unwrap_or_default(),
-            name: metadata.name.unwrap_or_default(),
-            uid: metadata.uid.unwrap_or_default(),
-            resource_version: metadata.resource_version.unwrap_or_default(),
-            labels: metadata.labels.unwrap_or_default(),
-            created: metadata.creation_timestamp.map(|Time(at)| at),
+            requests: requests(spec, status, &|list| list),
+            scored_requests: requests(spec, status, &with_stand_ins),
+            ports: ports(spec),
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            resource_version: metadata.resource_version.clone().unwrap_or_default(),
+            labels: metadata.labels.clone().unwrap_or_default(),
+            created: metadata.creation_timestamp.as_ref().map(|Time(at)| *at),
             deleting: metadata.deletion_timestamp.is_some(),
-            terminated: phase == "Succeeded" || phase == "Failed",
+            terminated: matches!(phase, Some("Succeeded" | "Failed")),
+            unschedulable: scheduled.map(|c| (c.reason.clone().unwrap_or_default(), c.message.clone().unwrap_or_default())),
             priority: spec.priority.unwrap_or_default(),
-            gated: spec.scheduling_gates.is_some_and(|gates| !gates.is_empty()),
-            node_name: spec.node_name.unwrap_or_default(),
-            scheduler_name: spec.scheduler_name.unwrap_or_default(),
-            node_selector: spec.node_selector.unwrap_or_default(),
-            affinity: spec.affinity,
-            tolerations: spec.tolerations.unwrap_or_default(),
-            unschedulable: scheduled.map(|c| (c.reason.unwrap_or_default(), c.message.unwrap_or_default())),
+            gated: spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()),
+            node_name: spec.node_name.clone().unwrap_or_default(),
+            scheduler_name: spec.scheduler_name.clone().unwrap_or_default(),
+            node_selector: spec.node_selector.clone().unwrap_or_default(),
+            affinity: spec.affinity.clone(),
+            tolerations: spec.tolerations.clone().unwrap_or_default(),
         }
     }
 
@@ -99,11 +101,13 @@ impl PodInfo {
 
 /// The most of what the spec asks for, what was allocated and what is had: a resize may be under way. One that is
 /// infeasible does not come, and its spec does not count (upstream's `PodRequests` with `UseStatusResources`).
-fn requests(spec: &PodSpec, status: &PodStatus, adjust: &dyn Fn(ResourceList) -> ResourceList) -> ResourceList {
-    let infeasible = status.conditions.iter().flatten().any(|c| c.type_ == "PodResizePending" && c.reason.as_deref() == Some("Infeasible"));
+fn requests(spec: &PodSpec, status: Option<&PodStatus>, adjust: &dyn Fn(ResourceList) -> ResourceList) -> ResourceList {
+    let conditions = status.and_then(|status| status.conditions.as_ref());
+    let infeasible = conditions.into_iter().flatten().any(|c| c.type_ == "PodResizePending" && c.reason.as_deref() == Some("Infeasible"));
     let asked = |container: &Container| container.resources.as_ref().and_then(|r| r.requests.clone());
     let known = |container: &Container| {
-        let mut all = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+        let mut all =
+            status.into_iter().flat_map(|status| status.container_statuses.iter().chain(&status.init_container_statuses).flatten());
         all.find(|status| status.name == container.name)
     };
     let allocated = |container: &Container| {
@@ -192,7 +196,7 @@ mod tests {
             let pending = json!({"type": "PodResizePending", "status": "True", "reason": reason});
             let status = json!({"containerStatuses": [status], "conditions": [pending]});
             let pod = json!({"spec": {"containers": [container]}, "status": status});
-            PodInfo::new(serde_json::from_value(pod).expect("a pod")).requests.cpu_milli
+            PodInfo::new(&serde_json::from_value(pod).expect("a pod")).requests.cpu_milli
         };
         assert_eq!(count("3", "2", "1", "Deferred"), 3_000);
         assert_eq!(count("1", "1", "2", "Deferred"), 2_000);

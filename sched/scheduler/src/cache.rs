@@ -52,11 +52,6 @@ impl Cache {
         }
     }
 
-    /// Names of the nodes that exist.
-    pub fn node_names(&self) -> Vec<String> {
-        self.positions.keys().cloned().collect()
-    }
-
     /// Counts a Pod on its node, whether confirmed or assumed.
     pub fn place(&mut self, pod: Arc<PodInfo>, node: &str) {
         self.remove(&pod.uid);
@@ -82,6 +77,7 @@ impl Cache {
     }
 
     /// UIDs of the Pods counted.
+    #[cfg(test)]
     pub fn placed(&self) -> Vec<String> {
         self.placed.keys().cloned().collect()
     }

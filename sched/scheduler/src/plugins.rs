@@ -60,7 +60,7 @@ pub(crate) mod fixtures {
     pub(crate) fn pod(name: &str, spec: Value) -> PodInfo {
         let mut object = json!({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"containers": [{"name": "c"}]}});
         merge(&mut object, json!({"spec": spec}));
-        PodInfo::new(serde_json::from_value::<Pod>(object).expect("a pod"))
+        PodInfo::new(&serde_json::from_value::<Pod>(object).expect("a pod"))
     }
 
     /// A Pod that asks for CPU and memory.

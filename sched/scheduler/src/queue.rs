@@ -77,11 +77,6 @@ impl Queue {
         self.entries.contains_key(uid)
     }
 
-    /// UIDs of the Pods that wait.
-    pub fn uids(&self) -> Vec<String> {
-        self.entries.keys().cloned().collect()
-    }
-
     /// Whether [`Queue::take`] has one.
     pub fn has_active(&self) -> bool {
         !self.active.is_empty()

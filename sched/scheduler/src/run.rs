@@ -1,18 +1,15 @@
 //! The loop: one task takes in what the watches and the bindings tell, and runs one cycle after the
 //! other while Pods wait.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use api_client::error::chain;
 use api_client::events::Recorder;
+use api_client::informer::{Batch, Informers, ObjectKey};
 use api_client::lease::{Election, lead};
 use api_tasks::{TaskFailure, Tasks};
-use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::Api;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
 use sched_framework::{ClusterEvent, PodInfo};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -43,22 +40,22 @@ impl Default for Config {
     }
 }
 
-/// Schedules until cancelled.
+/// Schedules until cancelled. `client` writes as the scheduler.
 ///
 /// # Errors
 /// When a background task of the scheduler failed.
-pub async fn run(client: kube::Client, config: Config, cancel: CancellationToken) -> Result<(), TaskFailure> {
+pub async fn run(client: kube::Client, informers: Informers, config: Config, cancel: CancellationToken) -> Result<(), TaskFailure> {
     match config.election.clone() {
-        None => schedule(client, config, cancel).await,
+        None => schedule(client, informers, config, cancel).await,
         Some(election) => {
-            let leading = |term: CancellationToken| schedule(client.clone(), config.clone(), term);
+            let leading = |term: CancellationToken| schedule(client.clone(), informers.clone(), config.clone(), term);
             // `None`: cancelled while another one led.
             lead(client.clone(), &election, cancel, leading).await.unwrap_or(Ok(()))
         }
     }
 }
 
-async fn schedule(client: kube::Client, config: Config, cancel: CancellationToken) -> Result<(), TaskFailure> {
+async fn schedule(client: kube::Client, informers: Informers, config: Config, cancel: CancellationToken) -> Result<(), TaskFailure> {
     let tasks = Tasks::new(cancel.clone());
     let events = Recorder::new(client.clone(), &config.scheduler_name, None, &tasks);
     let (finished, results) = mpsc::channel(IN_FLIGHT_MAX);
@@ -68,23 +65,19 @@ async fn schedule(client: kube::Client, config: Config, cancel: CancellationToke
         cache: Cache::default(),
         queue: Queue::default(),
         start: 0,
-        writer: Writer { client: client.clone(), events },
+        writer: Writer { client, events },
         writes: JoinSet::new(),
         finished,
-        relisted: HashSet::new(),
+        uids: HashMap::new(),
     };
-    let watching = watcher::Config::default().any_semantic();
-    let nodes = watcher(Api::<Node>::all(client.clone()), watching.clone()).default_backoff();
-    let pods = watcher(Api::<Pod>::all(client), watching).default_backoff();
     tokio::select! {
-        () = scheduler.run(nodes, pods, results, cancel) => Ok(()),
+        () = scheduler.run(&informers, results, cancel) => Ok(()),
         failure = tasks.failed() => Err(failure),
     }
 }
 
 /// A binding that ended: the Pod, its node, how.
 type Finished = (Arc<PodInfo>, Bound);
-type Watched<K> = Result<Event<K>, watcher::Error>;
 
 struct Scheduler {
     config: Config,
@@ -96,31 +89,32 @@ struct Scheduler {
     writer: Writer,
     writes: JoinSet<()>,
     finished: mpsc::Sender<Finished>,
-    /// UIDs seen since a relist of Pods began: what was known and is not among them is gone.
-    relisted: HashSet<String>,
+    /// UIDs of the Pods that the informer had: a Pod may be created again under its name.
+    uids: HashMap<ObjectKey, String>,
 }
 
 impl Scheduler {
-    async fn run(
-        mut self,
-        nodes: impl Stream<Item = Watched<Node>>,
-        pods: impl Stream<Item = Watched<Pod>>,
-        mut results: mpsc::Receiver<Finished>,
-        cancel: CancellationToken,
-    ) {
-        let (mut nodes, mut pods) = (std::pin::pin!(nodes), std::pin::pin!(pods));
-        let mut listed_nodes = HashSet::new();
+    async fn run(mut self, informers: &Informers, mut results: mpsc::Receiver<Finished>, cancel: CancellationToken) {
+        let (mut nodes, mut pods) = (informers.informer::<Node>().changes(), informers.informer::<Pod>().changes());
+        // Before the first lists are complete a cycle would weigh half of the cluster.
+        let (mut has_nodes, mut has_pods) = (false, false);
         loop {
             let due = self.queue.next_due();
-            let may_schedule = self.queue.has_active() && self.writes.len() < IN_FLIGHT_MAX;
+            let may_schedule = has_nodes && has_pods && self.queue.has_active() && self.writes.len() < IN_FLIGHT_MAX;
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
                 // A write that panicked reports nothing, and its Pod would wait for it without end.
                 Some(ended) = self.writes.join_next() => drop(api_tasks::joined(ended)),
                 Some((pod, bound)) = results.recv() => self.bound(&pod, bound),
-                Some(event) = nodes.next() => self.node_event(event, &mut listed_nodes),
-                Some(event) = pods.next() => self.pod_event(event),
+                Batch { keys, synced } = nodes.next() => {
+                    keys.iter().for_each(|key| self.node_changed(key, nodes.informer().get(key).as_deref()));
+                    has_nodes = synced;
+                }
+                Batch { keys, synced } = pods.next() => {
+                    keys.into_iter().for_each(|key| self.pod_changed(&key, pods.informer().get(&key).as_deref()));
+                    has_pods = synced;
+                }
                 () = std::future::ready(()), if may_schedule => self.cycle(),
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.queue.tick(Instant::now()),
             }
@@ -168,50 +162,31 @@ impl Scheduler {
         }
     }
 
-    fn node_event(&mut self, event: Watched<Node>, listed: &mut HashSet<String>) {
-        match event {
-            Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(node)) => {
-                listed.insert(node.metadata.name.clone().unwrap_or_default());
-                self.node_applied(&node);
+    fn node_changed(&mut self, key: &ObjectKey, node: Option<&Node>) {
+        match node {
+            Some(node) => {
+                let events = self.cache.set_node(node);
+                self.happened(&events);
             }
-            Ok(Event::InitDone) => {
-                for name in self.cache.node_names().into_iter().filter(|name| !listed.contains(name)) {
-                    self.cache.remove_node(&name);
-                }
-                listed.clear();
-            }
-            Ok(Event::Apply(node)) => self.node_applied(&node),
-            Ok(Event::Delete(node)) => self.cache.remove_node(node.metadata.name.as_deref().unwrap_or_default()),
-            Err(error) => tracing::debug!(error = chain(&error), "node watch interrupted"),
+            None => self.cache.remove_node(&key.name),
         }
     }
 
-    fn node_applied(&mut self, node: &Node) {
-        let events = self.cache.set_node(node);
-        self.happened(&events);
-    }
-
-    fn pod_event(&mut self, event: Watched<Pod>) {
-        match event {
-            Ok(Event::Init) => self.relisted.clear(),
-            Ok(Event::InitApply(pod)) => {
-                self.relisted.insert(pod.metadata.uid.clone().unwrap_or_default());
-                self.pod_applied(pod);
-            }
-            Ok(Event::InitDone) => {
-                let known = self.cache.placed().into_iter().chain(self.queue.uids());
-                let gone: Vec<String> = known.filter(|uid| !self.relisted.contains(uid)).collect();
-                gone.iter().for_each(|uid| self.pod_gone(uid));
-                self.relisted.clear();
-            }
-            Ok(Event::Apply(pod)) => self.pod_applied(pod),
-            Ok(Event::Delete(pod)) => self.pod_gone(pod.metadata.uid.as_deref().unwrap_or_default()),
-            Err(error) => tracing::debug!(error = chain(&error), "pod watch interrupted"),
+    fn pod_changed(&mut self, key: &ObjectKey, pod: Option<&Pod>) {
+        let uid = pod.map(|pod| pod.metadata.uid.clone().unwrap_or_default());
+        let before = match &uid {
+            Some(uid) => self.uids.insert(key.clone(), uid.clone()),
+            None => self.uids.remove(key),
+        };
+        if let Some(gone) = before.filter(|before| uid.as_ref() != Some(before)) {
+            self.pod_gone(&gone);
+        }
+        if let Some(pod) = pod {
+            self.pod_applied(pod);
         }
     }
 
-    fn pod_applied(&mut self, pod: Pod) {
+    fn pod_applied(&mut self, pod: &Pod) {
         let pod = Arc::new(PodInfo::new(pod));
         if pod.terminated {
             self.pod_gone(&pod.uid);
@@ -261,7 +236,7 @@ mod tests {
             writer: Writer { client, events },
             writes: JoinSet::new(),
             finished,
-            relisted: HashSet::new(),
+            uids: HashMap::new(),
         }
     }
 
@@ -284,11 +259,11 @@ mod tests {
     async fn a_binding_that_failed_is_tried_again() {
         for failure in failures() {
             let mut scheduler = scheduler();
-            scheduler.node_applied(&node());
-            scheduler.pod_applied(pod(Value::Null));
+            scheduler.node_changed(&ObjectKey::new("", "n"), Some(&node()));
+            scheduler.pod_applied(&pod(Value::Null));
             scheduler.cycle();
             assert_eq!((scheduler.cache.placed().len(), scheduler.queue.next_due()), (1, None), "assumed");
-            scheduler.bound(&PodInfo::new(pod(Value::Null)), failure);
+            scheduler.bound(&PodInfo::new(&pod(Value::Null)), failure);
             assert!(scheduler.cache.placed().is_empty() && scheduler.queue.next_due().is_some());
         }
     }
@@ -297,11 +272,11 @@ mod tests {
     async fn a_binding_whose_answer_was_lost_stands() {
         for failure in failures() {
             let mut scheduler = scheduler();
-            scheduler.node_applied(&node());
-            scheduler.pod_applied(pod(Value::Null));
+            scheduler.node_changed(&ObjectKey::new("", "n"), Some(&node()));
+            scheduler.pod_applied(&pod(Value::Null));
             scheduler.cycle();
-            scheduler.pod_applied(pod(json!("n")));
-            scheduler.bound(&PodInfo::new(pod(Value::Null)), failure);
+            scheduler.pod_applied(&pod(json!("n")));
+            scheduler.bound(&PodInfo::new(&pod(Value::Null)), failure);
             assert_eq!((scheduler.cache.placed().len(), scheduler.queue.next_due()), (1, None), "the watch has told");
         }
     }

@@ -1,8 +1,9 @@
-//! The loop of node pressure: observes the signals every second, tells the conditions, and when a hard threshold is met
+//! The loop of node pressure: observes the signals, publishes the conditions, and when a hard threshold is met
 //! frees what the node can spare, and then evicts one Pod and waits until it is gone.
 //!
-//! Upstream looks every ten seconds, and has memory thresholds notified. A Pod that writes at the speed of the disk
-//! fills in ten seconds what the thresholds keep free, so this loop looks at everything once a second.
+//! Upstream observes every ten seconds, and the kernel notifies it of memory thresholds. A Pod that writes at the speed
+//! of the disk fills in ten seconds what the thresholds keep free. So this loop observes every second while a Pod is
+//! active or a condition holds, and every ten seconds on a node at rest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use super::measure;
 use super::observe::{Observed, observe};
 use crate::cleanup::remove_dir;
 use crate::eviction::rank::{Candidate, rank};
-use crate::eviction::signal::{Resource, Signal};
+use crate::eviction::signal::{Pressure, Resource, Signal};
 use crate::eviction::state::{Met, State, is_resolved};
 use crate::eviction::usage::{ContainerUsage, PodUsage, Scope};
 use crate::eviction::{Eviction, is_critical, message};
@@ -25,8 +26,10 @@ use crate::layout::PodName;
 use crate::node::{Entry, Node};
 use crate::stats::container_stats;
 
-/// How often the signals are observed.
+/// How often the signals are observed while a Pod is active or a condition holds.
 const OBSERVED_EVERY: Duration = Duration::from_secs(1);
+/// How often they are observed otherwise; upstream's period.
+const OBSERVED_AT_REST_EVERY: Duration = Duration::from_secs(10);
 /// How long removing logs and images may hold up an eviction.
 const RECLAIMED_WITHIN: Duration = Duration::from_secs(5);
 /// How long a round measures one Pod, and all of them, so many side by side. Who is not measured by then ranks last.
@@ -45,10 +48,15 @@ pub(crate) async fn run(node: Arc<Node>, cancel: CancellationToken) {
 async fn watch(node: &Arc<Node>) {
     let mut state = State::default();
     let mut not_before = Instant::now();
+    let mut next_at_rest = not_before;
     let mut ticks = tokio::time::interval(OBSERVED_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
+        let tick = ticks.tick().await;
+        if tick < next_at_rest && is_at_rest(node) {
+            continue;
+        }
+        next_at_rest = tick + OBSERVED_AT_REST_EVERY;
         let Some(observed) = look(node).await else { continue };
         let (config, now) = (&node.config, std::time::Instant::now());
         let verdict = state.look(&config.eviction_hard, &observed.signals, config.eviction_pressure_transition_period, now);
@@ -59,6 +67,11 @@ async fn watch(node: &Arc<Node>) {
             not_before = Instant::now() + node.config.eviction_monitoring_period;
         }
     }
+}
+
+/// Whether no Pod can use anything up, and nothing is short.
+fn is_at_rest(node: &Node) -> bool {
+    *node.pressure.borrow() == Pressure::default() && !node.directory.any(is_active)
 }
 
 async fn look(node: &Node) -> Option<Observed> {

@@ -1,6 +1,6 @@
 //! Which Services' rules follow from which events.
 
-use kube::runtime::watcher::Event;
+use kube::Resource;
 
 use super::*;
 use crate::fixtures::{config, http, service, web};
@@ -15,46 +15,50 @@ fn verdicts(state: &mut State) -> Vec<String> {
         .collect()
 }
 
+fn key(object: &impl Resource) -> Key {
+    (object.meta().namespace.clone().unwrap_or_default(), object.meta().name.clone().unwrap_or_default())
+}
+
+impl State {
+    fn add_service(&mut self, service: &core::Service) {
+        self.set_service(key(service), Some(service));
+    }
+
+    fn add_slice(&mut self, slice: &discovery::EndpointSlice) {
+        self.set_slice(key(slice), Some(slice));
+    }
+}
+
 #[test]
 fn rules_follow_services_and_slices_in_any_order() {
     let mut state = State::new(config());
     let ready: &[_] = &[("10.244.1.2", "here", "ready")];
-    state.slice(Event::Init);
-    state.slice(Event::InitApply(http("web", ready)));
-    state.slice(Event::InitDone);
-    assert!(!state.is_complete(), "one list alone would refuse what works");
-    state.service(Event::Init);
-    state.service(Event::InitDone);
-    assert!(state.is_complete());
+    state.add_slice(&http("web", ready));
     assert_eq!(verdicts(&mut state), [] as [&str; 0]);
 
-    state.service(Event::Apply(service("web", web("10.96.0.1"))));
+    state.add_service(&service("web", web("10.96.0.1")));
     assert_eq!(verdicts(&mut state), ["10.96.0.1 . tcp . 80 goto service"]);
     assert!(!state.is_dirty());
-    state.service(Event::Apply(service("web", web("10.96.0.1"))));
+    state.add_service(&service("web", web("10.96.0.1")));
     assert!(!state.is_dirty(), "nothing that matters changed");
 
-    state.slice(Event::Apply(http("web", &[])));
+    state.add_slice(&http("web", &[]));
     assert_eq!(verdicts(&mut state), ["10.96.0.1 . tcp . 80 goto refuse"]);
-    state.slice(Event::Apply(http("web", ready)));
+    state.add_slice(&http("web", ready));
     assert_eq!(verdicts(&mut state), ["10.96.0.1 . tcp . 80 goto service"]);
 
     // The same slice, of another Service from now on.
     let mut moved = http("api", ready);
     moved.metadata.name = Some("web-abcde".to_owned());
-    state.slice(Event::Apply(moved.clone()));
-    state.service(Event::Apply(service("api", web("10.96.0.2"))));
+    state.add_slice(&moved);
+    state.add_service(&service("api", web("10.96.0.2")));
     assert_eq!(verdicts(&mut state), ["10.96.0.2 . tcp . 80 goto service", "10.96.0.1 . tcp . 80 goto refuse"]);
 
-    // A new list in which one Service is missing.
-    state.service(Event::Init);
-    state.service(Event::InitApply(service("api", web("10.96.0.2"))));
-    assert_eq!(verdicts(&mut state).len(), 2, "until the list is complete, what was known holds");
-    state.service(Event::InitDone);
+    state.set_service(key(&service("web", web("10.96.0.1"))), None);
     assert_eq!(verdicts(&mut state), ["10.96.0.2 . tcp . 80 goto service"]);
-    state.slice(Event::Delete(moved));
+    state.set_slice(key(&moved), None);
     assert_eq!(verdicts(&mut state), ["10.96.0.2 . tcp . 80 goto refuse"]);
-    state.service(Event::Delete(service("api", web("10.96.0.2"))));
+    state.set_service(key(&service("api", web("10.96.0.2"))), None);
     assert_eq!(verdicts(&mut state), [] as [&str; 0]);
 }
 
@@ -72,19 +76,19 @@ fn claiming(name: &str, ip: &str, age: u32) -> k8s_openapi::api::core::v1::Servi
 fn the_oldest_service_keeps_an_address_whatever_its_name_and_whether_it_has_endpoints() {
     let mut state = State::new(config());
     // The name of the younger one sorts first, and it alone has endpoints.
-    state.service(Event::Apply(claiming("b", "10.96.0.2", 1)));
-    state.service(Event::Apply(claiming("a", "10.96.0.1", 2)));
-    state.slice(Event::Apply(http("a", &[("10.244.1.2", "here", "ready")])));
+    state.add_service(&claiming("b", "10.96.0.2", 1));
+    state.add_service(&claiming("a", "10.96.0.1", 2));
+    state.add_slice(&http("a", &[("10.244.1.2", "here", "ready")]));
     let claimed = |state: &mut State| -> Vec<String> {
         let rules = state.rules();
         rules.elements.iter().filter(|((_, key), _)| key.starts_with("203.0.113.7")).map(|((of, _), to)| format!("{of:?} {to}")).collect()
     };
     assert_eq!(claimed(&mut state), ["Refused goto refuse"]);
-    state.slice(Event::Apply(http("b", &[("10.244.1.3", "here", "ready")])));
+    state.add_slice(&http("b", &[("10.244.1.3", "here", "ready")]));
     assert!(matches!(claimed(&mut state).as_slice(), [one] if one.starts_with("External goto external-") && one.contains("default/b/")));
     // Both cluster addresses work all the while, and the address goes over with its owner.
     assert_eq!(verdicts(&mut state).iter().filter(|line| line.starts_with("10.96.0.")).count(), 2);
-    state.service(Event::Delete(claiming("b", "10.96.0.2", 1)));
+    state.set_service(key(&claiming("b", "10.96.0.2", 1)), None);
     assert!(matches!(claimed(&mut state).as_slice(), [one] if one.contains("default/a/")));
 }
 
@@ -93,8 +97,8 @@ fn what_the_machine_has_itself_is_served_to_nobody_and_told_once() {
     let mut state = State::new(config());
     let mut spec = web("10.96.0.1");
     spec["externalIPs"] = serde_json::json!(["192.0.2.1", "10.96.0.10"]);
-    state.service(Event::Apply(service("web", spec)));
-    state.slice(Event::Apply(http("web", &[("10.244.1.2", "here", "ready")])));
+    state.add_service(&service("web", spec));
+    state.add_slice(&http("web", &[("10.244.1.2", "here", "ready")]));
     assert!(state.asks_machine());
     let node: std::net::Ipv4Addr = "192.0.2.1".parse().expect("an address");
     let listening =

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::informer::{Change, Informer, ObjectKey};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;
@@ -13,19 +14,19 @@ use kube::api::DeleteParams;
 use super::{NAMESPACE, expiration};
 use crate::failure::Failure;
 use crate::parts::Parts;
-use crate::work::{Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, writes};
 
 /// The controller; its keys are Secrets' names.
 pub struct TokenCleaner {
     client: kube::Client,
-    secrets: Arc<Store<Secret>>,
+    secrets: Informer<Secret>,
 }
 
 /// Sets the controller up.
 pub fn build(parts: &mut Parts) {
     let queue = Arc::new(Queue::default());
-    let secrets = parts.feed(&queue, |change: &Change<Secret>| {
+    let secrets = parts.feed_selected(super::SECRETS, &queue, |change: &Change<Secret>| {
         let own = change.new.iter().filter(|secret| meta::namespace(&secret.metadata) == NAMESPACE);
         own.map(|secret| meta::name(&secret.metadata).to_owned()).collect()
     });

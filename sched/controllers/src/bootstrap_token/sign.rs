@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::informer::{Change, Informer, ObjectKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, Mac as _};
@@ -19,7 +20,7 @@ use sha2::Sha256;
 use super::signing;
 use crate::failure::Failure;
 use crate::parts::Parts;
-use crate::work::{Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::writes;
 
 const NAMESPACE: &str = "kube-public";
@@ -32,13 +33,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// The controller; its only key is the ConfigMap.
 pub struct BootstrapSigner {
     client: kube::Client,
-    secrets: Arc<Store<Secret>>,
+    secrets: Informer<Secret>,
 }
 
 /// Sets the controller up.
 pub fn build(parts: &mut Parts) {
     let queue = Arc::new(Queue::default());
-    let secrets = parts.feed(&queue, |_: &Change<Secret>| vec![()]);
+    let secrets = parts.feed_selected(super::SECRETS, &queue, |_: &Change<Secret>| vec![()]);
     // Signatures of tokens that went while nobody looked have to go too.
     queue.add(());
     parts.run(Arc::new(BootstrapSigner { client: parts.client(), secrets }), queue);

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_client::events::{Recorder, reference};
+use api_client::informer::{Change, Informer, ObjectKey};
 use api_client::lease::NODE_LEASE_NAMESPACE;
 use api_model::view::SERVICE_NAME;
 use jiff::Timestamp;
@@ -33,7 +34,7 @@ use super::request::{self, Request, remote_address};
 use super::{KUBELET_CLIENT, KUBELET_SERVING, certificate, is_pending};
 use crate::failure::{During, Failure};
 use crate::parts::Parts;
-use crate::work::{Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, writes};
 
 /// How often a request is looked at whose name was given to another: that one is forgotten after an hour.
@@ -43,10 +44,10 @@ const GIVEN_AGAIN: Duration = Duration::from_secs(300);
 pub struct Approver {
     client: kube::Client,
     recorder: Recorder,
-    requests: Arc<Store<CertificateSigningRequest>>,
-    nodes: Arc<Store<Node>>,
-    leases: Arc<Store<Lease>>,
-    slices: Arc<Store<EndpointSlice>>,
+    requests: Informer<CertificateSigningRequest>,
+    nodes: Informer<Node>,
+    leases: Informer<Lease>,
+    slices: Informer<EndpointSlice>,
     reserved: Reserved,
     grace_period: Duration,
 }
@@ -57,7 +58,7 @@ pub fn build(parts: &mut Parts) {
     let requests = parts.feed(&queue, |change: &Change<CertificateSigningRequest>| {
         change.new.iter().map(|csr| meta::name(&csr.metadata).to_owned()).collect()
     });
-    let known = Arc::clone(&requests);
+    let known = requests.clone();
     let nodes = parts.feed(&queue, move |change: &Change<Node>| {
         let addresses = |node: Option<&Arc<Node>>| node.map(|node| node.status.as_ref().and_then(|status| status.addresses.clone()));
         if addresses(change.old.as_ref()) == addresses(change.new.as_ref()) {
@@ -72,8 +73,8 @@ pub fn build(parts: &mut Parts) {
         recorder: parts.recorder(Approver::NAME),
         requests,
         nodes,
-        leases: parts.store(),
-        slices: parts.store(),
+        leases: parts.selected(crate::nodes::LEASES),
+        slices: parts.informer(),
         reserved,
         grace_period: parts.config.nodes.grace_period,
     };

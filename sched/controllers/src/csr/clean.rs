@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::informer::{Change, Informer, ObjectKey};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::api::DeleteParams;
@@ -12,7 +13,7 @@ use x509_parser::pem::Pem;
 use super::{certificate, condition};
 use crate::failure::Failure;
 use crate::parts::Parts;
-use crate::work::{Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, writes};
 
 /// How long an answered request stays, upstream's.
@@ -23,7 +24,7 @@ const PENDING: Duration = Duration::from_secs(24 * 3_600);
 /// The controller; its keys are requests' names.
 pub struct Cleaner {
     client: kube::Client,
-    requests: Arc<Store<CertificateSigningRequest>>,
+    requests: Informer<CertificateSigningRequest>,
 }
 
 /// Sets the controller up.

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::informer::{Change, Informer, ObjectKey};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
@@ -16,7 +17,7 @@ use super::{CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY, certificate, condit
 use crate::config::{Signer, SigningRequest};
 use crate::failure::Failure;
 use crate::parts::Parts;
-use crate::work::{Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, writes};
 
 /// Shortest validity that may be asked for, upstream's.
@@ -27,7 +28,7 @@ pub struct Signing {
     client: kube::Client,
     signer: Arc<dyn Signer>,
     duration_max: Duration,
-    requests: Arc<Store<CertificateSigningRequest>>,
+    requests: Informer<CertificateSigningRequest>,
 }
 
 /// Sets the controller up, when there is an authority to sign with.

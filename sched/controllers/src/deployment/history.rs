@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api_client::informer::LAST_APPLIED;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -31,7 +32,7 @@ const SAFE: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Annotations that are the Deployment's alone or set by this controller itself.
 fn is_own(key: &str) -> bool {
-    [meta::LAST_APPLIED, REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS, ROLLBACK_TO].contains(&key)
+    [LAST_APPLIED, REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS, ROLLBACK_TO].contains(&key)
 }
 
 /// Whether a ReplicaSet was made from the Deployment's present template.

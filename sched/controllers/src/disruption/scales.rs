@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::informer::{Cached, Informer, ObjectKey};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -16,27 +17,12 @@ use tokio::time::Instant;
 
 use crate::discovery::{self, Resource, api_resource};
 use crate::failure::{During, Failure};
+use crate::kind::KindInfo;
 use crate::meta;
 use crate::parts::Parts;
-use crate::work::{Cached, KindInfo, ObjectKey, Store};
 
 /// For a kind that is not among those last discovered, the server is asked again at most so often.
 const DISCOVERY_PERIOD: Duration = Duration::from_secs(1);
-
-impl Cached for StatefulSet {
-    fn trim(&mut self) {
-        self.spec.template = Default::default();
-        self.spec.volume_claim_templates = None;
-    }
-}
-
-impl Cached for ReplicationController {
-    fn trim(&mut self) {
-        if let Some(spec) = &mut self.spec {
-            spec.template = None;
-        }
-    }
-}
 
 /// What the workloads of some Pods want together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,10 +70,10 @@ type Served = (Instant, Arc<Vec<Resource>>);
 /// The workloads.
 pub struct Scales {
     client: kube::Client,
-    sets: Arc<Store<ReplicaSet>>,
-    deployments: Arc<Store<Deployment>>,
-    stateful_sets: Arc<Store<StatefulSet>>,
-    replication_controllers: Arc<Store<ReplicationController>>,
+    sets: Informer<ReplicaSet>,
+    deployments: Informer<Deployment>,
+    stateful_sets: Informer<StatefulSet>,
+    replication_controllers: Informer<ReplicationController>,
     served: Mutex<Option<Served>>,
 }
 
@@ -96,10 +82,10 @@ impl Scales {
     pub fn new(parts: &mut Parts) -> Self {
         Self {
             client: parts.client(),
-            sets: parts.store(),
-            deployments: parts.store(),
-            stateful_sets: parts.store(),
-            replication_controllers: parts.store(),
+            sets: parts.informer(),
+            deployments: parts.informer(),
+            stateful_sets: parts.informer(),
+            replication_controllers: parts.informer(),
             served: Mutex::default(),
         }
     }
@@ -195,7 +181,7 @@ enum Cache {
     Foreign,
 }
 
-fn found<K: Cached>(store: &Store<K>, namespace: &str, owner: &OwnerReference, replicas: impl Fn(&K) -> Option<i32>) -> Cache {
+fn found<K: Cached>(store: &Informer<K>, namespace: &str, owner: &OwnerReference, replicas: impl Fn(&K) -> Option<i32>) -> Cache {
     let object = store.get(&ObjectKey::new(namespace, &owner.name)).filter(|object| meta::uid(object.meta()) == owner.uid);
     object.map_or(Cache::Absent, |object| Cache::Found(owner.uid.clone(), replicas(&object).unwrap_or(1)))
 }

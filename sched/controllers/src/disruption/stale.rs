@@ -6,13 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api_client::informer::{Change, Informer, ObjectKey};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use serde_json::json;
 
 use crate::failure::{Failure, gone_is_fine};
 use crate::parts::Parts;
-use crate::work::{Change, Controller, Next, ObjectKey, Queue, Store};
+use crate::work::{Controller, Next, Queue};
 use crate::{meta, pods, writes};
 
 /// Without a deletion the condition is stale after so long, upstream's `stalePodDisruptionTimeout`.
@@ -24,7 +25,7 @@ const BY_KUBELET: &str = "TerminationByKubelet";
 /// The controller; its keys are Pods'.
 struct StaleDisruption {
     client: kube::Client,
-    pods: Arc<Store<Pod>>,
+    pods: Informer<Pod>,
 }
 
 /// Sets the controller up.
@@ -32,7 +33,7 @@ pub fn build(parts: &mut Parts) {
     let queue = Arc::new(Queue::default());
     let pods = parts.feed(&queue, |change: &Change<Pod>| {
         let marked = change.new.iter().filter(|pod| marked_since(pod).is_some());
-        marked.map(|pod| ObjectKey::of(&pod.metadata)).collect()
+        marked.map(|pod| ObjectKey::from(&pod.metadata)).collect()
     });
     parts.run(Arc::new(StaleDisruption { client: parts.client(), pods }), queue);
 }

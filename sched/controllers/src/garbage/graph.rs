@@ -11,8 +11,10 @@ use parking_lot::Mutex;
 
 use super::plan::Owner;
 use super::{FOREGROUND, ORPHAN};
+use crate::kind::KindInfo;
 use crate::meta;
-use crate::work::{KindInfo, MetaObserver, Queue};
+use crate::parts::MetadataObserver;
+use crate::work::Queue;
 
 /// Where an object is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +111,7 @@ impl Default for Graph {
     }
 }
 
-impl MetaObserver for Graph {
+impl MetadataObserver for Graph {
     fn changed(&self, kind: &Arc<KindInfo>, old: Option<&ObjectMeta>, new: Option<&ObjectMeta>) {
         if let Some(old) = old.filter(|old| new.is_none_or(|new| new.uid != old.uid)) {
             self.forget(meta::uid(old));
@@ -151,13 +153,12 @@ impl Graph {
         worth.into_iter().for_each(|uid| self.queue.add(uid));
     }
 
-    /// After a list of a kind: what was not listed is gone.
-    pub fn keep_only(&self, kind: &KindInfo, listed: &BTreeSet<String>) {
-        let gone: Vec<String> = {
-            let nodes = self.nodes.lock();
-            let missing = nodes.by_uid.iter().filter(|(uid, node)| *node.identity.kind == *kind && !listed.contains(*uid));
-            missing.map(|(uid, _)| uid.clone()).collect()
-        };
+    /// Forgets all objects of a kind that was not watched for a time.
+    pub fn forget_kind(&self, kind: &KindInfo) {
+        let nodes = self.nodes.lock();
+        let of_kind = nodes.by_uid.iter().filter(|(_, node)| *node.identity.kind == *kind);
+        let gone: Vec<String> = of_kind.map(|(uid, _)| uid.clone()).collect();
+        drop(nodes);
         gone.iter().for_each(|uid| self.forget(uid));
     }
 
@@ -361,11 +362,12 @@ mod tests {
     }
 
     #[test]
-    fn a_new_list_drops_what_is_gone() {
+    fn a_kind_that_was_not_watched_is_forgotten() {
         let graph = Graph::default();
+        let other = Arc::new(KindInfo { plural: "others".to_owned(), ..KindInfo::clone(&kind()) });
         graph.upsert(&kind(), &meta_of("a", &[], json!({})));
-        graph.upsert(&kind(), &meta_of("b", &[], json!({})));
-        graph.keep_only(&kind(), &BTreeSet::from(["a".to_owned()]));
+        graph.upsert(&other, &meta_of("b", &[], json!({})));
+        graph.forget_kind(&other);
         assert!(graph.seen("a").is_some() && graph.seen("b").is_none());
     }
 }

@@ -13,7 +13,7 @@ use super::graph::Identity;
 use super::plan::Owner;
 use crate::discovery::api_resource;
 use crate::failure::{During, Failure, gone_is_fine};
-use crate::work::KindInfo;
+use crate::kind::KindInfo;
 use crate::writes;
 
 /// A kind whose owners cannot be looked up is tried again after so long.

@@ -49,7 +49,7 @@ fn server(refuse: fn(&Method, usize) -> bool) -> (kube::Client, Heard) {
 
 fn controller(client: kube::Client) -> ReplicaSets {
     let recorder = Recorder::new(client.clone(), "test", None, &Tasks::new(CancellationToken::new()));
-    ReplicaSets { client, recorder, sets: Arc::default(), pods: Arc::default(), expectations: Arc::default() }
+    ReplicaSets { client, recorder, sets: Informer::detached(), pods: Informer::detached(), expectations: Arc::default() }
 }
 
 fn set(replicas: i32) -> ReplicaSet {

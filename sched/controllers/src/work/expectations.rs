@@ -7,10 +7,9 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use api_client::informer::ObjectKey;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-
-use super::ObjectKey;
 
 /// After so long a lost watch event is assumed, upstream's.
 const EXPECTATION_TTL: Duration = Duration::from_secs(300);

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_auth::{Pki, PkiConfig};
+use api_client::informer::Informers;
 use api_client::lease;
 use api_model::request::UserInfo;
 use api_store::MemoryStore;
+use api_tasks::Tasks;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -63,7 +65,8 @@ impl Cluster {
         };
         adjust(&mut config);
         let cancel = CancellationToken::new();
-        let controllers = tokio::spawn(sched_controllers::run(manager, config, cancel.clone()));
+        let informers = Informers::new(manager, Tasks::new(cancel.clone()));
+        let controllers = tokio::spawn(sched_controllers::run(informers, config, cancel.clone()));
         let cluster = Self { client, server, cancel, controllers, _pki: directory };
         until("the default account", cluster.api::<ServiceAccount>(), |all| all.contains_key("default")).await;
         cluster

@@ -1,0 +1,151 @@
+//! Informers: one list-and-watch of a kind fills one cache, which every part of the process reads.
+//!
+//! [`Informers`] hands out the [`Informer`] of a kind and starts its watch at the first request. The watch goes on while
+//! anybody holds the informer. kube's `watcher` lists, watches, resumes after a broken connection and lists again only
+//! after 410 Gone; [`reflector`] reduces its events to changes of the cache.
+//!
+//! A consumer learns of changes in one of two ways, client-go's event handler and its queue of keys:
+//!
+//! - [`Informer::on_change`] calls a function with the states before and after each change. Such a function chooses keys
+//!   for a work queue; it does not act on what it is given.
+//! - [`Informer::changes`] is a stream of batches of keys. Each key is in a batch once, however often its object changed.
+//!   The consumer reads the present state from the informer. So a slow consumer costs one key for each object at most.
+//!
+//! Both begin with the objects that the cache holds already.
+
+mod cache;
+mod changes;
+mod key;
+mod kinds;
+mod metrics;
+mod reflector;
+mod shared;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api_tasks::Tasks;
+use kube::Api;
+use serde::de::DeserializeOwned;
+use tokio_util::sync::DropGuard;
+
+pub use cache::Index;
+use cache::SharedCache;
+pub use cache::{Change, Registration};
+pub use changes::{Batch, Changes};
+pub use key::ObjectKey;
+pub use kinds::{BY_CONTROLLER, BY_NODE, BY_SERVICE, LAST_APPLIED};
+pub use metrics::metrics;
+pub use shared::Informers;
+
+/// A kind that an informer can hold.
+pub trait Cached: kube::Resource<DynamicType: Clone + Send + Sync> + Clone + fmt::Debug + DeserializeOwned + Send + Sync + 'static {
+    /// Ways to find objects beside namespace and name.
+    const INDEXES: &'static [Index<Self>] = &[];
+
+    /// Drops what no reader needs before the object is stored. `managedFields` and the annotation of `kubectl apply` are
+    /// dropped from every kind.
+    fn trim(&mut self) {}
+}
+
+/// The cache of one kind. Clones share it; the watch ends with the last of them.
+pub struct Informer<K> {
+    cache: Arc<SharedCache<K>>,
+    /// Stops the watch when the last clone goes.
+    watch: Arc<Option<DropGuard>>,
+}
+
+impl<K> Clone for Informer<K> {
+    fn clone(&self) -> Self {
+        Self { cache: Arc::clone(&self.cache), watch: Arc::clone(&self.watch) }
+    }
+}
+
+impl<K: Cached> Informer<K> {
+    /// Starts a watch of these objects as a task of `tasks`, in a cache that is not shared with others.
+    ///
+    /// `kind` names the informer in logs and metrics; `fields` is a field selector, empty for all objects.
+    pub fn start(api: Api<K>, kind: &str, fields: &str, tasks: &Tasks) -> Self {
+        Self::start_with(api, kind, fields, tasks, cache::trim)
+    }
+
+    /// As [`Informer::start`], for a reader that needs whole objects: nothing but `managedFields` is dropped.
+    pub fn start_untrimmed(api: Api<K>, kind: &str, fields: &str, tasks: &Tasks) -> Self {
+        Self::start_with(api, kind, fields, tasks, |object| object.meta_mut().managed_fields = None)
+    }
+
+    fn start_with(api: Api<K>, kind: &str, fields: &str, tasks: &Tasks, trim: fn(&mut K)) -> Self {
+        let cache = Arc::new(SharedCache::new(kind, trim));
+        metrics::register(&cache);
+        let stop = tasks.stopping().child_token();
+        tasks.stopped_by(stop.clone()).own("informer", reflector::run(api, fields.to_owned(), Arc::clone(&cache), stop.clone()));
+        Self { cache, watch: Arc::new(Some(stop.drop_guard())) }
+    }
+
+    /// An informer without a watch, filled by [`Informer::put`] and [`Informer::remove`]: for tests.
+    pub fn detached() -> Self {
+        Self { cache: Arc::new(SharedCache::new("detached", cache::trim)), watch: Arc::new(None) }
+    }
+
+    /// The object of that key.
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
+        self.cache.read(|objects| objects.get(key))
+    }
+
+    /// All objects, ordered by namespace and name.
+    pub fn list(&self) -> Vec<Arc<K>> {
+        self.cache.read(|objects| objects.list())
+    }
+
+    /// The objects of one namespace, ordered by name.
+    pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
+        self.cache.read(|objects| objects.in_namespace(namespace))
+    }
+
+    /// The objects that have this value in an index of [`Cached::INDEXES`].
+    pub fn indexed(&self, index: &str, value: &str) -> Vec<Arc<K>> {
+        self.cache.read(|objects| objects.indexed(index, value))
+    }
+
+    /// Calls `handler` for each object there is, and after each change until the registration is dropped.
+    ///
+    /// The handler runs in the task of the watch: it must be short, and must not register or drop handlers.
+    pub fn on_change(&self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) -> Registration<K> {
+        SharedCache::register(&self.cache, Box::new(handler))
+    }
+
+    /// The keys of all objects there are, and of those that change from now on.
+    pub fn changes(&self) -> Changes<K> {
+        Changes::new(self.clone())
+    }
+
+    /// Whether the first list is in the cache.
+    pub fn is_synced(&self) -> bool {
+        self.cache.is_synced()
+    }
+
+    /// Waits until the first list is in the cache.
+    pub async fn synced(&self) {
+        self.cache.synced().await;
+    }
+
+    /// Waits until the watch has delivered a write of this kind, so that the cache is at least as new as the write's
+    /// answer. Returns false when `limit` has passed before that, for example because the object was removed again.
+    pub async fn wait_for_write(&self, written: &K, limit: Duration) -> bool {
+        let revision = cache::revision(written.meta());
+        tokio::time::timeout(limit, self.cache.reached(revision)).await.is_ok()
+    }
+
+    /// Stores an object as the watch does.
+    pub fn put(&self, object: K) {
+        self.cache.put(object);
+    }
+
+    /// Removes an object as the watch does.
+    pub fn remove(&self, key: &ObjectKey) {
+        self.cache.remove(key);
+    }
+}

@@ -1,0 +1,143 @@
+//! What a process keeps of each kind, and how it finds it. A field that a reader needs must not be trimmed here.
+
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Container, Endpoints, Namespace, Node, Pod, PodSpec, ReplicationController, Secret, Service, ServiceAccount,
+};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::DynamicObject;
+use kube::core::PartialObjectMeta;
+
+use super::{Cached, Index};
+
+/// `kubectl apply`'s own annotation: it is large, and only that client reads it.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Objects by the UID of their controller; those without a controller have the empty value.
+pub const BY_CONTROLLER: &str = "controller";
+/// Pods by the name of the Node that they are bound to.
+pub const BY_NODE: &str = "node";
+/// EndpointSlices by the name of their Service.
+pub const BY_SERVICE: &str = "service";
+
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+impl Cached for CertificateSigningRequest {}
+impl Cached for ClusterRole {}
+impl Cached for ConfigMap {}
+impl Cached for Deployment {}
+impl Cached for Endpoints {}
+impl Cached for Lease {}
+impl Cached for Namespace {}
+impl Cached for PodDisruptionBudget {}
+impl Cached for RuntimeClass {}
+impl Cached for Secret {}
+impl Cached for Service {}
+impl Cached for ServiceAccount {}
+impl Cached for ValidatingAdmissionPolicy {}
+
+impl Cached for EndpointSlice {
+    const INDEXES: &'static [Index<Self>] =
+        &[Index { name: BY_SERVICE, value: |slice| slice.metadata.labels.as_ref()?.get(SERVICE_NAME).map(String::as_str) }];
+}
+
+impl Cached for ReplicaSet {
+    const INDEXES: &'static [Index<Self>] = &[Index { name: BY_CONTROLLER, value: |set| Some(controller_uid(&set.metadata)) }];
+}
+
+impl Cached for Pod {
+    const INDEXES: &'static [Index<Self>] = &[
+        Index { name: BY_CONTROLLER, value: |pod| Some(controller_uid(&pod.metadata)) },
+        Index { name: BY_NODE, value: |pod| pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty()) },
+    ];
+
+    /// Controllers and scheduler need where a Pod runs, what decides that, its ports and its status.
+    fn trim(&mut self) {
+        if let Some(spec) = &mut self.spec {
+            trim_pod_spec(spec);
+        }
+        if let Some(status) = &mut self.status {
+            status.ephemeral_container_statuses = None;
+            for container in status.container_statuses.iter_mut().flatten().chain(status.init_container_statuses.iter_mut().flatten()) {
+                container.image = String::new();
+                container.image_id = String::new();
+                container.container_id = None;
+                container.volume_mounts = None;
+            }
+        }
+    }
+}
+
+impl Cached for Node {
+    /// Images and volumes in use are long, and nobody reads them.
+    fn trim(&mut self) {
+        if let Some(status) = &mut self.status {
+            status.images = None;
+            status.volumes_attached = None;
+            status.volumes_in_use = None;
+        }
+    }
+}
+
+impl Cached for StatefulSet {
+    fn trim(&mut self) {
+        self.spec.template = Default::default();
+        self.spec.volume_claim_templates = None;
+    }
+}
+
+impl Cached for ReplicationController {
+    fn trim(&mut self) {
+        if let Some(spec) = &mut self.spec {
+            spec.template = None;
+        }
+    }
+}
+
+/// Of kinds that are known only at run time, only what tells who owns whom.
+impl Cached for PartialObjectMeta<DynamicObject> {
+    fn trim(&mut self) {
+        let ObjectMeta { name, namespace, uid, resource_version, owner_references, finalizers, deletion_timestamp, .. } =
+            std::mem::take(&mut self.metadata);
+        self.metadata = ObjectMeta {
+            name,
+            namespace,
+            uid,
+            resource_version,
+            owner_references,
+            finalizers,
+            deletion_timestamp,
+            ..ObjectMeta::default()
+        };
+        self.types = None;
+    }
+}
+
+fn trim_pod_spec(spec: &mut PodSpec) {
+    for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
+        *container = Container {
+            name: std::mem::take(&mut container.name),
+            ports: container.ports.take(),
+            resources: container.resources.take(),
+            restart_policy: container.restart_policy.take(),
+            ..Container::default()
+        };
+    }
+    spec.ephemeral_containers = None;
+    spec.image_pull_secrets = None;
+    spec.security_context = None;
+    if let Some(volumes) = &mut spec.volumes {
+        volumes.retain(|volume| volume.persistent_volume_claim.is_some());
+    }
+}
+
+fn controller_uid(meta: &ObjectMeta) -> &str {
+    let controller = meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+    controller.map_or("", |owner| owner.uid.as_str())
+}

@@ -1,0 +1,172 @@
+//! Informers without a server, and with one that has nothing to tell.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::FutureExt as _;
+use futures::stream;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::runtime::watcher::Event;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+
+fn map(name: &str, uid: &str, revision: u64) -> ConfigMap {
+    let meta = json!({"namespace": "default", "name": name, "uid": uid, "resourceVersion": revision.to_string()});
+    serde_json::from_value(json!({"metadata": meta})).expect("a ConfigMap")
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("default", name)
+}
+
+async fn follow(informer: &Informer<ConfigMap>, events: Vec<Event<ConfigMap>>) {
+    reflector::follow(stream::iter(events.into_iter().map(Ok)), &informer.cache).await;
+}
+
+/// What a handler was called with: UIDs before and after.
+fn recorded(informer: &Informer<ConfigMap>) -> (Arc<Mutex<Vec<String>>>, Registration<ConfigMap>) {
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let record = Arc::clone(&calls);
+    let uid = |object: &Option<Arc<ConfigMap>>| object.as_ref().and_then(|map| map.metadata.uid.clone()).unwrap_or("-".to_owned());
+    let registration = informer.on_change(move |change| record.lock().push(format!("{}>{}", uid(&change.old), uid(&change.new))));
+    (calls, registration)
+}
+
+#[tokio::test]
+async fn a_second_list_removes_what_it_does_not_name() {
+    let informer = Informer::detached();
+    let (calls, _registration) = recorded(&informer);
+    assert!(!informer.is_synced());
+    follow(&informer, vec![Event::Init, Event::InitApply(map("a", "1", 1)), Event::InitApply(map("b", "2", 2))]).await;
+    assert!(!informer.is_synced(), "the list is not complete");
+    follow(&informer, vec![Event::Init, Event::InitApply(map("a", "1", 1)), Event::InitApply(map("b", "2", 2)), Event::InitDone]).await;
+    assert!(informer.is_synced());
+    follow(&informer, vec![Event::Init, Event::InitApply(map("b", "2", 5)), Event::InitDone]).await;
+    assert_eq!(informer.list().len(), 1);
+    assert_eq!(*calls.lock(), ["->1", "->2", "2>2", "1>-"]);
+}
+
+#[tokio::test]
+async fn a_list_without_changes_calls_nobody() {
+    let informer = Informer::detached();
+    follow(&informer, vec![Event::Init, Event::InitApply(map("a", "1", 1)), Event::InitDone]).await;
+    let (calls, _registration) = recorded(&informer);
+    calls.lock().clear();
+    follow(&informer, vec![Event::Init, Event::InitApply(map("a", "1", 1)), Event::InitDone]).await;
+    assert!(calls.lock().is_empty());
+}
+
+#[tokio::test]
+async fn an_object_created_again_under_its_name_is_removed_and_added() {
+    let informer = Informer::detached();
+    let (calls, _registration) = recorded(&informer);
+    follow(&informer, vec![Event::Apply(map("a", "1", 1)), Event::Apply(map("a", "2", 3))]).await;
+    assert_eq!(*calls.lock(), ["->1", "1>-", "->2"]);
+}
+
+#[tokio::test]
+async fn a_late_handler_gets_what_there_is_and_a_dropped_one_nothing() {
+    let informer = Informer::detached();
+    informer.put(map("a", "1", 1));
+    let (calls, registration) = recorded(&informer);
+    assert_eq!(*calls.lock(), ["->1"]);
+    drop(registration);
+    informer.put(map("b", "2", 2));
+    assert_eq!(*calls.lock(), ["->1"]);
+}
+
+#[tokio::test]
+async fn changes_name_each_object_once_and_the_end_of_the_list() {
+    let informer = Informer::detached();
+    let mut changes = informer.changes();
+    assert!(changes.next().now_or_never().is_none());
+    follow(&informer, vec![Event::Init, Event::InitApply(map("b", "2", 2)), Event::InitApply(map("a", "1", 1))]).await;
+    follow(&informer, vec![Event::Apply(map("b", "2", 3))]).await;
+    assert_eq!(changes.next().await, Batch { keys: vec![key("b"), key("a")], synced: false });
+    follow(&informer, vec![Event::Init, Event::InitApply(map("b", "2", 3)), Event::InitApply(map("a", "1", 1)), Event::InitDone]).await;
+    assert_eq!(changes.next().await, Batch { keys: vec![], synced: true });
+    informer.remove(&key("a"));
+    assert_eq!(changes.next().await, Batch { keys: vec![key("a")], synced: true });
+    assert!(changes.next().now_or_never().is_none());
+    assert_eq!(informer.changes().next().await, Batch { keys: vec![key("b")], synced: true }, "a late one begins with what there is");
+}
+
+#[tokio::test]
+async fn pods_are_trimmed_and_found_by_node_and_controller() {
+    let pod = |name: &str, node: Value, owner: &str| -> Pod {
+        let owners = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": owner, "controller": true}]);
+        let annotations = json!({LAST_APPLIED: "{}", "kept": "yes"});
+        let container = json!({"name": "c", "image": "i", "env": [{"name": "A"}], "resources": {"requests": {"cpu": "1"}}});
+        let meta = json!({"name": name, "namespace": "default", "ownerReferences": if owner.is_empty() { json!([]) } else { owners },
+                          "annotations": annotations, "managedFields": [{"manager": "m"}]});
+        serde_json::from_value(json!({"metadata": meta, "spec": {"nodeName": node, "containers": [container]}})).expect("a Pod")
+    };
+    let informer = Informer::detached();
+    informer.put(pod("a", json!("n1"), "u"));
+    informer.put(pod("b", Value::Null, ""));
+    let names = |pods: Vec<Arc<Pod>>| pods.iter().map(|pod| pod.metadata.name.clone().unwrap_or_default()).collect::<Vec<_>>();
+    assert_eq!(names(informer.indexed(BY_NODE, "n1")), ["a"]);
+    assert_eq!(names(informer.indexed(BY_CONTROLLER, "u")), ["a"]);
+    assert_eq!(names(informer.indexed(BY_CONTROLLER, "")), ["b"]);
+    let stored = serde_json::to_value(&*informer.get(&key("a")).expect("stored")).expect("JSON");
+    assert_eq!(stored["metadata"]["annotations"], json!({"kept": "yes"}));
+    assert_eq!(stored["metadata"].get("managedFields"), None);
+    assert_eq!(stored["spec"]["containers"], json!([{"name": "c", "resources": {"requests": {"cpu": "1"}}}]));
+    informer.put(pod("a", json!("n2"), "v"));
+    assert!(informer.indexed(BY_NODE, "n1").is_empty() && informer.indexed(BY_CONTROLLER, "u").is_empty());
+    informer.remove(&key("a"));
+    assert!(informer.indexed(BY_NODE, "n2").is_empty());
+    assert_eq!(names(informer.in_namespace("default")), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_is_waited_for_until_the_watch_delivers_it() {
+    let informer = Informer::detached();
+    let (written, limit) = (map("a", "1", 7), Duration::from_secs(5));
+    assert!(!informer.wait_for_write(&written, limit).await);
+    informer.put(map("b", "2", 6));
+    assert!(!informer.wait_for_write(&written, limit).await);
+    follow(&informer, vec![Event::Delete(map("a", "1", 8))]).await;
+    assert!(informer.wait_for_write(&written, limit).await, "a later change shows that the write was delivered");
+}
+
+/// A server that lists nothing and whose watches stay open; counts its requests.
+fn silent(requests: &Arc<AtomicUsize>) -> kube::Client {
+    let requests = Arc::clone(requests);
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        requests.fetch_add(1, Ordering::SeqCst);
+        async move {
+            if request.uri().query().is_some_and(|query| query.contains("watch=true")) {
+                std::future::pending::<()>().await;
+            }
+            let list = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []});
+            Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::from(list.to_string().into_bytes())))
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+#[tokio::test]
+async fn a_kind_has_one_watch_while_anybody_holds_its_informer() {
+    let (requests, stopping) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
+    let tasks = Tasks::new(stopping.clone());
+    let informers = Informers::new(silent(&requests), tasks.clone());
+    let (one, two) = (informers.informer::<ConfigMap>(), informers.clone().informer::<ConfigMap>());
+    one.synced().await;
+    assert!(two.is_synced());
+    let other = informers.selected::<ConfigMap>("metadata.name=a");
+    other.synced().await;
+    assert!(metrics().contains("skiff_informer_lists_total{kind=\"configmaps\""));
+    let cache = Arc::downgrade(&one.cache);
+    drop((one, two));
+    while cache.strong_count() > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(tasks.failed().now_or_never().is_none(), "a watch that nobody wants any more has not failed");
+    let before = requests.load(Ordering::SeqCst);
+    informers.informer::<ConfigMap>().synced().await;
+    assert!(requests.load(Ordering::SeqCst) > before, "the next one watches again");
+}
