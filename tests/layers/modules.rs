@@ -48,8 +48,6 @@ const CYCLES: &[(&str, &[&str], &str)] = &[
         ],
         NOT_MENDED,
     ),
-    ("sched-controllers", &["config", "csr", "discovery", "failure", "garbage", "parts", "work", "writes"], NOT_MENDED),
-    ("sched-framework", &["node", "pod"], NOT_MENDED),
 ];
 
 /// The reason of a cycle that nobody has taken away yet.

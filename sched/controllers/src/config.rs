@@ -1,6 +1,8 @@
 //! What the binary tells the controllers: which of them run, the cluster's addresses, the signing
 //! authority and every duration, so that tests can shorten them.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,10 +10,21 @@ use api_client::lease::Election;
 use ipnet::Ipv4Net;
 use thiserror::Error;
 
-pub use crate::csr::approve::serving::Reserved;
-
 /// Makes a client that acts as a ServiceAccount of `kube-system`.
 pub type Accounts = Arc<dyn Fn(&'static str) -> kube::Client + Send + Sync>;
+
+/// What no node may be: the cluster's own names and addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reserved {
+    /// The cluster's DNS domain: all names below it are Services' and Pods'.
+    pub cluster_domain: String,
+    /// Names that API servers have certificates for.
+    pub names: BTreeSet<String>,
+    /// Addresses of API servers.
+    pub addresses: BTreeSet<IpAddr>,
+    /// Addresses of Services and Pods.
+    pub ranges: Vec<Ipv4Net>,
+}
 
 /// Settings of all controllers. [`Config::default`] has upstream's values.
 #[derive(Clone)]

@@ -30,7 +30,7 @@ use crate::failure::{Failure, gone_is_fine};
 use crate::parts::Parts;
 use crate::work::{Controller, Next, Queue};
 use crate::{claim, meta, pods, writes};
-use plan::{Action, Plan, Seen};
+use plan::{Action, Plan, Snapshot};
 
 /// The controller.
 pub struct Deployments {
@@ -97,7 +97,7 @@ impl Controller for Deployments {
         let now = Timestamp::now();
         let running =
             |set: &ReplicaSet| self.pods.indexed(BY_CONTROLLER, meta::uid(&set.metadata)).iter().any(|pod| !pods::is_terminal(pod));
-        let plan = plan::plan(&Seen { deployment: &deployment, sets, runs_pods: &running, now });
+        let plan = plan::plan(&Snapshot { deployment: &deployment, sets, runs_pods: &running, now });
         self.apply(&deployment, plan).await
     }
 }

@@ -21,7 +21,7 @@ use kube::api::{DeleteParams, PropagationPolicy};
 use crate::failure::Failure;
 use crate::parts::Parts;
 use crate::work::{self, Controller, Next, Queue};
-use graph::{Graph, Identity, Phase, Seen};
+use graph::{Graph, Identity, NodeSnapshot, Phase};
 use monitor::Monitor;
 use plan::{Action, Owner};
 use remote::Remote;
@@ -58,12 +58,12 @@ impl Controller for GarbageCollector {
     type Key = String;
 
     async fn reconcile(&self, uid: &String) -> Result<Next, Failure> {
-        let Some(seen) = self.graph.seen(uid) else { return Ok(Next::OnChange) };
-        match seen.phase {
-            Phase::Orphaning => self.orphan(uid, &seen).await?,
+        let Some(node) = self.graph.snapshot(uid) else { return Ok(Next::OnChange) };
+        match node.phase {
+            Phase::Orphaning => self.orphan(uid, &node).await?,
             Phase::Deleting => {}
-            Phase::Foreground => self.wait_for_dependents(uid, &seen).await?,
-            Phase::Living => self.judge(uid, &seen).await?,
+            Phase::Foreground => self.wait_for_dependents(uid, &node).await?,
+            Phase::Living => self.judge(uid, &node).await?,
         }
         Ok(Next::OnChange)
     }
@@ -71,34 +71,34 @@ impl Controller for GarbageCollector {
 
 impl GarbageCollector {
     /// Takes this owner off its dependents, then lets it go.
-    async fn orphan(&self, uid: &str, seen: &Seen) -> Result<(), Failure> {
-        for (_, dependent) in &seen.dependents {
+    async fn orphan(&self, uid: &str, node: &NodeSnapshot) -> Result<(), Failure> {
+        for (_, dependent) in &node.dependents {
             let Some(latest) = self.remote.read(&dependent.identity).await? else { continue };
             if let Some(owners) = plan::without_owners(&latest, &[uid]) {
                 self.remote.set_owners(&dependent.identity, &latest, owners).await?;
             }
         }
-        self.remote.remove_finalizer(&seen.identity, uid, ORPHAN).await
+        self.remote.remove_finalizer(&node.identity, uid, ORPHAN).await
     }
 
     /// Lets an owner go whose blocking dependents are gone; else has them looked at.
-    async fn wait_for_dependents(&self, uid: &str, seen: &Seen) -> Result<(), Failure> {
-        let blocking: Vec<&String> = seen.dependents.iter().filter(|(_, d)| d.blocks).map(|(uid, _)| uid).collect();
+    async fn wait_for_dependents(&self, uid: &str, node: &NodeSnapshot) -> Result<(), Failure> {
+        let blocking: Vec<&String> = node.dependents.iter().filter(|(_, d)| d.blocks).map(|(uid, _)| uid).collect();
         if blocking.is_empty() {
-            return self.remote.remove_finalizer(&seen.identity, uid, FOREGROUND).await;
+            return self.remote.remove_finalizer(&node.identity, uid, FOREGROUND).await;
         }
-        for (dependent, _) in seen.dependents.iter().filter(|(_, d)| d.blocks && d.phase != Phase::Foreground) {
+        for (dependent, _) in node.dependents.iter().filter(|(_, d)| d.blocks && d.phase != Phase::Foreground) {
             self.graph.look_at(dependent);
         }
         Ok(())
     }
 
     /// Whether the object may stay, and what of its owners is left.
-    async fn judge(&self, uid: &str, seen: &Seen) -> Result<(), Failure> {
-        if seen.owners.is_empty() {
+    async fn judge(&self, uid: &str, node: &NodeSnapshot) -> Result<(), Failure> {
+        if node.owners.is_empty() {
             return Ok(());
         }
-        let latest = match self.remote.read(&seen.identity).await? {
+        let latest = match self.remote.read(&node.identity).await? {
             Some(latest) if latest.uid.as_deref() == Some(uid) => latest,
             _ => {
                 self.graph.forget(uid);
@@ -107,10 +107,10 @@ impl GarbageCollector {
         };
         let mut owners = Vec::new();
         for reference in latest.owner_references.iter().flatten() {
-            owners.push((reference.uid.clone(), self.owner(&seen.identity, reference, &latest).await?));
+            owners.push((reference.uid.clone(), self.owner(&node.identity, reference, &latest).await?));
         }
-        let dependents: Vec<Phase> = seen.dependents.iter().map(|(_, dependent)| dependent.phase).collect();
-        self.perform(uid, seen, &latest, plan::plan(&latest, &owners, &dependents)).await
+        let dependents: Vec<Phase> = node.dependents.iter().map(|(_, dependent)| dependent.phase).collect();
+        self.perform(uid, node, &latest, plan::plan(&latest, &owners, &dependents)).await
     }
 
     /// What became of one owner: as the graph knows it, else as the server says.
@@ -134,19 +134,19 @@ impl GarbageCollector {
         Ok(owner)
     }
 
-    async fn perform(&self, uid: &str, seen: &Seen, latest: &ObjectMeta, action: Action) -> Result<(), Failure> {
+    async fn perform(&self, uid: &str, node: &NodeSnapshot, latest: &ObjectMeta, action: Action) -> Result<(), Failure> {
         match action {
             Action::Nothing => Ok(()),
-            Action::SetOwners(owners) => self.remote.set_owners(&seen.identity, latest, owners).await,
+            Action::SetOwners(owners) => self.remote.set_owners(&node.identity, latest, owners).await,
             Action::Delete { policy, unblock } => {
                 let mut version = latest.resource_version.clone();
                 if let Some(owners) = unblock {
-                    self.remote.set_owners(&seen.identity, latest, owners).await?;
+                    self.remote.set_owners(&node.identity, latest, owners).await?;
                     version = None;
                 }
-                tracing::debug!(object = %seen.identity, ?policy, "deleting garbage");
+                tracing::debug!(object = %node.identity, ?policy, "deleting garbage");
                 let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
-                if !self.remote.delete(&seen.identity, uid, version, params).await? {
+                if !self.remote.delete(&node.identity, uid, version, params).await? {
                     self.graph.forget(uid);
                 }
                 Ok(())

@@ -86,7 +86,7 @@ fn note_panic(controller: &str, ended: Result<(), tokio::task::JoinError>) {
 
 async fn pass<C: Controller>(controller: Arc<C>, queue: Arc<Queue<C::Key>>, key: C::Key) {
     // Frees the key also when the reconcile panics.
-    let held = Held { queue: &queue, key: &key };
+    let processing = Processing { queue: &queue, key: &key };
     match controller.reconcile(&key).await {
         Ok(next) => {
             queue.forget(&key);
@@ -107,15 +107,15 @@ async fn pass<C: Controller>(controller: Arc<C>, queue: Arc<Queue<C::Key>>, key:
             queue.add_rate_limited(key.clone(), Duration::MAX);
         }
     }
-    drop(held);
+    drop(processing);
 }
 
-struct Held<'a, K: Key> {
+struct Processing<'a, K: Key> {
     queue: &'a Queue<K>,
     key: &'a K,
 }
 
-impl<K: Key> Drop for Held<'_, K> {
+impl<K: Key> Drop for Processing<'_, K> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.queue.add_rate_limited(self.key.clone(), Duration::MAX);

@@ -5,11 +5,13 @@
 mod node;
 mod plugin;
 mod pod;
+mod port;
 mod resources;
 mod verdict;
 
-pub use node::{NodeInfo, PortUse, Snapshot};
+pub use node::{NodeInfo, Snapshot};
 pub use plugin::{ClusterEvent, CycleState, FilterPlugin, Plugin, SCORE_MAX, ScorePlugin, normalize_default};
 pub use pod::PodInfo;
+pub use port::PortUse;
 pub use resources::ResourceList;
 pub use verdict::Verdict;

@@ -5,8 +5,7 @@ use k8s_openapi::api::core::v1::{Affinity, Container, Pod, PodSpec, PodStatus, T
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 
-use crate::ResourceList;
-use crate::node::PortUse;
+use crate::{PortUse, ResourceList};
 
 /// What a container counts as in scores when it asks for no CPU, as upstream: a tenth of a core.
 const DEFAULT_CPU_MILLI: i64 = 100;

@@ -22,22 +22,22 @@ type Order = (Reverse<i32>, Option<Timestamp>, u64);
 struct Entry {
     pod: Arc<PodInfo>,
     attempts: u32,
-    place: Place,
+    stage: Stage,
 }
 
-enum Place {
+enum Stage {
     Active(Order),
     /// Tried again at that time.
-    Waiting(Instant, u64),
+    BackingOff(Instant, u64),
     /// Tried again when one of these happens, and not before back-off ends.
-    Parked {
+    Unschedulable {
         until: Instant,
         backoff: Instant,
         sequence: u64,
         helped_by: HashSet<ClusterEvent>,
     },
     /// Taken out to be scheduled; a change meanwhile makes it active again if it comes back.
-    Taken,
+    InFlight,
 }
 
 /// The waiting Pods by UID.
@@ -55,13 +55,13 @@ impl Queue {
     pub fn set(&mut self, pod: Arc<PodInfo>) {
         let uid = pod.uid.clone();
         let Some(entry) = self.entries.get_mut(&uid) else {
-            self.entries.insert(uid.clone(), Entry { pod, attempts: 0, place: Place::Taken });
+            self.entries.insert(uid.clone(), Entry { pod, attempts: 0, stage: Stage::InFlight });
             self.activate(&uid);
             return;
         };
         let differs = entry.pod.placement_differs(&pod);
         entry.pod = pod;
-        if differs && !matches!(entry.place, Place::Taken) {
+        if differs && !matches!(entry.stage, Stage::InFlight) {
             self.activate(&uid);
         }
     }
@@ -87,7 +87,7 @@ impl Queue {
     pub fn take(&mut self) -> Option<Arc<PodInfo>> {
         let (_, uid) = self.active.pop_first()?;
         let entry = self.entries.get_mut(&uid)?;
-        entry.place = Place::Taken;
+        entry.stage = Stage::InFlight;
         entry.attempts += 1;
         Some(Arc::clone(&entry.pod))
     }
@@ -97,7 +97,7 @@ impl Queue {
         let sequence = self.next_sequence();
         let Some(entry) = self.entries.get_mut(uid) else { return };
         let (until, backoff) = (now + PARKED_MAX, now + backoff(entry.attempts));
-        entry.place = Place::Parked { until, backoff, sequence, helped_by };
+        entry.stage = Stage::Unschedulable { until, backoff, sequence, helped_by };
         self.timed.insert((until, sequence), uid.to_owned());
     }
 
@@ -113,8 +113,8 @@ impl Queue {
         let helped: Vec<(String, Instant)> = self
             .entries
             .iter()
-            .filter_map(|(uid, entry)| match &entry.place {
-                Place::Parked { backoff, helped_by, .. } if helped_by.contains(&event) => Some((uid.clone(), *backoff)),
+            .filter_map(|(uid, entry)| match &entry.stage {
+                Stage::Unschedulable { backoff, helped_by, .. } if helped_by.contains(&event) => Some((uid.clone(), *backoff)),
                 _ => None,
             })
             .collect();
@@ -149,7 +149,7 @@ impl Queue {
         let sequence = self.next_sequence();
         if let Some(entry) = self.entries.get_mut(uid) {
             let order = (Reverse(entry.pod.priority), entry.pod.created, sequence);
-            entry.place = Place::Active(order);
+            entry.stage = Stage::Active(order);
             self.active.insert((order, uid.to_owned()));
         }
     }
@@ -157,7 +157,7 @@ impl Queue {
     fn wait(&mut self, uid: &str, due: Instant) {
         let sequence = self.next_sequence();
         if let Some(entry) = self.entries.get_mut(uid) {
-            entry.place = Place::Waiting(due, sequence);
+            entry.stage = Stage::BackingOff(due, sequence);
             self.timed.insert((due, sequence), uid.to_owned());
         }
     }
@@ -165,14 +165,14 @@ impl Queue {
     /// Takes an entry out of the order it stands in.
     fn leave(&mut self, uid: &str) {
         let Some(entry) = self.entries.get_mut(uid) else { return };
-        match std::mem::replace(&mut entry.place, Place::Taken) {
-            Place::Active(order) => {
+        match std::mem::replace(&mut entry.stage, Stage::InFlight) {
+            Stage::Active(order) => {
                 self.active.remove(&(order, uid.to_owned()));
             }
-            Place::Waiting(due, sequence) | Place::Parked { until: due, sequence, .. } => {
+            Stage::BackingOff(due, sequence) | Stage::Unschedulable { until: due, sequence, .. } => {
                 self.timed.remove(&(due, sequence));
             }
-            Place::Taken => {}
+            Stage::InFlight => {}
         }
     }
 

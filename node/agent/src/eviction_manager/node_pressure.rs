@@ -71,7 +71,7 @@ async fn watch(node: &Arc<Node>) {
 
 /// Whether no Pod can use anything up, and nothing is short.
 fn is_at_rest(node: &Node) -> bool {
-    *node.pressure.borrow() == Pressure::default() && !node.directory.any(is_active)
+    *node.pressure.borrow() == Pressure::default() && !node.directory.any(Entry::is_active)
 }
 
 async fn look(node: &Node) -> Option<Observed> {

@@ -29,9 +29,9 @@ use serde_json::json;
 use thiserror::Error;
 
 use self::newcomer::Present;
-use self::serving::Reserved;
 use super::request::{self, Request, remote_address};
 use super::{KUBELET_CLIENT, KUBELET_SERVING, certificate, is_pending};
+use crate::config::Reserved;
 use crate::failure::{During, Failure};
 use crate::parts::Parts;
 use crate::work::{Controller, Next, Queue};

@@ -11,7 +11,7 @@ use super::{fence, history, rollout, scale, status};
 use crate::meta;
 
 /// What a plan is made from.
-pub struct Seen<'a> {
+pub struct Snapshot<'a> {
     /// The Deployment.
     pub deployment: &'a Deployment,
     /// The ReplicaSets it owns.
@@ -74,40 +74,40 @@ impl Sets {
 }
 
 /// Plans one pass.
-pub fn plan(seen: &Seen<'_>) -> Plan {
-    let deployment = seen.deployment;
-    let (new, old) = history::split(deployment, seen.sets.clone());
+pub fn plan(snapshot: &Snapshot<'_>) -> Plan {
+    let deployment = snapshot.deployment;
+    let (new, old) = history::split(deployment, snapshot.sets.clone());
     let sets = Sets { new, old };
     if meta::is_deleting(&deployment.metadata) {
-        return settle(seen, &sets, Vec::new(), None);
+        return settle(snapshot, &sets, Vec::new(), None);
     }
     let pausing = status::pause_change(deployment);
     if deployment.spec.paused == Some(true) {
         let mut actions = revised(deployment, &sets).unwrap_or_default();
         actions.extend(scale::proportionally(deployment, &sets));
         actions.extend(history::expired(deployment, &sets.old).into_iter().map(Action::Delete));
-        return settle(seen, &sets, merged(actions), Some(pausing));
+        return settle(snapshot, &sets, merged(actions), Some(pausing));
     }
     if scale::is_wanted(deployment, &sets) {
         let mut actions = revised(deployment, &sets).unwrap_or_default();
         actions.extend(scale::proportionally(deployment, &sets));
-        return settle(seen, &sets, merged(actions), Some(pausing));
+        return settle(snapshot, &sets, merged(actions), Some(pausing));
     }
-    let mut actions = if fence::recreates(deployment) { recreate(seen, &sets) } else { rolling(deployment, &sets) };
-    let now_complete = status::is_complete(deployment, &status::counted(deployment, &sets, seen.now));
+    let mut actions = if fence::recreates(deployment) { recreate(snapshot, &sets) } else { rolling(deployment, &sets) };
+    let now_complete = status::is_complete(deployment, &status::counted(deployment, &sets, snapshot.now));
     if actions.is_empty() && now_complete {
         actions.extend(history::expired(deployment, &sets.old).into_iter().map(Action::Delete));
     }
-    settle(seen, &sets, actions, None)
+    settle(snapshot, &sets, actions, None)
 }
 
 /// Pausing, scaling and deleting only count; a rollout also judges its progress.
-fn settle(seen: &Seen<'_>, sets: &Sets, actions: Vec<Action>, only_counting: Option<Option<status::Condition>>) -> Plan {
-    let deleting = meta::is_deleting(&seen.deployment.metadata);
+fn settle(snapshot: &Snapshot<'_>, sets: &Sets, actions: Vec<Action>, only_counting: Option<Option<status::Condition>>) -> Plan {
+    let deleting = meta::is_deleting(&snapshot.deployment.metadata);
     if deleting || only_counting.is_some() {
-        let mut counted = status::counted(seen.deployment, sets, seen.now);
+        let mut counted = status::counted(snapshot.deployment, sets, snapshot.now);
         if let Some(condition) = only_counting.flatten() {
-            status::set_condition(&mut counted, condition, seen.now);
+            status::set_condition(&mut counted, condition, snapshot.now);
         }
         return Plan { actions, status: counted, look_again: None };
     }
@@ -115,7 +115,7 @@ fn settle(seen: &Seen<'_>, sets: &Sets, actions: Vec<Action>, only_counting: Opt
         Action::Create(set) => Some(meta::name(&set.metadata).to_owned()),
         _ => None,
     });
-    let (status, look_again) = status::of_rollout(seen.deployment, sets, creating.as_deref(), seen.now);
+    let (status, look_again) = status::of_rollout(snapshot.deployment, sets, creating.as_deref(), snapshot.now);
     Plan { actions, status, look_again }
 }
 
@@ -159,15 +159,15 @@ fn rolling(deployment: &Deployment, sets: &Sets) -> Vec<Action> {
     merged(actions)
 }
 
-fn recreate(seen: &Seen<'_>, sets: &Sets) -> Vec<Action> {
-    let deployment = seen.deployment;
+fn recreate(snapshot: &Snapshot<'_>, sets: &Sets) -> Vec<Action> {
+    let deployment = snapshot.deployment;
     let shrunk: Vec<Action> = sets.old.iter().filter(|set| fence::size(set) > 0).filter_map(|set| resized(deployment, set, 0)).collect();
     if !shrunk.is_empty() {
         let mut actions = revised(deployment, sets).unwrap_or_default();
         actions.extend(shrunk);
         return actions;
     }
-    let alive = |set: &ReplicaSet| set.status.as_ref().is_some_and(|status| status.replicas > 0) || (seen.runs_pods)(set);
+    let alive = |set: &ReplicaSet| set.status.as_ref().is_some_and(|status| status.replicas > 0) || (snapshot.runs_pods)(set);
     if sets.old.iter().any(|set| alive(set)) {
         return revised(deployment, sets).unwrap_or_default();
     }

@@ -9,7 +9,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, ReplicaSetStatus};
 use serde_json::{Value, json};
 
 use super::history;
-use super::plan::{Action, Plan, Seen, plan, scaled_message};
+use super::plan::{Action, Plan, Snapshot, plan, scaled_message};
 use super::{fence, status};
 use crate::meta;
 
@@ -45,7 +45,7 @@ impl World {
     fn plan(&self) -> Plan {
         let sets = self.sets.values().cloned().map(Arc::new).collect();
         let runs_pods = |set: &ReplicaSet| set.status.as_ref().is_some_and(|status| status.replicas > 0);
-        plan(&Seen { deployment: &self.deployment, sets, runs_pods: &runs_pods, now: self.now })
+        plan(&Snapshot { deployment: &self.deployment, sets, runs_pods: &runs_pods, now: self.now })
     }
 
     /// One pass; whether it wrote anything.

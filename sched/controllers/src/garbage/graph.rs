@@ -68,7 +68,7 @@ struct Node {
 
 /// What the graph knows of one object.
 #[derive(Debug)]
-pub struct Seen {
+pub struct NodeSnapshot {
     /// Where it is.
     pub identity: Identity,
     /// UIDs of its owners.
@@ -163,7 +163,7 @@ impl Graph {
     }
 
     /// What is known of an object.
-    pub fn seen(&self, uid: &str) -> Option<Seen> {
+    pub fn snapshot(&self, uid: &str) -> Option<NodeSnapshot> {
         let nodes = self.nodes.lock();
         let node = nodes.by_uid.get(uid)?;
         let dependent = |dependent: &String| {
@@ -176,7 +176,7 @@ impl Graph {
             let blocks = known.owners.iter().any(|(owner, blocks)| owner == uid && *blocks);
             Some((dependent.clone(), Dependent { identity: known.identity.clone(), blocks, phase: known.phase }))
         };
-        Some(Seen {
+        Some(NodeSnapshot {
             identity: node.identity.clone(),
             owners: node.owners.iter().map(|(owner, _)| owner.clone()).collect(),
             phase: node.phase,
@@ -357,7 +357,7 @@ mod tests {
         graph.upsert(&kind(), &meta_of("set", &[], deleting(FOREGROUND)));
         graph.upsert(&kind(), &meta_of("own", &[("set", true)], json!({})));
         graph.upsert(&kind(), &meta_of("stranger", &[("set", true)], json!({"namespace": "elsewhere"})));
-        let dependents: Vec<String> = graph.seen("set").expect("known").dependents.into_iter().map(|(uid, _)| uid).collect();
+        let dependents: Vec<String> = graph.snapshot("set").expect("known").dependents.into_iter().map(|(uid, _)| uid).collect();
         assert_eq!(dependents, ["own"]);
     }
 
@@ -368,6 +368,6 @@ mod tests {
         graph.upsert(&kind(), &meta_of("a", &[], json!({})));
         graph.upsert(&other, &meta_of("b", &[], json!({})));
         graph.forget_kind(&other);
-        assert!(graph.seen("a").is_some() && graph.seen("b").is_none());
+        assert!(graph.snapshot("a").is_some() && graph.snapshot("b").is_none());
     }
 }

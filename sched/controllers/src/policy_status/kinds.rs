@@ -43,7 +43,7 @@ pub fn named(spec: &ValidatingAdmissionPolicySpec, served: &[Resource]) -> BTree
     let constraints = spec.match_constraints.as_ref();
     for rule in constraints.and_then(|constraints| constraints.resource_rules.as_ref()).into_iter().flatten() {
         let mut count = 0;
-        for resource in places(rule).iter().flat_map(|place| served.iter().filter(move |resource| place.is(resource))) {
+        for resource in named_resources(rule).iter().flat_map(|place| served.iter().filter(move |resource| place.is(resource))) {
             kinds.insert(Gvk { group: resource.group.clone(), version: resource.version.clone(), kind: resource.kind.clone() });
             count += 1;
             // Upstream looks at no further rule then either.
@@ -56,13 +56,13 @@ pub fn named(spec: &ValidatingAdmissionPolicySpec, served: &[Resource]) -> BTree
 }
 
 /// A resource as a rule names it.
-struct Place<'r> {
+struct GroupVersionResource<'r> {
     group: &'r str,
     version: &'r str,
     resource: String,
 }
 
-impl Place<'_> {
+impl GroupVersionResource<'_> {
     /// By plural or singular. The core group stands for every group that has the version: upstream's RESTMapper
     /// takes no group for any.
     fn is(&self, resource: &Resource) -> bool {
@@ -72,7 +72,7 @@ impl Place<'_> {
     }
 }
 
-fn places(rule: &NamedRuleWithOperations) -> Vec<Place<'_>> {
+fn named_resources(rule: &NamedRuleWithOperations) -> Vec<GroupVersionResource<'_>> {
     let (groups, versions) = (sorted(rule.api_groups.as_ref()), sorted(rule.api_versions.as_ref()));
     if groups.iter().chain(&versions).any(|name| name.contains('*')) {
         return Vec::new();
@@ -82,7 +82,7 @@ fn places(rule: &NamedRuleWithOperations) -> Vec<Place<'_>> {
     let mut places = Vec::new();
     for group in groups {
         for version in &versions {
-            places.extend(resources.iter().map(|resource| Place { group, version, resource: resource.to_lowercase() }));
+            places.extend(resources.iter().map(|resource| GroupVersionResource { group, version, resource: resource.to_lowercase() }));
         }
     }
     places

@@ -5,7 +5,6 @@
 //! never be for others (an API server, a Service, a Pod, another node), stays for a person, as all of these requests
 //! do upstream.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -13,21 +12,9 @@ use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Node;
 use thiserror::Error;
 
+use crate::config::Reserved;
 use crate::csr::request::Request;
 use crate::meta;
-
-/// What no node may be: the cluster's own names and addresses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reserved {
-    /// The cluster's DNS domain: all names below it are Services' and Pods'.
-    pub cluster_domain: String,
-    /// Names that API servers have certificates for.
-    pub names: BTreeSet<String>,
-    /// Addresses of API servers.
-    pub addresses: BTreeSet<IpAddr>,
-    /// Addresses of Services and Pods.
-    pub ranges: Vec<Ipv4Net>,
-}
 
 /// Why a request is not approved without a person.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
