@@ -9,17 +9,7 @@ use crate::source::{for_each_type, root, sources, tokens};
 const BANNED: &[&str] = &["Known", "Seen", "Shown", "Place", "Asked", "Kept", "Held", "Ground", "Found", "Turn"];
 
 /// Crates that still have such types. A crate leaves the list with its last one.
-const NOT_DONE: &[&str] = &[
-    "api-admission",
-    "api-auth",
-    "api-cel",
-    "api-rules",
-    "api-schema",
-    "api-server",
-    "api-store",
-    "api-tasks",
-    "tests",
-];
+const NOT_DONE: &[&str] = &["api-admission", "api-auth", "api-cel", "api-rules", "api-schema", "api-server", "api-store", "api-tasks"];
 
 #[test]
 fn no_type_has_a_name_that_says_nothing() {
@@ -27,6 +17,7 @@ fn no_type_has_a_name_that_says_nothing() {
     let mut packages = packages();
     // The innermost package that a file lies in is the one that it belongs to.
     packages.sort_by_key(|package| std::cmp::Reverse(package.manifest_path.as_str().len()));
+    for file in ["api", "sched", "node", "dns", "runtimes", "src", "tests", ".ci"].iter().flat_map(|dir| sources(&root().join(dir))) {
         let owner = packages.iter().find(|package| package.manifest_path.parent().is_some_and(|dir| file.starts_with(dir)));
         let Some(owner) = owner else { continue };
         for_each_type(tokens(&file), &mut |name| {

@@ -187,7 +187,7 @@ impl List {
 
 /// What a watch said of one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct WatchedChange {
     /// Its revision.
     pub revision: u64,
     /// `ADDED`, `MODIFIED` or `DELETED`.
@@ -201,7 +201,7 @@ pub struct Seen {
 /// Judges watches that began at one revision and were resumed where they had ended: each must tell the
 /// same changes in the order of their revisions, none twice, every answered write among them, and of each
 /// object a story that can be.
-pub fn check_watches(watches: &[Vec<Seen>], answered: &[(u64, u64)]) -> Result<(), String> {
+pub fn check_watches(watches: &[Vec<WatchedChange>], answered: &[(u64, u64)]) -> Result<(), String> {
     let Some(first) = watches.first() else { return Ok(()) };
     for (number, watch) in watches.iter().enumerate() {
         if let Some(pair) = watch.windows(2).find(|pair| pair[0].revision >= pair[1].revision) {
@@ -215,7 +215,7 @@ pub fn check_watches(watches: &[Vec<Seen>], answered: &[(u64, u64)]) -> Result<(
             return Err(format!("watch {number} tells {} changes, watch 0 {}", watch.len(), first.len()));
         }
     }
-    let told: BTreeMap<u64, &Seen> = first.iter().map(|seen| (seen.revision, seen)).collect();
+    let told: BTreeMap<u64, &WatchedChange> = first.iter().map(|seen| (seen.revision, seen)).collect();
     for (revision, value) in answered {
         match told.get(revision) {
             Some(seen) if seen.value == *value && seen.kind != "DELETED" => {}
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn watches_are_judged() {
-        let seen = |revision, kind: &str, value| Seen { revision, kind: kind.to_owned(), key: "a".to_owned(), value };
+        let seen = |revision, kind: &str, value| WatchedChange { revision, kind: kind.to_owned(), key: "a".to_owned(), value };
         let good = vec![seen(1, "ADDED", 1), seen(2, "MODIFIED", 2), seen(4, "DELETED", 2), seen(5, "ADDED", 3)];
         let answered = [(1, 1), (2, 2), (5, 3)];
         check_watches(&[good.clone(), good.clone()], &answered).expect("is whole");

@@ -14,7 +14,7 @@ use kube::api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt};
 
 use crate::client;
-use crate::linear::{self, Action, Operation, Outcome, Seen};
+use crate::linear::{self, Action, Operation, Outcome, WatchedChange};
 use crate::net::Net;
 use crate::run::eventually;
 
@@ -45,7 +45,7 @@ struct Shared {
     operations: Mutex<BTreeMap<usize, Vec<Operation>>>,
     /// Revision and value of every answered write.
     writes: Mutex<Vec<Write>>,
-    watches: Mutex<Vec<Vec<Seen>>>,
+    watches: Mutex<Vec<Vec<WatchedChange>>>,
 }
 
 #[derive(Clone, Copy)]
@@ -174,7 +174,7 @@ fn revision_of(object: &ConfigMap) -> u64 {
 }
 
 /// Watches until the last object, resuming wherever it is cut off.
-async fn watch(shared: Arc<Shared>, api: Api<ConfigMap>, mut from: String) -> Vec<Seen> {
+async fn watch(shared: Arc<Shared>, api: Api<ConfigMap>, mut from: String) -> Vec<WatchedChange> {
     let mut seen = Vec::new();
     let mut counted = false;
     loop {
@@ -202,7 +202,12 @@ async fn watch(shared: Arc<Shared>, api: Api<ConfigMap>, mut from: String) -> Ve
                 return seen;
             }
             from = object.resource_version().expect("a revision");
-            seen.push(Seen { revision: revision_of(&object), kind: kind.to_owned(), key: object.name_any(), value: value_of(&object) });
+            seen.push(WatchedChange {
+                revision: revision_of(&object),
+                kind: kind.to_owned(),
+                key: object.name_any(),
+                value: value_of(&object),
+            });
         }
         tokio::time::sleep(BACK_OFF).await;
     }
