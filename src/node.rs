@@ -195,13 +195,8 @@ pub fn start(tasks: &Tasks, settings: &NodeSettings, parts: Parts, identity: Ide
 
 /// Where the node's programs listen, in the words of the Service proxy.
 fn listening() -> std::io::Result<Vec<node_proxy::Listener>> {
-    let protocol = |protocol| match protocol {
-        node_network::Protocol::Tcp => node_proxy::Protocol::Tcp,
-        node_network::Protocol::Udp => node_proxy::Protocol::Udp,
-        node_network::Protocol::Sctp => node_proxy::Protocol::Sctp,
-    };
     let all = node_network::listening()?.into_iter();
-    Ok(all.map(|listener| node_proxy::Listener { protocol: protocol(listener.protocol), at: listener.at }).collect())
+    Ok(all.map(|listener| node_proxy::Listener { protocol: listener.protocol, at: listener.at }).collect())
 }
 
 /// The machine's resolvers. Without the file it has none: names outside the cluster are refused then.

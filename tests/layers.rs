@@ -52,13 +52,14 @@ const OURS: &[(&str, &[&str])] = &[
     ("runtimes-fake", &["runtimes-contract"]),
     ("node-images", &["api-model", "runtimes-contract"]),
     ("node-volumes", &["api-model", "runtimes-contract"]),
-    ("node-network", &["runtimes-contract"]),
+    ("node-netfilter", &[]),
+    ("node-network", &["node-netfilter", "runtimes-contract"]),
     ("node-spdy", &[]),
     (
         "node-agent",
         &["api-client", "api-model", "api-tasks", "node-images", "node-volumes", "node-network", "node-spdy", "runtimes-contract"],
     ),
-    ("node-proxy", &["api-client", "api-tasks"]),
+    ("node-proxy", &["api-client", "api-tasks", "node-netfilter"]),
     ("dns", &["api-client", "api-tasks"]),
 ];
 

@@ -7,11 +7,12 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
+use node_netfilter::{NetfilterError, apply};
 
 use crate::netlink::Socket;
 use crate::netlink::message;
 use crate::rules::{self, Inputs};
-use crate::{Config, HostPort, NetworkError, Protocol, guard, nft};
+use crate::{Config, HostPort, NetworkError, Protocol, guard};
 
 /// Leaves the calling thread in a new network namespace: it must be one that ends.
 pub(crate) fn check(config: &Config) -> Result<(), NetworkError> {
@@ -34,16 +35,16 @@ pub(crate) fn check(config: &Config) -> Result<(), NetworkError> {
     let inputs =
         Inputs { pod_cidr: config.cluster_cidr, nodes: vec![config.dns_ip], host_ports: vec![(port, config.cluster_cidr.network())] };
     let refused = |error, modules: &str| match error {
-        NetworkError::Rules(said) => missing(&format!(
+        NetfilterError::Rules(said) => missing(&format!(
             "the kernel or nft does not take the node's rules ({said}): {modules}, and install the package nftables (1.0 or later)"
         )),
-        other => other,
+        other => other.into(),
     };
-    nft::apply(&rules::script(config, &inputs)).map_err(|error| {
+    apply(&rules::script(config, &inputs)).map_err(|error| {
         refused(error, "load the kernel modules nf_tables, nft_chain_nat, nft_ct, nft_fib, nft_masq, nft_nat and nft_reject")
     })?;
     let guard = guard::script(config, Ipv4Net::new_assert(config.cluster_cidr.network(), 30))?;
-    nft::apply(&guard).map_err(|error| refused(error, "the kernel needs CONFIG_NF_TABLES_BRIDGE"))
+    apply(&guard).map_err(|error| refused(error, "the kernel needs CONFIG_NF_TABLES_BRIDGE"))
 }
 
 fn told(error: &NetworkError) -> String {

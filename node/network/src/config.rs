@@ -1,11 +1,11 @@
 //! What the node's network is told, and the values that it hands out and takes: plain data, checked
 //! once where it comes in.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use ipnet::Ipv4Net;
+use node_netfilter::Protocol;
 use runtimes_contract::Sandbox;
 use serde::{Deserialize, Serialize};
 
@@ -73,35 +73,6 @@ impl Config {
     /// The nftables table of this crate (family `ip`).
     pub fn table(&self) -> String {
         format!("{}-net", self.prefix)
-    }
-}
-
-/// Transport of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-    /// SCTP.
-    Sctp,
-}
-
-impl Protocol {
-    /// As nftables and `/etc/protocols` write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Sctp => "sctp",
-        }
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
+use node_netfilter::NetfilterError;
 use thiserror::Error;
 
 /// A failed operation of the node's network.
@@ -85,6 +86,16 @@ pub enum NetworkError {
         /// What is wrong with it.
         message: String,
     },
+}
+
+impl From<NetfilterError> for NetworkError {
+    fn from(error: NetfilterError) -> Self {
+        match error {
+            NetfilterError::Missing(text) => Self::Missing(text.to_owned()),
+            NetfilterError::Rules(said) => Self::Rules(said),
+            NetfilterError::Tool { source, .. } => Self::Rules(source.to_string()),
+        }
+    }
 }
 
 impl NetworkError {

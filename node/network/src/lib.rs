@@ -21,7 +21,6 @@ mod host;
 mod ledger;
 mod listeners;
 mod netlink;
-mod nft;
 mod rules;
 mod sandbox;
 mod sysctl;
@@ -31,11 +30,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ipnet::Ipv4Net;
+use node_netfilter::{NetfilterError, apply};
 use parking_lot::Mutex;
 
-pub use config::{Config, HostPort, Peer, PodNetwork, Protocol};
+pub use config::{Config, HostPort, Peer, PodNetwork};
 pub use error::NetworkError;
 pub use listeners::{Listener, listening};
+pub use node_netfilter::Protocol;
 pub use sysctl::set_sysctls;
 
 use ledger::{Ledger, Record};
@@ -96,7 +97,7 @@ impl Network {
                 state.ledger.records().iter().map(|(uid, record)| (record.ip, uid.clone())).collect()
             };
             sandbox::prepare_dir(&config.state_dir.join("ns"))?;
-            nft::apply(&guard::script(config, pod_cidr)?)?;
+            apply(&guard::script(config, pod_cidr)?)?;
             host::configure(config, pod_cidr, &pods)?;
             shared.state.lock().pod_cidr = Some(pod_cidr);
             shared.write_rules()
@@ -231,10 +232,10 @@ pub async fn remove(prefix: &str, state_dir: &Path) -> Result<(), NetworkError> 
         sandbox::remove_dir(&state_dir.join("ns"))?;
         host::remove(&prefix)?;
         let table = format!("{prefix}-net");
-        match nft::apply(&(rules::removal(&table) + &guard::removal(&table))) {
+        match apply(&(rules::removal(&table) + &guard::removal(&table))) {
             // Without nft there have never been rules.
-            Err(NetworkError::Missing(_)) | Ok(()) => {}
-            Err(error) => return Err(error),
+            Err(NetfilterError::Missing(_)) | Ok(()) => {}
+            Err(error) => return Err(error.into()),
         }
         for dir in [state_dir.join("pods"), state_dir] {
             match std::fs::remove_dir_all(&dir) {
@@ -289,9 +290,9 @@ impl Shared {
                 host_ports: records.flat_map(|record| record.host_ports.iter().map(|port| (port.clone(), record.ip))).collect(),
             }
         };
-        let written = nft::apply(&rules::script(&self.config, &inputs));
+        let written = apply(&rules::script(&self.config, &inputs));
         self.state.lock().rules_failed = written.is_err();
-        written
+        Ok(written?)
     }
 }
 

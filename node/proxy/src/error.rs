@@ -2,6 +2,7 @@
 
 use std::io;
 
+use node_netfilter::NetfilterError;
 use thiserror::Error;
 
 /// A failed operation of the proxy.
@@ -28,4 +29,14 @@ pub enum ProxyError {
         #[source]
         source: io::Error,
     },
+}
+
+impl From<NetfilterError> for ProxyError {
+    fn from(error: NetfilterError) -> Self {
+        match error {
+            NetfilterError::Missing(text) => Self::Missing(text),
+            NetfilterError::Rules(said) => Self::Rules(said),
+            NetfilterError::Tool { tool, source } => Self::Tool { tool, source },
+        }
+    }
 }

@@ -7,10 +7,10 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
+use node_netfilter::Protocol;
 use thiserror::Error;
 
 use crate::Config;
-use crate::protocol::Protocol;
 
 /// Why a node does not serve an address or a port.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,7 +15,6 @@ mod external;
 mod fixtures;
 mod flows;
 mod machine;
-mod protocol;
 mod rules;
 mod script;
 mod service;
@@ -35,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 pub use config::Config;
 pub use error::ProxyError;
 pub use machine::{Listener, Listening};
-pub use protocol::Protocol;
+pub use node_netfilter::Protocol;
 
 use external::Refusal;
 use machine::Machine;

@@ -1,11 +1,11 @@
 //! What of the machine's own must not be taken away by a Service: its addresses, and the ports where its
 //! programs listen. Read now and then; a value to the rules.
 
+use node_netfilter::Protocol;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use crate::protocol::Protocol;
 use crate::{Config, ProxyError};
 
 /// A socket of the machine's own that waits for whoever comes.

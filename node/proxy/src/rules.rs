@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use node_netfilter::Protocol;
 use sha2::{Digest, Sha256};
 
 use crate::Config;
 use crate::external::{Refusal, Unsafe};
 use crate::machine::Machine;
-use crate::protocol::Protocol;
 use crate::service::{Endpoint, Key, Service, ServicePort, Slice};
 
 /// The mark of packets to be masqueraded, upstream's.

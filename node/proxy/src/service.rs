@@ -7,10 +7,10 @@ use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use node_netfilter::Protocol;
 
 use crate::Config;
 use crate::external::{self, Refusal};
-use crate::protocol::Protocol;
 
 /// Services with this label are somebody else's to serve, as upstream.
 const FOREIGN_PROXY: &str = "service.kubernetes.io/service-proxy-name";
