@@ -12,7 +12,7 @@ const BINARY: [(&str, u32); 6] = [("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30)
 const DECIMAL: [(&str, u32); 6] = [("E", 18), ("P", 15), ("T", 12), ("G", 9), ("M", 6), ("k", 3)];
 
 /// Thousandths of one quantity, written as text or as a number.
-pub fn of(value: &Value) -> Result<i128, QuantityError> {
+pub fn milli(value: &Value) -> Result<i128, QuantityError> {
     match value {
         Value::String(text) => quantity::milli(text),
         Value::Number(number) => quantity::milli(&number.to_string()),
@@ -24,7 +24,7 @@ pub fn of(value: &Value) -> Result<i128, QuantityError> {
 /// as nothing.
 pub fn list(value: Option<&Value>) -> Amounts {
     let entries = value.and_then(Value::as_object).into_iter().flatten();
-    entries.filter_map(|(name, value)| of(value).ok().map(|amount| (name.clone(), amount))).collect()
+    entries.filter_map(|(name, value)| milli(value).ok().map(|amount| (name.clone(), amount))).collect()
 }
 
 /// Adds to a sum, which never wraps: one amount is far from the largest number, and no sum goes beyond it.
@@ -68,7 +68,7 @@ pub fn text(name: &str, milli: i128, like: Option<&str>) -> String {
 /// A quantity's text as upstream would write it again.
 pub fn canonical(name: &str, value: &Value) -> String {
     let like = value.as_str();
-    of(value).map_or_else(|_| like.unwrap_or_default().to_owned(), |milli| text(name, milli, like))
+    milli(value).map_or_else(|_| like.unwrap_or_default().to_owned(), |amount| text(name, amount, like))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ mod params;
 pub use change::Change;
 pub use checked::{Checked, error_type};
 pub(crate) use conditions::Conditions;
-pub use evaluate::Asked;
+pub use evaluate::Activation;
 pub use failures::Failures;
 pub use findings::Findings;
 pub use hooks::{Binding, Bindings, Hook, Policy};

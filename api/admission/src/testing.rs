@@ -19,7 +19,7 @@ pub struct Objects(BTreeMap<GroupResource, BTreeMap<(String, String), Arc<Value>
 
 impl Objects {
     /// With these objects, each with its `apiVersion` and `kind`.
-    pub fn of(objects: impl IntoIterator<Item = Value>) -> Self {
+    pub fn new(objects: impl IntoIterator<Item = Value>) -> Self {
         let mut view = Self::default();
         for object in objects {
             let key = (meta::namespace(&object).to_owned(), meta::name(&object).to_owned());

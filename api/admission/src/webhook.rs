@@ -1,4 +1,4 @@
-//! Webhooks as values: which requests each is called for, what it is asked, what its answer means, and
+//! Webhooks as values: which requests each is called for, what it is activation, what its answer means, and
 //! when it is asked again. Calling them is the server's business.
 //!
 //! A webhook's place in the order is its configuration's name, then its place in there. The words are
@@ -19,7 +19,7 @@ use api_model::view::View;
 
 use crate::denied::Denied;
 use crate::matching::{in_namespace, wants_object};
-use crate::policy::Asked;
+use crate::policy::Activation;
 use crate::request::Request;
 
 /// Resources that no webhook may keep anybody from changing: a broken one could then
@@ -70,8 +70,8 @@ impl Webhook {
     ///
     /// # Errors
     /// When they have no value, which refuses the request.
-    pub fn wants(&self, asked: &Asked<'_>) -> Result<bool, String> {
-        match self.conditions.hold(&asked.scope(None)) {
+    pub fn wants(&self, activation: &Activation<'_>) -> Result<bool, String> {
+        match self.conditions.hold(&activation.scope(None)) {
             Err(why) if self.fails_open => {
                 tracing::debug!(webhook = self.name, why, "match conditions without a value pass a webhook over");
                 Ok(false)

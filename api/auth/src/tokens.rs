@@ -10,7 +10,7 @@
 
 mod claims;
 mod request;
-mod seen;
+mod verdict_cache;
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use thiserror::Error;
 pub(crate) use claims::unverified_issuer;
 pub use claims::{Claims, KubernetesClaims, Reference, groups, username};
 pub use request::RequestError;
-pub(crate) use seen::Seen;
+pub(crate) use verdict_cache::VerdictCache;
 
 /// A longer token is refused unread.
 const TOKEN_LEN_MAX: usize = 16 * 1024;
@@ -100,7 +100,7 @@ pub struct Tokens {
     decoding: DecodingKey,
     point: Vec<u8>,
     key_id: String,
-    seen: Seen<Arc<Claims>>,
+    verdicts: VerdictCache<Arc<Claims>>,
 }
 
 impl Tokens {
@@ -115,7 +115,7 @@ impl Tokens {
         let mut header = Header::new(Algorithm::ES256);
         header.kid = Some(key_id.clone());
         header.typ = None;
-        Ok(Self { config, header, encoding, decoding, point: key.der_bytes().to_vec(), key_id, seen: Seen::default() })
+        Ok(Self { config, header, encoding, decoding, point: key.der_bytes().to_vec(), key_id, verdicts: VerdictCache::default() })
     }
 
     /// What it was made with.
@@ -165,7 +165,7 @@ impl Tokens {
             return Err(TokenError::Foreign);
         }
         let hash: [u8; 32] = Sha256::digest(token).into();
-        if let Some(claims) = self.seen.get(&hash) {
+        if let Some(claims) = self.verdicts.get(&hash) {
             return Ok(claims);
         }
         if claims::unverified_issuer(token).is_none_or(|issuer| issuer != self.config.issuer) {
@@ -177,7 +177,7 @@ impl Tokens {
         validation.required_spec_claims.clear();
         let decoded = jsonwebtoken::decode::<Claims>(token, &self.decoding, &validation).map_err(|_| TokenError::Malformed)?;
         let claims = Arc::new(decoded.claims);
-        self.seen.put(hash, claims.clone());
+        self.verdicts.put(hash, claims.clone());
         Ok(claims)
     }
 }

@@ -7,7 +7,7 @@ mod sizes;
 
 use api_schema::Structural;
 
-use crate::infer::{Known, Variables};
+use crate::infer::{Inferred, Variables};
 use crate::node::{Fold, Kind, Literal, Node};
 
 pub(crate) use calls::CHECK_COST;
@@ -19,7 +19,7 @@ pub(crate) const MAP_COST: u64 = 30;
 pub(crate) const MESSAGE_COST: u64 = 40;
 
 /// The most that an expression can cost.
-pub(crate) fn of(root: &Node, schema: &Structural) -> u64 {
+pub(crate) fn cost(root: &Node, schema: &Structural) -> u64 {
     node(root, &Variables::new(schema)).cost
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn of(root: &Node, schema: &Structural) -> u64 {
 #[derive(Clone, Copy, Default)]
 struct Estimate<'s> {
     cost: u64,
-    known: Known<'s>,
+    known: Inferred<'s>,
 }
 
 impl Estimate<'_> {
@@ -50,13 +50,13 @@ pub(crate) fn matching(text: u64, pattern: u64) -> u64 {
 fn node<'s>(part: &'s Node, variables: &Variables<'s>) -> Estimate<'s> {
     let schema = variables.schema(part);
     let sum = |parts: &[&'s Node]| parts.iter().map(|part| node(part, variables).cost).fold(0, u64::saturating_add);
-    let sized = |cost: u64, size: usize| Estimate { cost, known: Known { schema: None, size: Some(size as u64) } };
+    let sized = |cost: u64, size: usize| Estimate { cost, known: Inferred { schema: None, size: Some(size as u64) } };
     match &part.kind {
         Kind::Literal(literal) => sized(0, literal_size(literal)),
         Kind::Ident(name) => Estimate { cost: 1, known: variables.get(name).unwrap_or_default() },
         Kind::Select { operand, is_test, .. } => {
             let cost = node(operand, variables).cost.saturating_add(u64::from(!is_test));
-            Estimate { cost, known: Known { schema, size: None } }
+            Estimate { cost, known: Inferred { schema, size: None } }
         }
         Kind::Call { function, is_member, args, .. } => {
             let mut estimate = calls::estimate(function, *is_member, args, variables);
@@ -84,7 +84,7 @@ fn folded<'s>(fold: &'s Fold, variables: &Variables<'s>) -> Estimate<'s> {
     let times = range.size();
     // What accumulates grows with each step: a list by an element, anything else not at all.
     let accumulated = match &fold.start.kind {
-        Kind::List(_) | Kind::Map(_) => Known { schema: None, size: Some(times) },
+        Kind::List(_) | Kind::Map(_) => Inferred { schema: None, size: Some(times) },
         _ => start.known,
     };
     let inner = variables.within(fold, range.known, accumulated);

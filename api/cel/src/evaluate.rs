@@ -278,7 +278,7 @@ fn of_literal<'v>(literal: &Literal) -> Value<'v> {
 }
 
 fn key_of(value: &Value<'_>) -> Result<Key, EvaluateError> {
-    Key::of(value).ok_or_else(|| EvaluateError::failed("unsupported key type"))
+    Key::from_value(value).ok_or_else(|| EvaluateError::failed("unsupported key type"))
 }
 
 fn has(of: &Value<'_>, field: &str) -> Result<bool, EvaluateError> {

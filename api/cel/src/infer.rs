@@ -11,12 +11,12 @@ use crate::node::{Fold, Kind, Literal, Node};
 /// Variables with the schemas and sizes of what they hold, innermost last.
 #[derive(Clone, Default)]
 pub(crate) struct Variables<'s> {
-    known: Vec<(&'s str, Known<'s>)>,
+    known: Vec<(&'s str, Inferred<'s>)>,
 }
 
-/// What is known of a value.
+/// The schema and the size of a value, where they are known.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Known<'s> {
+pub(crate) struct Inferred<'s> {
     pub(crate) schema: Option<&'s Structural>,
     /// Its size at most, where it does not come from the schema.
     pub(crate) size: Option<u64>,
@@ -25,27 +25,27 @@ pub(crate) struct Known<'s> {
 impl<'s> Variables<'s> {
     /// `self` and `oldSelf`.
     pub(crate) fn new(schema: &'s Structural) -> Self {
-        let known = Known { schema: Some(schema), size: None };
+        let known = Inferred { schema: Some(schema), size: None };
         Self { known: vec![("self", known), ("oldSelf", known)] }
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<Known<'s>> {
+    pub(crate) fn get(&self, name: &str) -> Option<Inferred<'s>> {
         self.known.iter().rev().find(|(known, _)| *known == name).map(|(_, known)| *known)
     }
 
-    pub(crate) fn with(&self, more: impl IntoIterator<Item = (&'s str, Known<'s>)>) -> Self {
+    pub(crate) fn with(&self, more: impl IntoIterator<Item = (&'s str, Inferred<'s>)>) -> Self {
         let mut inner = self.clone();
         inner.known.extend(more);
         inner
     }
 
     /// The variables in the steps of a fold over a range of which this is known.
-    pub(crate) fn within(&self, fold: &'s Fold, range: Known<'s>, start: Known<'s>) -> Self {
+    pub(crate) fn within(&self, fold: &'s Fold, range: Inferred<'s>, start: Inferred<'s>) -> Self {
         let element = range.schema.and_then(element);
         let is_list = range.schema.is_some_and(|range| range.kind == "array");
         // What a text was split into is no longer than the text; the size of anything else is not known.
-        let values = Known { schema: element, size: range.size.filter(|_| element.is_none()) };
-        let keys = Known::default();
+        let values = Inferred { schema: element, size: range.size.filter(|_| element.is_none()) };
+        let keys = Inferred::default();
         let mut inner = self.with([(&*fold.accumulator, start)]);
         match &fold.second {
             Some(second) => inner.known.extend([(&*fold.variable, keys), (&**second, values)]),

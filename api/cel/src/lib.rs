@@ -79,7 +79,7 @@ impl Expression {
 
     /// The most that one evaluation can cost when `self` and `oldSelf` have this schema.
     pub fn estimate(&self, schema: &Structural) -> u64 {
-        estimate::of(&self.root, schema)
+        estimate::cost(&self.root, schema)
     }
 
     /// Evaluates. What it costs is taken from the budget, also when it fails.

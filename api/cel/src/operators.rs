@@ -222,7 +222,7 @@ fn remainder<'v>(left: &Value<'v>, right: &Value<'v>) -> Outcome<'v> {
 fn is_in(wanted: &Value<'_>, held: &Value<'_>, meter: &mut Meter) -> Result<bool, EvaluateError> {
     if held.is_map() {
         meter.pay(1)?;
-        return Ok(Key::of(wanted).is_some_and(|key| held.at_key(&key).is_some()));
+        return Ok(Key::from_value(wanted).is_some_and(|key| held.at_key(&key).is_some()));
     }
     let elements = held.elements().ok_or_else(EvaluateError::no_overload)?;
     meter.pay(held.size().max(1))?;
@@ -240,7 +240,7 @@ fn at<'v>(held: &Value<'v>, index: &Value<'v>) -> Outcome<'v> {
     match held {
         Value::Optional(_) => optional_at(held, index),
         held if held.is_map() => {
-            let key = Key::of(index).ok_or_else(EvaluateError::no_overload)?;
+            let key = Key::from_value(index).ok_or_else(EvaluateError::no_overload)?;
             held.at_key(&key).ok_or_else(|| EvaluateError::failed(format!("no such key: {key}")))
         }
         held => {
@@ -255,13 +255,13 @@ fn optional_at<'v>(held: &Value<'v>, index: &Value<'v>) -> Outcome<'v> {
     match held {
         Value::Optional(None) => Ok(Value::Optional(None)),
         Value::Optional(Some(held)) => optional_at(held, index),
-        held if held.is_map() => Ok(Value::optional(Key::of(index).and_then(|key| held.at_key(&key)))),
+        held if held.is_map() => Ok(Value::optional(Key::from_value(index).and_then(|key| held.at_key(&key)))),
         held => element(held, index).map(|(_, found)| Value::optional(found)),
     }
 }
 
 fn element<'v>(held: &Value<'v>, index: &Value<'v>) -> Result<(i64, Option<Value<'v>>), EvaluateError> {
     let mut elements = held.elements().ok_or_else(EvaluateError::no_overload)?;
-    let Some(Key::Int(number)) = Key::of(index) else { return Err(EvaluateError::no_overload()) };
+    let Some(Key::Int(number)) = Key::from_value(index) else { return Err(EvaluateError::no_overload()) };
     Ok((number, usize::try_from(number).ok().and_then(|index| elements.nth(index))))
 }

@@ -68,7 +68,7 @@ fn depth(node: &Node, above: usize) -> usize {
 fn grammar(text: &str) -> Result<Parsed, CompileError> {
     let parser = GRAMMAR.parser().enable_ident_escape_syntax(true).max_recursion_depth(PARSER_DEPTH_MAX);
     let (expression, places) = parser.parse_with_source_info(text).map_err(|errors| syntax(&errors.errors, text))?;
-    let converted = Converter { places: &places, offsets: Offsets::of(text) };
+    let converted = Converter { places: &places, offsets: Offsets::new(text) };
     let root = converted.node(expression).map_err(|issue| CompileError::new(vec![issue], text))?;
     Ok(Parsed { root, source: text.to_owned() })
 }
@@ -94,7 +94,7 @@ enum Offsets {
 }
 
 impl Offsets {
-    fn of(text: &str) -> Self {
+    fn new(text: &str) -> Self {
         if text.is_ascii() { Self::Ascii } else { Self::Characters(text.char_indices().map(|(at, _)| at).collect()) }
     }
 

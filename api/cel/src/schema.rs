@@ -59,17 +59,17 @@ impl<'s> Shape<'s> {
 
 /// The type of values of a schema; none where expressions cannot see them, because nothing is known of them.
 pub fn type_of(schema: &Structural, is_root: bool) -> Option<Type> {
-    of(schema, is_root, "selfType")
+    named_type_of(schema, is_root, "selfType")
 }
 
-fn of(schema: &Structural, is_root: bool, name: &str) -> Option<Type> {
+fn named_type_of(schema: &Structural, is_root: bool, name: &str) -> Option<Type> {
     if schema.int_or_string {
         return Some(Type::Dyn);
     }
     Some(match schema.kind.as_str() {
-        "array" => Type::list(of(schema.items.as_deref()?, false, &format!("{name}.@idx"))?),
+        "array" => Type::list(named_type_of(schema.items.as_deref()?, false, &format!("{name}.@idx"))?),
         "object" => match &schema.additional {
-            Additional::Schema(values) => Type::map(of(values, false, &format!("{name}.@elem"))?),
+            Additional::Schema(values) => Type::map(named_type_of(values, false, &format!("{name}.@elem"))?),
             _ => object(schema, is_root, name),
         },
         kind => plain(kind, &schema.format)?,
@@ -93,7 +93,7 @@ pub(crate) fn plain(kind: &str, format: &str) -> Option<Type> {
 }
 
 fn object(schema: &Structural, is_root: bool, name: &str) -> Type {
-    let typed = |(field, schema): (&String, &Structural)| Some((escape(field), of(schema, false, &format!("{name}.{field}"))?));
+    let typed = |(field, schema): (&String, &Structural)| Some((escape(field), named_type_of(schema, false, &format!("{name}.{field}"))?));
     let mut fields: BTreeMap<String, Type> = schema.properties.iter().filter_map(typed).collect();
     if is_root || schema.embedded_resource {
         fields.extend(TYPE_FIELDS.map(|field| (field.to_owned(), Type::String)));

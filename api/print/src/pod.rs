@@ -38,7 +38,7 @@ pub(crate) const PRINTERS: &[Printer] = &[
 ];
 
 fn pod(pod: &Value, now: Timestamp) -> Vec<Value> {
-    let summary = Summary::of(pod);
+    let summary = Summary::new(pod);
     let restarts = match summary.last_restart {
         Some(at) if summary.restarts != 0 => format!("{} ({} ago)", summary.restarts, duration::human(now.duration_since(at))),
         _ => summary.restarts.to_string(),
@@ -91,7 +91,7 @@ impl Restarts {
 }
 
 impl Summary {
-    fn of(pod: &Value) -> Self {
+    fn new(pod: &Value) -> Self {
         let phase = text(pod, "status.phase");
         let sidecars: Vec<&str> =
             list(pod, "spec.initContainers").iter().filter(|c| text(c, "restartPolicy") == "Always").map(|c| text(c, "name")).collect();
@@ -102,7 +102,7 @@ impl Summary {
         if condition(pod, "status.conditions", "PodScheduled").is_some_and(|c| text(c, "reason") == "SchedulingGated") {
             "SchedulingGated".clone_into(&mut reason);
         }
-        let init = Init::of(pod, &sidecars);
+        let init = Init::new(pod, &sidecars);
         let initializing = init.reason.is_some();
         let (mut ready, mut restarts) = (init.ready, init.restarts);
         reason = init.reason.unwrap_or(reason);
@@ -132,7 +132,7 @@ struct Init {
 }
 
 impl Init {
-    fn of(pod: &Value, sidecars: &[&str]) -> Self {
+    fn new(pod: &Value, sidecars: &[&str]) -> Self {
         let mut init = Self { reason: None, ready: 0, restarts: Restarts::default(), sidecar_restarts: Restarts::default() };
         for (position, status) in list(pod, "status.initContainerStatuses").iter().enumerate() {
             let sidecar = sidecars.contains(&text(status, "name"));

@@ -49,12 +49,12 @@ pub struct Target<'t> {
 impl<'t> Target<'t> {
     /// Objects of a kind, through a subresource where one is given.
     pub fn new(kind: &'t Kind, sub: Option<&'t str>) -> Self {
-        Self::typed(kind, Typing::of(kind), sub)
+        Self::typed(kind, Typing::new(kind), sub)
     }
 
     /// The same for a kind of which the caller has the schema.
     pub fn typed(kind: &Kind, typing: Typing<'t>, sub: Option<&'t str>) -> Self {
-        Self { typing, scope: Scope::of(kind, sub), api_version: kind.api_version(), subresource: sub.unwrap_or_default() }
+        Self { typing, scope: Scope::new(kind, sub), api_version: kind.api_version(), subresource: sub.unwrap_or_default() }
     }
 
     fn id(&self, name: &str, operation: Operation) -> Id {
@@ -89,7 +89,7 @@ pub fn record(target: &Target<'_>, old: Option<&Value>, new: &mut Value, by: Wri
     }
     let mut managers = match (sent.as_deref(), old) {
         (Some(sent), _) if managers::is_reset(sent) => Managers::default(),
-        (sent, old) => sent.and_then(managers::stated_by_user).or_else(|| old.map(Managers::of)).unwrap_or_default(),
+        (sent, old) => sent.and_then(managers::stated_by_user).or_else(|| old.map(Managers::from_object)).unwrap_or_default(),
     };
     if managers.is_empty() && old.is_some() {
         return;
@@ -129,7 +129,7 @@ pub fn complaint(typing: Typing<'_>, config: &Value) -> Option<String> {
 /// object as it was.
 pub fn apply(target: &Target<'_>, live: Option<&Value>, config: &Value, by: Writer<'_>, force: bool) -> Result<Value, ApplyConflict> {
     let is_new = live.is_none();
-    let managers = live.map(Managers::of).unwrap_or_default();
+    let managers = live.map(Managers::from_object).unwrap_or_default();
     let mut live = live.unwrap_or(&NOTHING).clone();
     take(&mut live);
     let mut applying = Applying { target, live, managers, config, by };
@@ -143,7 +143,7 @@ pub fn apply(target: &Target<'_>, live: Option<&Value>, config: &Value, by: Writ
 
 /// Versions other than `own` that managers of an object speak.
 pub fn other_versions(object: &Value, own: &str) -> Vec<String> {
-    let mut versions: Vec<String> = Managers::of(object).iter().map(|manager| manager.id.api_version.clone()).collect();
+    let mut versions: Vec<String> = Managers::from_object(object).iter().map(|manager| manager.id.api_version.clone()).collect();
     versions.sort_unstable();
     versions.dedup();
     versions.retain(|version| version != own);
@@ -158,7 +158,7 @@ pub fn other_versions(object: &Value, own: &str) -> Vec<String> {
 /// When an applied configuration would change what others own.
 pub fn settle(target: &Target<'_>, old: &Value, new: &Value, object: &mut Value, applier: Option<&str>) -> Result<(), ApplyConflict> {
     let Comparison { changed, removed } = compare::objects(target.typing, old, new, &target.scope);
-    let mut managers = Managers::of(object);
+    let mut managers = Managers::from_object(object);
     if let Some(applier) = applier {
         let theirs = managers.of_version(&target.api_version);
         let conflicts = Conflicts::find(&theirs, &target.id(applier, Operation::Apply), &changed);

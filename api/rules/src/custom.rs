@@ -20,12 +20,12 @@ use serde_json::Value;
 
 pub use defaulting::default;
 pub use formats::is_known as is_known_format;
-pub use rules::Found;
+pub use rules::ValidationResult;
 
 /// What is wrong with an object; `old` is what it was before an update. What an update leaves as it was is
 /// not complained of, so that a definition may become stricter while its objects live; of its rules there are warnings.
-pub fn validate(kind: &Kind, schema: &Structural, object: &Value, old: Option<&Value>) -> Found {
-    let mut found = Found { errors: values::check(schema, object, old), warnings: Vec::new() };
+pub fn validate(kind: &Kind, schema: &Structural, object: &Value, old: Option<&Value>) -> ValidationResult {
+    let mut found = ValidationResult { errors: values::check(schema, object, old), warnings: Vec::new() };
     embedded::check(schema, object, &mut found.errors);
     if old.is_none_or(|old| lists::check(schema, old).is_empty()) {
         found.errors.extend(lists::check(schema, object));

@@ -15,7 +15,7 @@ use api_schema::{Schema, Shape};
 use serde_json::{Map, Value};
 
 use crate::decode::{DecodeError, Duplicate, yaml_complaint};
-use crate::prune::Place;
+use crate::prune::SchemaNode;
 
 /// Unknown fields reported; the rest is pruned in silence.
 const UNKNOWN_MAX: usize = 100;
@@ -54,7 +54,7 @@ pub fn check_fields(kind: &Kind, object: &mut Value, duplicates: &[Duplicate], m
     let mut walk = Walk::default();
     api_schema::settle_numbers(object);
     walk.metadata_only(object, &kind.kind, &kind.version)?;
-    walk.custom(Place::root(schema), object, &Trail::root(&kind.kind, &kind.version))?;
+    walk.custom(SchemaNode::root(schema), object, &Trail::root(&kind.kind, &kind.version))?;
     told(&walk, duplicates, mode)
 }
 

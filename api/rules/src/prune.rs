@@ -1,5 +1,5 @@
-//! Which fields a structural schema knows: upstream's `structuralpruning`, as a walk that tells of each
-//! value what to do, without doing it.
+//! Which fields a structural schema knows: upstream's `structuralpruning`. The walk returns what to do with each field and
+//! changes nothing.
 
 use api_schema::{Additional, Structural};
 use serde_json::Value;
@@ -7,76 +7,76 @@ use serde_json::Value;
 /// Fields that every object has, also one that is embedded in another.
 pub const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// What the schema says of a place: `known` is false below fields of which it says nothing.
+/// A node of a schema during the walk beside a value.
 #[derive(Clone, Copy)]
-pub struct Place<'s> {
-    /// The schema; `None` where nothing is known, so that objects have no fields.
+pub struct SchemaNode<'s> {
+    /// The schema; `None` where nothing is known of the value: an object has no known fields.
     pub schema: Option<&'s Structural>,
-    /// Whether unknown fields stay.
+    /// Whether unknown fields are kept.
     keeps: bool,
-    /// Whether this is a whole object with type and metadata.
+    /// Whether the value is a whole object with `apiVersion`, `kind` and `metadata`.
     pub is_object: bool,
 }
 
-/// What becomes of a field.
-pub enum Fate<'s> {
-    /// It stays, and what it holds is looked at.
-    Walk(Place<'s>),
-    /// It stays as it is.
+/// What pruning does with a field.
+pub enum FieldAction<'s> {
+    /// Keeps the field and prunes its value.
+    Walk(SchemaNode<'s>),
+    /// Keeps the field and its value.
     Keep,
-    /// It is not known.
+    /// Removes the field: the schema does not know it.
     Prune,
 }
 
-impl<'s> Place<'s> {
-    /// The whole object.
+impl<'s> SchemaNode<'s> {
+    /// The node of the whole object.
     pub fn root(schema: &'s Structural) -> Self {
-        Self { is_object: true, ..Self::of(Some(schema)) }
+        Self { is_object: true, ..Self::new(Some(schema)) }
     }
 
-    fn of(schema: Option<&'s Structural>) -> Self {
+    fn new(schema: Option<&'s Structural>) -> Self {
         let (keeps, is_object) = schema.map_or((false, false), |schema| (schema.preserve_unknown_fields, schema.embedded_resource));
         Self { schema, keeps, is_object }
     }
 
-    /// A field of an object here.
-    pub fn field(&self, name: &str) -> Fate<'s> {
+    /// What pruning does with a field of an object at this node.
+    pub fn field(&self, name: &str) -> FieldAction<'s> {
         let Some(schema) = self.schema else {
-            return if self.keeps { Fate::Keep } else { Fate::Prune };
+            return if self.keeps { FieldAction::Keep } else { FieldAction::Prune };
         };
         if self.is_object && META_FIELDS.contains(&name) {
-            return Fate::Keep;
+            return FieldAction::Keep;
         }
         match (schema.properties.get(name), &schema.additional) {
-            (Some(property), _) => Fate::Walk(Self::of(Some(property))),
-            (None, Additional::Schema(further)) => Fate::Walk(Self::of(Some(further))),
-            (None, Additional::Any) => Fate::Walk(Self::of(None)),
-            (None, _) if self.keeps => Fate::Keep,
-            (None, _) => Fate::Prune,
+            (Some(property), _) => FieldAction::Walk(Self::new(Some(property))),
+            (None, Additional::Schema(further)) => FieldAction::Walk(Self::new(Some(further))),
+            (None, Additional::Any) => FieldAction::Walk(Self::new(None)),
+            (None, _) if self.keeps => FieldAction::Keep,
+            (None, _) => FieldAction::Prune,
         }
     }
 
-    /// An element of a list here.
+    /// The node of an element of a list.
     pub fn element(&self) -> Self {
         let items = self.schema.and_then(|schema| schema.items.as_deref());
-        let place = Self::of(items);
-        Self { keeps: place.keeps || self.keeps, ..place }
+        let node = Self::new(items);
+        Self { keeps: node.keeps || self.keeps, ..node }
     }
 }
 
-/// Whether pruning would take something away from a value.
+/// Whether pruning would remove something from a value.
 pub fn would_change(schema: &Structural, value: &Value) -> bool {
-    changes(Place::of(Some(schema)), value)
+    changes(SchemaNode::new(Some(schema)), value)
 }
 
-fn changes(place: Place<'_>, value: &Value) -> bool {
+fn changes(node: SchemaNode<'_>, value: &Value) -> bool {
     match value {
-        Value::Object(map) => map.iter().any(|(name, value)| match place.field(name) {
-            Fate::Prune => true,
-            Fate::Keep => false,
-            Fate::Walk(inner) => changes(inner, value),
+        Value::Object(map) => map.iter().any(|(name, value)| match node.field(name) {
+            FieldAction::Prune => true,
+            FieldAction::Keep => false,
+            FieldAction::Walk(inner) => changes(inner, value),
         }),
-        Value::Array(list) => list.iter().any(|value| changes(place.element(), value)),
+        Value::Array(list) => list.iter().any(|value| changes(node.element(), value)),
         _ => false,
     }
 }

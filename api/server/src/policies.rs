@@ -92,7 +92,7 @@ impl Configured {
             in_order.push(policy);
         }
         let bound: Vec<Arc<Value>> = bindings.list(&Filter::default(), revisions.1).items.iter().map(|object| object.value()).collect();
-        let mut bindings = Bindings::of(bound.iter().map(|object| &**object));
+        let mut bindings = Bindings::new(bound.iter().map(|object| &**object));
         let hooks: Arc<[Hook]> = in_order.iter().filter_map(|policy| bindings.hook(policy)).collect();
         *self.known.write() = Known { revisions, compiled, hooks: Arc::clone(&hooks) };
         hooks

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use api_auth::authenticate::certificate_user;
 use api_auth::pki::read_certificate_der;
-use api_tasks::{Place, Places};
+use api_tasks::{ConnectionLimiter, ConnectionSlot};
 use axum::body::Body;
 use http::request::Parts;
 use http::{Request, Response};
@@ -60,7 +60,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections until the server stops.
 pub(crate) async fn serve(app: Arc<App>, listener: TcpListener, acceptor: TlsAcceptor, verifier: Verifier) -> io::Result<()> {
-    let places = Places::new(app.config.connections_max);
+    let places = ConnectionLimiter::new(app.config.connections_max);
     loop {
         let (stream, client) = tokio::select! {
             () = app.shutdown.cancelled() => return Ok(()),
@@ -73,7 +73,7 @@ pub(crate) async fn serve(app: Arc<App>, listener: TcpListener, acceptor: TlsAcc
                 }
             },
         };
-        let Some(place) = places.take(client.ip()).map(Arc::new) else {
+        let Some(place) = places.acquire(client.ip()).map(Arc::new) else {
             tracing::debug!(%client, "too many connections, one turned away");
             continue;
         };
@@ -81,26 +81,26 @@ pub(crate) async fn serve(app: Arc<App>, listener: TcpListener, acceptor: TlsAcc
         app.tasks.request("api-server/connection", async move {
             tokio::select! {
                 () = connection(task, stream, acceptor, verifier, &place) => {}
-                () = place.lost() => tracing::debug!(%client, "a connection made room for others"),
+                () = place.evicted() => tracing::debug!(%client, "a connection made room for others"),
             }
         });
     }
 }
 
 /// The place of the connection that a request came over. What goes on after an upgrade holds it too.
-pub(crate) fn place(parts: &Parts) -> Option<Arc<Place>> {
+pub(crate) fn place(parts: &Parts) -> Option<Arc<ConnectionSlot>> {
     parts.extensions.get().cloned()
 }
 
 /// Waits until somebody else gets the place; for ever where there is none.
-pub(crate) async fn lost(place: Option<&Place>) {
+pub(crate) async fn lost(place: Option<&ConnectionSlot>) {
     match place {
-        Some(place) => place.lost().await,
+        Some(place) => place.evicted().await,
         None => std::future::pending().await,
     }
 }
 
-async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, verifier: Verifier, place: &Arc<Place>) {
+async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, verifier: Verifier, place: &Arc<ConnectionSlot>) {
     if let Err(error) = stream.set_nodelay(true).and_then(|()| idle::notice_absence(&stream)) {
         tracing::debug!(%error, "setting a connection's options failed");
     }
@@ -112,7 +112,7 @@ async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, ver
     };
     let shown = Shown::of(stream.get_ref().1.peer_certificates().unwrap_or_default(), &verifier);
     if matches!(shown, Shown::User { .. }) {
-        place.keep();
+        place.protect();
     }
     let peer = stream.get_ref().0.peer_addr().ok().map(|address| Peer(address.ip().to_canonical()));
     let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);

@@ -48,7 +48,7 @@ pub fn point(name: &'static str) {
 }
 
 /// Waits for a fault that is meant for that task and that the receiver did not see yet.
-async fn of(name: &'static str, mut faults: watch::Receiver<Option<(String, Fault)>>) -> Fault {
+async fn next_fault(name: &'static str, mut faults: watch::Receiver<Option<(String, Fault)>>) -> Fault {
     while faults.changed().await.is_ok() {
         let found = faults.borrow_and_update().clone();
         if let Some((wanted, fault)) = found
@@ -72,7 +72,7 @@ pub(crate) async fn or_done<W: Future>(name: &'static str, work: W) -> Option<W:
     let mut work = pin!(work);
     tokio::select! {
         biased;
-        fault = of(name, with_latest()) => match fault {
+        fault = next_fault(name, with_latest()) => match fault {
             Fault::Panic => panic_of(name),
             Fault::End => None,
             Fault::Stall => std::future::pending().await,
@@ -86,7 +86,7 @@ pub(crate) async fn or_result<W: Future>(name: &'static str, work: W) -> W::Outp
     let mut work = pin!(work);
     tokio::select! {
         biased;
-        fault = of(name, FAULTS.subscribe()) => match fault {
+        fault = next_fault(name, FAULTS.subscribe()) => match fault {
             Fault::Panic => panic_of(name),
             Fault::End | Fault::Stall => std::future::pending().await,
         },

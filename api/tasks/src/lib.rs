@@ -6,12 +6,13 @@
 //! owner of the set ends with that error, and so at last does the process. Work that belongs to one request (a
 //! connection, one exec) is named as well, and may die alone: its panic is logged and counted.
 //!
-//! Connections are such work too, which strangers begin: [`Places`] bounds it and shares it out fairly.
+//! [`ConnectionLimiter`] limits the connections of a server and shares them fairly among clients.
 //!
 //! [`panics`] logs every panic of the process as one line with the task's name and counts it; [`Pulse`] tells a loop
 //! that stands still from one that has nothing to do. What happens after a failure is left to the owner of the set.
 
 mod checks;
+mod connections;
 mod counts;
 #[cfg(debug_assertions)]
 pub mod fault;
@@ -19,7 +20,6 @@ pub mod fault;
 #[path = "fault/absent.rs"]
 mod fault;
 pub mod panics;
-mod places;
 mod pulse;
 #[cfg(test)]
 mod tests;
@@ -38,10 +38,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use checks::{Check, report};
+pub use connections::{ConnectionLimiter, ConnectionSlot};
 pub use counts::{metrics, publish_metrics};
 pub use fault::point as fault_point;
 pub use panics::payload_text;
-pub use places::{Place, Places};
 pub use pulse::Pulse;
 
 /// An error of any kind.

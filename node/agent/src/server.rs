@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api_tasks::{Place, Places, Tasks};
+use api_tasks::{ConnectionLimiter, ConnectionSlot, Tasks};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -74,7 +74,7 @@ impl Server {
     pub(crate) async fn run(mut self, cancel: CancellationToken) {
         tracing::info!(address = %self.address, "node server listens");
         let router = router(self.node.clone());
-        let (places, tasks) = (Places::new(CONNECTIONS_MAX), Tasks::new(cancel.clone()));
+        let (places, tasks) = (ConnectionLimiter::new(CONNECTIONS_MAX), Tasks::new(cancel.clone()));
         loop {
             let accepted = tokio::select! {
                 () = cancel.cancelled() => break,
@@ -89,7 +89,7 @@ impl Server {
                     continue;
                 }
             };
-            let Some(place) = places.take(client.ip()) else {
+            let Some(place) = places.acquire(client.ip()) else {
                 tracing::debug!(%client, "too many connections, one turned away");
                 continue;
             };
@@ -98,7 +98,7 @@ impl Server {
                 tokio::select! {
                     () = cancel.cancelled() => {}
                     () = serve(stream, acceptor, router, &place) => {}
-                    () = place.lost() => tracing::debug!(%client, "a connection made room for others"),
+                    () = place.evicted() => tracing::debug!(%client, "a connection made room for others"),
                 }
             });
         }
@@ -106,7 +106,7 @@ impl Server {
     }
 }
 
-async fn serve(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, router: Router, place: &Place) {
+async fn serve(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, router: Router, place: &ConnectionSlot) {
     let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "no TLS connection"),
@@ -114,7 +114,7 @@ async fn serve(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, router: R
     };
     let Some(user) = identity::user(stream.get_ref().1) else { return };
     if authorize::may_everything(&user) {
-        place.keep();
+        place.protect();
     }
     let service = TowerToHyperService::new(router.layer(axum::Extension(user)));
     let served = auto::Builder::new(TokioExecutor::new()).serve_connection_with_upgrades(TokioIo::new(stream), service).await;

@@ -112,7 +112,7 @@ impl Plugin for CertificateSubjectRestriction {
         if signer(object) != CLIENT_SIGNER {
             return Ok(());
         }
-        let subject = Subject::of(json::text_at(object, "/spec/request"))
+        let subject = Subject::from_request(json::text_at(object, "/spec/request"))
             .map_err(|problem| Denied::forbidden(request, format!("failed to parse CSR: {problem}")))?;
         if subject.organizations.iter().any(|o| o == MASTERS) {
             return Err(Denied::forbidden(request, format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed")));

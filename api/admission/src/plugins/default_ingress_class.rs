@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn the_default_class_is_taken() {
-        let view = Objects::of([json!({
+        let view = Objects::new([json!({
             "apiVersion": "networking.k8s.io/v1", "kind": "IngressClass",
             "metadata": { "name": "usual", "annotations": { IS_DEFAULT: "true" } },
         })]);

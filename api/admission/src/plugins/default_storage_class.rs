@@ -60,8 +60,8 @@ mod tests {
 
     #[test]
     fn the_newest_default_is_taken() {
-        let none = Objects::of([class("a", "2024-01-01T00:00:00Z", "false")]);
-        let some = Objects::of([
+        let none = Objects::new([class("a", "2024-01-01T00:00:00Z", "false")]);
+        let some = Objects::new([
             class("old", "2024-01-01T00:00:00Z", "true"),
             class("z-new", "2024-02-01T00:00:00Z", "true"),
             class("new", "2024-02-01T00:00:00Z", "true"),

@@ -147,7 +147,7 @@ fn check_use(item: &Value, requests: &Amounts, limits: &Amounts, problems: &mut 
 }
 
 fn below(kind: &str, name: &str, bound: &Value, request: Option<&i128>, limit: Option<&i128>) -> Option<String> {
-    let least = amount::of(bound).ok()?;
+    let least = amount::milli(bound).ok()?;
     let head = format!("minimum {name} usage per {kind} is {}", amount::canonical(name, bound));
     let text = |milli: i128| amount::text(name, milli, None);
     match (request, limit) {
@@ -159,7 +159,7 @@ fn below(kind: &str, name: &str, bound: &Value, request: Option<&i128>, limit: O
 }
 
 fn above(kind: &str, name: &str, bound: &Value, request: Option<&i128>, limit: Option<&i128>) -> Option<String> {
-    let most = amount::of(bound).ok()?;
+    let most = amount::milli(bound).ok()?;
     let head = format!("maximum {name} usage per {kind} is {}", amount::canonical(name, bound));
     let text = |milli: i128| amount::text(name, milli, None);
     match (limit, request) {
@@ -171,7 +171,7 @@ fn above(kind: &str, name: &str, bound: &Value, request: Option<&i128>, limit: O
 }
 
 fn ratio(kind: &str, name: &str, bound: &Value, request: Option<&i128>, limit: Option<&i128>) -> Option<String> {
-    let most = amount::of(bound).ok()?;
+    let most = amount::milli(bound).ok()?;
     let head = format!("{name} max limit to request ratio per {kind} is {}", amount::canonical(name, bound));
     let Some(request) = request.filter(|r| **r != 0) else {
         return Some(format!("{head}, but no request is specified or request is 0"));
@@ -198,7 +198,7 @@ fn check_claim(item: &Value, claim: &Value, problems: &mut Vec<String>) {
     }
     for (name, bound) in json::map(item, "max").into_iter().flatten() {
         let head = format!("maximum {name} usage per {kind} is {}", amount::canonical(name, bound));
-        match (requests.get(name), amount::of(bound)) {
+        match (requests.get(name), amount::milli(bound)) {
             (None, _) => problems.push(format!("{head}.  No request is specified")),
             (Some(request), Ok(most)) if *request > most => {
                 problems.push(format!("{head}, but request is {}", amount::text(name, *request, None)));
@@ -215,7 +215,7 @@ mod tests {
     use serde_json::json;
 
     fn view(limits: Value) -> Objects {
-        Objects::of([
+        Objects::new([
             json!({ "apiVersion": "v1", "kind": "LimitRange", "metadata": { "name": "l", "namespace": "ns" }, "spec": { "limits": limits } }),
         ])
     }

@@ -66,7 +66,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn view() -> Objects {
-        Objects::of([
+        Objects::new([
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "here" }, "status": { "phase": "Active" } }),
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "going" }, "status": { "phase": "Terminating" } }),
         ])

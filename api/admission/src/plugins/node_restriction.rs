@@ -179,7 +179,7 @@ fn certificate(request: &Request<'_>) -> Result<(), Problem> {
     if !NODE_SIGNERS.contains(&json::text_at(csr, "/spec/signerName")) {
         return Ok(());
     }
-    let subject = Subject::of(json::text_at(csr, "/spec/request"));
+    let subject = Subject::from_request(json::text_at(csr, "/spec/request"));
     let subject = subject.map_err(|problem| Problem::Refused(format!("unable to parse csr: {problem}")))?;
     let user = &request.user.username;
     match subject.common_names.as_slice() {

@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn claims_grow_where_their_class_lets_them() {
-        let view = Objects::of([
+        let view = Objects::new([
             json!({ "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "grows" }, "allowVolumeExpansion": true }),
             json!({ "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "fixed" } }),
         ]);

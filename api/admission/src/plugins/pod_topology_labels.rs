@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_pod_learns_where_its_node_is() {
-        let view = Objects::of([json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {
+        let view = Objects::new([json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {
             "topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r", "kubernetes.io/hostname": "n"}}})]);
         let pod = |node: &str| {
             let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default",

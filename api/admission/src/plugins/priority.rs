@@ -143,7 +143,7 @@ mod tests {
         let none = Objects::default();
         let mut gentle = class("gentle", 5, false);
         gentle["preemptionPolicy"] = "Never".into();
-        let some = Objects::of([class("high", 1000, false), class("usual", 10, true), class("also-usual", 20, true), gentle]);
+        let some = Objects::new([class("high", 1000, false), class("usual", 10, true), class("also-usual", 20, true), gentle]);
         let spec = |name: &str, priority: i64, policy: &str| {
             let mut spec = json!({ "priority": priority, "preemptionPolicy": policy });
             if !name.is_empty() {
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn contradictions_are_refused() {
-        let view = Objects::of([class("high", 1000, false)]);
+        let view = Objects::new([class("high", 1000, false)]);
         for (given, wanted) in [
             (json!({ "priorityClassName": "nope" }), "no PriorityClass with name nope was found"),
             (
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn there_is_one_default() {
-        let view = Objects::of([class("usual", 10, true)]);
+        let view = Objects::new([class("usual", 10, true)]);
         let usual = class("usual", 10, true);
         let message = "priorityclasses.scheduling.k8s.io \"second\" is forbidden: PriorityClass usual is already marked as default. Only one default can exist";
         assert_eq!(verdict(Ask::create(class("second", 1, true)).validate(&Priority, &view)), message);

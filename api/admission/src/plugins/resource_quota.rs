@@ -41,7 +41,7 @@ pub fn check(request: &Request<'_>, view: &dyn View, sums: &dyn Sums) -> Result<
     let resource = request.kind.group_resource();
     let delta = growth(&resource, object, request.old);
     for quota in view.list(&GroupResource::new("", "resourcequotas"), Some(request.namespace)) {
-        if !Scopes::of(&quota).matches(&resource, object) {
+        if !Scopes::from_quota(&quota).matches(&resource, object) {
             continue;
         }
         let hard = amount::list(quota.pointer("/spec/hard"));
@@ -81,8 +81,8 @@ pub fn concerns(request: &Request<'_>) -> bool {
 
 /// How much more is used; what shrinks is left out.
 fn growth(resource: &GroupResource, new: &Value, old: Option<&Value>) -> Amounts {
-    let before = old.map(|old| usage::of(resource, old)).unwrap_or_default();
-    let mut delta = usage::of(resource, new);
+    let before = old.map(|old| usage::amounts(resource, old)).unwrap_or_default();
+    let mut delta = usage::amounts(resource, new);
     for (name, amount) in &mut delta {
         *amount = amount.saturating_sub(before.get(name).copied().unwrap_or_default());
     }
@@ -122,7 +122,7 @@ fn at(amounts: &Amounts, name: &str) -> i128 {
 /// What the stored objects that a quota is about use under some names.
 fn used_of(quota: &Value, names: &BTreeSet<&str>, sums: &dyn Sums) -> Amounts {
     let sources: BTreeSet<GroupResource> = names.iter().filter_map(|name| usage::source(name)).collect();
-    let (namespace, scopes) = (meta::namespace(quota), Scopes::of(quota));
+    let (namespace, scopes) = (meta::namespace(quota), Scopes::from_quota(quota));
     let mut used = Amounts::new();
     for resource in sources.iter().filter(|resource| scopes.may_match(resource)) {
         amount::add(&mut used, sums.sum(resource, namespace, &scopes).amounts());

@@ -152,7 +152,7 @@ mod tests {
             class.as_object_mut().expect("map").extend(extra.as_object().expect("map").clone());
             class
         };
-        Objects::of([
+        Objects::new([
             class("wasmtime", json!({})),
             class("heavy", json!({ "overhead": { "podFixed": { "cpu": "250m", "memory": "1Gi" } } })),
             class(

@@ -13,7 +13,7 @@ pub(crate) struct Conditions(Vec<Compiled>);
 
 impl Conditions {
     /// From a list of `matchConditions`.
-    pub(crate) fn of(owner: &Value, has_params: bool) -> Self {
+    pub(crate) fn new(owner: &Value, has_params: bool) -> Self {
         let listed = json::list(owner, "matchConditions");
         if listed.is_empty() {
             return Self::default();

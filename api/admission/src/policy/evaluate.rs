@@ -13,9 +13,9 @@ use super::hooks::{Policy, Validation};
 /// A longer made message is not shown.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
-/// What expressions see.
+/// The variables of the expressions of a policy: cel-go's activation.
 #[derive(Clone)]
-pub struct Asked<'a> {
+pub struct Activation<'a> {
     /// `request`.
     pub request: &'a Json,
     /// The new object in the policy's form.
@@ -63,7 +63,7 @@ pub(super) struct Validated {
     pub(super) failed_annotations: Vec<Valueless>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Activation<'a> {
     /// The variables that every expression has, and `params`.
     pub(crate) fn scope(&self, params: Option<&'a Json>) -> Scope<'a> {
         let json = |json: Option<&'a Json>| json.map_or(Value::Null, |json| Value::json(json, Shape::Free));
@@ -80,8 +80,8 @@ impl<'a> Asked<'a> {
 }
 
 impl Policy {
-    fn scope<'v>(&'v self, asked: &Asked<'v>, params: Option<&'v Json>) -> Scope<'v> {
-        let mut scope = asked.scope(params);
+    fn scope<'v>(&'v self, activation: &Activation<'v>, params: Option<&'v Json>) -> Scope<'v> {
+        let mut scope = activation.scope(params);
         for (name, variable) in &self.variables {
             if let Some(expression) = variable.expression() {
                 scope = scope.with_composed(name, expression);
@@ -91,8 +91,8 @@ impl Policy {
     }
 
     /// What a validating policy makes of a request, with one object of parameters.
-    pub(super) fn validate(&self, asked: &Asked<'_>, params: Option<&Json>) -> Validated {
-        let scope = self.scope(asked, params);
+    pub(super) fn validate(&self, activation: &Activation<'_>, params: Option<&Json>) -> Validated {
+        let scope = self.scope(activation, params);
         let fails = |message: String| {
             let mut validated = Validated::default();
             self.fail(&mut validated, 0, message, Duration::ZERO);
@@ -166,17 +166,17 @@ impl Policy {
     ///
     /// # Errors
     /// When its conditions have no value.
-    pub fn is_due(&self, asked: &Asked<'_>, params: Option<&Json>) -> Result<bool, String> {
-        self.conditions.hold(&self.scope(asked, params))
+    pub fn is_due(&self, activation: &Activation<'_>, params: Option<&Json>) -> Result<bool, String> {
+        self.conditions.hold(&self.scope(activation, params))
     }
 
     /// One of the changes that a mutating policy wants made.
     ///
     /// # Errors
     /// When its expression has no value, or one that is no change.
-    pub fn change(&self, index: usize, asked: &Asked<'_>, params: Option<&Json>) -> Result<Change, String> {
+    pub fn change(&self, index: usize, activation: &Activation<'_>, params: Option<&Json>) -> Result<Change, String> {
         let Some(mutation) = self.mutations.get(index) else { return Err(format!("policy {} has no mutation {index}", self.name)) };
-        let scope = self.scope(asked, params);
+        let scope = self.scope(activation, params);
         let value = mutation.expression.evaluate(&scope, &mut Budget::new(OBJECT_COST_MAX)).map_err(Failed::message)?;
         if mutation.is_apply { Change::apply(&value) } else { Change::patch(&value) }
     }

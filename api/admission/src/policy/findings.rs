@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::checked::{Checked, error_type};
-use super::evaluate::{Asked, Refusal};
+use super::evaluate::{Activation, Refusal};
 use super::hooks::{Binding, Policy};
 use crate::denied::Denied;
 use crate::request::Request;
@@ -34,8 +34,8 @@ pub struct Findings {
 
 impl Findings {
     /// Evaluates a policy for a binding with one object of parameters.
-    pub fn validate(&mut self, policy: &Policy, binding: &Binding, asked: &Asked<'_>, params: Option<&Json>) {
-        let validated = policy.validate(asked, params);
+    pub fn validate(&mut self, policy: &Policy, binding: &Binding, activation: &Activation<'_>, params: Option<&Json>) {
+        let validated = policy.validate(activation, params);
         for refusal in &validated.refusals {
             self.act(policy, binding, refusal);
         }

@@ -90,7 +90,7 @@ impl Policy {
             fails_open: json::text(spec, "failurePolicy") == "Ignore",
             is_reinvoked: json::text(spec, "reinvocationPolicy") == "IfNeeded",
             matched: Match::from(spec.get("matchConstraints").unwrap_or(&Value::Null)),
-            conditions: Conditions::of(spec, has_params),
+            conditions: Conditions::new(spec, has_params),
             validations: json::list(spec, "validations").iter().map(|item| Validation::from(item, &env, &message_env)).collect(),
             annotations: json::list(spec, "auditAnnotations").iter().map(annotation).collect(),
             mutations: json::list(spec, "mutations").iter().map(|item| Mutation::from(item, &env)).collect(),
@@ -166,7 +166,7 @@ pub struct Bindings(BTreeMap<String, Vec<Binding>>);
 
 impl Bindings {
     /// From objects of either kind, in the order of their names.
-    pub fn of<'a>(objects: impl Iterator<Item = &'a Value>) -> Self {
+    pub fn new<'a>(objects: impl Iterator<Item = &'a Value>) -> Self {
         let mut bindings = Self::default();
         for binding in objects.map(Binding::from) {
             bindings.0.entry(binding.policy.clone()).or_default().push(binding);

@@ -41,7 +41,7 @@ fn binding(policy: &Policy, spec: &Value) -> Binding {
     fields.as_object_mut().expect("a map").extend(spec.as_object().expect("a map").clone());
     let object = json!({"metadata": {"name": "b"}, "spec": fields});
     let policy = Arc::new(validating(&json!({})));
-    let hook = Bindings::of(std::iter::once(&object)).hook(&policy).expect("bound");
+    let hook = Bindings::new(std::iter::once(&object)).hook(&policy).expect("bound");
     hook.bindings.first().expect("one").clone()
 }
 
@@ -63,15 +63,15 @@ fn with_request<T>(object: &mut Value, then: impl FnOnce(&Request<'_>) -> T) -> 
     })
 }
 
-fn asked<'a>(request: &'a Value, object: &'a Value) -> Asked<'a> {
-    Asked { request, object: Some(object), old: None, namespace: None, authorizer: &Readers, check: Check::default() }
+fn activation<'a>(request: &'a Value, object: &'a Value) -> Activation<'a> {
+    Activation { request, object: Some(object), old: None, namespace: None, authorizer: &Readers, check: Check::default() }
 }
 
 /// What a policy makes of an object, with one object of parameters.
 fn found(policy: &Policy, actions: &[&str], object: &Value, params: Option<&Value>) -> Findings {
     let request = json!({"operation": "CREATE", "userInfo": {"username": "jane"}});
     let mut findings = Findings::default();
-    findings.validate(policy, &binding(policy, &json!({"validationActions": actions})), &asked(&request, object), params);
+    findings.validate(policy, &binding(policy, &json!({"validationActions": actions})), &activation(&request, object), params);
     findings.publish(policy);
     findings
 }
@@ -89,7 +89,7 @@ const DENIED: &str = "configmaps \"c\" is forbidden: ValidatingAdmissionPolicy '
 
 #[test]
 fn requests_are_chosen_by_rules_names_and_selectors() {
-    let view = Objects::of([json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "here", "labels": {"team": "blue"}}})]);
+    let view = Objects::new([json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "here", "labels": {"team": "blue"}}})]);
     let names = |names: &[&str]| {
         let mut rule = rule("configmaps");
         rule["resourceNames"] = json!(names);
@@ -229,7 +229,7 @@ fn annotations_are_published_once_for_all_bindings() {
     let request = json!({"userInfo": {"username": "jane"}});
     let (one, two, mut findings) = (json!({"data": {"n": 1}}), json!({"data": {"n": 2}}), Findings::default());
     for object in [&one, &two] {
-        findings.validate(&policy, &binding(&policy, &json!({})), &asked(&request, object), None);
+        findings.validate(&policy, &binding(&policy, &json!({})), &activation(&request, object), None);
     }
     findings.publish(&policy);
     let wanted = [("p/limit", "1, 2"), ("p/who", "jane")].map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -306,7 +306,7 @@ fn parameters_are_found_by_name_and_by_labels() {
 fn changes_are_json() {
     let object = json!({"metadata": {"name": "c"}});
     let request = json!({});
-    let change = |policy: &Policy| policy.change(0, &asked(&request, &object), None);
+    let change = |policy: &Policy| policy.change(0, &activation(&request, &object), None);
     let apply = "Object{metadata: Object.metadata{labels: {'name': object.metadata.name}}, list: [Object.list{a: 1}]}";
     let wanted = json!({"metadata": {"labels": {"name": "c"}}, "list": [{"a": 1}]});
     assert_eq!(change(&mutating(apply, "ApplyConfiguration")), Ok(Change::Apply(wanted)));

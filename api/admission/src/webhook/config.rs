@@ -119,7 +119,7 @@ impl Webhook {
             rules: json::list(webhook, "rules").iter().map(Rule::from).collect(),
             namespaces: selector(webhook.get("namespaceSelector")),
             objects: selector(webhook.get("objectSelector")),
-            conditions: Arc::new(Conditions::of(webhook, false)),
+            conditions: Arc::new(Conditions::new(webhook, false)),
         }
     }
 }

@@ -18,7 +18,7 @@ pub struct Gvk {
 
 impl Gvk {
     /// Of the bodies that are exchanged at a kind, or at one of its subresources.
-    pub fn of(kind: &Kind, subresource: &str) -> Self {
+    pub fn of_body(kind: &Kind, subresource: &str) -> Self {
         if subresource == "proxy" {
             return Self { group: String::new(), version: "v1".to_owned(), kind: format!("{}ProxyOptions", kind.kind) };
         }
@@ -61,9 +61,9 @@ impl Review<'_> {
         let mut fields = Map::new();
         let mut set = |field: &str, value: Value| fields.insert(field.to_owned(), value);
         set("uid", self.uid.into());
-        set("kind", Gvk::of(self.form, sub).to_value());
+        set("kind", Gvk::of_body(self.form, sub).to_value());
         set("resource", resource(self.form));
-        set("requestKind", Gvk::of(self.requested, sub).to_value());
+        set("requestKind", Gvk::of_body(self.requested, sub).to_value());
         set("requestResource", resource(self.requested));
         let texts = [("subResource", sub), ("requestSubResource", sub), ("name", request.object_name()), ("namespace", namespace(request))];
         for (field, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {

@@ -21,7 +21,7 @@ fn rule(operations: &[&str], resources: &[&str], scope: &str) -> Value {
     json!({"operations": operations, "apiGroups": ["*"], "apiVersions": ["*"], "resources": resources, "scope": scope})
 }
 
-struct Asked {
+struct RequestFixture {
     kind: &'static Arc<Kind>,
     operation: Operation,
     subresource: &'static str,
@@ -30,12 +30,12 @@ struct Asked {
     old: Option<Value>,
 }
 
-fn asked(group: &str, plural: &str, operation: Operation, subresource: &'static str) -> Asked {
+fn request_for(group: &str, plural: &str, operation: Operation, subresource: &'static str) -> RequestFixture {
     let kind = kind::find(group, plural).expect("served");
-    Asked { kind, operation, subresource, namespace: if kind.namespaced { "here" } else { "" }, object: json!({}), old: None }
+    RequestFixture { kind, operation, subresource, namespace: if kind.namespaced { "here" } else { "" }, object: json!({}), old: None }
 }
 
-impl Asked {
+impl RequestFixture {
     fn with<T>(&mut self, then: impl FnOnce(&Request<'_>) -> T) -> T {
         then(&Request {
             operation: self.operation,
@@ -57,29 +57,29 @@ impl Asked {
 }
 
 fn view() -> Objects {
-    Objects::of([json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "here", "labels": {"team": "blue"}}})])
+    Objects::new([json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "here", "labels": {"team": "blue"}}})])
 }
 
 #[test]
 fn rules_choose_by_operation_resource_and_scope() {
     use Operation::{Connect, Create, Delete, Update};
     for (rule, mut asked, wanted) in [
-        (rule(&["CREATE"], &["pods"], "*"), asked("", "pods", Create, ""), true),
-        (rule(&["CREATE"], &["pods"], "*"), asked("", "pods", Update, ""), false),
-        (rule(&["*"], &["pods"], "*"), asked("", "pods", Delete, ""), true),
-        (rule(&["*"], &["pods"], "*"), asked("", "pods", Update, "status"), false),
-        (rule(&["*"], &["pods/status"], "*"), asked("", "pods", Update, "status"), true),
-        (rule(&["*"], &["pods/*"], "*"), asked("", "pods", Connect, "exec"), true),
-        (rule(&["*"], &["pods/*"], "*"), asked("", "pods", Create, ""), true),
-        (rule(&["*"], &["*"], "*"), asked("apps", "deployments", Create, ""), true),
-        (rule(&["*"], &["*"], "*"), asked("apps", "deployments", Update, "scale"), false),
-        (rule(&["*"], &["*/scale"], "*"), asked("apps", "deployments", Update, "scale"), true),
-        (rule(&["*"], &["*/*"], "*"), asked("apps", "deployments", Update, "scale"), true),
-        (rule(&["*"], &["*"], "Cluster"), asked("", "nodes", Create, ""), true),
-        (rule(&["*"], &["*"], "Cluster"), asked("", "namespaces", Create, ""), true),
-        (rule(&["*"], &["*"], "Cluster"), asked("", "pods", Create, ""), false),
-        (rule(&["*"], &["*"], "Namespaced"), asked("", "namespaces", Create, ""), false),
-        (rule(&["*"], &["*"], "Namespaced"), asked("", "pods", Create, ""), true),
+        (rule(&["CREATE"], &["pods"], "*"), request_for("", "pods", Create, ""), true),
+        (rule(&["CREATE"], &["pods"], "*"), request_for("", "pods", Update, ""), false),
+        (rule(&["*"], &["pods"], "*"), request_for("", "pods", Delete, ""), true),
+        (rule(&["*"], &["pods"], "*"), request_for("", "pods", Update, "status"), false),
+        (rule(&["*"], &["pods/status"], "*"), request_for("", "pods", Update, "status"), true),
+        (rule(&["*"], &["pods/*"], "*"), request_for("", "pods", Connect, "exec"), true),
+        (rule(&["*"], &["pods/*"], "*"), request_for("", "pods", Create, ""), true),
+        (rule(&["*"], &["*"], "*"), request_for("apps", "deployments", Create, ""), true),
+        (rule(&["*"], &["*"], "*"), request_for("apps", "deployments", Update, "scale"), false),
+        (rule(&["*"], &["*/scale"], "*"), request_for("apps", "deployments", Update, "scale"), true),
+        (rule(&["*"], &["*/*"], "*"), request_for("apps", "deployments", Update, "scale"), true),
+        (rule(&["*"], &["*"], "Cluster"), request_for("", "nodes", Create, ""), true),
+        (rule(&["*"], &["*"], "Cluster"), request_for("", "namespaces", Create, ""), true),
+        (rule(&["*"], &["*"], "Cluster"), request_for("", "pods", Create, ""), false),
+        (rule(&["*"], &["*"], "Namespaced"), request_for("", "namespaces", Create, ""), false),
+        (rule(&["*"], &["*"], "Namespaced"), request_for("", "pods", Create, ""), true),
     ] {
         let name = format!("{rule} {} {} {:?}", asked.kind.plural, asked.subresource, asked.operation);
         assert_eq!(asked.concerns(&webhook(&json!({"rules": [rule]}))), wanted, "{name}");
@@ -92,7 +92,7 @@ fn equivalent_forms_count_unless_the_match_is_to_be_exact() {
     let rules = json!([{"operations": ["*"], "apiGroups": ["events.k8s.io"], "apiVersions": ["v1"], "resources": ["events"]}]);
     let concerns = |policy: &str| {
         let webhook = webhook(&json!({"rules": rules, "matchPolicy": policy}));
-        asked("", "events", Operation::Create, "").with(|request| webhook.concerns(request, &[core, events], &view())).expect("there")
+        request_for("", "events", Operation::Create, "").with(|request| webhook.concerns(request, &[core, events], &view())).expect("there")
     };
     assert_eq!((concerns("Equivalent"), concerns("Exact")), (Some(1), None));
 }
@@ -101,7 +101,7 @@ fn equivalent_forms_count_unless_the_match_is_to_be_exact() {
 fn selectors_look_at_namespace_and_object() {
     let selector = |team: &str| json!({"matchLabels": {"team": team}});
     let labelled = |team: &str| json!({"metadata": {"labels": {"team": team}}});
-    let mut pod = asked("", "pods", Operation::Update, "");
+    let mut pod = request_for("", "pods", Operation::Update, "");
     for (fields, object, old, wanted) in [
         (json!({"namespaceSelector": selector("blue")}), json!({}), None, true),
         (json!({"namespaceSelector": selector("red")}), json!({}), None, false),
@@ -112,13 +112,13 @@ fn selectors_look_at_namespace_and_object() {
         (pod.object, pod.old) = (object, old);
         assert_eq!(pod.concerns(&webhook(&fields)), wanted, "{fields}");
     }
-    let mut node = asked("", "nodes", Operation::Create, "");
+    let mut node = request_for("", "nodes", Operation::Create, "");
     assert!(node.concerns(&webhook(&json!({"namespaceSelector": selector("red")}))), "what is in no namespace is not left out");
-    let mut namespace = asked("", "namespaces", Operation::Create, "");
+    let mut namespace = request_for("", "namespaces", Operation::Create, "");
     namespace.object = labelled("red");
     assert!(namespace.concerns(&webhook(&json!({"namespaceSelector": selector("red")}))), "a namespace goes by its own labels");
     assert!(!namespace.concerns(&webhook(&json!({"namespaceSelector": selector("blue")}))));
-    let mut lost = asked("", "pods", Operation::Create, "");
+    let mut lost = request_for("", "pods", Operation::Create, "");
     lost.namespace = "gone";
     let refused = lost.with(|request| webhook(&json!({"namespaceSelector": selector("red")})).concerns(request, &[request.kind], &view()));
     assert_eq!(refused.expect_err("no such namespace").to_string(), "namespaces \"gone\" not found");
@@ -126,7 +126,7 @@ fn selectors_look_at_namespace_and_object() {
 
 #[test]
 fn a_review_says_what_is_about_to_happen() {
-    let mut asked = asked("apps", "deployments", Operation::Update, "scale");
+    let mut asked = request_for("apps", "deployments", Operation::Update, "scale");
     let review = asked.with(|request| {
         let (object, options) = (json!({"kind": "Scale"}), json!({"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1"}));
         let (form, requested) = (request.kind, request.kind);
@@ -236,7 +236,7 @@ impl api_cel::Authorizer for Nobody {
 #[test]
 fn conditions_decide_whom_a_webhook_concerns() {
     let (request, object) = (json!({"operation": "CREATE", "userInfo": {"username": "jane"}}), json!({"data": {"a": "1"}}));
-    let asked = crate::policy::Asked {
+    let asked = crate::policy::Activation {
         request: &request,
         object: Some(&object),
         old: None,

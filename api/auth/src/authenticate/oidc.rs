@@ -18,7 +18,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::tokens::{Seen, unverified_issuer};
+use crate::tokens::{VerdictCache, unverified_issuer};
 
 /// A provider's clock may be ahead by this much: go-oidc's leeway on `nbf`.
 const NOT_BEFORE_LEEWAY: SignedDuration = SignedDuration::from_mins(5);
@@ -127,7 +127,7 @@ pub struct Oidc {
     algorithms: HashSet<Algorithm>,
     keys: ArcSwapOption<Keys>,
     unknown_key: Box<dyn Fn() + Send + Sync>,
-    seen: Seen<(Arc<Keys>, Arc<Value>)>,
+    verdicts: VerdictCache<(Arc<Keys>, Arc<Value>)>,
 }
 
 #[derive(PartialEq)]
@@ -152,7 +152,7 @@ impl Oidc {
             algorithms: algorithms?,
             keys: ArcSwapOption::empty(),
             unknown_key: Box::new(unknown_key),
-            seen: Seen::default(),
+            verdicts: VerdictCache::default(),
             config,
         })
     }
@@ -191,12 +191,12 @@ impl Oidc {
         }
         let keys = self.keys.load_full().ok_or(OidcError::NotReady)?;
         let hash: [u8; 32] = Sha256::digest(token).into();
-        let remembered = self.seen.get(&hash).filter(|(of, _)| Arc::ptr_eq(of, &keys));
+        let remembered = self.verdicts.get(&hash).filter(|(of, _)| Arc::ptr_eq(of, &keys));
         let claims = match remembered {
             Some((_, claims)) => claims,
             None => {
                 let claims = Arc::new(self.signed_claims(token, &keys.0)?);
-                self.seen.put(hash, (keys, Arc::clone(&claims)));
+                self.verdicts.put(hash, (keys, Arc::clone(&claims)));
                 claims
             }
         };

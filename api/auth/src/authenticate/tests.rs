@@ -76,7 +76,7 @@ fn a_wrong_token_is_never_anonymous() {
 #[test]
 fn service_account_tokens_name_accounts() {
     let authenticator = authenticator(true);
-    let view = Objects::of([account()]);
+    let view = Objects::new([account()]);
     let answer = authenticator.tokens().request("ci", "builder", &json!({}), &view, at(0)).expect("issued");
     let token = answer["status"]["token"].as_str().expect("token");
     let user = authenticator.authenticate(&bearer(token), &view, at(0)).expect("good");
@@ -90,7 +90,7 @@ fn service_account_tokens_name_accounts() {
 fn bootstrap_tokens_are_read_from_their_secret() {
     let good = "abcdef.0123456789abcdef";
     let user = |secret: Value, token: &str| {
-        authenticator(true).authenticate(&bearer(token), &Objects::of([secret]), at(0)).ok().map(|u| (u.username, u.groups))
+        authenticator(true).authenticate(&bearer(token), &Objects::new([secret]), at(0)).ok().map(|u| (u.username, u.groups))
     };
     let groups =
         ["system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token", "system:authenticated"].map(str::to_owned).to_vec();
@@ -139,7 +139,7 @@ fn certificates_name_users_and_win_over_tokens() {
 #[test]
 fn reviews_tell_whose_a_token_is() {
     let authenticator = authenticator(true);
-    let view = Objects::of([account()]);
+    let view = Objects::new([account()]);
     let review = |spec: Value| authenticator.token_review(&json!({ "kind": "TokenReview", "spec": spec }), &view, at(0))["status"].clone();
     assert_eq!(
         review(json!({ "token": "secret" })),

@@ -158,7 +158,7 @@ impl Granted {
         }
     }
 
-    fn of<'a>(&'a self, user: &'a UserInfo) -> impl Iterator<Item = (&'a Arc<Grant>, Subject<'a>)> {
+    fn to_user<'a>(&'a self, user: &'a UserInfo) -> impl Iterator<Item = (&'a Arc<Grant>, Subject<'a>)> {
         let name = user.username.as_str();
         let find = |by: &'a ByName, subject: Subject<'a>, key: &str| by.get(key).into_iter().flatten().map(move |grant| (grant, subject));
         let groups = user.groups.iter().flat_map(move |group| find(&self.groups, Subject::Group(group), group));
@@ -216,6 +216,6 @@ impl Index {
     /// The grants of a user, the cluster's first.
     fn grants<'a>(&'a self, user: &'a UserInfo, namespace: &'a str) -> impl Iterator<Item = (&'a Arc<Grant>, Subject<'a>)> {
         let scopes = [Some(""), Some(namespace).filter(|n| !n.is_empty())];
-        scopes.into_iter().flatten().filter_map(|scope| self.granted.get(scope)).flat_map(|granted| granted.of(user))
+        scopes.into_iter().flatten().filter_map(|scope| self.granted.get(scope)).flat_map(|granted| granted.to_user(user))
     }
 }

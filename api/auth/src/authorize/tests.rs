@@ -47,7 +47,7 @@ fn roles() -> Objects {
     let mut reader = rbac("ClusterRole", "", "reader", json!({ "rules": [rule(&["get", "list"], "", &["pods"])] }));
     reader["metadata"]["labels"] = json!({ "to-all": "true" });
     let gathers = json!({ "aggregationRule": { "clusterRoleSelectors": [{ "matchLabels": { "to-all": "true" } }] }, "rules": [rule(&["*"], "", &["secrets"])] });
-    Objects::of([
+    Objects::new([
         reader,
         rbac("ClusterRole", "", "all", gathers),
         rbac("ClusterRole", "", "paths", json!({ "rules": [{ "verbs": ["get"], "nonResourceURLs": ["/metrics", "/healthz/*"] }] })),
@@ -229,7 +229,7 @@ fn node_view() -> Objects {
     let other = json!({ "serviceAccountName": "other", "imagePullSecrets": [{ "name": "others" }] });
     let volume = |name: &str, claim: &str| json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": name }, "spec": { "claimRef": { "namespace": "ns", "name": claim } } });
     let slice = |name: &str, on: &str| json!({ "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": { "name": name }, "spec": { "nodeName": on } });
-    Objects::of([
+    Objects::new([
         slice("own", "n1"),
         slice("foreign", "n2"),
         pod("mine", "n1", mine),
@@ -335,7 +335,7 @@ fn only_nodes_are_nodes() {
 /// Whole and real: the bootstrap policy, and those whom it is for.
 #[test]
 fn the_bootstrap_policy_serves_its_users() {
-    let view = Objects::of(crate::bootstrap::objects());
+    let view = Objects::new(crate::bootstrap::objects());
     let authorizer = Authorizer::default();
     let scheduler = UserInfo::new("system:kube-scheduler", &["system:authenticated"]);
     let manager = UserInfo::new("system:kube-controller-manager", &["system:authenticated"]);

@@ -44,7 +44,7 @@ pub fn tlv(tag: u8, content: &[u8]) -> Vec<u8> {
 }
 
 /// A constructed value of several parts in order.
-pub fn of(tag: u8, parts: &[Vec<u8>]) -> Vec<u8> {
+pub fn constructed(tag: u8, parts: &[Vec<u8>]) -> Vec<u8> {
     tlv(tag, &parts.concat())
 }
 

@@ -93,7 +93,7 @@ impl Authority {
             not_after: now.saturating_add(validity).unwrap_or(Timestamp::MAX),
             extensions: vec![
                 extension(KEY_USAGE, true, &der::flags(&[0, 2, 5])),
-                extension(BASIC_CONSTRAINTS, true, &der::of(SEQUENCE, &[der::tlv(der::BOOLEAN, &[0xff])])),
+                extension(BASIC_CONSTRAINTS, true, &der::constructed(SEQUENCE, &[der::tlv(der::BOOLEAN, &[0xff])])),
                 extension(SUBJECT_KEY_ID, false, &der::tlv(OCTET_STRING, &key_id(key))),
             ],
         };
@@ -199,12 +199,12 @@ impl Authority {
         }
         if !usages.extended.is_empty() {
             let ids: Vec<Vec<u8>> = usages.extended.iter().map(|id| der::tlv(OBJECT_IDENTIFIER, id)).collect();
-            extensions.push(extension(EXTENDED_KEY_USAGE, false, &der::of(SEQUENCE, &ids)));
+            extensions.push(extension(EXTENDED_KEY_USAGE, false, &der::constructed(SEQUENCE, &ids)));
         }
-        extensions.push(extension(BASIC_CONSTRAINTS, true, &der::of(SEQUENCE, &[])));
+        extensions.push(extension(BASIC_CONSTRAINTS, true, &der::constructed(SEQUENCE, &[])));
         if let Some(id) = &self.key_id {
             let id = der::tlv(der::context_primitive(0), id);
-            extensions.push(extension(AUTHORITY_KEY_ID, false, &der::of(SEQUENCE, &[id])));
+            extensions.push(extension(AUTHORITY_KEY_ID, false, &der::constructed(SEQUENCE, &[id])));
         }
         extensions
     }
@@ -229,21 +229,21 @@ impl Template {
         let not_before = now.saturating_sub(BACKDATE).unwrap_or(Timestamp::MIN);
         let algorithm = signature_algorithm(key)?;
         let serial: [u8; 16] = rand::random();
-        let unsigned = der::of(
+        let unsigned = der::constructed(
             SEQUENCE,
             &[
                 der::tlv(der::context(0), &der::positive_integer(&[2])),
                 der::positive_integer(&serial),
                 algorithm.clone(),
                 self.issuer,
-                der::of(SEQUENCE, &[time(not_before), time(self.not_after)]),
+                der::constructed(SEQUENCE, &[time(not_before), time(self.not_after)]),
                 self.subject,
                 self.public_key,
-                der::tlv(der::context(3), &der::of(SEQUENCE, &self.extensions)),
+                der::tlv(der::context(3), &der::constructed(SEQUENCE, &self.extensions)),
             ],
         );
         let signature = key.sign(&unsigned).map_err(|source| PkiError::Issue { what: "certificate", source })?;
-        Ok(to_pem("CERTIFICATE", &der::of(SEQUENCE, &[unsigned, algorithm, der::bit_string(&signature)])))
+        Ok(to_pem("CERTIFICATE", &der::constructed(SEQUENCE, &[unsigned, algorithm, der::bit_string(&signature)])))
     }
 }
 
@@ -271,7 +271,7 @@ fn signature_algorithm(key: &KeyPair) -> Result<Vec<u8>, PkiError> {
     } else {
         return Err(PkiError::Issue { what: "certificate", source: rcgen::Error::UnsupportedSignatureAlgorithm });
     };
-    Ok(der::of(SEQUENCE, &[der::tlv(OBJECT_IDENTIFIER, id), parameters]))
+    Ok(der::constructed(SEQUENCE, &[der::tlv(OBJECT_IDENTIFIER, id), parameters]))
 }
 
 /// RFC 5280, 4.2.1.2: the SHA-1 method is only an example; a cut SHA-256 (RFC 7093) serves.
@@ -283,14 +283,14 @@ fn key_id(key: &KeyPair) -> Vec<u8> {
 /// A distinguished name: each organization, then the common name, as Go orders them.
 fn name(common_name: &str, organizations: &[String]) -> Vec<u8> {
     let attribute = |id: &[u8], value: &str| {
-        let pair = der::of(SEQUENCE, &[der::tlv(OBJECT_IDENTIFIER, id), der::tlv(der::UTF8_STRING, value.as_bytes())]);
-        der::of(SET, &[pair])
+        let pair = der::constructed(SEQUENCE, &[der::tlv(OBJECT_IDENTIFIER, id), der::tlv(der::UTF8_STRING, value.as_bytes())]);
+        der::constructed(SET, &[pair])
     };
     let mut parts: Vec<Vec<u8>> = organizations.iter().map(|o| attribute(ORGANIZATION, o)).collect();
     if !common_name.is_empty() {
         parts.push(attribute(COMMON_NAME, common_name));
     }
-    der::of(SEQUENCE, &parts)
+    der::constructed(SEQUENCE, &parts)
 }
 
 fn alternative_names(subject: &Subject) -> Vec<u8> {
@@ -299,7 +299,7 @@ fn alternative_names(subject: &Subject) -> Vec<u8> {
         IpAddr::V4(v4) => der::tlv(der::context_primitive(7), &v4.octets()),
         IpAddr::V6(v6) => der::tlv(der::context_primitive(7), &v6.octets()),
     });
-    der::of(SEQUENCE, &names.chain(addresses).collect::<Vec<_>>())
+    der::constructed(SEQUENCE, &names.chain(addresses).collect::<Vec<_>>())
 }
 
 /// One extension of the arc 2.5.29.
@@ -309,7 +309,7 @@ fn extension(number: u8, critical: bool, value: &[u8]) -> Vec<u8> {
         parts.push(der::tlv(der::BOOLEAN, &[0xff]));
     }
     parts.push(der::tlv(OCTET_STRING, value));
-    der::of(SEQUENCE, &parts)
+    der::constructed(SEQUENCE, &parts)
 }
 
 /// RFC 5280, 4.1.2.5: two-digit years through 2049.

@@ -66,7 +66,7 @@ pub fn read_certificate(pem: &str) -> Result<CertificateInfo, PkiError> {
 pub fn read_certificate_der(der: &[u8]) -> Result<CertificateInfo, PkiError> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(|e| parse("certificate", &e))?;
     let names = certificate.subject_alternative_name().map_err(|e| parse("certificate", &e))?;
-    let names = names.map(|extension| Names::of(&extension.value.general_names)).unwrap_or_default();
+    let names = names.map(|extension| Names::from(extension.value.general_names.as_slice())).unwrap_or_default();
     let time = |t: x509_parser::time::ASN1Time| Timestamp::from_second(t.timestamp()).map_err(|e| parse("certificate", &e));
     Ok(CertificateInfo {
         common_name: common_name(certificate.subject()),
@@ -94,7 +94,7 @@ pub fn read_request(pem: &str) -> Result<RequestInfo, PkiError> {
     let mut names = Names::default();
     for extension in request.requested_extensions().into_iter().flatten() {
         if let ParsedExtension::SubjectAlternativeName(found) = extension {
-            names = Names::of(&found.general_names);
+            names = Names::from(found.general_names.as_slice());
         }
     }
     Ok(RequestInfo {
@@ -116,8 +116,8 @@ struct Names {
     uris: Vec<String>,
 }
 
-impl Names {
-    fn of(general: &[GeneralName<'_>]) -> Self {
+impl From<&[GeneralName<'_>]> for Names {
+    fn from(general: &[GeneralName<'_>]) -> Self {
         let mut names = Self::default();
         for name in general {
             match name {

@@ -10,7 +10,7 @@ fn tokens() -> Tokens {
 }
 
 fn view() -> Objects {
-    Objects::of([
+    Objects::new([
         json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "builder", "namespace": "ci", "uid": "sa-1" } }),
         json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "ci", "uid": "pod-1" },
@@ -151,7 +151,7 @@ fn a_token_dies_with_a_new_uid_and_a_minute_after_deletion() {
     let token = issue(&tokens, json!({}));
     let account = |uid: &str, deleted: Value| {
         let metadata = json!({ "name": "builder", "namespace": "ci", "uid": uid, "deletionTimestamp": deleted });
-        Objects::of([json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata })])
+        Objects::new([json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata })])
     };
     let verify = |view: &Objects| tokens.verify(&token, &own(&tokens), at(600), view).map(|_| ());
     assert_eq!(verify(&account("sa-1", Value::Null)), Ok(()));

@@ -1,7 +1,7 @@
 //! What calls cost at most, and how large what they yield is.
 
 use super::{Estimate, matching, node, traversal};
-use crate::infer::{Known, Variables};
+use crate::infer::{Inferred, Variables};
 use crate::node::Node;
 
 /// Characters of a number written out.
@@ -42,7 +42,7 @@ pub(super) fn estimate<'s>(function: &str, is_member: bool, args: &'s [Node], va
         "string" | "bytes" => (1, Some(size(0).max(NUMBER_LEN_MAX))),
         _ => (1, None),
     };
-    Estimate { cost: sum.saturating_add(own), known: Known { schema: None, size } }
+    Estimate { cost: sum.saturating_add(own), known: Inferred { schema: None, size } }
 }
 
 fn is_map(parts: &[Estimate<'_>]) -> bool {
@@ -52,7 +52,7 @@ fn is_map(parts: &[Estimate<'_>]) -> bool {
 fn conditional<'s>(parts: &[Estimate<'s>]) -> Estimate<'s> {
     let [test, yes, no] = parts else { return Estimate::default() };
     let cost = test.cost.saturating_add(yes.cost.max(no.cost));
-    Estimate { cost, known: Known { schema: None, size: Some(yes.size().max(no.size())) } }
+    Estimate { cost, known: Inferred { schema: None, size: Some(yes.size().max(no.size())) } }
 }
 
 /// Numbers and lists are added in one step, texts are copied.

@@ -20,7 +20,7 @@ pub enum Key {
 
 impl Key {
     /// The key that a value is; none for what cannot be one.
-    pub(crate) fn of(value: &Value<'_>) -> Option<Self> {
+    pub(crate) fn from_value(value: &Value<'_>) -> Option<Self> {
         match value {
             Value::Bool(flag) => Some(Self::Bool(*flag)),
             Value::Int(number) => Some(Self::Int(*number)),

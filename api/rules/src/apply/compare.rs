@@ -31,13 +31,13 @@ pub(super) static NOTHING: LazyLock<Value> = LazyLock::new(|| Value::Object(Map:
 pub(super) fn objects(typing: Typing<'_>, old: &Value, new: &Value, scope: &Scope) -> Comparison {
     let empty = Map::new();
     let (old, new) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
-    let difference = Walk { scope: Some(scope) }.fields(typing, old, new, Place::Top);
+    let difference = Walk { scope: Some(scope) }.fields(typing, old, new, Section::Root);
     Comparison { changed: difference.changed.children, removed: difference.removed.children }
 }
 
 /// Compares two objects in everything.
 pub(super) fn whole(typing: Typing<'_>, old: &Value, new: &Value) -> Comparison {
-    let difference = Walk { scope: None }.values(typing, old, new, Place::Below);
+    let difference = Walk { scope: None }.values(typing, old, new, Section::Nested);
     Comparison { changed: difference.changed.children, removed: difference.removed.children }
 }
 
@@ -86,13 +86,13 @@ impl From<Gathered> for Difference {
 
 /// Where in the object the walk is.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum Section {
     /// The object itself.
-    Top,
+    Root,
     /// In a struct that upstream's objects always have.
     Skeleton,
     Metadata,
-    Below,
+    Nested,
 }
 
 struct Walk<'s> {
@@ -100,9 +100,9 @@ struct Walk<'s> {
 }
 
 impl Walk<'_> {
-    fn values(&self, typing: Typing<'_>, old: &Value, new: &Value, place: Place) -> Difference {
+    fn values(&self, typing: Typing<'_>, old: &Value, new: &Value, section: Section) -> Difference {
         match (typing.form(new), old, new) {
-            (Form::Fields, Value::Object(old), Value::Object(new)) => self.fields(typing, old, new, place),
+            (Form::Fields, Value::Object(old), Value::Object(new)) => self.fields(typing, old, new, section),
             // Naming elements costs more than comparing them, and most lists stay as they are.
             (Form::Elements(_), Value::Array(old), Value::Array(new)) if old == new => Difference::default(),
             (Form::Elements(list), Value::Array(old), Value::Array(new)) => {
@@ -114,11 +114,11 @@ impl Walk<'_> {
         }
     }
 
-    fn fields(&self, typing: Typing<'_>, old: &Map<String, Value>, new: &Map<String, Value>, place: Place) -> Difference {
+    fn fields(&self, typing: Typing<'_>, old: &Map<String, Value>, new: &Map<String, Value>, section: Section) -> Difference {
         let counts = |name: &str| {
-            self.scope.is_none_or(|scope| match place {
-                Place::Top => scope.owns(name),
-                Place::Metadata => scope.owns_metadata(name),
+            self.scope.is_none_or(|scope| match section {
+                Section::Root => scope.owns(name),
+                Section::Metadata => scope.owns_metadata(name),
                 _ => true,
             })
         };
@@ -126,8 +126,8 @@ impl Walk<'_> {
         let mut gathered = Gathered::default();
         for name in names {
             let (old, new) = (old.get(name), new.get(name));
-            let inner = self.inner(place, name);
-            let absent = old.or(new).and_then(|value| self.absent(place, inner, typing.requires(name), value));
+            let inner = self.inner(section, name);
+            let absent = old.or(new).and_then(|value| self.absent(section, inner, typing.requires(name), value));
             let typing = typing.field(name);
             let difference = match (old.or(absent), new.or(absent)) {
                 (Some(old), Some(new)) => self.values(typing, old, new, inner),
@@ -141,20 +141,20 @@ impl Walk<'_> {
     }
 
     /// Where a field's own fields are.
-    fn inner(&self, place: Place, name: &str) -> Place {
+    fn inner(&self, section: Section, name: &str) -> Section {
         let has_skeleton = self.scope.is_some_and(|scope| scope.has_skeleton);
-        match place {
-            Place::Top if name == "metadata" => Place::Metadata,
-            Place::Top | Place::Skeleton if has_skeleton && Scope::is_always_there(name) => Place::Skeleton,
-            _ => Place::Below,
+        match section {
+            Section::Root if name == "metadata" => Section::Metadata,
+            Section::Root | Section::Skeleton if has_skeleton && Scope::is_always_there(name) => Section::Skeleton,
+            _ => Section::Nested,
         }
     }
 
     /// What a field that an object leaves out is in upstream's objects, if it is something.
-    fn absent(&self, place: Place, inner: Place, is_required: bool, value: &Value) -> Option<&'static Value> {
-        let is_in_skeleton = matches!(place, Place::Top | Place::Skeleton) && self.scope.is_some_and(|scope| scope.has_skeleton);
+    fn absent(&self, section: Section, inner: Section, is_required: bool, value: &Value) -> Option<&'static Value> {
+        let is_in_skeleton = matches!(section, Section::Root | Section::Skeleton) && self.scope.is_some_and(|scope| scope.has_skeleton);
         match value {
-            Value::Object(_) if inner != Place::Below => Some(&NOTHING),
+            Value::Object(_) if inner != Section::Nested => Some(&NOTHING),
             Value::Array(_) if is_in_skeleton && is_required => Some(&NO_ELEMENTS),
             _ => None,
         }
@@ -169,7 +169,7 @@ impl Walk<'_> {
                 Bearers::Many(_) => Node::LEAF,
             };
             let difference = match (old, new) {
-                (Some(Bearers::One(old)), Some(Bearers::One(new))) => self.values(list.items(), old, new, Place::Below),
+                (Some(Bearers::One(old)), Some(Bearers::One(new))) => self.values(list.items(), old, new, Section::Nested),
                 (Some(old), Some(new)) => whole_values(old == new),
                 (None, Some(new)) => Difference::changed(all(new)),
                 (Some(old), None) => Difference::removed(all(old)),

@@ -53,7 +53,7 @@ pub(super) struct Managers(Vec<Manager>);
 
 impl Managers {
     /// From an object; none where there are none or they cannot be read.
-    pub(super) fn of(object: &Value) -> Self {
+    pub(super) fn from_object(object: &Value) -> Self {
         stated(object).and_then(|entries| Self::decode(entries)).unwrap_or_default()
     }
 

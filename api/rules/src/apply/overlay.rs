@@ -51,7 +51,7 @@ mod tests {
 
     fn overlaid(live: &Value, config: &Value) -> Result<Value, String> {
         let kind = api_model::kind::find("", "pods").expect("served");
-        overlay(Typing::of(kind), live, config)
+        overlay(Typing::new(kind), live, config)
     }
 
     #[test]

@@ -34,7 +34,7 @@ enum Door {
 }
 
 impl Scope {
-    pub(super) fn of(kind: &Kind, sub: Option<&str>) -> Self {
+    pub(super) fn new(kind: &Kind, sub: Option<&str>) -> Self {
         let custom = is_custom(kind);
         let door = match sub {
             Some("status") if custom => Door::StatusAlone,

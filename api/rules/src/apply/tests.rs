@@ -20,12 +20,12 @@ struct Story {
 }
 
 impl Story {
-    fn of(group: &str, plural: &str) -> Self {
+    fn for_resource(group: &str, plural: &str) -> Self {
         Self { kind: std::sync::Arc::clone(kind::find(group, plural).expect("served")), sub: None, object: None, clock: 0 }
     }
 
     fn config_map() -> Self {
-        Self::of("", "configmaps")
+        Self::for_resource("", "configmaps")
     }
 
     fn named(&self, config: Value) -> Value {

@@ -32,7 +32,7 @@ pub(super) enum Form<'s> {
 
 impl<'s> Typing<'s> {
     /// The type of a kind's objects; where it has none, as much as all objects have in common.
-    pub fn of(kind: &'s Kind) -> Self {
+    pub fn new(kind: &'s Kind) -> Self {
         api_schema::of_kind(kind).map_or(Typing::Custom, Typing::Known)
     }
 

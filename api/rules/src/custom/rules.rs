@@ -1,9 +1,8 @@
 //! `x-kubernetes-validations`: rules of the schema over the values of an object.
 //!
-//! Rules run only where the object fits its schema otherwise. They run from the outside in, each at every
-//! value of its place, until the budget of the object is used up. Where an update leaves a value as it was, a
-//! rule that does not hold is only warned of, but for rules that compare with what was before; a rule that
-//! comes to no result is an error all the same.
+//! Rules run only where the object otherwise fits its schema. They run from the outside in, each at every value that its
+//! schema describes, until the budget of the object is spent. Where an update does not change a value, a failed rule is
+//! a warning, except for a rule that compares with the old value. A rule that yields no result is always an error.
 
 mod before;
 mod compiled;
@@ -19,75 +18,75 @@ pub use self::compiled::env;
 use self::compiled::{Compiled, Rule};
 use super::values::Elements;
 
-/// Errors after which rules would only see a broken object.
+/// Errors after which rules do not run.
 const BLOCKING: [FieldErrorKind; 5] =
     [FieldErrorKind::NotSupported, FieldErrorKind::Required, FieldErrorKind::TooLong, FieldErrorKind::TooMany, FieldErrorKind::TypeInvalid];
 const NOT_CHECKED: &str =
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
 const OUT_OF_BUDGET: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
-/// Bytes of a made message; a longer one is replaced.
+/// Most bytes of a message from an expression; a longer one is replaced.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
-/// What was found so far.
+/// The errors and warnings of a validation.
 #[derive(Debug, Default)]
-pub struct Found {
-    /// What refuses the object.
+pub struct ValidationResult {
+    /// Reasons to reject the object.
     pub errors: Vec<FieldError>,
-    /// What its writer is told all the same.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
 }
 
-/// Adds what the rules of a kind say of an object to what was found before.
-pub fn check(kind: &Kind, schema: &Structural, object: &Value, old: Option<&Value>, found: &mut Found) {
-    let Some(compiled) = kind.custom.as_ref().and_then(|custom| custom.kept(Slot::Rules, || Compiled::of(schema, true))) else { return };
+/// Adds the errors and warnings of a kind's rules to those of the schema.
+pub fn check(kind: &Kind, schema: &Structural, object: &Value, old: Option<&Value>, found: &mut ValidationResult) {
+    let Some(compiled) = kind.custom.as_ref().and_then(|custom| custom.kept(Slot::Rules, || Compiled::new(schema, true))) else { return };
     let Some(compiled) = compiled else { return };
     if found.errors.iter().any(|error| BLOCKING.contains(&error.kind)) {
         found.errors.push(FieldError::invalid(&Path::default(), Value::Null, NOT_CHECKED));
         return;
     }
     let mut run = Run { budget: Budget::new(OBJECT_COST_MAX), found };
-    // Only the end of the budget ends the walk early, and that is among what was found.
-    let _ = run.walk(compiled, Place { schema, is_root: true }, object, Before::of(old), &Path::default());
+    // Only an exhausted budget ends the walk early; its error is in `found` already.
+    let _ = run.walk(compiled, SchemaNode { schema, is_root: true }, object, Before::new(old), &Path::default());
 }
 
-/// Nothing more is evaluated; why is among what was found.
+/// No further rule is evaluated; the error is in the result already.
 struct Ended;
 
 #[derive(Clone, Copy)]
-struct Place<'s> {
+struct SchemaNode<'s> {
     schema: &'s Structural,
     is_root: bool,
 }
 
 struct Run<'r> {
     budget: Budget,
-    found: &'r mut Found,
+    found: &'r mut ValidationResult,
 }
 
 impl Run<'_> {
-    fn walk(&mut self, compiled: &Compiled, place: Place<'_>, value: &Value, before: Before<'_>, path: &Path) -> Result<(), Ended> {
+    fn walk(&mut self, compiled: &Compiled, node: SchemaNode<'_>, value: &Value, before: Before<'_>, path: &Path) -> Result<(), Ended> {
         if value.is_null() {
             return Ok(());
         }
         if !compiled.rules.is_empty() {
-            self.rules(compiled, place, value, before, path)?;
+            self.rules(compiled, node, value, before, path)?;
         }
-        let schema = place.schema;
-        let inner = |schema| Place { schema, is_root: false };
+        let schema = node.schema;
+        let inner = |schema| SchemaNode { schema, is_root: false };
         match value {
             Value::Object(map) => {
                 let within = before.is_within(schema, value);
                 for (key, value) in map {
                     let (Some(compiled), Some(field)) = (compiled.field(key), schema.field(key)) else { continue };
                     let path = if schema.properties.contains_key(key) { path.child(key) } else { path.key(key) };
-                    let before = before.field(key, place.is_root, within);
+                    let before = before.field(key, node.is_root, within);
                     self.walk(compiled, inner(field), value, before, &path)?;
                 }
                 Ok(())
             }
             Value::Array(list) => {
                 let (Some(compiled), Some(items)) = (&compiled.items, &schema.items) else { return Ok(()) };
-                let elements = Elements::of(schema, before.old);
+                let elements = Elements::by_keys(schema, before.old);
                 let within = before.is_within(schema, value);
                 list.iter().enumerate().try_for_each(|(index, element)| {
                     let before = before.element(elements.as_ref(), element, within);
@@ -98,10 +97,10 @@ impl Run<'_> {
         }
     }
 
-    fn rules(&mut self, compiled: &Compiled, place: Place<'_>, value: &Value, before: Before<'_>, path: &Path) -> Result<(), Ended> {
+    fn rules(&mut self, compiled: &Compiled, node: SchemaNode<'_>, value: &Value, before: Before<'_>, path: &Path) -> Result<(), Ended> {
         let old = before.old.filter(|old| !old.is_null());
-        let schema = place.schema;
-        let shape = if place.is_root { Shape::Whole(schema) } else { Shape::Schema(schema) };
+        let schema = node.schema;
+        let shape = if node.is_root { Shape::Whole(schema) } else { Shape::Schema(schema) };
         let this = CelValue::json(value, shape);
         let known = old.map(|old| CelValue::json(old, shape));
         for (rule, told) in compiled.rules.iter().zip(&schema.rules) {
@@ -170,7 +169,8 @@ impl Run<'_> {
         }
     }
 
-    /// What the rule's own expression says, else its message, else the rule; or why nothing more is evaluated.
+    /// The message of a failed rule: of its message expression, else its message, else the rule itself. An error ends the
+    /// evaluation of further rules.
     fn message<'v>(&mut self, rule: &'v Rule, told: &ValidationRule, scope: &Scope<'v>) -> Result<String, String> {
         match rule.message.as_ref().map(|message| message.evaluate(scope, &mut self.budget)) {
             Some(Err(EvaluateError::OutOfBudget)) => {
@@ -181,7 +181,7 @@ impl Run<'_> {
                 let why = "no further validation rules will be run due to call cost exceeds limit for messageExpression";
                 Err(format!("{why}: {:?}", told.message_expression))
             }
-            // A message that cannot be made, or that cannot be shown, is replaced, as upstream does.
+            // As upstream, a message expression that fails or yields an unusable text is replaced by the fixed message.
             Some(Ok(value)) => Ok(value.as_str().map(str::trim).filter(|text| is_message(text)).map_or_else(|| fixed(told), str::to_owned)),
             Some(Err(EvaluateError::Failed(_))) | None => Ok(fixed(told)),
         }

@@ -121,7 +121,7 @@ impl Outcome {
             self.invalid(path, len, &format!("should have at least {min} items"));
         }
         let Some(items) = &schema.items else { return };
-        let old = Elements::of(schema, old);
+        let old = Elements::by_keys(schema, old);
         for (index, element) in list.iter().enumerate() {
             let before = old.as_ref().and_then(|old| old.same_as(element));
             self.check(items, element, before, &path.index(index));
@@ -225,7 +225,7 @@ pub struct Elements<'s, 'v> {
 
 impl<'s, 'v> Elements<'s, 'v> {
     /// None where elements cannot be told apart, or there was no list.
-    pub fn of(schema: &'s Structural, old: Option<&'v Value>) -> Option<Self> {
+    pub fn by_keys(schema: &'s Structural, old: Option<&'v Value>) -> Option<Self> {
         let old = old.and_then(Value::as_array).filter(|_| schema.list_type == "map")?;
         // Of several alike the first counts.
         let by_keys = old.iter().rev().map(|element| (keys(schema, element), element)).collect();

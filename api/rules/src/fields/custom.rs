@@ -1,26 +1,26 @@
-//! The fields of a custom resource: those that its schema does not know go, and nulls where none may be
-//! and no default takes their place.
+//! Prunes the fields of a custom resource: fields that its schema does not know, and nulls where the schema allows
+//! none and has no default.
 
 use api_schema::Structural;
 use serde_json::{Map, Value};
 
 use super::{Step, Trail, Walk};
 use crate::decode::DecodeError;
-use crate::prune::{Fate, Place};
+use crate::prune::{FieldAction, SchemaNode};
 
 impl Walk {
-    pub(super) fn custom(&mut self, place: Place<'_>, value: &mut Value, trail: &Trail<'_>) -> Result<(), DecodeError> {
+    pub(super) fn custom(&mut self, node: SchemaNode<'_>, value: &mut Value, trail: &Trail<'_>) -> Result<(), DecodeError> {
         match value {
             Value::Object(map) => {
-                let is_embedded = place.is_object && !matches!(trail.step, Step::Root { .. });
+                let is_embedded = node.is_object && !matches!(trail.step, Step::Root { .. });
                 if is_embedded && let Some(metadata) = map.get_mut("metadata") {
                     self.embedded_metadata(metadata, trail)?;
                 }
-                self.custom_object(place, map, trail)
+                self.custom_object(node, map, trail)
             }
             Value::Array(list) => {
                 for (index, value) in list.iter_mut().enumerate() {
-                    self.custom(place.element(), value, &trail.then(Step::Index(index), trail.owner))?;
+                    self.custom(node.element(), value, &trail.then(Step::Index(index), trail.owner))?;
                 }
                 Ok(())
             }
@@ -28,16 +28,16 @@ impl Walk {
         }
     }
 
-    fn custom_object(&mut self, place: Place<'_>, map: &mut Map<String, Value>, trail: &Trail<'_>) -> Result<(), DecodeError> {
+    fn custom_object(&mut self, node: SchemaNode<'_>, map: &mut Map<String, Value>, trail: &Trail<'_>) -> Result<(), DecodeError> {
         let mut outcome = Ok(());
         map.retain(|name, value| {
             let trail = trail.then(Step::Field(name), trail.owner);
-            match place.field(name) {
+            match node.field(name) {
                 _ if outcome.is_err() => true,
-                Fate::Prune => self.drops(&trail),
-                Fate::Keep => true,
-                Fate::Walk(inner) if value.is_null() => !goes_when_null(inner.schema),
-                Fate::Walk(inner) => {
+                FieldAction::Prune => self.drops(&trail),
+                FieldAction::Keep => true,
+                FieldAction::Walk(inner) if value.is_null() => !goes_when_null(inner.schema),
+                FieldAction::Walk(inner) => {
                     outcome = self.custom(inner, value, &trail);
                     true
                 }

@@ -76,5 +76,5 @@ fn validate_update(sub: Option<&str>, new: &At<'_>, _old: &At<'_>, checks: &mut 
 }
 
 fn warnings(object: &At<'_>) -> Vec<String> {
-    pod::warnings::of(&object.find("spec.jobTemplate.spec.template"))
+    pod::warnings::for_pod(&object.find("spec.jobTemplate.spec.template"))
 }

@@ -148,6 +148,6 @@ fn warnings(pod: &At<'_>) -> Vec<String> {
             problems.join(" ")
         ));
     }
-    warnings.extend(pod::warnings::of(pod));
+    warnings.extend(pod::warnings::for_pod(pod));
     warnings
 }

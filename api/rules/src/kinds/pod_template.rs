@@ -25,5 +25,5 @@ fn validate_update(_sub: Option<&str>, new: &At<'_>, _old: &At<'_>, checks: &mut
 }
 
 fn warnings(object: &At<'_>) -> Vec<String> {
-    pod::warnings::of(&object.get("template"))
+    pod::warnings::for_pod(&object.get("template"))
 }

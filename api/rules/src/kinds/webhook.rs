@@ -88,7 +88,7 @@ fn validate(webhook: &At<'_>, old: Option<&At<'_>>, checks: &mut Checks) {
     checks.one_of_if_set(&webhook.get("reinvocationPolicy"), &["IfNeeded", "Never"]);
     client_config::validate(&webhook.get("clientConfig"), checks);
     if !old.is_some_and(|old| conditions_are_old(webhook, old)) {
-        Expressions::of(webhook, false).conditions(&webhook.get("matchConditions"), checks);
+        Expressions::new(webhook, false).conditions(&webhook.get("matchConditions"), checks);
     }
     review_versions(&webhook.get("admissionReviewVersions"), checks);
 }

@@ -100,5 +100,5 @@ pub fn collision_count(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
 
 /// Warnings about the template.
 pub fn warnings(object: &At<'_>) -> Vec<String> {
-    crate::pod::warnings::of(&object.find("spec.template"))
+    crate::pod::warnings::for_pod(&object.find("spec.template"))
 }

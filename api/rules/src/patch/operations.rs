@@ -74,7 +74,7 @@ fn decoded_as_go(patch: &Value) -> Result<Vec<Operation>, String> {
 pub(super) fn apply(original: &Value, operations: &[Operation]) -> Result<Value, PatchError> {
     let mut object = original.clone();
     let mut copied = 0_usize;
-    let mut nesting = Nesting::of(original);
+    let mut nesting = Nesting::new(original);
     for operation in operations {
         operation.apply(&mut object, &mut copied).map_err(|fault| operation.refusal(&fault))?;
         nesting.after(operation, &object)?;
@@ -211,7 +211,7 @@ struct Nesting {
 }
 
 impl Nesting {
-    fn of(object: &Value) -> Self {
+    fn new(object: &Value) -> Self {
         let depth = depth(object);
         Self { at_most: depth, limit: depth.max(DEPTH_MAX), measured: 0 }
     }

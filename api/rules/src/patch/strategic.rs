@@ -108,7 +108,7 @@ fn apply_element_orders(
             return Err(malformed("invalid patch format of setElementOrder list"));
         };
         let item_schema = field_schema(schema, &field);
-        let key = Keyed::of(item_schema, &wanted);
+        let key = ElementKey::new(item_schema, &wanted);
         let new = match patch.remove(&field) {
             Some(Value::Array(list)) => Some(list),
             Some(other) => {
@@ -140,8 +140,8 @@ fn apply_element_orders(
 
 /// Merges a list whose strategy is `merge`: of maps by their merge key, of primitives as a set.
 fn merge_list(old: Vec<Value>, new: Vec<Value>, schema: Option<&Schema>) -> Result<Vec<Value>, PatchError> {
-    let key = Keyed::of(schema, if new.is_empty() { &old } else { &new });
-    let Keyed::Field(name) = key else {
+    let key = ElementKey::new(schema, if new.is_empty() { &old } else { &new });
+    let ElementKey::Field(name) = key else {
         let mut seen = HashSet::new();
         let merged: Vec<Value> = old.iter().chain(&new).filter(|item| seen.insert(item.to_string())).cloned().collect();
         return Ok(order::normalize(merged, &new, &old, &key));
@@ -232,15 +232,15 @@ fn is_directive(key: &str) -> bool {
 
 /// How elements of a list are told apart.
 #[derive(Clone, Copy)]
-enum Keyed {
+enum ElementKey {
     /// By a field.
     Field(&'static str),
     /// By the whole value: primitives.
     Value,
 }
 
-impl Keyed {
-    fn of(schema: Option<&Schema>, sample: &[Value]) -> Self {
+impl ElementKey {
+    fn new(schema: Option<&Schema>, sample: &[Value]) -> Self {
         match schema.and_then(Schema::merge_key) {
             Some(key) if sample.first().is_none_or(Value::is_object) => Self::Field(key),
             _ => Self::Value,

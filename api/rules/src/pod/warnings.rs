@@ -31,7 +31,7 @@ const OLD_VOLUMES: [(&str, &str); 9] = [
 ];
 
 /// Warnings about what holds `metadata` and `spec`: a Pod, or a template.
-pub fn of(owner: &At<'_>) -> Vec<String> {
+pub fn for_pod(owner: &At<'_>) -> Vec<String> {
     let spec = owner.get("spec");
     let mut warnings = Vec::new();
     labels(&spec, &mut warnings);

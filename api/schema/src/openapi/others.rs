@@ -88,7 +88,7 @@ pub fn v2_part(document: &[u8], prefix: &str) -> Result<Vec<u8>, Unfit> {
     if document.get("swagger").and_then(Value::as_str) != Some("2.0") {
         return Err(Unfit::NotV2);
     }
-    let mut part = Part::of(document)?;
+    let mut part = Part::parse(document)?;
     part.narrow(|path| path.starts_with(prefix))?;
     if part.paths.is_empty() {
         return Err(Unfit::NoPaths);

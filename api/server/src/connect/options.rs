@@ -51,7 +51,7 @@ fn ask_for(call: &mut Call, options: &Value) {
 fn of(call: &Call) -> Value {
     let mut options = Map::new();
     let mut set = |field: &str, value: Value| options.insert(field.to_owned(), value);
-    set("kind", Gvk::of(&call.served.kind, &call.subresource).kind.into());
+    set("kind", Gvk::of_body(&call.served.kind, &call.subresource).kind.into());
     set("apiVersion", "v1".into());
     match call.subresource.as_str() {
         "portforward" => {

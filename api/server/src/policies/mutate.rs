@@ -124,7 +124,7 @@ impl Turn<'_> {
     fn changed(&self, form: &Served, shown: &Value, change: Change) -> Result<Option<Value>, String> {
         let changed = match change {
             Change::Apply(mut config) => {
-                let Gvk { group, version, kind } = Gvk::of(&form.kind, &self.call.subresource);
+                let Gvk { group, version, kind } = Gvk::of_body(&form.kind, &self.call.subresource);
                 if self.asked.step.operation == Operation::Connect {
                     // No document describes the options of connections, so that nobody knows how to merge them.
                     let why = "error applying patch: failed to convert patch object to typed object";

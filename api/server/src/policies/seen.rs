@@ -97,8 +97,8 @@ impl<'a> Sight<'a> {
     }
 
     /// What expressions are given.
-    pub(crate) fn asked<'s>(&'s self, seen: &'s Seen) -> policy::Asked<'s> {
-        policy::Asked {
+    pub(crate) fn asked<'s>(&'s self, seen: &'s Seen) -> policy::Activation<'s> {
+        policy::Activation {
             request: &seen.request,
             object: seen.object.as_ref(),
             old: seen.old.as_ref(),

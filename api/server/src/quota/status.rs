@@ -69,7 +69,7 @@ async fn pass(app: &App, counted: &mut Counted) -> bool {
         }
         fresh.insert(place, upto);
     }
-    app.quotas.ledger.keep(quotas.iter().map(|quota| (&*quota.namespace, Scopes::of(&quota.value()))));
+    app.quotas.ledger.keep(quotas.iter().map(|quota| (&*quota.namespace, Scopes::from_quota(&quota.value()))));
     *counted = fresh;
     all_written
 }

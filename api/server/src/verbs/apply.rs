@@ -41,7 +41,7 @@ pub(crate) async fn apply(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
     let options = WriteOptions::parse_apply(&call.query)?;
     let served = Arc::clone(&call.served);
     let kind = &served.kind;
-    let typed = Typed { group: &kind.group, version: &kind.version, kind: &kind.kind, typing: Typing::of(kind) };
+    let typed = Typed { group: &kind.group, version: &kind.version, kind: &kind.kind, typing: Typing::new(kind) };
     let mut config = decode(call, bytes, &typed, &options)?;
     // What is left to do is to bring values into the writing in which they are stored.
     check_fields(kind, &mut config, &[], FieldValidation::Ignore)

@@ -66,7 +66,7 @@ pub(super) async fn patch(call: &Call, form: &Served, object: &Value, patch: &Va
 /// # Errors
 /// When it has become something of another kind, or cannot be converted.
 pub(crate) async fn take_back(call: &Call, form: &Served, object: &Value, shown: &Value, mut patched: Value) -> ApiResult<Value> {
-    let Gvk { group, version, kind } = Gvk::of(&form.kind, &call.subresource);
+    let Gvk { group, version, kind } = Gvk::of_body(&form.kind, &call.subresource);
     for field in ["apiVersion", "kind"] {
         if patched.get(field) != shown.get(field) {
             return Err(ApiError::internal(format!("a patch may not change {field} of {kind}.{version}.{group}")));
@@ -94,9 +94,9 @@ pub(crate) async fn take_back(call: &Call, form: &Served, object: &Value, shown:
 pub(crate) fn typing<'s>(call: &Call, form: &'s Served) -> Typing<'s> {
     match call.subresource.as_str() {
         "scale" => api_schema::of_gvk("autoscaling", "v1", "Scale").map_or(Typing::Deduced, Typing::Known),
-        _ if shows_object(call, form) => Typing::of(&form.kind),
+        _ if shows_object(call, form) => Typing::new(&form.kind),
         sub => {
-            let Gvk { group, version, kind } = Gvk::of(&form.kind, sub);
+            let Gvk { group, version, kind } = Gvk::of_body(&form.kind, sub);
             api_schema::of_gvk(&group, &version, &kind).map_or(Typing::Deduced, Typing::Known)
         }
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use api_tasks::Place;
+use api_tasks::ConnectionSlot;
 use axum::body::Body;
 use axum::extract::FromRequestParts as _;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
@@ -32,7 +32,7 @@ pub(crate) struct Socket {
     upgrade: WebSocketUpgrade,
     form: Form,
     /// The connection's.
-    place: Option<Arc<Place>>,
+    place: Option<Arc<ConnectionSlot>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
-//! Forgetting history: every few minutes, by one of the servers that share an etcd.
+//! Compaction of etcd's history, every few minutes, by one of the servers that share an etcd.
 //!
-//! All of them try to change one key at a time that they have agreed on by their last look at it; who
-//! succeeds compacts up to where the log was one interval ago, so that a watch has between one and two
-//! intervals to resume. Key and manner are kube-apiserver's: servers of both kinds take turns.
+//! In each interval every server tries to update one key, on the condition that the key still has the version that the
+//! server read last. The server whose update succeeds compacts to the revision of one interval ago, so that a watch has
+//! between one and two intervals to resume. The key and the protocol are kube-apiserver's (`compact.go`): both kinds of
+//! servers can share an etcd.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,52 +13,52 @@ use super::members::path;
 use super::wire::{Compare, PutRequest, RangeRequest, Request, TxnRequest, TxnResponse, revision};
 use crate::StoreError;
 
-/// Outside of every prefix: compaction is about the whole of etcd.
-const TURN_KEY: &[u8] = b"compact_rev_key";
+/// Upstream's `compactRevKey`. It has no prefix, because compaction affects the whole of etcd.
+const COMPACT_REV_KEY: &[u8] = b"compact_rev_key";
 
-/// What was seen at the last look.
+/// The state of the key and of the log at the last attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Turn {
-    /// How often the key has been changed.
+pub(super) struct CompactionState {
+    /// The version of the key: how often it was changed.
     version: i64,
-    /// Where the log was.
+    /// The revision of the log.
     revision: i64,
 }
 
-/// Takes part until the store is closed.
+/// Tries to compact in every interval until the store is closed.
 pub(super) async fn run(shared: Arc<Shared>, interval: Duration) {
-    let mut turn = Turn::default();
+    let mut state = CompactionState::default();
     loop {
         tokio::select! {
             () = shared.until_closed() => return,
             () = tokio::time::sleep(interval) => {}
         }
-        match take(&shared, turn).await {
-            Ok(next) => turn = next,
+        match try_compact(&shared, state).await {
+            Ok(next) => state = next,
             Err(error) => tracing::warn!(%error, "compaction failed; it will be tried again"),
         }
     }
 }
 
-/// One look: compacts when nobody else has since the last one.
-pub(super) async fn take(shared: &Shared, turn: Turn) -> Result<Turn, StoreError> {
-    let put = PutRequest { key: TURN_KEY.to_vec(), value: turn.revision.to_string().into() };
-    let range = RangeRequest { key: TURN_KEY.to_vec(), ..RangeRequest::default() };
+/// Compacts, unless another server did so since the last attempt. Returns the state for the next attempt.
+pub(super) async fn try_compact(shared: &Shared, state: CompactionState) -> Result<CompactionState, StoreError> {
+    let put = PutRequest { key: COMPACT_REV_KEY.to_vec(), value: state.revision.to_string().into() };
+    let range = RangeRequest { key: COMPACT_REV_KEY.to_vec(), ..RangeRequest::default() };
     let txn = TxnRequest {
-        compare: vec![Compare::version(TURN_KEY, turn.version)],
+        compare: vec![Compare::version(COMPACT_REV_KEY, state.version)],
         success: vec![Request::Put(put).into()],
         failure: vec![Request::Range(range).into()],
     };
     let answer: TxnResponse =
-        shared.members.write(path::TXN, txn).await.map_err(|status| shared.failed("taking a turn at compacting", status))?;
+        shared.members.write(path::TXN, txn).await.map_err(|status| shared.failed("claiming a compaction", status))?;
     let now = revision(answer.header);
     if !answer.succeeded {
-        return Ok(Turn { version: answer.found().map_or(0, |found| found.version), revision: now });
+        return Ok(CompactionState { version: answer.found().map_or(0, |found| found.version), revision: now });
     }
-    // At the first look it is not known how long ago that revision was.
-    if turn.revision > 0 {
-        shared.compact(turn.revision).await?;
-        tracing::debug!(revision = turn.revision, "history compacted");
+    // The first attempt has no revision of one interval ago.
+    if state.revision > 0 {
+        shared.compact(state.revision).await?;
+        tracing::debug!(revision = state.revision, "history compacted");
     }
-    Ok(Turn { version: turn.version + 1, revision: now })
+    Ok(CompactionState { version: state.version + 1, revision: now })
 }

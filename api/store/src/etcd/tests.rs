@@ -122,24 +122,24 @@ async fn one_of_several_servers_compacts_up_to_the_last_look() {
     let (one, other) = (open(etcd.config()).await, open(etcd.config()).await);
     let mut at = put(&one, "a", "0", Expect::Absent).await;
     // The first look of each only notes where the log is.
-    let first = compact::take(&one.shared, compact::Turn::default()).await.expect("looks");
-    let second = compact::take(&other.shared, compact::Turn::default()).await.expect("looks");
+    let first = compact::try_compact(&one.shared, compact::CompactionState::default()).await.expect("looks");
+    let second = compact::try_compact(&other.shared, compact::CompactionState::default()).await.expect("looks");
     assert_eq!(one.compacted().await.expect("compacted"), 0);
     for n in 0..10 {
         at = put(&one, "a", &n.to_string(), Expect::At(at)).await;
     }
     let noted = one.head().await.expect("head");
     // The key stands as the other one saw it last: whoever comes first compacts, the second does not.
-    let second = compact::take(&other.shared, second).await.expect("looks");
+    let second = compact::try_compact(&other.shared, second).await.expect("looks");
     let oldest = other.compacted().await.expect("compacted");
     assert!(oldest > 0 && oldest < noted, "{oldest} {noted}");
-    let first = compact::take(&one.shared, first).await.expect("looks");
+    let first = compact::try_compact(&one.shared, first).await.expect("looks");
     assert_eq!(one.compacted().await.expect("compacted"), oldest);
     // From now on both know the same.
-    compact::take(&one.shared, first).await.expect("looks");
+    compact::try_compact(&one.shared, first).await.expect("looks");
     let now = one.compacted().await.expect("compacted");
     assert!(now >= noted, "{now} {noted}");
-    compact::take(&other.shared, second).await.expect("looks");
+    compact::try_compact(&other.shared, second).await.expect("looks");
     assert_eq!(other.compacted().await.expect("compacted"), now);
 }
 

@@ -97,7 +97,7 @@ fn fitting(kind: &api_model::kind::Kind, mut config: Value) -> Option<Value> {
     if let Some(metadata) = config.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
-    if apply::complaint(Typing::of(kind), &config).is_some() {
+    if apply::complaint(Typing::new(kind), &config).is_some() {
         return None;
     }
     api_rules::check_fields(kind, &mut config, &[], FieldValidation::Ignore).ok()?;

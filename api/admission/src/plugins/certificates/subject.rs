@@ -20,7 +20,7 @@ impl Subject {
     ///
     /// # Errors
     /// When it cannot be read, or only by others: a text in an encoding that is not known here is not left out.
-    pub fn of(request: &str) -> Result<Self, String> {
+    pub fn from_request(request: &str) -> Result<Self, String> {
         let pem = STANDARD.decode(request).map_err(|e| e.to_string())?;
         let (_, block) = parse_x509_pem(&pem).map_err(|_| "PEM block type must be CERTIFICATE REQUEST".to_owned())?;
         if block.label != "CERTIFICATE REQUEST" {

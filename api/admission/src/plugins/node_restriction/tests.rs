@@ -23,7 +23,7 @@ fn pod(name: &str, on: &str) -> Value {
 fn view() -> Objects {
     let driver = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": { "name": "csi.example.com" },
         "spec": { "tokenRequests": [{ "audience": "driver" }] } });
-    Objects::of([driver, node(json!({}), json!([])), pod("mine", "n1"), pod("other", "n2")])
+    Objects::new([driver, node(json!({}), json!([])), pod("mine", "n1"), pod("other", "n2")])
 }
 
 /// With an authorizer that lets nodes ask for one audience, in one namespace and for one account.

@@ -128,7 +128,7 @@ const WARN: &str = "pod-security.kubernetes.io/warn";
 #[test]
 fn namespaces_say_what_holds() {
     let host = json!({ "hostNetwork": true });
-    let ask = |labels: Value| Ask::create(pod("p", host.clone())).validate(&PodSecurity, &Objects::of([namespace(labels)]));
+    let ask = |labels: Value| Ask::create(pod("p", host.clone())).validate(&PodSecurity, &Objects::new([namespace(labels)]));
     assert_eq!(verdict(ask(json!({}))), "ok");
     let refused = "pods \"p\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true)";
     assert_eq!(verdict(ask(json!({ ENFORCE: "baseline" }))), refused);
@@ -140,7 +140,7 @@ fn namespaces_say_what_holds() {
 
 #[test]
 fn templates_are_warned_of_only() {
-    let view = Objects::of([namespace(json!({ ENFORCE: "baseline", WARN: "baseline" }))]);
+    let view = Objects::new([namespace(json!({ ENFORCE: "baseline", WARN: "baseline" }))]);
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "d", "namespace": "ns" },
         "spec": { "template": { "spec": { "hostPID": true } } },
@@ -151,7 +151,7 @@ fn templates_are_warned_of_only() {
 
 #[test]
 fn a_running_pod_is_checked_again_only_when_what_runs_changes() {
-    let view = Objects::of([namespace(json!({ ENFORCE: "baseline" }))]);
+    let view = Objects::new([namespace(json!({ ENFORCE: "baseline" }))]);
     let with = |image: &str, labels: Value| {
         let mut pod = pod("p", json!({ "hostPID": true, "containers": [{ "name": "c", "image": image }] }));
         pod["metadata"]["labels"] = labels;
@@ -176,7 +176,7 @@ fn labels_are_checked() {
 
 #[test]
 fn raising_the_level_tells_of_pods_that_are_there() {
-    let view = Objects::of([
+    let view = Objects::new([
         pod("a", json!({ "hostPID": true })),
         pod("b", json!({ "hostPID": true })),
         pod("c", json!({ "hostPID": true })),

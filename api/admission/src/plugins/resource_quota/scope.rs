@@ -17,7 +17,7 @@ pub struct Scopes {
 
 impl Scopes {
     /// Those of a quota.
-    pub fn of(quota: &Value) -> Self {
+    pub fn from_quota(quota: &Value) -> Self {
         let list = |at| quota.pointer(at).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let plain = list("/spec/scopes").iter().filter_map(Value::as_str).map(str::to_owned).collect();
         Self { plain, selected: list("/spec/scopeSelector/matchExpressions").to_vec() }

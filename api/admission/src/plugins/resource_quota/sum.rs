@@ -22,13 +22,13 @@ pub struct Sum(Amounts);
 impl Sum {
     /// One more object.
     pub fn add(&mut self, resource: &GroupResource, object: &Value) {
-        amount::add(&mut self.0, &usage::of(resource, object));
+        amount::add(&mut self.0, &usage::amounts(resource, object));
         self.0.retain(|_, amount| *amount != 0);
     }
 
     /// One less, which was added in this state.
     pub fn take(&mut self, resource: &GroupResource, object: &Value) {
-        let less: Amounts = usage::of(resource, object).into_iter().map(|(name, amount)| (name, amount.saturating_neg())).collect();
+        let less: Amounts = usage::amounts(resource, object).into_iter().map(|(name, amount)| (name, amount.saturating_neg())).collect();
         amount::add(&mut self.0, &less);
         // Nothing is left of classes that nobody uses any more.
         self.0.retain(|_, amount| *amount != 0);

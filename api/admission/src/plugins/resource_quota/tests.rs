@@ -24,7 +24,7 @@ fn service(name: &str, kind: &str) -> Value {
 }
 
 fn ask(request: Ask<'_>, stored: Vec<Value>) -> String {
-    verdict(request.checked(&Objects::of(stored), |request, view| check(request, view, &Counted(view))))
+    verdict(request.checked(&Objects::new(stored), |request, view| check(request, view, &Counted(view))))
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn claims_are_counted_by_class() {
 #[test]
 fn what_is_used_can_be_told() {
     let hard = quota("q", json!({ "pods": "10", "requests.memory": "1Gi", "services": "5", "count/jobs.batch": "1" }), json!({}));
-    let stored = Objects::of([pod("a", json!({ "requests": { "memory": "128Mi" } })), service("s", "ClusterIP")]);
+    let stored = Objects::new([pod("a", json!({ "requests": { "memory": "128Mi" } })), service("s", "ClusterIP")]);
     let wanted = json!({ "count/jobs.batch": "0", "pods": "1", "requests.memory": "128Mi", "services": "1" });
     assert_eq!(Value::Object(used(&hard, &Counted(&stored))), wanted);
 }

@@ -38,7 +38,7 @@ pub fn looks_into(resource: &GroupResource) -> bool {
 }
 
 /// All that an object uses.
-pub fn of(resource: &GroupResource, object: &Value) -> Amounts {
+pub fn amounts(resource: &GroupResource, object: &Value) -> Amounts {
     let mut used = Amounts::from([(format!("count/{resource}"), ONE)]);
     if !resource.group.is_empty() {
         return used;

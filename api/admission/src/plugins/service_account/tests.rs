@@ -8,7 +8,7 @@ fn account(name: &str, extra: Value) -> Value {
 }
 
 fn view() -> Objects {
-    Objects::of([
+    Objects::new([
         account("default", json!({ "imagePullSecrets": [{ "name": "pull" }] })),
         account("quiet", json!({ "automountServiceAccountToken": false })),
         account(

@@ -80,7 +80,7 @@ fn what_an_updater_owns_stays_when_an_applier_lets_go() {
 
 #[test]
 fn defaults_beside_what_was_given_up_stay() {
-    let mut story = Story::of("apps", "deployments");
+    let mut story = Story::for_resource("apps", "deployments");
     story.apply("a", deployment(Some(3), json!([{"name": "c", "image": "i", "command": ["x"]}])));
     story.object.as_mut().expect("applied")["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Always".into();
     story.apply("a", deployment(None, json!([{"name": "c", "image": "i"}])));
@@ -93,7 +93,7 @@ fn defaults_beside_what_was_given_up_stay() {
 
 #[test]
 fn a_field_handed_over_to_an_autoscaler() {
-    let mut story = Story::of("apps", "deployments");
+    let mut story = Story::for_resource("apps", "deployments");
     story.apply("user", deployment(Some(3), json!([])));
     story.sub = Some("scale");
     let mut scaled = deployment(Some(5), json!([]));
@@ -132,7 +132,7 @@ fn an_object_without_known_owners_belongs_to_before_the_first_apply() {
 
 #[test]
 fn a_status_is_applied_through_its_own_door() {
-    let mut story = Story::of("apps", "deployments");
+    let mut story = Story::for_resource("apps", "deployments");
     story.apply("user", deployment(Some(1), json!([])));
     story.sub = Some("status");
     let conditions = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}, "spec": {"replicas": 7}});

@@ -10,7 +10,7 @@ fn container(name: &str, rest: Value) -> Value {
 
 #[test]
 fn elements_are_told_apart_by_their_keys() {
-    let mut story = Story::of("apps", "deployments");
+    let mut story = Story::for_resource("apps", "deployments");
     story.apply("a", deployment(None, json!([container("app", json!({"image": "i"})), container("log", json!({"image": "l"}))])));
     story.apply("b", json!({"spec": {"template": {"spec": {"containers": [container("mesh", json!({"image": "m"}))]}}}}));
     story.apply("b", json!({"spec": {"template": {"spec": {"containers": [container("mesh", json!({"image": "m"})), container("app", json!({"env": [{"name": "E", "value": "1"}]}))]}}}}));
@@ -32,7 +32,7 @@ fn elements_are_told_apart_by_their_keys() {
 
 #[test]
 fn a_key_that_is_left_out_has_its_default() {
-    let mut story = Story::of("", "services");
+    let mut story = Story::for_resource("", "services");
     story.apply("a", json!({"spec": {"ports": [{"port": 53}, {"port": 53, "protocol": "UDP"}]}}));
     story.object.as_mut().expect("applied")["spec"]["ports"][0]["protocol"] = "TCP".into();
     story.apply("a", json!({"spec": {"ports": [{"port": 53, "protocol": "UDP", "name": "u"}, {"port": 53, "name": "t"}]}}));
@@ -83,7 +83,7 @@ fn each_element_of_a_set_is_owned_for_itself() {
 
 #[test]
 fn an_atomic_list_or_map_is_owned_whole() {
-    let mut story = Story::of("apps", "deployments");
+    let mut story = Story::for_resource("apps", "deployments");
     let with = |args: Value| json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "args": args}]}}}});
     story.apply("a", with(json!(["x", "y"])));
     assert!(story.owners()[0].contains("[name=\"c\"].args"), "{:?}", story.owners());
@@ -111,7 +111,7 @@ fn without_a_schema_objects_are_granular_and_lists_whole() {
 
 #[test]
 fn a_configuration_must_fit_its_type() {
-    let story = Story::of("apps", "deployments");
+    let story = Story::for_resource("apps", "deployments");
     let cases = [
         (json!({"spec": {"colour": 1}}), ".spec.colour: field not declared in schema"),
         (json!({"spec": {"replicas": "3"}}), ".spec.replicas: expected numeric (int or float), got \"3\""),
@@ -131,9 +131,9 @@ fn a_configuration_must_fit_its_type() {
         ),
     ];
     for (config, expected) in cases {
-        assert_eq!(complaint(Typing::of(&story.kind), &story.named(config)).as_deref(), Some(expected));
+        assert_eq!(complaint(Typing::new(&story.kind), &story.named(config)).as_deref(), Some(expected));
     }
-    let mut twice = Story::of("", "services");
+    let mut twice = Story::for_resource("", "services");
     twice.put("u", json!({"spec": {"ports": [{"port": 1, "name": "a"}, {"port": 1, "name": "b"}]}}));
     assert_eq!(twice.owners(), ["u Update: .spec.ports .spec.ports[port=1,protocol=\"TCP\"]"]);
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_new_object_belongs_to_who_made_it() {
-    let mut story = Story::of("apps", "deployments");
+    let mut story = Story::for_resource("apps", "deployments");
     story.put("kubectl-create", deployment(Some(1), json!([{"name": "c", "image": "i", "resources": {}}])));
     insta::assert_json_snapshot!(story.at("/metadata/managedFields"));
 }
@@ -26,7 +26,7 @@ fn an_update_owns_what_it_changed() {
 
 #[test]
 fn doors_have_entries_of_their_own() {
-    let mut story = Story::of("apps", "deployments");
+    let mut story = Story::for_resource("apps", "deployments");
     story.put("c", deployment(Some(1), json!([])));
     story.sub = Some("status");
     let mut changed = deployment(Some(9), json!([]));
@@ -132,7 +132,7 @@ fn who_changes_their_own_again_is_recorded_like_everybody() {
             let comparison = compare::objects(target.typing, old, &new, &target.scope);
             let short = managers::changed_again(managers::stated(old).expect("entries"), &id, &comparison.changed, now);
             assert_eq!(short.is_some(), *is_short, "{manager} {change} after {seconds:?}");
-            let mut managers = Managers::of(old);
+            let mut managers = Managers::from_object(old);
             update(&mut managers, id, comparison, now);
             managers.write(&mut new);
             if short.is_some() {

@@ -21,7 +21,7 @@ pub struct Before<'v> {
 
 impl<'v> Before<'v> {
     /// Of a whole object.
-    pub fn of(old: Option<&'v Value>) -> Self {
+    pub fn new(old: Option<&'v Value>) -> Self {
         Self { old, is_telling: true, is_within_unchanged: false }
     }
 
@@ -64,7 +64,7 @@ fn is_keyed(schema: &Structural) -> bool {
 /// order, and of fields without a schema nobody can tell.
 fn is_same(schema: &Structural, old: &Value, new: &Value) -> bool {
     match (old, new) {
-        (Value::Array(before), Value::Array(after)) => match (Elements::of(schema, Some(old)), &schema.items) {
+        (Value::Array(before), Value::Array(after)) => match (Elements::by_keys(schema, Some(old)), &schema.items) {
             _ if before.len() != after.len() => false,
             (Some(known), Some(items)) => {
                 after.iter().all(|element| known.same_as(element).is_some_and(|before| is_same(items, before, element)))

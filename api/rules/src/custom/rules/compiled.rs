@@ -33,10 +33,10 @@ pub struct Rule {
 
 impl Compiled {
     /// The rules of a schema; none where there are none.
-    pub fn of(schema: &Structural, is_root: bool) -> Option<Self> {
-        let below = |schema: &Structural| Self::of(schema, false);
+    pub fn new(schema: &Structural, is_root: bool) -> Option<Self> {
+        let below = |schema: &Structural| Self::new(schema, false);
         let compiled = Self {
-            rules: schema.rules.iter().map(|rule| Rule::of(rule, schema, is_root)).collect(),
+            rules: schema.rules.iter().map(|rule| Rule::new(rule, schema, is_root)).collect(),
             properties: schema.properties.iter().filter_map(|(name, schema)| Some((name.clone(), below(schema)?))).collect(),
             additional: match &schema.additional {
                 Additional::Schema(schema) => below(schema).map(Box::new),
@@ -56,7 +56,7 @@ impl Compiled {
 }
 
 impl Rule {
-    fn of(rule: &ValidationRule, schema: &Structural, is_root: bool) -> Self {
+    fn new(rule: &ValidationRule, schema: &Structural, is_root: bool) -> Self {
         let env = env(schema, is_root, rule.optional_old_self);
         let compile = |text: &str| if text.trim().is_empty() { Ok(None) } else { Expression::compile(text, &env).map(Some) };
         let expression = compile(&rule.rule);

@@ -1,5 +1,5 @@
-//! The rules of a schema (`x-kubernetes-validations`): they compile against the schema of their place, and
-//! cost no more than a request may.
+//! The rules of a schema (`x-kubernetes-validations`): they compile against their schema, and
+//! their estimated cost stays below the limits.
 
 use api_cel::{ESTIMATED_COST_MAX, Expression, Type, repeated};
 use api_model::field::{FieldError, Path};
@@ -17,11 +17,11 @@ const TOTAL_COST_MAX: u64 = 100_000_000;
 /// How much too expensive is told as a number.
 const FACTOR_MAX: f64 = 100.0;
 
-/// Where in a schema a place is.
+/// What the checks of a schema know of the schemas around it: upstream's `CELSchemaContext`.
 #[derive(Clone)]
-struct Place {
+struct SchemaContext {
     is_root: bool,
-    /// How many values of the place an object can have.
+    /// How many values an object can have that this schema describes.
     repeated: u64,
     /// The list or map whose elements cannot be told apart, so that nothing is known of what they were.
     uncorrelatable: Option<Path>,
@@ -31,41 +31,49 @@ struct Place {
 pub fn validate(schema: &At<'_>, checks: &mut Checks) {
     let mut total = 0;
     let structural = Structural::parse(&schema.shown());
-    walk(schema, &structural, &Place { is_root: true, repeated: 1, uncorrelatable: None }, &mut total, checks);
+    walk(schema, &structural, &SchemaContext { is_root: true, repeated: 1, uncorrelatable: None }, &mut total, checks);
     if total > TOTAL_COST_MAX {
         let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
         checks.forbidden(schema, too_expensive(what, total, TOTAL_COST_MAX));
     }
 }
 
-fn walk(at: &At<'_>, schema: &Structural, place: &Place, total: &mut u64, checks: &mut Checks) {
+fn walk(at: &At<'_>, schema: &Structural, context: &SchemaContext, total: &mut u64, checks: &mut Checks) {
     for (index, (rule, json)) in schema.rules.iter().zip(at.get(RULES).items()).enumerate() {
         let path = at.path.child(RULES).index(index);
-        check(rule, &json.shown(), &path, schema, place, total, checks);
+        check(rule, &json.shown(), &path, schema, context, total, checks);
     }
-    let outer = |is_atomic: bool| place.uncorrelatable.clone().or(is_atomic.then(|| at.path.clone()));
+    let outer = |is_atomic: bool| context.uncorrelatable.clone().or(is_atomic.then(|| at.path.clone()));
     for (name, property) in &schema.properties {
-        let place = Place { is_root: false, repeated: place.repeated, uncorrelatable: outer(schema.map_type == "atomic") };
-        walk(&at.get("properties").key(name), property, &place, total, checks);
+        let context = SchemaContext { is_root: false, repeated: context.repeated, uncorrelatable: outer(schema.map_type == "atomic") };
+        walk(&at.get("properties").key(name), property, &context, total, checks);
     }
-    let inside = repeated(place.repeated, schema);
+    let inside = repeated(context.repeated, schema);
     if let api_schema::Additional::Schema(values) = &schema.additional {
-        let place = Place { is_root: false, repeated: inside, uncorrelatable: outer(schema.map_type == "atomic") };
-        walk(&at.get("additionalProperties"), values, &place, total, checks);
+        let context = SchemaContext { is_root: false, repeated: inside, uncorrelatable: outer(schema.map_type == "atomic") };
+        walk(&at.get("additionalProperties"), values, &context, total, checks);
     }
     if let Some(items) = &schema.items {
-        let place = Place { is_root: false, repeated: inside, uncorrelatable: outer(schema.list_type != "map") };
-        walk(&at.get("items"), items, &place, total, checks);
+        let context = SchemaContext { is_root: false, repeated: inside, uncorrelatable: outer(schema.list_type != "map") };
+        walk(&at.get("items"), items, &context, total, checks);
     }
 }
 
-fn check(rule: &ValidationRule, json: &Value, path: &Path, schema: &Structural, place: &Place, total: &mut u64, checks: &mut Checks) {
+fn check(
+    rule: &ValidationRule,
+    json: &Value,
+    path: &Path,
+    schema: &Structural,
+    context: &SchemaContext,
+    total: &mut u64,
+    checks: &mut Checks,
+) {
     if !rule.field_path.trim().is_empty()
         && let Err(why) = field_path::read(rule.field_path.trim(), schema)
     {
         checks.invalid_value(&path.child("fieldPath"), rule.field_path.as_str(), format!("fieldPath must be a valid path: {why}"));
     }
-    let env = env(schema, place.is_root, rule.optional_old_self);
+    let env = env(schema, context.is_root, rule.optional_old_self);
     let mut compile = |text: &str, of: &Type, field: &str, wrong: &str| {
         let compiled = Expression::compile(text, &env).map_err(|error| error.to_string());
         let compiled = compiled.and_then(|compiled| if compiled.result() == of { Ok(compiled) } else { Err(wrong.to_owned()) });
@@ -77,31 +85,31 @@ fn check(rule: &ValidationRule, json: &Value, path: &Path, schema: &Structural, 
     } else {
         compile(&rule.message_expression, &Type::String, "messageExpression", "messageExpression must evaluate to a string")
     };
-    spend(&expression, ("rule", "estimated rule cost"), path, schema, place, total, checks);
+    spend(&expression, ("rule", "estimated rule cost"), path, schema, context, total, checks);
     if let Some(message) = &message {
-        spend(message, ("messageExpression", "estimated messageExpression cost"), path, schema, place, total, checks);
+        spend(message, ("messageExpression", "estimated messageExpression cost"), path, schema, context, total, checks);
     }
     if !expression.uses("oldSelf") {
         if let Some(optional) = json.get("optionalOldSelf") {
             checks.invalid_value(&path.child("optionalOldSelf"), optional.clone(), "may not be set if oldSelf is not used in rule");
         }
-    } else if let Some(uncorrelatable) = &place.uncorrelatable {
+    } else if let Some(uncorrelatable) = &context.uncorrelatable {
         let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}");
         checks.invalid_value(&path.child("rule"), rule.rule.as_str(), detail);
     }
 }
 
-/// Counts what an expression can cost at all the values of its place.
+/// Adds the cost of an expression at all values that its schema describes.
 fn spend(
     expression: &Expression,
     (field, what): (&str, &str),
     path: &Path,
     schema: &Structural,
-    place: &Place,
+    context: &SchemaContext,
     total: &mut u64,
     checks: &mut Checks,
 ) {
-    let cost = expression.estimate(schema).saturating_mul(place.repeated);
+    let cost = expression.estimate(schema).saturating_mul(context.repeated);
     if cost > ESTIMATED_COST_MAX {
         checks.push(FieldError::forbidden(&path.child(field), too_expensive(what, cost, ESTIMATED_COST_MAX)));
     }

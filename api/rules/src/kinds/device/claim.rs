@@ -47,7 +47,7 @@ pub(super) fn validate_template(template: &At<'_>, checks: &mut Checks) {
 /// Nothing of a claim changes but its status.
 pub(super) fn validate_update(sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     match sub {
-        Some("status") => status::validate(new, old, &Names::of(&new.find("spec.devices")), checks),
+        Some("status") => status::validate(new, old, &RequestNames::new(&new.find("spec.devices")), checks),
         _ => checks.immutable(&new.get("spec"), &old.get("spec")),
     }
 }
@@ -58,7 +58,7 @@ pub(super) fn update_template(_sub: Option<&str>, new: &At<'_>, old: &At<'_>, ch
 
 fn validate_spec(spec: &At<'_>, checks: &mut Checks) {
     let devices = spec.get("devices");
-    let names = Names::of(&devices);
+    let names = RequestNames::new(&devices);
     set(&devices.get("requests"), LIST_LEN_MAX, "name", checks, |item, checks| request::validate(item, &devices, checks));
     list(&devices.get("constraints"), LIST_LEN_MAX, checks, |item, checks| constraint(item, &names, checks));
     list(&devices.get("config"), LIST_LEN_MAX, checks, |item, checks| {
@@ -67,7 +67,7 @@ fn validate_spec(spec: &At<'_>, checks: &mut Checks) {
     });
 }
 
-fn constraint(constraint: &At<'_>, names: &Names<'_>, checks: &mut Checks) {
+fn constraint(constraint: &At<'_>, names: &RequestNames<'_>, checks: &mut Checks) {
     names.validate_all(&constraint.get("requests"), checks);
     let (same, distinct) = (constraint.get("matchAttribute"), constraint.get("distinctAttribute"));
     if same.exists() {
@@ -82,10 +82,10 @@ fn constraint(constraint: &At<'_>, names: &Names<'_>, checks: &mut Checks) {
 }
 
 /// The requests of a claim, each with the names of its alternatives.
-pub(super) struct Names<'a>(HashMap<&'a str, Vec<&'a str>>);
+pub(super) struct RequestNames<'a>(HashMap<&'a str, Vec<&'a str>>);
 
-impl<'a> Names<'a> {
-    pub(super) fn of(devices: &At<'a>) -> Self {
+impl<'a> RequestNames<'a> {
+    pub(super) fn new(devices: &At<'a>) -> Self {
         let alternatives = |request: &At<'a>| request.get("firstAvailable").items().map(|sub| sub.get("name").text()).collect();
         Self(devices.get("requests").items().map(|request| (request.get("name").text(), alternatives(&request))).collect())
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ipnet::IpNet;
 
-use super::claim::Names;
+use super::claim::RequestNames;
 use super::{LIST_LEN_MAX, binding_conditions, configuration, list, pool_name, raw, set, skipped_operations, taint, uid};
 use crate::at::At;
 use crate::checks::Checks;
@@ -21,7 +21,7 @@ const ADDRESSES_MAX: usize = 16;
 const INTERFACE_NAME_LEN_MAX: usize = 256;
 const HARDWARE_ADDRESS_LEN_MAX: usize = 128;
 
-pub(super) fn validate(new: &At<'_>, old: &At<'_>, names: &Names<'_>, checks: &mut Checks) {
+pub(super) fn validate(new: &At<'_>, old: &At<'_>, names: &RequestNames<'_>, checks: &mut Checks) {
     let (status, before) = (new.get("status"), old.get("status"));
     let (allocation, reserved) = (status.get("allocation"), status.get("reservedFor"));
     set(&reserved, RESERVED_MAX, "uid", checks, |user, checks| {
@@ -48,7 +48,7 @@ pub(super) fn validate(new: &At<'_>, old: &At<'_>, names: &Names<'_>, checks: &m
     }
 }
 
-fn allocation(allocation: &At<'_>, names: &Names<'_>, checks: &mut Checks) {
+fn allocation(allocation: &At<'_>, names: &RequestNames<'_>, checks: &mut Checks) {
     let devices = allocation.get("devices");
     list(&devices.get("results"), RESULTS_MAX, checks, |result, checks| self::result(result, names, checks));
     // Those of the classes and those of the claim.
@@ -62,7 +62,7 @@ fn allocation(allocation: &At<'_>, names: &Names<'_>, checks: &mut Checks) {
     }
 }
 
-fn result(result: &At<'_>, names: &Names<'_>, checks: &mut Checks) {
+fn result(result: &At<'_>, names: &RequestNames<'_>, checks: &mut Checks) {
     names.validate(&result.get("request"), checks);
     place(result, checks);
     binding_conditions(result, checks);

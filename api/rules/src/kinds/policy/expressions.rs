@@ -17,7 +17,7 @@ pub struct Expressions {
 
 impl Expressions {
     /// Of a policy's spec, before its variables are known.
-    pub fn of(spec: &At<'_>, builds_objects: bool) -> Self {
+    pub fn new(spec: &At<'_>, builds_objects: bool) -> Self {
         Self { has_params: spec.get("paramKind").exists(), builds_objects, variables: Vec::new() }
     }
 

@@ -42,7 +42,7 @@ fn validate(spec: &At<'_>, old: Option<&At<'_>>, checks: &mut Checks) {
             checks.not_supported(&At::new(operation.value(), operations.clone()), &OPERATIONS);
         }
     }
-    let mut expressions = Expressions::of(spec, true);
+    let mut expressions = Expressions::new(spec, true);
     if !old.is_some_and(|old| conditions_are_old(spec, old)) {
         expressions.conditions(&spec.get("matchConditions"), checks);
     }

@@ -39,7 +39,7 @@ fn validate_update(sub: Option<&str>, new: &At<'_>, old: &At<'_>, checks: &mut C
 fn validate(object: &At<'_>, old: Option<&At<'_>>, checks: &mut Checks) {
     let spec = object.get("spec");
     constraints(&spec, checks);
-    let mut expressions = Expressions::of(&spec, false);
+    let mut expressions = Expressions::new(&spec, false);
     if !old.is_some_and(|old| conditions_are_old(&spec, &old.get("spec"))) {
         expressions.conditions(&spec.get("matchConditions"), checks);
     }

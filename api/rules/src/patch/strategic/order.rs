@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::{Keyed, PATCH};
+use super::{ElementKey, PATCH};
 use crate::patch::PatchError;
 
 type Places = HashMap<String, usize>;
 
-fn places(list: &[Value], key: &Keyed) -> Places {
+fn places(list: &[Value], key: &ElementKey) -> Places {
     let mut places = Places::new();
     for (at, item) in list.iter().enumerate() {
         places.entry(key.id(item)).or_insert(at);
@@ -19,7 +19,7 @@ fn places(list: &[Value], key: &Keyed) -> Places {
 }
 
 /// The patch's list must be in the order that `$setElementOrder` states.
-pub fn check(list: &[Value], wanted: &[Value], key: &Keyed, field: &str) -> Result<(), PatchError> {
+pub fn check(list: &[Value], wanted: &[Value], key: &ElementKey, field: &str) -> Result<(), PatchError> {
     let places = places(wanted, key);
     let mut last = None;
     for item in list.iter().filter(|item| item.get(PATCH).is_none()) {
@@ -39,7 +39,7 @@ pub fn check(list: &[Value], wanted: &[Value], key: &Keyed, field: &str) -> Resu
 }
 
 /// Sorts a merged list: `wanted` is the patch's order, `before` the old list.
-pub fn normalize(merged: Vec<Value>, wanted: &[Value], before: &[Value], key: &Keyed) -> Vec<Value> {
+pub fn normalize(merged: Vec<Value>, wanted: &[Value], before: &[Value], key: &ElementKey) -> Vec<Value> {
     let (wanted, before) = (places(wanted, key), places(before, key));
     let (mut named, mut others): (Vec<Value>, Vec<Value>) = merged.into_iter().partition(|item| wanted.contains_key(&key.id(item)));
     named.sort_by_key(|item| wanted.get(&key.id(item)).copied());

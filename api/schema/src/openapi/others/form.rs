@@ -23,7 +23,7 @@ pub(super) enum Form {
 
 /// What an entry of such an object holds.
 #[derive(Clone, Copy, Debug)]
-enum Held {
+enum FieldType {
     One(Form),
     List(Form),
     OneOrList(Form),
@@ -36,37 +36,37 @@ enum Held {
 
 impl Form {
     /// None where anything may be.
-    fn held(self, name: &str) -> Option<Held> {
+    fn field_type(self, name: &str) -> Option<FieldType> {
         Some(match (self, name) {
-            (Self::Schemas, _) => Held::One(Self::Schema),
-            (Self::Parameters, _) => Held::One(Self::Parameter),
+            (Self::Schemas, _) => FieldType::One(Self::Schema),
+            (Self::Parameters, _) => FieldType::One(Self::Parameter),
             (_, name) if name.starts_with("x-") => return None,
-            (Self::Paths, _) => Held::One(Self::PathItem),
-            (Self::Responses, _) => Held::One(Self::Response),
-            (Self::PathItem, "get" | "put" | "post" | "delete" | "options" | "head" | "patch") => Held::One(Self::Operation),
-            (Self::PathItem | Self::Operation, "parameters") => Held::List(Self::Parameter),
-            (Self::Operation, "responses") => Held::One(Self::Responses),
-            (Self::Operation, "tags" | "consumes" | "produces" | "schemes") | (Self::Schema, "required") => Held::Texts,
-            (Self::Response | Self::Parameter, "schema") => Held::One(Self::Schema),
-            (Self::Response, "headers") => Held::One(Self::Parameters),
-            (Self::Parameter, "items") => Held::One(Self::Parameter),
-            (Self::Parameter, "type") => Held::Text,
-            (Self::Schema, "type") => Held::TextOrTexts,
-            (Self::Schema | Self::Parameter, "enum") => Held::Values,
-            (Self::Schema, "properties" | "patternProperties" | "definitions") => Held::One(Self::Schemas),
-            (Self::Schema, "allOf" | "anyOf" | "oneOf") => Held::List(Self::Schema),
-            (Self::Schema, "not") => Held::One(Self::Schema),
-            (Self::Schema, "items") => Held::OneOrList(Self::Schema),
-            (Self::Schema, "additionalProperties" | "additionalItems") => Held::OneOrFlag(Self::Schema),
-            (_, "$ref" | "description" | "format" | "in" | "name" | "operationId" | "pattern" | "summary" | "title") => Held::Text,
+            (Self::Paths, _) => FieldType::One(Self::PathItem),
+            (Self::Responses, _) => FieldType::One(Self::Response),
+            (Self::PathItem, "get" | "put" | "post" | "delete" | "options" | "head" | "patch") => FieldType::One(Self::Operation),
+            (Self::PathItem | Self::Operation, "parameters") => FieldType::List(Self::Parameter),
+            (Self::Operation, "responses") => FieldType::One(Self::Responses),
+            (Self::Operation, "tags" | "consumes" | "produces" | "schemes") | (Self::Schema, "required") => FieldType::Texts,
+            (Self::Response | Self::Parameter, "schema") => FieldType::One(Self::Schema),
+            (Self::Response, "headers") => FieldType::One(Self::Parameters),
+            (Self::Parameter, "items") => FieldType::One(Self::Parameter),
+            (Self::Parameter, "type") => FieldType::Text,
+            (Self::Schema, "type") => FieldType::TextOrTexts,
+            (Self::Schema | Self::Parameter, "enum") => FieldType::Values,
+            (Self::Schema, "properties" | "patternProperties" | "definitions") => FieldType::One(Self::Schemas),
+            (Self::Schema, "allOf" | "anyOf" | "oneOf") => FieldType::List(Self::Schema),
+            (Self::Schema, "not") => FieldType::One(Self::Schema),
+            (Self::Schema, "items") => FieldType::OneOrList(Self::Schema),
+            (Self::Schema, "additionalProperties" | "additionalItems") => FieldType::OneOrFlag(Self::Schema),
+            (_, "$ref" | "description" | "format" | "in" | "name" | "operationId" | "pattern" | "summary" | "title") => FieldType::Text,
             _ => return None,
         })
     }
 
     /// The name of the first entry, here or below, that holds something else than it should.
     pub(super) fn misfit(self, fields: &Map<String, Value>) -> Option<&str> {
-        fields.iter().find_map(|(name, value)| match self.held(name) {
-            Some(held) if !held.is(value) => Some(name.as_str()),
+        fields.iter().find_map(|(name, value)| match self.field_type(name) {
+            Some(field_type) if !field_type.is(value) => Some(name.as_str()),
             _ => self.below(name, value).find_map(|(form, fields)| form.misfit(fields)),
         })
     }
@@ -81,7 +81,7 @@ impl Form {
     /// Points references elsewhere, where `new` says so.
     pub(super) fn relink(self, fields: &mut Map<String, Value>, new: &impl Fn(&str) -> Option<String>) {
         for (name, value) in fields {
-            match (self.held(name).and_then(Held::form), value) {
+            match (self.field_type(name).and_then(FieldType::form), value) {
                 (Some(form), Value::Object(fields)) => form.relink(fields, new),
                 (Some(form), Value::Array(items)) => {
                     items.iter_mut().filter_map(Value::as_object_mut).for_each(|fields| form.relink(fields, new));
@@ -102,7 +102,7 @@ impl Form {
 
     /// The objects that an entry holds.
     fn below<'v>(self, name: &str, value: &'v Value) -> impl Iterator<Item = (Self, &'v Map<String, Value>)> + use<'v> {
-        let form = self.held(name).and_then(Held::form);
+        let form = self.field_type(name).and_then(FieldType::form);
         let all = match value {
             Value::Array(items) => items.as_slice(),
             one => std::slice::from_ref(one),
@@ -111,7 +111,7 @@ impl Form {
     }
 }
 
-impl Held {
+impl FieldType {
     fn form(self) -> Option<Form> {
         match self {
             Self::One(form) | Self::List(form) | Self::OneOrList(form) | Self::OneOrFlag(form) => Some(form),

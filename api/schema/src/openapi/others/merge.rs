@@ -34,7 +34,7 @@ impl Merger {
 
     /// Adds a part, or nothing of it.
     pub(super) fn add(&mut self, part: &[u8]) -> Result<(), Unfit> {
-        let mut part = Part::of(serde_json::from_slice(part)?)?;
+        let mut part = Part::parse(serde_json::from_slice(part)?)?;
         part.narrow(|path| !self.own_paths.contains(path) && !self.others.paths.contains_key(path))?;
         let new_definitions = renames(&part.definitions, |name| self.definition(name), is_same_definition)?;
         let new_parameters = renames(&part.parameters, |name| self.others.parameters.get(name), |one, other| one == other)?;

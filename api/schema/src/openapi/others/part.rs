@@ -20,7 +20,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    pub(super) fn of(mut document: Value) -> Result<Self, Unfit> {
+    pub(super) fn parse(mut document: Value) -> Result<Self, Unfit> {
         let mut section = |name: &str| match document.get_mut(name).map(Value::take) {
             None => Ok(Map::new()),
             Some(Value::Object(entries)) => Ok(entries),

@@ -17,7 +17,7 @@ fn core(plural: &str) -> GroupResource {
 }
 
 fn scoped(scope: &str) -> Scopes {
-    Scopes::of(&json!({"spec": {"scopes": [scope]}}))
+    Scopes::from_quota(&json!({"spec": {"scopes": [scope]}}))
 }
 
 /// What a ledger of its own says, held against a count.

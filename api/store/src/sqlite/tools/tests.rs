@@ -9,11 +9,11 @@ use crate::{Expect, SqliteConfig, SqliteStore, Store};
 /// A clock that was never set adds nothing.
 const EPOCH: SystemTime = SystemTime::UNIX_EPOCH;
 
-struct Place {
+struct TestDir {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl TestDir {
     fn new() -> Self {
         Self { dir: tempfile::tempdir().expect("a directory") }
     }
@@ -34,8 +34,8 @@ async fn values(store: &SqliteStore) -> Vec<(String, String, Revision)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_under_writes_is_one_moment_of_the_log() {
-    let place = Place::new();
-    let store = Arc::new(place.open().await);
+    let dir = TestDir::new();
+    let store = Arc::new(dir.open().await);
     let (left, right) = ("left", "right");
     let mut at = [0; 2];
     for (n, key) in [left, right].into_iter().enumerate() {
@@ -54,13 +54,13 @@ async fn a_backup_under_writes_is_one_moment_of_the_log() {
     });
     let mut revisions = Vec::new();
     while !writer.is_finished() {
-        let to = place.at(&format!("backup-{}", revisions.len()));
-        revisions.push(backup(&place.at("state.db"), &to).await.expect("backs up").revision);
+        let to = dir.at(&format!("backup-{}", revisions.len()));
+        revisions.push(backup(&dir.at("state.db"), &to).await.expect("backs up").revision);
     }
     writer.await.expect("no panic");
     assert!(revisions.is_sorted() && revisions.len() > 1, "{revisions:?}");
     for (n, revision) in revisions.into_iter().enumerate() {
-        let copy = SqliteStore::open(SqliteConfig::new(place.at(&format!("backup-{n}")))).await.expect("opens");
+        let copy = SqliteStore::open(SqliteConfig::new(dir.at(&format!("backup-{n}")))).await.expect("opens");
         let values = values(&copy).await;
         let number = |n: usize| values[n].1.parse::<i64>().expect("a number");
         assert!((0..=1).contains(&(number(0) - number(1))), "{values:?}");
@@ -71,26 +71,26 @@ async fn a_backup_under_writes_is_one_moment_of_the_log() {
 #[tokio::test]
 async fn a_backup_is_private_and_replaces_nothing() {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::new();
-    let store = place.open().await;
+    let dir = TestDir::new();
+    let store = dir.open().await;
     store.write(write("secret", Some("s"), Expect::Absent)).await.expect("writes");
-    let to = place.at("backup");
-    let made = backup(&place.at("state.db"), &to).await.expect("backs up");
+    let to = dir.at("backup");
+    let made = backup(&dir.at("state.db"), &to).await.expect("backs up");
     assert_eq!((made.revision, made.entries), (1, 1));
     assert_eq!(std::fs::metadata(&to).expect("metadata").permissions().mode() & 0o077, 0);
-    let again = backup(&place.at("state.db"), &to).await.expect_err("it exists");
+    let again = backup(&dir.at("state.db"), &to).await.expect_err("it exists");
     assert!(again.to_string().ends_with("exists already; a backup does not replace a file"), "{again}");
-    let none = backup(&place.at("other.db"), &place.at("x")).await.expect_err("nothing to copy");
+    let none = backup(&dir.at("other.db"), &dir.at("x")).await.expect_err("nothing to copy");
     assert!(none.to_string().ends_with("other.db does not exist"), "{none}");
-    let left: Vec<_> = std::fs::read_dir(place.dir.path()).expect("lists").map(|entry| entry.expect("an entry").file_name()).collect();
+    let left: Vec<_> = std::fs::read_dir(dir.dir.path()).expect("lists").map(|entry| entry.expect("an entry").file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("partial")), "{left:?}");
 }
 
 #[tokio::test]
 async fn after_a_restore_old_revisions_are_too_old_and_new_ones_are_beyond_all_old_ones() {
-    let place = Place::new();
-    let (database, copy) = (place.at("state.db"), place.at("backup"));
-    let store = place.open().await;
+    let dir = TestDir::new();
+    let (database, copy) = (dir.at("state.db"), dir.at("backup"));
+    let store = dir.open().await;
     let kept = store.write(write("kept", Some("1"), Expect::Absent)).await.expect("writes");
     let changed = store.write(write("changed", Some("1"), Expect::Absent)).await.expect("writes");
     let deleted = store.write(write("deleted", Some("1"), Expect::Absent)).await.expect("writes");
@@ -104,7 +104,7 @@ async fn after_a_restore_old_revisions_are_too_old_and_new_ones_are_beyond_all_o
 
     let restored = restore(&copy, &database, EPOCH).await.expect("restores");
     assert_eq!(restored.entries, 3);
-    let store = place.open().await;
+    let store = dir.open().await;
     let expected = [("changed", changed), ("deleted", deleted), ("kept", kept)].map(|(key, at)| (key.to_owned(), "1".to_owned(), at));
     assert_eq!(values(&store).await, expected);
     assert!(store.head().await.expect("head") > last);
@@ -122,26 +122,26 @@ async fn after_a_restore_old_revisions_are_too_old_and_new_ones_are_beyond_all_o
     store.close().await;
     assert_eq!(check(&database).await.expect("checks").problems, Vec::<String>::new());
     // What was replaced is still there.
-    let replaced = check(&place.at("state.db.replaced")).await.expect("checks");
+    let replaced = check(&dir.at("state.db.replaced")).await.expect("checks");
     assert_eq!((replaced.revision, replaced.entries, replaced.problems), (last, 3, Vec::new()));
 }
 
 #[tokio::test]
 async fn a_restore_needs_no_present_database_and_keeps_one_that_it_cannot_read() {
-    let place = Place::new();
-    let store = place.open().await;
+    let dir = TestDir::new();
+    let store = dir.open().await;
     store.write(write("a", Some("1"), Expect::Absent)).await.expect("writes");
-    backup(&place.at("state.db"), &place.at("backup")).await.expect("backs up");
+    backup(&dir.at("state.db"), &dir.at("backup")).await.expect("backs up");
     store.close().await;
     drop(store);
-    let elsewhere = Place::new();
+    let elsewhere = TestDir::new();
     let (database, log) = (elsewhere.at("state.db"), elsewhere.at("state.db-wal"));
     // Answered writes may be in the log alone: neither it nor its database is touched.
     for present in [&[(&database, "this was a database"), (&log, "and so was this")][..], &[(&log, "a log whose database is not there")]] {
         for (path, content) in present {
             std::fs::write(path, content).expect("writes");
         }
-        let refused = restore(&place.at("backup"), &database, EPOCH).await.expect_err("it is kept").to_string();
+        let refused = restore(&dir.at("backup"), &database, EPOCH).await.expect_err("it is kept").to_string();
         assert!(refused.contains("state.db-wal") && refused.contains("restore again"), "{refused}");
         for (path, content) in present {
             assert_eq!(std::fs::read_to_string(path).expect("reads"), *content);
@@ -149,7 +149,7 @@ async fn a_restore_needs_no_present_database_and_keeps_one_that_it_cannot_read()
         }
         assert!(!elsewhere.at("state.db.replaced").exists());
     }
-    restore(&place.at("backup"), &database, EPOCH).await.expect("restores");
+    restore(&dir.at("backup"), &database, EPOCH).await.expect("restores");
     assert_eq!(values(&elsewhere.open().await).await, [("a".to_owned(), "1".to_owned(), 1)]);
     assert!(!elsewhere.at("state.db.replaced").exists());
 }
@@ -157,13 +157,13 @@ async fn a_restore_needs_no_present_database_and_keeps_one_that_it_cannot_read()
 /// SQLite deletes the log of a file that it does not take for a database.
 #[tokio::test]
 async fn nothing_deletes_a_log_whose_database_is_lost() {
-    let place = Place::new();
-    let (database, log) = (place.at("state.db"), place.at("state.db-wal"));
+    let dir = TestDir::new();
+    let (database, log) = (dir.at("state.db"), dir.at("state.db-wal"));
     std::fs::write(&log, "answered writes").expect("writes");
     for present in [None, Some(""), Some("SQLite"), Some("this was a database")] {
         if let Some(content) = present {
             std::fs::write(&database, content).expect("writes");
-            for refused in [check(&database).await.map(drop), backup(&database, &place.at("copy")).await.map(drop)] {
+            for refused in [check(&database).await.map(drop), backup(&database, &dir.at("copy")).await.map(drop)] {
                 assert!(matches!(refused, Err(StoreError::File { .. })), "{refused:?}");
             }
         }
@@ -178,9 +178,9 @@ async fn nothing_deletes_a_log_whose_database_is_lost() {
 /// out is not given out by another.
 #[tokio::test]
 async fn a_later_restore_goes_on_beyond_the_earlier_ones() {
-    let place = Place::new();
-    let (database, copy) = (place.at("state.db"), place.at("backup"));
-    let store = place.open().await;
+    let dir = TestDir::new();
+    let (database, copy) = (dir.at("state.db"), dir.at("backup"));
+    let store = dir.open().await;
     store.write(write("a", Some("1"), Expect::Absent)).await.expect("writes");
     backup(&database, &copy).await.expect("backs up");
     store.close().await;
@@ -188,7 +188,7 @@ async fn a_later_restore_goes_on_beyond_the_earlier_ones() {
     let mut last = 0;
     for (seconds, is_lost) in [(1_000_000, false), (1_000_001, true), (1_000_002, true)] {
         restore(&copy, &database, EPOCH + std::time::Duration::from_secs(seconds)).await.expect("restores");
-        let store = place.open().await;
+        let store = dir.open().await;
         let next = store.write(write("b", Some("1"), Expect::Absent)).await.expect("writes");
         assert!(next > last + 50_000, "{next} after {last}");
         assert!(matches!(store.watch(last).await.map(drop), Err(StoreError::Compacted { .. })));
@@ -203,24 +203,24 @@ async fn a_later_restore_goes_on_beyond_the_earlier_ones() {
 
 #[tokio::test]
 async fn what_is_no_whole_backup_is_not_restored() {
-    let place = Place::new();
-    let store = place.open().await;
+    let dir = TestDir::new();
+    let store = dir.open().await;
     for n in 0..200 {
         store.write(write(&format!("k{n}"), Some(&"v".repeat(500)), Expect::Absent)).await.expect("writes");
     }
-    let copy = place.at("backup");
-    backup(&place.at("state.db"), &copy).await.expect("backs up");
+    let copy = dir.at("backup");
+    backup(&dir.at("state.db"), &copy).await.expect("backs up");
     store.close().await;
     drop(store);
-    let before = std::fs::read(place.at("state.db")).expect("reads");
+    let before = std::fs::read(dir.at("state.db")).expect("reads");
 
     let mut damaged = std::fs::read(&copy).expect("reads");
     let middle = damaged.len() / 2;
     damaged[middle..middle + 4096].fill(0xa5);
-    std::fs::write(place.at("damaged"), &damaged).expect("writes");
-    std::fs::write(place.at("cut"), &damaged[..middle / 4096 * 4096]).expect("writes");
-    std::fs::write(place.at("text"), "not a database, but long enough to be looked at as if it were one".repeat(20)).expect("writes");
-    std::fs::write(place.at("empty"), "").expect("writes");
+    std::fs::write(dir.at("damaged"), &damaged).expect("writes");
+    std::fs::write(dir.at("cut"), &damaged[..middle / 4096 * 4096]).expect("writes");
+    std::fs::write(dir.at("text"), "not a database, but long enough to be looked at as if it were one".repeat(20)).expect("writes");
+    std::fs::write(dir.at("empty"), "").expect("writes");
     for (file, complaint) in [
         ("damaged", "is damaged"),
         ("cut", ""),
@@ -228,17 +228,17 @@ async fn what_is_no_whole_backup_is_not_restored() {
         ("empty", "is not a database of skiff"),
         ("none", "does not exist"),
     ] {
-        let error = restore(&place.at(file), &place.at("state.db"), EPOCH).await.expect_err(file).to_string();
+        let error = restore(&dir.at(file), &dir.at("state.db"), EPOCH).await.expect_err(file).to_string();
         assert!(error.contains(complaint) && error.contains(file), "{file}: {error}");
-        assert_eq!(std::fs::read(place.at("state.db")).expect("reads"), before, "{file}");
+        assert_eq!(std::fs::read(dir.at("state.db")).expect("reads"), before, "{file}");
     }
 }
 
 #[tokio::test]
 async fn a_check_sees_what_the_log_must_not_hold() {
-    let place = Place::new();
-    let path = place.at("state.db");
-    let store = place.open().await;
+    let dir = TestDir::new();
+    let path = dir.at("state.db");
+    let store = dir.open().await;
     let mut at = store.write(write("a", Some("1"), Expect::Absent)).await.expect("writes");
     for n in 0..5 {
         at = store.write(write("a", Some(&n.to_string()), Expect::At(at))).await.expect("writes");
@@ -256,7 +256,7 @@ async fn a_check_sees_what_the_log_must_not_hold() {
         ("UPDATE log SET previous = NULL WHERE revision = 5", "a: has more than one current value"),
         ("UPDATE log SET created = 99 WHERE revision = 7", "b: a row replaces a later one"),
     ] {
-        let damaged = place.at("damaged");
+        let damaged = dir.at("damaged");
         let _none = std::fs::remove_file(&damaged);
         backup(&path, &damaged).await.expect("backs up");
         let mut database = open_existing(&damaged).await.expect("opens");

@@ -1,5 +1,5 @@
-//! A bounded memory of what was found good, in two generations: when the young one is full it
-//! becomes the old one, and what was in the old one is forgotten unless it was used since.
+//! A bounded cache of successful verifications, in two generations. When the young generation is full, it replaces the
+//! old one; entries of the old one that were not used since are dropped.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,8 @@ const GENERATION_LEN_MAX: usize = 4096;
 
 type Key = [u8; 32];
 
-/// The memory; entries are keyed by a hash of what was checked.
-pub struct Seen<T> {
+/// The cache. Keys are hashes of what was verified.
+pub struct VerdictCache<T> {
     generations: Mutex<Generations<T>>,
 }
 
@@ -20,14 +20,14 @@ struct Generations<T> {
     old: HashMap<Key, T>,
 }
 
-impl<T> Default for Seen<T> {
+impl<T> Default for VerdictCache<T> {
     fn default() -> Self {
         Self { generations: Mutex::new(Generations { young: HashMap::new(), old: HashMap::new() }) }
     }
 }
 
-impl<T: Clone> Seen<T> {
-    /// What was remembered for a key.
+impl<T: Clone> VerdictCache<T> {
+    /// The cached value of a key.
     pub fn get(&self, key: &Key) -> Option<T> {
         let mut generations = self.generations.lock();
         if let Some(value) = generations.young.get(key) {
@@ -38,7 +38,7 @@ impl<T: Clone> Seen<T> {
         Some(value)
     }
 
-    /// Remembers.
+    /// Stores a value.
     pub fn put(&self, key: Key, value: T) {
         self.generations.lock().put(key, value);
     }
@@ -64,15 +64,15 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_is_bounded_and_keeps_what_is_used() {
-        let seen = Seen::default();
+    fn the_cache_is_bounded_and_keeps_what_is_used() {
+        let cache = VerdictCache::default();
         for n in 0..3 * GENERATION_LEN_MAX {
-            seen.put(key(n), n);
-            assert_eq!(seen.get(&key(0)), Some(0), "used all along");
+            cache.put(key(n), n);
+            assert_eq!(cache.get(&key(0)), Some(0), "used all along");
         }
-        let generations = seen.generations.lock();
+        let generations = cache.generations.lock();
         assert!(generations.young.len() + generations.old.len() <= 2 * GENERATION_LEN_MAX);
         drop(generations);
-        assert_eq!(seen.get(&key(1)), None, "forgotten");
+        assert_eq!(cache.get(&key(1)), None, "dropped");
     }
 }
