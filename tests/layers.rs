@@ -8,6 +8,8 @@
 mod modules;
 #[path = "layers/names.rs"]
 mod names;
+#[path = "layers/picture.rs"]
+mod picture;
 #[path = "layers/source.rs"]
 mod source;
 
