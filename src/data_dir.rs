@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use runtimes_contract::files::{PRIVATE, write_atomic};
+use runtimes_host::files::{PRIVATE, write_atomic};
 use sha2::{Digest, Sha256};
 
 /// The default directory has the plain prefix; others add a hash of their path.

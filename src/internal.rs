@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use anyhow::Context;
-use runtimes_contract::helper::Helper;
+use runtimes_host::helper::Helper;
 
 use crate::data_dir::DataDir;
 

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use runtimes_contract::files::remove_tree;
 use runtimes_contract::{ContainerId, RuntimeError};
+use runtimes_host::files::remove_tree;
 
 use crate::error::chain;
 use crate::layout::PodName;

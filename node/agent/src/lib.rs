@@ -54,8 +54,8 @@ use api_tasks::{Pulse, Tasks};
 use kube::Api;
 use node_volumes::Volumes;
 use runtimes_contract::Resources;
-use runtimes_contract::cgroup::Cgroups;
-use runtimes_contract::files::{PRIVATE, private_dir, write_atomic};
+use runtimes_host::cgroup::Cgroups;
+use runtimes_host::files::{PRIVATE, private_dir, write_atomic};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 

@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use node_volumes::{Allocatable, Volumes};
 use parking_lot::{Mutex, RwLock};
-use runtimes_contract::cgroup::Cgroups;
 use runtimes_contract::{ContainerId, Sandbox};
+use runtimes_host::cgroup::Cgroups;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, watch};
 

@@ -3,7 +3,7 @@
 
 use node_volumes::Volumes;
 use runtimes_contract::RuntimeError;
-use runtimes_contract::cgroup::Cgroups;
+use runtimes_host::cgroup::Cgroups;
 
 use crate::config::Config;
 use crate::error::{AgentError, chain};

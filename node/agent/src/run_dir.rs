@@ -14,9 +14,9 @@ use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use node_volumes::unmount_below;
-use runtimes_contract::files::{PRIVATE, remove_tree, sync_parent, write_atomic};
-use runtimes_contract::process::boot_id;
-use runtimes_contract::record::PidRecord;
+use runtimes_host::files::{PRIVATE, remove_tree, sync_parent, write_atomic};
+use runtimes_host::process::boot_id;
+use runtimes_shim::record::PidRecord;
 
 use crate::error::{AgentError, chain};
 
@@ -28,7 +28,7 @@ const RUNTIMES: [&str; 2] = ["runc", "wasmtime"];
 const OWNER: &str = "boot";
 /// The link in the data directory that leads to it.
 const LINK: &str = "run";
-/// Longest pid record; see `runtimes_contract::state`.
+/// Longest pid record; see `runtimes_shim::state`.
 const RECORD_LEN_MAX: u64 = 32 * 1024;
 
 /// A node's directory for this boot.

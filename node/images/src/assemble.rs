@@ -6,10 +6,11 @@ use futures::TryStreamExt;
 use futures::stream::{self, StreamExt};
 use runtimes_contract::ContentKind;
 
-use crate::blobs::{blocking, malformed};
+use crate::blobs::malformed;
 use crate::manifest::{self, Document, Shape};
 use crate::reference::Name;
 use crate::{Image, ImageConfig, ImageError, ImageStore, Layer, unpack};
+use runtimes_host::blocking;
 
 /// Layers unpacked at once.
 const UNPACKING_MAX: usize = 2;

@@ -4,6 +4,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use runtimes_host::blocking;
 use sha2::{Digest, Sha256};
 
 use crate::ImageError;
@@ -118,10 +119,5 @@ pub(crate) fn malformed(digest: &str) -> ImageError {
 
 /// Gives synced content its name for good: an image that the list names after a power cut has its blobs.
 pub(crate) async fn name(temporary: Fresh, path: PathBuf) -> std::io::Result<()> {
-    blocking(move || runtimes_contract::files::rename(temporary.path(), &path)).await
-}
-
-/// Runs file work on a thread of its own.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> std::io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(std::io::Error::other(panic)))
+    blocking(move || runtimes_host::files::rename(temporary.path(), &path)).await
 }

@@ -4,11 +4,11 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use runtimes_contract::files::remove_tree;
+use runtimes_host::files::remove_tree;
 
-use crate::blobs::blocking;
 use crate::index::now_s;
 use crate::{Image, ImageError, ImageStore, disk, mount, unpack};
+use runtimes_host::blocking;
 
 /// Seconds that an image stays after it was fetched or used last; upstream's `imageMinimumGCAge`.
 /// Whoever imports an image has the time to run it.

@@ -4,10 +4,10 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use runtimes_contract::files::{self, write_atomic};
+use runtimes_host::files::{self, write_atomic};
 
-use crate::blobs::blocking;
 use crate::{Image, ImageError};
+use runtimes_host::blocking;
 
 /// Mode of the list: it holds no secret, and people read it.
 const READABLE: u32 = 0o644;

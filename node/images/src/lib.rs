@@ -26,9 +26,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use runtimes_contract::files::private_dir;
-use runtimes_contract::helper::{Helper, Refused, Slots};
 use runtimes_contract::{Content, ContentKind};
+use runtimes_host::files::private_dir;
+use runtimes_host::helper::{Helper, Refused, Slots};
 use serde::{Deserialize, Serialize};
 
 pub use error::ImageError;
@@ -382,7 +382,7 @@ mod tempdir {
     fn remove(path: &Path) {
         let deadline = Instant::now() + STILL_WRITTEN_MAX;
         loop {
-            match runtimes_contract::files::remove_tree(path) {
+            match runtimes_host::files::remove_tree(path) {
                 Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty && Instant::now() < deadline => {
                     #[expect(clippy::disallowed_methods, reason = "on a thread of its own; the end of the writer is not told here")]
                     std::thread::sleep(TRY_AGAIN);

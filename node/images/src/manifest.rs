@@ -5,7 +5,7 @@
 //! `application/wasm` layer), older artifacts with vendors' layer types, and Linux-style images whose
 //! entrypoint is a `.wasm` file.
 
-use runtimes_contract::helper::size;
+use runtimes_host::helper::size;
 use serde::Deserialize;
 
 use crate::ImageConfig;

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use nix::mount::{MntFlags, MsFlags, umount2};
 use runtimes_contract::{Content, ContentKind};
 
-use crate::blobs::{blocking, malformed};
+use crate::blobs::malformed;
 use crate::{Image, ImageError, ImageStore, WritableLayer, reference, unpack};
+use runtimes_host::blocking;
 
 /// The kernel takes mount options of at most a page.
 const OPTIONS_LEN_MAX: usize = 4_095;
@@ -58,7 +59,7 @@ pub(crate) async fn unmount(store: &ImageStore, key: &str) -> Result<(), ImageEr
             Err(nix::Error::EBUSY) => umount2(&dir.join("merged"), MntFlags::MNT_DETACH)?,
             Err(error) => return Err(error.into()),
         }
-        match runtimes_contract::files::remove_tree(&dir) {
+        match runtimes_host::files::remove_tree(&dir) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }

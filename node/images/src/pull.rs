@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use oci_client::Reference;
-use runtimes_contract::helper::size;
+use runtimes_host::helper::size;
 
 use self::registry::{Credentials, RegistryError, Repository};
 use crate::assemble::{self, Parts, assemble};

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
-use runtimes_contract::helper::{Fault, HelperError, Job};
+use runtimes_host::helper::{Fault, HelperError, Job};
 use sha2::{Digest as _, Sha256};
 use xattr::FileExt as _;
 
@@ -33,9 +33,10 @@ pub(crate) use verdict::Verdict;
 pub(crate) use bounds::LARGE_FROM;
 
 use self::process::{Answer, Form, Question};
-use crate::blobs::{blocking, hex, malformed};
+use crate::blobs::{hex, malformed};
 use crate::reference::Name;
 use crate::{ImageError, ImageStore, Layer, disk};
+use runtimes_host::blocking;
 
 /// Hex digits of a layer's directory. Few, because overlayfs' option string is bounded by a page.
 const DIR_LEN: usize = 32;
@@ -171,7 +172,7 @@ fn settle(root: &Path, answer: &Answer, target: &Path) -> io::Result<()> {
     // All of its files at once, before its name says that they are there: what is found under that
     // name after a power failure is believed for ever.
     nix::unistd::syncfs(&top)?;
-    match runtimes_contract::files::rename(root, target) {
+    match runtimes_host::files::rename(root, target) {
         // Another process unpacked the same layer meanwhile.
         Err(_) if target.exists() => Ok(()),
         renamed => renamed,

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
-use runtimes_contract::files::{PRIVATE, private_dir, write_atomic};
+use runtimes_host::files::{PRIVATE, private_dir, write_atomic};
 use serde::{Deserialize, Serialize};
 
 use crate::{HostPort, NetworkError, Protocol};

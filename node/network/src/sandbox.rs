@@ -17,7 +17,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::statfs::{FsType, statfs};
 use runtimes_contract::Sandbox;
-use runtimes_contract::files::private_dir;
+use runtimes_host::files::private_dir;
 
 use crate::NetworkError;
 use crate::netlink::message::{self, Target};

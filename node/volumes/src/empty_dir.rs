@@ -8,9 +8,10 @@ use api_model::quantity;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod, Volume};
+use runtimes_host::blocking;
 
 use crate::kind::{Context, VolumeKind};
-use crate::{VolumeError, blocking, mount_table, ownership};
+use crate::{VolumeError, mount_table, ownership};
 
 /// Everyone may write: containers of one Pod may run as different users.
 const MODE: u32 = 0o777;

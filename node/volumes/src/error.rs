@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use runtimes_host::Interrupted;
 use thiserror::Error;
 
 use crate::source::SourceError;
@@ -91,5 +92,11 @@ impl VolumeError {
 
     pub(crate) fn in_volume(self, volume: &str) -> Self {
         Self::Volume { volume: volume.to_owned(), source: Box::new(self) }
+    }
+}
+
+impl From<Interrupted> for VolumeError {
+    fn from(_: Interrupted) -> Self {
+        Self::Interrupted
     }
 }

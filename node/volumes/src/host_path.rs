@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Volume;
+use runtimes_host::blocking;
 
+use crate::VolumeError;
 use crate::kind::{Context, VolumeKind};
-use crate::{VolumeError, blocking};
 
 /// The kind.
 pub(crate) struct HostPathVolume;

@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, Volume, VolumeMount};
 use runtimes_contract::{Mount, Propagation};
+use runtimes_host::blocking;
 
 pub use downward::{metadata_field, resource_field};
 pub use error::VolumeError;
@@ -186,7 +187,7 @@ fn remove_tree(dir: &Path) -> Result<(), VolumeError> {
     if let Some(left) = mount_table::below(dir)?.first() {
         return Err(VolumeError::StillMounted(left.clone()));
     }
-    match runtimes_contract::files::remove_tree(dir) {
+    match runtimes_host::files::remove_tree(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(VolumeError::io("removing", dir)(error)),
         _ => Ok(()),
     }
@@ -212,11 +213,6 @@ fn spec_volumes(pod: &Pod) -> &[Volume] {
 
 fn uid(pod: &Pod) -> Result<&str, VolumeError> {
     pod.metadata.uid.as_deref().filter(|uid| !uid.is_empty()).ok_or_else(|| VolumeError::NotAUid(String::new()))
-}
-
-/// Runs file work where blocking is allowed.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, VolumeError> + Send + 'static) -> Result<T, VolumeError> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| VolumeError::Interrupted)?
 }
 
 #[cfg(test)]

@@ -9,9 +9,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use k8s_openapi::api::core::v1::KeyToPath;
+use runtimes_host::blocking;
 
 use crate::kind::Context;
-use crate::{VolumeError, blocking, mount_table, ownership};
+use crate::{VolumeError, mount_table, ownership};
 
 /// The link that points at the present content.
 const DATA: &str = "..data";
@@ -208,7 +209,7 @@ fn sweep_dated(volume: &Path, kept: Option<&Path>) -> Result<(), VolumeError> {
         let (name, path) = (entry.file_name(), entry.path());
         let is_dir = entry.file_type().map_err(VolumeError::io("reading", &path))?.is_dir();
         if is_dir && name.to_string_lossy().starts_with("..") && kept != Some(Path::new(&name)) {
-            runtimes_contract::files::remove_tree(&path).map_err(VolumeError::io("removing", &path))?;
+            runtimes_host::files::remove_tree(&path).map_err(VolumeError::io("removing", &path))?;
         }
     }
     Ok(())

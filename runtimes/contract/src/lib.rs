@@ -1,24 +1,9 @@
-//! What a container runtime promises to the node agent: the trait [`Runtime`], plain value types,
-//! and (feature-free, for tests) the battery that every runtime passes. Nothing here knows of Pods,
-//! probes, restarts or the API; the agent translates.
-//!
-//! Beside the promise is what its keepers share: cgroups ([`cgroup`]), processes that are not our
-//! children ([`process`]), shims and what they leave on disk ([`launch`], [`state`], [`record`]) and
-//! the log format ([`cri`]), attaching ([`attach`]), and work on hostile bytes in a confined process ([`helper`]).
+//! What a container runtime promises to the node agent: the trait [`Runtime`] and plain value types. Nothing here knows of Pods,
+//! probes, restarts or the API; the agent translates. `runtimes-battery` has the tests that every runtime passes, `runtimes-host`
+//! what a runtime needs of the machine, `runtimes-shim` what runtimes share whose containers are shims.
 
-pub mod attach;
-pub mod battery;
-pub mod cgroup;
-pub mod cri;
 mod error;
-pub mod files;
-pub mod helper;
-pub mod launch;
-pub mod process;
-pub mod record;
-pub mod shims;
 mod spec;
-pub mod state;
 
 use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -127,16 +112,4 @@ pub mod futures_exit {
 
     /// Resolves to an exit code.
     pub type ExitFuture = Pin<Box<dyn Future<Output = Result<i32, RuntimeError>> + Send>>;
-}
-
-/// Runs a call that blocks on files, mounts or cgroups away from the async threads.
-pub async fn blocking<T, F>(call: F) -> Result<T, RuntimeError>
-where
-    T: Send + 'static,
-    F: FnOnce() -> Result<T, RuntimeError> + Send + 'static,
-{
-    match tokio::task::spawn_blocking(call).await {
-        Ok(result) => result,
-        Err(error) => Err(RuntimeError::io("running a blocking call")(error.into())),
-    }
 }

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use runtimes_contract::battery::{Abilities, Harness, Program, plain_spec};
+use runtimes_battery::{Abilities, Harness, Program, plain_spec};
 
 use super::*;
 
@@ -57,7 +57,7 @@ impl Harness for Fake {
     }
 }
 
-runtimes_contract::battery!(Fake::new());
+runtimes_battery::battery!(Fake::new());
 
 #[tokio::test(start_paused = true)]
 async fn time_is_tokios_and_two_runs_are_the_same() {

@@ -8,8 +8,8 @@ mod seccomp;
 use std::collections::BTreeMap;
 
 use oci_spec::runtime::{Process, Spec};
-use runtimes_contract::cgroup::{Mode, cpu_weight};
 use runtimes_contract::{ContainerSpec, Content, ExecSpec, Resources, RuntimeError, Sandbox, Seccomp, Security};
+use runtimes_host::cgroup::{Mode, cpu_weight};
 use serde_json::{Value, json};
 
 /// Executables are looked for here when the image sets no PATH.

@@ -7,14 +7,15 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use runtimes_contract::files::{PRIVATE, write_atomic};
-use runtimes_contract::launch::{PidNamespace, launch};
-use runtimes_contract::shims::Shims;
-use runtimes_contract::state::open_log;
 use runtimes_contract::{
     AttachSession, ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Runtime,
-    RuntimeError, Stats, blocking,
+    RuntimeError, Stats,
 };
+use runtimes_host::blocking;
+use runtimes_host::files::{PRIVATE, write_atomic};
+use runtimes_shim::launch::{PidNamespace, launch};
+use runtimes_shim::shims::Shims;
+use runtimes_shim::state::open_log;
 use serde_json::{Value, json};
 
 use crate::bundle::{Facts, bundle, exec_process};

@@ -6,9 +6,9 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use runtimes_contract::files::remove_tree;
-use runtimes_contract::process::Pidfd;
 use runtimes_contract::{ContainerId, RuntimeError};
+use runtimes_host::files::remove_tree;
+use runtimes_host::process::Pidfd;
 
 use crate::version;
 

@@ -7,4 +7,4 @@ mod harness;
 #[path = "battery/oci.rs"]
 mod oci;
 
-runtimes_contract::battery!(harness::Runc::new());
+runtimes_battery::battery!(harness::Runc::new());

@@ -22,9 +22,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use runtimes_contract::files::private_dir;
-use runtimes_contract::helper::{Helper, Refused, Slots};
-use runtimes_contract::{RuntimeError, blocking};
+use runtimes_contract::RuntimeError;
+use runtimes_host::blocking;
+use runtimes_host::files::private_dir;
+use runtimes_host::helper::{Helper, Refused, Slots};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Mutex as AsyncMutex;

@@ -6,14 +6,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use runtimes_contract::helper::Helper;
-use runtimes_contract::launch::{PidNamespace, launch};
-use runtimes_contract::shims::Shims;
-use runtimes_contract::state::open_log;
 use runtimes_contract::{
     AttachSession, ContainerId, ContainerSpec, ContainerStatus, Content, ContentKind, ExecSession, ExecSpec, Exit, Resources, Runtime,
-    RuntimeError, Seccomp, Stats, blocking,
+    RuntimeError, Seccomp, Stats,
 };
+use runtimes_host::blocking;
+use runtimes_host::helper::Helper;
+use runtimes_shim::launch::{PidNamespace, launch};
+use runtimes_shim::shims::Shims;
+use runtimes_shim::state::open_log;
 
 use crate::cache::{Artifact, Cache};
 use crate::user::ids;
@@ -76,7 +77,7 @@ impl Runtime for WasmtimeRuntime {
                     shim.display()
                 )));
             }
-            match runtimes_contract::process::Pidfd::open(std::process::id().cast_signed()) {
+            match runtimes_host::process::Pidfd::open(std::process::id().cast_signed()) {
                 Ok(_) => Ok(()),
                 Err(error) => Err(RuntimeError::Missing(format!("the kernel has no pidfd_open ({error}); Linux 5.4 or newer is needed"))),
             }

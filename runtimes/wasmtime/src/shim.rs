@@ -3,7 +3,7 @@
 //! into its cgroup, give up every privilege, say `ready`, run the guest, write the exit record.
 //!
 //! It outlives the agent: after `ready` it needs nobody, and what it leaves (log, pid and exit
-//! records) is found by whoever comes next. See [`runtimes_contract::launch`] for the other side.
+//! records) is found by whoever comes next. See [`runtimes_shim::launch`] for the other side.
 
 mod attached;
 mod capacity;
@@ -24,8 +24,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use runtimes_contract::ContainerSpec;
-use runtimes_contract::launch::Refusal;
-use runtimes_contract::state::Made;
+use runtimes_shim::launch::Refusal;
+use runtimes_shim::state::Made;
 use wasmtime::Engine;
 
 use crate::kind::Kind;

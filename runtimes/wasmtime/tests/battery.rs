@@ -15,4 +15,4 @@ mod names;
 #[path = "battery/wasm.rs"]
 mod wasm;
 
-runtimes_contract::battery!(harness::Wasmtime::new());
+runtimes_battery::battery!(harness::Wasmtime::new());

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use jiff::Timestamp;
-use runtimes_contract::files::{PRIVATE, write_atomic};
+use runtimes_host::files::{PRIVATE, write_atomic};
 use x509_parser::extensions::GeneralName;
 use x509_parser::pem::parse_x509_pem;
 

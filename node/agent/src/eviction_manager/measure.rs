@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use node_images::WritableLayer;
-use runtimes_contract::cgroup::Group;
+use runtimes_host::cgroup::Group;
 
 use crate::container::{self, resources};
 use crate::eviction::usage::{ContainerUsage, Disk, PodUsage};

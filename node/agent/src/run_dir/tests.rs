@@ -1,4 +1,4 @@
-use runtimes_contract::process::ProcessRef;
+use runtimes_host::process::ProcessRef;
 
 use super::*;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use reqwest::Response;
-use runtimes_contract::helper::size;
+use runtimes_host::helper::size;
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use runtimes_contract::helper::Bounds;
+use runtimes_host::helper::Bounds;
 
 use super::process::Budget;
 

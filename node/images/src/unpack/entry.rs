@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
-use runtimes_contract::helper::Fault;
+use runtimes_host::helper::Fault;
 use tar::{Entry, EntryType};
 
 use super::process::Form;

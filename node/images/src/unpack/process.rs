@@ -7,7 +7,7 @@ use std::io::{self, BufReader, Read, Write as _};
 use std::os::unix::fs::FileExt as _;
 
 use nix::sys::statvfs::statvfs;
-use runtimes_contract::helper::{Fault, Rights, serve, size};
+use runtimes_host::helper::{Fault, Rights, serve, size};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tar::Archive;

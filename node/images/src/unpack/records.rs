@@ -5,7 +5,7 @@
 
 use std::io::{self, Read};
 
-use runtimes_contract::helper::{Fault, size};
+use runtimes_host::helper::{Fault, size};
 use tar::{EntryType, Header, PaxExtensions};
 
 use super::verdict::Verdict;

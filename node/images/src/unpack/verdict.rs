@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
-use runtimes_contract::helper::Fault;
+use runtimes_host::helper::Fault;
 
 use crate::error::with_causes;
 

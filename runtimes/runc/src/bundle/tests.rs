@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use runtimes_contract::battery::plain_spec;
+use runtimes_battery::plain_spec;
 use runtimes_contract::{Mount, User};
 
 use super::*;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use runtimes_contract::battery::{Abilities, Harness, Program};
-use runtimes_contract::cgroup::Cgroups;
+use runtimes_battery::{Abilities, Harness, Program};
 use runtimes_contract::{Content, Runtime};
+use runtimes_host::cgroup::Cgroups;
 use runtimes_runc::{Config, RuncRuntime};
 
 /// A runtime in scratch directories.

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use runtimes_contract::battery::{Harness, Program, spec_of};
-use runtimes_contract::process::ProcessRef;
+use runtimes_battery::{Harness, Program, spec_of};
 use runtimes_contract::{
     AttachSession, ContainerSpec, ContainerState, Content, ExecSession, ExecSpec, Exit, Mount, Runtime, RuntimeError, TerminalSize, User,
 };
+use runtimes_host::process::ProcessRef;
 use runtimes_runc::{Config, RuncRuntime};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

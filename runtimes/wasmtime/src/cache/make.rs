@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use runtimes_contract::files::{self, PRIVATE, write_atomic};
-use runtimes_contract::helper::{Fault, HelperError, Job};
-use runtimes_contract::{RuntimeError, blocking};
+use runtimes_contract::RuntimeError;
+use runtimes_host::blocking;
+use runtimes_host::files::{self, PRIVATE, write_atomic};
+use runtimes_host::helper::{Fault, HelperError, Job};
 
 use super::{Artifact, BYTES_MAX, Cache, Look, Note, hashed, sweep};
 use crate::compile::{Answer, MODULE_LEN_MAX, bounds};
@@ -27,7 +28,7 @@ impl Cache {
             blocking(move || {
                 let file = File::open(module).map_err(RuntimeError::io(reading.clone()))?;
                 let len = file.metadata().map_err(RuntimeError::io(reading))?.len();
-                Ok((file, len))
+                Ok::<_, RuntimeError>((file, len))
             })
         };
         let (file, len) = opened.await?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use runtimes_contract::helper::Bounds;
+use runtimes_host::helper::Bounds;
 
 /// Memory that any module has, how much more for each of its bytes, and the most.
 const MEMORY_MIN: u64 = 512 << 20;

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 
-use runtimes_contract::helper::{Fault, Rights, serve};
+use runtimes_host::helper::{Fault, Rights, serve};
 use serde::{Deserialize, Serialize};
 
 use super::{MODULE_LEN_MAX, compile, engine, fingerprint};

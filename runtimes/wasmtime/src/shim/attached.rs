@@ -15,8 +15,8 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::pipe2;
 use parking_lot::Mutex;
 use runtimes_contract::ContainerSpec;
-use runtimes_contract::attach::Hub;
-use runtimes_contract::cri::Stream;
+use runtimes_shim::attach::Hub;
+use runtimes_shim::cri::Stream;
 
 use super::Failure;
 

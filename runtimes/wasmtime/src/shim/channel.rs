@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
 
-use runtimes_contract::launch::Refusal;
+use runtimes_shim::launch::Refusal;
 
 use super::Failure;
 

@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use runtimes_contract::cri::Stream;
-use runtimes_contract::launch::Refusal;
-use runtimes_contract::record::now_ms;
 use runtimes_contract::{ContainerSpec, Exit};
+use runtimes_shim::cri::Stream;
+use runtimes_shim::launch::Refusal;
+use runtimes_shim::record::now_ms;
 use tokio::net::unix::pipe;
 use wasmtime::component::{Component, ResourceTable};
 use wasmtime::{Engine, Module};

@@ -10,9 +10,9 @@ use std::path::Path;
 use nix::fcntl::{Flock, FlockArg, OFlag, openat, renameat};
 use nix::sys::stat::Mode;
 use runtimes_contract::Exit;
-use runtimes_contract::launch::Refusal;
-use runtimes_contract::process::ProcessRef;
-use runtimes_contract::record::{PidRecord, encode_exit, now_ms};
+use runtimes_host::process::ProcessRef;
+use runtimes_shim::launch::Refusal;
+use runtimes_shim::record::{PidRecord, encode_exit, now_ms};
 
 use super::Failure;
 

@@ -16,8 +16,8 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, pivot_root};
-use runtimes_contract::launch::Refusal;
 use runtimes_contract::{ContainerSpec, Mount};
+use runtimes_shim::launch::Refusal;
 use wasmtime_wasi::FsPerms;
 
 use super::Failure;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use runtimes_contract::battery::{Harness, Program, plain_spec, spec_of};
+use runtimes_battery::{Harness, Program, plain_spec, spec_of};
 use runtimes_contract::{ContainerSpec, ContainerState};
 
 use crate::guests;

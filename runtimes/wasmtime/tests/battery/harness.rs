@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use runtimes_contract::battery::{Abilities, Harness, Program};
-use runtimes_contract::cgroup::Cgroups;
-use runtimes_contract::helper::Helper;
+use runtimes_battery::{Abilities, Harness, Program};
 use runtimes_contract::{Content, Runtime};
+use runtimes_host::cgroup::Cgroups;
+use runtimes_host::helper::Helper;
 use runtimes_wasmtime::{Config, WasmtimeRuntime};
 
 use crate::guests;

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns};
-use runtimes_contract::battery::{Harness, plain_spec};
+use runtimes_battery::{Harness, plain_spec};
 use runtimes_contract::{ContainerSpec, ContainerState, Runtime, RuntimeError};
 
 use crate::guests;

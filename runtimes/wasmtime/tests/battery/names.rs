@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runtimes_contract::battery::{Harness, plain_spec};
+use runtimes_battery::{Harness, plain_spec};
 use runtimes_contract::{ContainerSpec, Mount};
 
 use crate::guests;

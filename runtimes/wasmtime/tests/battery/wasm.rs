@@ -1,6 +1,6 @@
 //! What is particular to WASM: traps, complaints about modules, confinement.
 
-use runtimes_contract::battery::{Harness, Program, plain_spec, spec_of};
+use runtimes_battery::{Harness, Program, plain_spec, spec_of};
 use runtimes_contract::{ContainerSpec, ContainerState, Exit, Mount, RuntimeError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
-use runtimes_contract::cgroup::{Cgroups, Group};
 use runtimes_contract::{Resources, RuntimeError};
+use runtimes_host::cgroup::{Cgroups, Group};
 
 use super::Effects;
 use crate::container::{self, resources};

@@ -7,8 +7,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use runtimes_contract::attach::Hub;
-use runtimes_contract::cri::{LineWriter, Stream};
+use runtimes_shim::attach::Hub;
+use runtimes_shim::cri::{LineWriter, Stream};
 
 /// What is read from a stream at once.
 const CHUNK_LEN: usize = 16 << 10;

@@ -15,11 +15,12 @@ use nix::sys::prctl;
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::{pipe2, setsid};
 use runtimes_contract::Exit;
-use runtimes_contract::attach::Hub;
-use runtimes_contract::cri::Stream;
-use runtimes_contract::files::{PRIVATE, write_atomic};
-use runtimes_contract::process::ProcessRef;
-use runtimes_contract::record::{PidRecord, encode_exit, now_ms, oom_kills};
+use runtimes_host::cgroup::oom_kills;
+use runtimes_host::files::{PRIVATE, write_atomic};
+use runtimes_host::process::ProcessRef;
+use runtimes_shim::attach::Hub;
+use runtimes_shim::cri::Stream;
+use runtimes_shim::record::{PidRecord, encode_exit, now_ms};
 
 use crate::channel::Channel;
 use crate::console::Console;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use runtimes_contract::launch::Refusal;
+use runtimes_shim::launch::Refusal;
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition as Condition, SeccompFilter,
     SeccompRule, apply_filter, sock_filter,

@@ -1,7 +1,7 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::battery::plain_spec;
+use runtimes_battery::plain_spec;
 
 fn open() -> (tempfile::TempDir, StateDir) {
     let dir = tempfile::tempdir().unwrap();

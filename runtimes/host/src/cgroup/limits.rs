@@ -6,8 +6,8 @@ use cgroups_rs::fs::pid::PidController;
 use cgroups_rs::fs::{Cgroup, Controller as _, MaxValue};
 
 use super::group::failed;
-use crate::error::RuntimeError;
-use crate::spec::Resources;
+use runtimes_contract::Resources;
+use runtimes_contract::RuntimeError;
 
 /// The kernel's default period of CPU quotas.
 const PERIOD_DEFAULT_US: u64 = 100_000;

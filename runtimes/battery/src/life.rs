@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::*;
+use crate::*;
 
 /// Hello is run, heard and remembered.
 pub async fn a_container_says_hello_and_ends(harness: &dyn Harness) {

@@ -1,4 +1,4 @@
-//! The battery that every runtime passes: the promises of [`crate::Runtime`] as functions over
+//! The battery that every runtime passes: the promises of [`Runtime`] as functions over
 //! `&dyn Runtime`. A runtime's tests implement [`Harness`] and call [`battery!`](crate::battery!),
 //! which makes each function a test of its own.
 #![expect(clippy::expect_used, clippy::panic, reason = "these functions are tests; a failed expectation is their result")]
@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::spec::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, Exit, Resources, Sandbox, Security, User};
-use crate::{Runtime, RuntimeError};
+use runtimes_contract::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Content, Exit, Resources, Sandbox, Security, User};
+use runtimes_contract::{Runtime, RuntimeError};
 
 pub use life::*;
 pub use logs::*;
@@ -141,7 +141,7 @@ macro_rules! battery {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
                 let harness = $make;
-                $crate::battery::$name(&harness).await;
+                $crate::$name(&harness).await;
             }
         )*
     };

@@ -19,7 +19,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::SOCKET;
 use super::frame::{Frames, Kind, put};
 use crate::cri::Stream;
-use crate::spec::TerminalSize;
+use runtimes_contract::TerminalSize;
 
 /// Output that may wait for one client.
 pub const WAITING_MAX: usize = 256 << 10;

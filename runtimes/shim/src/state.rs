@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
-use crate::error::RuntimeError;
-use crate::files::{PRIVATE, private_dir, remove_tree, write_atomic};
-use crate::process::ProcessRef;
 use crate::record::{self, PidRecord, now_ms};
-use crate::spec::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Exit};
+use runtimes_contract::RuntimeError;
+use runtimes_contract::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Exit};
+use runtimes_host::files::{PRIVATE, private_dir, remove_tree, write_atomic};
+use runtimes_host::process::ProcessRef;
 
 /// A record that is longer was not written by a shim.
 const RECORD_LEN_MAX: u64 = 32 * 1024;

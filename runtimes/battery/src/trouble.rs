@@ -2,8 +2,8 @@
 
 use tokio::io::AsyncReadExt as _;
 
-use super::*;
-use crate::spec::ExecSpec;
+use crate::*;
+use runtimes_contract::ExecSpec;
 
 /// The image or the command is at fault, and is named; nothing is left behind.
 pub async fn broken_content_is_refused_and_leaves_nothing(harness: &dyn Harness) {
@@ -20,7 +20,7 @@ pub async fn broken_content_is_refused_and_leaves_nothing(harness: &dyn Harness)
     within(runtime.remove(&spec.id)).await.expect("remove");
     assert!(within(runtime.list()).await.expect("list").is_empty());
     if harness.abilities().real {
-        let group = crate::cgroup::Cgroups::detect().and_then(|cgroups| cgroups.group(&spec.cgroup)).expect("cgroup");
+        let group = runtimes_host::cgroup::Cgroups::detect().and_then(|cgroups| cgroups.group(&spec.cgroup)).expect("cgroup");
         assert!(!group.exists(), "no cgroup is left");
     }
 }

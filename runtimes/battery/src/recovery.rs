@@ -1,6 +1,6 @@
 //! What a new runtime over the same directories knows.
 
-use super::*;
+use crate::*;
 
 /// Running containers are found, waited for and stopped by somebody else.
 pub async fn a_running_container_is_adopted(harness: &dyn Harness) {
@@ -37,7 +37,7 @@ pub async fn a_killed_shim_is_told_from_an_end(harness: &dyn Harness) {
         return;
     }
     let sleeper = start(harness, "shot", Program::Sleep).await;
-    let process = crate::process::ProcessRef::read(pid(&sleeper.status().await)).expect("it runs");
+    let process = runtimes_host::process::ProcessRef::read(pid(&sleeper.status().await)).expect("it runs");
     process.open().expect("open").expect("it runs").signal(9).expect("kill");
     let exit = sleeper.end().await;
     assert_eq!((exit.code, exit.signal, exit.oom_killed), (137, Some(9), false), "{exit:?}");

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::frame::{Frames, Kind, LEN_MAX, put};
 use super::*;
 use crate::cri::Stream;
-use crate::{AttachSession, ContainerId};
+use runtimes_contract::{AttachSession, ContainerId};
 
 #[test]
 fn frames_are_read_however_they_are_cut() {

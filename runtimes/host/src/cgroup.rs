@@ -19,8 +19,8 @@ pub use group::Group;
 pub use layout::Mode;
 pub use limits::cpu_weight;
 
-use crate::error::RuntimeError;
 use layout::Layout;
+use runtimes_contract::RuntimeError;
 
 /// The machine's cgroup hierarchies.
 #[derive(Clone, Debug)]
@@ -71,6 +71,11 @@ impl Cgroups {
     pub fn roots(&self) -> Vec<PathBuf> {
         self.layout.roots()
     }
+}
+
+/// The number after `oom_kill ` in cgroup v1's `memory.oom_control` or v2's `memory.events`.
+pub fn oom_kills(text: &str) -> u64 {
+    text.lines().find_map(|line| line.strip_prefix("oom_kill ")).and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

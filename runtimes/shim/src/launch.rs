@@ -18,9 +18,9 @@ use nix::sched::{CloneFlags, unshare};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use crate::cgroup::Group;
-use crate::error::RuntimeError;
-use crate::process::{Pidfd, ProcessRef};
+use runtimes_contract::RuntimeError;
+use runtimes_host::cgroup::Group;
+use runtimes_host::process::{Pidfd, ProcessRef};
 
 /// A shim that says nothing for so long is killed.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -74,7 +74,7 @@ pub async fn launch(
     let program = program.to_owned();
     let errors = errors.to_owned();
     let errors_again = errors.clone();
-    let (shim, mut socket) = crate::blocking(move || spawn(&program, &args, &errors_again, cgroup.as_ref(), pids)).await?;
+    let (shim, mut socket) = runtimes_host::blocking(move || spawn(&program, &args, &errors_again, cgroup.as_ref(), pids)).await?;
     let heard = tokio::time::timeout(READY_TIMEOUT, hear(&mut socket)).await;
     let answer = heard.as_deref().unwrap_or_default().to_owned();
     let failure = match heard {

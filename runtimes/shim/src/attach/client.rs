@@ -16,9 +16,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::SOCKET;
 use super::frame::{Frames, Kind, put};
-use crate::error::RuntimeError;
-use crate::spec::TerminalSize;
-use crate::{AttachSession, ContainerId};
+use runtimes_contract::RuntimeError;
+use runtimes_contract::TerminalSize;
+use runtimes_contract::{AttachSession, ContainerId};
 
 /// What may wait in one direction of one stream.
 const WAITING_MAX: usize = 64 << 10;

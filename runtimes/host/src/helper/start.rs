@@ -21,8 +21,8 @@ use tokio::process::{Child, Command};
 
 use super::{Bounds, Envelope, FILES_MAX, HelperError, MESSAGE_LEN_MAX, Reply, exit, size};
 use crate::cgroup::{Cgroups, Group};
-use crate::error::RuntimeError;
-use crate::spec::Resources;
+use runtimes_contract::Resources;
+use runtimes_contract::RuntimeError;
 
 /// How much longer than its deadline the process may take to end by itself.
 const GRACE: Duration = Duration::from_secs(5);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cgroups_rs::fs::hierarchies::V1;
 use cgroups_rs::fs::{Cgroup, Hierarchy, Subsystem};
 
-use crate::error::RuntimeError;
+use runtimes_contract::RuntimeError;
 
 /// The controllers that limits and statistics need.
 pub const V1_CONTROLLERS: [&str; 4] = ["memory", "cpu", "cpuacct", "pids"];

@@ -1,6 +1,6 @@
 //! What is written to the log.
 
-use super::*;
+use crate::*;
 
 /// Time, stream, tag, text.
 pub async fn log_lines_are_cri_lines(harness: &dyn Harness) {

@@ -2,7 +2,7 @@ use std::process::{Child, Command};
 
 use super::layout::Layout;
 use super::*;
-use crate::spec::Resources;
+use runtimes_contract::Resources;
 
 const V1_LINES: &str = "\
 30 25 0:26 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
@@ -165,4 +165,11 @@ fn a_unified_hierarchy_alone_is_joined_killed_and_removed() {
     for sleeper in &mut sleepers {
         assert!(!sleeper.0.wait().unwrap().success());
     }
+}
+
+#[test]
+fn oom_counters_of_both_cgroup_versions() {
+    assert_eq!(oom_kills("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), 3);
+    assert_eq!(oom_kills("low 0\nhigh 0\nmax 9\noom 1\noom_kill 1\noom_group_kill 0\n"), 1);
+    assert_eq!(oom_kills(""), 0);
 }

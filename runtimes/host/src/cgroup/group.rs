@@ -13,9 +13,9 @@ use cgroups_rs::fs::pid::PidController;
 
 use super::layout::{Layout, Mode, V2_CONTROLLERS};
 use super::limits;
-use crate::error::RuntimeError;
-use crate::record::oom_kills;
-use crate::spec::{Resources, Stats};
+use super::oom_kills;
+use runtimes_contract::RuntimeError;
+use runtimes_contract::{Resources, Stats};
 
 /// One cgroup; it need not exist.
 #[derive(Clone, Debug)]

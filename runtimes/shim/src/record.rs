@@ -5,8 +5,8 @@
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::process::ProcessRef;
-use crate::spec::Exit;
+use runtimes_contract::Exit;
+use runtimes_host::process::ProcessRef;
 
 /// Most bytes of a message that a record keeps.
 const MESSAGE_LEN_MAX: usize = 2048;
@@ -76,11 +76,6 @@ pub fn decode_exit(text: &str) -> Option<Exit> {
 pub fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The number after `oom_kill ` in cgroup v1's `memory.oom_control` or v2's `memory.events`.
-pub fn oom_kills(text: &str) -> u64 {
-    text.lines().find_map(|line| line.strip_prefix("oom_kill ")).and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
 struct Fields<'a>(Vec<(&'a str, &'a str)>);
@@ -157,12 +152,5 @@ mod tests {
         for pid in ["0", "-1", ""] {
             assert_eq!(PidRecord::decode(&text.replace("shim 10", &format!("shim {pid}"))), None, "{pid:?} is no process");
         }
-    }
-
-    #[test]
-    fn oom_counters_of_both_cgroup_versions() {
-        assert_eq!(oom_kills("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), 3);
-        assert_eq!(oom_kills("low 0\nhigh 0\nmax 9\noom 1\noom_kill 1\noom_group_kill 0\n"), 1);
-        assert_eq!(oom_kills(""), 0);
     }
 }

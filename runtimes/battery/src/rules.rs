@@ -1,6 +1,6 @@
 //! What is refused, and what may be repeated.
 
-use super::*;
+use crate::*;
 
 /// One id, one container.
 pub async fn ids_are_unique(harness: &dyn Harness) {
@@ -88,7 +88,7 @@ pub async fn removal_kills_and_frees_and_may_be_repeated(harness: &dyn Harness) 
     assert!(is_not_found(within(ticks.runtime.wait(ticks.id())).await));
     if harness.abilities().real {
         assert!(!Path::new(&format!("/proc/{process}")).exists(), "no process and no zombie is left");
-        let group = crate::cgroup::Cgroups::detect().and_then(|cgroups| cgroups.group(&ticks.spec.cgroup)).expect("cgroup");
+        let group = runtimes_host::cgroup::Cgroups::detect().and_then(|cgroups| cgroups.group(&ticks.spec.cgroup)).expect("cgroup");
         assert!(!group.exists(), "no cgroup is left");
         assert!(!ticks.log().is_empty(), "the log stays");
     }

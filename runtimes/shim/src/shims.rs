@@ -5,12 +5,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::cgroup::{Cgroups, Group};
-use crate::error::RuntimeError;
-use crate::process::ProcessRef;
-use crate::spec::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Exit, Stats};
 use crate::state::{Made, StateDir, open_log};
-use crate::{AttachSession, blocking};
+use runtimes_contract::AttachSession;
+use runtimes_contract::RuntimeError;
+use runtimes_contract::{ContainerId, ContainerSpec, ContainerState, ContainerStatus, Exit, Stats};
+use runtimes_host::blocking;
+use runtimes_host::cgroup::{Cgroups, Group};
+use runtimes_host::process::ProcessRef;
 
 /// How long a shim has to end after its container was killed.
 const SHIM_ENDS_WITHIN_MS: u16 = 10_000;
@@ -35,7 +36,7 @@ impl Shims {
         self.cgroups.group(&spec.cgroup)
     }
 
-    /// See [`crate::Runtime::list`].
+    /// See [`runtimes_contract::Runtime::list`].
     pub async fn list(&self) -> Result<Vec<ContainerStatus>, RuntimeError> {
         let shims = self.clone();
         blocking(move || {
@@ -67,7 +68,7 @@ impl Shims {
         }
     }
 
-    /// See [`crate::Runtime::wait`]. A container that was not started is not waited for.
+    /// See [`runtimes_contract::Runtime::wait`]. A container that was not started is not waited for.
     pub async fn wait(&self, id: &ContainerId) -> Result<Exit, RuntimeError> {
         let shims = self.clone();
         let owned = id.clone();
@@ -92,7 +93,7 @@ impl Shims {
         }
     }
 
-    /// Signals the container's first process. See [`crate::Runtime::signal`].
+    /// Signals the container's first process. See [`runtimes_contract::Runtime::signal`].
     pub async fn signal(&self, id: &ContainerId, signal: i32) -> Result<(), RuntimeError> {
         let shims = self.clone();
         let id = id.clone();
@@ -107,7 +108,7 @@ impl Shims {
         .await
     }
 
-    /// Attaches to a running container's shim. See [`crate::Runtime::attach`].
+    /// Attaches to a running container's shim. See [`runtimes_contract::Runtime::attach`].
     pub async fn attach(&self, id: &ContainerId, stdin: bool) -> Result<AttachSession, RuntimeError> {
         let shims = self.clone();
         let owned = id.clone();
@@ -119,7 +120,7 @@ impl Shims {
         crate::attach::connect(&self.state.dir(id), id, stdin, spec.tty).await
     }
 
-    /// Makes the new log file and tells the shim (SIGUSR1). See [`crate::Runtime::reopen_log`].
+    /// Makes the new log file and tells the shim (SIGUSR1). See [`runtimes_contract::Runtime::reopen_log`].
     pub async fn reopen_log(&self, id: &ContainerId, owner: Option<(u32, u32)>) -> Result<(), RuntimeError> {
         let shims = self.clone();
         let id = id.clone();
@@ -135,7 +136,7 @@ impl Shims {
         .await
     }
 
-    /// What the container's cgroup uses. See [`crate::Runtime::stats`].
+    /// What the container's cgroup uses. See [`runtimes_contract::Runtime::stats`].
     pub async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
         let shims = self.clone();
         let id = id.clone();

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::group::{Group, subdirs};
 use super::layout::Mode;
-use crate::error::RuntimeError;
 use crate::process::Pidfd;
+use runtimes_contract::RuntimeError;
 
 /// A group that is not empty so long after a kill is reported. Uninterruptible sleep is the usual
 /// reason.

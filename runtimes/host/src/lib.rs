@@ -1,0 +1,11 @@
+//! The machine as runtimes and the node agent use it: cgroups ([`cgroup`]), processes that are not our children ([`process`]), files
+//! that survive a power cut ([`files`]), work on hostile bytes in a confined process ([`helper`]), and blocking calls
+//! ([`blocking()`]). Nothing here knows of containers' states, images or Pods.
+
+mod blocking;
+pub mod cgroup;
+pub mod files;
+pub mod helper;
+pub mod process;
+
+pub use blocking::{Interrupted, blocking};
