@@ -1,4 +1,4 @@
-//! The behaviour that every backend shares: each function is one promise of
+//! The behaviour tests that every backend passes: each function checks one promise of
 //! [`Store`](crate::Store), run by [`battery!`](crate::battery) on a fresh, empty store.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a battery is test code")]
@@ -11,7 +11,7 @@ use futures::StreamExt;
 
 use crate::{Event, Events, Expect, Guard, Revision, Store, StoreError, Write};
 
-/// How long a test waits for what must come.
+/// Time limit of a test for an expected event.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A write of text.
@@ -35,7 +35,7 @@ pub async fn take(events: &mut Events, count: usize) -> Vec<Event> {
     taken
 }
 
-/// The revision of an empty store: a backend may have used some for itself.
+/// The revision of an empty store: a backend may have used some revisions for itself.
 async fn base(store: &dyn Store) -> Revision {
     let snapshot = store.snapshot().await.expect("snapshot");
     assert!(snapshot.entries.is_empty(), "{snapshot:?}");
@@ -55,7 +55,7 @@ pub async fn revisions_grow_by_one(store: Arc<dyn Store>) {
     assert_eq!(found, [("a", &b"3"[..], base + 3, base + 1), ("b", &b"2"[..], base + 2, base + 2)]);
 }
 
-/// A failed condition changes nothing and says where the key is.
+/// A failed condition changes nothing and returns the revision of the key.
 pub async fn conditions_are_kept(store: Arc<dyn Store>) {
     let first = put(&*store, "a", "1", Expect::Absent).await;
     for (refused, current) in [
@@ -73,7 +73,7 @@ pub async fn conditions_are_kept(store: Arc<dyn Store>) {
     assert_eq!(store.snapshot().await.expect("snapshot").revision, first);
 }
 
-/// A write with guards happens only while their keys are where they were.
+/// A write with guards happens only while their keys have the given revisions.
 pub async fn guards_are_kept(store: Arc<dyn Store>) {
     let held = put(&*store, "lock", "1", Expect::Absent).await;
     let at = put(&*store, "a", "1", Expect::Absent).await;
@@ -108,7 +108,7 @@ pub async fn guards_are_kept(store: Arc<dyn Store>) {
     guarded(write("a", None, Expect::At(at)), &[("lock", again)]).await.expect("it is held anew");
 }
 
-/// Of writes that race with the loss of their guard none comes after it.
+/// No write happens after the loss of its guard, also when both race.
 pub async fn no_guarded_write_comes_after_the_loss_of_its_guard(store: Arc<dyn Store>) {
     for round in 0..20 {
         let held = put(&*store, "lock", "1", Expect::Absent).await;
@@ -130,7 +130,7 @@ pub async fn no_guarded_write_comes_after_the_loss_of_its_guard(store: Arc<dyn S
     }
 }
 
-/// A deleted key is absent, can be made again, and is new then.
+/// A deleted key is absent, can be created again, and is new then.
 pub async fn deleted_keys_are_absent(store: Arc<dyn Store>) {
     let first = put(&*store, "a", "1", Expect::Absent).await;
     assert_eq!(store.write(write("a", None, Expect::At(first))).await.expect("delete"), first + 1);
@@ -139,7 +139,7 @@ pub async fn deleted_keys_are_absent(store: Arc<dyn Store>) {
     assert_eq!(store.snapshot().await.expect("snapshot").entries[0].created, first + 2);
 }
 
-/// A snapshot holds every key once and in order, also when there are too many for one answer.
+/// A snapshot holds every key once and in order, also when there are too many for one response.
 pub async fn snapshots_are_whole(store: Arc<dyn Store>) {
     const KEYS: usize = 1_234;
     let writes = (0..KEYS).map(|n| {
@@ -154,7 +154,7 @@ pub async fn snapshots_are_whole(store: Arc<dyn Store>) {
     }
 }
 
-/// A watch sees history, then what happens, once and in order, with what each event replaced.
+/// A watch yields history, then new events, once and in order, with the revision that each event replaced.
 pub async fn watches_see_every_event_once_in_order(store: Arc<dyn Store>) {
     let base = base(&*store).await;
     put(&*store, "a", "1", Expect::Absent).await;
@@ -173,7 +173,7 @@ pub async fn watches_see_every_event_once_in_order(store: Arc<dyn Store>) {
     assert_eq!(take(&mut late, 2).await, seen[2..]);
 }
 
-/// A watch comes to the head without a further write, also when the last revisions were no events.
+/// A watch reaches the head without a further write, also when the last revisions are no events.
 pub async fn watches_reach_the_head(store: Arc<dyn Store>) {
     let at = put(&*store, "a", "1", Expect::Absent).await;
     store.compact(at).await.expect("compacts");
@@ -206,7 +206,7 @@ pub async fn one_of_many_racing_writers_wins(store: Arc<dyn Store>) {
     }
 }
 
-/// Who is refused can see why: the write that was faster is in the log by then.
+/// A conflict is returned only after the conflicting write is in the log.
 pub async fn refusals_come_after_what_they_name(store: Arc<dyn Store>) {
     for round in 0..20 {
         let racers = (0..16).map(|_| {
@@ -246,7 +246,7 @@ pub async fn concurrent_writes_all_happen(store: Arc<dyn Store>) {
     assert_eq!(store.snapshot().await.expect("snapshot").entries.len(), WRITERS * EACH);
 }
 
-/// After compaction current values stay, old watches are refused, newer ones go on without a gap.
+/// After compaction current values stay, old watches fail, newer ones continue without a gap.
 pub async fn compaction_keeps_current_values_and_refuses_old_watches(store: Arc<dyn Store>) {
     let base = base(&*store).await;
     let created = put(&*store, "keep", "1", Expect::Absent).await;
@@ -279,12 +279,12 @@ pub async fn compacting_everything_keeps_the_head(store: Arc<dyn Store>) {
     store.compact(first + 1_000).await.expect("compacts");
     assert_eq!(store.compacted().await.expect("compacted"), first + 1);
     assert_eq!(store.snapshot().await.expect("snapshot").revision, first + 1);
-    // What is compacted already is no failure.
+    // Compacting again is no error.
     store.compact(first).await.expect("compacts");
     assert_eq!(put(&*store, "a", "3", Expect::Absent).await, first + 2);
 }
 
-/// A closed store refuses writes.
+/// A closed store rejects writes.
 pub async fn a_closed_store_refuses_writes(store: Arc<dyn Store>) {
     put(&*store, "a", "1", Expect::Absent).await;
     store.close().await;

@@ -1,4 +1,4 @@
-//! Why the store refused or failed.
+//! Errors of the store.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ pub enum StoreError {
     /// A write's condition does not hold.
     #[error("the key is at revision {current:?}")]
     Conflict {
-        /// Where the key is; `None` when it is absent.
+        /// The revision of the key; `None` when it is absent.
         current: Option<Revision>,
     },
-    /// A write's guard does not hold: what it was decided on may have changed.
+    /// A write's guard does not hold: the state that the write was based on may have changed.
     #[error("{key} is no longer held")]
     Unguarded {
         /// The guard's key.
@@ -27,20 +27,20 @@ pub enum StoreError {
         /// The oldest revision that can be watched from.
         oldest: Revision,
     },
-    /// A server's address cannot be meant.
+    /// The address of a server is not valid.
     #[error("{address:?} is no address of an etcd server: {why}")]
     Address {
         /// The address.
         address: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// A file is not what it has to be.
+    /// A file is not usable.
     #[error("{path} {why}")]
     File {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// Another process has the database open.
@@ -48,7 +48,7 @@ pub enum StoreError {
     InUse {
         /// The database.
         path: String,
-        /// Who holds it, as far as known.
+        /// The process that has it open, where that is known.
         pid: String,
     },
     /// The database was written by a newer version.
@@ -60,16 +60,16 @@ pub enum StoreError {
         path: String,
         /// Its schema.
         found: i64,
-        /// The newest schema known here.
+        /// The newest schema that this version supports.
         known: i64,
     },
-    /// No room is left on the disk; nothing of the write remains.
+    /// The disk is full. The write left nothing behind.
     #[error("no space left on the disk of {path}")]
     DiskFull {
         /// The database.
         path: String,
     },
-    /// etcd has reached the quota that it was given; nothing of the write remains. In etcd's words, which its guides explain.
+    /// etcd has reached its quota. The write left nothing behind. The text is etcd's, which its guides explain.
     #[error("etcdserver: mvcc: database space exceeded")]
     SpaceExceeded,
     /// The store is closing.
@@ -78,9 +78,9 @@ pub enum StoreError {
     /// The backend failed.
     #[error("{doing}")]
     Backend {
-        /// What was being done.
+        /// The operation.
         doing: String,
-        /// What it said.
+        /// The error of the backend.
         #[source]
         source: Arc<dyn std::error::Error + Send + Sync>,
     },

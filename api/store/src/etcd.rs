@@ -1,8 +1,8 @@
 //! The shared backend: an etcd cluster, for several API servers on one store.
 //!
-//! Revisions are etcd's own, a write is a transaction on condition of the key's mod revision, and keys
-//! stand under a prefix. Nothing is kept here: what was answered is on a majority of the members. See
-//! `members` for what happens when one is lost, `follow` for watches and `compact` for history.
+//! Revisions are etcd's. A write is a transaction on condition of the key's mod revision. All keys have a prefix. The
+//! backend keeps no state of its own: an acknowledged write is on a majority of the members. See `members` for the loss of
+//! a member, `follow` for watches and `compact` for history.
 
 mod compact;
 mod follow;
@@ -28,30 +28,30 @@ use self::wire::{
 };
 use crate::{Entry, Events, Expect, Guard, Revision, Snapshot, Store, StoreError, Write};
 
-/// Entries read at once by a snapshot.
+/// Entries per page of a snapshot.
 const PAGE_LEN: i64 = 500;
-/// Snapshots begun anew because compaction overtook them.
+/// Most restarts of a snapshot that compaction overtook.
 const SNAPSHOT_ATTEMPTS: usize = 3;
 
-/// Which etcd, and how to talk to it.
+/// The address of etcd and the credentials.
 #[derive(Clone, Debug)]
 pub struct EtcdConfig {
     /// URLs of the members, `http://` or `https://`; the first that answers is used.
     pub servers: Vec<String>,
-    /// What all keys begin with, upstream's `/registry`.
+    /// The prefix of all keys; upstream's is `/registry`.
     pub prefix: String,
     /// For `https://`.
     pub tls: EtcdTls,
-    /// Time between compactions: a watch may resume from that far back. None when zero.
+    /// Time between compactions, from which a watch can resume. Zero disables compaction.
     pub compaction_interval: Duration,
 }
 
-/// Keys for TLS, all of them PEM.
+/// TLS credentials, all in PEM.
 #[derive(Clone, Default)]
 pub struct EtcdTls {
-    /// Who signed the members' certificates.
+    /// The authority of the members' certificates.
     pub ca_pem: Option<Vec<u8>>,
-    /// Our certificate and its key.
+    /// The client certificate and its key.
     pub client_pem: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -77,39 +77,39 @@ impl EtcdConfig {
 pub struct EtcdStore {
     shared: Arc<Shared>,
     tasks: Tasks,
-    /// The tasks may end from then on.
+    /// Cancelled when the tasks may end.
     stopping: CancellationToken,
 }
 
-/// What calls, watches and the compactor have in common.
+/// The state that calls, watches and the compactor share.
 struct Shared {
     members: Members,
-    /// What our keys begin with, ending in a slash.
+    /// The prefix of the keys, with a slash at its end.
     prefix: String,
-    /// A key of the store itself; see `follow`.
+    /// The store's own key for progress marks; see `follow`.
     mark_key: Vec<u8>,
-    /// The last revision that is known to be of an event under our prefix.
+    /// The greatest known revision of an event under the prefix.
     seen: AtomicU64,
-    /// The last revision that a reader waits for.
+    /// The greatest revision that a reader waits for.
     wanted: watch::Sender<Revision>,
     marking: tokio::sync::Mutex<()>,
     heads: Heads,
     closed: watch::Sender<bool>,
 }
 
-/// Questions for the head, of which one serves all that came before it was sent.
+/// Reads of the head. One read serves all callers that came before it was sent.
 #[derive(Default)]
 struct Heads {
     clock: AtomicU64,
-    /// When the last question was sent, and its answer.
+    /// The time of the last read, and its result.
     last: tokio::sync::Mutex<(u64, Revision)>,
 }
 
 impl EtcdStore {
-    /// Connects, and takes part in compaction from then on.
+    /// Connects, and starts to take part in compaction.
     ///
     /// # Errors
-    /// [`StoreError::Address`] for servers that cannot be meant, or when none of them answers.
+    /// [`StoreError::Address`] for an address that is not valid, or the error when no member answers.
     pub async fn open(config: EtcdConfig) -> Result<Self, StoreError> {
         let prefix = format!("{}/", config.prefix.trim_end_matches('/'));
         let shared = Arc::new(Shared {
@@ -164,7 +164,7 @@ impl Store for EtcdStore {
         if !answer.succeeded {
             let current = answer.found().map(|found| found.mod_revision);
             return Err(match write.guards.into_iter().next() {
-                // The key is as it has to be, so it was a guard.
+                // The key's own condition holds, so a guard failed.
                 Some(Guard { key, .. }) if current.unwrap_or_default() == expected => StoreError::Unguarded { key },
                 _ => StoreError::Conflict { current: current.map(unsigned) },
             });
@@ -213,12 +213,12 @@ impl Store for EtcdStore {
         match shared.probe(from).await {
             Ok(_) => {}
             Err(status) if is_compacted(&status) => return Err(StoreError::Compacted { oldest: self.compacted().await? }),
-            // etcd was put back to an older state: what was seen of the other one is void.
+            // etcd was restored to an older state: revisions of the newer state are void.
             Err(status) if status.code() == Code::OutOfRange => return Err(StoreError::Compacted { oldest: shared.present().await? }),
             Err(status) => return Err(shared.failed("starting a watch of", status)),
         }
-        // From the revision that is known on rather than the one behind it: then etcd says so when
-        // compaction has gone past it meanwhile.
+        // The watch starts at the known revision rather than behind it: then etcd reports a compaction that has passed
+        // that revision.
         let create = WatchCreateRequest { start_revision: from, progress_notify: true, prev_kv: true, ..shared.whole_prefix() };
         let watching = shared.members.watch(create).await.map_err(|status| shared.failed("starting a watch of", status))?;
         let follower = Follower { shared, watching, reached: after };
@@ -237,7 +237,7 @@ impl Store for EtcdStore {
             Err(status) if is_compacted(&status) => {}
             Err(status) => return Err(failed(status)),
         }
-        // etcd tells which one it is only to a watch that it refuses.
+        // etcd returns its compacted revision only to a watch that it rejects.
         let create = WatchCreateRequest { key: self.shared.mark_key.clone(), start_revision: 1, ..WatchCreateRequest::default() };
         let mut watching = self.shared.members.watch(create).await.map_err(failed)?;
         while let Some(response) = watching.responses.message().await.map_err(failed)? {
@@ -280,7 +280,7 @@ impl Shared {
     }
 
     async fn until_closed(&self) {
-        // Ends also when nobody is left to close it.
+        // The task also ends when the store is dropped without being closed.
         let _closed = self.closed.subscribe().wait_for(|closed| *closed).await.map(|closed| *closed);
     }
 
@@ -288,7 +288,7 @@ impl Shared {
         [self.prefix.as_bytes(), key.as_bytes()].concat()
     }
 
-    /// A key without its prefix; `None` for what is not ours, or is the store's own.
+    /// A key without the prefix; `None` for a key outside of the prefix and for the store's own key.
     fn key_of(&self, key: &[u8]) -> Option<Arc<str>> {
         if key == self.mark_key {
             return None;
@@ -304,7 +304,7 @@ impl Shared {
         WatchCreateRequest { key: self.prefix.clone().into_bytes(), range_end: self.end(), ..WatchCreateRequest::default() }
     }
 
-    /// Where the prefix ends: its last byte is a slash, which the zero follows.
+    /// The end of the range of the prefix: the byte `0` follows the slash.
     fn end(&self) -> Vec<u8> {
         let mut end = self.prefix.clone().into_bytes();
         end.pop();
@@ -318,7 +318,7 @@ impl Shared {
         Ok(unsigned(revision(found.header)))
     }
 
-    /// A read at a revision that costs next to nothing.
+    /// A cheap read at a revision.
     async fn probe(&self, revision: i64) -> Result<RangeResponse, Status> {
         let range = RangeRequest { key: self.mark_key.clone(), revision, count_only: true, ..RangeRequest::default() };
         self.members.read(path::RANGE, range).await
@@ -361,7 +361,7 @@ impl Shared {
     }
 }
 
-/// etcd knows no code of its own for it.
+/// etcd has no status code of its own for this error.
 fn is_compacted(status: &Status) -> bool {
     status.code() == Code::OutOfRange && status.message().contains("compacted")
 }

@@ -1,6 +1,5 @@
-//! Keys, bytes and one global revision: the log that all state lives in. A backend stores what it
-//! is given and knows neither kinds nor JSON. [`Store`] is the promise; `battery` checks it on
-//! every backend.
+//! The log that holds all state of the cluster: keys, bytes and one global revision. A backend stores bytes and knows
+//! neither kinds nor JSON. The trait [`Store`] states the promises; `battery` checks them on every backend.
 
 #[cfg(any(test, feature = "battery"))]
 pub mod battery;
@@ -22,10 +21,10 @@ pub use etcd::{EtcdConfig, EtcdStore, EtcdTls};
 pub use memory::MemoryStore;
 pub use sqlite::{Backup, Health, SqliteConfig, SqliteStore, backup, check, restore};
 
-/// A position in the log. Every write gets a later one than all writes before it.
+/// A position in the log. Every write gets a greater revision than all writes before it.
 pub type Revision = u64;
 
-/// What must be true of a key for a write to happen.
+/// The condition on a key under which a write happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// The key has no value.
@@ -34,8 +33,8 @@ pub enum Expect {
     At(Revision),
 }
 
-/// Another key that must still be where it was for a write to happen. Who decides what to write while a key is theirs
-/// (a lock) writes only as long as it is: also a write that is late, whose answer nobody waits for any more.
+/// A condition on another key: it must still have the given revision when the write happens. A caller that holds a lock
+/// (a key of its own) guards its writes with that key, so that a late write fails after the lock was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
     /// The key.
@@ -53,7 +52,7 @@ pub struct Write {
     pub value: Option<Bytes>,
     /// The condition.
     pub expect: Expect,
-    /// Further conditions, on other keys.
+    /// Conditions on other keys.
     pub guards: Vec<Guard>,
 }
 
@@ -90,7 +89,7 @@ pub struct Event {
     pub previous: Option<Revision>,
 }
 
-/// Everything current at one revision.
+/// All current entries at one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// The revision.
@@ -99,12 +98,12 @@ pub struct Snapshot {
     pub entries: Vec<Entry>,
 }
 
-/// What a watch yields: some events, and how far it has come with them.
+/// What a watch yields: events, and the revision that it has reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Events in revision order; none when only the revision grew, by writes that are not events.
+    /// Events in revision order; empty when only the revision grew, by writes that are not events.
     pub events: Vec<Event>,
-    /// Every event up to this revision has been yielded.
+    /// The watch has yielded every event up to this revision.
     pub revision: Revision,
 }
 
@@ -114,58 +113,57 @@ pub type Events = BoxStream<'static, Result<Batch, StoreError>>;
 /// A log of conditional writes.
 ///
 /// Promises, checked by the battery:
-/// - a write that was answered is durable: it is there after `kill -9` and after a power cut;
+/// - a write that returned is durable: it survives `kill -9` and a power cut;
 /// - revisions grow with every write (by one where nobody else uses the backend); writes are
 ///   linearizable;
-/// - a failed condition changes nothing and answers [`StoreError::Conflict`] with the revision that
-///   the key is at, when the write that put it there is durable and in the log;
-/// - so does a guard that does not hold, with [`StoreError::Unguarded`] unless the key's own condition
-///   fails too; guards are compared at the moment of the write, however late that is;
-/// - [`Store::watch`] yields every event after the revision it is given, once, in order, and an
-///   event only after it is durable; or it fails with [`StoreError::Compacted`], never with a gap;
+/// - a failed condition changes nothing and returns [`StoreError::Conflict`] with the current revision of the key, once
+///   the write of that revision is durable and in the log;
+/// - a failed guard changes nothing and returns [`StoreError::Unguarded`], unless the key's own condition fails too;
+///   guards are compared at the moment of the write, however late that is;
+/// - [`Store::watch`] yields every event after the given revision, once, in order, and only after the event is durable;
+///   or it fails with [`StoreError::Compacted`]; it never leaves a gap;
 /// - every watch reaches each revision that [`Store::write`], [`Store::snapshot`] or [`Store::head`]
-///   answered, without a further write of the caller.
+///   returned, without a further write of the caller.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// Performs one write and answers its revision.
+    /// Performs one write and returns its revision.
     async fn write(&self, write: Write) -> Result<Revision, StoreError>;
 
     /// All current entries.
     async fn snapshot(&self) -> Result<Snapshot, StoreError>;
 
-    /// A revision that no write answered before the call is beyond, whoever made it: a reader who
-    /// has followed the log up to it reads the present.
+    /// A revision that is not below any write that returned before the call, by any writer. A reader that has followed
+    /// the log up to this revision sees the present.
     async fn head(&self) -> Result<Revision, StoreError>;
 
-    /// Whether others write to the same log, so that the present has to be asked for.
+    /// Whether other processes write to the same log, so that the head has to be asked from the backend.
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// Events after `after`, first from history, then as they happen.
+    /// The events after `after`: first those of the history, then new ones as they happen.
     async fn watch(&self, after: Revision) -> Result<Events, StoreError>;
 
-    /// The oldest revision that [`Store::watch`] accepts; [`StoreError::Closed`] where nothing can be
-    /// written any more.
+    /// The oldest revision that [`Store::watch`] accepts; [`StoreError::Closed`] after the store was closed.
     async fn compacted(&self) -> Result<Revision, StoreError>;
 
-    /// Forgets history up to and including `upto`; current entries stay.
+    /// Removes history up to and including `upto`; current entries stay.
     async fn compact(&self, upto: Revision) -> Result<(), StoreError>;
 
     /// The store's size on disk in bytes; 0 when it has none.
     async fn size_bytes(&self) -> Result<u64, StoreError>;
 
-    /// Whether writes are taken up: asks whoever performs them, and so waits for what is under way.
+    /// Checks that the store accepts writes. It asks the writer, and so waits for the writes in progress.
     async fn check(&self) -> Result<(), StoreError> {
         self.head().await.map(drop)
     }
 
-    /// Waits for the failure of one of the store's background tasks, after which it cannot be used any more; for ever
-    /// where there is none.
+    /// Waits for the failure of one of the store's background tasks, after which the store is unusable. Never returns
+    /// where no task fails.
     async fn failed(&self) -> TaskFailure {
         std::future::pending().await
     }
 
-    /// Stops accepting writes, finishes those under way, and closes files.
+    /// Rejects new writes, finishes those in progress, and closes the files.
     async fn close(&self);
 }

@@ -1,5 +1,5 @@
-//! The oracle: the plainest store that keeps [`Store`]'s promises but for durability. Tests compare
-//! other backends with it, and in-process tests of the layers above run on it.
+//! The store in memory: the simplest implementation of [`Store`], without durability. Tests compare the other backends
+//! with it, and in-process tests of the layers above run on it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::{Batch, Entry, Event, Events, Expect, Guard, Revision, Snapshot, Store, StoreError, Write};
 
-/// A store in memory that forgets everything when dropped.
+/// A store in memory. Dropping it loses its content.
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
     head: watch::Sender<Revision>,
@@ -44,7 +44,7 @@ impl MemoryStore {
 impl Store for MemoryStore {
     async fn write(&self, write: Write) -> Result<Revision, StoreError> {
         let revision = self.state.lock().apply(write)?;
-        // Never backwards, whatever the order in which concurrent writers get here.
+        // Concurrent writers reach this point in any order; the head never goes back.
         self.head.send_if_modified(|head| {
             let newer = revision > *head;
             *head = revision.max(*head);

@@ -1,11 +1,10 @@
 //! The embedded backend: one SQLite file in WAL mode with `synchronous=FULL`.
 //!
-//! The whole store is one table, the log. A row is a write; the current value of a key is its row
-//! that no later row names as `previous`. Conditions are checked against a map in memory from key
-//! to revision, so a write costs one appended row and no read. One task owns the connection that
-//! writes: it takes the writes that wait and stores them by a single statement, so that one fsync
-//! serves all of them. Compaction removes rows that a later row replaced, a bounded slice at a time
-//! between writes, which keeps the file within a small multiple of the live data.
+//! The store is one table, the log. Each row is a write. The current value of a key is the row that no later row names as
+//! `previous`. Conditions are checked against a map in memory from key to revision, so a write costs one appended row and
+//! no read. One task owns the writing connection: it stores all waiting writes with a single statement, so that they share
+//! one fsync. Compaction removes rows that a later row replaced. It runs between writes, a bounded slice at a time, and
+//! keeps the file within a small multiple of the live data.
 
 mod history;
 mod open;
@@ -31,20 +30,20 @@ use crate::{Batch, Entry, Event, Events, Revision, Snapshot, Store, StoreError, 
 
 pub use tools::{Backup, Health, backup, check, restore};
 
-/// Requests waiting for the writer; further ones wait for room.
+/// Most requests in the writer's queue; further callers wait for a free entry.
 const QUEUE_LEN_MAX: usize = 4_096;
-/// Rows read at once when a follower is behind the tail.
+/// Rows per read for a watch that is behind the tail.
 const HISTORY_BATCH: i64 = 512;
 
-/// Where the database is and how much history it keeps.
+/// The path of the database and the length of its history.
 #[derive(Clone, Debug)]
 pub struct SqliteConfig {
     /// The database file; `-wal`, `-shm` and `.lock` files stand beside it.
     pub path: PathBuf,
-    /// Revisions of history kept behind the head for watches to resume from; fewer where they would
-    /// take more room than what is current.
+    /// Revisions of history behind the head, from which watches can resume; fewer where they would need more bytes
+    /// than the current entries.
     pub history_len: u64,
-    /// Bytes of history kept whatever is current.
+    /// Bytes of history that are kept in any case.
     pub history_bytes_min: u64,
 }
 
@@ -60,11 +59,11 @@ pub struct SqliteStore {
     shared: Arc<Shared>,
     requests: mpsc::Sender<Request>,
     tasks: Tasks,
-    /// The writer may end from then on.
+    /// Cancelled when the writer may end.
     stopping: CancellationToken,
 }
 
-/// What the writer and the readers both see.
+/// The state that the writer and the readers share.
 struct Shared {
     path: PathBuf,
     readers: Pool,
@@ -169,7 +168,7 @@ impl Store for SqliteStore {
     }
 
     async fn compacted(&self) -> Result<Revision, StoreError> {
-        // Without its writer the store answers reads, but it is none any more.
+        // Without its writer the store could still serve reads, but it is not a store any more.
         if self.requests.is_closed() { Err(StoreError::Closed) } else { Ok(self.shared.compacted()) }
     }
 
@@ -193,7 +192,7 @@ impl Store for SqliteStore {
 
     async fn close(&self) {
         self.stopping.cancel();
-        // A writer that is gone already has closed the files.
+        // A writer that has ended already has closed the files.
         let _gone = self.ask(Request::Close).await;
     }
 }
@@ -208,7 +207,7 @@ impl Shared {
         if after < oldest { Err(StoreError::Compacted { oldest }) } else { Ok(()) }
     }
 
-    /// The next events after a revision that the tail no longer reaches.
+    /// The next events after a revision that is older than the tail.
     async fn history(&self, after: Revision) -> Result<Vec<Event>, StoreError> {
         let rows =
             sqlx::query("SELECT revision, key, value, previous FROM log WHERE revision > ? AND revision <= ? ORDER BY revision LIMIT ?")
@@ -218,7 +217,7 @@ impl Shared {
                 .fetch_all(&self.readers)
                 .await;
         let events = rows.and_then(|rows| rows.iter().map(event).collect()).map_err(|source| self.failed("reading history", source))?;
-        // Checked after the read: rows that compaction took meanwhile would be a gap.
+        // The check follows the read: rows that a concurrent compaction removed would be a gap.
         self.check_compacted(after)?;
         Ok(events)
     }

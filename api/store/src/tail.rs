@@ -1,5 +1,5 @@
-//! The log's recent end, kept in memory: followers read from it and fall back to the backend's
-//! history when they are further behind.
+//! The most recent events of the log, in memory. Watches read from the tail; a watch that is further behind reads the
+//! backend's history.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ use tokio::sync::watch;
 
 use crate::{Event, Revision};
 
-/// Events kept, and bytes of their values. A follower further behind reads history instead.
+/// Most events in the tail, and most bytes of their values.
 const KEPT_LEN_MAX: usize = 2_048;
 const KEPT_BYTES_MAX: usize = 4 << 20;
-/// Events handed out at once.
+/// Most events in one batch.
 const BATCH_LEN_MAX: usize = 512;
 
 pub(crate) struct Tail {
@@ -40,19 +40,19 @@ impl Tail {
         *self.head.borrow()
     }
 
-    /// Follows [`Tail::head`].
+    /// Publishes [`Tail::head`].
     pub(crate) fn follow(&self) -> watch::Receiver<Revision> {
         self.head.subscribe()
     }
 
-    /// Appends events that are durable, in order.
+    /// Appends durable events, in order.
     pub(crate) fn push(&self, events: impl IntoIterator<Item = Event>) {
         let mut recent = self.recent.lock();
         for event in events {
             recent.bytes += bytes(&event);
             recent.events.push_back(event);
         }
-        // The newest stays whatever its size: those who follow closely want just that.
+        // The newest event stays whatever its size: it is the one that watches near the head read.
         while recent.events.len() > KEPT_LEN_MAX || (recent.bytes > KEPT_BYTES_MAX && recent.events.len() > 1) {
             let Some(oldest) = recent.events.pop_front() else { break };
             recent.bytes -= bytes(&oldest);
@@ -64,7 +64,7 @@ impl Tail {
         }
     }
 
-    /// Events after `after`; `None` when the tail does not reach back that far.
+    /// The events after `after`; `None` when the tail does not reach back that far.
     pub(crate) fn after(&self, after: Revision) -> Option<Vec<Event>> {
         let recent = self.recent.lock();
         if after >= self.head() {

@@ -1,10 +1,10 @@
-//! Following etcd's log: what a watch of etcd says, as batches.
+//! Watches of etcd's log, as batches.
 //!
-//! Revisions count every write in etcd, also those of others outside of our prefix, and a watch says
-//! nothing about them. So it may stand below a revision that a reader waits for although no event is
-//! missing. Then a mark is written inside of the prefix: its revision is beyond, and when the watch
-//! shows it, everything up to it was shown. (etcd's own progress requests were not to be trusted with
-//! this before its 3.4.25 and 3.5.8.) While our own writes are the last ones no mark is needed.
+//! etcd's revision counts every write, also of other clients outside of the prefix, which a watch does not see. So a watch
+//! may stay below the revision that a reader waits for although it misses no event. The store then writes a progress mark
+//! inside of the prefix: the mark has a greater revision, and when the watch yields the mark, it has yielded everything up
+//! to it. (etcd's own progress requests are not reliable before 3.4.25 and 3.5.8.) No mark is needed while the last write
+//! of etcd was inside of the prefix.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use super::wire::{PutRequest, PutResponse, WatchEvent, WatchResponse, revision};
 use super::{Shared, unsigned};
 use crate::{Batch, Event, Revision, StoreError};
 
-/// How long an event that is on its way may take before a mark is written.
+/// Time to wait for an event before a mark is written.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Pause before a mark that failed is written again.
+/// Pause before a failed mark is written again.
 const RETRY: Duration = Duration::from_millis(500);
 /// `mvccpb.Event.DELETE`
 const DELETE: i32 = 1;
 
-/// A watch under way.
+/// A running watch.
 pub(super) struct Follower {
     pub(super) shared: Arc<Shared>,
     pub(super) watching: Watching,
-    /// Everything up to here has been handed on, or was not wanted.
+    /// Every event up to this revision was yielded or is before the start of the watch.
     pub(super) reached: Revision,
 }
 
@@ -61,7 +61,7 @@ impl Follower {
         self.shared.failed("watching", status)
     }
 
-    /// What a response says beyond what is known; `None` when that is nothing.
+    /// The batch of a response; `None` when it has nothing new.
     fn read(&self, response: WatchResponse) -> Result<Option<Batch>, StoreError> {
         if response.canceled {
             return Err(match unsigned(response.compact_revision) {
@@ -73,7 +73,7 @@ impl Follower {
             return Ok(None);
         }
         let Some(last) = response.events.iter().filter_map(|event| event.kv.as_ref()).map(|kv| unsigned(kv.mod_revision)).max() else {
-            // A notice of progress: etcd sends them to watches that have seen everything.
+            // A progress notification: etcd sends it to a watch that has seen every event.
             let revision = unsigned(revision(response.header));
             return Ok((revision > self.reached).then(|| Batch { events: Vec::new(), revision }));
         };
@@ -85,7 +85,7 @@ impl Follower {
         Ok(Some(Batch { events, revision: last }))
     }
 
-    /// An event of ours; `None` for what was there before, and for marks.
+    /// An event of the store; `None` for an event before the start, and for a mark.
     fn event(&self, event: WatchEvent) -> Option<Event> {
         let kv = event.kv?;
         let revision = unsigned(kv.mod_revision);
@@ -101,12 +101,12 @@ impl Follower {
 }
 
 impl Shared {
-    /// An event of that revision exists: every watch comes to it.
+    /// Records that an event of that revision exists, which every watch reaches.
     pub(super) fn seen(&self, revision: Revision) {
         self.seen.fetch_max(revision, std::sync::atomic::Ordering::AcqRel);
     }
 
-    /// Somebody waits for watches to come to that revision.
+    /// Records that a reader waits until watches reach that revision.
     pub(super) fn want(&self, revision: Revision) {
         self.wanted.send_if_modified(|wanted| {
             let grows = revision > *wanted;
@@ -115,16 +115,16 @@ impl Shared {
         });
     }
 
-    /// Comes back when a revision beyond `reached` is waited for and nothing leads there by itself.
+    /// Returns when a reader waits for a revision beyond `reached` that no event leads to.
     async fn wanted_beyond(&self, reached: Revision) -> Revision {
         let mut wanted = self.wanted.subscribe();
-        // The sender is in `self`, so this ends only by growing.
+        // The sender is in `self`, so the wait ends only with a greater revision.
         let grown = wanted.wait_for(|wanted| *wanted > reached).await.map(|wanted| *wanted);
         tokio::time::sleep(PATIENCE).await;
         grown.unwrap_or(reached)
     }
 
-    /// Writes a mark unless an event beyond `wanted` exists already. One does it for all.
+    /// Writes a mark unless an event beyond `wanted` exists already. One mark serves all watches.
     async fn mark(&self, wanted: Revision) -> Result<(), StoreError> {
         let _marking = self.marking.lock().await;
         if self.seen.load(std::sync::atomic::Ordering::Acquire) >= wanted {

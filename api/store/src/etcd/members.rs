@@ -1,8 +1,7 @@
-//! The connection to etcd: one member at a time, the next one when it is lost.
+//! The connection to etcd: to one member at a time, and to the next one when that is lost.
 //!
-//! A read is asked again of the next member. A write is not: when its answer is lost nobody knows
-//! whether it was made, and the caller is told so. Only a member that could not be reached at all is
-//! skipped for both, since nothing was sent to it.
+//! A read is repeated at the next member. A write is not repeated: when its answer is lost, it is unknown whether the write
+//! happened, and the caller gets that error. Both skip a member that could not be reached at all, since nothing was sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,21 +18,21 @@ use super::EtcdConfig;
 use super::wire::{WatchCreateRequest, WatchRequest, WatchResponse};
 use crate::StoreError;
 
-/// How long a member may take to accept a connection before the next one is tried.
+/// Time limit of a connection attempt before the next member is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// When no member was reached, the next search begins so much later; calls until then fail at once.
+/// Pause after a search that reached no member; calls during the pause fail at once.
 const SEARCH_EVERY: Duration = Duration::from_millis(250);
-/// How long a call may take; etcd itself gives up after about seven seconds.
+/// Time limit of a call; etcd itself gives up after about seven seconds.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Upstream's `keepaliveTime` and `keepaliveTimeout`: a member that vanished is noticed.
+/// Upstream's `keepaliveTime` and `keepaliveTimeout`, which detect a vanished member.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What may be under way unread: snapshots come in big pages.
+/// Flow-control window: pages of a snapshot are large.
 const STREAM_BYTES: u32 = 1 << 20;
 const CONNECTION_BYTES: u32 = 4 << 20;
 
-/// The calls that are used.
+/// The methods of etcd's API that are used.
 pub(super) mod path {
     pub(in super::super) const RANGE: &str = "/etcdserverpb.KV/Range";
     pub(in super::super) const PUT: &str = "/etcdserverpb.KV/Put";
@@ -43,11 +42,11 @@ pub(super) mod path {
     pub(super) const WATCH: &str = "/etcdserverpb.Watch/Watch";
 }
 
-/// The members and the one that is talked to.
+/// The members, and the connection to one of them.
 pub(super) struct Members {
     endpoints: Vec<Endpoint>,
     current: Mutex<Current>,
-    /// Held by whoever looks for a member that answers; the others wait for what they find.
+    /// Locked during the search for a member that answers; concurrent callers wait for its result.
     connecting: tokio::sync::Mutex<()>,
 }
 
@@ -55,11 +54,11 @@ struct Current {
     at: usize,
     connection: Option<Connection>,
     made: u64,
-    /// When no member was reached last, and why.
+    /// The time and the error of the last search that reached no member.
     unreached: Option<(Instant, Status)>,
 }
 
-/// A connection and which one it is, so that its loss is counted once.
+/// A connection with its number, so that its loss counts once.
 #[derive(Clone)]
 struct Connection {
     channel: Channel,
@@ -76,7 +75,7 @@ impl Members {
         Ok(Self { endpoints, current, connecting: tokio::sync::Mutex::default() })
     }
 
-    /// Asks what may be asked twice.
+    /// A call that may be repeated.
     pub(super) async fn read<M, R>(&self, path: &'static str, message: M) -> Result<R, Status>
     where
         M: prost::Message + Clone + 'static,
@@ -91,7 +90,7 @@ impl Members {
         }
     }
 
-    /// Asks once.
+    /// A call that must not be repeated.
     pub(super) async fn write<M, R>(&self, path: &'static str, message: M) -> Result<R, Status>
     where
         M: prost::Message + 'static,
@@ -108,7 +107,7 @@ impl Members {
         answer.map(tonic::Response::into_inner).inspect_err(|status| self.note(&connection, status))
     }
 
-    /// Starts a watch; it ends with an error when its member loses touch with the others.
+    /// Starts a watch. It ends with an error when its member loses the connection to the other members.
     pub(super) async fn watch(&self, create: WatchCreateRequest) -> Result<Watching, Status> {
         let connection = self.connection().await?;
         let mut client = client(&connection);
@@ -128,7 +127,7 @@ impl Members {
         Ok(Watching { responses, connection, _requests: requests })
     }
 
-    /// After a watch ended: its member is not talked to next.
+    /// Moves to another member after a watch ended.
     pub(super) fn watch_ended(&self, watching: &Watching, status: &Status) {
         self.note(&watching.connection, status);
     }
@@ -183,7 +182,7 @@ impl Members {
     }
 }
 
-/// A watch that runs; dropping it ends it.
+/// A running watch. Dropping it ends the watch.
 pub(super) struct Watching {
     pub(super) responses: Streaming<WatchResponse>,
     connection: Connection,
@@ -192,11 +191,11 @@ pub(super) struct Watching {
 }
 
 fn client(connection: &Connection) -> tonic::client::Grpc<Channel> {
-    // What etcd stores it bounds itself; an answer may hold many of them.
+    // etcd limits the size of a value; a response may hold many values.
     tonic::client::Grpc::new(connection.channel.clone()).max_decoding_message_size(usize::MAX)
 }
 
-/// Whether the member, or the answer of the member, is lost: another one may know better.
+/// Whether the member or its answer is lost, so that another member may answer.
 pub(super) fn is_lost(status: &Status) -> bool {
     matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown | Code::Internal)
 }
@@ -229,7 +228,7 @@ fn endpoint(url: &str, config: &EtcdConfig) -> Result<Endpoint, StoreError> {
     endpoint.tls_config(tls).map_err(|error| refused(describe(&error)))
 }
 
-/// An error with what led to it: tonic's own says only "transport error".
+/// An error with its causes: tonic's own text is only "transport error".
 fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -240,12 +239,12 @@ fn describe(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// What etcd said, without the gRPC around it.
+/// The message of etcd, without that of gRPC.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Said(String);
 
-/// A call's failure as the store's.
+/// The store's error for a failed call.
 pub(super) fn failed(doing: &str, status: &Status) -> StoreError {
     match status.code() {
         Code::ResourceExhausted if status.message().contains("space exceeded") => StoreError::SpaceExceeded,

@@ -1,5 +1,5 @@
-//! The messages of etcd's API that are used here, by field number as in its published `rpc.proto` and
-//! `kv.proto`. Written down rather than generated: generating needs `protoc` wherever skiff is built.
+//! The messages of etcd's API that the store uses, with the field numbers of etcd's `rpc.proto` and `kv.proto`. They are
+//! written by hand, because generated code would need `protoc` on every machine that builds skiff.
 
 use prost::{Message, Oneof};
 
@@ -34,7 +34,7 @@ pub(super) struct RangeRequest {
     pub range_end: Vec<u8>,
     #[prost(int64, tag = "3")]
     pub limit: i64,
-    /// 0 for the present.
+    /// 0 for the current revision.
     #[prost(int64, tag = "4")]
     pub revision: i64,
     #[prost(bool, tag = "9")]
@@ -98,7 +98,7 @@ impl From<Request> for RequestOp {
     }
 }
 
-/// `etcdserverpb.ResponseOp`; what a put or a delete answers is not looked at.
+/// `etcdserverpb.ResponseOp`; the responses of puts and deletes are ignored.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ResponseOp {
     #[prost(message, optional, tag = "1")]
@@ -125,12 +125,12 @@ pub(super) enum Target {
 }
 
 impl Compare {
-    /// Whether the key was changed so many times since it was created; 0 when it is absent.
+    /// Compares the number of changes since the key was created; 0 when it is absent.
     pub(super) fn version(key: &[u8], version: i64) -> Self {
         Self { target: 0, key: key.to_vec(), value: Some(Target::Version(version)) }
     }
 
-    /// Whether the key was last changed at that revision; 0 when it is absent.
+    /// Compares the revision of the last change; 0 when the key is absent.
     pub(super) fn mod_revision(key: &[u8], revision: i64) -> Self {
         Self { target: 2, key: key.to_vec(), value: Some(Target::ModRevision(revision)) }
     }
@@ -159,7 +159,7 @@ pub(super) struct TxnResponse {
 }
 
 impl TxnResponse {
-    /// What the read in the branch that was taken found.
+    /// The result of the read in the executed branch.
     pub(super) fn found(&self) -> Option<&KeyValue> {
         self.responses.iter().filter_map(|response| response.range.as_ref()).find_map(|range| range.kvs.first())
     }
@@ -238,7 +238,7 @@ pub(super) struct StatusResponse {
     pub db_size: i64,
 }
 
-/// The revision in a header; etcd sends one with every answer.
+/// The revision in a header, which is in every response of etcd.
 pub(super) fn revision(header: Option<ResponseHeader>) -> i64 {
     header.map_or(0, |header| header.revision)
 }

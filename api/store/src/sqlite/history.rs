@@ -1,22 +1,22 @@
-//! How much history there is beside what is current, and when some of it has to go.
+//! The size of the history, and when compaction is due.
 //!
-//! Two bounds: so many revisions, and half as many bytes as what is current has (or a few MiB, where
-//! that is little). So the file stays within a small multiple of the live data, whether a cluster
-//! renews many small Leases or changes few big objects.
+//! History has two limits: a number of revisions, and half the bytes of the current entries (or a few MiB, where that is
+//! less). So the file stays within a small multiple of the live data, whether a cluster renews many small Leases or
+//! changes a few large objects.
 
 use std::collections::VecDeque;
 
 use crate::Revision;
 
-/// What SQLite spends on a row besides key and value.
+/// Bytes that SQLite needs for a row besides key and value.
 const ROW_BYTES: u64 = 32;
-/// Revisions compacted between two batches: well under a millisecond's work.
+/// Revisions that one slice compacts between two batches: well under a millisecond of work.
 const SLICE_LEN: usize = 1_000;
 
-/// The size of what is current and of what is not.
+/// The sizes of the current entries and of the history.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Revisions since compaction, with the bytes that compacting up to them sets free.
+    /// Revisions since the last compaction, with the bytes that compacting up to them frees.
     superseded: VecDeque<(Revision, u64)>,
     bytes: u64,
     live_bytes: u64,
@@ -28,13 +28,13 @@ pub(super) fn row_bytes(key: &str, value: Option<&[u8]>) -> u64 {
 }
 
 impl History {
-    /// What was found at the start: the current rows' bytes, and rows superseded since compaction.
+    /// From the database at the start: the bytes of the current rows, and the rows superseded since the last compaction.
     pub(super) fn new(live_bytes: u64, superseded: VecDeque<(Revision, u64)>) -> Self {
         let bytes = superseded.iter().map(|(_, bytes)| bytes).sum();
         Self { superseded, bytes, live_bytes }
     }
 
-    /// A row was stored: of `row` bytes, a deletion or not, in place of one of `replaced` bytes.
+    /// Records a stored row of `row` bytes, which replaces a row of `replaced` bytes.
     pub(super) fn stored(&mut self, revision: Revision, row: u64, is_deletion: bool, replaced: Option<u64>) {
         let replaced = replaced.unwrap_or_default();
         self.live_bytes = self.live_bytes.saturating_sub(replaced);
@@ -48,14 +48,14 @@ impl History {
         }
     }
 
-    /// Everything up to a revision was compacted.
+    /// Records a compaction up to a revision.
     pub(super) fn compacted(&mut self, upto: Revision) {
         while let Some((_, bytes)) = self.superseded.pop_front_if(|(revision, _)| *revision <= upto) {
             self.bytes -= bytes;
         }
     }
 
-    /// Up to where history should be compacted now, if at all: one slice, even when more is due.
+    /// The revision to compact to now: at most one slice, even when more is due. `None` when no compaction is due.
     pub(super) fn due(&self, head: Revision, compacted: Revision, history_len: u64, bytes_min: u64) -> Option<Revision> {
         let slice = compacted + SLICE_LEN as u64;
         let too_long =
@@ -65,7 +65,7 @@ impl History {
         too_long.max(too_big).filter(|upto| *upto > compacted)
     }
 
-    /// Up to where to compact so that no more than so many bytes are left, within a slice.
+    /// The revision to compact to so that at most so many bytes are left, within a slice.
     fn leaving(&self, bytes: u64) -> Option<Revision> {
         let mut left = self.bytes;
         let mut upto = None;

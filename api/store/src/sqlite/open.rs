@@ -1,5 +1,5 @@
-//! Opening the database: the lock that keeps a second process out, the schema and its version, and
-//! the index of current keys.
+//! Opens the database: takes the lock that excludes a second process, checks the schema and its version, and reads the
+//! index of current keys.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -22,13 +22,13 @@ use crate::{Revision, StoreError};
 pub(super) const SCHEMA: i64 = 1;
 /// Connections that read snapshots and history.
 const READERS_MAX: u32 = 2;
-/// Prepared statements kept: one for each power of two up to a batch's size, and a few more.
+/// Most cached prepared statements: one for each power of two up to the size of a batch, and a few more.
 const STATEMENTS_MAX: usize = super::writer::BATCH_LEN_MAX.ilog2() as usize + 1 + 16;
 
-/// What stays of the write-ahead log when it begins anew after a long read held it up.
+/// The size to which the write-ahead log is truncated when it restarts after a long read.
 const WAL_BYTES_MAX: u32 = 4 << 20;
 
-/// The head's revision: tombstones at the head may have been compacted away.
+/// The revision of the head. It is stored because compaction may remove a tombstone at the head.
 pub(super) const HEAD: &str = "SELECT max(coalesce((SELECT max(revision) FROM log), 0), (SELECT value FROM meta WHERE name = 'compacted'))";
 
 const TABLES: &[&str] = &[
@@ -77,7 +77,7 @@ pub(super) async fn open(config: &SqliteConfig) -> Result<Opened, StoreError> {
 
 use sqlx::Connection;
 
-/// Takes the lock beside the database and leaves our pid in it for the message of the next one.
+/// Takes the lock beside the database and writes the pid into it, for the error message of a second process.
 pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     let lock_path = path.with_extension("lock");
     let failing = |doing: &str, source: std::io::Error| StoreError::Backend {
@@ -110,7 +110,7 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// Secrets are in the file: nobody else may read it.
+/// Makes the file readable by its owner only: it holds Secrets.
 pub(super) fn create_private(path: &Path) -> Result<(), StoreError> {
     OpenOptions::new()
         .write(true)
@@ -139,7 +139,7 @@ async fn migrate(path: &Path, connection: &mut SqliteConnection) -> Result<(), S
     transaction.commit().await.map_err(opening)
 }
 
-/// Where each current key is, the head, and how far history is compacted.
+/// The index of current keys, the head, and the compacted revision.
 async fn current(connection: &mut SqliteConnection) -> Result<(Index, Revision, Revision), sqlx::Error> {
     let index: Index = sqlx::query(
         "SELECT key, revision, created, length(value) FROM log \
@@ -159,7 +159,7 @@ async fn current(connection: &mut SqliteConnection) -> Result<(Index, Revision, 
     Ok((index, unsigned(head), unsigned(compacted)))
 }
 
-/// Revisions that compaction would free something for, with how much: see [`History`].
+/// Revisions whose compaction frees bytes, with their number: see [`History`].
 async fn superseded(connection: &mut SqliteConnection) -> Result<VecDeque<(Revision, u64)>, sqlx::Error> {
     sqlx::query(
         "SELECT new.revision, new.key, new.value IS NULL, length(old.value) FROM log new LEFT JOIN log old ON old.revision = new.previous \
@@ -176,7 +176,7 @@ async fn superseded(connection: &mut SqliteConnection) -> Result<VecDeque<(Revis
     .await
 }
 
-/// What SQLite's error means to the caller.
+/// The store's error for an error of SQLite.
 pub(super) fn failed(path: &Path, doing: &str, source: sqlx::Error) -> StoreError {
     // Primary result codes: https://www.sqlite.org/rescode.html
     let code = source.as_database_error().and_then(|e| e.code().and_then(|c| c.parse::<i32>().ok())).map(|code| code & 0xff);

@@ -1,5 +1,4 @@
-//! Looking after the database file from outside of the server: a copy while it runs, putting a copy
-//! back while it does not, and whether a file is whole.
+//! Tools for the database file: a backup while the server runs, a restore while it does not run, and a check of the file.
 
 mod restore;
 
@@ -14,13 +13,13 @@ use crate::{Revision, StoreError};
 
 pub use restore::restore;
 
-/// Complaints listed at most.
+/// Most problems in a report.
 const PROBLEMS_MAX: usize = 20;
 
-/// What a copy holds.
+/// The content of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// The revision that it is as of.
+    /// Its revision.
     pub revision: Revision,
     /// Its current entries.
     pub entries: u64,
@@ -28,7 +27,7 @@ pub struct Backup {
     pub bytes: u64,
 }
 
-/// What a look at a database found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// The last revision.
@@ -39,18 +38,18 @@ pub struct Health {
     pub entries: u64,
     /// Bytes of their keys and values.
     pub live_bytes: u64,
-    /// Rows of history kept beside them.
+    /// Rows of history.
     pub history: u64,
-    /// Size of the database, without what is still in its write-ahead log.
+    /// Size of the database file, without the write-ahead log.
     pub bytes: u64,
-    /// Bytes of it that are unused.
+    /// Unused bytes of the file.
     pub free_bytes: u64,
-    /// What is wrong with it; empty when nothing is.
+    /// The problems; empty for an intact database.
     pub problems: Vec<String>,
 }
 
-/// Copies a database to a new file as of one moment, also while a server runs on it. The copy is
-/// checked, flushed to disk, and only then given its name.
+/// Copies a database at one revision to a new file, also while a server uses it. The copy is checked and flushed to disk
+/// before it gets its name.
 ///
 /// # Errors
 /// [`StoreError::File`] when there is no database, or when the new file exists; or what SQLite says.
@@ -65,21 +64,21 @@ pub async fn backup(path: &Path, to: &Path) -> Result<Backup, StoreError> {
     let health = match copied {
         Ok(health) => health,
         Err(error) => {
-            // What there is of it is no backup.
+            // An incomplete copy is no backup.
             let _removed = std::fs::remove_file(&partial);
             return Err(error);
         }
     };
-    // By a link and not by a rename, which would replace a file that came meanwhile.
+    // A hard link fails where the name exists; a rename would replace a file that another process created meanwhile.
     let named = std::fs::hard_link(&partial, to).and_then(|()| std::fs::remove_file(&partial));
     named.and_then(|()| sync_directory(to)).map_err(|source| io("naming", to, source))?;
     Ok(Backup { revision: health.revision, entries: health.entries, bytes: health.bytes })
 }
 
-/// Looks whether a database, or a backup of one, is whole; also while a server runs on it.
+/// Checks whether a database or a backup is intact, also while a server uses it.
 ///
 /// # Errors
-/// [`StoreError::File`] when it is no database of this kind at all; or what SQLite says.
+/// [`StoreError::File`] when the file is no database of this kind; or the error of SQLite.
 pub async fn check(path: &Path) -> Result<Health, StoreError> {
     let mut database = open_existing(path).await?;
     let health = examine(&mut database).await.map_err(|source| failed(path, "reading", source));
@@ -96,9 +95,10 @@ async fn copy_checked(database: &mut SqliteConnection, path: &Path, to: &Path) -
     }
 }
 
-/// A copy in one transaction, without what is unused, on disk when this returns.
+/// Copies in one transaction, without unused pages. The copy is on disk when this returns.
 async fn copy(database: &mut SqliteConnection, path: &Path, to: &Path) -> Result<(), StoreError> {
-    // Made beforehand, so that nobody else may ever read it; SQLite takes an empty file for a new one.
+    // The file is created first, with its mode, so that no other user can ever read it. SQLite treats an empty file as a new
+    // database.
     let _left_over = std::fs::remove_file(to);
     open::create_private(to)?;
     let into = to.to_str().ok_or_else(|| refused(to, "has a name that is not UTF-8"))?;
@@ -107,7 +107,7 @@ async fn copy(database: &mut SqliteConnection, path: &Path, to: &Path) -> Result
     std::fs::File::open(to).and_then(|file| file.sync_all()).map_err(|source| io("flushing", to, source))
 }
 
-/// Opens a file that has to be a database of ours, and changes nothing about it.
+/// Opens a database of skiff for reading. Opening changes nothing.
 async fn open_existing(path: &Path) -> Result<SqliteConnection, StoreError> {
     if !path.exists() {
         return Err(refused(path, "does not exist"));
@@ -143,10 +143,10 @@ async fn examine(database: &mut SqliteConnection) -> Result<Health, sqlx::Error>
         sqlx::query_scalar(sqlx::AssertSqlSafe(format!("PRAGMA integrity_check({PROBLEMS_MAX})"))).fetch_all(&mut *database).await?;
     problems.retain(|problem| problem != "ok");
     if !problems.is_empty() {
-        // What counts below would be guesses.
+        // The counts below would be wrong.
         return Ok(Health { problems, ..Health::unknown() });
     }
-    // One transaction: a server may be writing.
+    // One transaction, because a server may be writing.
     let mut database = database.begin().await?;
     for (what, query) in RULES {
         let keys: Vec<String> = sqlx::query_scalar(*query).fetch_all(&mut *database).await?;
@@ -168,7 +168,7 @@ impl Health {
     }
 }
 
-/// What must not be found, by key: at most [`PROBLEMS_MAX`] of each.
+/// Checks of the content and the keys that fail them: at most [`PROBLEMS_MAX`] each.
 const RULES: &[(&str, &str)] = &[
     (
         "has more than one current value",
@@ -187,7 +187,7 @@ const RULES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The numbers of [`Health`], in its order; but rows of history are counted with current ones.
+/// The numbers of [`Health`], in its order, except that the rows of history include the current ones.
 const NUMBERS: &[&str] = &[
     open::HEAD,
     "SELECT value FROM meta WHERE name = 'compacted'",
@@ -203,7 +203,7 @@ async fn close(database: SqliteConnection, path: &Path) -> Result<(), StoreError
     database.close().await.map_err(|source| failed(path, "closing", source))
 }
 
-/// A name beside a file for what is not done yet.
+/// The temporary name beside a file for an incomplete copy.
 fn beside(path: &Path, what: &str) -> std::path::PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -211,7 +211,7 @@ fn beside(path: &Path, what: &str) -> std::path::PathBuf {
     name.into()
 }
 
-/// So that a file's name is as durable as its content.
+/// Flushes the directory, so that a file's name is as durable as its content.
 fn sync_directory(path: &Path) -> std::io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::File::open(parent)?.sync_all()

@@ -1,6 +1,6 @@
-//! The one task that writes. It gathers what waits, checks each condition against the index, gives
-//! out revisions, stores the batch by one statement (so by one transaction and one fsync), and only
-//! then answers. Between batches it compacts, a slice at a time.
+//! The task that writes. It collects the waiting writes, checks their conditions against the index, assigns revisions,
+//! stores the batch with one statement (one transaction, one fsync), and then answers. Between batches it compacts, a
+//! slice at a time.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::history::{History, row_bytes};
 use super::{Current, Index, Request, Shared, SqliteConfig, signed};
 use crate::{Event, Expect, Guard, Revision, StoreError, Write};
 
-/// Writes stored by one statement; with five parameters each this is far below SQLite's bound.
+/// Most writes in one statement. With five parameters each this is far below SQLite's limit.
 pub(super) const BATCH_LEN_MAX: usize = 128;
-/// Revisions compacted by one transaction when somebody asks for compaction.
+/// Revisions per transaction of a requested compaction.
 const COMPACT_SLICE: u64 = 1_000;
-/// Free pages handed back to the file system at once; as many are kept for new rows.
+/// Free pages that are returned to the file system at once; as many stay for new rows.
 const VACUUM_PAGES: i64 = 256;
 
 type Answer = oneshot::Sender<Result<Revision, StoreError>>;
@@ -30,11 +30,11 @@ pub(super) struct Writer {
     history: History,
     history_len: u64,
     history_bytes_min: u64,
-    /// Pages of the file that are unused, at the last look.
+    /// Unused pages of the file, at the last check.
     free_pages: i64,
 }
 
-/// A write whose condition held, with what undoes its mark in the index.
+/// A write whose condition held, with the entry of the index that it replaced.
 struct Staged {
     event: Event,
     created: Revision,
@@ -43,12 +43,12 @@ struct Staged {
     answer: Answer,
 }
 
-/// Writes that are stored together.
+/// Writes of one transaction.
 #[derive(Default)]
 struct Batch {
     staged: Vec<Staged>,
-    /// Writes whose conditions do not hold, and why. The write that is the reason may be in this very batch, so
-    /// they are answered when that is durable and can be seen.
+    /// Writes whose conditions do not hold, with the error. The conflicting write may be in the same batch, so their
+    /// callers are answered when that write is durable and visible.
     refused: Vec<(StoreError, Answer)>,
 }
 
@@ -65,7 +65,7 @@ impl Writer {
         }
     }
 
-    /// Serves requests until it is told to close or every sender is gone.
+    /// Serves requests until a request to close arrives or every sender is dropped.
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Request>) {
         let mut requests = Vec::with_capacity(BATCH_LEN_MAX);
         let mut closed = None;
@@ -76,11 +76,11 @@ impl Writer {
                     Request::Write(write, answer) => self.stage(write, answer, &mut batch),
                     Request::Compact(upto, answer) => {
                         self.commit(std::mem::take(&mut batch)).await;
-                        // The asker may have gone; compaction is done all the same.
+                        // The caller may have been dropped; compaction is done all the same.
                         let _gone = answer.send(self.compact_all(upto).await);
                     }
                     Request::Check(answer) => {
-                        // The asker may have stopped waiting.
+                        // The caller may have been dropped.
                         let _gone = answer.send(());
                     }
                     Request::Close(answer) => closed = Some(answer),
@@ -92,12 +92,12 @@ impl Writer {
         queue.close();
         self.close().await;
         if let Some(answer) = closed {
-            // The asker may have stopped waiting.
+            // The caller may have been dropped.
             let _gone = answer.send(());
         }
     }
 
-    /// Checks a write against the index and marks it there.
+    /// Checks the conditions of a write against the index and updates the index.
     fn stage(&mut self, write: Write, answer: Answer, batch: &mut Batch) {
         let before = self.index.get(&write.key).copied();
         if let Some(refusal) = self.refusal(&write, before) {
@@ -115,7 +115,7 @@ impl Writer {
         batch.staged.push(Staged { event, created, bytes, before, answer });
     }
 
-    /// Which of a write's conditions does not hold.
+    /// The error of the first condition that does not hold.
     fn refusal(&self, write: &Write, before: Option<Current>) -> Option<StoreError> {
         let wanted = match write.expect {
             Expect::Absent => None,
@@ -129,7 +129,7 @@ impl Writer {
         write.guards.iter().find(is_lost).map(|guard| StoreError::Unguarded { key: Arc::clone(&guard.key) })
     }
 
-    /// Stores a batch, makes its events visible, and answers; on failure nothing of it remains.
+    /// Stores a batch, publishes its events, and answers. A failed batch leaves nothing behind.
     async fn commit(&mut self, Batch { staged, refused }: Batch) {
         let stored = match staged.is_empty() {
             true => Ok(()),
@@ -143,7 +143,7 @@ impl Writer {
             }
         }
         for (refusal, answer) in refused {
-            // The asker may have gone; nothing was written.
+            // The caller may have been dropped; nothing was written.
             let _gone = answer.send(Err(stored.clone().err().unwrap_or(refusal)));
         }
     }
@@ -156,7 +156,7 @@ impl Writer {
         for write in staged {
             let replaced = write.before.map(|current| current.bytes);
             self.history.stored(write.event.revision, write.bytes, write.event.value.is_none(), replaced);
-            // The asker may have gone; the write stands, as after any lost answer.
+            // The caller may have been dropped; the write stands, as after any lost answer.
             let _gone = write.answer.send(Ok(write.event.revision));
         }
     }
@@ -167,7 +167,7 @@ impl Writer {
                 Some(before) => self.index.insert(write.event.key, before),
                 None => self.index.remove(&write.event.key),
             };
-            // The asker may have gone; nothing was written.
+            // The caller may have been dropped; nothing was written.
             let _gone = write.answer.send(Err(error.clone()));
         }
     }
@@ -185,7 +185,7 @@ impl Writer {
         query.execute(&mut self.connection).await.map(drop)
     }
 
-    /// Compacts a slice when that is due, or hands free space back.
+    /// Compacts a slice when compaction is due, or returns free pages.
     async fn keep_short(&mut self) {
         let (head, compacted) = (self.shared.tail.head(), self.shared.compacted());
         let done = match self.history.due(head, compacted, self.history_len, self.history_bytes_min) {
@@ -198,7 +198,7 @@ impl Writer {
         }
     }
 
-    /// Hands a slice of what is free back to the file system.
+    /// Returns some free pages to the file system.
     async fn vacuum(&mut self) -> Result<(), StoreError> {
         let left = vacuum(&mut self.connection).await;
         self.free_pages = left.map_err(|source| self.shared.failed("handing back free pages of", source))?;
@@ -213,10 +213,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes rows that a row up to `upto` replaced, and tombstones up to it.
+    /// Removes rows that a row up to `upto` replaced, and tombstones up to `upto`.
     async fn compact(&mut self, upto: Revision) -> Result<(), StoreError> {
         let from = self.shared.compacted();
-        // Said before it is done: who reads history meanwhile must not take what is left of it for all of it.
+        // Published before the rows go: a concurrent reader of history must not take the remaining rows for all rows.
         self.shared.compacted.store(upto, Ordering::Release);
         if let Err(source) = compact(&mut self.connection, from, upto).await {
             self.shared.compacted.store(from, Ordering::Release);
@@ -224,7 +224,7 @@ impl Writer {
         }
         self.history.compacted(upto);
         tracing::debug!(revision = upto, "history compacted");
-        // What was deleted is deleted, whether or not the file gets smaller for it.
+        // The rows are gone even where returning pages fails.
         if let Err(error) = self.vacuum().await {
             tracing::warn!(error = &error as &dyn Error, "handing back free pages failed");
         }
@@ -239,8 +239,8 @@ impl Writer {
     }
 }
 
-/// One transaction, kept by hand: when the disk is full SQLite may roll back by itself, and sqlx's own
-/// transactions then lose count, so that a later one stays open and takes answered writes with it.
+/// A transaction without sqlx's own bookkeeping. When the disk is full, SQLite may roll back by itself. sqlx then loses
+/// count of its transactions: a later one stays open, and acknowledged writes are lost with it.
 async fn compact(connection: &mut SqliteConnection, from: Revision, upto: Revision) -> Result<(), sqlx::Error> {
     sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await?;
     let done = match delete_history(connection, from, upto).await {
@@ -248,7 +248,7 @@ async fn compact(connection: &mut SqliteConnection, from: Revision, upto: Revisi
         failed => failed,
     };
     if done.is_err() {
-        // Fails only where nothing is left to roll back.
+        // Fails only where SQLite has rolled back already.
         let _rolled_back_already = sqlx::query("ROLLBACK").execute(connection).await;
     }
     done
@@ -264,14 +264,14 @@ async fn delete_history(connection: &mut SqliteConnection, from: Revision, upto:
     sqlx::query("UPDATE meta SET value = ? WHERE name = 'compacted'").bind(signed(upto)).execute(connection).await.map(drop)
 }
 
-/// Answers how many free pages are left.
+/// Returns the number of free pages that are left.
 async fn vacuum(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
     sqlx::query(AssertSqlSafe(format!("PRAGMA incremental_vacuum({VACUUM_PAGES})"))).execute(&mut *connection).await?;
     sqlx::query_scalar("PRAGMA freelist_count").fetch_one(connection).await
 }
 
-/// One statement for a batch of up to so many rows. Sizes are few, so that SQLite keeps all statements
-/// prepared in little memory; what is not bound is NULL, and rows without revision are none.
+/// The statement for a batch of up to so many rows. There are few sizes, so that all statements stay prepared in little
+/// memory. Unbound parameters are NULL, and a row without a revision is not inserted.
 fn insert_statement(rows: usize) -> SqlStr {
     let mut sql = String::with_capacity(120 + rows * 12);
     sql.push_str("INSERT INTO log (revision, key, value, previous, created) SELECT * FROM (VALUES ");
