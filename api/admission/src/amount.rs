@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use api_model::quantity::{self, QuantityError};
+use api_model::quantity::{self, BINARY_SUFFIXES, DECIMAL_SUFFIXES, QuantityError};
 use serde_json::Value;
 
 /// Thousandths by resource name.
 pub type Amounts = BTreeMap<String, i128>;
-
-const BINARY: [(&str, u32); 6] = [("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
-const DECIMAL: [(&str, u32); 6] = [("E", 18), ("P", 15), ("T", 12), ("G", 9), ("M", 6), ("k", 3)];
 
 /// Thousandths of one quantity, written as text or as a number.
 pub fn milli(value: &Value) -> Result<i128, QuantityError> {
@@ -58,9 +55,10 @@ pub fn text(name: &str, milli: i128, like: Option<&str>) -> String {
         return "0".to_owned();
     }
     let found = if binary {
-        BINARY.iter().map(|(suffix, power)| (*suffix, 1_i128 << power)).find(|(_, unit)| whole % unit == 0)
+        BINARY_SUFFIXES.iter().rev().map(|(suffix, power)| (*suffix, 1_i128 << power)).find(|(_, unit)| whole % unit == 0)
     } else {
-        DECIMAL.iter().map(|(suffix, power)| (*suffix, 10_i128.pow(*power))).find(|(_, unit)| whole % unit == 0)
+        let larger = DECIMAL_SUFFIXES.iter().rev().filter(|(_, power)| *power > 0);
+        larger.map(|(suffix, power)| (*suffix, 10_i128.pow(power.unsigned_abs()))).find(|(_, unit)| whole % unit == 0)
     };
     found.map_or_else(|| whole.to_string(), |(suffix, unit)| format!("{}{suffix}", whole / unit))
 }

@@ -15,6 +15,7 @@ pub use reinvocation::Reinvocation;
 pub use review::{Gvk, Review};
 
 use api_model::kind::Kind;
+use api_model::message::Message;
 use api_model::view::View;
 
 use crate::denied::Denied;
@@ -70,10 +71,10 @@ impl Webhook {
     ///
     /// # Errors
     /// When they have no value, which refuses the request.
-    pub fn wants(&self, activation: &Activation<'_>) -> Result<bool, String> {
+    pub fn wants(&self, activation: &Activation<'_>) -> Result<bool, Message> {
         match self.conditions.hold(&activation.scope(None)) {
             Err(why) if self.fails_open => {
-                tracing::debug!(webhook = self.name, why, "match conditions without a value pass a webhook over");
+                tracing::debug!(webhook = self.name, %why, "match conditions without a value pass a webhook over");
                 Ok(false)
             }
             outcome => outcome,

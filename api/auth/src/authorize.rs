@@ -14,6 +14,7 @@ use api_model::view::View;
 use serde_json::{Value, json};
 
 use crate::rule::Rule;
+use escalation::EscalationError;
 use rbac::Rbac;
 
 /// The group that may do everything.
@@ -89,9 +90,9 @@ impl Authorizer {
         status
     }
 
-    /// Whether the user may write that Role, ClusterRole or binding without gaining rights: the
-    /// error is the message of a Forbidden. Anything that is no RBAC object passes.
-    pub fn check_escalation(&self, user: &UserInfo, write: &escalation::Write<'_>, view: &dyn View) -> Result<(), String> {
+    /// Checks that the user holds all rights that a written Role, ClusterRole or binding grants. Objects of other kinds
+    /// grant none.
+    pub fn check_escalation(&self, user: &UserInfo, write: &escalation::Write<'_>, view: &dyn View) -> Result<(), EscalationError> {
         escalation::check(self, user, write, view)
     }
 }

@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 
 use api_schema::Structural;
 use serde_json::json;
+use thiserror::Error;
 
-use crate::{Env, Expression, Shape, Type, type_of};
+use crate::{CompileError, Env, Expression, Shape, Type, type_of};
 
 /// What an expression must yield.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,20 +53,37 @@ pub fn env(has_params: bool, has_authorizer: bool) -> Env {
     env
 }
 
-/// Compiles an expression that must yield something of a certain type; what is wrong is told in upstream's
-/// words.
-pub fn compile(text: &str, env: &Env, wanted: Wanted) -> Result<Expression, String> {
-    let expression = Expression::compile(text, env).map_err(|error| error.to_string())?;
-    let (types, found) = (wanted.types(), expression.result());
-    match types.as_slice() {
-        [] => Ok(expression),
-        types if types.contains(found) => Ok(expression),
-        [one] => Err(format!("must evaluate to {one} but got {found}")),
-        types => {
-            let types: Vec<String> = types.iter().map(ToString::to_string).collect();
-            Err(format!("must evaluate to one of [{}] but got {found}", types.join(" ")))
-        }
+/// An expression of a policy that cannot be used.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum PolicyExpressionError {
+    /// It does not compile.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// It yields a value of another type than the policy needs.
+    #[error("must evaluate to {} but got {found}", one_of(wanted))]
+    ResultType {
+        /// The types that the policy accepts.
+        wanted: Vec<Type>,
+        /// The type of the result.
+        found: Type,
+    },
+}
+
+fn one_of(types: &[Type]) -> String {
+    match types {
+        [one] => one.to_string(),
+        types => format!("one of [{}]", types.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")),
     }
+}
+
+/// Compiles an expression that must yield a value of a certain type.
+///
+/// # Errors
+/// In upstream's words.
+pub fn compile(text: &str, env: &Env, wanted: Wanted) -> Result<Expression, PolicyExpressionError> {
+    let expression = Expression::compile(text, env)?;
+    let (wanted, found) = (wanted.types(), expression.result().clone());
+    if wanted.is_empty() || wanted.contains(&found) { Ok(expression) } else { Err(PolicyExpressionError::ResultType { wanted, found }) }
 }
 
 /// How the JSON of `namespaceObject` is read.
@@ -124,7 +142,7 @@ mod tests {
     use super::*;
 
     fn refused(text: &str, wanted: Wanted) -> String {
-        compile(text, &env(false, false), wanted).expect_err(text)
+        compile(text, &env(false, false), wanted).expect_err(text).to_string()
     }
 
     #[test]
@@ -153,6 +171,6 @@ mod tests {
         let env = env(false, true).building_objects();
         assert!(compile("Object{metadata: Object.metadata{labels: {'a': 'b'}}}", &env, Wanted::Object).is_ok());
         assert!(compile("[JSONPatch{op: 'add', path: '/metadata/labels/a', value: 'b'}]", &env, Wanted::Patches).is_ok());
-        assert_eq!(compile("1", &env, Wanted::Object).expect_err("no object"), "must evaluate to Object but got int");
+        assert_eq!(compile("1", &env, Wanted::Object).expect_err("no object").to_string(), "must evaluate to Object but got int");
     }
 }

@@ -11,6 +11,7 @@ use self::solve::Solver;
 use crate::env::Env;
 use crate::error::Issue;
 use crate::functions;
+use crate::library::literal_issue;
 use crate::node::{Entry, Fold, Kind, Literal, Node};
 use crate::types::{Type, named_type};
 
@@ -146,7 +147,7 @@ impl Checker<'_> {
             _ => return,
         };
         let Some(Node { at, kind: Kind::Literal(Literal::String(text)) }) = args.get(place) else { return };
-        if let Err(why) = crate::library::check_text(function, text) {
+        if let Some(why) = literal_issue(function, text) {
             self.issue(*at, why);
         }
     }

@@ -33,11 +33,11 @@ mod operators;
 mod parse;
 mod schema;
 mod scope;
-mod semver;
 mod time;
 mod types;
 mod url;
 mod value;
+mod version;
 
 use api_schema::Structural;
 
@@ -52,7 +52,6 @@ pub use names::{escape, is_reserved, unescape};
 pub use openapi::type_of_kind;
 pub use schema::{Shape, type_of};
 pub use scope::Scope;
-pub use semver::Semver;
 pub use types::{ObjectType, Type};
 pub use url::Url;
 pub use value::{Key, Text, Value};

@@ -55,13 +55,13 @@ pub(crate) fn call<'v>(
     access::call(function, args, meter)?.ok_or_else(EvaluateError::no_overload)
 }
 
-/// What is wrong with a text that is written out as an argument.
-pub(crate) fn check_text(function: &str, text: &str) -> Result<(), String> {
+/// The issue with a string literal as an argument of a function; `None` where the function accepts it.
+pub(crate) fn literal_issue(function: &str, text: &str) -> Option<String> {
     let is_good = match function {
         "matches" => compile(text, regex::WRITTEN_BYTES_MAX).is_ok(),
         "duration" => duration(text).is_some(),
         "timestamp" => timestamp(text).is_some(),
         _ => true,
     };
-    if is_good { Ok(()) } else { Err(format!("invalid {function} argument")) }
+    (!is_good).then(|| format!("invalid {function} argument"))
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use jiff::Timestamp;
+use semver::Version;
 use serde_json::Value as Json;
 
 pub(crate) use compare::{compare, equals, list_kind};
@@ -21,7 +22,6 @@ use crate::authorizer::{Authorizer, Check, Question, Stage};
 use crate::error::EvaluateError;
 use crate::named_format::Format;
 use crate::schema::Shape;
-use crate::semver::Semver;
 use crate::types::{self, Type};
 use crate::url::Url;
 
@@ -68,7 +68,7 @@ pub enum Value<'v> {
     /// `net.CIDR`
     Cidr(IpNet),
     /// `kubernetes.Semver`
-    Semver(Arc<Semver>),
+    Semver(Arc<Version>),
     /// `kubernetes.NamedFormat`
     Format(&'static Format),
     /// An authorizer and what comes of it.

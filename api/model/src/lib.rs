@@ -8,6 +8,7 @@ pub mod format;
 pub mod go;
 pub mod json_path;
 pub mod kind;
+pub mod message;
 pub mod meta;
 pub mod quantity;
 pub mod request;

@@ -107,11 +107,7 @@ pub fn generated_name(base: &str) -> String {
 
 /// A random version 4 UUID.
 pub fn new_uid() -> String {
-    let bits: u128 = rand::rng().random();
-    let bits = (bits & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
-    let hex = format!("{bits:032x}");
-    let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default().to_owned();
-    format!("{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
+    uuid::Builder::from_random_bytes(rand::rng().random()).into_uuid().to_string()
 }
 
 #[cfg(test)]

@@ -7,9 +7,11 @@ use thiserror::Error;
 #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
 pub struct QuantityError;
 
-/// Suffixes with the power of two or ten they stand for.
-const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
-const DECIMAL: [(&str, i32); 9] = [("n", -9), ("u", -6), ("m", -3), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
+/// Suffixes of powers of two, with the power.
+pub const BINARY_SUFFIXES: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
+/// Suffixes of powers of ten, with the power.
+pub const DECIMAL_SUFFIXES: [(&str, i32); 10] =
+    [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 
 /// The most that [`milli`] answers: what is stored has no more than 2^63-1 units, and many such amounts can be added.
 const MILLI_MAX: i128 = i64::MAX as i128 * 1000;
@@ -35,22 +37,16 @@ pub fn nano(text: &str) -> Result<i128, QuantityError> {
 fn parts(text: &str, digits: i32) -> Result<i128, QuantityError> {
     let split = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '+' | '-' | '.'))).unwrap_or(text.len());
     let (number, suffix) = text.split_at_checked(split).ok_or(QuantityError)?;
-    if let Some((_, power)) = BINARY.iter().find(|(s, _)| *s == suffix) {
+    if let Some((_, power)) = BINARY_SUFFIXES.iter().find(|(s, _)| *s == suffix) {
         let (mantissa, scale) = decimal(number, BINARY_DIGITS_MAX)?;
         return Ok(scaled(mantissa.saturating_mul(1_i128 << power), digits - scale));
     }
     let (mantissa, scale) = decimal(number, DIGITS_MAX)?;
-    if let Some((_, power)) = DECIMAL.iter().find(|(s, _)| *s == suffix) {
+    if let Some((_, power)) = DECIMAL_SUFFIXES.iter().find(|(s, _)| *s == suffix) {
         return Ok(scaled(mantissa, digits - scale + power));
     }
-    match suffix.strip_prefix(['e', 'E']) {
-        _ if suffix.is_empty() => Ok(scaled(mantissa, digits - scale)),
-        Some(exponent) => {
-            let exponent: i32 = exponent.parse().map_err(|_| QuantityError)?;
-            Ok(scaled(mantissa, digits - scale + exponent.clamp(-EXPONENT_MAX, EXPONENT_MAX)))
-        }
-        None => Err(QuantityError),
-    }
+    let exponent: i32 = suffix.strip_prefix(['e', 'E']).and_then(|exponent| exponent.parse().ok()).ok_or(QuantityError)?;
+    Ok(scaled(mantissa, digits - scale + exponent.clamp(-EXPONENT_MAX, EXPONENT_MAX)))
 }
 
 /// Whole units, rounded up as upstream does (`Value`).

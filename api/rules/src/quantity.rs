@@ -3,15 +3,13 @@
 
 use std::cmp::Ordering;
 
+use api_model::quantity::{BINARY_SUFFIXES, DECIMAL_SUFFIXES};
 use thiserror::Error;
 
 /// Nano is the smallest unit; finer is rounded up.
 const NANO_DIGITS: i32 = 9;
 const NANO: i128 = 1_000_000_000;
 const MILLI: i128 = 1_000_000;
-const DECIMAL: [(&str, i32); 10] =
-    [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
-const BINARY: [(&str, i32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 /// Upstream caps quantities with a binary suffix at 2^63-1 whole units, and no others.
 const BINARY_NANO_MAX: i128 = i64::MAX as i128 * NANO;
 /// Digits after the point that a binary quantity is read by; those behind them count as one more of the last.
@@ -94,10 +92,10 @@ fn parts(text: &str) -> Result<Parts<'_>, QuantityError> {
 
 /// The writing, and the power of two or ten that a suffix stands for.
 fn suffix_of(suffix: &str) -> Result<(Writing, i32), QuantityError> {
-    if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == suffix) {
-        return Ok((Writing::Binary, *power));
+    if let Some((_, power)) = BINARY_SUFFIXES.iter().find(|(name, _)| *name == suffix) {
+        return Ok((Writing::Binary, power.cast_signed()));
     }
-    if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
+    if let Some((_, power)) = DECIMAL_SUFFIXES.iter().find(|(name, _)| *name == suffix) {
         return Ok((Writing::Decimal, *power));
     }
     let exponent = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
@@ -202,7 +200,7 @@ fn binary(mut value: i128) -> String {
         value /= 1024;
         power += 10;
     }
-    let suffix = BINARY.iter().find(|(_, p)| *p == power).map_or("", |(name, _)| name);
+    let suffix = BINARY_SUFFIXES.iter().find(|(_, p)| *p == power).map_or("", |(name, _)| name);
     format!("{value}{suffix}")
 }
 
@@ -215,7 +213,7 @@ fn decimal(nano: i128, exponent: bool) -> String {
         value /= 1000;
         power += 3;
     }
-    match DECIMAL.iter().find(|(_, p)| *p == power).filter(|_| !exponent || power == 0) {
+    match DECIMAL_SUFFIXES.iter().find(|(_, p)| *p == power).filter(|_| !exponent || power == 0) {
         Some((suffix, _)) => format!("{value}{suffix}"),
         None => format!("{value}e{power}"),
     }

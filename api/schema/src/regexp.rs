@@ -6,6 +6,12 @@
 mod translate;
 
 use regex::{Regex, RegexBuilder};
+use thiserror::Error;
+
+/// A pattern that does not compile.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("error parsing regexp: {0}")]
+pub struct PatternError(String);
 
 /// Groups within groups.
 const NESTING_MAX: u32 = 100;
@@ -18,9 +24,9 @@ pub const SCHEMA_BYTES_MAX: usize = 10 << 20;
 /// Compiles a pattern as Go understands it, into at most so many octets.
 ///
 /// # Errors
-/// Says that it is none, or too large a one.
-pub fn compile(pattern: &str, bytes_max: usize) -> Result<Regex, String> {
-    let wrong = || format!("error parsing regexp: {pattern}");
+/// When Go would not compile it, or when the compiled pattern is too large.
+pub fn compile(pattern: &str, bytes_max: usize) -> Result<Regex, PatternError> {
+    let wrong = || PatternError(pattern.to_owned());
     let translated = translate::from_go(pattern).ok_or_else(wrong)?;
     let mut builder = RegexBuilder::new(&translated);
     builder.size_limit(bytes_max).dfa_size_limit(CACHE_BYTES_MAX).nest_limit(NESTING_MAX);

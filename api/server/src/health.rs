@@ -78,10 +78,8 @@ pub(crate) async fn answer(app: &App, endpoint: Endpoint<'_>, parts: &Parts) -> 
             },
         ));
     }
-    Ok(match report(endpoint.name, &found, query.get("verbose").is_some()) {
-        Ok(report) => text(StatusCode::OK, report),
-        Err(report) => text(StatusCode::INTERNAL_SERVER_ERROR, report),
-    })
+    let report = report(endpoint.name, &found, query.get("verbose").is_some());
+    Ok(text(if report.is_healthy { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }, report.text))
 }
 
 /// Whether the store takes up writes.

@@ -1,31 +1,39 @@
-//! The answer of a health endpoint, as upstream words it.
+//! The response of a health endpoint, in upstream's words.
 
-/// What came of one check.
+/// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     /// It passed.
     Ok,
-    /// It did not.
+    /// It failed.
     Failed,
-    /// Whoever asks does not want it to count.
+    /// The client excluded it from the result.
     Excluded,
 }
 
-/// The text that answers for all checks of an endpoint (`livez`), as an error when one of them failed. Reasons are for
-/// the log: whoever may ask need not be who may know.
-///
-/// # Errors
-/// The text, when a check failed.
-pub fn report(endpoint: &str, checks: &[(&str, Check)], is_verbose: bool) -> Result<String, String> {
+/// The response of a health endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthReport {
+    /// Whether no check failed.
+    pub is_healthy: bool,
+    /// The body.
+    pub text: String,
+}
+
+/// The response of an endpoint (`livez`) to the results of its checks. It withholds reasons, because a client that may
+/// read the endpoint may not always read the log.
+pub fn report(endpoint: &str, checks: &[(&str, Check)], is_verbose: bool) -> HealthReport {
     let line = |(name, check): &(&str, Check)| match check {
         Check::Ok => format!("[+]{name} ok\n"),
         Check::Excluded => format!("[+]{name} excluded: ok\n"),
         Check::Failed => format!("[-]{name} failed: reason withheld\n"),
     };
     let lines: String = checks.iter().map(line).collect();
-    match checks.iter().any(|(_, check)| *check == Check::Failed) {
-        true => Err(format!("{lines}{endpoint} check failed\n")),
-        false if is_verbose => Ok(format!("{lines}{endpoint} check passed\n")),
-        false => Ok("ok".to_owned()),
-    }
+    let is_healthy = !checks.iter().any(|(_, check)| *check == Check::Failed);
+    let text = match is_healthy {
+        false => format!("{lines}{endpoint} check failed\n"),
+        true if is_verbose => format!("{lines}{endpoint} check passed\n"),
+        true => "ok".to_owned(),
+    };
+    HealthReport { is_healthy, text }
 }

@@ -1,20 +1,20 @@
-//! How often tasks failed, and figures of other parts, for the metrics of the process.
+//! Metrics of the process: the number of failed tasks, and the metrics of other parts.
 
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// By task and reason. Names are in the code, so there are few.
+/// By task and reason. The names are constants of the code, so there are few.
 static COUNTS: Mutex<BTreeMap<(String, &'static str), u64>> = Mutex::new(BTreeMap::new());
 
 pub(crate) fn add(task: &str, reason: &'static str) {
     *COUNTS.lock().entry((task.to_owned(), reason)).or_default() += 1;
 }
 
-/// Figures of other parts of the process.
+/// Metrics of other parts of the process.
 static SOURCES: Mutex<Vec<fn() -> String>> = Mutex::new(Vec::new());
 
-/// Adds figures in Prometheus' text format to what [`metrics`] returns, for the rest of the process.
+/// Adds metrics in Prometheus' text format to what [`metrics`] returns, for the rest of the process.
 pub fn publish_metrics(source: fn() -> String) {
     SOURCES.lock().push(source);
 }

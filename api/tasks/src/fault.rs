@@ -1,5 +1,5 @@
-//! Faults on demand, for tests: a running task is made to panic, to end, or to stand still. Builds without debug
-//! assertions have `fault/absent.rs` instead, which does nothing.
+//! Fault injection for tests: makes a running task panic, end, or hang. Builds without debug assertions have
+//! `fault/absent.rs` instead, which does nothing.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,26 +7,26 @@ use std::sync::LazyLock;
 
 use tokio::sync::watch;
 
-/// What a task is made to do.
+/// The fault to inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It panics.
+    /// The task panics.
     Panic,
-    /// It returns; only tasks of a set can.
+    /// The task returns; only tasks of a set can.
     End,
-    /// It is not run any more.
+    /// The task hangs.
     Stall,
 }
 
 static FAULTS: LazyLock<watch::Sender<Option<(String, Fault)>>> = LazyLock::new(|| watch::Sender::new(None));
 
-/// Every running task of that name gets the fault. A task of a set gets the latest fault also when the task begins later,
-/// so that whoever injects need not know when it does.
+/// Injects a fault into every running task of that name. A task of a set gets the latest fault also when the task begins
+/// later, so that a test need not wait for its start.
 pub fn inject(name: &str, fault: Fault) {
     FAULTS.send_replace(Some((name.to_owned(), fault)));
 }
 
-/// Takes a line such as `panic node-agent/pod-manager`; `false` when it is no such line.
+/// Injects the fault of a line such as `panic node-agent/pod-manager`; `false` for any other line.
 pub fn inject_line(line: &str) -> bool {
     let Some((fault, name)) = line.trim().split_once(' ') else { return false };
     let fault = match fault {
@@ -39,7 +39,7 @@ pub fn inject_line(line: &str) -> bool {
     true
 }
 
-/// A place in a thread where a fault that is meant for it takes effect; only a panic can.
+/// A point in a thread where a fault for it takes effect; only a panic can.
 pub fn point(name: &'static str) {
     let wanted = FAULTS.borrow().clone();
     if wanted.is_some_and(|(wanted, fault)| wanted == name && fault == Fault::Panic) {
@@ -47,7 +47,7 @@ pub fn point(name: &'static str) {
     }
 }
 
-/// Waits for a fault that is meant for that task and that the receiver did not see yet.
+/// Waits for the next fault for that task.
 async fn next_fault(name: &'static str, mut faults: watch::Receiver<Option<(String, Fault)>>) -> Fault {
     while faults.changed().await.is_ok() {
         let found = faults.borrow_and_update().clone();
@@ -60,14 +60,14 @@ async fn next_fault(name: &'static str, mut faults: watch::Receiver<Option<(Stri
     std::future::pending().await
 }
 
-/// Faults of which the latest counts as not seen.
+/// A receiver that returns the latest fault first.
 fn with_latest() -> watch::Receiver<Option<(String, Fault)>> {
     let mut faults = FAULTS.subscribe();
     faults.mark_changed();
     faults
 }
 
-/// The work, or `None` when it was made to end.
+/// Runs the work; `None` when a fault ended it.
 pub(crate) async fn or_done<W: Future>(name: &'static str, work: W) -> Option<W::Output> {
     let mut work = pin!(work);
     tokio::select! {
@@ -81,7 +81,7 @@ pub(crate) async fn or_done<W: Future>(name: &'static str, work: W) -> Option<W:
     }
 }
 
-/// The work; it cannot be made to end.
+/// Runs the work, which no fault can end.
 pub(crate) async fn or_result<W: Future>(name: &'static str, work: W) -> W::Output {
     let mut work = pin!(work);
     tokio::select! {

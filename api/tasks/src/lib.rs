@@ -1,15 +1,15 @@
-//! Background tasks that somebody owns.
+//! Background tasks with an owner.
 //!
-//! A task that nobody joins dies alone: its panic is a line on standard error, its part of the process stands still,
-//! and everything else goes on as if nothing had happened. Here every background task has a name and belongs to a
-//! set. A set reports the first of its tasks that panics, returns an error, or ends before the set is stopped; the
-//! owner of the set ends with that error, and so at last does the process. Work that belongs to one request (a
-//! connection, one exec) is named as well, and may die alone: its panic is logged and counted.
+//! The panic of a task that is never joined goes unnoticed: it prints a line on standard error, one part of the process
+//! stops, and the rest continues. Here every background task has a name and belongs to a set ([`Tasks`]). The set reports
+//! the first task that panics, returns an error, or ends before the set is stopped. The owner of the set ends with that
+//! error, and in the end so does the process. The work of one request (a connection, an exec) has a name too, but its panic
+//! does not end the process: it is logged and counted.
 //!
 //! [`ConnectionLimiter`] limits the connections of a server and shares them fairly among clients.
 //!
 //! [`panics`] logs every panic of the process as one line with the task's name and counts it; [`Pulse`] tells a loop
-//! that stands still from one that has nothing to do. What happens after a failure is left to the owner of the set.
+//! that is stuck from one that is idle. The owner of the set decides what follows a failure.
 
 mod checks;
 mod connections;
@@ -37,14 +37,14 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use checks::{Check, report};
+pub use checks::{Check, HealthReport, report};
 pub use connections::{ConnectionLimiter, ConnectionSlot};
 pub use counts::{metrics, publish_metrics};
 pub use fault::point as fault_point;
 pub use panics::payload_text;
 pub use pulse::Pulse;
 
-/// An error of any kind.
+/// Any error.
 type AnyError = dyn Error + Send + Sync;
 
 /// How a task of a set failed.
@@ -54,7 +54,7 @@ pub enum TaskFailure {
     Panicked {
         /// The task's name.
         task: &'static str,
-        /// What the panic says.
+        /// The message of the panic.
         message: String,
     },
     /// It returned before its set was stopped.
@@ -90,7 +90,7 @@ impl fmt::Display for TaskFailure {
     }
 }
 
-// By hand: the source is the error itself, whose type others look for, and not the pointer to it.
+// Implemented by hand: the source is the error itself, whose type callers look for, rather than the pointer to it.
 impl Error for TaskFailure {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
@@ -100,7 +100,7 @@ impl Error for TaskFailure {
     }
 }
 
-/// What a background task may return.
+/// The return value of a background task.
 pub trait Outcome {
     /// The error, if it is one.
     fn error(self) -> Option<Arc<AnyError>>;
@@ -118,48 +118,48 @@ impl<E: Into<Box<AnyError>>> Outcome for Result<(), E> {
     }
 }
 
-/// A set of tasks with one owner; clones are the same set.
+/// A set of tasks with one owner. A clone is the same set.
 #[derive(Clone)]
 pub struct Tasks {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// Tasks that end after this was cancelled end as they should.
+    /// A task that ends after this token was cancelled has not failed.
     stopping: CancellationToken,
     tracker: TaskTracker,
     first: watch::Sender<Option<TaskFailure>>,
 }
 
 impl Tasks {
-    /// An empty set. Its tasks may end once the token is cancelled, and not before; telling them to is left to them.
+    /// An empty set. Its tasks may end after the token is cancelled. Each task watches the token by itself.
     pub fn new(stopping: CancellationToken) -> Self {
         Self { shared: Arc::new(Shared { stopping, tracker: TaskTracker::new(), first: watch::Sender::new(None) }) }
     }
 
-    /// A set within this one, for an owner that waits for a part of the tasks: a failure of the one is a failure of the
-    /// other.
+    /// A set within this one, for an owner that waits for a part of the tasks. A failure of the inner set is a failure of
+    /// the outer one.
     #[must_use]
     pub fn child(&self) -> Self {
         let Shared { stopping, first, .. } = &*self.shared;
         Self { shared: Arc::new(Shared { stopping: stopping.clone(), tracker: TaskTracker::new(), first: first.clone() }) }
     }
 
-    /// A set as [`Tasks::child`] makes it, whose tasks may end as soon as `stopping` is cancelled. That token is a child of
-    /// this set's own.
+    /// A set as [`Tasks::child`] returns it, whose tasks may end when `stopping` is cancelled, which is a child of this
+    /// set's token.
     #[must_use]
     pub fn stopped_by(&self, stopping: CancellationToken) -> Self {
         let first = self.shared.first.clone();
         Self { shared: Arc::new(Shared { stopping, tracker: TaskTracker::new(), first }) }
     }
 
-    /// What stops the set.
+    /// The token that stops the set.
     pub fn stopping(&self) -> &CancellationToken {
         &self.shared.stopping
     }
 
-    /// Spawns a background task, which runs until the set is stopped: a panic, an error, or an earlier end is a failure
-    /// of the set.
+    /// Spawns a background task that runs until the set is stopped. A panic, an error or an earlier end is a failure of
+    /// the set.
     pub fn own<W>(&self, name: &'static str, work: W)
     where
         W: Future + Send + 'static,
@@ -172,10 +172,10 @@ impl Tasks {
         }));
     }
 
-    /// As [`Tasks::own`], for work that blocks for as long as it runs: a thread of its own.
+    /// As [`Tasks::own`], on a thread of its own, for work that blocks.
     ///
     /// # Errors
-    /// When there is no room for another thread.
+    /// When the thread cannot be created.
     pub fn own_thread(&self, name: &'static str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -185,7 +185,7 @@ impl Tasks {
         thread.map(drop)
     }
 
-    /// Spawns work that belongs to one request. It may end when it likes; its panic ends nothing else.
+    /// Spawns the work of one request. It may end at any time, and its panic ends no other task.
     pub fn request<W>(&self, name: &'static str, work: W) -> JoinHandle<W::Output>
     where
         W: Future + Send + 'static,
@@ -194,7 +194,7 @@ impl Tasks {
         self.shared.tracker.spawn(named(name, work))
     }
 
-    /// Waits for the first failure; for ever where there is none.
+    /// Waits for the first failure. Never returns where no task fails.
     pub async fn failed(&self) -> TaskFailure {
         let mut first = self.shared.first.subscribe();
         if let Ok(found) = first.wait_for(Option::is_some).await
@@ -205,7 +205,7 @@ impl Tasks {
         std::future::pending().await
     }
 
-    /// The first failure, if there was one.
+    /// The first failure, if any.
     pub fn failure(&self) -> Option<TaskFailure> {
         self.shared.first.borrow().clone()
     }
@@ -216,7 +216,7 @@ impl Tasks {
         self.shared.tracker.wait().await;
     }
 
-    /// Tasks that run.
+    /// The number of running tasks.
     pub fn len(&self) -> usize {
         self.shared.tracker.len()
     }
@@ -228,10 +228,10 @@ impl Tasks {
 }
 
 impl Shared {
-    /// Takes the end of an owned task: a panic's payload, or an error if there is one.
+    /// Records the end of an owned task: the payload of its panic, or its error.
     fn ended(&self, task: &'static str, ended: Result<Option<Arc<AnyError>>, Box<dyn Any + Send>>) {
         match ended {
-            // Logged by the panic hook, where one is installed.
+            // The panic hook logs it, where one is installed.
             Err(payload) => self.failed(TaskFailure::Panicked { task, message: payload_text(&*payload) }),
             Ok(Some(error)) => self.failed(TaskFailure::Failed { task, error }),
             Ok(None) if self.stopping.is_cancelled() => {}
@@ -241,13 +241,13 @@ impl Shared {
 
     fn failed(&self, failure: TaskFailure) {
         match &failure {
-            // Counted where it is logged.
+            // The panic hook counts it.
             TaskFailure::Panicked { .. } => {}
             TaskFailure::EndedEarly { task } => {
                 counts::add(task, "early_end");
                 tracing::error!(task, "a background task ended by itself");
             }
-            // Who awaits the failure has the error, and says it.
+            // The owner that waits for the failure reports the error.
             TaskFailure::Failed { task, .. } => counts::add(task, "error"),
         }
         self.first.send_if_modified(|first| {
@@ -258,14 +258,13 @@ impl Shared {
     }
 }
 
-/// The same work under a name, for a set that its owner joins (a tokio `JoinSet`): a panic in it is logged with the
-/// name. See [`joined`].
+/// Names a future for a `JoinSet` of tokio: its panic is logged with the name. See [`joined`].
 pub fn named<W: Future>(name: &'static str, work: W) -> impl Future<Output = W::Output> {
     panics::scope(name, fault::or_result(name, work))
 }
 
-/// Spawns work that belongs to one request and to no set: whoever holds what it answers to (a stream, a channel) ends
-/// it. Its panic is logged with its name, and counted.
+/// Spawns the work of one request outside of any set. It ends when the other end of its stream or channel is closed. Its
+/// panic is logged with its name and counted.
 pub fn request<W>(name: &'static str, work: W) -> JoinHandle<W::Output>
 where
     W: Future + Send + 'static,
@@ -274,8 +273,8 @@ where
     tokio::spawn(named(name, work))
 }
 
-/// Runs a call that blocks (files, long computations) away from the async threads. A panic in it is logged with its
-/// name, and counted.
+/// Runs a blocking call (files, long computations) outside of the async threads. Its panic is logged with its name and
+/// counted.
 pub fn blocking<T, F>(name: &'static str, call: F) -> JoinHandle<T>
 where
     F: FnOnce() -> T + Send + 'static,
@@ -284,8 +283,8 @@ where
     tokio::task::spawn_blocking(move || panics::under_name(name, call))
 }
 
-/// What a task of a set of one's own (a tokio `JoinSet`) came to; its panic goes on in whoever joins it, so that it does
-/// not die alone. `None` when it was aborted.
+/// The result of a task of a tokio `JoinSet`; `None` when it was aborted. A panic of the task resumes in the caller, so
+/// that it is not lost.
 pub fn joined<T>(ended: Result<T, JoinError>) -> Option<T> {
     match ended {
         Ok(output) => Some(output),

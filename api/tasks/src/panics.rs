@@ -1,4 +1,4 @@
-//! One log line for every panic of the process, with the name of the task that it happened in.
+//! One log line for every panic of the process, with the name of its task.
 
 use std::any::Any;
 use std::future::Future;
@@ -10,8 +10,7 @@ tokio::task_local! {
     static NAME: &'static str;
 }
 
-/// Replaces the standard hook, which writes several lines past the log. Called once by the binary, after the log
-/// has been set up.
+/// Replaces the standard panic hook, which bypasses the log. The binary calls it once, after it has set up the log.
 pub fn install_hook() {
     std::panic::set_hook(Box::new(report));
 }
@@ -30,7 +29,7 @@ fn report(info: &PanicHookInfo<'_>) {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 pub fn payload_text(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&'static str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())

@@ -1,15 +1,15 @@
-//! A loop's sign of life.
+//! The liveness of a loop.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How long a loop that seems to stand still may take to show that it does not: a process that was stopped or a
-/// machine that slept comes back with an old pulse.
+/// Time that a seemingly stuck loop gets for its next beat: after a stopped process or a sleeping machine continues, the
+/// last beat is old.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Beats with each turn of a loop. The loop must turn from time to time even where nothing happens.
+/// Beats once in each iteration of a loop. The loop must iterate from time to time even while it is idle.
 #[derive(Debug)]
 pub struct Pulse {
     last: watch::Sender<Instant>,
@@ -22,17 +22,17 @@ impl Default for Pulse {
 }
 
 impl Pulse {
-    /// The loop turns.
+    /// Records an iteration.
     pub fn beat(&self) {
         self.last.send_replace(Instant::now());
     }
 
-    /// How long ago the last beat was.
+    /// Time since the last beat.
     pub fn age(&self) -> Duration {
         self.last.borrow().elapsed()
     }
 
-    /// Whether the loop has turned within that time, or does within a moment.
+    /// Whether the last beat is not older than that, or the next one comes within a moment.
     pub async fn is_alive(&self, age_max: Duration) -> bool {
         if self.age() <= age_max {
             return true;

@@ -10,6 +10,7 @@ mod scope;
 mod sum;
 mod usage;
 
+use api_model::message::Message;
 use std::collections::{BTreeMap, BTreeSet};
 
 use api_model::kind::GroupResource;
@@ -90,7 +91,7 @@ fn growth(resource: &GroupResource, new: &Value, old: Option<&Value>) -> Amounts
     delta
 }
 
-fn check_one(quota: &Value, hard: &Amounts, delta: &Amounts, sums: &dyn Sums) -> Result<(), String> {
+fn check_one(quota: &Value, hard: &Amounts, delta: &Amounts, sums: &dyn Sums) -> Result<(), Message> {
     let names: BTreeSet<&str> = hard.keys().map(String::as_str).filter(|name| delta.contains_key(*name)).collect();
     if names.is_empty() {
         return Ok(());
@@ -112,7 +113,8 @@ fn check_one(quota: &Value, hard: &Amounts, delta: &Amounts, sums: &dyn Sums) ->
         list(&|name| amount::text(name, at(delta, name), None)),
         list(&|name| amount::text(name, now(name), None)),
         list(&limited),
-    ))
+    )
+    .into())
 }
 
 fn at(amounts: &Amounts, name: &str) -> i128 {
@@ -132,7 +134,7 @@ fn used_of(quota: &Value, names: &BTreeSet<&str>, sums: &dyn Sums) -> Amounts {
 }
 
 /// Each container must say what it needs of a resource that is counted.
-fn check_said(quota: &Value, hard: &Amounts, spec: &Value) -> Result<(), String> {
+fn check_said(quota: &Value, hard: &Amounts, spec: &Value) -> Result<(), Message> {
     let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let whole = usage::named(amount::list(spec.pointer("/resources/requests")), amount::list(spec.pointer("/resources/limits")));
     for field in ["containers", "initContainers"] {
@@ -152,7 +154,7 @@ fn check_said(quota: &Value, hard: &Amounts, spec: &Value) -> Result<(), String>
         .into_iter()
         .map(|(name, containers)| format!("{name} for: {}", containers.into_iter().collect::<Vec<_>>().join(",")))
         .collect();
-    Err(format!("failed quota: {}: must specify {}", meta::name(quota), parts.join("; ")))
+    Err(format!("failed quota: {}: must specify {}", meta::name(quota), parts.join("; ")).into())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! RuntimeClass: a Pod's RuntimeClass exists, and what it costs and where it runs are written into
 //! the Pod.
 
+use api_model::message::Message;
 use std::sync::Arc;
 
 use api_model::kind::GroupResource;
@@ -84,7 +85,7 @@ fn same_amounts(a: Option<&Value>, b: Option<&Value>) -> bool {
     amount::list(a) == amount::list(b)
 }
 
-fn node_selector(spec: &Value, class: &Value) -> Result<Map<String, Value>, String> {
+fn node_selector(spec: &Value, class: &Value) -> Result<Map<String, Value>, Message> {
     let mut selector = json::map(spec, "nodeSelector").cloned().unwrap_or_default();
     for (key, wanted) in class.pointer("/scheduling/nodeSelector").and_then(Value::as_object).into_iter().flatten() {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -92,7 +93,8 @@ fn node_selector(spec: &Value, class: &Value) -> Result<Map<String, Value>, Stri
             let (wanted, given) = (text(wanted), text(given));
             return Err(format!(
                 "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {wanted}; pod.spec.nodeSelector[{key}] = {given}"
-            ));
+            )
+            .into());
         }
         selector.insert(key.clone(), wanted.clone());
     }

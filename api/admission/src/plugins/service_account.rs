@@ -2,6 +2,7 @@
 //! unless it says otherwise, a volume with a token, the cluster's certificate authority and the
 //! namespace's name.
 
+use api_model::message::Message;
 use std::sync::Arc;
 
 use api_model::kind::GroupResource;
@@ -163,11 +164,13 @@ fn check_mirror(spec: &Value) -> Result<(), &'static str> {
 
 /// Only what the account lists may be used, where the account says so. Upstream overlooks volumes of other kinds
 /// than `secret`.
-fn check_secrets(account: &Value, spec: &Value) -> Result<(), String> {
+fn check_secrets(account: &Value, spec: &Value) -> Result<(), Message> {
     let listed = |field: &str, secret: &str| json::list(account, field).iter().any(|s| json::text(s, "name") == secret);
     let name = meta::name(account);
     let refused = |who: String, secret: &str| {
-        format!("{who} secret.secretName={secret:?} is not allowed because service account {name} does not reference that secret")
+        Message::from(format!(
+            "{who} secret.secretName={secret:?} is not allowed because service account {name} does not reference that secret"
+        ))
     };
     let volumes = json::list(spec, "volumes").iter().flat_map(pods::secrets_of_volume);
     if let Some(secret) = volumes.into_iter().find(|secret| !listed("secrets", secret)) {
@@ -194,7 +197,7 @@ fn check_secrets(account: &Value, spec: &Value) -> Result<(), String> {
         if !listed("imagePullSecrets", secret) {
             return Err(format!(
                 "imagePullSecrets[{at}].name={secret:?} is not allowed because service account {name} does not reference that imagePullSecret"
-            ));
+            ).into());
         }
     }
     Ok(())

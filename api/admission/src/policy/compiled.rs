@@ -1,6 +1,6 @@
 //! An expression of a stored policy, and its evaluation within a budget.
 
-use api_cel::admission::{self, Wanted};
+use api_cel::admission::{self, PolicyExpressionError, Wanted};
 use api_cel::{Budget, Env, EvaluateError, Expression, Scope, Value};
 
 /// What a policy's evaluation ends with when it costs too much.
@@ -15,7 +15,7 @@ pub(super) const NOT_COMPILED: &str = "compilation";
 pub(super) struct Compiled {
     /// As it was written.
     pub(super) text: String,
-    expression: Result<Expression, String>,
+    expression: Result<Expression, PolicyExpressionError>,
 }
 
 /// Why there is no value.

@@ -2,6 +2,7 @@
 
 use api_cel::admission::{self, Wanted};
 use api_cel::{Budget, MATCH_CONDITIONS_COST_MAX, Scope};
+use api_model::message::Message;
 use serde_json::Value;
 
 use super::compiled::{Compiled, Failed};
@@ -31,21 +32,21 @@ impl Conditions {
     ///
     /// # Errors
     /// When none is false and some have no value.
-    pub(crate) fn hold<'v>(&'v self, scope: &Scope<'v>) -> Result<bool, String> {
+    pub(crate) fn hold<'v>(&'v self, scope: &Scope<'v>) -> Result<bool, Message> {
         let mut budget = Budget::new(MATCH_CONDITIONS_COST_MAX);
         let mut errors = Vec::new();
         for condition in &self.0 {
             match condition.evaluate(scope, &mut budget) {
                 Ok(value) if value.as_bool() == Some(false) => return Ok(false),
                 Ok(_) => {}
-                Err(Failed::Budget) => return Err(Failed::Budget.message()),
+                Err(Failed::Budget) => return Err(Failed::Budget.message().into()),
                 Err(failed) => errors.push(failed.message()),
             }
         }
         match errors.as_slice() {
             [] => Ok(true),
-            [one] => Err(one.clone()),
-            many => Err(format!("[{}]", many.join(", "))),
+            [one] => Err(one.as_str().into()),
+            many => Err(format!("[{}]", many.join(", ")).into()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What the expressions of a policy yield for a request.
 
+use api_model::message::Message;
 use std::time::{Duration, Instant};
 
 use api_cel::admission::namespace_shape;
@@ -101,7 +102,7 @@ impl Policy {
         match self.conditions.hold(&scope) {
             Ok(true) => {}
             Ok(false) => return Validated::default(),
-            Err(message) => return fails(message),
+            Err(message) => return fails(message.into()),
         }
         let mut budget = Budget::new(OBJECT_COST_MAX);
         let mut results = Vec::with_capacity(self.validations.len());
@@ -166,7 +167,7 @@ impl Policy {
     ///
     /// # Errors
     /// When its conditions have no value.
-    pub fn is_due(&self, activation: &Activation<'_>, params: Option<&Json>) -> Result<bool, String> {
+    pub fn is_due(&self, activation: &Activation<'_>, params: Option<&Json>) -> Result<bool, Message> {
         self.conditions.hold(&self.scope(activation, params))
     }
 
@@ -174,8 +175,8 @@ impl Policy {
     ///
     /// # Errors
     /// When its expression has no value, or one that is no change.
-    pub fn change(&self, index: usize, activation: &Activation<'_>, params: Option<&Json>) -> Result<Change, String> {
-        let Some(mutation) = self.mutations.get(index) else { return Err(format!("policy {} has no mutation {index}", self.name)) };
+    pub fn change(&self, index: usize, activation: &Activation<'_>, params: Option<&Json>) -> Result<Change, Message> {
+        let Some(mutation) = self.mutations.get(index) else { return Err(format!("policy {} has no mutation {index}", self.name).into()) };
         let scope = self.scope(activation, params);
         let value = mutation.expression.evaluate(&scope, &mut Budget::new(OBJECT_COST_MAX)).map_err(Failed::message)?;
         if mutation.is_apply { Change::apply(&value) } else { Change::patch(&value) }

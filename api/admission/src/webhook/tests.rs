@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::request::Operation;
 use crate::testing::Objects;
+use api_model::message::Message;
 
 fn webhook(fields: &Value) -> Webhook {
     let mut webhook = json!({"name": "a.b.c", "sideEffects": "None", "rules": [rule(&["*"], &["*"], "*")]});
@@ -258,6 +259,6 @@ fn conditions_decide_whom_a_webhook_concerns() {
             expressions.iter().enumerate().map(|(index, text)| json!({"name": format!("c{index}"), "expression": text})).collect();
         let webhook = webhook(&json!({"failurePolicy": policy, "matchConditions": conditions}));
         assert_eq!(webhook.has_conditions(), !expressions.is_empty());
-        assert_eq!(webhook.wants(&asked), wanted.map_err(str::to_owned), "{expressions:?} {policy}");
+        assert_eq!(webhook.wants(&asked), wanted.map_err(Message::from), "{expressions:?} {policy}");
     }
 }

@@ -8,6 +8,7 @@ use api_model::kind::GroupResource;
 use api_model::request::{Attributes, UserInfo};
 use api_model::view::View;
 use serde_json::Value;
+use thiserror::Error;
 
 use super::{Authorizer, MASTERS};
 use crate::role::GROUP;
@@ -28,8 +29,41 @@ pub struct Write<'a> {
     pub old: Option<&'a Value>,
 }
 
-/// The error is the message of a Forbidden.
-pub fn check(authorizer: &Authorizer, user: &UserInfo, write: &Write<'_>, view: &dyn View) -> Result<(), String> {
+/// A write that would grant rights which its user does not hold. The text is the message of a Forbidden.
+#[derive(Debug, Error)]
+pub enum EscalationError {
+    /// Only a user who may do everything may write an aggregating role: its rules are not known yet.
+    #[error("must have cluster-admin privileges to use an aggregationRule")]
+    AggregationRule,
+    /// The binding refers to a role that does not exist.
+    #[error("{kind}.{GROUP} {name:?} not found")]
+    RoleNotFound {
+        /// Kind of the role, in lower case.
+        kind: String,
+        /// Name of the role.
+        name: String,
+    },
+    /// The user does not hold all rules.
+    #[error(
+        "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}{}",
+        user.username, quoted(&user.groups), rules.join("\n"), resolution_errors(errors)
+    )]
+    NotHeld {
+        /// The user.
+        user: Box<UserInfo>,
+        /// The missing rules.
+        rules: Vec<String>,
+        /// Roles that the user's bindings refer to and that do not exist.
+        errors: Vec<String>,
+    },
+}
+
+fn resolution_errors(errors: &[String]) -> String {
+    if errors.is_empty() { String::new() } else { format!("; resolution errors: [{}]", errors.join(" ")) }
+}
+
+/// Checks that the user holds all rights that the write grants.
+pub fn check(authorizer: &Authorizer, user: &UserInfo, write: &Write<'_>, view: &dyn View) -> Result<(), EscalationError> {
     if write.resource.group != GROUP || user.in_group(MASTERS) {
         return Ok(());
     }
@@ -40,7 +74,7 @@ pub fn check(authorizer: &Authorizer, user: &UserInfo, write: &Write<'_>, view: 
     }
 }
 
-fn check_role(authorizer: &Authorizer, user: &UserInfo, write: &Write<'_>, view: &dyn View) -> Result<(), String> {
+fn check_role(authorizer: &Authorizer, user: &UserInfo, write: &Write<'_>, view: &dyn View) -> Result<(), EscalationError> {
     let same =
         |field: &str| write.old.is_some_and(|old| old.get(field).unwrap_or(&Value::Null) == write.new.get(field).unwrap_or(&Value::Null));
     if (same("rules") && same("aggregationRule")) || may(authorizer, user, "escalate", write.resource, write.namespace, write.name, view) {
@@ -50,13 +84,12 @@ fn check_role(authorizer: &Authorizer, user: &UserInfo, write: &Write<'_>, view:
     let aggregates = write.new.get("aggregationRule").is_some_and(|a| !a.is_null());
     if aggregates && !same("aggregationRule") {
         let everything = [Rule::everything(), Rule::every_path()];
-        confirm(authorizer, user, "", &everything, view)
-            .map_err(|_| "must have cluster-admin privileges to use an aggregationRule".to_owned())?;
+        confirm(authorizer, user, "", &everything, view).map_err(|_| EscalationError::AggregationRule)?;
     }
     confirm(authorizer, user, write.namespace, &Rule::of_role(write.new), view)
 }
 
-fn check_binding(authorizer: &Authorizer, user: &UserInfo, write: &Write<'_>, view: &dyn View) -> Result<(), String> {
+fn check_binding(authorizer: &Authorizer, user: &UserInfo, write: &Write<'_>, view: &dyn View) -> Result<(), EscalationError> {
     let field = |object: &Value, name: &str| object.get(name).cloned().unwrap_or_default();
     if write
         .old
@@ -72,7 +105,7 @@ fn check_binding(authorizer: &Authorizer, user: &UserInfo, write: &Write<'_>, vi
     }
     match authorizer.rbac.role_rules(kind, write.namespace, name, view) {
         Some(rules) => confirm(authorizer, user, write.namespace, &rules, view),
-        None => Err(format!("{}.{GROUP} {name:?} not found", kind.to_lowercase())),
+        None => Err(EscalationError::RoleNotFound { kind: kind.to_lowercase(), name: name.to_owned() }),
     }
 }
 
@@ -97,7 +130,7 @@ fn may(
     authorizer.authorize(user, &attributes, view).is_allowed()
 }
 
-fn confirm(authorizer: &Authorizer, user: &UserInfo, namespace: &str, wanted: &[Rule], view: &dyn View) -> Result<(), String> {
+fn confirm(authorizer: &Authorizer, user: &UserInfo, namespace: &str, wanted: &[Rule], view: &dyn View) -> Result<(), EscalationError> {
     let (own, errors) = authorizer.rbac.rules_for(user, namespace, view);
     let missing: Vec<Rule> = wanted.iter().flat_map(Rule::singles).filter(|single| !own.iter().any(|rule| rule.covers(single))).collect();
     if missing.is_empty() {
@@ -106,16 +139,8 @@ fn confirm(authorizer: &Authorizer, user: &UserInfo, namespace: &str, wanted: &[
     let mut described: Vec<String> = compact(missing).iter().map(Rule::describe).collect();
     described.sort();
     described.dedup();
-    let mut message = format!(
-        "user {:?} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
-        user.username,
-        quoted(&user.groups),
-        described.join("\n")
-    );
-    if !errors.is_empty() {
-        message.push_str(&format!("; resolution errors: [{}]", errors.join(" ")));
-    }
-    Err(message)
+    let user = user.clone();
+    Err(EscalationError::NotHeld { user: Box::new(user), rules: described, errors })
 }
 
 /// Single rules that differ in the verb alone, put together.

@@ -35,7 +35,7 @@ impl Patterns {
             Some(place) => place,
             None => {
                 meter.pay(COMPILE_COST)?;
-                let regex = compile(pattern, MADE_BYTES_MAX).map_err(EvaluateError::failed)?;
+                let regex = compile(pattern, MADE_BYTES_MAX).map_err(|error| EvaluateError::failed(error.to_string()))?;
                 if self.kept.len() >= KEPT_MAX {
                     self.kept.remove(0);
                 }

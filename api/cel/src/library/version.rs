@@ -7,8 +7,8 @@ use super::CallResult;
 use super::quantity::number_of;
 use crate::error::EvaluateError;
 use crate::meter::Meter;
-use crate::semver::Semver;
 use crate::value::Value;
+use crate::version;
 
 /// Calls a function of versions.
 pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> CallResult<'v> {
@@ -20,7 +20,7 @@ pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) ->
                 _ => return Err(EvaluateError::no_overload()),
             };
             meter.pay_text(text.len() as u64)?;
-            match (Semver::parse(text, normalizes), function) {
+            match (version::parse(text, normalizes), function) {
                 (parsed, "isSemver") => Value::Bool(parsed.is_some()),
                 (Some(parsed), _) => Value::Semver(Arc::new(parsed)),
                 (None, _) => return Err(EvaluateError::failed(format!("No Major.Minor.Patch elements found in {text:?}"))),
@@ -33,9 +33,9 @@ pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) ->
                 ("major", []) => number(this.major),
                 ("minor", []) => number(this.minor),
                 ("patch", []) => number(this.patch),
-                ("isGreaterThan", [Value::Semver(other)]) => Value::Bool(this.order(other) == Ordering::Greater),
-                ("isLessThan", [Value::Semver(other)]) => Value::Bool(this.order(other) == Ordering::Less),
-                ("compareTo", [Value::Semver(other)]) => Value::Int(number_of(this.order(other))),
+                ("isGreaterThan", [Value::Semver(other)]) => Value::Bool(this.cmp_precedence(other) == Ordering::Greater),
+                ("isLessThan", [Value::Semver(other)]) => Value::Bool(this.cmp_precedence(other) == Ordering::Less),
+                ("compareTo", [Value::Semver(other)]) => Value::Int(number_of(this.cmp_precedence(other))),
                 _ => return Ok(None),
             }
         }

@@ -27,7 +27,7 @@ pub(crate) fn equals(left: &Value<'_>, right: &Value<'_>) -> bool {
         (Value::Url(left), Value::Url(right)) => left == right,
         (Value::Ip(left), Value::Ip(right)) => left == right,
         (Value::Cidr(left), Value::Cidr(right)) => left == right,
-        (Value::Semver(left), Value::Semver(right)) => left.order(right) == Ordering::Equal,
+        (Value::Semver(left), Value::Semver(right)) => left.cmp_precedence(right) == Ordering::Equal,
         (Value::Format(left), Value::Format(right)) => std::ptr::eq(*left, *right),
         _ if is_number(left) && is_number(right) => compare(left, right) == Some(Ordering::Equal),
         _ if left.is_map() && right.is_map() => maps(left, right),

@@ -13,7 +13,9 @@ const ENV: &str = "node/agent/src/container/env.rs";
 const FILES: &str = "node/agent/src/container/files.rs";
 const HOOKS: &str = "node/agent/src/hooks.rs";
 const PROBE: &str = "node/agent/src/probe.rs";
-const PROBE_HTTP: &str = "node/agent/src/probe/http.rs";
+const PULL: &str = "node/agent/src/worker/effect/pull.rs";
+const SANDBOX: &str = "node/agent/src/worker/effect/sandbox.rs";
+const HTTP_ACTION: &str = "node/agent/src/action/http.rs";
 const ENFORCE: &str = "node/agent/src/enforce.rs";
 const SECURITY: &str = "node/agent/src/container/security.rs";
 const SPEC_OF: &str = "node/agent/src/container/spec.rs";
@@ -84,13 +86,13 @@ const TOP: &[Field] = &[
     Field::nobody("ephemeralContainers").although("the node says in status and events that it does not run them"),
     Field::nobody("evictionResponders"),
     Field::by(NODE, "hostAliases", FILES),
-    Field::by(NODE, "hostIPC", EFFECT),
+    Field::by(NODE, "hostIPC", SANDBOX),
     Field::by(NODE, "hostNetwork", FILES),
     Field::nobody("hostPID").although(CHECKED),
     Field::by(NODE, "hostUsers", ENFORCE),
     Field::by(NODE, "hostname", FILES),
     Field::by(NODE, "hostnameOverride", FILES),
-    Field::by(NODE, "imagePullSecrets", EFFECT),
+    Field::by(NODE, "imagePullSecrets", PULL),
     Field::by(PLACED, "nodeName", "sched/scheduler/src/plugins/node_name.rs"),
     Field::by(PLACED, "nodeSelector", "sched/scheduler/src/plugins/node_affinity.rs"),
     Field::by(NODE, "os", ENFORCE),
@@ -100,8 +102,8 @@ const TOP: &[Field] = &[
     Field::by(SERVER, "priorityClassName", "api/admission/src/plugins/priority.rs"),
     Field::by(NODE, "readinessGates", "node/agent/src/status/conditions.rs"),
     Field::nobody("resourceClaims").although("the node authorizer looks at it"),
-    Field::by(NODE, "restartPolicy", "node/agent/src/worker/facts.rs"),
-    Field::by(NODE, "runtimeClassName", EFFECT),
+    Field::by(NODE, "restartPolicy", "node/agent/src/record/container_record.rs"),
+    Field::by(NODE, "runtimeClassName", SANDBOX),
     Field::by(SCHEDULER, "schedulerName", "sched/scheduler/src/run.rs"),
     Field::by(SCHEDULER, "schedulingGates", "sched/framework/src/pod.rs"),
     Field::nobody("schedulingGroup"),
@@ -112,7 +114,7 @@ const TOP: &[Field] = &[
     Field::by(NODE, "subdomain", FILES),
     Field::by(NODE, "terminationGracePeriodSeconds", "node/agent/src/worker/plan.rs"),
     Field::by(&[Scheduler, Controller("taint-eviction-controller")], "tolerations", "sched/scheduler/src/plugins/taint_toleration.rs"),
-    Field::nobody("topologySpreadConstraints").although("the controllers drop it from what they cache"),
+    Field::nobody("topologySpreadConstraints"),
 ];
 
 const SECURITY_CONTEXT: &[Field] = &[
@@ -150,11 +152,11 @@ const CONTAINER: &[Field] = &[
     Field::by(NODE, "env[].valueFrom.resourceFieldRef", ENV),
     Field::by(NODE, "env[].valueFrom.secretKeyRef", ENV),
     Field::by(NODE, "envFrom", ENV),
-    Field::by(NODE, "image", EFFECT),
-    Field::by(NODE, "imagePullPolicy", EFFECT),
+    Field::by(NODE, "image", PULL),
+    Field::by(NODE, "imagePullPolicy", PULL),
     Field::by(NODE, "lifecycle.stopSignal", "node/agent/src/worker/effect/stop.rs"),
     Field::by(NODE, "name", SPEC_OF),
-    Field::by(PLACED, "ports", EFFECT),
+    Field::by(PLACED, "ports", SANDBOX),
     Field::by(NODE, "resizePolicy", "node/agent/src/resize.rs"),
     Field::nobody("restartPolicyRules"),
     Field::by(NODE, "stdin", SPEC_OF),
@@ -196,8 +198,8 @@ const A_PROBE: &[Field] = &[
     Field::by(NODE, "exec", PROBE),
     Field::by(NODE, "failureThreshold", PROBE),
     Field::nobody("grpc.mode").although(WORD),
-    Field::by(NODE, "grpc.port", "node/agent/src/probe.rs"),
-    Field::by(NODE, "grpc.service", "node/agent/src/probe/grpc.rs"),
+    Field::by(NODE, "grpc.port", "node/agent/src/action.rs"),
+    Field::by(NODE, "grpc.service", "node/agent/src/action/grpc.rs"),
     Field::by(NODE, "initialDelaySeconds", PROBE),
     Field::by(NODE, "periodSeconds", PROBE),
     Field::by(NODE, "successThreshold", PROBE),
@@ -208,12 +210,12 @@ const A_PROBE: &[Field] = &[
 
 /// Of probes and hooks.
 const HTTP_GET: &[Field] = &[
-    Field::by(NODE, "host", PROBE_HTTP),
-    Field::by(NODE, "httpHeaders", PROBE_HTTP),
-    Field::by(NODE, "path", PROBE_HTTP),
-    Field::by(NODE, "port", PROBE_HTTP),
+    Field::by(NODE, "host", HTTP_ACTION),
+    Field::by(NODE, "httpHeaders", HTTP_ACTION),
+    Field::by(NODE, "path", HTTP_ACTION),
+    Field::by(NODE, "port", HTTP_ACTION),
     Field::nobody("protocol").although(WORD),
-    Field::by(NODE, "scheme", PROBE_HTTP),
+    Field::by(NODE, "scheme", HTTP_ACTION),
 ];
 
 const A_HOOK: &[Field] =

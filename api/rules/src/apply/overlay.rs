@@ -1,6 +1,7 @@
 //! A configuration put into an object without a word on who owns what: how mutating admission policies
 //! change objects. What it states wins, what it does not mention stays.
 
+use api_model::message::Message;
 use serde_json::Value;
 
 use super::merge::merge;
@@ -12,15 +13,15 @@ use super::validate;
 /// # Errors
 /// When the configuration does not fit the type, or when it states something that can only be replaced
 /// whole: what it does not mention there would go. Words are upstream's.
-pub fn overlay(typing: Typing<'_>, live: &Value, config: &Value) -> Result<Value, String> {
+pub fn overlay(typing: Typing<'_>, live: &Value, config: &Value) -> Result<Value, Message> {
     if let Some(complaint) = validate::complaint(typing, config) {
-        return Err(format!("failed to convert patch object to typed object: {complaint}"));
+        return Err(format!("failed to convert patch object to typed object: {complaint}").into());
     }
     let mut atomics = Vec::new();
     find_atomics(typing, config, String::new(), &mut atomics);
     if !atomics.is_empty() {
         let atomics = atomics.join(", ");
-        return Err(format!("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {atomics}"));
+        return Err(format!("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {atomics}").into());
     }
     Ok(merge(typing, live.clone(), config))
 }
@@ -49,7 +50,7 @@ mod tests {
 
     use super::*;
 
-    fn overlaid(live: &Value, config: &Value) -> Result<Value, String> {
+    fn overlaid(live: &Value, config: &Value) -> Result<Value, Message> {
         let kind = api_model::kind::find("", "pods").expect("served");
         overlay(Typing::new(kind), live, config)
     }
@@ -79,7 +80,7 @@ mod tests {
                 "failed to convert patch object to typed object: .spec.nothing: field not declared in schema",
             ),
         ] {
-            assert_eq!(overlaid(&live, &config), Err(why.to_owned()));
+            assert_eq!(overlaid(&live, &config), Err(why.into()));
         }
     }
 }

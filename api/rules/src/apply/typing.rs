@@ -1,6 +1,7 @@
 //! How a value is owned, by its type: whole, field by field, or element by element. This is the one
 //! file that knows where types come from; the rest of `apply` asks here.
 
+use api_model::message::Message;
 use std::collections::BTreeMap;
 
 use api_model::kind::Kind;
@@ -114,17 +115,17 @@ impl<'s> List<'s> {
     }
 
     /// What tells an element from the others, or why nothing does.
-    pub(super) fn name(self, value: &Value) -> Result<Element, String> {
+    pub(super) fn name(self, value: &Value) -> Result<Element, Message> {
         if self.schema.list_type() == ListType::Set {
             return match value {
-                Value::Object(_) => Err("associative list without keys has an element that's a map type".to_owned()),
-                Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
-                Value::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
+                Value::Object(_) => Err("associative list without keys has an element that's a map type".into()),
+                Value::Array(_) => Err("not supported: associative list with lists as elements".into()),
+                Value::Null => Err("associative list without keys has an element that's an explicit null".into()),
                 value => Ok(Element::value(value)),
             };
         }
         let Value::Object(fields) = value else {
-            return Err("associative list with keys may not have non-map elements".to_owned());
+            return Err("associative list with keys may not have non-map elements".into());
         };
         let mut keys = Map::new();
         for key in self.schema.list_map_keys() {

@@ -3,6 +3,7 @@
 //! are upstream's.
 
 use api_model::field::aggregate;
+use api_model::message::Message;
 use api_model::meta;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -27,7 +28,7 @@ pub enum Unacceptable {
         /// How many there are.
         of: usize,
         /// What is wrong.
-        why: String,
+        why: Message,
     },
     /// It is another object.
     #[error("returned invalid {place}: {why}", place = of_object(*.index, *.of))]
@@ -37,7 +38,7 @@ pub enum Unacceptable {
         /// How many there are.
         of: usize,
         /// What is wrong.
-        why: String,
+        why: Message,
     },
     /// Its metadata is no metadata.
     #[error("returned invalid metadata{place}: {why}", place = of_metadata(*.index, *.of))]
@@ -47,7 +48,7 @@ pub enum Unacceptable {
         /// How many there are.
         of: usize,
         /// What is wrong.
-        why: String,
+        why: Message,
     },
 }
 
@@ -75,25 +76,27 @@ pub fn review(version: &str, uid: &str, wanted: &str, objects: &[&Value]) -> Val
 ///
 /// # Errors
 /// When it is no answer to this question, or says that it failed.
-pub fn answered(mut answer: Value, version: &str, uid: &str) -> Result<Vec<Value>, String> {
+pub fn answered(mut answer: Value, version: &str, uid: &str) -> Result<Vec<Value>, Message> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let (found_version, found_kind) = (text(answer.get("apiVersion")), text(answer.get("kind")));
     let expected = format!("{GROUP}/{version}");
     if found_version != expected || found_kind != "ConversionReview" {
-        return Err(format!("expected webhook response of {expected}, Kind=ConversionReview, got {found_version}, Kind={found_kind}"));
+        return Err(
+            format!("expected webhook response of {expected}, Kind=ConversionReview, got {found_version}, Kind={found_kind}").into()
+        );
     }
     let Some(response) = answer.get_mut("response").filter(|response| response.is_object()) else {
-        return Err("no response provided".to_owned());
+        return Err("no response provided".into());
     };
     let found = text(response.get("uid"));
     if found != uid {
-        return Err(format!("expected response.uid={uid:?}, got {found:?}"));
+        return Err(format!("expected response.uid={uid:?}, got {found:?}").into());
     }
     let result = |field: &str| text(response.get("result").and_then(|result| result.get(field)));
     match (result("status").as_str(), result("message")) {
         ("Success", _) => {}
-        (status, message) if message.is_empty() => return Err(format!("response.result.status was '{status}', not 'Success'")),
-        (_, message) => return Err(message),
+        (status, message) if message.is_empty() => return Err(format!("response.result.status was '{status}', not 'Success'").into()),
+        (_, message) => return Err(message.into()),
     }
     Ok(match response.get_mut("convertedObjects").map(Value::take) {
         Some(Value::Array(objects)) => objects,
@@ -112,7 +115,7 @@ pub fn accept(original: &Value, mut converted: Value, wanted: &str, (index, of):
     for (what, field) in [("name", "name"), ("namespace", "namespace"), ("UID", "uid")] {
         let (was, is) = (meta::text(original, field), meta::text(&converted, field));
         if was != is {
-            return Err(Unacceptable::Object { index, of, why: format!("must have the same {what}: {was} != {is}") });
+            return Err(Unacceptable::Object { index, of, why: format!("must have the same {what}: {was} != {is}").into() });
         }
     }
     let metadata = metadata(original, &converted).map_err(|why| Unacceptable::Metadata { index, of, why })?;
@@ -122,28 +125,28 @@ pub fn accept(original: &Value, mut converted: Value, wanted: &str, (index, of):
     Ok(converted)
 }
 
-fn form(original: &Value, converted: &Value, wanted: &str) -> Result<(), String> {
+fn form(original: &Value, converted: &Value, wanted: &str) -> Result<(), Message> {
     let text = |object: &Value, field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (version, kind) = (text(converted, "apiVersion"), text(converted, "kind"));
     if kind.is_empty() {
-        return Err(format!("Object 'Kind' is missing in '{converted}'"));
+        return Err(format!("Object 'Kind' is missing in '{converted}'").into());
     }
     if version != wanted {
-        return Err(format!("invalid groupVersion (expected {wanted}, received {version})"));
+        return Err(format!("invalid groupVersion (expected {wanted}, received {version})").into());
     }
     let expected = text(original, "kind");
     if kind != expected {
-        return Err(format!("invalid kind (expected {expected}, received {kind})"));
+        return Err(format!("invalid kind (expected {expected}, received {kind})").into());
     }
     Ok(())
 }
 
 /// The original's metadata with the labels and annotations of the converted object.
-fn metadata(original: &Value, converted: &Value) -> Result<Value, String> {
+fn metadata(original: &Value, converted: &Value) -> Result<Value, Message> {
     let theirs = match converted.get("metadata") {
         Some(Value::Object(metadata)) => metadata,
-        Some(_) => return Err("invalid metadata in converted object".to_owned()),
-        None => return Err("missing metadata in converted object".to_owned()),
+        Some(_) => return Err("invalid metadata in converted object".into()),
+        None => return Err("missing metadata in converted object".into()),
     };
     let mut ours = original.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
     for field in CHANGEABLE {
@@ -155,16 +158,16 @@ fn metadata(original: &Value, converted: &Value) -> Result<Value, String> {
                 check(field, texts, ours.get(field))?;
                 ours.insert(field.to_owned(), Value::Object(texts.clone()));
             }
-            Some(_) => return Err(format!("invalid metadata.{field} in converted object")),
+            Some(_) => return Err(format!("invalid metadata.{field} in converted object").into()),
         }
     }
     Ok(Value::Object(ours))
 }
 
 /// Texts alone; what was changed must be what a user could have sent.
-fn check(field: &str, texts: &Map<String, Value>, before: Option<&Value>) -> Result<(), String> {
+fn check(field: &str, texts: &Map<String, Value>, before: Option<&Value>) -> Result<(), Message> {
     if let Some((key, _)) = texts.iter().find(|(_, value)| !value.is_string()) {
-        return Err(format!("metadata.{field}[{key}] must be a string in converted object"));
+        return Err(format!("metadata.{field}[{key}] must be a string in converted object").into());
     }
     if before.and_then(Value::as_object) == Some(texts) {
         return Ok(());
@@ -177,7 +180,7 @@ fn check(field: &str, texts: &Map<String, Value>, before: Option<&Value>) -> Res
         _ => crate::meta::annotations(&at, &mut checks),
     }
     let errors = checks.into_errors();
-    if errors.is_empty() { Ok(()) } else { Err(aggregate(&errors)) }
+    if errors.is_empty() { Ok(()) } else { Err(aggregate(&errors).into()) }
 }
 
 #[cfg(test)]

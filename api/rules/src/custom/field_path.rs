@@ -1,14 +1,15 @@
 //! `fieldPath` of a validation rule: which field an error is told of, relative to the rule's place.
 
 use api_model::field::Path;
+use api_model::message::Message;
 use api_schema::{Additional, Structural};
 
 /// The path that a text names in a schema, or why it names none. It is written `.a.b` or `['a']`.
-pub fn read(text: &str, schema: &Structural) -> Result<Path, String> {
+pub fn read(text: &str, schema: &Structural) -> Result<Path, Message> {
     let (mut path, mut schema, mut rest) = (Path::default(), schema, text);
     while !rest.is_empty() {
         let (name, after) = step(rest)?;
-        let missing = || "does not refer to a valid field".to_owned();
+        let missing = || Message::from("does not refer to a valid field");
         (path, schema) = match &schema.additional {
             _ if !schema.properties.is_empty() => (path.child(&name), schema.properties.get(&name).ok_or_else(missing)?),
             Additional::Schema(values) => (path.key(&name), &**values),
@@ -20,17 +21,17 @@ pub fn read(text: &str, schema: &Structural) -> Result<Path, String> {
 }
 
 /// The first name, and what follows it.
-fn step(text: &str) -> Result<(String, &str), String> {
+fn step(text: &str) -> Result<(String, &str), Message> {
     if let Some(after) = text.strip_prefix('.') {
         let end = after.find(['.', '[', ']']).unwrap_or(after.len());
         let (name, rest) = after.split_at(end);
-        return if name.is_empty() { Err("unexpected end of JSON path".to_owned()) } else { Ok((name.to_owned(), rest)) };
+        return if name.is_empty() { Err("unexpected end of JSON path".into()) } else { Ok((name.to_owned(), rest)) };
     }
-    let Some(after) = text.strip_prefix('[') else { return Err(format!("expected [ or . but got: {text}")) };
+    let Some(after) = text.strip_prefix('[') else { return Err(format!("expected [ or . but got: {text}").into()) };
     let Some(quoted) = after.strip_prefix('\'') else {
         return Err(match after.split(['.', '[', ']']).next() {
-            None | Some("") => "unexpected end of JSON path".to_owned(),
-            Some(name) => format!("expected single quoted string but got {name}"),
+            None | Some("") => "unexpected end of JSON path".into(),
+            Some(name) => format!("expected single quoted string but got {name}").into(),
         });
     };
     let mut name = String::new();
@@ -41,18 +42,18 @@ fn step(text: &str) -> Result<(String, &str), String> {
                 let rest = quoted.get(at + 1..).unwrap_or_default();
                 return match rest.strip_prefix(']') {
                     Some(rest) => Ok((name, rest)),
-                    None if rest.is_empty() => Err("unexpected end of JSON path".to_owned()),
-                    None => Err(format!("expected ] but got {rest}")),
+                    None if rest.is_empty() => Err("unexpected end of JSON path".into()),
+                    None => Err(format!("expected ] but got {rest}").into()),
                 };
             }
             '\\' => name.push(escaped(letters.next().map(|(_, letter)| letter))?),
             letter => name.push(letter),
         }
     }
-    Err(format!("expected single quoted string but got '{quoted}"))
+    Err(format!("expected single quoted string but got '{quoted}").into())
 }
 
-fn escaped(letter: Option<char>) -> Result<char, String> {
+fn escaped(letter: Option<char>) -> Result<char, Message> {
     Ok(match letter {
         Some('a') => '\x07',
         Some('b') => '\x08',
@@ -62,8 +63,8 @@ fn escaped(letter: Option<char>) -> Result<char, String> {
         Some('t') => '\t',
         Some('v') => '\x0b',
         Some(same @ ('\'' | '\\')) => same,
-        Some(other) => return Err(format!("invalid string literal: invalid escape char \\{other}")),
-        None => return Err("unexpected end of JSON path".to_owned()),
+        Some(other) => return Err(format!("invalid string literal: invalid escape char \\{other}").into()),
+        None => return Err("unexpected end of JSON path".into()),
     })
 }
 
@@ -91,7 +92,7 @@ mod tests {
             (".a['b", Err("expected single quoted string but got 'b")),
         ] {
             let found = read(text, &schema).map(|path| path.to_string());
-            assert_eq!(found.as_deref().map_err(String::as_str), wanted, "{text}");
+            assert_eq!(found.as_deref().map_err(|why| &**why), wanted, "{text}");
         }
     }
 }

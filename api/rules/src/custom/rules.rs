@@ -10,6 +10,7 @@ mod compiled;
 use api_cel::{Budget, EvaluateError, OBJECT_COST_MAX, Scope, Shape, Value as CelValue};
 use api_model::field::{FieldError, FieldErrorKind, Path};
 use api_model::kind::{Kind, Slot};
+use api_model::message::Message;
 use api_schema::{Structural, ValidationRule};
 use serde_json::Value;
 
@@ -140,7 +141,8 @@ impl Run<'_> {
             Ok(_) => {
                 let message = self.message(rule, told, scope);
                 let ended = message.is_err();
-                let error = message.map_or_else(&invalid, |message| failed(rule, told, schema, value, path, message));
+                let error =
+                    message.map_or_else(|message| invalid(message.into()), |message| failed(rule, told, schema, value, path, message));
                 if !rule.is_transition && before.is_unchanged(schema, value) {
                     self.found.warnings.push(error.to_string());
                 } else {
@@ -171,15 +173,14 @@ impl Run<'_> {
 
     /// The message of a failed rule: of its message expression, else its message, else the rule itself. An error ends the
     /// evaluation of further rules.
-    fn message<'v>(&mut self, rule: &'v Rule, told: &ValidationRule, scope: &Scope<'v>) -> Result<String, String> {
+    fn message<'v>(&mut self, rule: &'v Rule, told: &ValidationRule, scope: &Scope<'v>) -> Result<String, Message> {
         match rule.message.as_ref().map(|message| message.evaluate(scope, &mut self.budget)) {
             Some(Err(EvaluateError::OutOfBudget)) => {
-                Err("messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"
-                    .to_owned())
+                Err("messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run".into())
             }
             Some(Err(EvaluateError::CallCost)) => {
                 let why = "no further validation rules will be run due to call cost exceeds limit for messageExpression";
-                Err(format!("{why}: {:?}", told.message_expression))
+                Err(format!("{why}: {:?}", told.message_expression).into())
             }
             // As upstream, a message expression that fails or yields an unusable text is replaced by the fixed message.
             Some(Ok(value)) => Ok(value.as_str().map(str::trim).filter(|text| is_message(text)).map_or_else(|| fixed(told), str::to_owned)),

@@ -95,7 +95,7 @@ fn time(format: Format, value: &mut Value) -> Result<(), DecodeError> {
         };
         return Err(DecodeError::Type(format!("json: cannot unmarshal {found} into Go value of type string")));
     };
-    *value = super::time::stored(format, text).map_err(DecodeError::Type)?.map_or(Value::Null, Value::String);
+    *value = super::time::stored(format, text).map_err(|why| DecodeError::Type(why.into()))?.map_or(Value::Null, Value::String);
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! `metav1.Time` takes any fraction of a second and drops it, `metav1.MicroTime` wants six digits. Go's two
 //! leniences are kept: an hour of one digit, and a comma before the fraction.
 
+use api_model::message::Message;
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::Offset;
@@ -19,7 +20,7 @@ const LEAST_SECOND: i64 = -62_167_219_200;
 
 /// The stored writing of a time, in UTC; `None` of the zero time. The last day of the year 9999 is beyond what
 /// this server's parts and all clients in Rust can read, so what is in it is held at the last time that they can.
-pub fn stored(format: Format, text: &str) -> Result<Option<String>, String> {
+pub fn stored(format: Format, text: &str) -> Result<Option<String>, Message> {
     let mut reader = Reader { text, rest: text, layout: if format == Format::Time { TIME } else { MICRO_TIME } };
     let (at, offset) = reader.read(format)?;
     let at = offset.to_timestamp(at).unwrap_or(Timestamp::MAX);
@@ -39,7 +40,7 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
-    fn read(&mut self, format: Format) -> Result<(DateTime, Offset), String> {
+    fn read(&mut self, format: Format) -> Result<(DateTime, Offset), Message> {
         let year = self.number("2006", 4..=4)?;
         self.literal("-")?;
         let month = self.within("01", 2..=2, 1..=12, "month")?;
@@ -62,13 +63,13 @@ impl Reader<'_> {
         Ok((DateTime::from_parts(date, time), offset))
     }
 
-    fn literal(&mut self, wanted: &'static str) -> Result<(), String> {
+    fn literal(&mut self, wanted: &'static str) -> Result<(), Message> {
         self.rest = self.rest.strip_prefix(wanted).ok_or_else(|| self.unreadable(self.rest, wanted))?;
         Ok(())
     }
 
     /// As many digits.
-    fn number(&mut self, element: &'static str, digits: std::ops::RangeInclusive<usize>) -> Result<i16, String> {
+    fn number(&mut self, element: &'static str, digits: std::ops::RangeInclusive<usize>) -> Result<i16, Message> {
         let count = self.rest.bytes().take(*digits.end()).take_while(u8::is_ascii_digit).count();
         let (number, rest) = self.rest.split_at_checked(count).unwrap_or_default();
         match number.parse() {
@@ -86,7 +87,7 @@ impl Reader<'_> {
         digits: std::ops::RangeInclusive<usize>,
         range: std::ops::RangeInclusive<i16>,
         name: &str,
-    ) -> Result<i16, String> {
+    ) -> Result<i16, Message> {
         let number = self.number(element, digits)?;
         if range.contains(&number) { Ok(number) } else { Err(self.complaint(&format!(": {name} out of range"))) }
     }
@@ -100,7 +101,7 @@ impl Reader<'_> {
     }
 
     /// Exactly six digits, in nanoseconds.
-    fn micros(&mut self) -> Result<i32, String> {
+    fn micros(&mut self) -> Result<i32, Message> {
         let parts = self.rest.strip_prefix(['.', ',']).and_then(|rest| rest.split_at_checked(6));
         let (micros, rest) =
             parts.filter(|(micros, _)| micros.bytes().all(|b| b.is_ascii_digit())).ok_or_else(|| self.unreadable(self.rest, ".000000"))?;
@@ -109,7 +110,7 @@ impl Reader<'_> {
     }
 
     /// `Z`, or a sign, hours, a colon and minutes.
-    fn offset(&mut self) -> Result<Offset, String> {
+    fn offset(&mut self) -> Result<Offset, Message> {
         if let Some(rest) = self.rest.strip_prefix('Z') {
             self.rest = rest;
             return Ok(Offset::UTC);
@@ -134,11 +135,11 @@ impl Reader<'_> {
         Offset::from_seconds(sign * (i32::from(hours) * 60 + i32::from(minutes)) * 60).map_err(|_| unreadable)
     }
 
-    fn complaint(&self, what: &str) -> String {
-        format!("parsing time {}{what}", Value::from(self.text))
+    fn complaint(&self, what: &str) -> Message {
+        format!("parsing time {}{what}", Value::from(self.text)).into()
     }
 
-    fn unreadable(&self, rest: &str, element: &str) -> String {
+    fn unreadable(&self, rest: &str, element: &str) -> Message {
         self.complaint(&format!(" as \"{}\": cannot parse {} as \"{element}\"", self.layout, Value::from(rest)))
     }
 }
@@ -151,7 +152,7 @@ mod tests {
         match stored(format, text) {
             Ok(Some(text)) => text,
             Ok(None) => "null".to_owned(),
-            Err(why) => why,
+            Err(why) => why.into(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! ClusterTrustBundle: certificates of authorities that Pods may be given to trust.
 
+use api_model::message::Message;
 use std::collections::BTreeMap;
 
 use x509_parser::pem::Pem;
@@ -80,15 +81,15 @@ fn bundle(at: &At<'_>, checks: &mut Checks) {
     }
 }
 
-fn anchor(block: &Pem) -> Result<(), String> {
+fn anchor(block: &Pem) -> Result<(), Message> {
     if block.label != "CERTIFICATE" {
-        return Err(format!("has bad block type: {}", block.label));
+        return Err(format!("has bad block type: {}", block.label).into());
     }
     let certificate = block.parse_x509().map_err(|_| "does not parse as X.509".to_owned())?;
     match certificate.basic_constraints() {
         Ok(Some(constraints)) if constraints.value.ca => Ok(()),
-        Ok(_) => Err("does not have the CA bit set".to_owned()),
-        Err(_) => Err("has invalid basic constraints".to_owned()),
+        Ok(_) => Err("does not have the CA bit set".into()),
+        Err(_) => Err("has invalid basic constraints".into()),
     }
 }
 

@@ -3,6 +3,7 @@
 //! count from a list's end.
 
 use api_model::go::json_type;
+use api_model::message::Message;
 use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
@@ -53,8 +54,8 @@ pub(super) fn decoded(patch: &Value) -> Result<Vec<Operation>, PatchError> {
     decoded_as_go(patch).map_err(|why| PatchError::Malformed(format!("error decoding patch: {why}")))
 }
 
-fn decoded_as_go(patch: &Value) -> Result<Vec<Operation>, String> {
-    let unfit = |value: &Value, into: &str| format!("json: cannot unmarshal {} into Go {into}", json_type(value));
+fn decoded_as_go(patch: &Value) -> Result<Vec<Operation>, Message> {
+    let unfit = |value: &Value, into: &str| Message::from(format!("json: cannot unmarshal {} into Go {into}", json_type(value)));
     let Some(list) = patch.as_array() else { return Err(unfit(patch, "value of type []handlers.jsonPatchOp")) };
     for operation in list {
         let Some(fields) = operation.as_object() else { return Err(unfit(operation, "value of type handlers.jsonPatchOp")) };
@@ -64,7 +65,7 @@ fn decoded_as_go(patch: &Value) -> Result<Vec<Operation>, String> {
             }
         }
     }
-    Vec::deserialize(patch).map_err(|error| error.to_string())
+    Vec::deserialize(patch).map_err(|error| error.to_string().into())
 }
 
 /// The object after all operations.

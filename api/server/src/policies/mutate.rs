@@ -6,6 +6,7 @@ use api_admission::Operation;
 use api_admission::policy::{Binding, Change, Failures, Hook, Policy};
 use api_admission::webhook::{self, Gvk, Reinvocation};
 use api_model::kind::Kind;
+use api_model::message::Message;
 use api_model::meta;
 use api_rules::apply;
 use api_rules::patch::{self, PatchError};
@@ -97,7 +98,7 @@ impl Turn<'_> {
             };
             let shown = forms::show(self.call, &served, Some(&*object)).await?.unwrap_or_default();
             let (changed, patching) = timed(|| change.and_then(|change| self.changed(&served, &shown, change)));
-            let failure = changed.as_ref().err().map(String::as_str);
+            let failure = changed.as_ref().err().map(|why| &**why);
             self.call.app.metrics.policies.mutated(&policy.name, &binding.name, failure, evaluating + patching);
             match changed {
                 Ok(Some(changed)) => *object = forms::take_back(self.call, &served, object, &shown, changed).await?,
@@ -121,14 +122,14 @@ impl Turn<'_> {
     }
 
     /// What becomes of what the policy sees of the object; `None` where a `test` of a patch fails.
-    fn changed(&self, form: &Served, shown: &Value, change: Change) -> Result<Option<Value>, String> {
+    fn changed(&self, form: &Served, shown: &Value, change: Change) -> Result<Option<Value>, Message> {
         let changed = match change {
             Change::Apply(mut config) => {
                 let Gvk { group, version, kind } = Gvk::of_body(&form.kind, &self.call.subresource);
                 if self.asked.step.operation == Operation::Connect {
                     // No document describes the options of connections, so that nobody knows how to merge them.
                     let why = "error applying patch: failed to convert patch object to typed object";
-                    return Err(format!("{why}: no corresponding type for {group}/{version}, Kind={kind}"));
+                    return Err(format!("{why}: no corresponding type for {group}/{version}, Kind={kind}").into());
                 }
                 let api_version = if group.is_empty() { version } else { format!("{group}/{version}") };
                 json::set(&mut config, &["apiVersion"], api_version);
@@ -139,7 +140,7 @@ impl Turn<'_> {
             Change::Patch(operations) => match patch::json(shown, &operations) {
                 Ok(changed) => changed,
                 Err(PatchError::TestFailed(_)) => return Ok(None),
-                Err(error) => return Err(format!("JSONPath: {error}")),
+                Err(error) => return Err(format!("JSONPath: {error}").into()),
             },
         };
         Ok(Some(changed))

@@ -103,7 +103,7 @@ pub(crate) fn check_escalation(call: &Call, step: Step<'_>, new: &Value) -> ApiR
     let resource = &call.served.name;
     let write = Write { resource, namespace: call.namespace_key(), name: step.name, new, old: step.old };
     let checked = call.app.authorizer.check_escalation(&call.user, &write, &*call.app.cache);
-    checked.map_err(|message| ApiError::denied(resource, step.name, &message))?;
+    checked.map_err(|error| ApiError::denied(resource, step.name, &error.to_string()))?;
     policies::check_rights(call, step.old, new)
 }
 

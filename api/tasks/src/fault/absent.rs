@@ -1,8 +1,8 @@
-//! Nothing can be made to fail here.
+//! Without fault injection.
 
 use std::future::Future;
 
-/// A place where tests make a thread fail.
+/// A point where tests inject a fault into a thread.
 pub fn point(_: &'static str) {}
 
 pub(crate) async fn or_done<W: Future>(_: &'static str, work: W) -> Option<W::Output> {

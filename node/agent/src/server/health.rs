@@ -70,10 +70,8 @@ async fn answer(node: &Node, endpoint: &str, query: &str) -> Response {
             },
         ));
     }
-    match report(endpoint, &found, query.iter().any(|(name, _)| name == "verbose")) {
-        Ok(text) => text.into_response(),
-        Err(text) => refuse(StatusCode::INTERNAL_SERVER_ERROR, text),
-    }
+    let report = report(endpoint, &found, query.iter().any(|(name, _)| name == "verbose"));
+    if report.is_healthy { report.text.into_response() } else { refuse(StatusCode::INTERNAL_SERVER_ERROR, report.text) }
 }
 
 async fn answer_one(node: &Node, endpoint: &str, check: &str) -> Response {

@@ -1,5 +1,6 @@
 //! The subject of a certificate request.
 
+use api_model::message::Message;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use x509_parser::certification_request::X509CertificationRequest;
@@ -20,11 +21,11 @@ impl Subject {
     ///
     /// # Errors
     /// When it cannot be read, or only by others: a text in an encoding that is not known here is not left out.
-    pub fn from_request(request: &str) -> Result<Self, String> {
+    pub fn from_request(request: &str) -> Result<Self, Message> {
         let pem = STANDARD.decode(request).map_err(|e| e.to_string())?;
         let (_, block) = parse_x509_pem(&pem).map_err(|_| "PEM block type must be CERTIFICATE REQUEST".to_owned())?;
         if block.label != "CERTIFICATE REQUEST" {
-            return Err("PEM block type must be CERTIFICATE REQUEST".to_owned());
+            return Err("PEM block type must be CERTIFICATE REQUEST".into());
         }
         let (_, parsed) = X509CertificationRequest::from_der(&block.contents).map_err(|e| e.to_string())?;
         let subject = &parsed.certification_request_info.subject;
@@ -32,6 +33,6 @@ impl Subject {
     }
 }
 
-fn texts<'a>(attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>) -> Result<Vec<String>, String> {
-    attributes.map(|attribute| attribute.as_str().map(str::to_owned).map_err(|e| e.to_string())).collect()
+fn texts<'a>(attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>) -> Result<Vec<String>, Message> {
+    attributes.map(|attribute| attribute.as_str().map(str::to_owned).map_err(|e| e.to_string().into())).collect()
 }

@@ -1,6 +1,7 @@
 //! Cron's five fields and its `@` words, as upstream's parser (robfig/cron) takes them.
 
 use api_model::go::parse_duration;
+use api_model::message::Message;
 
 /// Names and bounds of the fields.
 const FIELDS: [Field; 5] = [
@@ -19,51 +20,51 @@ struct Field {
 }
 
 /// What is wrong with a schedule.
-pub fn check(text: &str) -> Result<(), String> {
+pub fn check(text: &str) -> Result<(), Message> {
     if let Some(duration) = text.strip_prefix("@every ") {
-        return parse_duration(duration).map(drop).map_err(|why| format!("failed to parse duration {text}: {why}"));
+        return parse_duration(duration).map(drop).map_err(|why| format!("failed to parse duration {text}: {why}").into());
     }
     if text.starts_with('@') {
-        return if WORDS.contains(&text) { Ok(()) } else { Err(format!("unrecognized descriptor: {text}")) };
+        return if WORDS.contains(&text) { Ok(()) } else { Err(format!("unrecognized descriptor: {text}").into()) };
     }
     let parts: Vec<&str> = text.split_whitespace().collect();
     if parts.len() != FIELDS.len() {
-        return Err(format!("expected exactly {} fields, found {}: [{}]", FIELDS.len(), parts.len(), parts.join(" ")));
+        return Err(format!("expected exactly {} fields, found {}: [{}]", FIELDS.len(), parts.len(), parts.join(" ")).into());
     }
     FIELDS.iter().zip(parts).try_for_each(|(field, part)| part.split(',').try_for_each(|range| field.range(range)))
 }
 
 impl Field {
     /// `*`, `?`, `n`, `n-m`, each with an optional `/step`.
-    fn range(&self, text: &str) -> Result<(), String> {
+    fn range(&self, text: &str) -> Result<(), Message> {
         let (bounds, step) = match text.split('/').collect::<Vec<_>>().as_slice() {
             [bounds] => (*bounds, None),
             [bounds, step] => (*bounds, Some(*step)),
-            _ => return Err(format!("too many slashes: {text}")),
+            _ => return Err(format!("too many slashes: {text}").into()),
         };
         let (start, end) = match bounds.split('-').collect::<Vec<_>>().as_slice() {
             ["*" | "?"] => (self.min, self.max),
             [only] if step.is_some() => (self.number(only)?, self.max),
             [only] => (self.number(only)?, self.number(only)?),
             [start, end] => (self.number(start)?, self.number(end)?),
-            _ => return Err(format!("too many hyphens: {text}")),
+            _ => return Err(format!("too many hyphens: {text}").into()),
         };
         if start < self.min {
-            return Err(format!("beginning of range ({start}) below minimum ({}): {text}", self.min));
+            return Err(format!("beginning of range ({start}) below minimum ({}): {text}", self.min).into());
         }
         if end > self.max {
-            return Err(format!("end of range ({end}) above maximum ({}): {text}", self.max));
+            return Err(format!("end of range ({end}) above maximum ({}): {text}", self.max).into());
         }
         if start > end {
-            return Err(format!("beginning of range ({start}) beyond end of range ({end}): {text}"));
+            return Err(format!("beginning of range ({start}) beyond end of range ({end}): {text}").into());
         }
         match step.map(number).transpose()? {
-            Some(0) => Err(format!("step of range should be a positive number: {text}")),
+            Some(0) => Err(format!("step of range should be a positive number: {text}").into()),
             _ => Ok(()),
         }
     }
 
-    fn number(&self, text: &str) -> Result<u32, String> {
+    fn number(&self, text: &str) -> Result<u32, Message> {
         let place = self.names.iter().position(|name| name.eq_ignore_ascii_case(text));
         match place.and_then(|place| u32::try_from(place).ok()) {
             Some(place) => Ok(self.min + place),
@@ -72,8 +73,8 @@ impl Field {
     }
 }
 
-fn number(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax"))
+fn number(text: &str) -> Result<u32, Message> {
+    text.parse().map_err(|_| format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax").into())
 }
 
 #[cfg(test)]
@@ -99,7 +100,7 @@ mod tests {
             ("@often", "unrecognized descriptor: @often"),
             ("1/2/3 * * * *", "too many slashes: 1/2/3"),
         ] {
-            assert_eq!(check(text), Err(wanted.to_owned()), "{text}");
+            assert_eq!(check(text), Err(wanted.into()), "{text}");
         }
         assert!(check("@every soon").is_err());
     }

@@ -1,6 +1,7 @@
 //! The versions of a definition: exactly one is stored, each has a schema, columns, subresources and
 //! selectable fields.
 
+use api_model::message::Message;
 use std::collections::BTreeSet;
 
 use api_model::field::Path;
@@ -165,7 +166,7 @@ fn selectable_fields(fields: &At<'_>, schema: &Value, checks: &mut Checks) {
 }
 
 /// The type of what a simple path leads to.
-fn selected<'s>(schema: &'s Structural, path: &str) -> Result<&'s str, String> {
+fn selected<'s>(schema: &'s Structural, path: &str) -> Result<&'s str, Message> {
     let path = path.strip_prefix('.').ok_or("does not start with a dot")?;
     let mut at = schema;
     let mut walked = Path::default();

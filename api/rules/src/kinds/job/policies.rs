@@ -1,6 +1,7 @@
 //! A Job's own words on failure and success: `podFailurePolicy`, `successPolicy`, and how many indexes
 //! may fail.
 
+use api_model::message::Message;
 use std::collections::HashSet;
 
 use api_model::field::FieldError;
@@ -212,12 +213,12 @@ fn success_rule(rule: &At<'_>, completions: i64, checks: &mut Checks) {
 }
 
 /// How many indexes a list such as `0,2-4` names; they must grow and stay below the completions.
-fn count_indexes(list: &str, completions: i64) -> Result<i64, String> {
+fn count_indexes(list: &str, completions: i64) -> Result<i64, Message> {
     let (mut last, mut total) = (None, 0);
     for interval in list.split(',').filter(|_| !list.is_empty()) {
         let (first, end) = interval_of(interval, completions)?;
         if let Some(last) = last.filter(|last| *last >= first) {
-            return Err(format!("non-increasing order, previous: {last}, current: {first}"));
+            return Err(format!("non-increasing order, previous: {last}, current: {first}").into());
         }
         total += end - first + 1;
         last = Some(end);
@@ -225,20 +226,21 @@ fn count_indexes(list: &str, completions: i64) -> Result<i64, String> {
     Ok(total)
 }
 
-fn interval_of(interval: &str, completions: i64) -> Result<(i64, i64), String> {
+fn interval_of(interval: &str, completions: i64) -> Result<(i64, i64), Message> {
     let index = |text: &str| match text.parse::<i64>() {
-        Err(_) => Err(format!("cannot convert string to integer for index: {text:?}")),
-        Ok(index) if index >= completions => Err(format!("too large index: {text:?}")),
+        Err(_) => Err(format!("cannot convert string to integer for index: {text:?}").into()),
+        Ok(index) if index >= completions => Err(format!("too large index: {text:?}").into()),
         Ok(index) => Ok(index),
     };
     match interval.split('-').collect::<Vec<_>>().as_slice() {
         [only] => index(only).map(|only| (only, only)),
         [first, end] => match (index(first)?, index(end)?) {
-            (first, end) if first >= end => Err(format!("non-increasing order, previous: {first}, current: {end}")),
+            (first, end) if first >= end => Err(format!("non-increasing order, previous: {first}, current: {end}").into()),
             interval => Ok(interval),
         },
         _ => Err(format!(
             "the fragment {interval:?} violates the requirement that an index interval can have at most two parts separated by '-'"
-        )),
+        )
+        .into()),
     }
 }

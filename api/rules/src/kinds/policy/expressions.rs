@@ -45,7 +45,7 @@ impl Expressions {
             }
             match admission::compile(expression.text(), &self.env(true), Wanted::Anything) {
                 Ok(compiled) => self.variables.push((name.text().to_owned(), compiled.result().clone())),
-                Err(complaint) => checks.invalid(&expression, complaint),
+                Err(complaint) => checks.invalid(&expression, complaint.to_string()),
             }
         }
     }
@@ -53,14 +53,14 @@ impl Expressions {
     /// Checks an expression that may ask the authorizer.
     pub fn check(&self, at: &At<'_>, text: &str, wanted: Wanted, checks: &mut Checks) {
         if let Err(complaint) = admission::compile(text, &self.env(true), wanted) {
-            checks.invalid(at, complaint);
+            checks.invalid(at, complaint.to_string());
         }
     }
 
     /// Checks the expression of a message, which may not.
     pub fn check_message(&self, at: &At<'_>, checks: &mut Checks) {
         if let Err(complaint) = admission::compile(at.text(), &self.env(false), Wanted::Text) {
-            checks.invalid(at, complaint);
+            checks.invalid(at, complaint.to_string());
         }
     }
 
@@ -77,7 +77,7 @@ impl Expressions {
             if text.is_empty() {
                 checks.required(&expression, "");
             } else if let Err(complaint) = admission::compile(text, &env, Wanted::Bool) {
-                checks.invalid_value(&expression.path, text, complaint);
+                checks.invalid_value(&expression.path, text, complaint.to_string());
             }
             if name.text().is_empty() {
                 checks.required(&name, "");
