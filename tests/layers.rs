@@ -12,6 +12,8 @@ mod names;
 mod picture;
 #[path = "layers/source.rs"]
 mod source;
+#[path = "layers/walks.rs"]
+mod walks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
