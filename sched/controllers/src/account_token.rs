@@ -14,9 +14,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 
+use crate::context::ControllerContext;
 use crate::failure::{During, Failure};
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, writes};
 
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
@@ -36,20 +36,20 @@ pub struct AccountTokens {
 }
 
 /// Sets the controller up, when the cluster's authority is known.
-pub fn build(parts: &mut Parts) {
-    let Some(ca) = parts.config.root_ca_pem.clone() else { return };
-    let queue = Arc::new(Queue::default());
-    let secrets = parts.feed_selected(SECRETS, &queue, |change: &Change<Secret>| {
+pub fn build(context: &mut ControllerContext) {
+    let Some(ca) = context.config.root_ca_pem.clone() else { return };
+    let queue = Arc::new(WorkQueue::default());
+    let secrets = context.feed_selected(SECRETS, &queue, |change: &Change<Secret>| {
         change.new.iter().map(|secret| ObjectKey::from(&secret.metadata)).collect()
     });
     let known = secrets.clone();
-    let accounts = parts.feed(&queue, move |change: &Change<ServiceAccount>| {
+    let accounts = context.feed(&queue, move |change: &Change<ServiceAccount>| {
         let Some(account) = change.latest() else { return Vec::new() };
         let of_account = |secret: &&Arc<Secret>| account_name(secret) == meta::name(&account.metadata);
         let secrets = known.in_namespace(meta::namespace(&account.metadata));
         secrets.iter().filter(of_account).map(|secret| ObjectKey::from(&secret.metadata)).collect()
     });
-    parts.run(Arc::new(AccountTokens { client: parts.client(), ca, secrets, accounts }), queue);
+    context.run(Arc::new(AccountTokens { client: context.client(), ca, secrets, accounts }), queue);
 }
 
 fn account_name(secret: &Secret) -> &str {

@@ -9,9 +9,9 @@ use api_client::informer::{Change, Informer, ObjectKey};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use serde_json::json;
 
+use crate::context::ControllerContext;
 use crate::failure::Failure;
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, writes};
 
 /// The controller; its keys are ClusterRoles' names.
@@ -21,16 +21,16 @@ pub struct Aggregation {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
-    let roles = parts.informer::<ClusterRole>();
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
+    let roles = context.informer::<ClusterRole>();
     let known = roles.clone();
     // Any role may feed, or have fed, any aggregated one.
-    parts.feed(&queue, move |_: &Change<ClusterRole>| {
+    context.feed(&queue, move |_: &Change<ClusterRole>| {
         let aggregated = known.list().into_iter().filter(|role| role.aggregation_rule.is_some());
         aggregated.map(|role| meta::name(&role.metadata).to_owned()).collect()
     });
-    parts.run(Arc::new(Aggregation { client: parts.client(), roles }), queue);
+    context.run(Arc::new(Aggregation { client: context.client(), roles }), queue);
 }
 
 /// The rules that `role` should have: those of the roles found, in their names' order, without duplicates.

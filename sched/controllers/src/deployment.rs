@@ -26,9 +26,9 @@ use serde_json::json;
 
 use api_client::informer::{BY_CONTROLLER, Change, Informer, ObjectKey};
 
+use crate::context::ControllerContext;
 use crate::failure::{Failure, gone_is_fine};
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{claim, meta, pods, writes};
 use plan::{Action, Plan, Snapshot};
 
@@ -42,16 +42,16 @@ pub struct Deployments {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
     let deployments =
-        parts.feed(&queue, |change: &Change<Deployment>| change.latest().map(|d| ObjectKey::from(&d.metadata)).into_iter().collect());
+        context.feed(&queue, |change: &Change<Deployment>| change.latest().map(|d| ObjectKey::from(&d.metadata)).into_iter().collect());
     let known = deployments.clone();
-    let sets = parts.feed(&queue, move |change: &Change<ReplicaSet>| touched(change, &known));
+    let sets = context.feed(&queue, move |change: &Change<ReplicaSet>| touched(change, &known));
     let (known, owners) = (deployments.clone(), sets.clone());
-    let pods = parts.feed(&queue, move |change: &Change<Pod>| waiting_for(change, &known, &owners));
-    let controller = Deployments { client: parts.client(), recorder: parts.recorder(Deployments::NAME), deployments, sets, pods };
-    parts.run(Arc::new(controller), queue);
+    let pods = context.feed(&queue, move |change: &Change<Pod>| waiting_for(change, &known, &owners));
+    let controller = Deployments { client: context.client(), recorder: context.recorder(Deployments::NAME), deployments, sets, pods };
+    context.run(Arc::new(controller), queue);
 }
 
 fn owner(set: &ReplicaSet, deployments: &Informer<Deployment>) -> Option<Arc<Deployment>> {

@@ -17,9 +17,9 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
+use crate::context::ControllerContext;
 use crate::failure::{Failure, gone_is_fine};
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, pods, writes};
 use plan::Plan;
 use scales::{Scales, Unscaled};
@@ -34,21 +34,21 @@ pub struct Disruption {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
-    let budgets = parts
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
+    let budgets = context
         .feed(&queue, |change: &Change<PodDisruptionBudget>| change.new.iter().map(|budget| ObjectKey::from(&budget.metadata)).collect());
     let selecting = budgets.clone();
     let pods =
-        parts.feed(&queue, move |change: &Change<Pod>| if counts_alike(change) { Vec::new() } else { concerned(change, &selecting) });
+        context.feed(&queue, move |change: &Change<Pod>| if counts_alike(change) { Vec::new() } else { concerned(change, &selecting) });
     let there = budgets.clone();
-    parts.feed(&queue, move |change: &Change<ReplicaSet>| rescaled(change, &there, |set| set.spec.replicas));
+    context.feed(&queue, move |change: &Change<ReplicaSet>| rescaled(change, &there, |set| set.spec.replicas));
     let there = budgets.clone();
-    parts.feed(&queue, move |change: &Change<Deployment>| rescaled(change, &there, |deployment| deployment.spec.replicas));
-    let scales = Scales::new(parts);
-    let recorder = parts.recorder("controllermanager");
-    parts.run(Arc::new(Disruption { client: parts.client(), recorder, budgets, pods, scales }), queue);
-    stale::build(parts);
+    context.feed(&queue, move |change: &Change<Deployment>| rescaled(change, &there, |deployment| deployment.spec.replicas));
+    let scales = Scales::new(context);
+    let recorder = context.recorder("controllermanager");
+    context.run(Arc::new(Disruption { client: context.client(), recorder, budgets, pods, scales }), queue);
+    stale::build(context);
 }
 
 /// Whether a change of a Pod is none to any budget.

@@ -13,9 +13,9 @@ use api_client::informer::{Change, Informer, ObjectKey};
 use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 use kube::api::DeleteParams;
 
+use crate::context::ControllerContext;
 use crate::failure::Failure;
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, service, writes};
 use plan::Action;
 
@@ -29,17 +29,17 @@ pub struct EndpointsOfServices {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
     let services =
-        parts.feed(&queue, |change: &Change<Service>| change.latest().map(|s| ObjectKey::from(&s.metadata)).into_iter().collect());
+        context.feed(&queue, |change: &Change<Service>| change.latest().map(|s| ObjectKey::from(&s.metadata)).into_iter().collect());
     let known = services.clone();
-    let pods = parts.feed(&queue, move |change: &Change<Pod>| service::concerned(change, &known));
+    let pods = context.feed(&queue, move |change: &Change<Pod>| service::concerned(change, &known));
     let endpoints =
-        parts.feed(&queue, |change: &Change<Endpoints>| change.latest().map(|e| ObjectKey::from(&e.metadata)).into_iter().collect());
+        context.feed(&queue, |change: &Change<Endpoints>| change.latest().map(|e| ObjectKey::from(&e.metadata)).into_iter().collect());
     let controller =
-        EndpointsOfServices { client: parts.client(), recorder: parts.recorder("endpoint-controller"), services, pods, endpoints };
-    parts.run(Arc::new(controller), queue);
+        EndpointsOfServices { client: context.client(), recorder: context.recorder("endpoint-controller"), services, pods, endpoints };
+    context.run(Arc::new(controller), queue);
 }
 
 impl Controller for EndpointsOfServices {

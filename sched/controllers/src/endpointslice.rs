@@ -15,9 +15,9 @@ use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::DeleteParams;
 
+use crate::context::ControllerContext;
 use crate::failure::Failure;
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, service, writes};
 use plan::Action;
 
@@ -35,18 +35,18 @@ pub struct EndpointSlices {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
     let services =
-        parts.feed(&queue, |change: &Change<Service>| change.latest().map(|s| ObjectKey::from(&s.metadata)).into_iter().collect());
+        context.feed(&queue, |change: &Change<Service>| change.latest().map(|s| ObjectKey::from(&s.metadata)).into_iter().collect());
     let known = services.clone();
-    let pods = parts.feed(&queue, move |change: &Change<Pod>| service::concerned(change, &known));
-    let slices = parts
+    let pods = context.feed(&queue, move |change: &Change<Pod>| service::concerned(change, &known));
+    let slices = context
         .feed(&queue, |change: &Change<EndpointSlice>| change.latest().and_then(|slice| plan::service_of(slice)).into_iter().collect());
-    let nodes = parts.informer();
-    let recorder = parts.recorder("endpoint-slice-controller");
-    let controller = EndpointSlices { client: parts.client(), recorder, services, pods, nodes, slices };
-    parts.run(Arc::new(controller), queue);
+    let nodes = context.informer();
+    let recorder = context.recorder("endpoint-slice-controller");
+    let controller = EndpointSlices { client: context.client(), recorder, services, pods, nodes, slices };
+    context.run(Arc::new(controller), queue);
 }
 
 impl Controller for EndpointSlices {

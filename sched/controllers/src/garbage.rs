@@ -18,9 +18,9 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, PropagationPolicy};
 
+use crate::context::ControllerContext;
 use crate::failure::Failure;
-use crate::parts::Parts;
-use crate::work::{self, Controller, Next, Queue};
+use crate::work::{self, Controller, Next, WorkQueue};
 use graph::{Graph, Identity, NodeSnapshot, Phase};
 use monitor::Monitor;
 use plan::{Action, Owner};
@@ -39,14 +39,15 @@ pub struct GarbageCollector {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
+pub fn build(context: &mut ControllerContext) {
     let graph = Arc::new(Graph::default());
-    let remote = Remote::new(parts.client());
-    let observed = parts.observe(Arc::clone(&graph) as _);
-    let monitor = Monitor::new(parts.client(), Arc::clone(&graph), remote.kinds(), observed, parts.config.discovery_period, parts.tasks());
-    let controller = Arc::new(GarbageCollector { graph, remote, recorder: parts.recorder(GarbageCollector::NAME) });
-    parts.run_beside(GarbageCollector::NAME, move |cancel| async move {
-        let queue: Arc<Queue<String>> = controller.graph.queue();
+    let remote = Remote::new(context.client());
+    let observed = context.observe(Arc::clone(&graph) as _);
+    let monitor =
+        Monitor::new(context.client(), Arc::clone(&graph), remote.kinds(), observed, context.config.discovery_period, context.tasks());
+    let controller = Arc::new(GarbageCollector { graph, remote, recorder: context.recorder(GarbageCollector::NAME) });
+    context.run_beside(GarbageCollector::NAME, move |cancel| async move {
+        let queue: Arc<WorkQueue<String>> = controller.graph.queue();
         monitor.start(cancel.clone()).await;
         work::work(controller, queue, cancel).await;
     });

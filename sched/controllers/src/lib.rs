@@ -8,6 +8,7 @@ mod bootstrap_token;
 mod claim;
 mod clusterrole;
 mod config;
+mod context;
 mod csr;
 mod deployment;
 mod discovery;
@@ -22,7 +23,6 @@ mod namespace;
 mod node_ipam;
 mod node_lifecycle;
 mod nodes;
-mod parts;
 mod pod_gc;
 mod pods;
 mod policy_status;
@@ -44,8 +44,8 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 pub use config::{Accounts, Config, NodeTiming, Reserved, Signer, SigningError, SigningRequest, UnknownController};
+use context::{Account, ControllerContext};
 pub use failure::Failure;
-use parts::{Account, Parts};
 
 /// Why the controllers could not start, or ended.
 #[derive(Debug, Error)]
@@ -62,7 +62,7 @@ pub enum Error {
 const FAILED_ENDING_MAX: Duration = Duration::from_millis(200);
 
 /// A controller's name, as whom it acts, and how it is set up.
-type Row = (&'static str, Account, fn(&mut Parts));
+type Row = (&'static str, Account, fn(&mut ControllerContext));
 
 /// Every controller, by upstream's name, with upstream's account.
 const CONTROLLERS: &[Row] = &[
@@ -113,14 +113,14 @@ async fn run_now(informers: Informers, config: Arc<Config>, cancel: Cancellation
     // Ends them all when one of them fails.
     let cancel = cancel.child_token();
     let tasks = Tasks::new(cancel.clone());
-    let mut parts = Parts::new(informers, Arc::clone(&config), tasks.clone());
+    let mut context = ControllerContext::new(informers, Arc::clone(&config), tasks.clone());
     for (name, account, build) in CONTROLLERS {
         if config::enabled(&config.controllers, name) {
-            parts.act_as(*account);
-            build(&mut parts);
+            context.act_as(*account);
+            build(&mut context);
         }
     }
-    let mut built = parts.build();
+    let mut built = context.build();
     let working = async {
         built.synced().await;
         tracing::info!(controllers = built.runs.len(), "controllers started");

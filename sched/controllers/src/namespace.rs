@@ -16,10 +16,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::PostParams;
 
+use crate::context::ControllerContext;
 use crate::discovery;
 use crate::failure::{During, Failure, gone_is_fine};
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, writes};
 use content::Outcome;
 
@@ -39,19 +39,19 @@ pub struct Namespaces {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
-    let namespaces = parts.feed(&queue, |change: &Change<Namespace>| {
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
+    let namespaces = context.feed(&queue, |change: &Change<Namespace>| {
         let deleting = change.new.iter().filter(|ns| meta::is_deleting(&ns.metadata));
         deleting.map(|ns| meta::name(&ns.metadata).to_owned()).collect()
     });
     let known = namespaces.clone();
-    parts.feed(&queue, move |change: &Change<Pod>| {
+    context.feed(&queue, move |change: &Change<Pod>| {
         let removed = change.old.iter().filter(|_| change.new.is_none()).map(|pod| meta::namespace(&pod.metadata).to_owned());
         let deleting = |name: &String| known.get(&ObjectKey::new("", name)).is_some_and(|ns| meta::is_deleting(&ns.metadata));
         removed.filter(deleting).collect()
     });
-    parts.run(Arc::new(Namespaces { client: parts.client(), namespaces }), queue);
+    context.run(Arc::new(Namespaces { client: context.client(), namespaces }), queue);
 }
 
 impl Controller for Namespaces {

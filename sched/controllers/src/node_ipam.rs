@@ -14,9 +14,9 @@ use k8s_openapi::api::core::v1::Node;
 use parking_lot::Mutex;
 use serde_json::json;
 
+use crate::context::ControllerContext;
 use crate::failure::Failure;
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, writes};
 
 /// The controller; its keys are Nodes' names.
@@ -38,20 +38,20 @@ struct Range {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
-    let nodes = parts.informer::<Node>();
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
+    let nodes = context.informer::<Node>();
     let known = nodes.clone();
-    parts.feed(&queue, move |change: &Change<Node>| match &change.new {
+    context.feed(&queue, move |change: &Change<Node>| match &change.new {
         Some(node) => vec![meta::name(&node.metadata).to_owned()],
         // A part came free: those who got none may try again.
         None => known.list().iter().filter(|node| cidrs(node).is_empty()).map(|node| meta::name(&node.metadata).to_owned()).collect(),
     });
-    let config = Arc::clone(&parts.config);
+    let config = Arc::clone(&context.config);
     let range = Range { cluster: config.cluster_cidr, part_len: config.node_cidr_mask_size, services: config.service_cidr };
     let controller =
-        NodeIpam { client: parts.client(), recorder: parts.recorder(NodeIpam::NAME), nodes, range, given: Mutex::new(BTreeMap::new()) };
-    parts.run(Arc::new(controller), queue);
+        NodeIpam { client: context.client(), recorder: context.recorder(NodeIpam::NAME), nodes, range, given: Mutex::new(BTreeMap::new()) };
+    context.run(Arc::new(controller), queue);
 }
 
 /// The parts that a Node has.

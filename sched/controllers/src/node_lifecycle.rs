@@ -24,9 +24,9 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::config::NodeTiming;
+use crate::context::ControllerContext;
 use crate::failure::{Failure, gone_is_fine};
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, nodes, pods, writes};
 use health::Health;
 use zones::Ration;
@@ -44,11 +44,11 @@ pub struct NodeLifecycle {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
-    let nodes = parts.informer::<Node>();
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
+    let nodes = context.informer::<Node>();
     let known = nodes.clone();
-    parts.feed(&queue, move |change: &Change<Node>| {
+    context.feed(&queue, move |change: &Change<Node>| {
         let mut keys: Vec<String> = change.latest().map(|node| meta::name(&node.metadata).to_owned()).into_iter().collect();
         let ready = |node: Option<&Arc<Node>>| node.map(|node| health::is_ready(node));
         if ready(change.old.as_ref()) != ready(change.new.as_ref()) {
@@ -58,26 +58,26 @@ pub fn build(parts: &mut Parts) {
         }
         keys
     });
-    let leases = parts.feed_selected(nodes::LEASES, &queue, |change: &Change<Lease>| {
+    let leases = context.feed_selected(nodes::LEASES, &queue, |change: &Change<Lease>| {
         change.latest().map(|lease| meta::name(&lease.metadata).to_owned()).into_iter().collect()
     });
     let known = nodes.clone();
-    let pods = parts.feed(&queue, move |change: &Change<Pod>| {
+    let pods = context.feed(&queue, move |change: &Change<Pod>| {
         let node = change.new.as_ref().filter(|pod| pods::is_ready(pod)).and_then(|pod| pods::node_name(pod));
         let lost = |node: &&str| known.get(&ObjectKey::new("", *node)).is_some_and(|node| !health::is_ready(&node));
         node.filter(lost).map(str::to_owned).into_iter().collect()
     });
     let controller = NodeLifecycle {
-        client: parts.client(),
-        recorder: parts.recorder("node-controller"),
-        timing: parts.config.nodes.clone(),
+        client: context.client(),
+        recorder: context.recorder("node-controller"),
+        timing: context.config.nodes.clone(),
         nodes,
         leases,
         pods,
         health: Mutex::default(),
         rations: Mutex::default(),
     };
-    parts.run(Arc::new(controller), queue);
+    context.run(Arc::new(controller), queue);
 }
 
 impl Controller for NodeLifecycle {

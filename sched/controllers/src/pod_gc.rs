@@ -17,9 +17,9 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::DeleteParams;
 use parking_lot::Mutex;
 
+use crate::context::ControllerContext;
 use crate::failure::{Failure, gone_is_fine};
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, pods, writes};
 use plan::{Quarantine, Reason};
 
@@ -34,12 +34,12 @@ pub struct PodGc {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue: Arc<Queue<()>> = Arc::new(Queue::default());
-    let (nodes, pods) = (parts.informer::<Node>(), parts.informer::<Pod>());
-    let period = parts.config.pod_gc_period;
+pub fn build(context: &mut ControllerContext) {
+    let queue: Arc<WorkQueue<()>> = Arc::new(WorkQueue::default());
+    let (nodes, pods) = (context.informer::<Node>(), context.informer::<Pod>());
+    let period = context.config.pod_gc_period;
     let (known, woken) = (nodes.clone(), Arc::clone(&queue));
-    parts.on_change(&pods, move |change: &Change<Pod>| {
+    context.on_change(&pods, move |change: &Change<Pod>| {
         let has_node = |pod: &Pod| pods::node_name(pod).is_none_or(|node| known.get(&ObjectKey::new("", node)).is_some());
         let interesting = |pod: &Arc<Pod>| pods::is_terminal(pod) || meta::is_deleting(&pod.metadata) || !has_node(pod);
         if change.new.as_ref().is_some_and(interesting) {
@@ -47,20 +47,20 @@ pub fn build(parts: &mut Parts) {
         }
     });
     let woken = Arc::clone(&queue);
-    parts.on_change(&nodes, move |change: &Change<Node>| {
+    context.on_change(&nodes, move |change: &Change<Node>| {
         if change.new.as_ref().is_none_or(|node| plan::is_out_of_service(node)) {
             woken.add_after((), period);
         }
     });
     let controller = PodGc {
-        client: parts.client(),
+        client: context.client(),
         nodes,
         pods,
-        threshold: parts.config.terminated_pod_gc_threshold,
-        quarantine_time: parts.config.pod_gc_quarantine,
+        threshold: context.config.terminated_pod_gc_threshold,
+        quarantine_time: context.config.pod_gc_quarantine,
         quarantine: Mutex::default(),
     };
-    parts.run(Arc::new(controller), queue);
+    context.run(Arc::new(controller), queue);
 }
 
 impl Controller for PodGc {

@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 
 use self::check::Types;
 use self::kinds::Gvk;
+use crate::context::ControllerContext;
 use crate::failure::{Failure, gone_is_fine};
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{discovery, meta, writes};
 
 /// Who owns the status, as upstream's controller calls itself.
@@ -34,12 +34,12 @@ pub struct PolicyStatus {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
-    let policies = parts.feed(&queue, |change: &Change<ValidatingAdmissionPolicy>| {
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
+    let policies = context.feed(&queue, |change: &Change<ValidatingAdmissionPolicy>| {
         change.new.iter().map(|policy| meta::name(&policy.metadata).to_owned()).collect()
     });
-    parts.run(Arc::new(PolicyStatus { client: parts.client(), policies }), queue);
+    context.run(Arc::new(PolicyStatus { client: context.client(), policies }), queue);
 }
 
 /// The generation that is to be looked at, where the status is behind.

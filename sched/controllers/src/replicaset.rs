@@ -19,9 +19,9 @@ use k8s_openapi::api::core::v1::Pod;
 
 use api_client::informer::{BY_CONTROLLER, Change, Informer, ObjectKey};
 
+use crate::context::ControllerContext;
 use crate::failure::Failure;
-use crate::parts::Parts;
-use crate::work::{Controller, Expectations, Next, Queue};
+use crate::work::{Controller, Expectations, Next, WorkQueue};
 use crate::{claim, meta, pods, writes};
 use plan::{Counted, Manage};
 
@@ -35,13 +35,13 @@ pub struct ReplicaSets {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
     let expectations = Arc::new(Expectations::default());
     let sets =
-        parts.feed(&queue, |change: &Change<ReplicaSet>| change.latest().map(|set| ObjectKey::from(&set.metadata)).into_iter().collect());
+        context.feed(&queue, |change: &Change<ReplicaSet>| change.latest().map(|set| ObjectKey::from(&set.metadata)).into_iter().collect());
     let forgetting = Arc::clone(&expectations);
-    parts.on_change(&sets, move |change| {
+    context.on_change(&sets, move |change| {
         if let (Some(old), new) = (&change.old, &change.new)
             && new.as_ref().is_none_or(|new| new.metadata.uid != old.metadata.uid)
         {
@@ -49,12 +49,12 @@ pub fn build(parts: &mut Parts) {
         }
     });
     let (known, seen) = (sets.clone(), Arc::clone(&expectations));
-    let pods = parts.feed(&queue, move |change: &Change<Pod>| {
+    let pods = context.feed(&queue, move |change: &Change<Pod>| {
         observe(change, &known, &seen);
         touched(change, &known)
     });
-    let controller = ReplicaSets { client: parts.client(), recorder: parts.recorder(ReplicaSets::NAME), sets, pods, expectations };
-    parts.run(Arc::new(controller), queue);
+    let controller = ReplicaSets { client: context.client(), recorder: context.recorder(ReplicaSets::NAME), sets, pods, expectations };
+    context.run(Arc::new(controller), queue);
 }
 
 /// The ReplicaSet that a Pod names as its controller, if it is that very one.

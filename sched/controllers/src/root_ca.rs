@@ -12,10 +12,10 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
+use crate::context::ControllerContext;
 use crate::failure::Failure;
 use crate::namespace::is_active;
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, writes};
 
 /// The ConfigMap's name.
@@ -37,15 +37,15 @@ pub struct RootCa {
 }
 
 /// Sets the controller up, when there is a certificate authority to publish.
-pub fn build(parts: &mut Parts) {
-    let Some(pem) = parts.config.root_ca_pem.clone() else { return };
-    let queue = Arc::new(Queue::default());
+pub fn build(context: &mut ControllerContext) {
+    let Some(pem) = context.config.root_ca_pem.clone() else { return };
+    let queue = Arc::new(WorkQueue::default());
     let namespaces =
-        parts.feed(&queue, |change: &Change<Namespace>| change.new.iter().map(|ns| meta::name(&ns.metadata).to_owned()).collect());
-    let maps = parts.feed_selected(MAPS, &queue, |change: &Change<ConfigMap>| {
+        context.feed(&queue, |change: &Change<Namespace>| change.new.iter().map(|ns| meta::name(&ns.metadata).to_owned()).collect());
+    let maps = context.feed_selected(MAPS, &queue, |change: &Change<ConfigMap>| {
         change.latest().map(|map| meta::namespace(&map.metadata).to_owned()).into_iter().collect()
     });
-    parts.run(Arc::new(RootCa { client: parts.client(), pem, namespaces, maps }), queue);
+    context.run(Arc::new(RootCa { client: context.client(), pem, namespaces, maps }), queue);
 }
 
 #[derive(Debug, PartialEq)]

@@ -9,10 +9,10 @@ use api_client::informer::{Change, Informer, ObjectKey};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::context::ControllerContext;
 use crate::failure::Failure;
 use crate::namespace::is_active;
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, writes};
 
 /// The account's name.
@@ -26,15 +26,15 @@ pub struct ServiceAccounts {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
     let namespaces =
-        parts.feed(&queue, |change: &Change<Namespace>| change.new.iter().map(|ns| meta::name(&ns.metadata).to_owned()).collect());
-    let accounts = parts.feed(&queue, |change: &Change<ServiceAccount>| {
+        context.feed(&queue, |change: &Change<Namespace>| change.new.iter().map(|ns| meta::name(&ns.metadata).to_owned()).collect());
+    let accounts = context.feed(&queue, |change: &Change<ServiceAccount>| {
         let removed = change.old.iter().filter(|account| change.new.is_none() && meta::name(&account.metadata) == DEFAULT);
         removed.map(|account| meta::namespace(&account.metadata).to_owned()).collect()
     });
-    parts.run(Arc::new(ServiceAccounts { client: parts.client(), namespaces, accounts }), queue);
+    context.run(Arc::new(ServiceAccounts { client: context.client(), namespaces, accounts }), queue);
 }
 
 /// The account to create, if the namespace lacks it.

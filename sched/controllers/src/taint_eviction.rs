@@ -18,9 +18,9 @@ use kube::api::DeleteParams;
 use parking_lot::Mutex;
 use serde_json::json;
 
+use crate::context::ControllerContext;
 use crate::failure::{Failure, gone_is_fine};
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, pods, writes};
 use plan::Verdict;
 
@@ -36,11 +36,11 @@ pub struct TaintEviction {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
-    let nodes = parts.informer::<Node>();
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
+    let nodes = context.informer::<Node>();
     let known = nodes.clone();
-    let pods = parts.feed(&queue, move |change: &Change<Pod>| {
+    let pods = context.feed(&queue, move |change: &Change<Pod>| {
         let Some(pod) = change.latest() else { return Vec::new() };
         let old = change.old.as_ref().and_then(|pod| pods::node_name(pod));
         let Some(node) = pods::node_name(pod) else { return Vec::new() };
@@ -49,13 +49,13 @@ pub fn build(parts: &mut Parts) {
         if tainted && moved { vec![ObjectKey::from(&pod.metadata)] } else { Vec::new() }
     });
     let there = pods.clone();
-    parts.feed(&queue, move |change: &Change<Node>| {
+    context.feed(&queue, move |change: &Change<Node>| {
         let taints = |node: Option<&Arc<Node>>| node.map(|node| plan::no_execute(node)).unwrap_or_default();
         let (Some(node), true) = (&change.new, taints(change.old.as_ref()) != taints(change.new.as_ref())) else { return Vec::new() };
         there.indexed(BY_NODE, meta::name(&node.metadata)).iter().map(|pod| ObjectKey::from(&pod.metadata)).collect()
     });
-    let recorder = parts.recorder(TaintEviction::NAME);
-    parts.run(Arc::new(TaintEviction { client: parts.client(), recorder, nodes, pods, leaving: Mutex::default() }), queue);
+    let recorder = context.recorder(TaintEviction::NAME);
+    context.run(Arc::new(TaintEviction { client: context.client(), recorder, nodes, pods, leaving: Mutex::default() }), queue);
 }
 
 fn tolerations_differ(change: &Change<Pod>) -> bool {

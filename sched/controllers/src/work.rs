@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use expectations::Expectations;
-pub use queue::Queue;
+pub use queue::WorkQueue;
 
 use crate::failure::Failure;
 
@@ -60,7 +60,7 @@ pub trait Controller: Send + Sync + 'static {
 }
 
 /// Works the queue until cancelled, then waits for the passes that run.
-pub async fn work<C: Controller>(controller: Arc<C>, queue: Arc<Queue<C::Key>>, cancel: CancellationToken) {
+pub async fn work<C: Controller>(controller: Arc<C>, queue: Arc<WorkQueue<C::Key>>, cancel: CancellationToken) {
     let mut running = JoinSet::new();
     loop {
         tokio::select! {
@@ -84,7 +84,7 @@ fn note_panic(controller: &str, ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-async fn pass<C: Controller>(controller: Arc<C>, queue: Arc<Queue<C::Key>>, key: C::Key) {
+async fn pass<C: Controller>(controller: Arc<C>, queue: Arc<WorkQueue<C::Key>>, key: C::Key) {
     // Frees the key also when the reconcile panics.
     let processing = Processing { queue: &queue, key: &key };
     match controller.reconcile(&key).await {
@@ -111,7 +111,7 @@ async fn pass<C: Controller>(controller: Arc<C>, queue: Arc<Queue<C::Key>>, key:
 }
 
 struct Processing<'a, K: Key> {
-    queue: &'a Queue<K>,
+    queue: &'a WorkQueue<K>,
     key: &'a K,
 }
 

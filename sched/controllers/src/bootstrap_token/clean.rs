@@ -12,9 +12,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;
 
 use super::{NAMESPACE, expiration};
+use crate::context::ControllerContext;
 use crate::failure::Failure;
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, writes};
 
 /// The controller; its keys are Secrets' names.
@@ -24,13 +24,13 @@ pub struct TokenCleaner {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
-    let secrets = parts.feed_selected(super::SECRETS, &queue, |change: &Change<Secret>| {
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
+    let secrets = context.feed_selected(super::SECRETS, &queue, |change: &Change<Secret>| {
         let own = change.new.iter().filter(|secret| meta::namespace(&secret.metadata) == NAMESPACE);
         own.map(|secret| meta::name(&secret.metadata).to_owned()).collect()
     });
-    parts.run(Arc::new(TokenCleaner { client: parts.client(), secrets }), queue);
+    context.run(Arc::new(TokenCleaner { client: context.client(), secrets }), queue);
 }
 
 /// How long the token may stay; none, for ever.

@@ -18,9 +18,9 @@ use serde_json::{Map, Value, json};
 use sha2::Sha256;
 
 use super::signing;
+use crate::context::ControllerContext;
 use crate::failure::Failure;
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::writes;
 
 const NAMESPACE: &str = "kube-public";
@@ -37,12 +37,12 @@ pub struct BootstrapSigner {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
-    let secrets = parts.feed_selected(super::SECRETS, &queue, |_: &Change<Secret>| vec![()]);
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
+    let secrets = context.feed_selected(super::SECRETS, &queue, |_: &Change<Secret>| vec![()]);
     // Signatures of tokens that went while nobody looked have to go too.
     queue.add(());
-    parts.run(Arc::new(BootstrapSigner { client: parts.client(), secrets }), queue);
+    context.run(Arc::new(BootstrapSigner { client: context.client(), secrets }), queue);
 }
 
 /// A JSON Web Signature (RFC 7515) by the token's secret, without the content.

@@ -32,9 +32,9 @@ use self::newcomer::Present;
 use super::request::{self, Request, remote_address};
 use super::{KUBELET_CLIENT, KUBELET_SERVING, certificate, is_pending};
 use crate::config::Reserved;
+use crate::context::ControllerContext;
 use crate::failure::{During, Failure};
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, writes};
 
 /// How often a request is looked at whose name was given to another: that one is forgotten after an hour.
@@ -53,32 +53,32 @@ pub struct Approver {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
-    let requests = parts.feed(&queue, |change: &Change<CertificateSigningRequest>| {
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
+    let requests = context.feed(&queue, |change: &Change<CertificateSigningRequest>| {
         change.new.iter().map(|csr| meta::name(&csr.metadata).to_owned()).collect()
     });
     let known = requests.clone();
-    let nodes = parts.feed(&queue, move |change: &Change<Node>| {
+    let nodes = context.feed(&queue, move |change: &Change<Node>| {
         let addresses = |node: Option<&Arc<Node>>| node.map(|node| node.status.as_ref().and_then(|status| status.addresses.clone()));
         if addresses(change.old.as_ref()) == addresses(change.new.as_ref()) {
             return Vec::new();
         }
         known.list().into_iter().filter(|csr| is_pending(csr)).map(|csr| meta::name(&csr.metadata).to_owned()).collect()
     });
-    let mut reserved = parts.config.reserved.clone();
-    reserved.ranges.extend(parts.config.service_cidr.into_iter().chain([parts.config.cluster_cidr]));
+    let mut reserved = context.config.reserved.clone();
+    reserved.ranges.extend(context.config.service_cidr.into_iter().chain([context.config.cluster_cidr]));
     let approver = Approver {
-        client: parts.client(),
-        recorder: parts.recorder(Approver::NAME),
+        client: context.client(),
+        recorder: context.recorder(Approver::NAME),
         requests,
         nodes,
-        leases: parts.selected(crate::nodes::LEASES),
-        slices: parts.informer(),
+        leases: context.selected(crate::nodes::LEASES),
+        slices: context.informer(),
         reserved,
-        grace_period: parts.config.nodes.grace_period,
+        grace_period: context.config.nodes.grace_period,
     };
-    parts.run(Arc::new(approver), queue);
+    context.run(Arc::new(approver), queue);
 }
 
 /// On what an approval depends.

@@ -11,9 +11,9 @@ use kube::api::DeleteParams;
 use x509_parser::pem::Pem;
 
 use super::{certificate, condition};
+use crate::context::ControllerContext;
 use crate::failure::Failure;
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, writes};
 
 /// How long an answered request stays, upstream's.
@@ -28,12 +28,12 @@ pub struct Cleaner {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
-    let requests = parts.feed(&queue, |change: &Change<CertificateSigningRequest>| {
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
+    let requests = context.feed(&queue, |change: &Change<CertificateSigningRequest>| {
         change.new.iter().map(|csr| meta::name(&csr.metadata).to_owned()).collect()
     });
-    parts.run(Arc::new(Cleaner { client: parts.client(), requests }), queue);
+    context.run(Arc::new(Cleaner { client: context.client(), requests }), queue);
 }
 
 /// How long the request may stay.

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::{CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY, certificate, condition, request};
 use crate::config::{Signer, SigningRequest};
+use crate::context::ControllerContext;
 use crate::failure::Failure;
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, writes};
 
 /// Shortest validity that may be asked for, upstream's.
@@ -32,14 +32,14 @@ pub struct Signing {
 }
 
 /// Sets the controller up, when there is an authority to sign with.
-pub fn build(parts: &mut Parts) {
-    let Some(signer) = parts.config.signer.clone() else { return };
-    let queue = Arc::new(Queue::default());
-    let requests = parts.feed(&queue, |change: &Change<CertificateSigningRequest>| {
+pub fn build(context: &mut ControllerContext) {
+    let Some(signer) = context.config.signer.clone() else { return };
+    let queue = Arc::new(WorkQueue::default());
+    let requests = context.feed(&queue, |change: &Change<CertificateSigningRequest>| {
         change.new.iter().map(|csr| meta::name(&csr.metadata).to_owned()).collect()
     });
-    let duration_max = parts.config.certificate_duration;
-    parts.run(Arc::new(Signing { client: parts.client(), signer, duration_max, requests }), queue);
+    let duration_max = context.config.certificate_duration;
+    context.run(Arc::new(Signing { client: context.client(), signer, duration_max, requests }), queue);
 }
 
 #[derive(Debug, PartialEq)]

@@ -15,11 +15,11 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::time::Instant;
 
+use crate::context::ControllerContext;
 use crate::discovery::{self, Resource, api_resource};
 use crate::failure::{During, Failure};
 use crate::kind::KindInfo;
 use crate::meta;
-use crate::parts::Parts;
 
 /// For a kind that is not among those last discovered, the server is asked again at most so often.
 const DISCOVERY_PERIOD: Duration = Duration::from_secs(1);
@@ -79,13 +79,13 @@ pub struct Scales {
 
 impl Scales {
     /// Over the shared caches.
-    pub fn new(parts: &mut Parts) -> Self {
+    pub fn new(context: &mut ControllerContext) -> Self {
         Self {
-            client: parts.client(),
-            sets: parts.informer(),
-            deployments: parts.informer(),
-            stateful_sets: parts.informer(),
-            replication_controllers: parts.informer(),
+            client: context.client(),
+            sets: context.informer(),
+            deployments: context.informer(),
+            stateful_sets: context.informer(),
+            replication_controllers: context.informer(),
             served: Mutex::default(),
         }
     }

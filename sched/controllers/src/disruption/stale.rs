@@ -11,9 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use serde_json::json;
 
+use crate::context::ControllerContext;
 use crate::failure::{Failure, gone_is_fine};
-use crate::parts::Parts;
-use crate::work::{Controller, Next, Queue};
+use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, pods, writes};
 
 /// Without a deletion the condition is stale after so long, upstream's `stalePodDisruptionTimeout`.
@@ -29,13 +29,13 @@ struct StaleDisruption {
 }
 
 /// Sets the controller up.
-pub fn build(parts: &mut Parts) {
-    let queue = Arc::new(Queue::default());
-    let pods = parts.feed(&queue, |change: &Change<Pod>| {
+pub fn build(context: &mut ControllerContext) {
+    let queue = Arc::new(WorkQueue::default());
+    let pods = context.feed(&queue, |change: &Change<Pod>| {
         let marked = change.new.iter().filter(|pod| marked_since(pod).is_some());
         marked.map(|pod| ObjectKey::from(&pod.metadata)).collect()
     });
-    parts.run(Arc::new(StaleDisruption { client: parts.client(), pods }), queue);
+    context.run(Arc::new(StaleDisruption { client: context.client(), pods }), queue);
 }
 
 /// Since when the Pod is said to be about to go although nobody deletes it.

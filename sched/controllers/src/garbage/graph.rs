@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 
 use super::plan::Owner;
 use super::{FOREGROUND, ORPHAN};
+use crate::context::MetadataObserver;
 use crate::kind::KindInfo;
 use crate::meta;
-use crate::parts::MetadataObserver;
-use crate::work::Queue;
+use crate::work::WorkQueue;
 
 /// Where an object is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,14 +100,14 @@ struct Nodes {
 /// The graph, and the queue of what is worth a look.
 pub struct Graph {
     nodes: Mutex<Nodes>,
-    queue: Arc<Queue<String>>,
+    queue: Arc<WorkQueue<String>>,
     /// Told when a kind may have come or gone.
     kinds_changed: tokio::sync::Notify,
 }
 
 impl Default for Graph {
     fn default() -> Self {
-        Self { nodes: Mutex::new(Nodes::default()), queue: Arc::new(Queue::default()), kinds_changed: tokio::sync::Notify::new() }
+        Self { nodes: Mutex::new(Nodes::default()), queue: Arc::new(WorkQueue::default()), kinds_changed: tokio::sync::Notify::new() }
     }
 }
 
@@ -127,7 +127,7 @@ impl MetadataObserver for Graph {
 
 impl Graph {
     /// What is worth a look.
-    pub fn queue(&self) -> Arc<Queue<String>> {
+    pub fn queue(&self) -> Arc<WorkQueue<String>> {
         Arc::clone(&self.queue)
     }
 

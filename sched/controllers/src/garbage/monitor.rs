@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::graph::Graph;
 use super::remote::Kinds;
+use crate::context::MetadataObserver as _;
 use crate::discovery::{self, Discovered, Served, api_resource};
 use crate::failure::Failure;
 use crate::kind::KindInfo;
-use crate::parts::MetadataObserver as _;
 
 /// After a custom resource definition changed, its kind is served this soon.
 const SETTLE: Duration = Duration::from_millis(200);

@@ -21,7 +21,7 @@ const RETRY_BURST: f64 = 100.0;
 
 /// A queue of keys. It holds each key at most once, so its length is bounded by the objects there are.
 #[derive(Debug)]
-pub struct Queue<K> {
+pub struct WorkQueue<K> {
     state: Mutex<State<K>>,
     wake: Notify,
 }
@@ -39,7 +39,7 @@ struct State<K> {
     tokens_at: Option<Instant>,
 }
 
-impl<K> Default for Queue<K> {
+impl<K> Default for WorkQueue<K> {
     fn default() -> Self {
         let state = State {
             ready: VecDeque::new(),
@@ -55,7 +55,7 @@ impl<K> Default for Queue<K> {
     }
 }
 
-impl<K: Key> Queue<K> {
+impl<K: Key> WorkQueue<K> {
     /// Asks for a pass over `key` as soon as a worker is free.
     pub fn add(&self, key: K) {
         self.state.lock().add(key);
@@ -86,7 +86,7 @@ impl<K: Key> Queue<K> {
         self.state.lock().failures.remove(key);
     }
 
-    /// Ends the work on a key taken by [`Queue::next`].
+    /// Ends the work on a key taken by [`WorkQueue::next`].
     pub fn done(&self, key: &K) {
         let mut state = self.state.lock();
         if state.processing.remove(key) && state.dirty.contains(key) {
@@ -96,7 +96,7 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// The next key, which stays taken until [`Queue::done`]. For one caller at a time; dropping
+    /// The next key, which stays taken until [`WorkQueue::done`]. For one caller at a time; dropping
     /// the future loses nothing.
     pub async fn next(&self) -> K {
         loop {
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_key_added_twice_is_worked_on_once() {
-        let queue = Queue::default();
+        let queue = WorkQueue::default();
         queue.add("a");
         queue.add("a");
         let now = Instant::now();
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_key_added_while_worked_on_waits_for_the_pass_to_end() {
-        let queue = Queue::default();
+        let queue = WorkQueue::default();
         let now = Instant::now();
         queue.add("a");
         assert_eq!(queue.state.lock().take(now), Ok("a"));
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_earliest_delay_stands() {
-        let queue: Queue<&str> = Queue::default();
+        let queue: WorkQueue<&str> = WorkQueue::default();
         let start = Instant::now();
         let mut state = queue.state.lock();
         state.add_at("a", at(100, start));
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn failures_back_off_and_success_forgets() {
-        let queue: Queue<&str> = Queue::default();
+        let queue: WorkQueue<&str> = WorkQueue::default();
         let now = Instant::now();
         let mut state = queue.state.lock();
         let waits: Vec<u128> = (0..4).map(|_| state.backoff(&"a", now).as_millis()).collect();
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn many_failing_keys_share_a_rate() {
-        let queue: Queue<u32> = Queue::default();
+        let queue: WorkQueue<u32> = WorkQueue::default();
         let now = Instant::now();
         let mut state = queue.state.lock();
         let last = (0..200).map(|key| state.backoff(&key, now)).last();
@@ -234,7 +234,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn delayed_keys_come_when_due() {
-        let queue = Queue::default();
+        let queue = WorkQueue::default();
         let start = Instant::now();
         queue.add_after("late", Duration::from_secs(60));
         queue.add_after("soon", Duration::from_secs(5));

@@ -1,4 +1,4 @@
-//! What a controller is built from, and the list of those that were built.
+//! What a controller is built from, upstream's `ControllerContext`, and the list of those that were built.
 
 use std::any::{Any, TypeId};
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::kind::KindInfo;
-use crate::work::{self, Controller, Queue};
+use crate::work::{self, Controller, WorkQueue};
 
 /// As whom a controller acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ type Guard = Box<dyn Any + Send>;
 type Observe = Box<dyn FnOnce(&Arc<dyn MetadataObserver>) -> Guard + Send>;
 
 /// Hands out informers, queues and recorders while the controllers are set up.
-pub struct Parts {
+pub struct ControllerContext {
     /// Settings.
     pub config: Arc<Config>,
     informers: Informers,
@@ -78,7 +78,7 @@ impl Built {
     }
 }
 
-impl Parts {
+impl ControllerContext {
     /// Nothing set up yet; what runs in the background is one of `tasks`.
     pub fn new(informers: Informers, config: Arc<Config>, tasks: Tasks) -> Self {
         let client = informers.client().clone();
@@ -152,7 +152,7 @@ impl Parts {
     /// The informer of a kind, which feeds a queue: `keys` returns what a change makes worth a pass.
     pub fn feed<K: Cached<DynamicType = ()>, Q: work::Key>(
         &mut self,
-        queue: &Arc<Queue<Q>>,
+        queue: &Arc<WorkQueue<Q>>,
         keys: impl Fn(&Change<K>) -> Vec<Q> + Send + Sync + 'static,
     ) -> Informer<K> {
         let informer = self.informer::<K>();
@@ -164,7 +164,7 @@ impl Parts {
     pub fn feed_selected<K: Cached<DynamicType = ()>, Q: work::Key>(
         &mut self,
         fields: &'static str,
-        queue: &Arc<Queue<Q>>,
+        queue: &Arc<WorkQueue<Q>>,
         keys: impl Fn(&Change<K>) -> Vec<Q> + Send + Sync + 'static,
     ) -> Informer<K> {
         let informer = self.selected::<K>(fields);
@@ -175,7 +175,7 @@ impl Parts {
     fn feed_from<K: Cached, Q: work::Key>(
         &mut self,
         informer: &Informer<K>,
-        queue: &Arc<Queue<Q>>,
+        queue: &Arc<WorkQueue<Q>>,
         keys: impl Fn(&Change<K>) -> Vec<Q> + Send + Sync + 'static,
     ) {
         let queue = Arc::clone(queue);
@@ -183,7 +183,7 @@ impl Parts {
     }
 
     /// Has `controller` work on `queue` once the caches are filled.
-    pub fn run<C: Controller>(&mut self, controller: Arc<C>, queue: Arc<Queue<C::Key>>) {
+    pub fn run<C: Controller>(&mut self, controller: Arc<C>, queue: Arc<WorkQueue<C::Key>>) {
         self.runs.push((C::NAME, Box::new(move |cancel| Box::pin(work::work(controller, queue, cancel)))));
     }
 
