@@ -31,6 +31,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("api-auth", &["api-model"]),
     ("api-admission", &["api-cel", "api-model"]),
     ("api-fairness", &["api-model"]),
+    ("api-cache", &["api-model", "api-rules", "api-store"]),
     ("api-client", &["api-tasks"]),
     (
         "api-server",
@@ -40,6 +41,7 @@ const OURS: &[(&str, &[&str])] = &[
             "api-print",
             "api-rules",
             "api-store",
+            "api-cache",
             "api-auth",
             "api-admission",
             "api-fairness",

@@ -32,8 +32,8 @@ use tokio::sync::Notify;
 
 use self::link::{Link, Links};
 use crate::app::App;
-use crate::cache::{Cache, Filter, Resource};
 use crate::json;
+use api_cache::{Cache, Filter, Resource};
 
 /// Group and resource of APIServices.
 pub(crate) const GROUP: &str = "apiregistration.k8s.io";
@@ -234,7 +234,7 @@ mod tests {
         let service = |name: &str, group: &str, version: &str| {
             let value = json!({"kind": "APIService", "apiVersion": "apiregistration.k8s.io/v1", "metadata": {"name": name},
                 "spec": {"group": group, "version": version, "service": {"name": "s", "namespace": "n", "port": 8443}}});
-            let object = cache.object(("".into(), name.into()), 1, crate::cache::encode(&value)).expect("JSON");
+            let object = cache.object(("".into(), name.into()), 1, api_cache::encode(&value)).expect("JSON");
             aggregation.resource.load(Arc::new(object));
         };
         service("v1.example.com", "example.com", "v1");

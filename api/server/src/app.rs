@@ -21,12 +21,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::aggregation::Aggregation;
 use crate::audit::{Audit, Trail};
-use crate::cache::{self, Cache, Object};
 use crate::config::Config;
 use crate::exclusive::Locks;
 use crate::fairness::Gate;
 use crate::held::Held;
-use crate::key;
 use crate::metrics::Metrics;
 use crate::policies::Policies;
 use crate::quota::Quotas;
@@ -36,6 +34,8 @@ use crate::status::{ApiError, ApiResult};
 use crate::webhooks::Webhooks;
 use crate::wire::body::BODY_BYTES_MAX;
 use crate::wire::query::Query;
+use api_cache::key;
+use api_cache::{self as cache, Cache, Object};
 
 /// Bytes of a stored object: a body of the largest size, and what defaults add to it. Patches could pile
 /// up more, one after the other.
@@ -165,10 +165,10 @@ impl App {
         if bytes.len() > OBJECT_BYTES_MAX {
             return Err(WriteError::Api(ApiError::too_large(OBJECT_BYTES_MAX)));
         }
-        let key = key::of(&served.resource.name, namespace, name);
+        let key = key::object_key(&served.resource.name, namespace, name);
         let stored = self.cache.seal(&served.resource.name, &key, &bytes);
         let stored = stored.map_err(|error| WriteError::Api(ApiError::unsealable(&key, &error)))?;
-        let announced = self.cache.announce(&stored, &bytes);
+        let announced = self.cache.announce(&key, &stored, &bytes);
         let revision = self.write(Write { key, value: Some(stored), expect, guards }).await?;
         let event = self.cache.settled(&served.resource, revision).await.map_err(|closed| WriteError::Api(closed.into()))?;
         drop(announced);
@@ -209,7 +209,7 @@ impl App {
     /// Deletes an object and waits until every read sees it; answers its last state at the
     /// revision of the deletion.
     pub(crate) async fn remove(&self, served: &Served, object: &Arc<Object>) -> Result<Arc<Object>, WriteError> {
-        let key = key::of(&served.resource.name, &object.namespace, &object.name);
+        let key = key::object_key(&served.resource.name, &object.namespace, &object.name);
         let revision = self.write(Write::new(key, None, Expect::At(object.revision))).await?;
         let settled = self.cache.settled(&served.resource, revision).await;
         let event = settled.map_err(|closed| WriteError::Api(closed.into()))?;
@@ -254,7 +254,7 @@ impl Call {
     pub(crate) fn object_named(&self, name: &str) -> ApiResult<Arc<Object>> {
         let (resource, namespace) = (&self.served.resource, self.namespace_key());
         resource.get(namespace, name).ok_or_else(|| match resource.unreadable(namespace, name) {
-            Some(unreadable) => ApiError::unreadable(&key::of(&resource.name, namespace, name), &unreadable.why),
+            Some(unreadable) => ApiError::unreadable(&key::object_key(&resource.name, namespace, name), &unreadable.why),
             None => ApiError::not_found(&self.served.name, name),
         })
     }
@@ -263,7 +263,7 @@ impl Call {
     pub(crate) fn check_readable(&self, namespace: Option<&str>) -> ApiResult<()> {
         let resource = &self.served.resource;
         match resource.unreadable_in(namespace) {
-            Some((namespace, name, why)) => Err(ApiError::unreadable(&key::of(&resource.name, &namespace, &name), &why)),
+            Some((namespace, name, why)) => Err(ApiError::unreadable(&key::object_key(&resource.name, &namespace, &name), &why)),
             None => Ok(()),
         }
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use api_auth::{Pki, StaticTokens, TokensConfig};
 use ipnet::Ipv4Net;
 
-use crate::at_rest::AtRest;
 use crate::audit::AuditConfig;
 use crate::oidc::OidcProvider;
+use api_cache::AtRest;
 
 /// Everything that the server has to be told. Field names follow upstream's flags.
 pub struct Config {

@@ -23,11 +23,11 @@ use serde_json::Value;
 use self::kept::Kept;
 pub(crate) use self::owners::settle as settle_owners;
 use crate::app::{App, Call};
-use crate::cache::{Before, Beginning, Delivery, Event, Filter, Object, encode};
 use crate::json;
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
 use crate::webhooks::client::Callee;
+use api_cache::{Before, Beginning, Delivery, Event, Filter, Object, encode};
 
 /// How long an answer may take: upstream's number.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -278,7 +278,7 @@ impl WatchConversion {
     pub(crate) fn of(call: &Call, filter: Filter) -> (Option<Self>, Filter) {
         let Some(converter) = call.served.converter() else { return (None, filter) };
         let is_after = converter.changes_selection() && !filter.is_plain();
-        let (after, before) = if is_after { (Some(Arc::new(filter.clone())), filter.of_place()) } else { (None, filter) };
+        let (after, before) = if is_after { (Some(Arc::new(filter.clone())), filter.by_name_only()) } else { (None, filter) };
         (Some(Self { app: Arc::clone(&call.app), served: Arc::clone(&call.served), filter: after }), before)
     }
 

@@ -26,10 +26,10 @@ pub(crate) use self::cleanup::hold_for_cleanup;
 pub(crate) use self::kinds::version_order;
 use crate::app::App;
 use crate::authenticate::Identity;
-use crate::cache::{Filter, Object, Resource, Since};
 use crate::conversion::{Converter, Hook, Versions};
 use crate::handle::handle;
 use crate::registry::{CustomStorage, Served};
+use api_cache::{Filter, Object, Resource, Since};
 
 /// Group and resource of definitions.
 pub(crate) const GROUP: &str = "apiextensions.k8s.io";

@@ -22,9 +22,9 @@ use serde_json::json;
 pub(crate) use self::lost::Locks;
 use self::lost::{Attempt, look_for_lost};
 use crate::app::App;
-use crate::cache::{Object, Resource, encode};
-use crate::key;
 use crate::status::{ApiError, ApiResult};
+use api_cache::key;
+use api_cache::{Object, Resource, encode};
 
 /// How much longer than a request it is held at most, for clocks that differ.
 const MARGIN: Duration = Duration::from_secs(30);
@@ -51,7 +51,7 @@ pub(crate) async fn enter(app: &Arc<App>, name: &str) -> ApiResult<Option<Arc<Ex
         return Ok(None);
     }
     let resource = locks(app);
-    let key = key::of(&resource.name, "", name);
+    let key = key::object_key(&resource.name, "", name);
     loop {
         let held = resource.get("", name);
         let expect = match &held {

@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::app::{App, WriteError};
-use crate::cache::{Filter, Object};
 use crate::json;
+use api_cache::{Filter, Object};
 
 /// How often Events are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(60);

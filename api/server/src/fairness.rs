@@ -15,10 +15,10 @@ use http::{HeaderMap, HeaderName};
 use parking_lot::Mutex;
 
 use crate::app::App;
-use crate::cache::{Cache, Filter, Resource};
 use crate::config::Config;
 use crate::status::{ApiError, ApiResult};
 use crate::subresource;
+use api_cache::{Cache, Filter, Resource};
 
 const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
@@ -119,6 +119,6 @@ fn width(app: &App, attributes: &Attributes) -> u32 {
         return 1;
     }
     let served = app.registry.find(&attributes.group, &attributes.version, &attributes.resource);
-    let wanted = served.map_or(1, |served| served.resource.len().div_ceil(OBJECTS_PER_SEAT));
+    let wanted = served.map_or(1, |served| served.resource.objects_len().div_ceil(OBJECTS_PER_SEAT));
     u32::try_from(wanted).unwrap_or(WIDTH_MAX).clamp(1, WIDTH_MAX)
 }

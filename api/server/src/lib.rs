@@ -9,12 +9,10 @@
 
 mod aggregation;
 mod app;
-mod at_rest;
 mod audit;
 mod authenticate;
 mod authorize;
 mod bootstrap;
-mod cache;
 mod components;
 mod config;
 mod connect;
@@ -29,7 +27,6 @@ mod health;
 mod held;
 mod impersonate;
 mod json;
-mod key;
 mod metrics;
 mod nonresource;
 mod oidc;
@@ -53,7 +50,7 @@ mod webhooks;
 mod wire;
 
 pub use api_admission::known_plugin as known_admission_plugin;
-pub use at_rest::{AtRest, EncryptionError};
+pub use api_cache::{AtRest, EncryptionError};
 pub use audit::{AuditConfig, AuditLog, AuditPolicy, AuditPolicyError};
 pub use bootstrap::BootstrapError;
 pub use config::Config;

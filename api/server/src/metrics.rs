@@ -164,7 +164,7 @@ fn render_storage(out: &mut String, app: &App, store_bytes: u64) {
     let resources = app.cache.resources();
     header(out, "apiserver_storage_objects", "gauge", "Number of stored objects at the time of last check split by kind.");
     for resource in &resources {
-        let _ = writeln!(out, "apiserver_storage_objects{{resource=\"{}\"}} {}", resource.name, resource.len());
+        let _ = writeln!(out, "apiserver_storage_objects{{resource=\"{}\"}} {}", resource.name, resource.objects_len());
     }
     header(out, "apiserver_longrunning_requests", "gauge", "Gauge of all active long-running apiserver requests.");
     for resource in &resources {

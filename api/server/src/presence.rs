@@ -18,9 +18,9 @@ use tokio::time::Instant;
 
 use crate::app::App;
 use crate::bootstrap;
-use crate::cache::{Filter, Resource, encode};
-use crate::key;
 use crate::status::{ApiError, ApiResult};
+use api_cache::key;
+use api_cache::{Filter, Resource, encode};
 
 /// Upstream's interval, and its time to live of a record.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
@@ -74,7 +74,7 @@ impl Presence {
     /// Whoever had this address before is gone, so the record is ours whatever it says.
     async fn write(&self, own: SocketAddr, value: Option<Bytes>) -> ApiResult<()> {
         let name = own.to_string();
-        let key = key::of(&self.records.name, "", &name);
+        let key = key::object_key(&self.records.name, "", &name);
         let sealed = value.map(|value| self.app.cache.seal(&self.records.name, &key, &value)).transpose();
         let value = sealed.map_err(|error| ApiError::unsealable(&key, &error))?;
         loop {

@@ -12,9 +12,9 @@ use api_model::kind::{GroupResource, Kind};
 use arc_swap::ArcSwap;
 use serde_json::Value;
 
-use crate::cache::{Cache, Object, Resource};
 use crate::conversion::Converter;
 use crate::json;
+use api_cache::{Cache, Object, Resource};
 
 /// A served kind and where its objects live.
 #[derive(Debug)]

@@ -31,7 +31,6 @@ use crate::app::App;
 use crate::audit::Audit;
 use crate::authenticate::Identity;
 use crate::bootstrap::{self, BootstrapError, PUBLISHED_AUTHORITY};
-use crate::cache::{self, Cache};
 use crate::config::Config;
 use crate::definitions::Definitions;
 use crate::documents::Documents;
@@ -50,6 +49,7 @@ use crate::serve;
 use crate::services::Allocator;
 use crate::tls::{self, TlsError};
 use crate::webhooks::Webhooks;
+use api_cache::Cache;
 
 /// How long open requests may take to end when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -107,7 +107,7 @@ impl Server {
         let shown = Arc::new(tls::Shown::of(&config.pki)?);
         let (acceptor, verifier) = tls::acceptor(&config.pki, Arc::clone(&shown))?;
         let stop_feeding = CancellationToken::new();
-        let (cache, feed) = cache::start(Arc::clone(&store), std::mem::take(&mut config.encryption), stop_feeding.clone()).await?;
+        let (cache, feed) = api_cache::start(Arc::clone(&store), std::mem::take(&mut config.encryption), stop_feeding.clone()).await?;
         let feeding = Tasks::new(stop_feeding.clone());
         feeding.own("api-server/cache-feeder", feed);
         if store.is_shared() {

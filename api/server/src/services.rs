@@ -24,11 +24,11 @@ pub(crate) use self::claims::carry_over;
 use self::claims::{NodePort, wants_cluster_ip, wants_node_ports};
 use self::taken::{Claims, Pool, Taken};
 use crate::app::Call;
-use crate::cache::Cache;
 use crate::exclusive::{self, Exclusive};
 use crate::json;
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
+use api_cache::Cache;
 
 /// Hands out addresses and ports.
 pub(crate) struct Allocator {

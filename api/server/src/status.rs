@@ -9,11 +9,11 @@ use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
-use crate::cache::{Closed, NotYet, TooOld};
 use crate::json;
 use crate::wire::accept::Encoding;
 use crate::wire::pretty::Indentable;
 use crate::wire::protobuf::{self, EncodeError, ProtobufError, order};
+use api_cache::{Closed, NotYet, TooOld};
 
 /// A failed request.
 #[derive(Debug)]

@@ -19,13 +19,13 @@ use serde_json::Value;
 use self::client::Client;
 use self::forms::Forms;
 use crate::app::{App, Call};
-use crate::cache::{Cache, Filter, Resource};
 use crate::metrics::webhooks::{Outcome, Turn};
 use crate::policies::seen::Sight;
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
 use crate::verbs::admit::{Step, request};
 use crate::wire::options::DeleteOptions;
+use api_cache::{Cache, Filter, Resource};
 
 /// What metrics call the two kinds of webhooks.
 const MUTATING: &str = "admit";

@@ -19,12 +19,12 @@ use super::ask::{Answer, Question, ask};
 use super::due::{ASK_AGAIN_AFTER, ASK_EVERY, Ground, Looks};
 use super::{Documents, GROUP, PLURAL, Remote, available, discovery, local, openapi};
 use crate::app::{App, Call};
-use crate::cache::Resource;
 use crate::definitions::condition::{self, Condition};
 use crate::status::ApiResult;
 use crate::verbs::modify::modify;
 use crate::verbs::recording::Recording;
 use crate::wire::body::BODY_BYTES_MAX;
+use api_cache::Resource;
 
 /// What changes sooner after a look waits for this long.
 const PAUSE: Duration = Duration::from_millis(200);

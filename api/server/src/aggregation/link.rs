@@ -11,10 +11,10 @@ use api_auth::Pki;
 use parking_lot::Mutex;
 
 use super::Remote;
-use crate::cache::Cache;
 use crate::connect::pool::Server;
 use crate::connect::resolve;
 use crate::tls;
+use api_cache::Cache;
 
 /// To one server.
 pub(super) struct Link {

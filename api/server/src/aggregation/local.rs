@@ -14,9 +14,9 @@ use super::discovery::{CUSTOM_GROUP_PRIORITY, CUSTOM_VERSION_PRIORITY};
 use super::{GROUP, PLURAL};
 use crate::app::{App, Call};
 use crate::bootstrap;
-use crate::cache::Filter;
 use crate::verbs::delete::delete_object;
 use crate::wire::options::DeleteOptions;
+use api_cache::Filter;
 
 /// Who keeps an APIService: nobody, the start, or the loop.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";

@@ -26,7 +26,7 @@ use super::failure::Failure;
 use super::kept::Kept;
 use super::resolve;
 use crate::app::App;
-use crate::cache::Cache;
+use api_cache::Cache;
 
 /// Connections kept to one server, as many as upstream keeps.
 const IDLE_MAX: usize = 25;

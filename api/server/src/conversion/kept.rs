@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use crate::cache::{Event, Object};
 use crate::status::{ApiError, ApiResult};
+use api_cache::{Event, Object};
 
 /// Bytes of objects in one generation.
 const GENERATION_BYTES_MAX: usize = 32 << 20;
@@ -54,7 +54,7 @@ impl Events {
     fn made(&mut self, once: &Once, event: &Event) -> Vec<Remembered> {
         // One that took long may be forgotten already.
         if let Some(remembered) = self.by_revision.get_mut(&event.revision).filter(|remembered| Arc::ptr_eq(&remembered.once, once)) {
-            remembered.bytes = event.old().into_iter().chain(&event.after).map(|object| object.len()).sum();
+            remembered.bytes = event.old().into_iter().chain(&event.after).map(|object| object.json_len()).sum();
             self.bytes += remembered.bytes;
         }
         let mut forgotten = Vec::new();
@@ -86,7 +86,7 @@ impl Generations {
             self.old = std::mem::take(&mut self.young);
             self.young_bytes = 0;
         }
-        self.young_bytes += object.len();
+        self.young_bytes += object.json_len();
         self.young.insert(place, Arc::clone(object));
     }
 
@@ -139,13 +139,13 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::Before;
+    use api_cache::Before;
     use bytes::Bytes;
     use serde_json::json;
 
     fn widget(revision: u64, text: &str) -> Arc<Object> {
         let value = json!({"kind": "Widget", "apiVersion": "example.com/v2", "metadata": {"name": "a"}, "text": text});
-        Arc::new(Object::new(("n".into(), "a".into()), revision, crate::cache::encode(&value), None, &Arc::default()).expect("JSON"))
+        Arc::new(Object::new(("n".into(), "a".into()), revision, api_cache::encode(&value), None, &Arc::default()).expect("JSON"))
     }
 
     /// An event, and whether it was made for this.
@@ -175,7 +175,7 @@ mod tests {
                 .by_revision
                 .values()
                 .filter_map(|remembered| remembered.once.get())
-                .map(|event| event.old().into_iter().chain(&event.after).map(|object| object.len()).sum::<usize>())
+                .map(|event| event.old().into_iter().chain(&event.after).map(|object| object.json_len()).sum::<usize>())
                 .sum();
             assert_eq!(events.bytes, bytes, "at {revision}");
             assert!(bytes <= EVENTS_BYTES_MAX && (events.by_revision.len() <= 3 || revision < 2_004), "{bytes} bytes at {revision}");
@@ -200,7 +200,7 @@ mod tests {
         assert!(kept.object(&stored(2)).is_none());
         let bytes: usize = {
             let objects = kept.objects.lock();
-            objects.young.values().chain(objects.old.values()).map(|object| object.len()).sum()
+            objects.young.values().chain(objects.old.values()).map(|object| object.json_len()).sum()
         };
         assert!(bytes < 3 * GENERATION_BYTES_MAX, "{bytes}");
         let shown = kept.object(&stored(40)).expect("the last");

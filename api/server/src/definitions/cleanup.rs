@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::condition::{self, Condition};
 use super::{Definition, Definitions, Rest, user};
 use crate::app::Call;
-use crate::cache::{Filter, Object};
 use crate::registry::Served;
 use crate::verbs::delete::delete_object;
 use crate::wire::options::DeleteOptions;
+use api_cache::{Filter, Object};
 
 /// Holds a definition until its objects are gone.
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";

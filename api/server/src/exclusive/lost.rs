@@ -13,8 +13,9 @@ use tokio::time::Instant;
 
 use super::{changed, lifetime, locks};
 use crate::app::App;
-use crate::cache::{Filter, Object, Resource};
-use crate::{json, key};
+use crate::json;
+use api_cache::key;
+use api_cache::{Filter, Object, Resource};
 
 /// What this server knows of its locks.
 pub(crate) struct Locks {
@@ -120,7 +121,7 @@ fn find(app: &App, resource: &Resource) -> Option<Arc<Object>> {
 }
 
 async fn give_back(app: &App, resource: &Resource, lost: &Object) {
-    let write = Write::new(key::of(&resource.name, "", &lost.name), None, Expect::At(lost.revision));
+    let write = Write::new(key::object_key(&resource.name, "", &lost.name), None, Expect::At(lost.revision));
     match app.store.write(write).await {
         Ok(_) | Err(StoreError::Conflict { .. }) => {}
         Err(error) => tracing::warn!(%error, lock = &*lost.name, "a lock is not given back yet"),

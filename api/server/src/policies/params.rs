@@ -7,9 +7,9 @@ use api_model::meta;
 use serde_json::Value;
 
 use crate::app::App;
-use crate::cache::{Filter, Object};
 use crate::registry::Served;
 use crate::status::ApiResult;
+use api_cache::{Filter, Object};
 
 /// The objects of one kind.
 pub(super) struct Source {

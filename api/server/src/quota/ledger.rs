@@ -12,7 +12,7 @@ use api_model::kind::GroupResource;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::cache::{Before, Cache, Event, Filter, Object, Resource};
+use api_cache::{Before, Cache, Event, Filter, Object, Resource};
 
 /// The sums that were asked for.
 #[derive(Default)]

@@ -7,8 +7,8 @@ use ipnet::Ipv4Net;
 use rand::Rng;
 
 use super::{Addresses, Ports, claims};
-use crate::cache::{Cache, Filter};
 use crate::registry::Served;
+use api_cache::{Cache, Filter};
 
 /// Random guesses before the whole range is searched.
 const GUESSES: usize = 32;

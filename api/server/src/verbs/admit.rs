@@ -11,12 +11,12 @@ use api_model::selector::{FieldSelector, FieldTerm};
 use serde_json::Value;
 
 use crate::app::Call;
-use crate::cache::{Filter, Since};
 use crate::policies;
 use crate::quota;
 use crate::status::{ApiError, ApiResult};
 use crate::webhooks::{self, Asked};
 use crate::wire::options::DeleteOptions;
+use api_cache::{Filter, Since};
 
 /// What is about to happen.
 #[derive(Clone, Copy)]

@@ -15,13 +15,13 @@ use super::admit::{self, Step};
 use super::body;
 use super::recording::Recording;
 use crate::app::{Call, WriteError};
-use crate::cache::{Object, encode};
 use crate::held::Held;
 use crate::services::{self, Reservation};
 use crate::status::{ApiError, ApiResult};
 use crate::wire::accept::Answer;
 use crate::wire::options::WriteOptions;
 use crate::wire::present::Presentation;
+use api_cache::{Object, encode};
 
 /// Upstream's `maxNameGenerationCreateAttempts`.
 const NAME_ATTEMPTS_MAX: usize = 8;

@@ -7,7 +7,6 @@ use axum::body::Body;
 use http::Response;
 
 use crate::app::Call;
-use crate::cache::{Behind, Filter, Page};
 use crate::conversion::Converter;
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
@@ -15,6 +14,7 @@ use crate::wire::accept::Answer;
 use crate::wire::list::{Token, respond};
 use crate::wire::options::{ListOptions, Match};
 use crate::wire::present::Presentation;
+use api_cache::{Behind, Filter, Page};
 
 /// `GET` of a collection.
 pub(crate) async fn list(call: &Call) -> ApiResult<Response<Body>> {
@@ -31,7 +31,7 @@ pub(crate) async fn page(call: &Call, options: &ListOptions) -> ApiResult<Page> 
     let filter = filter(call, options)?;
     let is_after = call.served.converter().is_some_and(Converter::changes_selection) && !filter.is_plain();
     let mut page = match is_after {
-        true => stored_page(call, options, &filter.of_place()).await?,
+        true => stored_page(call, options, &filter.by_name_only()).await?,
         false => stored_page(call, options, &filter).await?,
     };
     page.items = call.app.shown(&call.served, page.items).await?;

@@ -13,11 +13,11 @@ use serde_json::Value;
 use super::admit::{self, Step};
 use super::recording::Recording;
 use crate::app::{Call, WriteError};
-use crate::cache::{Object, encode};
 use crate::conversion;
 use crate::held::Held;
 use crate::services::{self, carry_over};
 use crate::status::{ApiError, ApiResult};
+use api_cache::{Object, encode};
 
 /// Others that may get in between before the client is told so.
 const ATTEMPTS_MAX: usize = 64;

@@ -9,13 +9,13 @@ use rand::Rng;
 
 use super::list::filter;
 use crate::app::Call;
-use crate::cache::Since;
 use crate::conversion::WatchConversion;
 use crate::status::{ApiError, ApiResult};
 use crate::wire::accept::{Answer, Media};
 use crate::wire::options::ListOptions;
 use crate::wire::present::Presentation;
 use crate::wire::stream::{WatchBody, Wish};
+use api_cache::Since;
 
 /// Upstream's `--min-request-timeout`: a watch without timeout lasts once to twice as long.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1_800);

@@ -13,11 +13,11 @@ use http_body_util::{BodyExt, Limited};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::cache::Cache;
 use crate::connect::failure::root_cause;
 use crate::connect::pool::{self, Http, port_of};
 use crate::connect::resolve;
 use crate::tls;
+use api_cache::Cache;
 
 /// The longest answer about one object; one that big is refused anyway.
 const ANSWER_BYTES_MAX: usize = 3 * 1024 * 1024;

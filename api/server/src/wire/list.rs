@@ -20,9 +20,9 @@ use self::encoded::Encoded;
 use super::gzip::{self, Compressor};
 use super::present::{Part, Presentation};
 use super::protobuf::{self, EncodeError, order};
-use crate::cache::{Behind, Object, Page, Place};
 use crate::json;
 use crate::status::{ApiError, ApiResult};
+use api_cache::{Behind, NamespacedName, Object, Page};
 
 /// Bytes in one piece of a list.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -190,7 +190,7 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    fn after(revision: u64, (namespace, name): &Place, left: Option<usize>) -> Self {
+    fn after(revision: u64, (namespace, name): &NamespacedName, left: Option<usize>) -> Self {
         let rv = i64::try_from(revision).unwrap_or(-1);
         Self { v: "meta.k8s.io/v1".to_owned(), rv, start: format!("{namespace}/{name}\0"), left }
     }

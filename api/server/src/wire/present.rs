@@ -17,10 +17,10 @@ use super::protobuf::{self, EncodeError, order};
 use super::query::Query;
 use super::table::{IncludeObject, partial, row, table};
 use super::yaml;
-use crate::cache::{Change, Delivery, Object, Page, Told, write_line};
 use crate::json;
 use crate::registry::Served;
 use crate::status::{ApiError, ApiResult};
+use api_cache::{Change, Delivery, Object, Page, Told, write_line};
 
 /// A client's wish for one kind.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ impl Part {
     /// How long it is.
     pub(crate) fn len(self, object: &Object) -> usize {
         match self {
-            Self::Whole => object.len(),
+            Self::Whole => object.json_len(),
             Self::Item => object.item_len(),
             Self::Metadata(version) => PARTIAL.concat().len() + version.len() + object.metadata_len(),
         }

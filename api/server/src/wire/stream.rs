@@ -13,9 +13,9 @@ use http_body::Frame;
 use tokio::time::{Instant, Sleep};
 
 use super::present::Presentation;
-use crate::cache::{Beginning, Cache, Change, Delivery, Object, Subscription, Told};
 use crate::conversion::WatchConversion;
 use crate::status::ApiResult;
+use api_cache::{Beginning, Cache, Change, Delivery, Object, Subscription, Told};
 
 /// How often a client that asked for bookmarks gets one: upstream's about once a minute.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -78,7 +78,7 @@ impl WatchBody {
     fn next_ready(&mut self) -> Option<Bytes> {
         if let Some(object) = self.state.next() {
             let first = std::mem::take(&mut self.first);
-            let mut line = BytesMut::with_capacity(object.len() + LINE_BYTES);
+            let mut line = BytesMut::with_capacity(object.json_len() + LINE_BYTES);
             let told = self.presentation.write_line(Change::Added, &object, first, &mut line);
             self.end_if(told);
             return Some(line.freeze());

@@ -6,8 +6,8 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 
 use super::*;
-use crate::cache::{Applied, encode};
 use crate::tests::{CONFIG_MAPS, Cluster, PODS, cluster, config_map, pod};
+use api_cache::{Applied, encode};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const STEPS: u32 = 300;

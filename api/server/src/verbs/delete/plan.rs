@@ -146,8 +146,8 @@ fn after(now: Timestamp, seconds: i64) -> Timestamp {
 mod tests {
     use super::*;
     use crate::AtRest;
-    use crate::cache::Cache;
     use crate::registry::Registry;
+    use api_cache::Cache;
     use serde_json::json;
     use std::sync::Arc;
 

@@ -11,10 +11,10 @@ use serde_json::json;
 
 use crate::app::{Call, WriteError};
 use crate::authorize::may;
-use crate::key;
 use crate::status::{ApiError, ApiResult};
 use crate::wire::options::DeleteOptions;
 use crate::wire::present::Presentation;
+use api_cache::key;
 
 /// The option that asks for it.
 pub(crate) const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
@@ -34,7 +34,7 @@ pub(super) async fn delete(call: &Call, options: &DeleteOptions, presentation: &
         return Err(ApiError::invalid(&call.served.kind, &call.name, &[error]));
     };
     if !options.dry_run {
-        let key = key::of(&resource.name, namespace, &call.name);
+        let key = key::object_key(&resource.name, namespace, &call.name);
         tracing::warn!(%key, user = call.user.username, why = unreadable.why, "deleting an object that cannot be read");
         let gone = app.write(Write::new(key, None, Expect::At(unreadable.revision))).await;
         let revision = gone.map_err(|error| match error {

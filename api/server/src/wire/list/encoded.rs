@@ -8,9 +8,9 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use serde_json::Value;
 
-use crate::cache::Object;
 use crate::wire::present::Presentation;
 use crate::wire::protobuf::{EncodeError, Form, ListForm};
+use api_cache::Object;
 
 /// Bytes of encoded items that one list keeps.
 const KEPT_BYTES_MAX: usize = 1 << 20;

@@ -32,14 +32,15 @@ const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
 /// An object at one revision.
 #[derive(Debug)]
-pub(crate) struct Object {
+pub struct Object {
     /// Namespace; empty for cluster-scoped kinds.
-    pub(crate) namespace: Arc<str>,
-    pub(crate) name: Arc<str>,
+    pub namespace: Arc<str>,
+    /// Name of the object.
+    pub name: Arc<str>,
     /// The revision of the write that made it: its resource version.
-    pub(crate) revision: u64,
+    pub revision: u64,
     /// The revision at which its bytes were written: an earlier one where this is the last state of what was deleted.
-    pub(crate) written: u64,
+    pub written: u64,
     stored: Bytes,
     /// Where the resource version belongs in `stored`.
     at: usize,
@@ -57,7 +58,7 @@ pub(crate) struct Object {
 impl Object {
     /// From the bytes that the store holds. `value` is what they were made from, where the maker has it and it
     /// will be wanted again soon.
-    pub(crate) fn new(
+    pub fn new(
         (namespace, name): (Arc<str>, Arc<str>),
         revision: u64,
         stored: Bytes,
@@ -88,12 +89,12 @@ impl Object {
     }
 
     /// The same, to be written again at the next opportunity.
-    pub(crate) fn stale(self) -> Self {
+    pub fn stale(self) -> Self {
         Self { stale: true, ..self }
     }
 
     /// The same object with a later revision: what a DELETED event carries.
-    pub(crate) fn at_revision(&self, revision: u64) -> Self {
+    pub fn at_revision(&self, revision: u64) -> Self {
         Self {
             namespace: Arc::clone(&self.namespace),
             name: Arc::clone(&self.name),
@@ -111,18 +112,18 @@ impl Object {
     }
 
     /// What a webhook made of it, in its place and at its revision.
-    pub(crate) fn converted(&self, value: Value) -> Result<Self, serde_json::Error> {
+    pub fn converted(&self, value: Value) -> Result<Self, serde_json::Error> {
         let place = (Arc::clone(&self.namespace), Arc::clone(&self.name));
         Self::new(place, self.revision, encode(&value), Some(value), &self.recent)
     }
 
     /// What stands before its metadata: kind and version.
-    pub(crate) fn type_meta(&self) -> &[u8] {
+    pub fn type_meta(&self) -> &[u8] {
         self.stored.get(..self.at).unwrap_or_default()
     }
 
     /// `spec.nodeName`, where set.
-    pub(crate) fn node(&self) -> Option<&Arc<str>> {
+    pub fn node(&self) -> Option<&Arc<str>> {
         let read = || {
             let at_hand = self.value.lock().upgrade();
             let node = match &at_hand {
@@ -135,48 +136,48 @@ impl Object {
     }
 
     /// Whether these are the bytes that this object is stored as: nothing has changed.
-    pub(crate) fn is_stored_as(&self, stored: &[u8]) -> bool {
+    pub fn is_stored_as(&self, stored: &[u8]) -> bool {
         !self.stale && self.stored == stored
     }
 
     /// The size of its JSON.
-    pub(crate) fn len(&self) -> usize {
+    pub fn json_len(&self) -> usize {
         self.len
     }
 
     /// The JSON that clients get as an answer: with a line feed behind it, as Go's encoder writes it.
-    pub(crate) fn line(&self) -> Bytes {
-        let mut out = BytesMut::with_capacity(self.len() + 1);
+    pub fn line(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.json_len() + 1);
         self.write(&mut out);
         out.put_u8(b'\n');
         out.freeze()
     }
 
     /// Writes the JSON that clients get.
-    pub(crate) fn write(&self, out: &mut BytesMut) {
+    pub fn write(&self, out: &mut BytesMut) {
         out.put_slice(self.type_meta());
         self.write_after_metadata(out, self.tail());
     }
 
     /// The size of [`Object::write_item`].
-    pub(crate) fn item_len(&self) -> usize {
+    pub fn item_len(&self) -> usize {
         self.len - self.at + ITEM.len()
     }
 
     /// Writes the JSON without kind and version.
-    pub(crate) fn write_item(&self, out: &mut BytesMut) {
+    pub fn write_item(&self, out: &mut BytesMut) {
         out.put_slice(ITEM);
         self.write_after_metadata(out, self.tail());
     }
 
     /// The size of [`Object::write_metadata`].
-    pub(crate) fn metadata_len(&self) -> usize {
+    pub fn metadata_len(&self) -> usize {
         let rest = self.metadata();
         1 + rest.len() + version_len(rest, self.revision)
     }
 
     /// Writes the JSON of its metadata alone.
-    pub(crate) fn write_metadata(&self, out: &mut BytesMut) {
+    pub fn write_metadata(&self, out: &mut BytesMut) {
         out.put_slice(b"{");
         self.write_after_metadata(out, self.metadata());
     }
@@ -203,7 +204,7 @@ impl Object {
     /// The parsed object, resource version included: the one that somebody has at hand, or a new one. It is
     /// taken apart by who drops it last, best where it was made: memory that one thread takes and another
     /// gives back is dear.
-    pub(crate) fn value(&self) -> Arc<Value> {
+    pub fn value(&self) -> Arc<Value> {
         let mut slot = self.value.lock();
         if let Some(value) = slot.upgrade() {
             return value;
@@ -217,7 +218,7 @@ impl Object {
     }
 
     /// The same, kept for a while: for what is looked at again and again.
-    pub(crate) fn kept_value(&self) -> Arc<Value> {
+    pub fn kept_value(&self) -> Arc<Value> {
         let at_hand = self.value.lock().upgrade();
         at_hand.unwrap_or_else(|| {
             let value = self.value();
@@ -227,7 +228,7 @@ impl Object {
     }
 
     /// Whether a selector finds its labels.
-    pub(crate) fn is_selected_by(&self, labels: &Selector) -> bool {
+    pub fn is_selected_by(&self, labels: &Selector) -> bool {
         let own = self.labels.get_or_init(|| self.read_labels());
         labels.matches_by(&|key| own.iter().find(|(found, _)| **found == *key).map(|(_, value)| &**value))
     }
@@ -269,7 +270,7 @@ struct Labelled {
 
 /// The form in which an object is stored: without resource version, `kind`, `apiVersion` and
 /// `metadata` first.
-pub(crate) fn encode(value: &Value) -> Bytes {
+pub fn encode(value: &Value) -> Bytes {
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
@@ -384,7 +385,7 @@ mod tests {
 
     fn written(object: &Object) -> Value {
         let bytes = object.line();
-        assert_eq!((bytes.len(), bytes.last()), (object.len() + 1, Some(&b'\n')));
+        assert_eq!((bytes.len(), bytes.last()), (object.json_len() + 1, Some(&b'\n')));
         serde_json::from_slice(&bytes).expect("JSON")
     }
 

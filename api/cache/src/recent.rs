@@ -11,7 +11,7 @@ const JSON_BYTES_MAX: usize = 512 << 10;
 
 /// Keeps values alive; the oldest go first.
 #[derive(Debug, Default)]
-pub(crate) struct Recent(Mutex<Kept>);
+pub struct Recent(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {

@@ -7,21 +7,25 @@ use api_model::kind::GroupResource;
 
 /// A key taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Parts<'a> {
-    pub(crate) group: &'a str,
-    pub(crate) resource: &'a str,
-    pub(crate) namespace: &'a str,
-    pub(crate) name: &'a str,
+pub struct Parts<'a> {
+    /// API group; empty for core.
+    pub group: &'a str,
+    /// Plural name of the kind.
+    pub resource: &'a str,
+    /// Namespace; empty for cluster-scoped kinds.
+    pub namespace: &'a str,
+    /// Name of the object.
+    pub name: &'a str,
 }
 
 /// The key of an object.
-pub(crate) fn of(resource: &GroupResource, namespace: &str, name: &str) -> Arc<str> {
+pub fn object_key(resource: &GroupResource, namespace: &str, name: &str) -> Arc<str> {
     let group = if resource.group.is_empty() { "core" } else { &resource.group };
     format!("{group}/{}/{namespace}/{name}", resource.resource).into()
 }
 
 /// Takes a key apart.
-pub(crate) fn parse(key: &str) -> Option<Parts<'_>> {
+pub fn parse(key: &str) -> Option<Parts<'_>> {
     let mut parts = key.splitn(4, '/');
     let (group, resource, namespace, name) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     Some(Parts { group: if group == "core" { "" } else { group }, resource, namespace, name })
@@ -34,7 +38,7 @@ mod tests {
     #[test]
     fn keys_are_taken_apart_as_they_were_made() {
         for (group, namespace) in [("", "default"), ("apps", "default"), ("", "")] {
-            let key = of(&GroupResource::new(group, "things"), namespace, "x");
+            let key = object_key(&GroupResource::new(group, "things"), namespace, "x");
             assert_eq!(parse(&key), Some(Parts { group, resource: "things", namespace, name: "x" }), "{key}");
         }
         assert_eq!(parse("no/key"), None);

@@ -16,11 +16,11 @@ const EVENTS_BYTES_MAX: usize = 16 << 20;
 /// What an event weighs beside its past object.
 const EVENT_BYTES: usize = 512;
 
-/// Where an object is: namespace and name.
-pub(crate) type Place = (Arc<str>, Arc<str>);
+/// Namespace (empty for cluster-scoped kinds) and name of an object.
+pub type NamespacedName = (Arc<str>, Arc<str>);
 
 /// What stood at some places earlier; `None` where there was nothing.
-pub(crate) type Undone = BTreeMap<Place, Option<Arc<Object>>>;
+pub(crate) type Undone = BTreeMap<NamespacedName, Option<Arc<Object>>>;
 
 /// A bounded history.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl Ring {
 
 /// An event keeps the object before it alive; the one after it is current, or is the one before a later event.
 fn weight(event: &Event) -> usize {
-    event.old().map_or(0, |object| object.len()) + EVENT_BYTES
+    event.old().map_or(0, |object| object.json_len()) + EVENT_BYTES
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use super::*;
-use crate::cache::{Filter, encode};
+use crate::{Filter, encode};
 
 /// A store whose history is gone up to a revision as soon as a snapshot was read.
 struct Overtaken(MemoryStore, Revision);
@@ -50,7 +50,7 @@ impl Store for Overtaken {
 #[tokio::test]
 async fn history_that_compaction_takes_away_during_the_start_is_refused_and_not_left_out() {
     let store = MemoryStore::new();
-    let key = key::of(&GroupResource::new("", "configmaps"), "default", "a");
+    let key = key::object_key(&GroupResource::new("", "configmaps"), "default", "a");
     let value = encode(&json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "default"}}));
     for expect in [Expect::Absent, Expect::At(1), Expect::At(2)] {
         store.write(Write::new(Arc::clone(&key), Some(value.clone()), expect)).await.expect("writes");

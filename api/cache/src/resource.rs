@@ -14,15 +14,16 @@ use super::event::{Before, Event};
 use super::filter::Filter;
 use super::object::Object;
 use super::queue::Receiver;
-use super::ring::{Place, Ring, Undone};
+use super::ring::{NamespacedName, Ring, Undone};
 use super::watchers::{Key, Watchers};
 
 type ByName = BTreeMap<Arc<str>, Arc<Object>>;
 
 /// One resource.
 #[derive(Debug)]
-pub(crate) struct Resource {
-    pub(crate) name: GroupResource,
+pub struct Resource {
+    /// Its group and plural name.
+    pub name: GroupResource,
     node_indexed: bool,
     objects: RwLock<Objects>,
     watchers: Mutex<Watchers>,
@@ -34,15 +35,17 @@ pub(crate) struct Resource {
 
 /// Something that is stored and cannot be read.
 #[derive(Clone, Debug)]
-pub(crate) struct Unreadable {
-    pub(crate) revision: u64,
-    pub(crate) why: String,
+pub struct Unreadable {
+    /// The revision of the write.
+    pub revision: u64,
+    /// The error that reading it gave.
+    pub why: String,
 }
 
 #[derive(Debug)]
 struct Objects {
     by_namespace: BTreeMap<Arc<str>, ByName>,
-    by_node: HashMap<Arc<str>, BTreeMap<Place, Arc<Object>>>,
+    by_node: HashMap<Arc<str>, BTreeMap<NamespacedName, Arc<Object>>>,
     revision: u64,
     /// Of all that are current.
     bytes: usize,
@@ -51,37 +54,42 @@ struct Objects {
 
 /// Some objects in name order, as of a revision.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
-    pub(crate) items: Vec<Arc<Object>>,
-    pub(crate) revision: u64,
+pub struct Page {
+    /// The objects, in order of namespace and name.
+    pub items: Vec<Arc<Object>>,
+    /// The revision that the page shows.
+    pub revision: u64,
     /// Where there is more: the last place that was looked at.
-    pub(crate) more: Option<Place>,
+    pub more: Option<NamespacedName>,
     /// How many follow, where that is known.
-    pub(crate) remaining: Option<usize>,
+    pub remaining: Option<usize>,
 }
 
 /// Where a page begins.
 #[derive(Clone, Debug)]
-pub(crate) struct Behind {
+pub struct Behind {
     /// The last place of the page before it.
-    pub(crate) place: Place,
+    pub place: NamespacedName,
     /// How many objects are behind that, where somebody counted: counting anew for each page would make a
     /// long list cost its length squared.
-    pub(crate) left: Option<usize>,
+    pub left: Option<usize>,
 }
 
 /// A change that the store tells of.
-pub(crate) struct Applied<'a> {
-    pub(crate) namespace: &'a str,
-    pub(crate) name: &'a str,
-    pub(crate) revision: u64,
+pub struct Applied<'a> {
+    /// Namespace; empty for cluster-scoped kinds.
+    pub namespace: &'a str,
+    /// Name of the object or resource.
+    pub name: &'a str,
+    /// The revision of the write.
+    pub revision: u64,
     /// The object after it; `None` when it is gone.
-    pub(crate) after: Option<Object>,
+    pub after: Option<Object>,
 }
 
 /// Where a watch starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Since {
+pub enum Since {
     /// With what happens from now on.
     Now,
     /// With every current object.
@@ -92,23 +100,27 @@ pub(crate) enum Since {
 
 /// A revision is older than what is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooOld {
-    pub(crate) oldest: u64,
+pub struct TooOld {
+    /// The oldest revision after which a watch may start.
+    pub oldest: u64,
 }
 
 /// What a watch begins with.
 #[derive(Debug, Default)]
-pub(crate) struct Beginning {
-    pub(crate) state: Vec<Arc<Object>>,
-    pub(crate) events: Vec<Arc<Delivery>>,
+pub struct Beginning {
+    /// Objects that are there.
+    pub state: Vec<Arc<Object>>,
+    /// Events, in order.
+    pub events: Vec<Arc<Delivery>>,
     /// The revision that `state` and `events` lead up to.
-    pub(crate) revision: u64,
+    pub revision: u64,
 }
 
 /// Events as they come; ends when the watcher was too slow. Unregisters when dropped.
 #[derive(Debug)]
-pub(crate) struct Subscription {
-    pub(crate) events: Receiver,
+pub struct Subscription {
+    /// Events, in order.
+    pub events: Receiver,
     resource: Arc<Resource>,
     registered: (Key, u64),
 }
@@ -120,7 +132,8 @@ impl Drop for Subscription {
 }
 
 impl Resource {
-    pub(crate) fn new(name: GroupResource, floor: u64) -> Self {
+    /// An empty resource, whose history begins after the revision `floor`.
+    pub fn new(name: GroupResource, floor: u64) -> Self {
         let node_indexed = name.group.is_empty() && name.resource == "pods";
         Self {
             name,
@@ -133,12 +146,12 @@ impl Resource {
     }
 
     /// The object of that name; the namespace is empty for cluster-scoped kinds.
-    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<Object>> {
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Object>> {
         self.objects.read().by_namespace.get(namespace)?.get(name).cloned()
     }
 
     /// An object that is stored and cannot be read.
-    pub(crate) fn unreadable(&self, namespace: &str, name: &str) -> Option<Unreadable> {
+    pub fn unreadable(&self, namespace: &str, name: &str) -> Option<Unreadable> {
         let unreadable = self.unreadable.read();
         if unreadable.is_empty() {
             return None;
@@ -147,25 +160,25 @@ impl Resource {
     }
 
     /// Namespace and name of an object that cannot be read, and why: one of a namespace or of all.
-    pub(crate) fn unreadable_in(&self, namespace: Option<&str>) -> Option<(String, String, String)> {
+    pub fn unreadable_in(&self, namespace: Option<&str>) -> Option<(String, String, String)> {
         let unreadable = self.unreadable.read();
         let ((namespace, name), found) = unreadable.iter().find(|((at, _), _)| namespace.is_none_or(|wanted| wanted == at))?;
         Some((namespace.clone(), name.clone(), found.why.clone()))
     }
 
     /// Feeder: an object that cannot be read.
-    pub(crate) fn put_unreadable(&self, namespace: &str, name: &str, unreadable: Unreadable) {
+    pub fn put_unreadable(&self, namespace: &str, name: &str, unreadable: Unreadable) {
         self.unreadable.write().insert((namespace.to_owned(), name.to_owned()), unreadable);
     }
 
     /// Feeder: an object that can be read, or is gone; answers whether it could not be read before.
-    pub(crate) fn put_readable(&self, namespace: &str, name: &str) -> bool {
+    pub fn put_readable(&self, namespace: &str, name: &str) -> bool {
         !self.unreadable.read().is_empty() && self.unreadable.write().remove(&(namespace.to_owned(), name.to_owned())).is_some()
     }
 
     /// Feeder: an object that has changed, or gone, unseen. Nobody can be told how: history starts here, and watches
     /// begin anew.
-    pub(crate) fn lose(&self, namespace: &str, name: &str, revision: u64) -> Arc<Event> {
+    pub fn lose(&self, namespace: &str, name: &str, revision: u64) -> Arc<Event> {
         let mut watchers = self.watchers.lock();
         {
             let mut objects = self.objects.write();
@@ -179,25 +192,27 @@ impl Resource {
     }
 
     /// Feeder: what cannot be read is about to be found out anew.
-    pub(crate) fn forget_unreadable(&self) {
+    pub fn forget_unreadable(&self) {
         self.unreadable.write().clear();
     }
 
     /// The revision of the last change.
-    pub(crate) fn revision(&self) -> u64 {
+    pub fn revision(&self) -> u64 {
         self.revision.load(Ordering::Acquire)
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many objects there are.
+    pub fn objects_len(&self) -> usize {
         self.objects.read().len(None)
     }
 
-    pub(crate) fn watchers_len(&self) -> usize {
+    /// How many watches are open.
+    pub fn watchers_len(&self) -> usize {
         self.watchers.lock().len()
     }
 
     /// Every object that matches, as of at least revision `applied`.
-    pub(crate) fn list(&self, filter: &Filter, applied: u64) -> Page {
+    pub fn list(&self, filter: &Filter, applied: u64) -> Page {
         let (mut items, revision) = {
             let objects = self.objects.read();
             (objects.candidates(filter, self.node_indexed), objects.revision.max(applied))
@@ -210,7 +225,7 @@ impl Resource {
 
     /// At most `limit` objects that match, behind a place, as they were at a revision; `None` when
     /// that is forgotten.
-    pub(crate) fn past(&self, filter: &Filter, revision: u64, behind: Option<&Behind>, limit: Option<usize>) -> Option<Page> {
+    pub fn past(&self, filter: &Filter, revision: u64, behind: Option<&Behind>, limit: Option<usize>) -> Option<Page> {
         let found = {
             let objects = self.objects.read();
             let undone = objects.ring.undo_to(revision)?;
@@ -220,7 +235,7 @@ impl Resource {
     }
 
     /// The same as they are now, which is at least as of revision `applied`.
-    pub(crate) fn present(&self, filter: &Filter, applied: u64, behind: Option<&Behind>, limit: Option<usize>) -> Page {
+    pub fn present(&self, filter: &Filter, applied: u64, behind: Option<&Behind>, limit: Option<usize>) -> Page {
         let (found, revision) = {
             let objects = self.objects.read();
             let found = objects.behind(filter, &Undone::new(), behind, candidates_max(filter, limit));
@@ -230,7 +245,7 @@ impl Resource {
     }
 
     /// Starts a watch. What came before and what comes after meet without a gap.
-    pub(crate) fn watch(
+    pub fn watch(
         self: &Arc<Self>,
         filter: Filter,
         since: Since,
@@ -263,17 +278,17 @@ impl Resource {
     }
 
     /// The event of that revision, if it is of this resource and remembered.
-    pub(crate) fn event_at(&self, revision: u64) -> Option<Arc<Event>> {
+    pub fn event_at(&self, revision: u64) -> Option<Arc<Event>> {
         self.objects.read().ring.at(revision).cloned()
     }
 
     /// The events after a revision, in order; `None` when some of them are forgotten.
-    pub(crate) fn events_after(&self, revision: u64) -> Option<Vec<Arc<Event>>> {
+    pub fn events_after(&self, revision: u64) -> Option<Vec<Arc<Event>>> {
         Some(self.objects.read().ring.after(revision)?.cloned().collect())
     }
 
     /// Feeder: an object that was there at the start.
-    pub(crate) fn load(&self, object: Arc<Object>) {
+    pub fn load(&self, object: Arc<Object>) {
         let mut objects = self.objects.write();
         objects.revision = objects.revision.max(object.revision);
         self.revision.store(objects.revision, Ordering::Release);
@@ -281,19 +296,19 @@ impl Resource {
     }
 
     /// Feeder: an event of before the start.
-    pub(crate) fn remember(&self, event: Event) {
+    pub fn remember(&self, event: Event) {
         let mut objects = self.objects.write();
         let bytes = objects.bytes;
         objects.ring.push(Arc::new(event), bytes);
     }
 
     /// Feeder: what led to the present objects, at that revision, is not known.
-    pub(crate) fn forget_past(&self, floor: u64) {
+    pub fn forget_past(&self, floor: u64) {
         self.objects.write().ring = Ring::new(floor);
     }
 
     /// Feeder: changes that were committed together, in order, told to everybody whom they concern.
-    pub(crate) fn apply(&self, changes: Vec<Applied<'_>>) -> Vec<Arc<Event>> {
+    pub fn apply(&self, changes: Vec<Applied<'_>>) -> Vec<Arc<Event>> {
         let mut watchers = self.watchers.lock();
         let events: Vec<Arc<Event>> = {
             let mut objects = self.objects.write();
@@ -307,7 +322,7 @@ impl Resource {
 
     /// Feeder: forgets everything up to a revision, at which these objects are all there are, and ends
     /// every watch, since events were missed. No reader sees the resource without its objects.
-    pub(crate) fn reset(&self, floor: u64, present: Vec<Arc<Object>>) {
+    pub fn reset(&self, floor: u64, present: Vec<Arc<Object>>) {
         let mut all = Objects::new(floor, floor);
         for object in present {
             all.insert(object, self.node_indexed);
@@ -319,12 +334,12 @@ impl Resource {
     }
 
     /// Ends every watch: the kind is gone, or what its objects look like has changed.
-    pub(crate) fn end_watches(&self) {
+    pub fn end_watches(&self) {
         self.watchers.lock().end_all();
     }
 
     /// Feeder: nothing will come any more.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.watchers.lock().close();
     }
 }
@@ -370,7 +385,7 @@ impl Objects {
     }
 
     fn insert(&mut self, object: Arc<Object>, node_indexed: bool) {
-        self.bytes += object.len();
+        self.bytes += object.json_len();
         if node_indexed && let Some(node) = object.node() {
             let place = (Arc::clone(&object.namespace), Arc::clone(&object.name));
             self.by_node.entry(Arc::clone(node)).or_default().insert(place, Arc::clone(&object));
@@ -385,7 +400,7 @@ impl Objects {
     fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<Object>> {
         let names = self.by_namespace.get_mut(namespace)?;
         let object = names.remove(name)?;
-        self.bytes -= object.len();
+        self.bytes -= object.json_len();
         if names.is_empty() {
             self.by_namespace.remove(namespace);
         }
@@ -445,9 +460,9 @@ impl Objects {
         &'a self,
         namespace: Option<&'a str>,
         undone: &'a Undone,
-        behind: Option<&'a Place>,
+        behind: Option<&'a NamespacedName>,
     ) -> impl Iterator<Item = &'a Arc<Object>> {
-        let is_behind = move |place: &Place| behind.is_none_or(|behind| place > behind);
+        let is_behind = move |place: &NamespacedName| behind.is_none_or(|behind| place > behind);
         let is_in_namespace = move |at: &str| namespace.is_none_or(|wanted| wanted == at);
         let mut put_back = undone
             .iter()
@@ -465,7 +480,7 @@ impl Objects {
         })
     }
 
-    fn range<'a>(&'a self, namespace: Option<&'a str>, behind: Option<&'a Place>) -> impl Iterator<Item = &'a Arc<Object>> {
+    fn range<'a>(&'a self, namespace: Option<&'a str>, behind: Option<&'a NamespacedName>) -> impl Iterator<Item = &'a Arc<Object>> {
         let first = match (namespace, behind) {
             (Some(namespace), _) => Bound::Included(namespace),
             (None, Some((namespace, _))) => Bound::Included(&**namespace),

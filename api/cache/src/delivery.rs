@@ -12,7 +12,8 @@ const BYTES_MAX: usize = 256 << 10;
 
 /// Whether a watcher was told all that it was to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub enum Told {
+    /// Everything was sent.
     All,
     /// Something has no form in what the watcher speaks: the last line says so, and the watch is over.
     Failed,
@@ -20,7 +21,7 @@ pub(crate) enum Told {
 
 /// Some changes, in order.
 #[derive(Debug)]
-pub(crate) struct Delivery {
+pub struct Delivery {
     changes: Vec<(Change, Arc<Event>)>,
     /// About the size of its lines.
     bytes: usize,
@@ -31,7 +32,7 @@ pub(crate) struct Delivery {
 
 impl Delivery {
     /// As few deliveries as the bound allows.
-    pub(crate) fn of(changes: impl IntoIterator<Item = (Change, Arc<Event>)>) -> Vec<Arc<Self>> {
+    pub fn of(changes: impl IntoIterator<Item = (Change, Arc<Event>)>) -> Vec<Arc<Self>> {
         let (mut deliveries, mut gathered, mut bytes) = (Vec::new(), Vec::new(), 0);
         for (change, event) in changes {
             let len = event.line_len(change);
@@ -53,17 +54,17 @@ impl Delivery {
     }
 
     /// About the size of its lines.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// The changes.
-    pub(crate) fn changes(&self) -> &[(Change, Arc<Event>)] {
+    pub fn changes(&self) -> &[(Change, Arc<Event>)] {
         &self.changes
     }
 
     /// Their lines on the wire, made once for all who are told.
-    pub(crate) fn lines(&self) -> Bytes {
+    pub fn lines(&self) -> Bytes {
         let make = || {
             let len = self.changes.iter().map(|(change, event)| event.line_len(*change)).sum();
             let mut lines = BytesMut::with_capacity(len);
@@ -74,7 +75,7 @@ impl Delivery {
     }
 
     /// The same in protobuf, for all who are told in it.
-    pub(crate) fn frames(&self, make: impl FnOnce() -> (Bytes, Told)) -> (Bytes, Told) {
+    pub fn frames(&self, make: impl FnOnce() -> (Bytes, Told)) -> (Bytes, Told) {
         self.frames.get_or_init(make).clone()
     }
 }
@@ -84,8 +85,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cache::event::Before;
-    use crate::cache::object::{Object, encode};
+    use crate::event::Before;
+    use crate::object::{Object, encode};
 
     fn created(name: &str, len: usize) -> (Change, Arc<Event>) {
         let value = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}, "data": {"x": "x".repeat(len)}});

@@ -16,15 +16,18 @@ use tokio_util::sync::CancellationToken;
 use super::event::{Before, Event};
 use super::object::Object;
 use super::resource::Applied;
-use super::{Cache, Resource, Unreadable, Written};
+use super::{Cache, Resource, Unreadable};
 use crate::at_rest::{AtRest, Opened};
 use crate::key;
 
 /// Pause before a store that failed is asked again.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Fills a cache and keeps feeding it until cancelled or until the store is closed.
-pub(crate) async fn start(
+/// Fills a cache; the future that is returned keeps feeding it until it is cancelled or the store is closed.
+///
+/// # Errors
+/// When the store cannot be read.
+pub async fn start(
     store: Arc<dyn Store>,
     at_rest: AtRest,
     cancel: CancellationToken,
@@ -64,10 +67,10 @@ impl Drop for CloseAtEnd {
     }
 }
 
-type Known = HashMap<Arc<str>, Arc<Object>>;
+type Objects = HashMap<Arc<str>, Arc<Object>>;
 
-fn load(cache: &Cache, snapshot: Snapshot) -> Known {
-    let mut known = Known::new();
+fn load(cache: &Cache, snapshot: Snapshot) -> Objects {
+    let mut known = Objects::new();
     for Entry { key, value, revision, .. } in snapshot.entries {
         let Some((resource, object)) = read_current(cache, &key, revision, &value) else { continue };
         let object = Arc::new(object);
@@ -102,8 +105,8 @@ fn place(key: &str) -> Option<key::Parts<'_>> {
 /// The object behind stored bytes, or why there is none.
 fn read(cache: &Cache, resource: &Resource, key: &str, revision: u64, stored: &bytes::Bytes) -> Result<Object, String> {
     let place = place(key).ok_or("a key that is not ours")?;
-    let (plain, stale) = match cache.take_written(stored) {
-        Some(Written { plain, .. }) => (plain, false),
+    let (plain, stale) = match cache.take_written(key, stored) {
+        Some(plain) => (plain, false),
         None => {
             let opened = cache.at_rest.open(&resource.name, key, stored);
             let Opened { bytes, stale } = opened.map_err(|error| error.to_string())?;
@@ -115,10 +118,10 @@ fn read(cache: &Cache, resource: &Resource, key: &str, revision: u64, stored: &b
 }
 
 /// Reads the history up to the snapshot's revision into the rings.
-async fn replay(cache: &Cache, store: &dyn Store, current: Known, head: u64) -> Result<Events, StoreError> {
+async fn replay(cache: &Cache, store: &dyn Store, current: Objects, head: u64) -> Result<Events, StoreError> {
     let mut reached = cache.applied();
     let mut events = store.watch(reached).await?;
-    let mut seen = Known::new();
+    let mut seen = Objects::new();
     let mut beyond = Vec::new();
     while reached < head {
         let Some(batch) = events.next().await else { return Err(StoreError::Closed) };
@@ -136,7 +139,7 @@ async fn replay(cache: &Cache, store: &dyn Store, current: Known, head: u64) -> 
     Ok(beyond.chain(events).boxed())
 }
 
-fn remember(cache: &Cache, seen: &mut Known, current: &Known, change: Change) {
+fn remember(cache: &Cache, seen: &mut Objects, current: &Objects, change: Change) {
     let Some(place) = key::parse(&change.key) else { return };
     let resource = cache.resource(&GroupResource::new(place.group, place.resource));
     let before = match change.previous {

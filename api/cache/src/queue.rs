@@ -33,7 +33,7 @@ pub(super) struct Sender(Arc<Mutex<Queue>>);
 
 /// The watcher's end.
 #[derive(Debug)]
-pub(crate) struct Receiver(Arc<Mutex<Queue>>);
+pub struct Receiver(Arc<Mutex<Queue>>);
 
 /// A queue's two ends.
 pub(super) fn queue() -> (Sender, Receiver) {
@@ -78,7 +78,7 @@ impl Drop for Sender {
 
 impl Receiver {
     /// Takes all that waits, at least one; `None` at the end.
-    pub(crate) fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<VecDeque<Arc<Delivery>>>> {
+    pub fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<VecDeque<Arc<Delivery>>>> {
         let mut queue = self.0.lock();
         if !queue.waiting.is_empty() {
             (queue.len, queue.bytes) = (0, 0);
@@ -95,7 +95,7 @@ impl Receiver {
     }
 
     /// Waits for something to happen; answers whether it did, rather than the end.
-    pub(crate) async fn told(&mut self) -> bool {
+    pub async fn told(&mut self) -> bool {
         poll_fn(|cx| self.poll_take(cx)).await.is_some()
     }
 }
@@ -103,7 +103,7 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::event::{Before, Change, Event};
+    use crate::event::{Before, Change, Event};
 
     fn delivery(changes: u64) -> Arc<Delivery> {
         let event = |revision| (Change::Modified, Arc::new(Event::new(revision, Before::Nothing, None)));

@@ -7,17 +7,20 @@ use bytes::{BufMut, BytesMut};
 use super::filter::Filter;
 use super::object::Object;
 
-/// What a watcher is told.
+/// The type of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub enum Change {
+    /// The object is new in the selection.
     Added,
+    /// The object changed and stays in the selection.
     Modified,
+    /// The object is gone from the selection.
     Deleted,
 }
 
 impl Change {
     /// The word on the wire.
-    pub(crate) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
             Self::Modified => "MODIFIED",
@@ -28,9 +31,10 @@ impl Change {
 
 /// What was there before a change.
 #[derive(Debug)]
-pub(crate) enum Before {
+pub enum Before {
     /// Nothing: the change created the object.
     Nothing,
+    /// This object.
     Object(Arc<Object>),
     /// Something that is older than what we remember.
     Forgotten,
@@ -38,22 +42,25 @@ pub(crate) enum Before {
 
 /// One change.
 #[derive(Debug)]
-pub(crate) struct Event {
-    pub(crate) revision: u64,
-    pub(crate) before: Before,
+pub struct Event {
+    /// The revision of the write.
+    pub revision: u64,
+    /// What was there before the change.
+    pub before: Before,
     /// The object after the change; `None` when it is gone.
-    pub(crate) after: Option<Arc<Object>>,
+    pub after: Option<Arc<Object>>,
     /// The last state, with this event's revision: what DELETED carries.
     gone: OnceLock<Arc<Object>>,
 }
 
 impl Event {
-    pub(crate) fn new(revision: u64, before: Before, after: Option<Arc<Object>>) -> Self {
+    /// A change at a revision.
+    pub fn new(revision: u64, before: Before, after: Option<Arc<Object>>) -> Self {
         Self { revision, before, after, gone: OnceLock::new() }
     }
 
     /// The object before the change, where it is known.
-    pub(crate) fn old(&self) -> Option<&Arc<Object>> {
+    pub fn old(&self) -> Option<&Arc<Object>> {
         match &self.before {
             Before::Object(object) => Some(object),
             Before::Nothing | Before::Forgotten => None,
@@ -62,7 +69,7 @@ impl Event {
 
     /// What a watcher with this filter is told, if anything: an object that leaves the selection is
     /// deleted for it, one that enters it is added.
-    pub(crate) fn change_for(&self, filter: &Filter) -> Option<Change> {
+    pub fn change_for(&self, filter: &Filter) -> Option<Change> {
         let now = self.after.as_ref().is_some_and(|object| filter.matches(object));
         let was = match &self.before {
             Before::Nothing => false,
@@ -79,7 +86,7 @@ impl Event {
     }
 
     /// The object that an event of that type carries.
-    pub(crate) fn object(&self, change: Change) -> Option<&Arc<Object>> {
+    pub fn object(&self, change: Change) -> Option<&Arc<Object>> {
         match change {
             Change::Added | Change::Modified => self.after.as_ref(),
             Change::Deleted => match self.old() {
@@ -90,15 +97,15 @@ impl Event {
     }
 
     /// Writes the line on the wire.
-    pub(crate) fn write_line(&self, change: Change, out: &mut BytesMut) {
+    pub fn write_line(&self, change: Change, out: &mut BytesMut) {
         if let Some(object) = self.object(change) {
             write_line(change.word(), out, |out| object.write(out));
         }
     }
 
     /// About how long that line is.
-    pub(crate) fn line_len(&self, change: Change) -> usize {
-        self.object(change).map_or(0, |object| object.len() + LINE_BYTES)
+    pub fn line_len(&self, change: Change) -> usize {
+        self.object(change).map_or(0, |object| object.json_len() + LINE_BYTES)
     }
 }
 
@@ -106,7 +113,7 @@ impl Event {
 const LINE_BYTES: usize = 32;
 
 /// Writes `{"type":…,"object":…}` and a line feed.
-pub(crate) fn write_line(word: &str, out: &mut BytesMut, object: impl FnOnce(&mut BytesMut)) {
+pub fn write_line(word: &str, out: &mut BytesMut, object: impl FnOnce(&mut BytesMut)) {
     out.put_slice(b"{\"type\":\"");
     out.put_slice(word.as_bytes());
     out.put_slice(b"\",\"object\":");

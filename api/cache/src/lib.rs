@@ -1,14 +1,18 @@
 //! Every current object in memory, and what changed of late: all reads are answered from here.
 //!
-//! One feeder follows the store's log and is the only one to change anything. A write is answered
-//! when the feeder has applied it, so that whoever was answered sees the write in every later read.
-//! Each object's bytes are made once; gets, lists and watchers share them, and so does the store's tail.
-//! Parsed values are kept of the latest only.
+//! One feeder ([`start`]) follows the store's log and is the only one to change anything. A write is answered
+//! when the feeder has applied it, so every later read sees the write.
+//! The bytes of an object are made once; gets, lists, watchers and the store's tail share them.
+//! Parsed values are kept of the latest objects only.
+//!
+//! The store holds the bytes as [`AtRest`] encrypts them, under the keys of [`key`]. This crate knows no HTTP.
 
+mod at_rest;
 mod delivery;
 mod event;
 mod feed;
 mod filter;
+pub mod key;
 mod object;
 mod queue;
 mod recent;
@@ -27,17 +31,15 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{oneshot, watch};
 
-use crate::at_rest::{AtRest, AtRestError};
-
-pub(crate) use delivery::{Delivery, Told};
-pub(crate) use event::{Before, Change, Event, write_line};
-pub(crate) use feed::start;
-pub(crate) use filter::Filter;
-pub(crate) use object::{Object, encode};
-#[cfg(test)]
-pub(crate) use resource::Applied;
-pub(crate) use resource::{Beginning, Behind, Page, Resource, Since, Subscription, TooOld, Unreadable};
-pub(crate) use ring::Place;
+pub use at_rest::{AtRest, AtRestError, EncryptionError};
+pub use delivery::{Delivery, Told};
+pub use event::{Before, Change, Event, write_line};
+pub use feed::start;
+pub use filter::Filter;
+pub use object::{Object, encode};
+pub use queue::Receiver;
+pub use resource::{Applied, Beginning, Behind, Page, Resource, Since, Subscription, TooOld, Unreadable};
+pub use ring::NamespacedName;
 
 use recent::Recent;
 
@@ -46,7 +48,7 @@ const FUTURE_WAIT: Duration = Duration::from_secs(3);
 
 /// The cache.
 #[derive(Debug)]
-pub(crate) struct Cache {
+pub struct Cache {
     resources: RwLock<HashMap<GroupResource, Arc<Resource>>>,
     /// Nothing is known of what happened up to this revision.
     floor: AtomicU64,
@@ -58,8 +60,8 @@ pub(crate) struct Cache {
     /// How often the feeder was asked for a sign of life, and which of these it answered last.
     asked: watch::Sender<u64>,
     answered: watch::Sender<u64>,
-    /// What is being written, by the address of the stored bytes: the feeder need not open it.
-    written: Mutex<HashMap<usize, Written>>,
+    /// The writes under way, by key: the feeder need not decrypt their bytes.
+    written: Mutex<HashMap<Arc<str>, Vec<Written>>>,
     at_rest: AtRest,
     recent: Arc<Recent>,
 }
@@ -67,9 +69,9 @@ pub(crate) struct Cache {
 /// A write under way.
 #[derive(Debug)]
 struct Written {
-    /// As the store gets it.
+    /// The bytes that the store gets.
     stored: Bytes,
-    /// As it was before it was sealed.
+    /// The same object before encryption.
     plain: Bytes,
 }
 
@@ -81,28 +83,31 @@ struct Waiting {
 
 /// The feeder has ended: the server is stopping or the store failed for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Closed;
+pub struct Closed;
 
 /// The revision asked for did not come about in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotYet {
-    pub(crate) current: u64,
+pub struct NotYet {
+    /// The revision that the cache has reached.
+    pub current: u64,
 }
 
-/// Takes a write's announcement back when the write failed.
-pub(crate) struct Announced<'a> {
+/// Withdraws the announcement of a write when it is dropped.
+pub struct Announced<'a> {
     cache: &'a Cache,
-    address: usize,
+    key: Arc<str>,
+    stored: Bytes,
 }
 
 impl Drop for Announced<'_> {
     fn drop(&mut self) {
-        self.cache.written.lock().remove(&self.address);
+        self.cache.take_written(&self.key, &self.stored);
     }
 }
 
 impl Cache {
-    pub(crate) fn new(floor: u64, at_rest: AtRest) -> Self {
+    /// An empty cache that knows nothing of what happened up to the revision `floor`.
+    pub fn new(floor: u64, at_rest: AtRest) -> Self {
         let (resources, waiting, written) = (RwLock::default(), Mutex::default(), Mutex::default());
         let (floor, applied, recent) = (AtomicU64::new(floor), watch::Sender::new(floor), Arc::default());
         let (asked, answered) = (watch::Sender::new(0), watch::Sender::new(0));
@@ -110,7 +115,7 @@ impl Cache {
     }
 
     /// The resource of that name, made when first asked for.
-    pub(crate) fn resource(&self, name: &GroupResource) -> Arc<Resource> {
+    pub fn resource(&self, name: &GroupResource) -> Arc<Resource> {
         if let Some(resource) = self.resources.read().get(name) {
             return Arc::clone(resource);
         }
@@ -121,37 +126,37 @@ impl Cache {
     }
 
     /// All resources that have or had objects.
-    pub(crate) fn resources(&self) -> Vec<Arc<Resource>> {
+    pub fn resources(&self) -> Vec<Arc<Resource>> {
         self.resources.read().values().cloned().collect()
     }
 
     /// The revision up to which everything is applied.
-    pub(crate) fn applied(&self) -> u64 {
+    pub fn applied(&self) -> u64 {
         *self.applied.borrow()
     }
 
     /// The oldest revision as of which lists are still answered.
-    pub(crate) fn lists_from(&self) -> u64 {
+    pub fn lists_from(&self) -> u64 {
         self.lists_from.load(Ordering::Acquire)
     }
 
     /// Lists as of earlier revisions are refused from now on, as if history before this one were compacted.
-    pub(crate) fn expire_lists(&self, before: u64) {
+    pub fn expire_lists(&self, before: u64) {
         self.lists_from.fetch_max(before, Ordering::AcqRel);
     }
 
     /// Tells of every revision that is applied.
-    pub(crate) fn follow(&self) -> watch::Receiver<u64> {
+    pub fn follow(&self) -> watch::Receiver<u64> {
         self.applied.subscribe()
     }
 
     /// Whether the feeder has ended.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.waiting.lock().closed
     }
 
     /// Whether the feeder's loop turns, also where there is nothing to apply.
-    pub(crate) async fn is_fed(&self) -> bool {
+    pub async fn is_fed(&self) -> bool {
         let mut question = 0;
         self.asked.send_modify(|asked| {
             *asked += 1;
@@ -169,7 +174,7 @@ impl Cache {
     }
 
     /// Waits for a revision for as long as upstream does.
-    pub(crate) async fn wait_for(&self, revision: u64) -> Result<(), NotYet> {
+    pub async fn wait_for(&self, revision: u64) -> Result<(), NotYet> {
         if self.applied() >= revision {
             return Ok(());
         }
@@ -183,7 +188,7 @@ impl Cache {
 
     /// After a write that came too late: waits until the write that was faster is seen, so that the
     /// next attempt does not start from the same state again.
-    pub(crate) async fn overtaken(&self, resource: &Resource, namespace: &str, name: &str, revision: u64) {
+    pub async fn overtaken(&self, resource: &Resource, namespace: &str, name: &str, revision: u64) {
         let is_seen = self.until(|| resource.get(namespace, name).is_none_or(|object| object.revision != revision));
         if tokio::time::timeout(FUTURE_WAIT, is_seen).await.is_err() {
             tracing::warn!(resource = %resource.name, namespace, name, "a faster write is not seen");
@@ -191,7 +196,7 @@ impl Cache {
     }
 
     /// Waits until something is so in the cache; for ever when nothing comes any more.
-    pub(crate) async fn until(&self, is_so: impl Fn() -> bool) {
+    pub async fn until(&self, is_so: impl Fn() -> bool) {
         let mut applied = self.applied.subscribe();
         while !is_so() {
             if applied.changed().await.is_err() {
@@ -201,32 +206,37 @@ impl Cache {
     }
 
     /// An object of which the cache's history knows no more.
-    pub(crate) fn object(&self, place: Place, revision: u64, plain: Bytes) -> Result<Object, serde_json::Error> {
+    pub fn object(&self, place: NamespacedName, revision: u64, plain: Bytes) -> Result<Object, serde_json::Error> {
         Object::new(place, revision, plain, None, &self.recent)
     }
 
     /// The bytes to store for an object.
-    pub(crate) fn seal(&self, resource: &GroupResource, key: &str, plain: &Bytes) -> Result<Bytes, AtRestError> {
+    pub fn seal(&self, resource: &GroupResource, key: &str, plain: &Bytes) -> Result<Bytes, AtRestError> {
         self.at_rest.seal(resource, key, plain)
     }
 
-    /// Announces what is about to be written, so that it need not be opened again.
-    pub(crate) fn announce(&self, stored: &Bytes, plain: &Bytes) -> Announced<'_> {
-        let address = stored.as_ptr() as usize;
-        self.written.lock().insert(address, Written { stored: stored.clone(), plain: plain.clone() });
-        Announced { cache: self, address }
+    /// Announces a write, so that the feeder need not decrypt its bytes.
+    pub fn announce(&self, key: &Arc<str>, stored: &Bytes, plain: &Bytes) -> Announced<'_> {
+        let write = Written { stored: stored.clone(), plain: plain.clone() };
+        self.written.lock().entry(Arc::clone(key)).or_default().push(write);
+        Announced { cache: self, key: Arc::clone(key), stored: stored.clone() }
     }
 
-    fn take_written(&self, stored: &Bytes) -> Option<Written> {
+    /// Removes the announced write of these bytes to that key, and returns its plain bytes. Writes of equal bytes to
+    /// one key have equal plain bytes, so it does not matter which of them is removed.
+    fn take_written(&self, key: &str, stored: &Bytes) -> Option<Bytes> {
         let mut written = self.written.lock();
-        let address = stored.as_ptr() as usize;
-        // The announced bytes are alive, so nothing else can stand at their address.
-        let is_there = written.get(&address).is_some_and(|announced| announced.stored.len() == stored.len());
-        if is_there { written.remove(&address) } else { None }
+        let writes = written.get_mut(key)?;
+        let at = writes.iter().position(|write| write.stored == *stored)?;
+        let Written { plain, .. } = writes.swap_remove(at);
+        if writes.is_empty() {
+            written.remove(key);
+        }
+        Some(plain)
     }
 
     /// Waits until a write is applied and answers its event; `None` if that is forgotten already.
-    pub(crate) async fn settled(&self, resource: &Resource, revision: u64) -> Result<Option<Arc<Event>>, Closed> {
+    pub async fn settled(&self, resource: &Resource, revision: u64) -> Result<Option<Arc<Event>>, Closed> {
         let settled = {
             let mut waiting = self.waiting.lock();
             if self.applied() >= revision {
@@ -280,7 +290,7 @@ impl Cache {
     }
 
     /// Ends every watch, those that come later included; reads and writes go on.
-    pub(crate) fn end_watches(&self) {
+    pub fn end_watches(&self) {
         for resource in self.resources() {
             resource.close();
         }

@@ -54,13 +54,17 @@ pub(crate) struct Opened {
 
 /// A value that cannot be read or written with the providers at hand.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub(crate) enum AtRestError {
+pub enum AtRestError {
+    /// No provider of the resource has the prefix of the value.
     #[error("no matching prefix found")]
     NoProvider,
+    /// The value is encrypted and the resource has no provider.
     #[error("identity transformer tried to read encrypted data")]
     Encrypted,
+    /// The key of that label does not open the value.
     #[error("failed to decrypt with key {0:?}: message authentication failed")]
     Decrypt(String),
+    /// The key of that label cannot encrypt the value.
     #[error("failed to encrypt with key {0:?}")]
     Encrypt(String),
 }

@@ -9,44 +9,46 @@ use serde_json::Value;
 use super::object::Object;
 
 /// The field that has an index of its own: every node watches the Pods bound to it.
-pub(crate) const NODE_FIELD: &str = "spec.nodeName";
+pub const NODE_FIELD: &str = "spec.nodeName";
 
 /// What a list or watch asks for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Filter {
+pub struct Filter {
     /// Only this namespace.
-    pub(crate) namespace: Option<String>,
-    pub(crate) labels: Selector,
-    pub(crate) fields: FieldSelector,
+    pub namespace: Option<String>,
+    /// Only objects that these labels select.
+    pub labels: Selector,
+    /// Only objects that these fields select.
+    pub fields: FieldSelector,
     /// The kind in which the objects are stored: it knows what its selectable fields are called.
-    pub(crate) kind: Option<Arc<Kind>>,
+    pub kind: Option<Arc<Kind>>,
 }
 
 impl Filter {
     /// Whether nothing but the namespace narrows the choice.
-    pub(crate) fn is_plain(&self) -> bool {
+    pub fn is_plain(&self) -> bool {
         self.labels.is_everything() && self.fields.terms.is_empty()
     }
 
     /// The part that is the same in every version of an object: its namespace and its name.
-    pub(crate) fn of_place(&self) -> Self {
+    pub fn by_name_only(&self) -> Self {
         let names = |term: &&FieldTerm| matches!(term.path.as_str(), "metadata.name" | "metadata.namespace");
         let fields = FieldSelector { terms: self.fields.terms.iter().filter(names).cloned().collect() };
         Self { namespace: self.namespace.clone(), labels: Selector::default(), fields, kind: self.kind.clone() }
     }
 
     /// The one name that can match, if the selector says so.
-    pub(crate) fn name(&self) -> Option<&str> {
+    pub fn name(&self) -> Option<&str> {
         self.fields.exact("metadata.name")
     }
 
     /// The one node whose Pods can match.
-    pub(crate) fn node(&self) -> Option<&str> {
+    pub fn node(&self) -> Option<&str> {
         self.fields.exact(NODE_FIELD).filter(|node| !node.is_empty())
     }
 
     /// Whether an object is meant.
-    pub(crate) fn matches(&self, object: &Object) -> bool {
+    pub fn matches(&self, object: &Object) -> bool {
         if self.namespace.as_deref().is_some_and(|namespace| *namespace != *object.namespace) {
             return false;
         }
