@@ -11,10 +11,10 @@ const JSON_BYTES_MAX: usize = 512 << 10;
 
 /// Keeps values alive; the oldest go first.
 #[derive(Debug, Default)]
-pub struct Recent(Mutex<Kept>);
+pub struct Recent(Mutex<RecentValues>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct RecentValues {
     values: VecDeque<(Arc<Value>, usize)>,
     bytes: usize,
 }

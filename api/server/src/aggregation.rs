@@ -32,8 +32,8 @@ use tokio::sync::Notify;
 
 use self::link::{Link, Links};
 use crate::app::App;
-use crate::json;
 use api_cache::{Cache, Filter, Resource};
+use api_wire::json;
 
 /// Group and resource of APIServices.
 pub(crate) const GROUP: &str = "apiregistration.k8s.io";

@@ -30,12 +30,12 @@ use crate::policies::Policies;
 use crate::quota::Quotas;
 use crate::registry::{Registry, Served};
 use crate::services::Allocator;
-use crate::status::{ApiError, ApiResult};
 use crate::webhooks::Webhooks;
-use crate::wire::body::BODY_BYTES_MAX;
-use crate::wire::query::Query;
 use api_cache::key;
 use api_cache::{self as cache, Cache, Object};
+use api_wire::body::BODY_BYTES_MAX;
+use api_wire::query::Query;
+use api_wire::status::{ApiError, ApiResult};
 
 /// Bytes of a stored object: a body of the largest size, and what defaults add to it. Patches could pile
 /// up more, one after the other.

@@ -33,10 +33,10 @@ use self::log::Writer;
 pub use self::policy::{AuditPolicy, AuditPolicyError};
 use self::policy::{Level, Stage, Verdict};
 use crate::app::App;
-use crate::status::{ApiError, Own};
 use crate::subresource::is_connection;
-use crate::wire::holding::Holding;
-use crate::wire::protobuf;
+use api_wire::holding::Holding;
+use api_wire::protobuf;
+use api_wire::status::{ApiError, Own};
 
 /// Longest refusal of a request for a connection that is looked at.
 const STATUS_BYTES_MAX: u64 = 64 * 1024;
@@ -193,7 +193,7 @@ impl Trail {
             // Bounded like every other body: an apply may be YAML with aliases.
             "patch" => api_rules::decode(bytes, true).ok().map(|decoded| decoded.value),
             // A body that cannot be read is the client's error, and in the answer.
-            _ => crate::wire::body::decode(headers, bytes).ok().map(|decoded| decoded.value),
+            _ => api_wire::body::decode(headers, bytes).ok().map(|decoded| decoded.value),
         };
         let Some(object) = object else { return };
         let mut state = self.state.lock();

@@ -11,7 +11,7 @@ use http::{HeaderMap, header, request::Parts};
 use jiff::Timestamp;
 
 use crate::app::App;
-use crate::status::{ApiError, ApiResult};
+use api_wire::status::{ApiError, ApiResult};
 
 /// The user behind a request, where the transport knows it: an in-process client's, or the one that
 /// a connection's verified certificate names. A request from outside cannot carry this: it is no

@@ -5,7 +5,7 @@ use api_model::kind::GroupResource;
 use api_model::request::{Attributes, UserInfo};
 
 use crate::app::{App, Call};
-use crate::status::{ApiError, ApiResult};
+use api_wire::status::{ApiError, ApiResult};
 
 /// Refuses what the authorizer does not allow.
 pub(crate) fn check(app: &App, user: &UserInfo, attributes: &Attributes) -> ApiResult<()> {

@@ -144,7 +144,7 @@ async fn send(app: &Arc<App>, object: Value, method: Method) -> Result<(), Boots
     if response.status().is_success() || response.status() == StatusCode::CONFLICT {
         return Ok(());
     }
-    let body = axum::body::to_bytes(response.into_body(), crate::wire::body::BODY_BYTES_MAX).await.unwrap_or_default();
+    let body = axum::body::to_bytes(response.into_body(), api_wire::body::BODY_BYTES_MAX).await.unwrap_or_default();
     let status: Value = serde_json::from_slice(&body).unwrap_or_default();
     Err(failed(status.get("message").and_then(Value::as_str).unwrap_or("no answer").to_owned()))
 }

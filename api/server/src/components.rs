@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use crate::app::{App, Call};
 use crate::health;
+use crate::present::Presentation;
 use crate::registry::Served;
-use crate::status::ApiResult;
 use crate::verbs::list::filter;
-use crate::wire::accept::Answer;
-use crate::wire::options::ListOptions;
-use crate::wire::present::Presentation;
+use api_wire::accept::Answer;
+use api_wire::options::ListOptions;
+use api_wire::status::ApiResult;
 
 /// What upstream calls the first member of the store.
 const STORE: &str = "etcd-0";

@@ -27,8 +27,8 @@ use self::target::Target;
 use crate::app::Call;
 use crate::authorize;
 use crate::handle::text;
-use crate::status::{ApiError, ApiResult};
 use crate::verbs::admit::Step;
+use api_wire::status::{ApiError, ApiResult};
 
 /// Answers a request for such a subresource.
 pub(crate) async fn answer(mut call: Call, parts: Parts, body: Body) -> ApiResult<Response<Body>> {

@@ -23,11 +23,11 @@ use serde_json::Value;
 use self::kept::Kept;
 pub(crate) use self::owners::settle as settle_owners;
 use crate::app::{App, Call};
-use crate::json;
 use crate::registry::Served;
-use crate::status::{ApiError, ApiResult};
 use crate::webhooks::client::Callee;
 use api_cache::{Before, Beginning, Delivery, Event, Filter, Object, encode};
+use api_wire::json;
+use api_wire::status::{ApiError, ApiResult};
 
 /// How long an answer may take: upstream's number.
 const TIMEOUT: Duration = Duration::from_secs(30);

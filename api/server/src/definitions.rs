@@ -251,7 +251,7 @@ impl Definition {
     fn wanted(&self) -> Value {
         let mut wanted = (*self.value).clone();
         if let Some(status) = &self.status {
-            crate::json::set(&mut wanted, &["status"], status.clone());
+            api_wire::json::set(&mut wanted, &["status"], status.clone());
         }
         wanted
     }

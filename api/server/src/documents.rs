@@ -15,12 +15,13 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::app::App;
-use crate::status::{ApiError, ApiResult};
-use crate::wire::accept::{self, Encoding};
-use crate::wire::pretty::{self, Indentable};
-use crate::wire::protobuf::order;
-use crate::wire::query::Query;
-use crate::wire::{gzip, protobuf};
+use api_wire::accept;
+use api_wire::media::{Encoding, Indentable};
+use api_wire::pretty;
+use api_wire::protobuf::order;
+use api_wire::query::Query;
+use api_wire::status::{ApiError, ApiResult};
+use api_wire::{gzip, protobuf};
 
 const JSON: &str = "application/json";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";

@@ -22,9 +22,9 @@ use serde_json::json;
 pub(crate) use self::lost::Locks;
 use self::lost::{Attempt, look_for_lost};
 use crate::app::App;
-use crate::status::{ApiError, ApiResult};
 use api_cache::key;
 use api_cache::{Object, Resource, encode};
+use api_wire::status::{ApiError, ApiResult};
 
 /// How much longer than a request it is held at most, for clocks that differ.
 const MARGIN: Duration = Duration::from_secs(30);

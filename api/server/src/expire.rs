@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::app::{App, WriteError};
-use crate::json;
 use api_cache::{Filter, Object};
+use api_wire::json;
 
 /// How often Events are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(60);

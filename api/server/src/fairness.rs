@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 
 use crate::app::App;
 use crate::config::Config;
-use crate::status::{ApiError, ApiResult};
 use crate::subresource;
 use api_cache::{Cache, Filter, Resource};
+use api_wire::status::{ApiError, ApiResult};
 
 const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");

@@ -18,17 +18,18 @@ use crate::audit::Peer;
 use crate::fairness::{self, Passed};
 use crate::metrics::Observed;
 use crate::registry::Served;
-use crate::status::{ApiError, ApiResult};
+use crate::serve::socket::Socket;
 use crate::verbs;
-use crate::wire::accept::{self, Encoding};
-use crate::wire::deadline;
-use crate::wire::options::ListOptions;
-use crate::wire::path::{self, ResourcePath};
-use crate::wire::pretty;
-use crate::wire::query::{self, Query};
-use crate::wire::socket::Socket;
-use crate::wire::warnings;
-use crate::{audit, authenticate, authorize, components, impersonate, nonresource, reviews, subresource, wire};
+use crate::{audit, authenticate, authorize, components, impersonate, nonresource, reviews, subresource};
+use api_wire::accept;
+use api_wire::deadline;
+use api_wire::media::Encoding;
+use api_wire::options::ListOptions;
+use api_wire::path::{self, ResourcePath};
+use api_wire::pretty;
+use api_wire::query::{self, Query};
+use api_wire::status::{ApiError, ApiResult};
+use api_wire::warnings;
 
 const AUDIT_ID: &str = "audit-id";
 
@@ -186,7 +187,7 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
 }
 
 async fn perform(mut call: Call, verb: &str, body: Body) -> ApiResult<Response<Body>> {
-    let bytes = wire::body::read(body).await?;
+    let bytes = api_wire::body::read(body).await?;
     if let Some(trail) = &call.trail {
         trail.request(&call.headers, &bytes);
     }

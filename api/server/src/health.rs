@@ -9,8 +9,8 @@ use http::{Method, Response, StatusCode};
 
 use crate::app::App;
 use crate::handle::text;
-use crate::status::{ApiError, ApiResult};
-use crate::wire::query::Query;
+use api_wire::query::Query;
+use api_wire::status::{ApiError, ApiResult};
 
 /// The store must answer within this time.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);

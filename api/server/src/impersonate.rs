@@ -19,8 +19,8 @@ use http::HeaderMap;
 
 use crate::app::App;
 use crate::authorize;
-use crate::status::{ApiError, ApiResult};
-use crate::wire::path::percent_decode;
+use api_wire::path::percent_decode;
+use api_wire::status::{ApiError, ApiResult};
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
 /// The node on which a ServiceAccount's Pod runs, as its token says.

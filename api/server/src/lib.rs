@@ -26,12 +26,12 @@ mod handle;
 mod health;
 mod held;
 mod impersonate;
-mod json;
 mod metrics;
 mod nonresource;
 mod oidc;
 mod policies;
 mod presence;
+mod present;
 mod quota;
 mod registry;
 mod renewal;
@@ -39,7 +39,6 @@ mod reviews;
 mod serve;
 mod server;
 mod services;
-mod status;
 mod subresource;
 #[cfg(test)]
 mod tests;
@@ -47,7 +46,6 @@ mod tls;
 mod verbs;
 mod version;
 mod webhooks;
-mod wire;
 
 pub use api_admission::known_plugin as known_admission_plugin;
 pub use api_cache::{AtRest, EncryptionError};
@@ -60,7 +58,7 @@ pub use tls::TlsError;
 
 /// A body in protobuf as JSON, or what is wrong with it: for who tries what bodies do, as fuzz targets.
 pub fn decode_protobuf(body: &[u8]) -> Result<serde_json::Value, String> {
-    wire::protobuf::decode(body).map(|decoded| decoded.value).map_err(|error| error.to_string())
+    api_wire::protobuf::decode(body).map(|decoded| decoded.value).map_err(|error| error.to_string())
 }
 
 /// The version that `/version` states, `v1.37.0+skiff`: nodes report it too.

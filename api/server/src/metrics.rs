@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use self::histogram::Histogram;
 use crate::app::App;
 use crate::registry::Served;
-use crate::wire::path::ResourcePath;
+use api_wire::path::ResourcePath;
 
 /// Upper bounds of the latency buckets, in seconds: some of upstream's.
 const BUCKETS: [f64; 14] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];

@@ -12,8 +12,8 @@ use crate::app::App;
 use crate::documents;
 use crate::handle::text;
 use crate::health;
-use crate::status::{ApiError, ApiResult};
 use crate::version;
+use api_wire::status::{ApiError, ApiResult};
 
 /// What `GET /` lists beside the groups.
 const PATHS: &[&str] = &[

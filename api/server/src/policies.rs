@@ -21,11 +21,11 @@ use self::params::Source;
 pub(crate) use self::rights::check as check_rights;
 use self::seen::Sight;
 use crate::app::Call;
-use crate::status::{ApiError, ApiResult};
 use crate::verbs::admit::request;
 use crate::webhooks::Asked;
 use crate::webhooks::forms::Forms;
 use api_cache::{Cache, Filter, Resource};
+use api_wire::status::{ApiError, ApiResult};
 
 /// The policies in force.
 pub(crate) struct Policies {

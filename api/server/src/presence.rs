@@ -18,9 +18,9 @@ use tokio::time::Instant;
 
 use crate::app::App;
 use crate::bootstrap;
-use crate::status::{ApiError, ApiResult};
 use api_cache::key;
 use api_cache::{Filter, Resource, encode};
+use api_wire::status::{ApiError, ApiResult};
 
 /// Upstream's interval, and its time to live of a record.
 const RENEW_EVERY: Duration = Duration::from_secs(10);

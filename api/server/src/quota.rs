@@ -20,7 +20,7 @@ use tokio::sync::OwnedMutexGuard;
 use self::ledger::{Known, Ledger};
 use crate::app::App;
 use crate::exclusive::{self, Exclusive};
-use crate::status::ApiResult;
+use api_wire::status::ApiResult;
 
 /// What is used, and who holds which namespace.
 pub(crate) struct Quotas {

@@ -13,8 +13,8 @@ use arc_swap::ArcSwap;
 use serde_json::Value;
 
 use crate::conversion::Converter;
-use crate::json;
 use api_cache::{Cache, Object, Resource};
+use api_wire::json;
 
 /// A served kind and where its objects live.
 #[derive(Debug)]

@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::app::Call;
-use crate::json;
+use crate::present::Presentation;
 use crate::registry::Served;
-use crate::status::{ApiError, ApiResult};
 use crate::subresource::binding;
 use crate::verbs::body;
-use crate::wire::options::WriteOptions;
-use crate::wire::present::Presentation;
+use api_wire::json;
+use api_wire::options::WriteOptions;
+use api_wire::status::{ApiError, ApiResult};
 
 /// Whether a kind is a question.
 pub(crate) fn is_review(served: &Served) -> bool {
@@ -37,7 +37,7 @@ pub(crate) async fn create(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<
 
 /// A Binding posted beside the Pods rather than at its Pod.
 async fn bind(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
-    let name = meta::name(&crate::wire::body::decode(&call.headers, bytes)?.value).to_owned();
+    let name = meta::name(&api_wire::body::decode(&call.headers, bytes)?.value).to_owned();
     let pods = call.app.registry.find("", "v1", "pods").ok_or_else(ApiError::no_such_resource)?;
     call.served = pods;
     call.name = name;
@@ -83,8 +83,9 @@ fn answer(call: &Call, mut review: Value) -> ApiResult<Value> {
 
 /// An answer is no object that could be shown in a table, or by its metadata.
 fn check_shape(call: &Call) -> ApiResult<()> {
-    use crate::wire::accept::{Answer, Form};
-    let presentation = crate::wire::present::Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
+    use api_wire::accept::Answer;
+    use api_wire::media::Form;
+    let presentation = crate::present::Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     match presentation.media.form {
         Form::Object => Ok(()),
         _ => Err(ApiError::not_acceptable("application/json, application/yaml")),

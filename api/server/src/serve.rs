@@ -3,6 +3,7 @@
 mod drain;
 mod gathered;
 pub(crate) mod idle;
+pub(crate) mod socket;
 
 use std::convert::Infallible;
 use std::io;
@@ -31,7 +32,7 @@ use crate::audit::Peer;
 use crate::authenticate::{Identity, UnknownCertificate};
 use crate::handle::handle;
 use crate::tls::{HTTP2, Verifier};
-use crate::wire::holding::Holding;
+use api_wire::holding::Holding;
 use gathered::{Gathered, Gatherer};
 
 /// A client that has not shaken hands by then is dropped.

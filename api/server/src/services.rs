@@ -25,10 +25,10 @@ use self::claims::{NodePort, wants_cluster_ip, wants_node_ports};
 use self::taken::{Claims, Pool, Taken};
 use crate::app::Call;
 use crate::exclusive::{self, Exclusive};
-use crate::json;
 use crate::registry::Served;
-use crate::status::{ApiError, ApiResult};
 use api_cache::Cache;
+use api_wire::json;
+use api_wire::status::{ApiError, ApiResult};
 
 /// Hands out addresses and ports.
 pub(crate) struct Allocator {

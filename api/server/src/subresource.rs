@@ -12,8 +12,8 @@ use http::request::Parts;
 
 use crate::app::Call;
 use crate::connect;
-use crate::status::{ApiError, ApiResult};
 use crate::verbs;
+use api_wire::status::{ApiError, ApiResult};
 
 /// Subresources that are connections to somewhere else rather than data.
 const CONNECTIONS: &[&str] = &["attach", "exec", "log", "portforward", "proxy"];

@@ -22,10 +22,10 @@ use crate::app::{App, Call};
 use crate::metrics::webhooks::{Outcome, Turn};
 use crate::policies::seen::Sight;
 use crate::registry::Served;
-use crate::status::{ApiError, ApiResult};
 use crate::verbs::admit::{Step, request};
-use crate::wire::options::DeleteOptions;
 use api_cache::{Cache, Filter, Resource};
+use api_wire::options::DeleteOptions;
+use api_wire::status::{ApiError, ApiResult};
 
 /// What metrics call the two kinds of webhooks.
 const MUTATING: &str = "admit";

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Remote;
 use crate::connect::resolve::{port_name, ready};
 use crate::definitions::condition::{self, Condition};
-use crate::json;
+use api_wire::json;
 
 const AVAILABLE: &str = "Available";
 

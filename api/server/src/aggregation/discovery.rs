@@ -130,7 +130,7 @@ fn resources(list: &Value) -> Vec<Value> {
         });
         for field in ["shortNames", "categories"] {
             if let Some(words) = row.get(field).filter(|words| words.is_array()) {
-                crate::json::set(&mut shown, &[field], words.clone());
+                api_wire::json::set(&mut shown, &[field], words.clone());
             }
         }
         shown
@@ -140,18 +140,18 @@ fn resources(list: &Value) -> Vec<Value> {
         let name = text(row, "name");
         let mut shown = of_row(row);
         let is_namespaced = row.get("namespaced") == Some(&Value::Bool(true));
-        crate::json::set(&mut shown, &["resource"], name.as_str());
-        crate::json::set(&mut shown, &["scope"], if is_namespaced { "Namespaced" } else { "Cluster" });
-        crate::json::set(&mut shown, &["singularResource"], text(row, "singularName"));
+        api_wire::json::set(&mut shown, &["resource"], name.as_str());
+        api_wire::json::set(&mut shown, &["scope"], if is_namespaced { "Namespaced" } else { "Cluster" });
+        api_wire::json::set(&mut shown, &["singularResource"], text(row, "singularName"));
         let below = |other: &Value| text(other, "name").strip_prefix(&format!("{name}/")).map(str::to_owned);
         let subresources = rows().filter_map(|other| {
             let mut shown = of_row(other);
-            crate::json::set(&mut shown, &["subresource"], below(other)?);
+            api_wire::json::set(&mut shown, &["subresource"], below(other)?);
             Some(shown)
         });
         let subresources: Vec<Value> = subresources.collect();
         if !subresources.is_empty() {
-            crate::json::set(&mut shown, &["subresources"], subresources);
+            api_wire::json::set(&mut shown, &["subresources"], subresources);
         }
         found.push(shown);
     }

@@ -17,7 +17,7 @@ use crate::connect::failure::Failure;
 use crate::connect::pass::{Passed, Way, pass};
 use crate::connect::tunnel;
 use crate::handle::text;
-use crate::status::{ApiError, ApiResult};
+use api_wire::status::{ApiError, ApiResult};
 
 /// What may stand in a header's name beside letters and digits, but for the percent sign.
 const OF_NAMES: &[u8] = b"!#$&'*+-.^_`|~";

@@ -20,11 +20,11 @@ use super::due::{ASK_AGAIN_AFTER, ASK_EVERY, Ground, Looks};
 use super::{Documents, GROUP, PLURAL, Remote, available, discovery, local, openapi};
 use crate::app::{App, Call};
 use crate::definitions::condition::{self, Condition};
-use crate::status::ApiResult;
 use crate::verbs::modify::modify;
 use crate::verbs::recording::Recording;
-use crate::wire::body::BODY_BYTES_MAX;
 use api_cache::Resource;
+use api_wire::body::BODY_BYTES_MAX;
+use api_wire::status::ApiResult;
 
 /// What changes sooner after a look waits for this long.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -185,7 +185,7 @@ async fn write(app: &Arc<App>, remote: &Remote, found: &Condition) -> ApiResult<
     modify(&mut call, false, &recording, |_, old| {
         let mut new = old.clone();
         if let Some(status) = is_new(old) {
-            crate::json::set(&mut new, &["status"], status);
+            api_wire::json::set(&mut new, &["status"], status);
         }
         Ok(new)
     })

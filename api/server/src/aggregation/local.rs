@@ -15,8 +15,8 @@ use super::{GROUP, PLURAL};
 use crate::app::{App, Call};
 use crate::bootstrap;
 use crate::verbs::delete::delete_object;
-use crate::wire::options::DeleteOptions;
 use api_cache::Filter;
+use api_wire::options::DeleteOptions;
 
 /// Who keeps an APIService: nobody, the start, or the loop.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";

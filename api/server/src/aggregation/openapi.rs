@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::ask::{Question, Unanswered, ask};
 use super::{Aggregation, Remote, discovery};
 use crate::app::App;
-use crate::wire::body::BODY_BYTES_MAX;
+use api_wire::body::BODY_BYTES_MAX;
 
 /// Who asks: upstream's name.
 const READER: &str = "system:aggregator";
@@ -89,7 +89,7 @@ impl Aggregation {
         for remote in self.remotes().iter() {
             let Some(documents) = self.documents_of(remote).filter(|documents| !documents.openapi.is_empty()) else { continue };
             let path = format!("apis/{}", remote.group_version());
-            crate::json::set(&mut index, &["paths", &path, "serverRelativeURL"], documents.openapi.as_str());
+            api_wire::json::set(&mut index, &["paths", &path, "serverRelativeURL"], documents.openapi.as_str());
         }
         index
     }

@@ -18,7 +18,7 @@ pub(super) fn objects() -> Vec<Value> {
     objects.extend(levels());
     objects.extend(schemas());
     for object in &mut objects {
-        crate::json::set(object, &["metadata", "annotations", AUTOUPDATE], "true");
+        api_wire::json::set(object, &["metadata", "annotations", AUTOUPDATE], "true");
     }
     objects
 }
@@ -43,10 +43,10 @@ fn revise(stored: &Value, suggested: &Value) -> Option<Value> {
     let is_ours = annotation.unwrap_or_else(|| stored.pointer("/metadata/generation").is_none_or(|generation| generation == 1));
     let mut revised = stored.clone();
     if is_ours {
-        crate::json::set(&mut revised, &["spec"], suggested.get("spec").cloned().unwrap_or_default());
+        api_wire::json::set(&mut revised, &["spec"], suggested.get("spec").cloned().unwrap_or_default());
     }
     if annotation != Some(is_ours) {
-        crate::json::set(&mut revised, &["metadata", "annotations", AUTOUPDATE], is_ours.to_string());
+        api_wire::json::set(&mut revised, &["metadata", "annotations", AUTOUPDATE], is_ours.to_string());
     }
     (revised != *stored).then_some(revised)
 }
@@ -104,7 +104,7 @@ fn schema(name: &str, level: &str, precedence: u32, distinguisher: &str, rules: 
         "spec": {"priorityLevelConfiguration": {"name": level}, "matchingPrecedence": precedence, "rules": rules},
     });
     if !distinguisher.is_empty() {
-        crate::json::set(&mut schema, &["spec", "distinguisherMethod", "type"], distinguisher);
+        api_wire::json::set(&mut schema, &["spec", "distinguisherMethod", "type"], distinguisher);
     }
     schema
 }
@@ -147,7 +147,7 @@ mod tests {
         let level = |annotation: Option<&str>, generation: u32, shares: u32| {
             let mut level = json!({"metadata": {"name": "system", "generation": generation}, "spec": {"shares": shares}});
             if let Some(annotation) = annotation {
-                crate::json::set(&mut level, &["metadata", "annotations", AUTOUPDATE], annotation);
+                api_wire::json::set(&mut level, &["metadata", "annotations", AUTOUPDATE], annotation);
             }
             level
         };

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::config::Config;
-use crate::json;
+use api_wire::json;
 
 /// The ConfigMap in `kube-system` that says who signs clients' certificates.
 pub(crate) const PUBLISHED_AUTHORITY: &str = "extension-apiserver-authentication";

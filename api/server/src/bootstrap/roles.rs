@@ -11,7 +11,7 @@ use api_model::view::View;
 use serde_json::Value;
 
 use crate::app::App;
-use crate::json;
+use api_wire::json;
 
 /// `false` says that a stored role is the administrator's.
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";

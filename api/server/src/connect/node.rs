@@ -12,7 +12,7 @@ use super::backend::{self, ConnectError, Tls};
 use super::proxyable::Proxyable;
 use super::target::{Kubelet, Target};
 use crate::app::App;
-use crate::status::ApiError;
+use api_wire::status::ApiError;
 
 /// What the subject of a node's certificate begins with.
 const NODE_USER_PREFIX: &str = "system:node:";
@@ -55,7 +55,7 @@ pub(super) fn failed(target: &Target, error: &dyn std::fmt::Display) -> ApiError
 /// The node answered with an error: its text is the client's.
 pub(super) async fn refused(target: &Target, answer: Response<Incoming>) -> ApiError {
     let status = answer.status();
-    let reading = tokio::time::timeout(ANSWER_TIMEOUT, crate::wire::body::read(Body::new(answer.into_body())));
+    let reading = tokio::time::timeout(ANSWER_TIMEOUT, api_wire::body::read(Body::new(answer.into_body())));
     let body = match reading.await {
         Ok(Ok(body)) => body,
         Ok(Err(error)) => return error,

@@ -5,10 +5,10 @@ use api_admission::webhook::Gvk;
 use serde_json::{Map, Value};
 
 use crate::app::Call;
-use crate::json;
-use crate::status::ApiResult;
 use crate::verbs::admit::{self, Step};
-use crate::wire::query::Query;
+use api_wire::json;
+use api_wire::query::Query;
+use api_wire::status::ApiResult;
 
 /// Flags of `exec` and `attach`.
 const FLAGS: [&str; 4] = ["stdin", "stdout", "stderr", "tty"];

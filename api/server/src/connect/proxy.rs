@@ -22,8 +22,8 @@ use super::proxyable::Proxyable;
 use super::tunnel;
 use crate::app::Call;
 use crate::handle::text;
-use crate::status::{ApiError, ApiResult};
 use crate::verbs::admit::Step;
+use api_wire::status::{ApiError, ApiResult};
 
 /// Answers a request for a `proxy` subresource.
 pub(super) async fn answer(mut call: Call, parts: Parts, body: Body) -> ApiResult<Response<Body>> {

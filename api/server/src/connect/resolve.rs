@@ -6,7 +6,7 @@ use api_model::view::View;
 use rand::seq::SliceRandom;
 use serde_json::Value;
 
-use crate::json;
+use api_wire::json;
 
 /// Endpoints of a Service that are tried before it counts as unreachable.
 const TRIES_MAX: usize = 3;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::backend::Address;
 use crate::app::Call;
-use crate::status::{ApiError, ApiResult};
+use api_wire::status::{ApiError, ApiResult};
 
 /// Names a Pod's container for clients that name none.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";

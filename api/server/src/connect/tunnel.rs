@@ -14,7 +14,7 @@ use super::target::Target;
 use crate::app::{App, Call};
 use crate::audit;
 use crate::serve;
-use crate::status::{ApiError, ApiResult};
+use api_wire::status::{ApiError, ApiResult};
 
 /// What of an upgrade is between the two ends rather than for one hop.
 const PASSED_ON: &[&str] = &[

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use crate::status::{ApiError, ApiResult};
 use api_cache::{Event, Object};
+use api_wire::status::{ApiError, ApiResult};
 
 /// Bytes of objects in one generation.
 const GENERATION_BYTES_MAX: usize = 32 << 20;

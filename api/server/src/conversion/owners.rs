@@ -5,8 +5,8 @@ use api_rules::apply::{self, Target};
 use serde_json::Value;
 
 use crate::app::Call;
-use crate::status::ApiResult;
 use crate::verbs::recording::Recording;
+use api_wire::status::ApiResult;
 
 /// Lets managers of other versions lose what a write changes, or refuses an apply that would take it from
 /// them. Versions that are not served any more are left alone.

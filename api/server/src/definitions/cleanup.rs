@@ -12,8 +12,8 @@ use super::{Definition, Definitions, Rest, user};
 use crate::app::Call;
 use crate::registry::Served;
 use crate::verbs::delete::delete_object;
-use crate::wire::options::DeleteOptions;
 use api_cache::{Filter, Object};
+use api_wire::options::DeleteOptions;
 
 /// Holds a definition until its objects are gone.
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -32,7 +32,7 @@ pub(crate) fn hold_for_cleanup(definition: &mut Value, now: Timestamp) {
 fn set(definition: &mut Value, wanted: &Condition, now: Timestamp) {
     let mut status = definition.get("status").cloned().unwrap_or_else(|| json!({}));
     if condition::set(&mut status, wanted, now) {
-        crate::json::set(definition, &["status"], status);
+        api_wire::json::set(definition, &["status"], status);
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn set(status: &mut Value, wanted: &Condition, now: Timestamp) -> boo
     let condition =
         json!({"type": wanted.kind, "status": word, "reason": wanted.reason, "message": wanted.message, "lastTransitionTime": since});
     if !status.get("conditions").is_some_and(Value::is_array) {
-        crate::json::set(status, &["conditions"], json!([]));
+        api_wire::json::set(status, &["conditions"], json!([]));
     }
     let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return false };
     match conditions.iter_mut().find(|known| known.get("type").and_then(Value::as_str) == Some(wanted.kind)) {

@@ -100,7 +100,7 @@ fn decide(definition: &Value, status: &mut Value, used: &Used, now: Timestamp) -
     };
     let names = Value::Object(names);
     let mut changed = names != accepted;
-    crate::json::set(status, &["acceptedNames"], names);
+    api_wire::json::set(status, &["acceptedNames"], names);
     changed |= condition::set(status, &accepted_now, now);
     changed |= established.is_some_and(|established| condition::set(status, &established, now));
     changed

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use super::{changed, lifetime, locks};
 use crate::app::App;
-use crate::json;
 use api_cache::key;
 use api_cache::{Filter, Object, Resource};
+use api_wire::json;
 
 /// What this server knows of its locks.
 pub(crate) struct Locks {

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::app::{App, WriteError};
 use crate::bootstrap;
-use crate::json;
 use api_cache::{Filter, Since, Subscription};
+use api_wire::json;
 
 /// Pause after the events have broken off.
 const RESUBSCRIBE: Duration = Duration::from_secs(1);

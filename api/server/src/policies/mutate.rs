@@ -15,12 +15,12 @@ use serde_json::Value;
 use super::seen::{Seen, Sight};
 use super::{Invocation, invocations};
 use crate::app::Call;
-use crate::json;
 use crate::registry::Served;
-use crate::status::{ApiError, ApiResult};
 use crate::verbs::admit::request;
 use crate::webhooks::Asked;
 use crate::webhooks::forms::{self, Forms};
+use api_wire::json;
+use api_wire::status::{ApiError, ApiResult};
 
 /// Asks the mutating policies whom it concerns, and makes the changes that they want.
 pub(crate) async fn mutate(call: &Call, asked: Asked<'_>, object: Option<&mut Value>, rounds: &mut Reinvocation) -> ApiResult<()> {

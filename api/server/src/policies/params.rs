@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::registry::Served;
-use crate::status::ApiResult;
 use api_cache::{Filter, Object};
+use api_wire::status::ApiResult;
 
 /// The objects of one kind.
 pub(super) struct Source {

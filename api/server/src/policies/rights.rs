@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::app::Call;
 use crate::authorize::decide;
-use crate::json;
-use crate::status::{ApiError, ApiResult};
+use api_wire::json;
+use api_wire::status::{ApiError, ApiResult};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 const ANY: &str = "*";

@@ -13,9 +13,9 @@ use serde_json::Value;
 use super::asker::Asker;
 use crate::app::Call;
 use crate::registry::Served;
-use crate::status::ApiResult;
 use crate::webhooks::forms::{self, Forms};
 use crate::webhooks::{Asked, options};
+use api_wire::status::ApiResult;
 
 /// A request and its objects in one form.
 pub(crate) struct Seen {

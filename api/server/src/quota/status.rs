@@ -14,10 +14,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::app::{App, WriteError};
-use crate::json;
 use crate::quota::ledger::Known;
 use crate::registry::Served;
 use api_cache::{Filter, Object};
+use api_wire::json;
 
 /// Changes that come in so short a time are told together.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -20,7 +20,7 @@ use tokio::time::Sleep;
 
 /// What is read of a body that nobody wants, and for how long after the answer. Twice the longest body that is read
 /// otherwise, so that one that was too long is still drained.
-const BYTES_MAX: usize = 2 * crate::wire::body::BODY_BYTES_MAX;
+const BYTES_MAX: usize = 2 * api_wire::body::BODY_BYTES_MAX;
 const TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Where a body goes that was dropped before its end.

@@ -14,7 +14,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::wire::holding::Holding;
+use api_wire::holding::Holding;
 
 /// Upstream's `IdleTimeout`.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);

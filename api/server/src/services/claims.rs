@@ -6,7 +6,7 @@ use api_model::field::Path;
 use serde_json::{Map, Value, json};
 
 use super::taken::Claims;
-use crate::json;
+use api_wire::json;
 
 /// A place for a node port.
 pub(super) struct NodePort<'a> {

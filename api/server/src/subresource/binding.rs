@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::app::Call;
-use crate::json;
-use crate::status::{ApiError, ApiResult};
+use crate::present::Presentation;
 use crate::verbs::admit::{self, Step};
 use crate::verbs::modify::modify_unchecked;
-use crate::wire::body;
-use crate::wire::options::WriteOptions;
-use crate::wire::present::Presentation;
+use api_wire::body;
+use api_wire::json;
+use api_wire::options::WriteOptions;
+use api_wire::status::{ApiError, ApiResult};
 
 /// `POST` of a Binding. The call is for the Pod.
 pub(crate) async fn bind(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {

@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 
 use self::budget::Answer;
 use crate::app::Call;
-use crate::json;
-use crate::status::{ApiError, ApiResult};
+use crate::present::Presentation;
 use crate::verbs::admit::{self, Step};
 use crate::verbs::delete::{check_preconditions, delete_object};
 use crate::verbs::modify::modify_unchecked;
-use crate::wire::body;
-use crate::wire::options::{DeleteOptions, WriteOptions};
-use crate::wire::present::Presentation;
-use crate::wire::query::Query;
+use api_wire::body;
+use api_wire::json;
+use api_wire::options::{DeleteOptions, WriteOptions};
+use api_wire::query::Query;
+use api_wire::status::{ApiError, ApiResult};
 
 /// Others that may change the Pod, or its budget, in between.
 const ATTEMPTS_MAX: usize = 20;

@@ -11,17 +11,17 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::app::Call;
-use crate::json;
-use crate::status::{ApiError, ApiResult};
+use crate::present::Presentation;
 use crate::verbs::apply::{self, Typed};
 use crate::verbs::body::check_name;
 use crate::verbs::modify::modify;
 use crate::verbs::patch::Patch;
 use crate::verbs::recording::Recording;
-use crate::wire::accept::Answer;
-use crate::wire::body;
-use crate::wire::options::WriteOptions;
-use crate::wire::present::Presentation;
+use api_wire::accept::Answer;
+use api_wire::body;
+use api_wire::json;
+use api_wire::options::WriteOptions;
+use api_wire::status::{ApiError, ApiResult};
 
 /// `GET`, `PUT` and `PATCH`.
 pub(super) async fn answer(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<Response<Body>> {

@@ -6,12 +6,12 @@ use http::{Response, StatusCode};
 use jiff::Timestamp;
 
 use crate::app::Call;
-use crate::json;
-use crate::status::{ApiError, ApiResult};
+use crate::present::Presentation;
 use crate::verbs::admit::{self, Step};
-use crate::wire::body;
-use crate::wire::options::WriteOptions;
-use crate::wire::present::Presentation;
+use api_wire::body;
+use api_wire::json;
+use api_wire::options::WriteOptions;
+use api_wire::status::{ApiError, ApiResult};
 
 /// `POST` of a TokenRequest.
 pub(super) async fn request(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {

@@ -222,7 +222,7 @@ async fn a_store_without_room_is_told_by_a_number_of_its_own() {
         (full, "no space left on the disk of /data/state.db"),
         (api_store::StoreError::SpaceExceeded, "etcdserver: mvcc: database space exceeded"),
     ] {
-        let answer = json_of(crate::status::ApiError::from(error).into_response()).await;
+        let answer = json_of(api_wire::status::ApiError::from(error).into_response()).await;
         assert_eq!(answer.refusal(), (507, format!("Internal error occurred: {words}").as_str()));
         assert_eq!((&answer.body["reason"], &answer.body["code"]), (&json!("InternalError"), &json!(507)));
         assert!(answer.body["details"]["retryAfterSeconds"].is_null() && !answer.headers.contains_key(header::RETRY_AFTER), "{answer:?}");

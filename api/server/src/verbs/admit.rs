@@ -13,10 +13,10 @@ use serde_json::Value;
 use crate::app::Call;
 use crate::policies;
 use crate::quota;
-use crate::status::{ApiError, ApiResult};
 use crate::webhooks::{self, Asked};
-use crate::wire::options::DeleteOptions;
 use api_cache::{Filter, Since};
+use api_wire::options::DeleteOptions;
+use api_wire::status::{ApiError, ApiResult};
 
 /// What is about to happen.
 #[derive(Clone, Copy)]

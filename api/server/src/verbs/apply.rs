@@ -19,11 +19,10 @@ use super::recording::Recording;
 use super::update::answer;
 use crate::app::Call;
 use crate::authorize::may;
-use crate::status::{ApiError, ApiResult};
-use crate::wire;
-use crate::wire::accept::Answer;
-use crate::wire::options::WriteOptions;
-use crate::wire::present::Presentation;
+use crate::present::Presentation;
+use api_wire::accept::Answer;
+use api_wire::options::WriteOptions;
+use api_wire::status::{ApiError, ApiResult};
 
 /// The media type of such a patch; JSON is YAML.
 const MEDIA: &str = "application/apply-patch+yaml";
@@ -32,7 +31,7 @@ const ATTEMPTS_MAX: usize = 8;
 
 /// Whether the request is one.
 pub(crate) fn is_apply(call: &Call) -> bool {
-    wire::body::content_type(&call.headers) == MEDIA
+    api_wire::body::content_type(&call.headers) == MEDIA
 }
 
 /// `PATCH` of a name, or of one of the subresources that show the whole object.

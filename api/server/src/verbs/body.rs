@@ -8,10 +8,10 @@ use api_rules::{DecodeError, Decoded, Duplicate, check_fields};
 use serde_json::Value;
 
 use crate::app::Call;
-use crate::json;
-use crate::status::{ApiError, ApiResult};
-use crate::wire::body;
-use crate::wire::options::WriteOptions;
+use api_wire::body;
+use api_wire::json;
+use api_wire::options::WriteOptions;
+use api_wire::status::{ApiError, ApiResult};
 
 /// Decodes and checks a body that must be an object of the call's kind.
 pub(crate) fn object(call: &mut Call, body: &[u8], options: &WriteOptions) -> ApiResult<Value> {

@@ -16,12 +16,12 @@ use super::body;
 use super::recording::Recording;
 use crate::app::{Call, WriteError};
 use crate::held::Held;
+use crate::present::Presentation;
 use crate::services::{self, Reservation};
-use crate::status::{ApiError, ApiResult};
-use crate::wire::accept::Answer;
-use crate::wire::options::WriteOptions;
-use crate::wire::present::Presentation;
 use api_cache::{Object, encode};
+use api_wire::accept::Answer;
+use api_wire::options::WriteOptions;
+use api_wire::status::{ApiError, ApiResult};
 
 /// Upstream's `maxNameGenerationCreateAttempts`.
 const NAME_ATTEMPTS_MAX: usize = 8;

@@ -18,13 +18,13 @@ use serde_json::{Value, json};
 use self::plan::{Plan, plan};
 use super::admit::{self, Step};
 use crate::app::{Call, WriteError};
-use crate::json;
-use crate::status::{ApiError, ApiResult};
-use crate::wire::accept::Answer;
-use crate::wire::body;
-use crate::wire::options::DeleteOptions;
-use crate::wire::present::Presentation;
+use crate::present::Presentation;
 use api_cache::Object;
+use api_wire::accept::Answer;
+use api_wire::body;
+use api_wire::json;
+use api_wire::options::DeleteOptions;
+use api_wire::status::{ApiError, ApiResult};
 
 /// Others that may get in between before the client is told so.
 const ATTEMPTS_MAX: usize = 64;

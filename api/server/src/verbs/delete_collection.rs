@@ -6,11 +6,11 @@ use http::{Response, StatusCode};
 use super::delete::{delete_object, options};
 use super::list::page;
 use crate::app::Call;
-use crate::status::ApiResult;
-use crate::wire::accept::Answer;
-use crate::wire::list::respond;
-use crate::wire::options::ListOptions;
-use crate::wire::present::Presentation;
+use crate::present::Presentation;
+use crate::present::list::respond;
+use api_wire::accept::Answer;
+use api_wire::options::ListOptions;
+use api_wire::status::ApiResult;
 
 /// `DELETE` of a collection; answers what was deleted.
 pub(crate) async fn delete_collection(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {

@@ -4,10 +4,10 @@ use axum::body::Body;
 use http::{Response, StatusCode};
 
 use crate::app::Call;
-use crate::status::{ApiError, ApiResult};
-use crate::wire::accept::Answer;
-use crate::wire::options::resource_version;
-use crate::wire::present::Presentation;
+use crate::present::Presentation;
+use api_wire::accept::Answer;
+use api_wire::options::resource_version;
+use api_wire::status::{ApiError, ApiResult};
 
 /// `GET` of a name. Also answers the subresources that show the whole object, such as `status`.
 pub(crate) async fn get(call: &Call) -> ApiResult<Response<Body>> {

@@ -8,13 +8,13 @@ use http::Response;
 
 use crate::app::Call;
 use crate::conversion::Converter;
+use crate::present::Presentation;
+use crate::present::list::{Token, respond};
 use crate::registry::Served;
-use crate::status::{ApiError, ApiResult};
-use crate::wire::accept::Answer;
-use crate::wire::list::{Token, respond};
-use crate::wire::options::{ListOptions, Match};
-use crate::wire::present::Presentation;
 use api_cache::{Behind, Filter, Page};
+use api_wire::accept::Answer;
+use api_wire::options::{ListOptions, Match};
+use api_wire::status::{ApiError, ApiResult};
 
 /// `GET` of a collection.
 pub(crate) async fn list(call: &Call) -> ApiResult<Response<Body>> {

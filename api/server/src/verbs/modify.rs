@@ -16,8 +16,8 @@ use crate::app::{Call, WriteError};
 use crate::conversion;
 use crate::held::Held;
 use crate::services::{self, carry_over};
-use crate::status::{ApiError, ApiResult};
 use api_cache::{Object, encode};
+use api_wire::status::{ApiError, ApiResult};
 
 /// Others that may get in between before the client is told so.
 const ATTEMPTS_MAX: usize = 64;

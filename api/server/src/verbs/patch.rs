@@ -14,12 +14,11 @@ use super::recording::Recording;
 use super::update::answer;
 use super::{apply, body};
 use crate::app::Call;
-use crate::json::go_text;
-use crate::status::{ApiError, ApiResult};
-use crate::wire;
-use crate::wire::accept::Answer;
-use crate::wire::options::WriteOptions;
-use crate::wire::present::Presentation;
+use crate::present::Presentation;
+use api_wire::accept::Answer;
+use api_wire::json::go_text;
+use api_wire::options::WriteOptions;
+use api_wire::status::{ApiError, ApiResult};
 
 /// The kinds of patch, named by media types.
 const PATCH_TYPES: &str =
@@ -50,7 +49,7 @@ pub(crate) struct Patch {
 impl Patch {
     /// From a request's body and its media type.
     pub(crate) fn decode(call: &Call, bytes: &[u8]) -> ApiResult<Self> {
-        let kind = match wire::body::content_type(&call.headers) {
+        let kind = match api_wire::body::content_type(&call.headers) {
             "application/json-patch+json" => PatchKind::Json,
             "application/merge-patch+json" => PatchKind::Merge,
             "application/strategic-merge-patch+json" if call.served.custom.is_none() => PatchKind::Strategic,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::app::Call;
-use crate::wire::options::{FIELD_MANAGER_LEN_MAX, WriteOptions};
+use api_wire::options::{FIELD_MANAGER_LEN_MAX, WriteOptions};
 
 /// The manager of requests that name none and have no User-Agent.
 const UNKNOWN: &str = "unknown";

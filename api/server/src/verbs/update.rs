@@ -10,10 +10,10 @@ use super::modify::{Outcome, modify};
 use super::recording::Recording;
 use crate::app::Call;
 use crate::authorize::may;
-use crate::status::ApiResult;
-use crate::wire::accept::Answer;
-use crate::wire::options::WriteOptions;
-use crate::wire::present::Presentation;
+use crate::present::Presentation;
+use api_wire::accept::Answer;
+use api_wire::options::WriteOptions;
+use api_wire::status::ApiResult;
 
 /// `PUT` on a name, or on one of the subresources that show the whole object.
 pub(crate) async fn update(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {

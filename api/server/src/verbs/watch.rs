@@ -10,12 +10,13 @@ use rand::Rng;
 use super::list::filter;
 use crate::app::Call;
 use crate::conversion::WatchConversion;
-use crate::status::{ApiError, ApiResult};
-use crate::wire::accept::{Answer, Media};
-use crate::wire::options::ListOptions;
-use crate::wire::present::Presentation;
-use crate::wire::stream::{WatchBody, Wish};
+use crate::present::Presentation;
+use crate::present::stream::{WatchBody, Wish};
 use api_cache::Since;
+use api_wire::accept::Answer;
+use api_wire::media::Media;
+use api_wire::options::ListOptions;
+use api_wire::status::{ApiError, ApiResult};
 
 /// Upstream's `--min-request-timeout`: a watch without timeout lasts once to twice as long.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1_800);

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::app::Call;
 use crate::registry::Served;
-use crate::status::{ApiError, ApiResult};
+use api_wire::status::{ApiError, ApiResult};
 
 /// The forms of a call's object; the first is the one that the call is for.
 pub(crate) struct Forms(Vec<Arc<Served>>);

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::Asked;
 use crate::app::Call;
-use crate::json;
-use crate::wire::options::{DeleteOptions, Propagation};
+use api_wire::json;
+use api_wire::options::{DeleteOptions, Propagation};
 
 /// `CreateOptions`, `UpdateOptions` or `DeleteOptions`; a connection has none.
 pub(crate) fn of(call: &Call, asked: Asked<'_>) -> Option<Value> {

@@ -11,7 +11,7 @@ use crate::connect::backend::Address;
 use crate::connect::proxyable::is_global_unicast;
 use crate::connect::target::Kubelet;
 use crate::connect::{resolve, target};
-use crate::status::{ApiError, ApiResult};
+use api_wire::status::{ApiError, ApiResult};
 
 /// How a backend is spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

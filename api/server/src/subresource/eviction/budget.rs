@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::ATTEMPTS_MAX;
 use crate::app::{App, WriteError};
-use crate::json;
-use crate::status::{ApiError, ApiResult};
+use api_wire::json;
+use api_wire::status::{ApiError, ApiResult};
 
 /// Pods that a budget remembers as on their way out; beyond that upstream refuses too.
 const DISRUPTED_LEN_MAX: usize = 2_000;

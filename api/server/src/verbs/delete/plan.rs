@@ -7,10 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::definitions;
-use crate::json;
 use crate::registry::Served;
 use crate::verbs::modify::spec_finalizers;
-use crate::wire::options::{DeleteOptions, Propagation};
+use api_wire::json;
+use api_wire::options::{DeleteOptions, Propagation};
 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";

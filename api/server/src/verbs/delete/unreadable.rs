@@ -11,13 +11,11 @@ use serde_json::json;
 
 use crate::app::{Call, WriteError};
 use crate::authorize::may;
-use crate::status::{ApiError, ApiResult};
-use crate::wire::options::DeleteOptions;
-use crate::wire::present::Presentation;
+use crate::present::Presentation;
 use api_cache::key;
+use api_wire::options::{DeleteOptions, IGNORE_READ_ERROR};
+use api_wire::status::{ApiError, ApiResult};
 
-/// The option that asks for it.
-pub(crate) const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 /// Who may; to be able to delete is not enough.
 const VERB: &str = "unsafe-delete-ignore-read-errors";
 
@@ -30,7 +28,7 @@ pub(super) async fn delete(call: &Call, options: &DeleteOptions, presentation: &
             return Err(call.not_found());
         }
         let why = "is exclusively used to delete corrupt object(s), try again by removing this option";
-        let error = FieldError::invalid(&Path::new(OPTION), true, why);
+        let error = FieldError::invalid(&Path::new(IGNORE_READ_ERROR), true, why);
         return Err(ApiError::invalid(&call.served.kind, &call.name, &[error]));
     };
     if !options.dry_run {

@@ -1,0 +1,368 @@
+//! How objects are shown to one client: as they are (the shared bytes), as another kind's view, as
+//! a table, or as metadata alone; in JSON, YAML or protobuf.
+
+use std::sync::Arc;
+
+use api_model::kind::Kind;
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+pub(crate) mod list;
+pub(crate) mod stream;
+
+use crate::registry::Served;
+use api_cache::{Change, Delivery, Object, Page, Told, write_line};
+use api_wire::accept::{self, Answer, negotiate};
+use api_wire::gzip;
+use api_wire::json;
+use api_wire::media::{Encoding, Form, Indentable, Media};
+use api_wire::pretty;
+use api_wire::protobuf::{self, EncodeError, order};
+use api_wire::query::Query;
+use api_wire::status::{ApiError, ApiResult};
+use api_wire::table::{IncludeObject, partial, row, table};
+use api_wire::yaml;
+
+/// A client's wish for one kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Presentation {
+    pub(crate) served: Arc<Served>,
+    pub(crate) media: Media,
+    include: IncludeObject,
+    pub(crate) gzip: bool,
+}
+
+/// What is sent of an object as the cache holds it, without looking into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Whole,
+    /// As an item of a list, which tells kind and version for all.
+    Item,
+    /// As PartialObjectMetadata of that version.
+    Metadata(&'static str),
+}
+
+/// What stands around the metadata of a PartialObjectMetadata, its version apart.
+const PARTIAL: [&[u8]; 3] = [b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"", b"\",\"metadata\":", b"}"];
+
+impl Part {
+    /// Writes it.
+    pub(crate) fn write(self, object: &Object, out: &mut BytesMut) {
+        let version = match self {
+            Self::Whole => return object.write(out),
+            Self::Item => return object.write_item(out),
+            Self::Metadata(version) => version,
+        };
+        let [kind, metadata, end] = PARTIAL;
+        out.extend_from_slice(kind);
+        out.extend_from_slice(version.as_bytes());
+        out.extend_from_slice(metadata);
+        object.write_metadata(out);
+        out.extend_from_slice(end);
+    }
+
+    /// How long it is.
+    pub(crate) fn len(self, object: &Object) -> usize {
+        match self {
+            Self::Whole => object.json_len(),
+            Self::Item => object.item_len(),
+            Self::Metadata(version) => PARTIAL.concat().len() + version.len() + object.metadata_len(),
+        }
+    }
+}
+
+impl Presentation {
+    pub(crate) fn negotiate(served: &Arc<Served>, headers: &HeaderMap, query: &Query, answer: Answer) -> ApiResult<Self> {
+        let has_protobuf = || served.custom.is_none() && protobuf::Form::exists(&served.kind.api_version(), &served.kind.kind);
+        let media = negotiate(accept::text(headers), answer, &has_protobuf)?;
+        let include = query.get("includeObject");
+        let include = IncludeObject::parse(include).ok_or_else(|| {
+            ApiError::bad_request(format!("unrecognized includeObject value: {}", Value::from(include.unwrap_or_default())))
+        })?;
+        // What is indented for people is not compressed.
+        let gzip = gzip::accepted(headers) && !pretty::is_wanted(headers, query.get("pretty"));
+        Ok(Self { served: Arc::clone(served), media, include, gzip })
+    }
+
+    /// The same for an answer that is always the object itself: of subresources and questions.
+    pub(crate) fn plain(served: &Arc<Served>, headers: &HeaderMap, query: &Query) -> ApiResult<Self> {
+        let mut presentation = Self::negotiate(served, headers, query, Answer::Object)?;
+        presentation.media.form = Form::Object;
+        Ok(presentation)
+    }
+
+    /// What clients get of the very bytes that the cache holds of an object that is up to date with its
+    /// kind's definition.
+    fn verbatim(&self) -> Option<Part> {
+        let is_verbatim = self.media.encoding == Encoding::Json && !self.served.is_view();
+        match self.media.form {
+            _ if !is_verbatim => None,
+            Form::Object => Some(Part::Whole),
+            Form::Metadata => Some(Part::Metadata(self.media.meta_version())),
+            Form::Table => None,
+        }
+    }
+
+    /// The same where these objects are up to date.
+    pub(crate) fn verbatim_of<'o>(&self, objects: impl IntoIterator<Item = &'o Arc<Object>>) -> Option<Part> {
+        self.verbatim().filter(|_| objects.into_iter().all(|object| self.served.is_current(object)))
+    }
+
+    /// The same as items of a list. Only those of a custom resource bear kind and version there, as upstream has it.
+    pub(crate) fn verbatim_items(&self, objects: &[Arc<Object>]) -> Option<Part> {
+        let part = self.verbatim_of(objects)?;
+        Some(if part == Part::Whole && self.served.custom.is_none() { Part::Item } else { part })
+    }
+
+    /// An object, as answer to a request for it.
+    pub(crate) fn object(&self, status: StatusCode, object: &Object) -> Response<Body> {
+        if self.verbatim() == Some(Part::Whole) && self.served.is_current(object) {
+            return self.respond(status, object.line());
+        }
+        if self.is_protobuf() {
+            return self.respond_encoded(status, self.encoded(object));
+        }
+        let value = self.shown(&self.served.current(object));
+        self.value(status, &value)
+    }
+
+    pub(crate) fn is_protobuf(&self) -> bool {
+        self.media.encoding == Encoding::Protobuf
+    }
+
+    /// The form in protobuf of what is shown of an object.
+    pub(crate) fn form(&self) -> Result<protobuf::Form, EncodeError> {
+        match self.media.form {
+            Form::Metadata => protobuf::Form::of(self.media.meta_version(), "PartialObjectMetadata"),
+            Form::Object | Form::Table => protobuf::Form::of(&self.served.kind.api_version(), &self.served.kind.kind),
+        }
+    }
+
+    /// The form in protobuf of lists of that.
+    pub(crate) fn list_form(&self) -> Result<protobuf::ListForm, EncodeError> {
+        match self.media.form {
+            Form::Metadata => protobuf::ListForm::of(self.media.meta_version(), "PartialObjectMetadataList"),
+            Form::Object | Form::Table => protobuf::ListForm::of(&self.served.kind.api_version(), &self.served.kind.list_kind()),
+        }
+    }
+
+    /// What is shown of an object, in JSON.
+    pub(crate) fn json(&self, object: &Object) -> Bytes {
+        if self.served.is_view() || !self.served.is_current(object) {
+            return self.served.shown((*self.served.current(object)).clone()).to_string().into();
+        }
+        let part = match self.media.form {
+            Form::Metadata => Part::Metadata(self.media.meta_version()),
+            Form::Object | Form::Table => Part::Whole,
+        };
+        let mut out = BytesMut::with_capacity(part.len(object));
+        part.write(object, &mut out);
+        out.freeze()
+    }
+
+    fn encoded(&self, object: &Object) -> Result<Vec<u8>, EncodeError> {
+        self.form()?.encode(&self.json(object))
+    }
+
+    fn respond_encoded(&self, status: StatusCode, encoded: Result<Vec<u8>, EncodeError>) -> Response<Body> {
+        match encoded {
+            Ok(bytes) => self.respond(status, bytes.into()),
+            Err(error) => ApiError::not_encodable(&error).into_response(),
+        }
+    }
+
+    /// A value that is no stored object: dry runs, subresource bodies.
+    pub(crate) fn unstored(&self, status: StatusCode, value: Value) -> Response<Body> {
+        let value = self.shown(&value);
+        self.value(status, &value)
+    }
+
+    /// A value of another kind than the path's, such as a Scale: itself, or as a table.
+    pub(crate) fn foreign(&self, status: StatusCode, kind: &Kind, value: &Value) -> Response<Body> {
+        if self.media.form != Form::Table {
+            return self.value(status, value);
+        }
+        let version = self.media.meta_version();
+        let metadata = json!({"resourceVersion": api_model::meta::resource_version(value)});
+        let row = row(version, (kind, value), value, self.include, Timestamp::now());
+        self.value(status, &table(version, metadata, kind, vec![row], true))
+    }
+
+    fn shown(&self, stored: &Value) -> Value {
+        match self.media.form {
+            Form::Object => self.served.shown(stored.clone()),
+            Form::Metadata => partial(self.media.meta_version(), &self.served.shown(stored.clone())),
+            Form::Table => {
+                let metadata = json!({"resourceVersion": api_model::meta::resource_version(stored)});
+                let row = self.row(stored, Timestamp::now());
+                table(self.media.meta_version(), metadata, &self.served.kind, vec![row], true)
+            }
+        }
+    }
+
+    /// A row of a table. Whatever the view, what is printed is the stored object, which holds the most.
+    fn row(&self, stored: &Value, now: Timestamp) -> Value {
+        let shown = self.served.shown(stored.clone());
+        let printed = match self.served.conversion {
+            Some(_) => (&*self.served.stored, stored),
+            None => (&*self.served.kind, &shown),
+        };
+        row(self.media.meta_version(), printed, &shown, self.include, now)
+    }
+
+    /// Any JSON, in the client's encoding.
+    pub(crate) fn value(&self, status: StatusCode, value: &Value) -> Response<Body> {
+        let bytes = match self.media.encoding {
+            Encoding::Json => order::line(value),
+            Encoding::Yaml => yaml::text(value).into_bytes(),
+            Encoding::Protobuf => return self.respond_encoded(status, protobuf::encode(value)),
+        };
+        self.respond(status, Bytes::from(bytes))
+    }
+
+    fn respond(&self, status: StatusCode, bytes: Bytes) -> Response<Body> {
+        let mut response = gzip::respond(bytes, self.gzip);
+        *response.status_mut() = status;
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(self.media.content_type()));
+        self.mark(&mut response);
+        response
+    }
+
+    /// Marks an answer that may be indented.
+    pub(crate) fn mark(&self, response: &mut Response<Body>) {
+        if self.media.encoding == Encoding::Json {
+            response.extensions_mut().insert(Indentable);
+        }
+    }
+
+    /// A list that is not sent verbatim.
+    pub(crate) fn list(&self, page: &Page, metadata: Value) -> Value {
+        if self.media.form == Form::Table {
+            let now = Timestamp::now();
+            let rows = page.items.iter().map(|object| self.row(&self.served.current(object), now)).collect();
+            return table(self.media.meta_version(), metadata, &self.served.kind, rows, true);
+        }
+        self.list_of(page.items.iter().map(|object| self.served.shown((*self.served.current(object)).clone())), metadata)
+    }
+
+    /// A list of what clients of the kind are to see.
+    pub(crate) fn list_of(&self, values: impl Iterator<Item = Value>, metadata: Value) -> Value {
+        let version = self.media.meta_version();
+        let kind = &self.served.kind;
+        match self.media.form {
+            Form::Object => {
+                let is_typed = self.served.custom.is_none();
+                let items: Vec<Value> = values.map(|value| if is_typed { item(value) } else { value }).collect();
+                json!({"kind": kind.list_kind(), "apiVersion": kind.api_version(), "metadata": metadata, "items": items})
+            }
+            Form::Metadata => {
+                let items: Vec<Value> = values.map(|value| partial(version, &value)).collect();
+                json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": metadata, "items": items})
+            }
+            Form::Table => {
+                let now = Timestamp::now();
+                table(version, metadata, kind, values.map(|value| row(version, (kind, &value), &value, self.include, now)).collect(), true)
+            }
+        }
+    }
+
+    /// A watch's line for an object. `first` is whether the client has seen no table columns yet.
+    pub(crate) fn write_line(&self, change: Change, object: &Object, first: bool, out: &mut BytesMut) -> Told {
+        if self.is_protobuf() {
+            let (frame, told) = framed(change, self.encoded(object));
+            out.extend_from_slice(&frame);
+            return told;
+        }
+        match self.verbatim().filter(|_| self.served.is_current(object)) {
+            Some(part) => write_line(change.word(), out, |out| part.write(object, out)),
+            None => {
+                let shown = order::text(&self.shown_in_watch(&self.served.current(object), first));
+                write_line(change.word(), out, |out| out.extend_from_slice(&shown));
+            }
+        }
+        Told::All
+    }
+
+    /// A watch's lines for what it is told.
+    pub(crate) fn lines(&self, delivery: &Delivery, mut first: bool) -> (Bytes, Told) {
+        let objects = || delivery.changes().iter().filter_map(|(change, event)| Some((*change, event.object(*change)?)));
+        if self.verbatim_of(objects().map(|(_, object)| object)) == Some(Part::Whole) {
+            return (delivery.lines(), Told::All);
+        }
+        let mut lines = || {
+            let mut lines = BytesMut::new();
+            let mut write =
+                |(change, object): (Change, &Arc<Object>)| self.write_line(change, object, std::mem::take(&mut first), &mut lines);
+            let told = if objects().any(|line| write(line) == Told::Failed) { Told::Failed } else { Told::All };
+            (lines.freeze(), told)
+        };
+        let is_shared = self.is_protobuf() && self.media.form == Form::Object && !self.served.is_view();
+        if is_shared { delivery.frames(lines) } else { lines() }
+    }
+
+    fn shown_in_watch(&self, stored: &Value, first: bool) -> Value {
+        let mut value = self.shown(stored);
+        if self.media.form == Form::Table && !first {
+            json::set(&mut value, &["columnDefinitions"], Value::Null);
+        }
+        value
+    }
+
+    /// A watch's bookmark: everything up to `revision` was sent.
+    pub(crate) fn bookmark(&self, revision: u64, initial_events_end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if initial_events_end {
+            json::set(&mut metadata, &["annotations"], json!({"k8s.io/initial-events-end": "true"}));
+        }
+        let kind = &self.served.kind;
+        let object = match self.media.form {
+            Form::Object => json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata}),
+            Form::Metadata => json!({"kind": "PartialObjectMetadata", "apiVersion": self.media.meta_version(), "metadata": metadata}),
+            Form::Table => {
+                let row = json!({"cells": [], "object": {"kind": "PartialObjectMetadata", "apiVersion": self.media.meta_version(), "metadata": metadata}});
+                table(self.media.meta_version(), json!({"resourceVersion": revision.to_string()}), kind, vec![row], false)
+            }
+        };
+        self.line("BOOKMARK", &object)
+    }
+
+    /// A watch's ERROR, its last event.
+    pub(crate) fn failure(&self, error: &ApiError) -> Bytes {
+        self.line("ERROR", &error.to_value())
+    }
+
+    fn line(&self, word: &str, value: &Value) -> Bytes {
+        if self.is_protobuf() {
+            return protobuf::encode(value).map_or_else(|error| unframed(&error), |bytes| protobuf::frame(word, &bytes));
+        }
+        let mut line = BytesMut::new();
+        write_line(word, &mut line, |out| out.extend_from_slice(&order::text(value)));
+        line.freeze()
+    }
+}
+
+/// An object without kind and version, which its list tells for all.
+fn item(mut object: Value) -> Value {
+    if let Value::Object(fields) = &mut object {
+        fields.remove("kind");
+        fields.remove("apiVersion");
+    }
+    object
+}
+
+/// A watch's frame in protobuf; of what has no such form, the error that says so.
+fn framed(change: Change, encoded: Result<Vec<u8>, EncodeError>) -> (Bytes, Told) {
+    match encoded {
+        Ok(bytes) => (protobuf::frame(change.word(), &bytes), Told::All),
+        Err(error) => (unframed(&error), Told::Failed),
+    }
+}
+
+fn unframed(error: &EncodeError) -> Bytes {
+    // A Status has a form.
+    let status = protobuf::encode(&ApiError::not_encodable(error).to_value()).unwrap_or_default();
+    protobuf::frame("ERROR", &status)
+}

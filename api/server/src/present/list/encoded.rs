@@ -1,0 +1,87 @@
+//! The items of a list in protobuf. A list tells its whole length before its first item, so each item
+//! is encoded before the answer begins. Of a long list only the first are kept: the others are encoded
+//! once more when it is their turn, which costs time where keeping them would cost memory for as long
+//! as the slowest client takes.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use serde_json::Value;
+
+use super::super::Presentation;
+use api_cache::Object;
+use api_wire::protobuf::{EncodeError, Form, ListForm};
+
+/// Bytes of encoded items that one list keeps.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+/// Bytes of JSON after which others get a turn.
+const TURN_BYTES: usize = 256 << 10;
+
+/// What is still to be sent.
+pub(super) struct Encoded {
+    presentation: Presentation,
+    form: Form,
+    list: ListForm,
+    items: std::vec::IntoIter<Item>,
+    len: usize,
+}
+
+enum Item {
+    Ready(Vec<u8>),
+    /// What it is made from, and the length that was told.
+    Later(Arc<Object>, usize),
+}
+
+impl Encoded {
+    pub(super) async fn make(presentation: &Presentation, objects: &[Arc<Object>]) -> Result<Self, EncodeError> {
+        let (form, list) = (presentation.form()?, presentation.list_form()?);
+        let mut items = Vec::with_capacity(objects.len());
+        let (mut len, mut kept, mut turn) = (0, 0, 0);
+        for object in objects {
+            let json = presentation.json(object);
+            let message = form.message(&json)?;
+            len += list.item_len(message.len());
+            turn += json.len();
+            if kept < KEPT_BYTES_MAX {
+                kept += message.len();
+                items.push(Item::Ready(message));
+            } else {
+                items.push(Item::Later(Arc::clone(object), message.len()));
+            }
+            if turn >= TURN_BYTES {
+                turn = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(Self { presentation: presentation.clone(), form, list, items: items.into_iter(), len })
+    }
+
+    /// Bytes of all items.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// What comes before the items.
+    pub(super) fn head(&self, metadata: &Value) -> Result<Vec<u8>, EncodeError> {
+        self.list.head(metadata, self.len)
+    }
+
+    /// Appends the next item; whether there was one.
+    pub(super) fn append(&mut self, piece: &mut BytesMut) -> bool {
+        let message = match self.items.next() {
+            None => return false,
+            Some(Item::Ready(message)) => message,
+            Some(Item::Later(object, len)) => match self.form.message(&self.presentation.json(&object)) {
+                Ok(message) if message.len() == len => message,
+                // Its kind was defined anew meanwhile. No message begins with a zero: the client sees that
+                // the list is broken, and asks again.
+                _ => vec![0; len],
+            },
+        };
+        let mut head = Vec::with_capacity(12);
+        self.list.item_head(&mut head, message.len());
+        piece.extend_from_slice(&head);
+        piece.extend_from_slice(&message);
+        true
+    }
+}

@@ -1,0 +1,62 @@
+//! How long a request may take: what `timeout` in its query says, within the server's own limit. Not for watches and
+//! connections, which may take as long as they like.
+
+use std::time::Duration;
+
+use api_model::go::parse_duration;
+
+use super::query::Query;
+use crate::status::{ApiError, ApiResult};
+
+/// The limit that holds for a request. As upstream: none is asked for by zero, and none above the server's is had.
+pub fn of(query: &Query, limit: Duration) -> ApiResult<Duration> {
+    let Some(text) = query.filled("timeout") else { return Ok(limit) };
+    let asked =
+        parse_duration(text).map_err(|why| ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}")))?;
+    // One below zero is as good as none.
+    let asked = u64::try_from(asked).map(Duration::from_nanos).unwrap_or_default();
+    Ok(if asked.is_zero() { limit } else { asked.min(limit) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    fn deadline(text: &str) -> Result<Duration, String> {
+        of(&Query::of([("timeout".to_owned(), text.to_owned())]), LIMIT).map_err(|error| error.message().to_string())
+    }
+
+    #[test]
+    fn a_shorter_timeout_is_had_and_a_longer_one_is_not() {
+        for (text, wanted_ms) in [
+            ("", 60_000),
+            ("0", 60_000),
+            ("0s", 60_000),
+            ("10s", 10_000),
+            ("1.5s", 1_500),
+            ("500ms", 500),
+            ("1m1s", 60_000),
+            ("-1s", 60_000),
+        ] {
+            assert_eq!(deadline(text), Ok(Duration::from_millis(wanted_ms)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_duration_is_refused_in_gos_words() {
+        for (text, wanted) in [
+            ("invalid", "time: invalid duration"),
+            ("s", "time: invalid duration"),
+            ("-", "time: invalid duration"),
+            (".s", "time: invalid duration"),
+            ("9999999999999h", "time: invalid duration"),
+            ("30", "time: missing unit in duration"),
+            ("1x", "time: unknown unit"),
+        ] {
+            let refused = deadline(text).expect_err(text);
+            assert!(refused.contains(&format!("invalid timeout specified in the request URL - {wanted}")), "{refused}");
+        }
+    }
+}
