@@ -1,4 +1,4 @@
-//! Stored FlowSchemas and PriorityLevelConfigurations, read into what requests are held against.
+//! The table of schemas and levels, from the stored FlowSchemas and PriorityLevelConfigurations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::queues::Queuing;
 use crate::rule::Rule;
 use crate::stats::{Report, Stats};
 
-/// What bounds the whole server.
+/// The limits of the whole server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Seats of all levels together: upstream's `--max-requests-inflight` and
@@ -22,7 +22,7 @@ pub struct Limits {
     pub seats: u32,
 }
 
-/// One state of the configuration. Immutable; levels live on from one to the next.
+/// One state of the configuration. It is immutable; the next state takes over the levels.
 pub(crate) struct Table {
     schemas: Vec<Arc<FlowSchema>>,
     levels: BTreeMap<String, Arc<Level>>,
@@ -30,7 +30,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// From what is stored; `mandatory` objects fill the gaps. Levels and counts of `before` go on.
+    /// From the stored objects; `mandatory` objects replace missing ones. Levels and counters of `before` continue.
     pub(crate) fn new(limits: &Limits, mandatory: &[Value], stored: &[Arc<Value>], before: Option<&Self>) -> Self {
         let find = |kind: &str| -> BTreeMap<String, &Value> {
             let all = mandatory.iter().chain(stored.iter().map(|object| &**object));
@@ -53,7 +53,7 @@ impl Table {
         table
     }
 
-    /// A schema whose level does not exist counts for nothing.
+    /// Adds a schema. A schema whose level does not exist is ignored.
     fn add_schema(&mut self, name: &str, configuration: &Value) {
         let level_name = text(configuration, "/spec/priorityLevelConfiguration/name");
         let Some(level) = self.levels.get(level_name) else { return };
@@ -70,13 +70,13 @@ impl Table {
         }));
     }
 
-    /// The first schema that matches; the mandatory one that is meant for it takes whatever is left.
+    /// The first schema that matches; else the mandatory schema `catch-all`.
     pub(crate) fn classify(&self, user: &UserInfo, attributes: &Attributes) -> Option<&Arc<FlowSchema>> {
         let found = self.schemas.iter().find(|schema| schema.matches(user, attributes));
         found.or_else(|| self.schemas.iter().find(|schema| schema.name == "catch-all"))
     }
 
-    /// The levels that have limits, and so can lend and borrow.
+    /// The levels with a limit, which can lend and borrow seats.
     pub(crate) fn limited(&self) -> Arc<[Arc<Level>]> {
         self.levels.values().filter(|level| !level.is_exempt()).cloned().collect()
     }
@@ -109,7 +109,7 @@ fn settings(level: &Value, seats: u32, total_shares: u64) -> Settings {
     Settings::new(text(level, "/spec/type") == "Exempt", seats, shares(level), total_shares, queuing)
 }
 
-/// A uid as it goes into an answer. What is not stored has none.
+/// A uid as a response header. A mandatory object that is not stored has no uid.
 fn header(uid: &str) -> http::HeaderValue {
     http::HeaderValue::from_str(uid).unwrap_or(http::HeaderValue::from_static(""))
 }

@@ -1,8 +1,7 @@
 //! A priority level: its seats, counted without a lock, and its queues.
 //!
-//! A level may use its nominal number of seats. Of these it lends some to other levels while it does
-//! not need them; what is lent comes back when the borrower's request ends. What it does not lend is
-//! its own at any time.
+//! A level may use its nominal number of seats. It lends some of them to other levels while it does not need them. A lent
+//! seat returns when the borrower's request ends. The seats that a level does not lend are always its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,27 +13,27 @@ use tokio::time::Instant;
 use crate::queues::{Queues, Queuing};
 use crate::stats::{LevelReport, Stats};
 
-/// Concurrency shares as configured.
+/// The configured concurrency shares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shares {
     pub(crate) nominal: u64,
     pub(crate) lendable_percent: u64,
-    /// Without one a level borrows whatever there is.
+    /// Without a limit a level borrows any free seat.
     pub(crate) borrowing_percent: Option<u64>,
 }
 
-/// What a level is configured to.
+/// The configuration of a level.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     nominal: u32,
     lendable: u32,
-    /// `u32::MAX` is no limit.
+    /// `u32::MAX` means no limit.
     borrowing: u32,
     queuing: Option<Queuing>,
 }
 
 impl Settings {
-    /// Seats follow from shares: a part of all seats, rounded up, so that no level has none by rounding.
+    /// A level's seats are its share of all seats, rounded up, so that every level with a share has at least one seat.
     pub(crate) fn new(is_exempt: bool, seats: u32, shares: Shares, total: u64, queuing: Option<Queuing>) -> Self {
         let nominal = (u64::from(seats) * shares.nominal).div_ceil(total.max(1));
         let percent = |percent: u64| narrow((nominal * percent + 50) / 100);
@@ -48,18 +47,18 @@ fn narrow(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// One level.
+/// A priority level.
 pub(crate) struct Level {
     pub(crate) name: String,
     uid: RwLock<HeaderValue>,
     nominal: AtomicU32,
     lendable: AtomicU32,
     borrowing: AtomicU32,
-    /// Seats that the level's own requests use (upper half) and that are lent (lower half), together so
-    /// that both change at once.
+    /// Seats that the level's own requests use (upper half) and seats that are lent (lower half). One number holds both
+    /// so that both change atomically.
     used: AtomicU64,
     borrowed: AtomicU32,
-    /// Requests in the queues: who does not see any need not look.
+    /// Requests in the queues; at zero the queues need not be locked.
     pub(crate) waiting: AtomicU32,
     pub(crate) queues: Mutex<Queues<Waiter>>,
 }
@@ -103,7 +102,7 @@ impl Used {
 }
 
 impl Level {
-    /// Without seats until configured.
+    /// A level without seats, until it is configured.
     pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -126,7 +125,7 @@ impl Level {
         self.queues.lock().configure(settings.queuing);
     }
 
-    /// Requests of this level are never held back. Only the level of that name may be so.
+    /// Whether requests of this level never wait. Only the level `exempt` is exempt.
     pub(crate) fn is_exempt(&self) -> bool {
         self.name == "exempt"
     }
@@ -147,7 +146,7 @@ impl Level {
         Some(self.borrowing.load(Ordering::SeqCst)).filter(|limit| *limit != u32::MAX)
     }
 
-    /// Seats that the level's requests sit on, borrowed ones included.
+    /// Seats in use by the level's requests, borrowed ones included.
     pub(crate) fn executing(&self) -> u32 {
         Used::unpack(self.used.load(Ordering::SeqCst)).own + self.borrowed.load(Ordering::SeqCst)
     }
@@ -162,12 +161,12 @@ impl Level {
         }
     }
 
-    /// A request never needs more seats than the level could ever give it.
+    /// The seats of a request, limited to those that the level can have at all.
     pub(crate) fn fitting(&self, width: u32) -> u32 {
         width.clamp(1, self.nominal().max(1))
     }
 
-    /// Takes seats of the level's own.
+    /// Takes seats of the level itself; false where too few are free.
     pub(crate) fn take(&self, width: u32) -> bool {
         self.change(|used| {
             let own = Used { own: used.own.saturating_add(width), ..used };
@@ -179,7 +178,7 @@ impl Level {
         self.change(|used| Some(Used { own: used.own.saturating_sub(width), ..used }));
     }
 
-    /// Gives seats to another level for a while.
+    /// Lends seats to another level; false where too few are free.
     pub(crate) fn lend(&self, width: u32) -> bool {
         self.change(|used| {
             let lent = Used { lent: used.lent.saturating_add(width), ..used };
@@ -191,7 +190,7 @@ impl Level {
         self.change(|used| Some(Used { lent: used.lent.saturating_sub(width), ..used }));
     }
 
-    /// Whether the level may borrow that many more; they count as borrowed from now on.
+    /// Counts seats as borrowed; false where the borrowing limit does not allow them.
     pub(crate) fn borrow(&self, width: u32) -> bool {
         let limit = self.borrowing.load(Ordering::SeqCst);
         let more = |borrowed: u32| borrowed.checked_add(width).filter(|sum| *sum <= limit);

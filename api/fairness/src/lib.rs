@@ -1,15 +1,13 @@
-//! Who goes first when more is asked of the API server than it can answer at once (KEP-1040).
+//! API Priority and Fairness (KEP-1040): which request is served next when the API server is overloaded.
 //!
-//! Each request falls under the FlowSchema of lowest precedence number that matches it, and so under a
-//! priority level, which has a number of seats. A request takes a seat (a large list takes several)
-//! while it is answered. When a level's seats are taken and no other level lends one, the request
-//! waits in a queue of its level, or is refused. A level has many queues; what belongs to one flow (one
-//! user, or one namespace) goes to a few of them, drawn by the flow's hash, so that a flood fills its
-//! own queues and leaves others empty; and the queues are served fairly by what they have used.
+//! Each request belongs to the matching FlowSchema with the lowest precedence number, and so to a priority level. A level
+//! has a number of seats. A request occupies a seat while it is served; a large list occupies several. When all seats of
+//! a level are taken and no other level lends one, the request waits in a queue of its level or is rejected. A level has
+//! many queues. The requests of one flow (one user, or one namespace) use only a few of them, chosen by the flow's hash, so
+//! that a flood fills only its own queues. The queues are served fairly by the seat-time that each has used.
 //!
-//! Comes in: stored objects of the two kinds ([`Fairness::configure`]) and requests
-//! ([`Fairness::classify`], [`Fairness::admit`]). Goes out: a [`Seat`], given back by dropping it, or a
-//! [`Rejected`]. HTTP is the server's business.
+//! Input: stored objects of the two kinds ([`Fairness::configure`]) and requests ([`Fairness::classify`],
+//! [`Fairness::admit`]). Output: a [`Seat`], which is returned by dropping it, or a [`Rejected`]. The server adds HTTP.
 
 mod config;
 mod error;
@@ -38,7 +36,7 @@ pub use stats::{Flow, LevelReport, Report, WAIT_BUCKETS};
 use config::Table;
 use seat::Core;
 
-/// The whole: configuration, levels and their queues.
+/// The configuration, the levels and their queues.
 pub struct Fairness {
     limits: Limits,
     mandatory: Vec<Value>,
@@ -48,7 +46,7 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// Knows the mandatory objects alone: they hold even when they are not stored.
+    /// With the mandatory objects only, which apply even when they are not stored.
     pub fn new(limits: Limits, mandatory: Vec<Value>) -> Self {
         let core = Arc::new(Core::default());
         let table = Table::new(&limits, &mandatory, &[], None);
@@ -56,27 +54,27 @@ impl Fairness {
         Self { limits, mandatory, table: RwLock::new(Arc::new(table)), configuring: Mutex::default(), core }
     }
 
-    /// Goes by these FlowSchemas and PriorityLevelConfigurations from now on. Requests that wait or
-    /// run are carried over to the level of the same name.
+    /// Replaces the FlowSchemas and PriorityLevelConfigurations. Waiting and running requests move to the level of the
+    /// same name.
     pub fn configure(&self, stored: &[Arc<Value>]) {
         let _one_at_a_time = self.configuring.lock();
         let before = Arc::clone(&self.table.read());
         let table = Table::new(&self.limits, &self.mandatory, stored, Some(&before));
         self.core.set_levels(table.limited());
         *self.table.write() = Arc::new(table);
-        // A level may have grown.
+        // A level may have more seats now.
         self.core.dispatch_all();
     }
 
-    /// The schema that a request falls under; there is always one where the mandatory objects are known.
+    /// The schema of a request. With the mandatory objects there always is one.
     pub fn classify(&self, user: &UserInfo, attributes: &Attributes) -> Option<Arc<FlowSchema>> {
         self.table.read().classify(user, attributes).cloned()
     }
 
-    /// Waits for a seat, or for `width` of them.
+    /// Waits for `width` seats.
     ///
     /// # Errors
-    /// When the level is full and the request may not, or no longer, wait.
+    /// When no seat is free and the request cannot wait, or has waited too long.
     pub async fn admit(
         &self,
         schema: &Arc<FlowSchema>,
@@ -93,7 +91,7 @@ impl Fairness {
         waiting.seat(wait_max).await.inspect_err(|why| schema.stats.rejected(*why))
     }
 
-    /// What has happened, for metrics.
+    /// The counters, for metrics.
     pub fn report(&self) -> Report {
         self.table.read().report()
     }

@@ -1,18 +1,17 @@
-//! Fair queues, as values: what waits, in which queue, and which is next.
+//! Fair queues as a data structure: the waiting requests, their queues, and the next request.
 //!
-//! Each queue has a clock of its own that runs by the seat-time it has been given. Whose clock is
-//! furthest behind goes first (start-time fair queuing). A request is charged an estimate when it
-//! starts and the difference when it ends. A queue that had nothing to do does not save up for later:
-//! its clock is put forward to the common one.
+//! Each queue has a virtual clock that advances by the seat-time that its requests use. The queue whose clock is furthest
+//! behind is served next (start-time fair queuing). A request is charged an estimate when it starts and the difference when
+//! it ends. An idle queue saves no time for later: its clock is advanced to the common one.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::shuffle_sharding;
 
-/// What a request is taken to need before it has shown, in seat-seconds: upstream's first guess.
+/// Upstream's estimate of a request's seat-seconds when it starts.
 const ESTIMATE_SECONDS: f64 = 0.003;
 
-/// How requests of a level wait.
+/// The queue settings of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queuing {
     pub(crate) queues: u32,
@@ -20,7 +19,7 @@ pub(crate) struct Queuing {
     pub(crate) queue_len_max: u32,
 }
 
-/// Something that waits.
+/// An item in a queue.
 #[derive(Debug)]
 struct Waiting<T> {
     id: u64,
@@ -35,50 +34,50 @@ struct Queue<T> {
     executing: u32,
 }
 
-/// Where something waits.
+/// The position of a waiting item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     queue: u32,
     id: u64,
 }
 
-/// Something whose turn it is.
+/// The next item and its queue.
 #[derive(Debug)]
 pub(crate) struct Next<T> {
     pub(crate) queue: u32,
     pub(crate) item: T,
 }
 
-/// It may not wait.
+/// The item cannot wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Nothing waits in this level.
+    /// The level has no queues.
     NoQueues,
     Full,
 }
 
-/// The queues of one level. Only those in use exist.
+/// The queues of one level. Unused queues take no memory.
 #[derive(Debug)]
 pub(crate) struct Queues<T> {
     queuing: Option<Queuing>,
     by_index: BTreeMap<u32, Queue<T>>,
-    /// The common clock: that of the queue served last.
+    /// The common clock: the clock of the queue served last.
     now: f64,
     next_id: u64,
 }
 
 impl<T> Queues<T> {
-    /// Without settings nothing may wait.
+    /// Without settings no item can wait.
     pub(crate) fn new(queuing: Option<Queuing>) -> Self {
         Self { queuing, by_index: BTreeMap::new(), now: 0.0, next_id: 0 }
     }
 
-    /// For what comes from now on; what waits goes on waiting.
+    /// Changes the settings for new items; waiting items stay.
     pub(crate) fn configure(&mut self, queuing: Option<Queuing>) {
         self.queuing = queuing;
     }
 
-    /// Lets something wait in the shortest of its flow's queues.
+    /// Adds an item to the shortest queue of its flow.
     pub(crate) fn enqueue(&mut self, flow: u64, width: u32, item: T) -> Result<Ticket, Refused> {
         let queuing = self.queuing.ok_or(Refused::NoQueues)?;
         let hand = shuffle_sharding::deal(flow, queuing.queues, queuing.hand_size);
@@ -97,13 +96,13 @@ impl<T> Queues<T> {
         Ok(Ticket { queue: index, id })
     }
 
-    /// How many seats the next one needs; `None` when nothing waits.
+    /// The seats that the next item needs; `None` when the queues are empty.
     pub(crate) fn next_width(&self) -> Option<u32> {
         let queue = self.by_index.get(&self.next_index()?)?;
         queue.waiting.front().map(|waiting| waiting.width)
     }
 
-    /// Takes the next one out; it executes from now on.
+    /// Removes the next item, which executes now.
     pub(crate) fn pop(&mut self) -> Option<Next<T>> {
         let index = self.next_index()?;
         let queue = self.by_index.get_mut(&index)?;
@@ -119,7 +118,7 @@ impl<T> Queues<T> {
         waiting.min_by(|(_, a), (_, b)| a.clock.total_cmp(&b.clock)).map(|(index, _)| *index)
     }
 
-    /// Something that was taken out has ended after so many seconds.
+    /// Charges an executed item, which took so many seconds.
     pub(crate) fn ended(&mut self, index: u32, width: u32, seconds: f64) {
         let Some(queue) = self.by_index.get_mut(&index) else { return };
         queue.clock += (seconds - ESTIMATE_SECONDS) * f64::from(width);
@@ -127,7 +126,7 @@ impl<T> Queues<T> {
         self.tidy(index);
     }
 
-    /// Takes out what does not want to wait any longer; false when its turn has come already.
+    /// Removes a waiting item; false when it was dispatched already.
     pub(crate) fn leave(&mut self, ticket: Ticket) -> bool {
         let Some(queue) = self.by_index.get_mut(&ticket.queue) else { return false };
         let Some(place) = queue.waiting.iter().position(|waiting| waiting.id == ticket.id) else { return false };
@@ -136,7 +135,7 @@ impl<T> Queues<T> {
         true
     }
 
-    /// Forgets a queue without work that has no advantage or debt to be remembered.
+    /// Removes an idle queue whose clock is not ahead of the common one.
     fn tidy(&mut self, index: u32) {
         let is_idle = |queue: &Queue<T>| queue.waiting.is_empty() && queue.executing == 0 && queue.clock <= self.now;
         if self.by_index.get(&index).is_some_and(is_idle) {

@@ -1,4 +1,5 @@
-//! The rules of a FlowSchema: which user and which request each matches. Every request is matched here, so matching allocates nothing.
+//! The rules of a FlowSchema: which users and requests each matches. Every request is matched here, so matching
+//! does not allocate.
 
 use api_model::request::{Attributes, UserInfo};
 use serde_json::Value;

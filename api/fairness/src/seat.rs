@@ -1,4 +1,4 @@
-//! Seats: taken at once where there are any, waited for otherwise, given back by dropping them.
+//! Seats: a request takes a free seat at once, or waits for one. Dropping a seat returns it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,11 +17,11 @@ use crate::queues::{Refused, Ticket};
 #[derive(Default)]
 pub(crate) struct Core {
     levels: RwLock<Arc<[Arc<Level>]>>,
-    /// Requests that wait in any level: while there are none, seats are given back without a look.
+    /// Waiting requests of all levels; at zero a returned seat needs no dispatch.
     waiting: AtomicU32,
 }
 
-/// The right to be answered. Dropping it lets the next one in.
+/// The right to be served. Dropping it dispatches the next request.
 pub struct Seat {
     core: Arc<Core>,
     schema: Arc<FlowSchema>,
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Seat {
     }
 }
 
-/// A request's own end of its waiting. Dropping it leaves the queue.
+/// A waiting request. Dropping it leaves the queue.
 pub(crate) struct Waiting {
     core: Arc<Core>,
     schema: Arc<FlowSchema>,
@@ -48,7 +48,7 @@ impl Core {
         *self.levels.write() = levels;
     }
 
-    /// A seat at once, unless there is none or others wait for one.
+    /// Takes a free seat; `None` when there is none or other requests wait.
     pub(crate) fn enter(self: &Arc<Self>, schema: &Arc<FlowSchema>, width: u32) -> Option<Seat> {
         let level = &schema.level;
         if level.waiting.load(Ordering::SeqCst) > 0 {
@@ -59,14 +59,14 @@ impl Core {
         Some(self.seat(grant, schema))
     }
 
-    /// Waits in a queue of the schema's level.
+    /// Enqueues a request at the schema's level.
     pub(crate) fn queue(core: &Arc<Self>, schema: &Arc<FlowSchema>, flow: u64, width: u32) -> Result<Waiting, Rejected> {
         let level = &schema.level;
         let (sender, receiver) = oneshot::channel();
         let width = level.fitting(width);
         let start = {
             let (core, schema) = (Arc::clone(core), Arc::clone(schema));
-            // A seat that is not taken is dropped, which lets the next request in.
+            // A seat that the request does not take is dropped, which dispatches the next request.
             Box::new(move |grant| sender.send(core.seat(grant, &schema)).is_ok())
         };
         let waiter = Waiter { stats: Arc::clone(&schema.stats), since: Instant::now(), start };
@@ -81,7 +81,7 @@ impl Core {
             ticket
         };
         let waiting = Waiting { core: Arc::clone(core), schema: Arc::clone(schema), ticket, receiver: Some(receiver) };
-        // A seat given back before it was known that somebody waits is still there: take it now.
+        // A seat that was returned before the request was enqueued is free: dispatch now.
         core.dispatch(level);
         Ok(waiting)
     }
@@ -116,7 +116,7 @@ impl Core {
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Gives the level's free seats to those whose turn it is.
+    /// Gives free seats to the next requests of the level.
     fn dispatch(self: &Arc<Self>, level: &Arc<Level>) {
         while let Some((waiter, grant)) = self.next(level) {
             let waited = waiter.since.elapsed();
@@ -152,7 +152,7 @@ impl Core {
         }
     }
 
-    /// Lets those in who wait, wherever a seat has become free.
+    /// Dispatches the waiting requests of all levels.
     pub(crate) fn dispatch_all(self: &Arc<Self>) {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
@@ -172,7 +172,7 @@ impl Drop for Seat {
         if let Some(queue) = self.grant.queue {
             level.queues.lock().ended(queue, self.grant.width, took.as_secs_f64());
         }
-        // The level's own requests first; a level that is out of the configuration has them still.
+        // The level's own requests come first. A level that was removed from the configuration may still have some.
         if level.waiting.load(Ordering::SeqCst) > 0 {
             self.core.dispatch(level);
         }

@@ -1,14 +1,14 @@
-//! Counts for metrics, kept by schema and level.
+//! Counters for metrics, by schema and level.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::Rejected;
 
-/// Upper bounds of the buckets of waiting times, in seconds: upstream's.
+/// Upstream's upper bounds of the buckets of waiting times, in seconds.
 pub const WAIT_BUCKETS: [f64; 12] = [0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0];
 
-/// What has happened to the requests of one schema at one level.
+/// The counters of one schema at one level.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     dispatched: AtomicU64,
@@ -86,26 +86,26 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Counts of one schema at one level.
+/// The values of the counters of one schema at one level.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flow {
     /// Requests that got a seat.
     pub dispatched: u64,
-    /// Requests that were refused, by reason.
+    /// Rejected requests, by reason.
     pub rejected: Vec<(Rejected, u64)>,
-    /// Requests that wait now.
+    /// Waiting requests.
     pub inqueue: u32,
-    /// Requests that are answered now.
+    /// Executing requests.
     pub executing: u32,
-    /// Seats that these sit on.
+    /// Seats of the executing requests.
     pub seats: u32,
-    /// Requests that got a seat within each of [`WAIT_BUCKETS`].
+    /// Requests that waited at most as long as each of [`WAIT_BUCKETS`].
     pub waits: [u64; WAIT_BUCKETS.len()],
-    /// How long they waited together.
+    /// The sum of their waiting times.
     pub wait_seconds: f64,
-    /// How long the requests that ended took together.
+    /// The sum of the execution times of ended requests.
     pub run_seconds: f64,
-    /// How many ended.
+    /// Ended requests.
     pub ended: u64,
 }
 
@@ -114,17 +114,17 @@ pub struct Flow {
 pub struct LevelReport {
     /// Name.
     pub name: String,
-    /// Seats that are its share.
+    /// Nominal seats.
     pub nominal: u32,
-    /// Seats that it lends.
+    /// Seats that it can lend.
     pub lendable: u32,
-    /// Seats that it may borrow; without a limit, all there are.
+    /// Seats that it may borrow; `None` means no limit.
     pub borrowing: Option<u32>,
-    /// Seats that its requests sit on.
+    /// Seats of its executing requests.
     pub executing: u32,
 }
 
-/// Everything for metrics.
+/// The counters of all schemas and levels.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Schema, level, counts.
