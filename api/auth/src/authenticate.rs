@@ -1,10 +1,9 @@
-//! Who a request is from: a client certificate, a bearer token, or nobody.
+//! Authentication: the user of a request, from a client certificate or a bearer token, or the anonymous user.
 //!
-//! A certificate arrives here verified by TLS against the cluster's authority; its common name is
-//! the user, its organizations the groups. A bearer token may stand in a static file, be a
-//! bootstrap token stored as a Secret, or be a ServiceAccount's or an OpenID Connect provider's. A token that nobody knows is an
-//! error, never an anonymous user. Secrets are compared without telling by the time it takes how
-//! much of them was right.
+//! TLS has verified the certificate against the cluster's authority; its common name is the user, its organizations are
+//! the groups. A bearer token is listed in a static file, is a bootstrap token stored as a Secret, or was issued to a
+//! ServiceAccount or by an OpenID Connect provider. An unknown token is an error, never the anonymous user. Secrets are
+//! compared in constant time.
 
 mod bootstrap_token;
 mod oidc;
@@ -24,14 +23,14 @@ use crate::tokens::{TokenError, Tokens, Verified};
 pub use oidc::{Oidc, OidcConfig, OidcConfigError, OidcError};
 pub use static_tokens::{StaticTokens, StaticTokensError};
 
-/// Every user that proved who they are is in this group.
+/// The group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
-/// The group of those who did not.
+/// The group of the anonymous user.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The user that a request without credentials is from.
+/// The user of a request without credentials.
 pub const ANONYMOUS: &str = "system:anonymous";
 
-/// What came with a request.
+/// The credentials of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Credentials<'a> {
     /// The client's leaf certificate (DER), verified by TLS against the cluster's authority.
@@ -40,11 +39,11 @@ pub struct Credentials<'a> {
     pub bearer: Option<&'a str>,
 }
 
-/// The credentials are no good; the client learns no more than this.
+/// The credentials are not valid. The client sees only this text.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("Unauthorized")]
 pub struct Unauthenticated {
-    /// Why, for the log and the audit.
+    /// The reason, for the log and the audit.
     pub reason: String,
 }
 
@@ -59,7 +58,7 @@ enum VerifyError {
     Oidc(#[from] OidcError),
 }
 
-/// Turns credentials into users.
+/// Maps credentials to users.
 pub struct Authenticator {
     static_tokens: StaticTokens,
     tokens: Arc<Tokens>,
@@ -68,13 +67,13 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// With a static token file's content (or [`StaticTokens::default`]), the ServiceAccount
-    /// tokens, and whether requests without credentials are let through as anonymous.
+    /// From the content of a static token file (or [`StaticTokens::default`]) and the ServiceAccount tokens. `anonymous`
+    /// allows requests without credentials, as the anonymous user.
     pub fn new(static_tokens: StaticTokens, tokens: Arc<Tokens>, anonymous: bool) -> Self {
         Self { static_tokens, tokens, oidc: None, anonymous }
     }
 
-    /// Takes the users of an OpenID Connect provider too.
+    /// Also accepts tokens of an OpenID Connect provider.
     #[must_use]
     pub fn with_oidc(self, oidc: Option<Arc<Oidc>>) -> Self {
         Self { oidc, ..self }
@@ -85,7 +84,7 @@ impl Authenticator {
         &self.tokens
     }
 
-    /// Who a request is from.
+    /// The user of a request.
     pub fn authenticate(&self, credentials: &Credentials<'_>, view: &dyn View, now: Timestamp) -> Result<UserInfo, Unauthenticated> {
         if let Some(user) = credentials.client_certificate.and_then(certificate_user) {
             return Ok(user);
@@ -100,7 +99,7 @@ impl Authenticator {
         }
     }
 
-    /// Answers a TokenReview: the review with its `status`.
+    /// The response to a TokenReview: the review with its `status`.
     pub fn token_review(&self, review: &Value, view: &dyn View, now: Timestamp) -> Value {
         let spec = review.get("spec");
         let token = spec.and_then(|s| s.get("token")).and_then(Value::as_str).unwrap_or_default();
@@ -115,7 +114,7 @@ impl Authenticator {
         let audiences = if asked.is_empty() { self.tokens.config().api_audiences.clone() } else { asked };
         let status = match self.verify(token, &audiences, view, now) {
             Ok(Verified { user, audiences }) => json!({ "authenticated": true, "user": user, "audiences": audiences }),
-            // Upstream says nothing where no authenticator knew the token.
+            // Upstream returns no error for a token that no authenticator knows.
             Err(VerifyError::Token(TokenError::Foreign)) => json!({ "user": {} }),
             Err(error) => json!({ "user": {}, "error": error.to_string() }),
         };
@@ -135,7 +134,7 @@ impl Authenticator {
                 verified => return Ok(with_authenticated(verified?)),
             },
         };
-        // Such tokens say nothing of an audience of ours: they are for the API server itself.
+        // These tokens have no audience: they are for the API server itself.
         let own = &self.tokens.config().api_audiences;
         let met: Vec<String> = audiences.iter().filter(|audience| own.contains(audience)).cloned().collect();
         if met.is_empty() {
@@ -158,7 +157,7 @@ fn with_authenticated(mut verified: Verified) -> Verified {
     verified
 }
 
-/// The user of a verified client certificate; none where it names nobody.
+/// The user of a verified client certificate; `None` without a common name.
 pub fn certificate_user(der: &[u8]) -> Option<UserInfo> {
     let CertificateInfo { common_name, organizations, fingerprint, .. } = read_certificate_der(der).ok()?;
     if common_name.is_empty() {
@@ -171,7 +170,7 @@ pub fn certificate_user(der: &[u8]) -> Option<UserInfo> {
     Some(user)
 }
 
-/// Adds the group of all who proved who they are.
+/// Adds the group of all authenticated users.
 pub fn authenticated(user: &mut UserInfo) {
     if user.username != ANONYMOUS && !user.in_group(AUTHENTICATED) {
         user.groups.push(AUTHENTICATED.to_owned());

@@ -1,9 +1,8 @@
-//! What a user may do: `system:masters` everything, a node what its Pods need, everyone what RBAC
-//! grants.
+//! Authorization: `system:masters` may do everything, a node what its Pods need, every user what RBAC grants.
 //!
-//! Roles and bindings are compiled into an index of subjects ([`rbac`]), kept until one of the
-//! four resources changes. The node authorizer ([`node`]) looks at the Pods bound to the node.
-//! Nothing here ever denies for good: what no part allows is refused, with their reasons.
+//! Roles and bindings are compiled into an index by subject ([`rbac`]), which is valid until one of the four resources
+//! changes. The node authorizer ([`node`]) reads the Pods bound to the node. No authorizer denies a request by itself: a
+//! request that none allows is rejected with the reasons of all.
 
 pub mod escalation;
 pub mod node;
@@ -20,22 +19,22 @@ use rbac::Rbac;
 /// The group that may do everything.
 pub const MASTERS: &str = "system:masters";
 
-/// The answer to "may this user do that?".
+/// The decision on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Yes, and why: audit records it.
+    /// Allowed, with the reason for the audit.
     Allow(String),
-    /// Nobody said yes; what they said instead, possibly nothing, for the message to the user.
+    /// Not allowed by any authorizer, with their reasons for the message to the user; may be empty.
     NoOpinion(String),
 }
 
 impl Decision {
-    /// Whether it is a yes.
+    /// Whether the request is allowed.
     pub fn is_allowed(&self) -> bool {
         matches!(self, Self::Allow(_))
     }
 
-    /// The reason given.
+    /// The reason.
     pub fn reason(&self) -> &str {
         match self {
             Self::Allow(reason) | Self::NoOpinion(reason) => reason,
@@ -43,14 +42,14 @@ impl Decision {
     }
 }
 
-/// Answers what users may do.
+/// Decides what users may do.
 #[derive(Default)]
 pub struct Authorizer {
     rbac: Rbac,
 }
 
 impl Authorizer {
-    /// Whether the user may do that.
+    /// Decides on a request of the user.
     pub fn authorize(&self, user: &UserInfo, attributes: &Attributes, view: &dyn View) -> Decision {
         if user.in_group(MASTERS) {
             return Decision::Allow(String::new());
@@ -97,7 +96,7 @@ impl Authorizer {
     }
 }
 
-/// The message of a refusal, as upstream words it after `RESOURCE "NAME" is forbidden: `.
+/// The message of a rejected request, in upstream's words after `RESOURCE "NAME" is forbidden: `.
 pub fn forbidden_message(user: &UserInfo, attributes: &Attributes, reason: &str) -> String {
     let username = Value::from(user.username.as_str());
     let verb = &attributes.verb;
@@ -114,7 +113,7 @@ pub fn forbidden_message(user: &UserInfo, attributes: &Attributes, reason: &str)
     } else {
         format!("User {username} cannot {verb} path {:?}", attributes.path)
     };
-    // Upstream's guard against a browser that takes the message for a page.
+    // As upstream, so that no browser renders the message as a page.
     message = message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     if reason.is_empty() { message } else { format!("{message}: {reason}") }
 }

@@ -1,6 +1,6 @@
-//! The roles and bindings that a cluster has from its first moment: upstream's bootstrap policy
-//! (`rbac-defaults`) as it is with default feature gates, also for kinds and controllers that do not exist
-//! here: whoever brings them finds their rights. The server creates what is missing when it starts.
+//! The roles and bindings of a new cluster: upstream's bootstrap policy (`rbac-defaults`) with default feature gates. It
+//! also has the roles of kinds and controllers that skiff does not have, so that an add-on that brings them has its rights.
+//! The server creates missing objects when it starts.
 
 mod controllers;
 mod roles;
@@ -15,7 +15,7 @@ use crate::rule::Rule;
 
 pub use roles::JOINING;
 
-/// Tells that the server may add to the object what it lacks; set to `false`, it is left alone.
+/// Allows the server to add missing rules or subjects to the object; with `false` the server does not change it.
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 const READ: &[&str] = &["get", "list", "watch"];
@@ -38,7 +38,7 @@ enum Grant {
     Paths(&'static [&'static str], &'static [&'static str]),
 }
 
-/// Every controller may tell what it did.
+/// Every controller may write Events.
 const EVENTS: Grant = Grant::On(&["create", "patch", "update"], &["", "events.k8s.io"], &["events"]);
 
 impl Grant {
@@ -59,12 +59,12 @@ impl Grant {
 /// A role of a table.
 struct Role {
     name: &'static str,
-    /// `admin`, `edit` or `view`, where it is a part of that.
+    /// The role that aggregates this one: `admin`, `edit` or `view`.
     part_of: Option<&'static str>,
     grants: &'static [Grant],
 }
 
-/// Who a binding is for.
+/// The subject of a binding.
 #[derive(Clone, Copy)]
 enum To {
     User(&'static str),
@@ -73,7 +73,7 @@ enum To {
     Account(&'static str),
 }
 
-/// Whether a user is the ServiceAccount of a controller that every cluster has.
+/// Whether a user is the ServiceAccount of a built-in controller.
 pub fn is_controller(user: &str) -> bool {
     let account = user.strip_prefix("system:serviceaccount:kube-system:");
     account.is_some_and(|account| controllers::ROLES.iter().any(|(name, _)| *name == account))
@@ -105,7 +105,7 @@ pub fn objects() -> Vec<Value> {
     objects
 }
 
-/// What every node may do: the rules of `system:node`.
+/// The rules of the role `system:node`, which hold for every node.
 pub fn node_rules() -> &'static [Rule] {
     static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| roles::NODE.iter().map(|grant| grant.rule()).collect());
     &RULES
@@ -131,7 +131,7 @@ fn aggregating(name: &str, part_of: Option<&str>) -> Value {
     role
 }
 
-/// Writes the rules of aggregating roles down, for readers; authorization works them out itself.
+/// Fills in the rules of aggregating roles for readers; authorization evaluates the aggregation itself.
 fn write_aggregated(objects: &mut [Value]) {
     let all: Vec<_> = objects.iter().cloned().map(std::sync::Arc::new).collect();
     for role in objects.iter_mut().filter(|o| o.get("aggregationRule").is_some()) {

@@ -1,10 +1,9 @@
-//! Who a request is from and what it may do: certificates, tokens, RBAC.
+//! Authentication and authorization of requests: certificates, tokens, RBAC.
 //!
-//! [`Pki`] keeps the cluster's keys in a directory. [`Authenticator`] turns a verified client
-//! certificate or a bearer token into a user, [`Tokens`] issues and checks ServiceAccount tokens,
-//! [`Authorizer`] answers whether a user may do something. The only I/O is the directory of keys:
-//! everything else is a function of its arguments and of a [`View`](api_model::view::View) of what
-//! is stored, with the present time passed in.
+//! [`Pki`] manages the cluster's keys in a directory. [`Authenticator`] maps a verified client certificate or a bearer
+//! token to a user. [`Tokens`] issues and verifies ServiceAccount tokens. [`Authorizer`] decides whether a user may do
+//! something. The directory of keys is the only I/O. Everything else depends only on its arguments: a
+//! [`View`](api_model::view::View) of the stored objects and the current time.
 
 pub mod authenticate;
 pub mod authorize;

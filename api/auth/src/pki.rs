@@ -1,12 +1,11 @@
 //! The cluster's keys and certificates, in a directory with kubeadm's file names.
 //!
-//! `ca.crt` and `ca.key` are the root of trust; `apiserver.*` is what the API server serves with;
-//! `apiserver-kubelet-client.*` is what it shows to nodes; `sa.key` and `sa.pub` sign and verify
-//! ServiceAccount tokens; `front-proxy-ca.*` is a root of its own, which signs `front-proxy-client.*`:
-//! what the API server shows to aggregated servers, so that they believe whom it says a request is
-//! from. [`Pki::open`] makes what is missing and renews what no longer fits, so a
-//! directory left behind by a kill at any moment opens. A certificate authority whose key is
-//! missing or foreign is never replaced: that would cut off every node and every kubeconfig.
+//! `ca.crt` and `ca.key` are the root of trust. `apiserver.*` is the API server's serving certificate.
+//! `apiserver-kubelet-client.*` is its client certificate for nodes. `sa.key` and `sa.pub` sign and verify ServiceAccount
+//! tokens. `front-proxy-ca.*` is a separate root, which signs `front-proxy-client.*`: the API server's client certificate
+//! for aggregated servers, which trust the user names in its requests. [`Pki::open`] creates missing files and renews
+//! certificates that no longer fit, so it can open a directory after a kill at any moment. A certificate authority
+//! whose key is missing or does not match is never replaced: all nodes and kubeconfigs would lose access.
 
 mod der;
 mod files;
@@ -27,19 +26,19 @@ use issue::Authority;
 pub use issue::{Purpose, Subject};
 pub use read::{CertificateInfo, RequestInfo, read_certificate, read_certificate_der, read_request};
 
-/// How long the certificate authority lives: kubeadm's ten years.
+/// Validity of the certificate authority: kubeadm's ten years.
 const CA_VALIDITY: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-/// How long the API server's own certificates live: kubeadm's year.
+/// Validity of the API server's own certificates: kubeadm's year.
 const LEAF_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
-/// A certificate with less than this left is issued again when it is looked at.
+/// A certificate that expires sooner than this is issued again.
 const RENEW_BEFORE: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// The common name of the certificate that the API server shows to nodes.
+/// The common name of the API server's client certificate for nodes.
 pub const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
 /// The common name of the front proxy's certificate.
 pub const FRONT_PROXY: &str = "front-proxy-client";
 
-/// Why a directory of keys could not be used, or a certificate not be made.
+/// An error with the directory of keys or with a certificate.
 #[derive(Debug, Error)]
 pub enum PkiError {
     /// A file could not be read or written.
@@ -49,18 +48,18 @@ pub enum PkiError {
         action: &'static str,
         /// Which file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A file is there but is not what its name says.
+    /// The content of a file is not usable.
     #[error("{} is not usable: {problem}", path.display())]
     Unusable {
         /// Which file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// The certificate authority's certificate is there without its key.
+    /// The certificate authority has a certificate but no key.
     #[error("{} is missing while its certificate exists: restore it, or remove the certificate to start a new cluster identity", path.display())]
     CaKeyMissing {
         /// Where the key should be.
@@ -71,7 +70,7 @@ pub enum PkiError {
     Parse {
         /// `certificate` or `certificate request`.
         what: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// A requested key usage does not exist.
@@ -80,14 +79,14 @@ pub enum PkiError {
     /// Making a key or signing failed.
     #[error("cannot make {what}")]
     Issue {
-        /// What was being made.
+        /// What was to be made.
         what: &'static str,
-        /// The library's reason.
+        /// The error of the library.
         source: rcgen::Error,
     },
 }
 
-/// What the serving certificate must be good for.
+/// The names and addresses of the serving certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PkiConfig {
     /// DNS names, for example `kubernetes.default.svc` and the host's name.
@@ -97,8 +96,8 @@ pub struct PkiConfig {
 }
 
 impl PkiConfig {
-    /// The names that every API server answers to in a cluster of that DNS domain, `localhost`
-    /// and the loopback addresses; the caller adds the host's.
+    /// The names of every API server in a cluster of that DNS domain, `localhost` and the loopback addresses. The caller
+    /// adds those of the host.
     pub fn for_cluster(cluster_domain: &str) -> Self {
         let names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"];
         let mut names: BTreeSet<String> = names.into_iter().map(str::to_owned).collect();
@@ -117,7 +116,7 @@ pub struct Identity {
     pub key_pem: String,
 }
 
-/// Shows the certificate alone: a key does not belong in a log.
+/// Prints only the certificate: a key must not be logged.
 impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Identity").field("certificate_pem", &self.certificate_pem).finish_non_exhaustive()
@@ -137,17 +136,17 @@ pub struct Pki {
 }
 
 impl Pki {
-    /// Opens the directory, making what is missing, at the present time.
+    /// Opens the directory at the current time and creates missing files.
     pub fn open(directory: &Path, config: &PkiConfig) -> Result<Self, PkiError> {
         Self::open_at(directory, config, Timestamp::now())
     }
 
-    /// Opens the directory as of some time.
+    /// Opens the directory at the given time.
     pub fn open_at(directory: &Path, config: &PkiConfig, now: Timestamp) -> Result<Self, PkiError> {
         files::make_directory(directory)?;
         let ca = open_ca(directory, "ca", "kubernetes", now)?;
         let serving = leaf(directory, "apiserver", &ca, &Subject::server("kube-apiserver", config), now)?;
-        // Of no group: what it may do at nodes, a binding says. To anybody else it is nobody.
+        // The certificate has no group: a binding grants its rights at nodes, and it has no other rights.
         let client = Subject::client(KUBELET_CLIENT, &[]);
         let kubelet_client = leaf(directory, "apiserver-kubelet-client", &ca, &client, now)?;
         let front_proxy_ca = open_ca(directory, "front-proxy-ca", "front-proxy-ca", now)?;
@@ -167,8 +166,8 @@ impl Pki {
         })
     }
 
-    /// The same directory opened once more: certificates that are about to expire by then are issued again.
-    /// Another authority than this one's is never taken up, and none is made.
+    /// Opens the same directory again and renews certificates that expire soon at that time. The authority must be the
+    /// same as before; a missing one is not created.
     pub fn reopened_at(&self, now: Timestamp) -> Result<Self, PkiError> {
         for (name, own) in [("ca.crt", self.ca_pem()), ("front-proxy-ca.crt", self.front_proxy_ca_pem.as_str())] {
             let path = self.directory.join(name);
@@ -179,33 +178,32 @@ impl Pki {
         Self::open_at(&self.directory, &self.config, now)
     }
 
-    /// Where the files are.
+    /// The directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The certificate authority's certificate, PEM: what clients trust and the root-CA
-    /// ConfigMap holds.
+    /// The certificate of the authority, PEM, for clients and for the ConfigMap `kube-root-ca.crt`.
     pub fn ca_pem(&self) -> &str {
         &self.ca.certificate_pem
     }
 
-    /// What the API server serves with.
+    /// The API server's serving certificate.
     pub fn serving(&self) -> &Identity {
         &self.serving
     }
 
-    /// What the API server shows to nodes.
+    /// The API server's client certificate for nodes.
     pub fn kubelet_client(&self) -> &Identity {
         &self.kubelet_client
     }
 
-    /// Who signs for proxies that say whom a request is from, PEM.
+    /// The authority of front proxies, which name the user of a request; PEM.
     pub fn front_proxy_ca_pem(&self) -> &str {
         &self.front_proxy_ca_pem
     }
 
-    /// What the API server shows to aggregated servers.
+    /// The API server's client certificate for aggregated servers.
     pub fn front_proxy_client(&self) -> &Identity {
         &self.front_proxy_client
     }
@@ -215,45 +213,45 @@ impl Pki {
         &self.service_account_key_pem
     }
 
-    /// A fresh client certificate: the common name becomes the user, the organizations its groups.
+    /// Issues a client certificate with a new key: the common name is the user, the organizations are the groups.
     pub fn issue_client(&self, common_name: &str, organizations: &[&str], validity: Duration) -> Result<Identity, PkiError> {
         self.issue(&Subject::client(common_name, organizations), validity)
     }
 
-    /// A fresh key and certificate for a subject.
+    /// Issues a certificate with a new key for a subject.
     pub fn issue(&self, subject: &Subject, validity: Duration) -> Result<Identity, PkiError> {
         self.issue_at(subject, validity, Timestamp::now())
     }
 
-    /// [`Pki::issue`] as of some time.
+    /// [`Pki::issue`] at the given time.
     pub fn issue_at(&self, subject: &Subject, validity: Duration, now: Timestamp) -> Result<Identity, PkiError> {
         let key = issue::new_key()?;
         let certificate_pem = self.ca.certificate(&key, subject, now, validity)?;
         Ok(Identity { certificate_pem, key_pem: key.serialize_pem() })
     }
 
-    /// Whether a certificate (PEM) that [`Pki::issue`] made for a year should be issued anew by then, as the server's own
-    /// would be. What is no certificate should.
+    /// Whether a certificate (PEM) of [`Pki::issue`] with a validity of a year is due for renewal at that time. Text that
+    /// is no certificate is due.
     pub fn is_due(&self, certificate_pem: &str, now: Timestamp) -> bool {
         !read_certificate(certificate_pem).is_ok_and(|info| self.ca.lasts(&info, renew_from(now)))
     }
 
-    /// Whether a certificate (PEM) is one that this cluster's authority signed for that subject.
+    /// Whether this cluster's authority signed that certificate (PEM) for that subject.
     pub fn has_issued(&self, certificate_pem: &str, subject: &Subject) -> bool {
         let is_named = |info: CertificateInfo| info.common_name == subject.common_name && info.organizations == subject.organizations;
         self.ca.signed(certificate_pem) && read_certificate(certificate_pem).is_ok_and(is_named)
     }
 
-    /// Signs a certificate request (PEM) as `certificates.k8s.io` does: subject and alternative
-    /// names from the request, usages from the caller (upstream's `spec.usages` words), no
-    /// authority to sign further. Answers the certificate, PEM.
+    /// Signs a certificate request (PEM) as `certificates.k8s.io` does: the subject and alternative names come from the
+    /// request, the usages from the caller (upstream's words of `spec.usages`), and the certificate is no authority.
+    /// Returns the certificate, PEM.
     pub fn sign_csr(&self, csr_pem: &str, usages: &[String], validity: Duration) -> Result<String, PkiError> {
         self.ca.sign_request(csr_pem, usages, Timestamp::now(), validity)
     }
 }
 
-/// The authority: key first, then certificate, so that a certificate never stands without a key
-/// unless somebody removed it.
+/// Opens or creates the authority. The key is written before the certificate, so that a certificate without a key means
+/// that the key was removed.
 fn open_ca(directory: &Path, file: &str, common_name: &str, now: Timestamp) -> Result<Authority, PkiError> {
     let (key_path, certificate_path) = (directory.join(format!("{file}.key")), directory.join(format!("{file}.crt")));
     let certificate = files::read(&certificate_path)?;
@@ -288,8 +286,8 @@ fn check_ca(path: &Path, pem: &str, key: &KeyPair, now: Timestamp) -> Result<(),
     if info.is_ca { Ok(()) } else { Err(unusable("it is not a certificate authority")) }
 }
 
-/// A certificate of the server's own, kept while it fits and issued again when it does not. The
-/// key is kept where it can be, so that renewal replaces one file only.
+/// Opens a certificate of the server, or issues it again when it does not fit. The key is kept where possible, so that a
+/// renewal replaces one file only.
 fn leaf(directory: &Path, name: &str, ca: &Authority, subject: &Subject, now: Timestamp) -> Result<Identity, PkiError> {
     let (key_path, certificate_path) = (directory.join(format!("{name}.key")), directory.join(format!("{name}.crt")));
     let key = match files::read(&key_path)? {
@@ -308,7 +306,7 @@ fn leaf(directory: &Path, name: &str, ca: &Authority, subject: &Subject, now: Ti
     Ok(Identity { certificate_pem, key_pem: key.serialize_pem() })
 }
 
-/// What ends before this is issued again.
+/// The time up to which a certificate must be valid; one that expires earlier is issued again.
 fn renew_from(now: Timestamp) -> Timestamp {
     now.saturating_add(RENEW_BEFORE).unwrap_or(Timestamp::MAX)
 }

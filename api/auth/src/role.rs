@@ -1,4 +1,4 @@
-//! Roles as they are stored: their API group, and the rules of a ClusterRole with what it aggregates.
+//! Stored roles: their API group, and the rules of a ClusterRole with those that it aggregates.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::rule::Rule;
 /// The API group of roles and bindings.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// The rules of a ClusterRole: its own, or the union of those that it aggregates, theirs evaluated too.
+/// The effective rules of a ClusterRole: its own, or the union of the effective rules of those that it aggregates.
 pub fn effective(role: &Value, cluster_roles: &[Arc<Value>]) -> Vec<Rule> {
     let mut rules = Vec::new();
     collect(role, cluster_roles, &mut BTreeSet::new(), &mut rules);
@@ -32,7 +32,7 @@ fn collect(role: &Value, cluster_roles: &[Arc<Value>], visited: &mut BTreeSet<St
         return;
     };
     for selector in aggregation.get("clusterRoleSelectors").and_then(Value::as_array).into_iter().flatten() {
-        // A selector that does not parse was refused when the role was written; it selects nothing.
+        // Validation rejects a selector that does not parse; it selects nothing here.
         let Ok(selector) = Selector::from_label_selector(Some(selector)) else { continue };
         for other in cluster_roles.iter().filter(|r| selector.matches(r)) {
             collect(other, cluster_roles, visited, rules);

@@ -1,5 +1,5 @@
-//! One rule of a role: which verbs on which resources or paths, and whether it covers a request or
-//! another rule.
+//! One rule of a role: the verbs and the resources or paths that it allows, and whether it covers a request or another
+//! rule.
 
 use api_model::request::Attributes;
 use serde_json::{Value, json};
@@ -13,9 +13,9 @@ pub struct Rule {
     pub groups: Vec<String>,
     /// `pods`, `pods/log`, `*/scale` or `*`.
     pub resources: Vec<String>,
-    /// Object names; none means all.
+    /// Object names; empty means all.
     pub names: Vec<String>,
-    /// Paths that are no resources, `*` at the end standing for any rest.
+    /// Non-resource paths; a `*` at the end matches any rest.
     pub paths: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ impl Rule {
         Self { verbs: star(), paths: star(), ..Self::default() }
     }
 
-    /// Whether it allows that request.
+    /// Whether the rule allows that request.
     pub fn allows(&self, attributes: &Attributes) -> bool {
         if !has(&self.verbs, &attributes.verb) {
             return false;
@@ -70,7 +70,7 @@ impl Rule {
         })
     }
 
-    /// Whether everything that `other`, which is [single](Rule::singles), allows is allowed by this.
+    /// Whether the rule allows everything that `other` allows, which must be a [single](Rule::singles) rule.
     pub fn covers(&self, other: &Self) -> bool {
         let all = |own: &[String], others: &[String]| others.iter().all(|o| has(own, o));
         if !all(&self.verbs, &other.verbs) {
@@ -87,7 +87,7 @@ impl Rule {
         self.resources.iter().any(|own| own == wanted || own == "*" || Some(own) == everywhere.as_ref())
     }
 
-    /// The same rights as rules with one verb, one group, one resource and one name, or one path, each.
+    /// The same rights as rules that each have one verb and one group, resource and name, or one path.
     pub fn singles(&self) -> Vec<Self> {
         let one = |s: &String| vec![s.clone()];
         let mut out = Vec::new();
@@ -104,7 +104,7 @@ impl Rule {
         out
     }
 
-    /// As a `PolicyRule` value, empty lists left out.
+    /// As a `PolicyRule` value without empty lists.
     pub fn to_value(&self) -> Value {
         let lists = [
             ("apiGroups", &self.groups),

@@ -1,12 +1,11 @@
-//! ServiceAccount tokens: JSON Web Tokens (RFC 7519) signed with the cluster's key (ES256), bound
-//! to an audience, a time and, mostly, to a Pod.
+//! ServiceAccount tokens: JSON Web Tokens (RFC 7519) signed with the cluster's key (ES256), bound to an audience, a time
+//! and usually a Pod.
 //!
-//! [`Tokens::request`] answers a TokenRequest, [`Tokens::verify`] says whose a token is,
-//! [`Tokens::jwks`] and [`Tokens::discovery`] let others check tokens themselves (OpenID Connect
-//! Discovery). A token dies with what it is bound to: the ServiceAccount, the Pod, the Secret or
-//! the Node must still be stored with the same uid. Checking a signature costs far more than all
-//! else, so verdicts on signatures are remembered, by hash and boundedly; times and bindings are
-//! looked at on each use.
+//! [`Tokens::request`] answers a TokenRequest. [`Tokens::verify`] returns the user of a token. [`Tokens::jwks`] and
+//! [`Tokens::discovery`] let other servers verify tokens (OpenID Connect Discovery). A token is valid only while the
+//! objects that it is bound to (ServiceAccount, Pod, Secret or Node) are stored with the same uid. Verified signatures are
+//! cached by the token's hash, because verifying one is by far the most expensive step. Times and bindings are checked on
+//! each use.
 
 mod claims;
 mod request;
@@ -30,48 +29,48 @@ pub use claims::{Claims, KubernetesClaims, Reference, groups, username};
 pub use request::RequestError;
 pub(crate) use verdict_cache::VerdictCache;
 
-/// A longer token is refused unread.
+/// A longer token is rejected without being parsed.
 const TOKEN_LEN_MAX: usize = 16 * 1024;
 
-/// Why a token was refused. Clients see `Unauthorized` only; the audit log and a TokenReview see this.
+/// Why a token is not accepted. Clients see only `Unauthorized`; the audit log and a TokenReview have this text.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TokenError {
-    /// Not a token of this issuer: another authenticator may know it.
+    /// The token is of another issuer, which another authenticator may know.
     #[error("not a token of this issuer")]
     Foreign,
     /// The signature or the encoding is wrong.
     #[error("invalid bearer token")]
     Malformed,
-    /// Used before its time.
+    /// The token is not valid yet.
     #[error("service account token is not valid yet")]
     NotYet,
-    /// Used after its time.
+    /// The token has expired.
     #[error("service account token has expired")]
     Expired,
-    /// Meant for somebody else.
+    /// The token is for other audiences.
     #[error("token audiences {0:?} is invalid for the target audiences {1:?}")]
     Audience(Vec<String>, Vec<String>),
-    /// What it is bound to is gone.
+    /// An object that the token is bound to does not exist any more.
     #[error("service account token has been invalidated")]
     Invalidated,
 }
 
-/// Why the signing key could not be used.
+/// The signing key is not usable.
 #[derive(Debug, Error)]
 pub enum KeyError {
-    /// Not a P-256 key.
+    /// It is no P-256 key.
     #[error("the ServiceAccount signing key is not a usable P-256 key: {0}")]
     Unusable(String),
 }
 
-/// Who issues, and for whom by default.
+/// The issuer and the default audiences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokensConfig {
     /// `iss`: upstream's `--service-account-issuer`.
     pub issuer: String,
-    /// Audiences the API server itself accepts: upstream's `--api-audiences`.
+    /// Audiences that the API server accepts: upstream's `--api-audiences`.
     pub api_audiences: Vec<String>,
-    /// Where the public keys are served, an absolute URL.
+    /// The absolute URL of the public keys.
     pub jwks_uri: String,
 }
 
@@ -83,16 +82,16 @@ impl TokensConfig {
     }
 }
 
-/// What a good token says.
+/// The user and the audiences of a valid token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
     /// The ServiceAccount, as a user.
     pub user: UserInfo,
-    /// Those of the wanted audiences that the token is for.
+    /// The requested audiences that the token is for.
     pub audiences: Vec<String>,
 }
 
-/// Issues and checks ServiceAccount tokens.
+/// Issues and verifies ServiceAccount tokens.
 pub struct Tokens {
     config: TokensConfig,
     header: Header,
@@ -118,7 +117,7 @@ impl Tokens {
         Ok(Self { config, header, encoding, decoding, point: key.der_bytes().to_vec(), key_id, verdicts: VerdictCache::default() })
     }
 
-    /// What it was made with.
+    /// The configuration.
     pub fn config(&self) -> &TokensConfig {
         &self.config
     }
@@ -128,7 +127,7 @@ impl Tokens {
         jsonwebtoken::encode(&self.header, claims, &self.encoding).map_err(|e| KeyError::Unusable(e.to_string()))
     }
 
-    /// Whose token this is, if it is good now and for one of the audiences.
+    /// The user of a token that is valid now and for one of the audiences.
     pub fn verify(&self, token: &str, audiences: &[String], now: Timestamp, view: &dyn View) -> Result<Verified, TokenError> {
         let claims = self.signed_claims(token)?;
         claims.check_time(now)?;

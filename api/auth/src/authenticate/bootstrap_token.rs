@@ -1,5 +1,5 @@
 //! Bootstrap tokens: `abcdef.0123456789abcdef`, stored as Secrets of type
-//! `bootstrap.kubernetes.io/token` in kube-system, with which a new node asks for its certificate.
+//! `bootstrap.kubernetes.io/token` in kube-system, with which a new node requests its certificate.
 
 use api_model::kind::GroupResource;
 use api_model::meta;
@@ -15,7 +15,7 @@ const ID_LEN: usize = 6;
 const SECRET_LEN: usize = 16;
 const EXTRA_GROUP_LEN_MAX: usize = 256;
 
-/// The user of a token that is stored, not expired and meant for authentication.
+/// The user of a stored token that is not expired and allows authentication.
 pub fn user(token: &str, view: &dyn View, now: Timestamp) -> Option<UserInfo> {
     let (id, secret) = token.split_once('.')?;
     if !plain(id, ID_LEN) || !plain(secret, SECRET_LEN) {
@@ -59,12 +59,12 @@ fn field(secret: &Value, key: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// An expiration that cannot be read counts as past.
+/// An expiration that does not parse counts as past.
 fn expired(secret: &Value, now: Timestamp) -> bool {
     field(secret, "expiration").is_some_and(|at| at.parse::<Timestamp>().map_or(true, |at| at <= now))
 }
 
-/// Compares without stopping at the first difference.
+/// Compares in constant time.
 fn same(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |acc, (x, y)| acc | (x ^ y)) == 0
 }

@@ -1,9 +1,8 @@
 //! Users of an OpenID Connect provider: ID tokens (OpenID Connect Core 1.0), checked with the
 //! provider's published keys.
 //!
-//! Whoever runs this fetches the keys and hands them in ([`Oidc::set_keys`]); a token signed with
-//! a key that is not among them is refused and told to the owner, who should look for new ones. No
-//! request waits for the provider.
+//! The owner fetches the keys and sets them ([`Oidc::set_keys`]). A token that is signed with an unknown key is rejected,
+//! and a callback asks the owner to fetch the keys again. No request waits for the provider.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -20,14 +19,14 @@ use thiserror::Error;
 
 use crate::tokens::{VerdictCache, unverified_issuer};
 
-/// A provider's clock may be ahead by this much: go-oidc's leeway on `nbf`.
+/// Tolerance for a provider's clock that is ahead: go-oidc's leeway on `nbf`.
 const NOT_BEFORE_LEEWAY: SignedDuration = SignedDuration::from_mins(5);
-/// What a username claim other than this is prefixed with the issuer for, unless told otherwise.
+/// The username claim that gets no prefix by default; a name from another claim is prefixed with the issuer.
 const EMAIL: &str = "email";
-/// A longer token is refused unread.
+/// A longer token is rejected without being parsed.
 const TOKEN_LEN_MAX: usize = 64 * 1024;
 
-/// Which provider, and what its claims mean; names follow upstream's `--oidc-*` flags.
+/// The provider and the meaning of its claims, named as upstream's `--oidc-*` flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OidcConfig {
     /// `--oidc-issuer-url`: `iss` of every token; https.
@@ -72,16 +71,16 @@ impl OidcConfig {
     }
 }
 
-/// Why a provider cannot be used.
+/// The configuration of a provider is not usable.
 #[derive(Debug, Error)]
 pub enum OidcConfigError {
-    /// Anybody on the way could put other keys in.
+    /// Without TLS the keys of the provider could be replaced on the way.
     #[error("issuer URL {0:?} must use the https scheme")]
     Scheme(String),
-    /// Tokens of others would be good here.
+    /// Without a client id the tokens of other clients would be accepted.
     #[error("no client ID provided")]
     ClientId,
-    /// Not an algorithm with a public key.
+    /// It is no algorithm with a public key.
     #[error("unsupported signing alg {0:?}")]
     Algorithm(String),
     /// No JSON Web Key Set.
@@ -89,38 +88,38 @@ pub enum OidcConfigError {
     Keys(#[from] serde_json::Error),
 }
 
-/// Why an ID token was refused.
+/// Why an ID token is not accepted.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum OidcError {
-    /// Another issuer's: another authenticator may know it.
+    /// The token is of another issuer, which another authenticator may know.
     #[error("oidc: not a token of this issuer")]
     Foreign,
-    /// The provider could not be asked yet.
+    /// The keys of the provider were not fetched yet.
     #[error("oidc: authenticator not initialized")]
     NotReady,
-    /// No key of the provider signed it.
+    /// No known key of the provider verifies the signature.
     #[error("oidc: verify token: failed to verify signature: {0}")]
     Signature(&'static str),
-    /// Used after its time.
+    /// The token has expired.
     #[error("oidc: verify token: oidc: token is expired (Token Expiry: {0})")]
     Expired(Timestamp),
-    /// Used before its time.
+    /// The token is not valid yet.
     #[error("oidc: verify token: oidc: current time before the nbf (not before) time: {0}")]
     NotYet(Timestamp),
-    /// For another client.
+    /// The token is for another client.
     #[error("oidc: verify token: oidc: expected audience {wanted:?} got {found:?}")]
     Audience {
         /// The client id.
         wanted: String,
-        /// What the token says.
+        /// The audiences of the token.
         found: Vec<String>,
     },
-    /// A claim is missing or means nothing.
+    /// A claim is missing or not valid.
     #[error("oidc: {0}")]
     Claim(String),
 }
 
-/// Checks the ID tokens of one provider.
+/// Verifies the ID tokens of one provider.
 pub struct Oidc {
     config: OidcConfig,
     prefix: String,
@@ -134,8 +133,8 @@ pub struct Oidc {
 struct Keys(JwkSet);
 
 impl Oidc {
-    /// For a provider whose keys are still to come. `unknown_key` is called when a token bears a
-    /// key that is not known.
+    /// For a provider whose keys are not fetched yet. `unknown_key` is called for a token that is signed with an unknown
+    /// key.
     ///
     /// # Errors
     /// When the configuration is incomplete or unsafe.
@@ -157,34 +156,34 @@ impl Oidc {
         })
     }
 
-    /// What it was made with.
+    /// The configuration.
     pub fn config(&self) -> &OidcConfig {
         &self.config
     }
 
-    /// Takes the provider's keys, a JSON Web Key Set (RFC 7517).
+    /// Sets the provider's keys, a JSON Web Key Set (RFC 7517).
     ///
     /// # Errors
-    /// When they cannot be read; the keys known before stay.
+    /// When they do not parse; the previous keys stay.
     pub fn set_keys(&self, jwks: &[u8]) -> Result<(), OidcConfigError> {
         #[derive(Deserialize)]
         struct Given {
             keys: Vec<Value>,
         }
         let given: Given = serde_json::from_slice(jwks)?;
-        // A kind of key that is new to us must not hide the others.
+        // A key of an unknown type must not hide the others.
         let keys = Keys(JwkSet { keys: given.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok()).collect() });
         if self.keys.load().as_deref() != Some(&keys) {
-            // Verdicts that are remembered hold for the keys of their time.
+            // A cached verdict is valid only for the keys that it was made with.
             self.keys.store(Some(Arc::new(keys)));
         }
         Ok(())
     }
 
-    /// Whose token this is, if it is good now.
+    /// The user of a token that is valid now.
     ///
     /// # Errors
-    /// Why it is not; [`OidcError::Foreign`] where it is of another issuer.
+    /// When the token is not valid; [`OidcError::Foreign`] for another issuer.
     pub fn user(&self, token: &str, now: Timestamp) -> Result<UserInfo, OidcError> {
         if token.len() > TOKEN_LEN_MAX || unverified_issuer(token).is_none_or(|issuer| issuer != self.config.issuer_url) {
             return Err(OidcError::Foreign);
@@ -267,7 +266,7 @@ impl Oidc {
     }
 }
 
-/// Algorithms with a public key alone: with a shared secret the server could sign tokens itself.
+/// Only algorithms with a public key: with a shared secret the server could sign tokens itself.
 fn algorithm(name: &str) -> Result<Algorithm, OidcConfigError> {
     match name {
         "RS256" | "RS384" | "RS512" | "ES256" | "ES384" | "PS256" | "PS384" | "PS512" => {
@@ -277,7 +276,7 @@ fn algorithm(name: &str) -> Result<Algorithm, OidcConfigError> {
     }
 }
 
-/// The keys that may have signed: that of the token's key id, or any where it names none.
+/// The candidate keys: the one with the token's key id, or all where the token has no key id.
 fn candidates(header: &Header, keys: &JwkSet) -> Vec<DecodingKey> {
     let fits = |key: &&jsonwebtoken::jwk::Jwk| match &header.kid {
         Some(wanted) => key.common.key_id.as_ref() == Some(wanted),
@@ -287,7 +286,7 @@ fn candidates(header: &Header, keys: &JwkSet) -> Vec<DecodingKey> {
     usable.filter(|key| key.family() == header.alg.family()).collect()
 }
 
-/// One string or a list of them.
+/// A string or a list of strings.
 fn strings(value: Option<&Value>) -> Option<Vec<String>> {
     match value? {
         Value::String(one) => Some(vec![one.clone()]),

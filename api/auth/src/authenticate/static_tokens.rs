@@ -7,34 +7,33 @@ use api_model::request::UserInfo;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// Why a token file was refused.
+/// A token file does not parse.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum StaticTokensError {
     /// A line has too few columns.
     #[error("line {line}: token file must have at least 3 columns (token, user name, user uid), found {found}")]
     Columns {
-        /// Counted from one.
+        /// The number of the line, from one.
         line: usize,
-        /// How many columns it has.
+        /// The number of its columns.
         found: usize,
     },
-    /// A quote is not closed, or stands where none may.
+    /// A quote is not closed or misplaced.
     #[error("line {line}: bare or unclosed quote")]
     Quote {
-        /// Counted from one.
+        /// The number of the line, from one.
         line: usize,
     },
 }
 
-/// Users by the hash of their token: a look-up tells nothing of how alike two tokens are.
+/// Users by the hash of their token, so that the time of a look-up reveals nothing about the tokens.
 #[derive(Debug, Default)]
 pub struct StaticTokens {
     users: HashMap<[u8; 32], UserInfo>,
 }
 
 impl StaticTokens {
-    /// Reads a file's content. Blank lines and lines with an empty
-    /// token are passed over.
+    /// Parses the content of a file. Blank lines and lines with an empty token are skipped.
     pub fn parse(content: &str) -> Result<Self, StaticTokensError> {
         let mut users = HashMap::new();
         for (at, text) in content.lines().enumerate() {
@@ -62,14 +61,14 @@ impl StaticTokens {
         self.users.insert(Sha256::digest(token).into(), user);
     }
 
-    /// Whose token this is.
+    /// The user of a token.
     pub fn user(&self, token: &str) -> Option<UserInfo> {
         let hash: [u8; 32] = Sha256::digest(token).into();
         self.users.get(&hash).cloned()
     }
 }
 
-/// The columns of one line (RFC 4180), blanks around them dropped; `None` for a misplaced quote.
+/// The columns of one line (RFC 4180) without surrounding blanks; `None` for a misplaced quote.
 fn columns(line: &str) -> Option<Vec<String>> {
     let mut columns = Vec::new();
     let mut rest = line.trim();
@@ -94,7 +93,7 @@ fn columns(line: &str) -> Option<Vec<String>> {
     }
 }
 
-/// What stands before the closing quote, and what follows it; a doubled quote stands for one.
+/// The text up to the closing quote, and the rest; a doubled quote stands for one.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let mut column = String::new();
     let mut rest = text;

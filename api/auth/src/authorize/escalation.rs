@@ -1,6 +1,6 @@
-//! Nobody may give rights, to others or to themselves, that they do not hold: the check on writes
-//! of roles and bindings. `system:masters`, holders of the verb `escalate` (on roles) and of the
-//! verb `bind` (on the role that a binding refers to) are exempt, as upstream.
+//! The check against privilege escalation: a user may not grant rights that the user does not hold. It applies to writes
+//! of roles and bindings. As upstream, `system:masters` and users with the verb `escalate` (on roles) or `bind` (on the
+//! role of a binding) are exempt.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use super::{Authorizer, MASTERS};
 use crate::role::GROUP;
 use crate::rule::{Rule, quoted};
 
-/// A write about to happen.
+/// A write of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Write<'a> {
-    /// Which resource; only the RBAC group's are looked at.
+    /// The resource; only those of the RBAC group are checked.
     pub resource: &'a GroupResource,
     /// The object's namespace; empty at cluster scope.
     pub namespace: &'a str,
     /// The object's name.
     pub name: &'a str,
-    /// The object to be stored.
+    /// The object to store.
     pub new: &'a Value,
-    /// The object stored now, on a change.
+    /// The stored object, on an update.
     pub old: Option<&'a Value>,
 }
 
@@ -67,83 +67,87 @@ pub fn check(authorizer: &Authorizer, user: &UserInfo, write: &Write<'_>, view: 
     if write.resource.group != GROUP || user.in_group(MASTERS) {
         return Ok(());
     }
+    let check = Check { authorizer, user, write, view };
     match write.resource.resource.as_str() {
-        "roles" | "clusterroles" => check_role(authorizer, user, write, view),
-        "rolebindings" | "clusterrolebindings" => check_binding(authorizer, user, write, view),
+        "roles" | "clusterroles" => check.role(),
+        "rolebindings" | "clusterrolebindings" => check.binding(),
         _ => Ok(()),
     }
 }
 
-fn check_role(authorizer: &Authorizer, user: &UserInfo, write: &Write<'_>, view: &dyn View) -> Result<(), EscalationError> {
-    let same =
-        |field: &str| write.old.is_some_and(|old| old.get(field).unwrap_or(&Value::Null) == write.new.get(field).unwrap_or(&Value::Null));
-    if (same("rules") && same("aggregationRule")) || may(authorizer, user, "escalate", write.resource, write.namespace, write.name, view) {
-        return Ok(());
-    }
-    // What will be aggregated is unknown: only who may do everything may say so.
-    let aggregates = write.new.get("aggregationRule").is_some_and(|a| !a.is_null());
-    if aggregates && !same("aggregationRule") {
-        let everything = [Rule::everything(), Rule::every_path()];
-        confirm(authorizer, user, "", &everything, view).map_err(|_| EscalationError::AggregationRule)?;
-    }
-    confirm(authorizer, user, write.namespace, &Rule::of_role(write.new), view)
+struct Check<'c> {
+    authorizer: &'c Authorizer,
+    user: &'c UserInfo,
+    write: &'c Write<'c>,
+    view: &'c dyn View,
 }
 
-fn check_binding(authorizer: &Authorizer, user: &UserInfo, write: &Write<'_>, view: &dyn View) -> Result<(), EscalationError> {
-    let field = |object: &Value, name: &str| object.get(name).cloned().unwrap_or_default();
-    if write
-        .old
-        .is_some_and(|old| field(old, "roleRef") == field(write.new, "roleRef") && field(old, "subjects") == field(write.new, "subjects"))
-    {
-        return Ok(());
+impl Check<'_> {
+    fn role(&self) -> Result<(), EscalationError> {
+        let write = self.write;
+        let same = |field: &str| {
+            write.old.is_some_and(|old| old.get(field).unwrap_or(&Value::Null) == write.new.get(field).unwrap_or(&Value::Null))
+        };
+        if (same("rules") && same("aggregationRule")) || self.may("escalate", write.resource, write.name) {
+            return Ok(());
+        }
+        // The rules that will be aggregated are unknown, so the user must hold all rights.
+        let aggregates = write.new.get("aggregationRule").is_some_and(|a| !a.is_null());
+        if aggregates && !same("aggregationRule") {
+            let everything = [Rule::everything(), Rule::every_path()];
+            self.holds("", &everything).map_err(|_| EscalationError::AggregationRule)?;
+        }
+        self.holds(write.namespace, &Rule::of_role(write.new))
     }
-    let text = |field: &str| write.new.pointer(&format!("/roleRef/{field}")).and_then(Value::as_str).unwrap_or_default();
-    let (kind, name) = (text("kind"), text("name"));
-    let role = GroupResource::new(GROUP, if kind == "Role" { "roles" } else { "clusterroles" });
-    if may(authorizer, user, "bind", &role, write.namespace, name, view) {
-        return Ok(());
+
+    fn binding(&self) -> Result<(), EscalationError> {
+        let write = self.write;
+        let same = |old: &Value, field: &str| old.get(field).unwrap_or(&Value::Null) == write.new.get(field).unwrap_or(&Value::Null);
+        if write.old.is_some_and(|old| same(old, "roleRef") && same(old, "subjects")) {
+            return Ok(());
+        }
+        let text = |field: &str| write.new.pointer(&format!("/roleRef/{field}")).and_then(Value::as_str).unwrap_or_default();
+        let (kind, name) = (text("kind"), text("name"));
+        let role = GroupResource::new(GROUP, if kind == "Role" { "roles" } else { "clusterroles" });
+        if self.may("bind", &role, name) {
+            return Ok(());
+        }
+        match self.authorizer.rbac.role_rules(kind, write.namespace, name, self.view) {
+            Some(rules) => self.holds(write.namespace, &rules),
+            None => Err(EscalationError::RoleNotFound { kind: kind.to_lowercase(), name: name.to_owned() }),
+        }
     }
-    match authorizer.rbac.role_rules(kind, write.namespace, name, view) {
-        Some(rules) => confirm(authorizer, user, write.namespace, &rules, view),
-        None => Err(EscalationError::RoleNotFound { kind: kind.to_lowercase(), name: name.to_owned() }),
+
+    /// Whether the user holds a verb on a role in the namespace of the write.
+    fn may(&self, verb: &str, resource: &GroupResource, name: &str) -> bool {
+        let attributes = Attributes {
+            verb: verb.to_owned(),
+            group: resource.group.clone(),
+            version: "*".to_owned(),
+            resource: resource.resource.clone(),
+            namespace: self.write.namespace.to_owned(),
+            name: name.to_owned(),
+            ..Attributes::default()
+        };
+        self.authorizer.authorize(self.user, &attributes, self.view).is_allowed()
+    }
+
+    /// Checks that the user holds all rights of the rules in a namespace.
+    fn holds(&self, namespace: &str, rules: &[Rule]) -> Result<(), EscalationError> {
+        let (own, errors) = self.authorizer.rbac.rules_for(self.user, namespace, self.view);
+        let missing: Vec<Rule> =
+            rules.iter().flat_map(Rule::singles).filter(|single| !own.iter().any(|rule| rule.covers(single))).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut described: Vec<String> = compact(missing).iter().map(Rule::describe).collect();
+        described.sort();
+        described.dedup();
+        Err(EscalationError::NotHeld { user: Box::new(self.user.clone()), rules: described, errors })
     }
 }
 
-fn may(
-    authorizer: &Authorizer,
-    user: &UserInfo,
-    verb: &str,
-    resource: &GroupResource,
-    namespace: &str,
-    name: &str,
-    view: &dyn View,
-) -> bool {
-    let attributes = Attributes {
-        verb: verb.to_owned(),
-        group: resource.group.clone(),
-        version: "*".to_owned(),
-        resource: resource.resource.clone(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        ..Attributes::default()
-    };
-    authorizer.authorize(user, &attributes, view).is_allowed()
-}
-
-fn confirm(authorizer: &Authorizer, user: &UserInfo, namespace: &str, wanted: &[Rule], view: &dyn View) -> Result<(), EscalationError> {
-    let (own, errors) = authorizer.rbac.rules_for(user, namespace, view);
-    let missing: Vec<Rule> = wanted.iter().flat_map(Rule::singles).filter(|single| !own.iter().any(|rule| rule.covers(single))).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let mut described: Vec<String> = compact(missing).iter().map(Rule::describe).collect();
-    described.sort();
-    described.dedup();
-    let user = user.clone();
-    Err(EscalationError::NotHeld { user: Box::new(user), rules: described, errors })
-}
-
-/// Single rules that differ in the verb alone, put together.
+/// Merges single rules that differ only in the verb.
 fn compact(singles: Vec<Rule>) -> Vec<Rule> {
     let mut merged: BTreeMap<Rule, Vec<String>> = BTreeMap::new();
     for single in singles {

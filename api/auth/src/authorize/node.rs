@@ -1,9 +1,8 @@
-//! What a node may do: read the Secrets, ConfigMaps and claims of Pods bound to it, ask for their
-//! ServiceAccounts' tokens, keep its own Node and Lease, and report on its Pods.
+//! The node authorizer: a node may read the Secrets, ConfigMaps and claims of Pods bound to it, request tokens of their
+//! ServiceAccounts, write its own Node and Lease, and report the status of its Pods.
 //!
-//! A node is a user `system:node:NAME` in the group `system:nodes`. What else a node may do no
-//! matter which node it is ([`rules`]) is upstream's role `system:node`. Which changes to an object
-//! are allowed is the business of the NodeRestriction admission plugin.
+//! A node is a user `system:node:NAME` in the group `system:nodes`. The rights that all nodes have ([`rules`]) are those
+//! of upstream's role `system:node`. The admission plugin NodeRestriction checks the changes to an object.
 
 use api_model::kind::GroupResource;
 use api_model::meta;
@@ -20,12 +19,12 @@ pub const NODES: &str = "system:nodes";
 const USER_PREFIX: &str = "system:node:";
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// The node's name, where the user is a node.
+/// The name of the node, if the user is a node.
 pub fn identity(user: &UserInfo) -> Option<&str> {
     user.username.strip_prefix(USER_PREFIX).filter(|_| user.in_group(NODES))
 }
 
-/// Whether the user is a node that may do that.
+/// Decides on a request of a node.
 pub fn authorize(user: &UserInfo, attributes: &Attributes, view: &dyn View) -> Decision {
     let Some(node) = identity(user) else { return no("") };
     if node.is_empty() {
@@ -52,7 +51,7 @@ pub fn authorize(user: &UserInfo, attributes: &Attributes, view: &dyn View) -> D
     }
 }
 
-/// What every node may do: the rules of upstream's role `system:node`.
+/// The rules of all nodes: those of upstream's role `system:node`.
 pub fn rules() -> &'static [Rule] {
     bootstrap::node_rules()
 }
@@ -110,7 +109,7 @@ fn lease(node: &str, attributes: &Attributes) -> Decision {
     if attributes.namespace != LEASE_NAMESPACE {
         return no(&format!("can only access leases in the {LEASE_NAMESPACE:?} system namespace"));
     }
-    // The name of what is created is NodeRestriction's to check.
+    // NodeRestriction checks the name of a created object.
     if verb != "create" && attributes.name != node {
         return no("can only access node lease with the same name as the requesting node");
     }
@@ -131,13 +130,13 @@ fn csi_node(node: &str, attributes: &Attributes) -> Decision {
     yes()
 }
 
-/// What a node offers to Pods beside its memory and processors.
+/// ResourceSlices: the devices of a node.
 fn slice(node: &str, attributes: &Attributes, view: &dyn View) -> Decision {
     if !attributes.subresource.is_empty() {
         return no("cannot authorize ResourceSlice subresources");
     }
     match attributes.verb.as_str() {
-        // Whose slice it will be is NodeRestriction's to check.
+        // NodeRestriction checks the node name of a created slice.
         "create" => yes(),
         "get" | "update" | "patch" | "delete" => related(node, attributes, view),
         "list" | "watch" | "deletecollection" if selects(attributes, "spec.nodeName", node) => yes(),
@@ -176,7 +175,7 @@ fn selects(attributes: &Attributes, path: &str, value: &str) -> bool {
     attributes.field_selector.as_ref().and_then(|s| s.exact(path)) == Some(value)
 }
 
-/// Whether a Pod bound to the node leads to the object.
+/// Whether a Pod bound to the node refers to the object.
 fn related(node: &str, attributes: &Attributes, view: &dyn View) -> Decision {
     if attributes.name.is_empty() {
         return no("No Object name found");
@@ -191,7 +190,7 @@ fn related(node: &str, attributes: &Attributes, view: &dyn View) -> Decision {
             .get(&GroupResource::new("resource.k8s.io", "resourceslices"), None, name)
             .is_some_and(|slice| slice.pointer("/spec/nodeName").and_then(Value::as_str) == Some(node)),
         "pods" => view.get(&pods(), Some(namespace), name).is_some_and(|p| bound_to(&p, node)),
-        // A claim that was made of a template bears a name that only the Pod's status says.
+        // The name of a claim made from a template is only in the Pod's status.
         "resourceclaims" => view.pods_on(node, Some(namespace)).iter().any(|pod| {
             let claims = |path: &str| pod.pointer(path).and_then(Value::as_array).cloned().unwrap_or_default();
             let all = [claims("/spec/resourceClaims"), claims("/status/resourceClaimStatuses")].concat();
@@ -210,7 +209,7 @@ fn bound_to(pod: &Value, node: &str) -> bool {
     pod.pointer("/spec/nodeName").and_then(Value::as_str) == Some(node)
 }
 
-/// A volume is a node's to read while a Pod there uses the claim it is bound to.
+/// A node may read a volume while a Pod on it uses the bound claim.
 fn volume_used(node: &str, volume: &str, view: &dyn View) -> bool {
     let Some(volume) = view.get(&GroupResource::new("", "persistentvolumes"), None, volume) else { return false };
     let claim = |field: &str| volume.pointer(&format!("/spec/claimRef/{field}")).and_then(Value::as_str).unwrap_or_default();
@@ -218,7 +217,7 @@ fn volume_used(node: &str, volume: &str, view: &dyn View) -> bool {
     !name.is_empty() && view.pods_on(node, Some(namespace)).iter().any(|pod| refers(pod, "persistentvolumeclaims", name))
 }
 
-/// Whether a Pod's spec names that object of its namespace.
+/// Whether the spec of a Pod names that object of its namespace.
 fn refers(pod: &Value, resource: &str, name: &str) -> bool {
     let Some(spec) = pod.get("spec") else { return false };
     let is = |value: Option<&Value>| value.and_then(Value::as_str) == Some(name);
@@ -242,7 +241,7 @@ fn refers(pod: &Value, resource: &str, name: &str) -> bool {
     }
 }
 
-/// Where each volume kind keeps the name of a Secret.
+/// The field of each volume kind with the name of a Secret.
 const VOLUME_SECRETS: [&str; 10] = [
     "/secret/secretName",
     "/azureFile/secretName",
@@ -265,7 +264,7 @@ fn sources(volume: &Value) -> &[Value] {
     volume.pointer("/projected/sources").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Whether a container's environment takes from that object.
+/// Whether the environment of a container refers to that object.
 fn environment(spec: &Value, whole: &str, key: &str, name: &str) -> bool {
     let is = |value: Option<&Value>| value.and_then(|v| v.get("name")).and_then(Value::as_str) == Some(name);
     ["containers", "initContainers", "ephemeralContainers"].iter().flat_map(|field| items(spec, field)).any(|container| {

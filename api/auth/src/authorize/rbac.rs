@@ -1,9 +1,8 @@
-//! Role-based access control: an index from subjects to the rules that bindings give them,
-//! compiled from the four RBAC resources and kept until one of them changes.
+//! Role-based access control: an index from subjects to the rules of their bindings, compiled from the four RBAC resources
+//! and valid until one of them changes.
 //!
-//! A ClusterRole with an `aggregationRule` has the rules of the ClusterRoles that its selectors
-//! match, whatever its own `rules` say; a binding to a role that does not exist grants nothing and
-//! is told in the refusal's reason.
+//! A ClusterRole with an `aggregationRule` has the rules of the ClusterRoles that its selectors match, and its own `rules`
+//! are ignored. A binding to a role that does not exist grants nothing and is named in the reason of a rejection.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
@@ -21,7 +20,7 @@ use crate::role::{GROUP, effective};
 use crate::rule::Rule;
 use crate::tokens::username;
 
-/// What the index is compiled from.
+/// The resources of the index.
 static RESOURCES: LazyLock<[GroupResource; 4]> =
     LazyLock::new(|| ["clusterroles", "clusterrolebindings", "roles", "rolebindings"].map(|resource| GroupResource::new(GROUP, resource)));
 
@@ -33,7 +32,7 @@ pub struct Rbac {
 }
 
 impl Rbac {
-    /// Whether some binding allows it.
+    /// Decides on a request by the bindings.
     pub fn authorize(&self, user: &UserInfo, attributes: &Attributes, view: &dyn View) -> Decision {
         let index = self.index(view);
         let mut missing = BTreeSet::new();
@@ -52,7 +51,7 @@ impl Rbac {
         Decision::NoOpinion(if missing.is_empty() { String::new() } else { format!("RBAC: {}", joined(missing)) })
     }
 
-    /// The rules that a user has in a namespace, with those of the whole cluster; and what was missing.
+    /// The rules of a user in a namespace, with those of the whole cluster, and the missing roles.
     pub fn rules_for(&self, user: &UserInfo, namespace: &str, view: &dyn View) -> (Vec<Rule>, Vec<String>) {
         let index = self.index(view);
         let (mut rules, mut missing) = (Vec::new(), BTreeSet::new());
@@ -67,7 +66,7 @@ impl Rbac {
         (rules, missing.into_iter().collect())
     }
 
-    /// The rules of a role that a binding refers to, aggregation evaluated; `None` where it does not exist.
+    /// The effective rules of a role; `None` where it does not exist.
     pub fn role_rules(&self, kind: &str, namespace: &str, name: &str, view: &dyn View) -> Option<Arc<[Rule]>> {
         let index = self.index(view);
         let namespace = if kind == "Role" { namespace } else { "" };
@@ -84,7 +83,7 @@ impl Rbac {
         if let Some(index) = fresh() {
             return index;
         }
-        // The versions were read before the objects: a change in between makes one build too many, never one too few.
+        // The versions are read before the objects: a change in between causes one rebuild too many, never one too few.
         let index = Arc::new(Index::build(view, versions));
         self.index.store(Some(index.clone()));
         index
@@ -99,7 +98,7 @@ fn joined(errors: BTreeSet<String>) -> String {
     }
 }
 
-/// Whom a binding names, as a user is looked up by. A ServiceAccount is known by its user name.
+/// The subject of a binding. A ServiceAccount is looked up by its user name.
 #[derive(Clone, Copy)]
 enum Subject<'a> {
     User(&'a str),
@@ -120,19 +119,19 @@ impl Subject<'_> {
     }
 }
 
-/// Namespace and name of the ServiceAccount whose user name that is.
+/// Namespace and name of the ServiceAccount with that user name.
 fn account(username: &str) -> Option<(&str, &str)> {
     username.strip_prefix("system:serviceaccount:")?.split_once(':')
 }
 
-/// What one binding gives.
+/// The rights of one binding.
 struct Grant {
     described: String,
     missing_role: String,
     rules: Option<Arc<[Rule]>>,
 }
 
-/// Grants by the name of whom they are for.
+/// Grants by the name of their subject.
 type ByName = HashMap<String, Vec<Arc<Grant>>>;
 
 #[derive(Default)]

@@ -1,5 +1,5 @@
-//! Files of keys, written so that a kill or a power cut leaves the old content or the new, never
-//! a part: a temporary file beside the target, fsync, rename, fsync of the directory.
+//! Atomic writes of key files: a temporary file beside the target, fsync, rename, fsync of the directory. A kill or a
+//! power cut leaves the old or the new content, never a part.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::PkiError;
 
-/// Who may read a file.
+/// The mode of a file.
 #[derive(Clone, Copy)]
 pub enum Mode {
     /// Certificates: 0644.
@@ -17,7 +17,7 @@ pub enum Mode {
     Secret,
 }
 
-/// Makes the directory and its parents, for the owner alone.
+/// Creates the directory and its parents, accessible by the owner only.
 pub fn make_directory(path: &Path) -> Result<(), PkiError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|source| failed("create", path, source))
 }
@@ -31,7 +31,7 @@ pub fn read(path: &Path) -> Result<Option<String>, PkiError> {
     }
 }
 
-/// Puts content in place of whatever was there.
+/// Replaces the content of a file.
 pub fn write(path: &Path, content: &str, mode: Mode) -> Result<(), PkiError> {
     let mode = match mode {
         Mode::Public => 0o644,
@@ -48,7 +48,7 @@ pub fn write(path: &Path, content: &str, mode: Mode) -> Result<(), PkiError> {
 
 fn write_and_sync(path: &Path, content: &str, mode: u32) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;
-    // A temporary file left by a kill keeps its old mode through the open.
+    // Opening a temporary file that a kill left behind does not change its mode.
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.write_all(content.as_bytes())?;
     file.sync_all()

@@ -1,5 +1,4 @@
-//! Making keys and certificates (RFC 5280): the authority's own, the server's, a user's, and those
-//! that a certificate request asks for.
+//! Creates keys and issues certificates (RFC 5280): for the authority itself, the server, users, and certificate requests.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -18,7 +17,7 @@ use super::read::{CertificateInfo, read_certificate, read_request};
 use super::usage::{self, Usages};
 use super::{PkiConfig, PkiError};
 
-/// Certificates start this much before the present, for clocks that are behind: upstream's.
+/// Upstream's backdate: certificates are valid this much earlier, for clocks that are behind.
 const BACKDATE: Duration = Duration::from_secs(5 * 60);
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 const ORGANIZATION: &[u8] = &[0x55, 4, 10];
@@ -29,16 +28,16 @@ const BASIC_CONSTRAINTS: u8 = 19;
 const AUTHORITY_KEY_ID: u8 = 35;
 const EXTENDED_KEY_USAGE: u8 = 37;
 
-/// What a certificate is to be used for.
+/// The purpose of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To prove who a client is.
+    /// Client authentication.
     Client,
-    /// To serve TLS.
+    /// A TLS server.
     Server,
 }
 
-/// Whom a certificate is for.
+/// The subject of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// Common name.
@@ -54,13 +53,13 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// A client: the common name becomes the user, the organizations its groups.
+    /// A client: the common name is the user, the organizations are the groups.
     pub fn client(common_name: &str, organizations: &[&str]) -> Self {
         let organizations = organizations.iter().map(|&o| o.to_owned()).collect();
         Self { common_name: common_name.to_owned(), organizations, names: Vec::new(), addresses: Vec::new(), purpose: Purpose::Client }
     }
 
-    /// A server reached by those names and addresses.
+    /// A server with those names and addresses.
     pub fn server(common_name: &str, reached_by: &PkiConfig) -> Self {
         Self {
             common_name: common_name.to_owned(),
@@ -72,7 +71,7 @@ impl Subject {
     }
 }
 
-/// The certificate authority, ready to sign.
+/// A certificate authority.
 pub struct Authority {
     key: KeyPair,
     /// Its certificate, PEM.
@@ -83,7 +82,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A new self-signed one.
+    /// Issues a self-signed certificate for an authority.
     pub fn new_certificate(key: &KeyPair, common_name: &str, now: Timestamp, validity: Duration) -> Result<String, PkiError> {
         let subject = name(common_name, &[]);
         let template = Template {
@@ -100,7 +99,7 @@ impl Authority {
         template.sign(key, now)
     }
 
-    /// From its certificate and key, which the caller has found to belong together.
+    /// From a certificate and its key; the caller has checked that they match.
     pub fn new(certificate_pem: String, key: KeyPair) -> Result<Self, PkiError> {
         let der = pem_content(&certificate_pem, "certificate")?;
         let parse = |problem: String| PkiError::Parse { what: "certificate", problem };
@@ -114,7 +113,7 @@ impl Authority {
         Ok(Self { key, subject_der, key_id, not_after, certificate_pem })
     }
 
-    /// A certificate for a subject's key.
+    /// Issues a certificate for the key of a subject.
     pub fn certificate(&self, key: &KeyPair, subject: &Subject, now: Timestamp, validity: Duration) -> Result<String, PkiError> {
         let usages = match subject.purpose {
             Purpose::Client => Usages::client(),
@@ -134,7 +133,7 @@ impl Authority {
         template.sign(&self.key, now)
     }
 
-    /// The certificate that a request asks for, with the caller's usages.
+    /// Issues the certificate of a request, with usages from the caller.
     pub fn sign_request(&self, csr_pem: &str, usages: &[String], now: Timestamp, validity: Duration) -> Result<String, PkiError> {
         let asked = read_request(csr_pem)?;
         let der = pem_content(csr_pem, "certificate request")?;
@@ -156,7 +155,7 @@ impl Authority {
         template.sign(&self.key, now)
     }
 
-    /// Whether a certificate is still what [`Authority::certificate`] would make, with enough of its time left.
+    /// Whether [`Authority::certificate`] would issue the same certificate, and it does not expire too soon.
     pub fn still_fits(&self, pem: &str, key: &KeyPair, subject: &Subject, renew_from: Timestamp) -> bool {
         let Ok(info) = read_certificate(pem) else { return false };
         let lasts = self.lasts(&info, renew_from);
@@ -176,7 +175,7 @@ impl Authority {
             && self.signed(pem)
     }
 
-    /// Whether a certificate is good until then, or for as long as one of this authority can be.
+    /// Whether a certificate is valid until then, or until the authority itself expires.
     pub fn lasts(&self, info: &CertificateInfo, until: Timestamp) -> bool {
         info.not_after >= until.min(self.not_after)
     }
@@ -215,7 +214,7 @@ impl Authority {
     }
 }
 
-/// A certificate about to be signed.
+/// The content of a certificate to sign.
 struct Template {
     issuer: Vec<u8>,
     subject: Vec<u8>,
@@ -247,12 +246,12 @@ impl Template {
     }
 }
 
-/// A fresh NIST P-256 key.
+/// Creates a NIST P-256 key.
 pub fn new_key() -> Result<KeyPair, PkiError> {
     KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).map_err(|source| PkiError::Issue { what: "key", source })
 }
 
-/// The key in a file's content.
+/// Parses the key of a file.
 pub fn parse_key(path: &Path, pem: &str) -> Result<KeyPair, PkiError> {
     let hint = "an unencrypted PKCS#8 key is needed (`openssl pkcs8 -topk8 -nocrypt` makes one of another form)";
     KeyPair::from_pem(pem).map_err(|e| PkiError::Unusable { path: path.to_owned(), problem: format!("{e}: {hint}") })
@@ -274,13 +273,13 @@ fn signature_algorithm(key: &KeyPair) -> Result<Vec<u8>, PkiError> {
     Ok(der::constructed(SEQUENCE, &[der::tlv(OBJECT_IDENTIFIER, id), parameters]))
 }
 
-/// RFC 5280, 4.2.1.2: the SHA-1 method is only an example; a cut SHA-256 (RFC 7093) serves.
+/// A key identifier: a truncated SHA-256 (RFC 7093). RFC 5280, 4.2.1.2 has SHA-1 only as an example.
 fn key_id(key: &KeyPair) -> Vec<u8> {
     use sha2::Digest;
     sha2::Sha256::digest(key.der_bytes()).iter().copied().take(20).collect()
 }
 
-/// A distinguished name: each organization, then the common name, as Go orders them.
+/// A distinguished name: the organizations, then the common name, in Go's order.
 fn name(common_name: &str, organizations: &[String]) -> Vec<u8> {
     let attribute = |id: &[u8], value: &str| {
         let pair = der::constructed(SEQUENCE, &[der::tlv(OBJECT_IDENTIFIER, id), der::tlv(der::UTF8_STRING, value.as_bytes())]);

@@ -1,4 +1,4 @@
-//! What a certificate or a certificate request says, as plain values.
+//! Reads certificates and certificate requests into plain values.
 
 use std::net::IpAddr;
 
@@ -11,22 +11,22 @@ use x509_parser::x509::X509Name;
 
 use super::PkiError;
 
-/// What matters of a certificate.
+/// The fields of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateInfo {
     /// Subject's common name; empty when absent.
     pub common_name: String,
     /// Subject's organizations.
     pub organizations: Vec<String>,
-    /// DNS names it is good for.
+    /// DNS names.
     pub names: Vec<String>,
-    /// Addresses it is good for.
+    /// IP addresses.
     pub addresses: Vec<IpAddr>,
     /// Valid from.
     pub not_before: Timestamp,
     /// Valid until.
     pub not_after: Timestamp,
-    /// Whether it may sign others.
+    /// Whether it is an authority.
     pub is_ca: bool,
     /// SubjectPublicKeyInfo, DER.
     pub public_key_der: Vec<u8>,
@@ -34,20 +34,20 @@ pub struct CertificateInfo {
     pub fingerprint: [u8; 32],
 }
 
-/// What matters of a certificate request.
+/// The fields of a certificate request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInfo {
     /// Subject's common name; empty when absent.
     pub common_name: String,
     /// Subject's organizations.
     pub organizations: Vec<String>,
-    /// DNS names asked for.
+    /// Requested DNS names.
     pub names: Vec<String>,
-    /// Addresses asked for.
+    /// Requested IP addresses.
     pub addresses: Vec<IpAddr>,
-    /// E-mail addresses asked for.
+    /// Requested e-mail addresses.
     pub emails: Vec<String>,
-    /// URIs asked for.
+    /// Requested URIs.
     pub uris: Vec<String>,
     /// SubjectPublicKeyInfo, DER.
     pub public_key_der: Vec<u8>,
@@ -62,7 +62,7 @@ pub fn read_certificate(pem: &str) -> Result<CertificateInfo, PkiError> {
     read_certificate_der(&block.contents)
 }
 
-/// Reads a DER certificate, as TLS hands it over.
+/// Reads a DER certificate.
 pub fn read_certificate_der(der: &[u8]) -> Result<CertificateInfo, PkiError> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(|e| parse("certificate", &e))?;
     let names = certificate.subject_alternative_name().map_err(|e| parse("certificate", &e))?;

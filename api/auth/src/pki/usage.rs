@@ -1,4 +1,4 @@
-//! The words of `spec.usages` in a CertificateSigningRequest and what they are in a certificate.
+//! The values of `spec.usages` of a CertificateSigningRequest as key usages of a certificate.
 
 use super::PkiError;
 
@@ -33,7 +33,7 @@ const EXTENDED: &[(&str, &[u8])] = &[
     ("netscape sgc", &[0x60, 0x86, 0x48, 1, 0x86, 0xf8, 0x42, 4, 1]),
 ];
 
-/// What a certificate may be used for.
+/// The key usages of a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usages {
     /// Bit numbers of the key usage.
@@ -43,18 +43,18 @@ pub struct Usages {
 }
 
 impl Usages {
-    /// A client's.
+    /// The usages of a client.
     pub fn client() -> Self {
         Self { flags: vec![0, 2], extended: vec![&[0x2b, 6, 1, 5, 5, 7, 3, 2]] }
     }
 
-    /// A server's.
+    /// The usages of a server.
     pub fn server() -> Self {
         Self { flags: vec![0, 2], extended: vec![&[0x2b, 6, 1, 5, 5, 7, 3, 1]] }
     }
 }
 
-/// From upstream's words; an unknown one is an error that names all unknown ones.
+/// Parses upstream's values. The error names all unknown ones.
 pub fn parse(words: &[String]) -> Result<Usages, PkiError> {
     let mut usages = Usages::default();
     let mut unknown = Vec::new();

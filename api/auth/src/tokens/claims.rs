@@ -1,4 +1,4 @@
-//! What a ServiceAccount token says, and whether it still holds.
+//! The claims of a ServiceAccount token, and whether they still hold.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::TokenError;
 
-/// A deleted object's tokens go on for this long, for clocks that differ: upstream's leeway.
+/// Upstream's leeway for different clocks: the tokens of a deleted object stay valid this long.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
 
 /// The claims, named as on the wire.
@@ -22,19 +22,19 @@ pub struct Claims {
     /// Audiences.
     #[serde(default, deserialize_with = "one_or_many")]
     pub aud: Vec<String>,
-    /// Good until, in seconds since the epoch.
+    /// Expiry, in seconds since the epoch.
     pub exp: i64,
     /// Issued at.
     pub iat: i64,
     /// Issuer.
     pub iss: String,
-    /// The token's own id.
+    /// The id of the token.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub jti: String,
-    /// What it is bound to.
+    /// The objects that the token is bound to.
     #[serde(rename = "kubernetes.io")]
     pub kubernetes: KubernetesClaims,
-    /// Good from.
+    /// Start of the validity.
     #[serde(default)]
     pub nbf: i64,
     /// `system:serviceaccount:NAMESPACE:NAME`
@@ -44,20 +44,20 @@ pub struct Claims {
 /// The private claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KubernetesClaims {
-    /// Namespace of all but the node.
+    /// Namespace of the objects other than the Node.
     pub namespace: String,
-    /// The Node it is bound to, or of the Pod it is bound to.
+    /// The bound Node, or the Node of the bound Pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<Reference>,
-    /// The Pod it is bound to.
+    /// The bound Pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Reference>,
-    /// The Secret it is bound to.
+    /// The bound Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<Reference>,
-    /// Whose it is.
+    /// The ServiceAccount.
     pub serviceaccount: Reference,
-    /// After this its user should be warned that it lives on only for old clients.
+    /// The time after which its user gets a warning: the token is still valid only for old clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warnafter: Option<i64>,
 }
@@ -73,7 +73,7 @@ pub struct Reference {
 }
 
 impl Claims {
-    /// Whether the present lies between `nbf` and `exp`.
+    /// Checks the current time against `nbf` and `exp`.
     pub fn check_time(&self, now: Timestamp) -> Result<(), TokenError> {
         let now = now.as_second();
         if now < self.nbf.saturating_sub(LEEWAY.as_secs()) {
@@ -82,7 +82,7 @@ impl Claims {
         if now > self.exp.saturating_add(LEEWAY.as_secs()) { Err(TokenError::Expired) } else { Ok(()) }
     }
 
-    /// Whether what it is bound to is still stored, with the same uid, and not long deleted.
+    /// Whether the bound objects are still stored with the same uid and were not deleted long ago.
     pub fn check_bindings(&self, now: Timestamp, view: &dyn View) -> Result<(), TokenError> {
         let own = &self.kubernetes;
         if self.sub != username(&own.namespace, &own.serviceaccount.name) {
@@ -96,7 +96,7 @@ impl Claims {
         let good = alive("serviceaccounts", namespaced, &own.serviceaccount)
             && own.secret.as_ref().is_none_or(|r| alive("secrets", namespaced, r))
             && own.pod.as_ref().is_none_or(|r| alive("pods", namespaced, r))
-            // A Pod's token names its Node for information; only a token bound to the Node dies with it.
+            // The Node in a Pod's token is for information; only a token bound to the Node needs the Node.
             && (own.pod.is_some() || own.node.as_ref().is_none_or(|r| alive("nodes", None, r)));
         if good { Ok(()) } else { Err(TokenError::Invalidated) }
     }
@@ -135,7 +135,7 @@ pub fn groups(namespace: &str) -> Vec<String> {
     vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
-/// The `iss` of a token whose signature nobody looked at: to tell quickly whose it may be.
+/// The `iss` of a token whose signature is not verified, to select the authenticator.
 pub fn unverified_issuer(token: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Issuer {
@@ -151,7 +151,7 @@ fn long_deleted(object: &serde_json::Value, now: Timestamp) -> bool {
     if at.is_empty() {
         return false;
     }
-    // An unreadable time counts as past.
+    // A time that does not parse counts as past.
     at.parse::<Timestamp>().map_or(true, |at| at.saturating_add(LEEWAY).is_ok_and(|until| until < now))
 }
 

@@ -1,4 +1,4 @@
-//! Answering a TokenRequest (`serviceaccounts/NAME/token`): which claims, for how long, bound to what.
+//! Answers a TokenRequest (`serviceaccounts/NAME/token`): the claims, the validity and the bound objects.
 
 use api_model::field::{FieldError, Path};
 use api_model::kind::GroupResource;
@@ -15,36 +15,36 @@ use super::{KeyError, Tokens};
 const EXPIRATION_SECONDS_DEFAULT: i64 = 3600;
 const EXPIRATION_SECONDS_MIN: i64 = 600;
 const EXPIRATION_SECONDS_MAX: i64 = 1 << 32;
-/// A kubelet asks for exactly this for `kube-api-access` volumes; such tokens live a year so that
-/// clients which never read the file again go on, and warn after the time asked for.
+/// The validity that a kubelet requests for `kube-api-access` volumes. Such tokens are valid for a year, so that clients
+/// that never read the file again keep working; after the requested time they cause a warning.
 const WARN_ONLY_SECONDS: i64 = 3607;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 
-/// Why no token was issued.
+/// No token was issued.
 #[derive(Debug, Error)]
 pub enum RequestError {
     /// The ServiceAccount or the bound object is not stored.
     #[error("{resource} {name:?} not found")]
     NotFound {
-        /// Of which resource.
+        /// The resource.
         resource: GroupResource,
-        /// Which one.
+        /// The name.
         name: String,
     },
-    /// The request makes no sense.
+    /// The request is not valid.
     #[error("{0}")]
     BadRequest(String),
-    /// A uid does not match what is stored.
+    /// A uid does not match the stored object.
     #[error("Operation cannot be fulfilled on {resource} {name:?}: {message}")]
     Conflict {
-        /// Of which resource.
+        /// The resource.
         resource: GroupResource,
-        /// Which one.
+        /// The name.
         name: String,
-        /// How it differs.
+        /// The difference.
         message: String,
     },
-    /// A field is wrong: an Invalid of kind TokenRequest.
+    /// A field is not valid.
     #[error("TokenRequest.authentication.k8s.io \"\" is invalid: {}", api_model::field::aggregate(.0))]
     Invalid(Vec<FieldError>),
     /// Signing failed.
@@ -53,8 +53,8 @@ pub enum RequestError {
 }
 
 impl Tokens {
-    /// Answers a TokenRequest for a ServiceAccount: the request with defaults and `status` filled
-    /// in. An absent audience means the API server's own.
+    /// The response to a TokenRequest for a ServiceAccount: the request with defaults and `status`. Without audiences the
+    /// token is for the API server.
     pub fn request(&self, namespace: &str, name: &str, request: &Value, view: &dyn View, now: Timestamp) -> Result<Value, RequestError> {
         let account = stored(view, "serviceaccounts", Some(namespace), name)?;
         let spec = request.get("spec");
@@ -117,7 +117,7 @@ fn check_seconds(seconds: i64) -> Result<(), RequestError> {
     Err(RequestError::Invalid(vec![FieldError::invalid(&path, seconds, problem)]))
 }
 
-/// The claims that a `boundObjectRef` leads to.
+/// The claims of a `boundObjectRef`.
 fn bind(reference: &Value, namespace: &str, account: &str, view: &dyn View) -> Result<KubernetesClaims, RequestError> {
     let text = |field: &str| reference.get(field).and_then(Value::as_str).unwrap_or_default();
     let (kind, name, uid) = (text("kind"), text("name"), text("uid"));
@@ -154,7 +154,7 @@ fn bind(reference: &Value, namespace: &str, account: &str, view: &dyn View) -> R
     Ok(claims)
 }
 
-/// Go's rendering of a group, version and kind.
+/// A group, version and kind as Go prints it.
 fn described(api_version: &str, kind: &str) -> String {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     format!("{group}/{version}, Kind={kind}")

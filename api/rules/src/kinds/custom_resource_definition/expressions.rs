@@ -29,91 +29,94 @@ struct SchemaContext {
 
 /// Checks every rule of a schema that is otherwise good.
 pub fn validate(schema: &At<'_>, checks: &mut Checks) {
-    let mut total = 0;
     let structural = Structural::parse(&schema.shown());
-    walk(schema, &structural, &SchemaContext { is_root: true, repeated: 1, uncorrelatable: None }, &mut total, checks);
-    if total > TOTAL_COST_MAX {
+    let mut walk = Walk { total: 0, checks };
+    walk.schema(schema, &structural, &SchemaContext { is_root: true, repeated: 1, uncorrelatable: None });
+    if walk.total > TOTAL_COST_MAX {
         let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
-        checks.forbidden(schema, too_expensive(what, total, TOTAL_COST_MAX));
+        let message = too_expensive(what, walk.total, TOTAL_COST_MAX);
+        walk.checks.forbidden(schema, message);
     }
 }
 
-fn walk(at: &At<'_>, schema: &Structural, context: &SchemaContext, total: &mut u64, checks: &mut Checks) {
-    for (index, (rule, json)) in schema.rules.iter().zip(at.get(RULES).items()).enumerate() {
-        let path = at.path.child(RULES).index(index);
-        check(rule, &json.shown(), &path, schema, context, total, checks);
-    }
-    let outer = |is_atomic: bool| context.uncorrelatable.clone().or(is_atomic.then(|| at.path.clone()));
-    for (name, property) in &schema.properties {
-        let context = SchemaContext { is_root: false, repeated: context.repeated, uncorrelatable: outer(schema.map_type == "atomic") };
-        walk(&at.get("properties").key(name), property, &context, total, checks);
-    }
-    let inside = repeated(context.repeated, schema);
-    if let api_schema::Additional::Schema(values) = &schema.additional {
-        let context = SchemaContext { is_root: false, repeated: inside, uncorrelatable: outer(schema.map_type == "atomic") };
-        walk(&at.get("additionalProperties"), values, &context, total, checks);
-    }
-    if let Some(items) = &schema.items {
-        let context = SchemaContext { is_root: false, repeated: inside, uncorrelatable: outer(schema.list_type != "map") };
-        walk(&at.get("items"), items, &context, total, checks);
-    }
+struct Walk<'c> {
+    /// The estimated cost of all rules so far.
+    total: u64,
+    checks: &'c mut Checks,
 }
 
-fn check(
-    rule: &ValidationRule,
-    json: &Value,
-    path: &Path,
-    schema: &Structural,
-    context: &SchemaContext,
-    total: &mut u64,
-    checks: &mut Checks,
-) {
-    if !rule.field_path.trim().is_empty()
-        && let Err(why) = field_path::read(rule.field_path.trim(), schema)
-    {
-        checks.invalid_value(&path.child("fieldPath"), rule.field_path.as_str(), format!("fieldPath must be a valid path: {why}"));
-    }
-    let env = env(schema, context.is_root, rule.optional_old_self);
-    let mut compile = |text: &str, of: &Type, field: &str, wrong: &str| {
-        let compiled = Expression::compile(text, &env).map_err(|error| error.to_string());
-        let compiled = compiled.and_then(|compiled| if compiled.result() == of { Ok(compiled) } else { Err(wrong.to_owned()) });
-        compiled.map_err(|error| checks.push(FieldError::invalid(&path.child(field), json.clone(), error))).ok()
-    };
-    let Some(expression) = compile(&rule.rule, &Type::Bool, "rule", "cel expression must evaluate to a bool") else { return };
-    let message = if rule.message_expression.trim().is_empty() {
-        None
-    } else {
-        compile(&rule.message_expression, &Type::String, "messageExpression", "messageExpression must evaluate to a string")
-    };
-    spend(&expression, ("rule", "estimated rule cost"), path, schema, context, total, checks);
-    if let Some(message) = &message {
-        spend(message, ("messageExpression", "estimated messageExpression cost"), path, schema, context, total, checks);
-    }
-    if !expression.uses("oldSelf") {
-        if let Some(optional) = json.get("optionalOldSelf") {
-            checks.invalid_value(&path.child("optionalOldSelf"), optional.clone(), "may not be set if oldSelf is not used in rule");
+/// The location of a rule: its path, the schema that it belongs to, and what is known of the schemas around it.
+struct RuleLocation<'r> {
+    path: &'r Path,
+    schema: &'r Structural,
+    context: &'r SchemaContext,
+}
+
+impl Walk<'_> {
+    fn schema(&mut self, at: &At<'_>, schema: &Structural, context: &SchemaContext) {
+        for (index, (rule, json)) in schema.rules.iter().zip(at.get(RULES).items()).enumerate() {
+            let path = at.path.child(RULES).index(index);
+            self.rule(rule, &json.shown(), &RuleLocation { path: &path, schema, context });
         }
-    } else if let Some(uncorrelatable) = &context.uncorrelatable {
-        let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}");
-        checks.invalid_value(&path.child("rule"), rule.rule.as_str(), detail);
+        let outer = |is_atomic: bool| context.uncorrelatable.clone().or(is_atomic.then(|| at.path.clone()));
+        for (name, property) in &schema.properties {
+            let inner = SchemaContext { is_root: false, repeated: context.repeated, uncorrelatable: outer(schema.map_type == "atomic") };
+            self.schema(&at.get("properties").key(name), property, &inner);
+        }
+        let inside = repeated(context.repeated, schema);
+        if let api_schema::Additional::Schema(values) = &schema.additional {
+            let inner = SchemaContext { is_root: false, repeated: inside, uncorrelatable: outer(schema.map_type == "atomic") };
+            self.schema(&at.get("additionalProperties"), values, &inner);
+        }
+        if let Some(items) = &schema.items {
+            let inner = SchemaContext { is_root: false, repeated: inside, uncorrelatable: outer(schema.list_type != "map") };
+            self.schema(&at.get("items"), items, &inner);
+        }
     }
-}
 
-/// Adds the cost of an expression at all values that its schema describes.
-fn spend(
-    expression: &Expression,
-    (field, what): (&str, &str),
-    path: &Path,
-    schema: &Structural,
-    context: &SchemaContext,
-    total: &mut u64,
-    checks: &mut Checks,
-) {
-    let cost = expression.estimate(schema).saturating_mul(context.repeated);
-    if cost > ESTIMATED_COST_MAX {
-        checks.push(FieldError::forbidden(&path.child(field), too_expensive(what, cost, ESTIMATED_COST_MAX)));
+    fn rule(&mut self, rule: &ValidationRule, json: &Value, location: &RuleLocation<'_>) {
+        let RuleLocation { path, schema, context } = *location;
+        if !rule.field_path.trim().is_empty()
+            && let Err(why) = field_path::read(rule.field_path.trim(), schema)
+        {
+            let detail = format!("fieldPath must be a valid path: {why}");
+            self.checks.invalid_value(&path.child("fieldPath"), rule.field_path.as_str(), detail);
+        }
+        let env = env(schema, context.is_root, rule.optional_old_self);
+        let mut compile = |text: &str, of: &Type, field: &str, wrong: &str| {
+            let compiled = Expression::compile(text, &env).map_err(|error| error.to_string());
+            let compiled = compiled.and_then(|compiled| if compiled.result() == of { Ok(compiled) } else { Err(wrong.to_owned()) });
+            compiled.map_err(|error| self.checks.push(FieldError::invalid(&path.child(field), json.clone(), error))).ok()
+        };
+        let Some(expression) = compile(&rule.rule, &Type::Bool, "rule", "cel expression must evaluate to a bool") else { return };
+        let message = if rule.message_expression.trim().is_empty() {
+            None
+        } else {
+            compile(&rule.message_expression, &Type::String, "messageExpression", "messageExpression must evaluate to a string")
+        };
+        self.spend(&expression, ("rule", "estimated rule cost"), location);
+        if let Some(message) = &message {
+            self.spend(message, ("messageExpression", "estimated messageExpression cost"), location);
+        }
+        if !expression.uses("oldSelf") {
+            if let Some(optional) = json.get("optionalOldSelf") {
+                let detail = "may not be set if oldSelf is not used in rule";
+                self.checks.invalid_value(&path.child("optionalOldSelf"), optional.clone(), detail);
+            }
+        } else if let Some(uncorrelatable) = &context.uncorrelatable {
+            let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}");
+            self.checks.invalid_value(&path.child("rule"), rule.rule.as_str(), detail);
+        }
     }
-    *total = total.saturating_add(cost);
+
+    /// Adds the cost of an expression at all values that its schema describes.
+    fn spend(&mut self, expression: &Expression, (field, what): (&str, &str), location: &RuleLocation<'_>) {
+        let cost = expression.estimate(location.schema).saturating_mul(location.context.repeated);
+        if cost > ESTIMATED_COST_MAX {
+            self.checks.push(FieldError::forbidden(&location.path.child(field), too_expensive(what, cost, ESTIMATED_COST_MAX)));
+        }
+        self.total = self.total.saturating_add(cost);
+    }
 }
 
 fn too_expensive(what: &str, cost: u64, limit: u64) -> String {
