@@ -1,11 +1,11 @@
-//! Server-side apply: objects that many write to, each owning the fields it cares about.
+//! Server-side apply: several managers write to an object, and each owns the fields that it sets.
 //!
-//! [`record`] enters in `metadata.managedFields` what a create, update or patch changed; [`apply`] merges
-//! a configuration into an object, takes out what its manager no longer states, and refuses to change
-//! what others own unless forced. How a value is owned (whole, field by field, element by element) its
-//! schema says. Words and rules are upstream's (structured-merge-diff, KEP-555); managers of different API
-//! versions of a kind are held against the stored form, which has the same fields in all of them; where a webhook
-//! makes versions differ, [`settle`] takes what changed hands from those who speak another one.
+//! [`record`] records the fields that a create, update or patch changed in `metadata.managedFields`. [`apply`] merges a
+//! configuration into an object, removes the fields that its manager no longer sets, and rejects changes to fields of other
+//! managers unless forced. The schema tells how a value is owned: as a whole, by field, or by element. Rules and messages
+//! are upstream's (structured-merge-diff, KEP-555). Managers of different API versions are compared in the stored form,
+//! where all versions have the same fields. Where a conversion webhook makes versions differ, [`settle`] removes changed
+//! fields from managers of other versions.
 
 mod compare;
 mod conflict;
@@ -34,10 +34,10 @@ use compare::{Comparison, NOTHING};
 use managers::{Id, Manager, Managers, Operation};
 use scope::Scope;
 
-/// The manager of what was there before the first apply of an object whose owners are not known.
+/// The manager of the fields from before the first apply of an object without `managedFields`.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// What is written to.
+/// The resource of a write.
 #[derive(Debug)]
 pub struct Target<'t> {
     typing: Typing<'t>,
@@ -63,7 +63,7 @@ impl<'t> Target<'t> {
     }
 }
 
-/// Who writes, and when.
+/// The writer and the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'w> {
     /// The field manager.
@@ -72,15 +72,15 @@ pub struct Writer<'w> {
     pub now: &'w str,
 }
 
-/// Enters in `new` what it changes in `old`, or what a new object brings. `new` comes as the user sent it,
-/// defaulted: on the main resource it may set `managedFields`, or clear them by an empty list, and then
-/// nobody's changes are recorded until somebody applies.
+/// Records in `new` the fields that it changes in `old`, or all fields of a new object. `new` is as the user sent it, with
+/// defaults. On the main resource it may set `managedFields`, or clear them with an empty list; then no change is recorded
+/// until the next apply.
 pub fn record(target: &Target<'_>, old: Option<&Value>, new: &mut Value, by: Writer<'_>) {
     let sent = take(new).filter(|_| target.subresource.is_empty());
     let stated = old.and_then(managers::stated);
     let comparison = compare::objects(target.typing, old.unwrap_or(&NOTHING), new, &target.scope);
     let id = target.id(by.manager, Operation::Update);
-    // Mostly a manager changes again what it owns already: then nothing changes but a time.
+    // The usual case: a manager changes fields that it owns already, so only its time changes.
     if let Some(stated) = stated.filter(|stated| sent.as_ref().is_none_or(|sent| sent == *stated))
         && comparison.removed.is_empty()
         && let Some(entries) = managers::changed_again(stated, &id, &comparison.changed, by.now)
@@ -99,7 +99,7 @@ pub fn record(target: &Target<'_>, old: Option<&Value>, new: &mut Value, by: Wri
     managers.write(new);
 }
 
-/// The bookkeeping of an update: what changed hands, and what is gone.
+/// Updates the managers after an update: changed fields get a new owner, removed fields lose theirs.
 fn update(managers: &mut Managers, id: Id, Comparison { changed, removed }: Comparison, now: &str) {
     let before = managers.take(&id);
     managers.disown(&changed);
@@ -114,19 +114,18 @@ fn update(managers: &mut Managers, id: Id, Comparison { changed, removed }: Comp
     }
 }
 
-/// Why a configuration that fits its type was not applied.
+/// A valid configuration was not applied.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ApplyConflict(pub Conflicts);
 
-/// Everything in a configuration, as it was sent, that does not fit its type; `None` where it fits.
+/// The errors of a configuration, as it was sent, against its type; `None` for a valid one.
 pub fn complaint(typing: Typing<'_>, config: &Value) -> Option<String> {
     validate::complaint(typing, config)
 }
 
-/// Applies a configuration, whose [`complaint`] must be none, to the object as it is, or makes a new object
-/// of it. The answer is the object to be stored, `managedFields` included; if nothing changes it is the
-/// object as it was.
+/// Applies a configuration, for which [`complaint`] must return `None`, to the live object, or creates a new object from
+/// it. Returns the object to store with its `managedFields`; if nothing changes, the live object.
 pub fn apply(target: &Target<'_>, live: Option<&Value>, config: &Value, by: Writer<'_>, force: bool) -> Result<Value, ApplyConflict> {
     let is_new = live.is_none();
     let managers = live.map(Managers::from_object).unwrap_or_default();
@@ -141,7 +140,7 @@ pub fn apply(target: &Target<'_>, live: Option<&Value>, config: &Value, by: Writ
     applying.perform(force)
 }
 
-/// Versions other than `own` that managers of an object speak.
+/// The API versions of an object's managers other than `own`.
 pub fn other_versions(object: &Value, own: &str) -> Vec<String> {
     let mut versions: Vec<String> = Managers::from_object(object).iter().map(|manager| manager.id.api_version.clone()).collect();
     versions.sort_unstable();
@@ -150,12 +149,12 @@ pub fn other_versions(object: &Value, own: &str) -> Vec<String> {
     versions
 }
 
-/// Takes from managers who speak the target's version what was changed by a writer of another one. `old` and
-/// `new` are the object before and after in the target's version. Where `applier` is given, nobody may lose
-/// anything to it.
+/// Removes the fields that a writer of another API version changed from the managers of the target's version. `old` and
+/// `new` are the object before and after in the target's version. With an `applier`, a manager that would lose a field is a
+/// conflict.
 ///
 /// # Errors
-/// When an applied configuration would change what others own.
+/// When an applied configuration would change fields of other managers.
 pub fn settle(target: &Target<'_>, old: &Value, new: &Value, object: &mut Value, applier: Option<&str>) -> Result<(), ApplyConflict> {
     let Comparison { changed, removed } = compare::objects(target.typing, old, new, &target.scope);
     let mut managers = Managers::from_object(object);
@@ -222,7 +221,7 @@ impl Applying<'_> {
     }
 }
 
-/// Takes `managedFields` out of an object.
+/// Removes `managedFields` from an object.
 fn take(object: &mut Value) -> Option<Vec<Value>> {
     match object.get_mut("metadata")?.as_object_mut()?.remove("managedFields")? {
         Value::Array(entries) => Some(entries),
@@ -230,8 +229,8 @@ fn take(object: &mut Value) -> Option<Vec<Value>> {
     }
 }
 
-/// Gives entries their old times back where the times are all that would change in the object, so that a
-/// request that changes nothing writes nothing.
+/// Restores the old times of entries where nothing else in the object changes, so that a request without changes writes
+/// nothing.
 pub fn keep_times(old: &Value, new: &mut Value) {
     let (Some(before), Some(after)) = (managers::stated(old), managers::stated(new)) else { return };
     let is_time_alone = |(before, after): (&Value, &Value)| match (before, after) {
@@ -257,7 +256,7 @@ fn is_same_without_managers(old: &Value, new: &Value) -> bool {
     same_but(old, new, &["metadata"]) && metadata.is_some_and(|(old, new)| same_but(old, new, &["managedFields", "resourceVersion"]))
 }
 
-/// Whether two maps hold the same but for those keys.
+/// Whether two maps are equal except for those keys.
 fn same_but(a: &Value, b: &Value, but: &[&str]) -> bool {
     let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return a == b };
     let counts = |key: &&String| !but.contains(&key.as_str());

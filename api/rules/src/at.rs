@@ -1,19 +1,18 @@
-//! A cursor into an object: a value, or the lack of one, with the path that names it in messages.
+//! A cursor into an object: an optional value, with its path for messages.
 //!
-//! Rules walk objects with it instead of typed structs, because the same rule then serves a Pod, a
-//! Pod template five levels down, and the comparison of an old with a new object. `check_fields`
-//! has made sure of the types before any rule runs, so a getter may answer with the type's zero
-//! value when a field is absent, just as upstream's decoded structs do.
+//! Rules use the cursor instead of typed structs, so that the same rule serves a Pod, a Pod template five levels down, and
+//! the comparison of an old with a new object. `check_fields` has checked the types before any rule runs, so a getter
+//! returns the zero value of its type for an absent field, as upstream's decoded structs do.
 
 use api_model::field::Path;
 use api_model::zero::{is_zero, same_field};
 use serde_json::Value;
 
-/// A place in an object.
+/// A position in an object.
 #[derive(Clone, Debug)]
 pub struct At<'a> {
     value: Option<&'a Value>,
-    /// How messages name the place.
+    /// The path in messages.
     pub path: Path,
 }
 
@@ -23,7 +22,7 @@ impl<'a> At<'a> {
         Self { value: Some(object), path: Path::default() }
     }
 
-    /// A value under a path of the caller's choice.
+    /// A value with a given path.
     pub fn new(value: Option<&'a Value>, path: Path) -> Self {
         Self { value: value.filter(|v| !v.is_null()), path }
     }
@@ -48,12 +47,12 @@ impl<'a> At<'a> {
         At::new(self.value.and_then(|v| v.get(index)), self.path.index(index))
     }
 
-    /// Whether something stands here.
+    /// Whether the value exists.
     pub fn exists(&self) -> bool {
         self.value.is_some()
     }
 
-    /// Whether nothing stands here, or only the type's zero value.
+    /// Whether the value is absent or the zero value of its type.
     pub fn is_zero(&self) -> bool {
         self.value.is_none_or(is_zero)
     }
@@ -63,7 +62,7 @@ impl<'a> At<'a> {
         self.value
     }
 
-    /// The value as messages show it.
+    /// The value for a message; null when absent.
     pub fn shown(&self) -> Value {
         self.value.cloned().unwrap_or(Value::Null)
     }
@@ -122,7 +121,7 @@ impl<'a> At<'a> {
         map.into_iter().flatten().filter(|(_, value)| !value.is_null()).map(|(key, _)| key.as_str())
     }
 
-    /// Whether two places hold the same, a zero value being as good as none.
+    /// Whether two values are equal, where a zero value equals an absent one.
     pub fn same(&self, other: &At<'_>) -> bool {
         same_field(self.path.field(), self.value, other.value)
     }

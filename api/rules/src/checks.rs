@@ -18,17 +18,17 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// What was found.
+    /// The errors.
     pub fn into_errors(self) -> Vec<FieldError> {
         self.errors
     }
 
-    /// How many errors were found; to see whether a check added some.
+    /// The number of errors, to find out whether a check added some.
     pub fn count(&self) -> usize {
         self.errors.len()
     }
 
-    /// An error made elsewhere.
+    /// Adds an error.
     pub fn push(&mut self, error: FieldError) {
         self.errors.push(error);
     }
@@ -43,7 +43,7 @@ impl Checks {
         self.push(FieldError::invalid(&at.path, at.shown(), detail));
     }
 
-    /// The same with another value shown.
+    /// As [`Checks::invalid`], with another value in the message.
     pub fn invalid_value(&mut self, path: &Path, value: impl Into<Value>, detail: impl Into<String>) {
         self.push(FieldError::invalid(path, value, detail));
     }
@@ -53,17 +53,17 @@ impl Checks {
         self.push(FieldError::forbidden(&at.path, detail));
     }
 
-    /// The value stands twice in a set.
+    /// The value is a duplicate in a set.
     pub fn duplicate(&mut self, at: &At<'_>) {
         self.push(FieldError::duplicate(&at.path, at.shown()));
     }
 
-    /// The value names what does not exist.
+    /// The value refers to an object that does not exist.
     pub fn not_found(&mut self, at: &At<'_>) {
         self.push(FieldError::not_found(&at.path, at.shown()));
     }
 
-    /// The value is none of those supported.
+    /// The value is not supported.
     pub fn not_supported(&mut self, at: &At<'_>, supported: &[&str]) {
         let shown = if at.exists() { at.shown() } else { Value::from("") };
         self.push(FieldError::not_supported(&at.path, shown, supported));
@@ -122,7 +122,7 @@ impl Checks {
         self.in_range(at, 1, 65535);
     }
 
-    /// Every message of a format check becomes an error of this field.
+    /// Adds each message of a format check as an error of this field.
     pub fn format(&mut self, at: &At<'_>, messages: Vec<String>) {
         for message in messages {
             self.push(FieldError::invalid(&at.path, at.text(), message));
@@ -144,7 +144,7 @@ impl Checks {
         self.format(at, format::qualified_name(at.text()));
     }
 
-    /// The field must be what it was.
+    /// The field must not change.
     pub fn immutable(&mut self, new: &At<'_>, old: &At<'_>) {
         if !new.same(old) {
             self.invalid(new, IMMUTABLE);

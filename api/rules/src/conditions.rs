@@ -1,4 +1,4 @@
-//! `metav1.Condition` lists: what upstream checks of them wherever they stand.
+//! Lists of `metav1.Condition`: upstream's checks, which are the same in every kind.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::format;
 const REASON_LEN_MAX: usize = 1024;
 const MESSAGE_LEN_MAX: usize = 32 * 1024;
 
-/// Checks every condition of a list, and that each type stands once.
+/// Checks every condition of a list, and that types are unique.
 pub fn validate(conditions: &At<'_>, checks: &mut Checks) {
     let mut seen = HashSet::new();
     for condition in conditions.items() {
@@ -62,7 +62,7 @@ fn reason(text: &str) -> Vec<String> {
     )]
 }
 
-/// Whether the condition of that type holds.
+/// Whether the condition of that type is true.
 pub fn is_true(conditions: &At<'_>, kind: &str) -> bool {
     conditions.items().any(|condition| condition.get("type").text() == kind && condition.get("status").text() == "True")
 }

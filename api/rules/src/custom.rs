@@ -1,7 +1,7 @@
-//! Objects of custom kinds against the schema of their definition: what is pruned, what is filled in, and
-//! what is wrong with a value, in the words of upstream's `kube-openapi` validation.
+//! Custom resources against the schema of their definition: pruning, defaulting and validation, with the messages of
+//! upstream's `kube-openapi` validation.
 //!
-//! Metadata is every kind's business and not looked at here, but for that of objects embedded in others.
+//! The metadata is checked as for every kind, elsewhere. Only the metadata of embedded objects is checked here.
 
 pub mod conversion;
 mod defaulting;
@@ -22,8 +22,8 @@ pub use defaulting::default;
 pub use formats::is_known as is_known_format;
 pub use rules::ValidationResult;
 
-/// What is wrong with an object; `old` is what it was before an update. What an update leaves as it was is
-/// not complained of, so that a definition may become stricter while its objects live; of its rules there are warnings.
+/// Validates an object; `old` is the object before an update. An error in a value that the update does not change is
+/// ignored (a failed rule is a warning), so that a definition can become stricter while its objects exist.
 pub fn validate(kind: &Kind, schema: &Structural, object: &Value, old: Option<&Value>) -> ValidationResult {
     let mut found = ValidationResult { errors: values::check(schema, object, old), warnings: Vec::new() };
     embedded::check(schema, object, &mut found.errors);
@@ -34,8 +34,7 @@ pub fn validate(kind: &Kind, schema: &Structural, object: &Value, old: Option<&V
     found
 }
 
-/// An object that was stored before its definition became what it is: what is no longer known goes, what
-/// has a default by now gets it.
+/// Adapts a stored object to the current definition: prunes fields that the schema no longer knows, and adds new defaults.
 pub fn read_stored(kind: &Kind, object: &mut Value) {
     prune_converted(kind, object);
     if let Some(schema) = api_schema::structural(kind) {
@@ -43,20 +42,20 @@ pub fn read_stored(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// Takes away what a version does not know, of an object that was converted to it.
+/// Prunes an object that was converted to another version.
 pub fn prune_converted(kind: &Kind, object: &mut Value) {
-    // Metadata was checked when it was stored; of pruned fields nobody is told on reading.
+    // The metadata was checked when the object was stored. Reading returns no warnings about pruned fields.
     let _ = crate::fields::check_fields(kind, object, &[], crate::FieldValidation::Ignore);
 }
 
-/// What is wrong with a default that stands in a definition, below the path of the default.
+/// The errors of a default in a definition, with paths relative to the default.
 pub fn validate_default(schema: &Structural, default: &Value) -> Vec<FieldError> {
     let mut errors = values::check(schema, default, None);
     errors.extend(lists::check(schema, default));
     errors
 }
 
-/// Whether pruning would take something away from a default.
+/// Whether pruning would remove something from a default.
 pub fn is_pruned(schema: &Structural, default: &Value) -> bool {
     crate::prune::would_change(schema, default)
 }

@@ -1,9 +1,8 @@
-//! Bytes of a request body to a JSON value.
+//! Decodes a request body to a JSON value.
 //!
-//! The input is hostile until shown otherwise: nesting stops at the parsers' depth limit, a YAML
-//! document may grow by its aliases only within a budget set by its length, and a field that stands
-//! twice is remembered with its path, because upstream's strict field validation refuses it. The
-//! last of two equal fields wins, as in upstream's decoder. The caller bounds the body's length.
+//! The input may be hostile. The parsers limit the nesting. Aliases of a YAML document may expand only within a budget that
+//! depends on its length. Duplicate fields are recorded with their paths, because upstream's strict field validation
+//! rejects them; the last one wins, as in upstream's decoder. The caller limits the length of the body.
 
 mod go_syntax;
 mod repair;
@@ -18,10 +17,10 @@ use thiserror::Error;
 
 use tracked::{Context, Tracked};
 
-/// YAML text that is read once more for the lines of duplicate fields.
+/// Most bytes of YAML that are read again to find the lines of duplicate fields.
 const LINES_BYTES_MAX: usize = 4 << 20;
 
-/// Flow brackets of YAML that may be open at once; past it libyaml's own time turns quadratic.
+/// Most open flow brackets of YAML; with more, libyaml's run time becomes quadratic.
 const FLOW_DEPTH_MAX: usize = 500;
 
 /// A body as a value.
@@ -29,16 +28,16 @@ const FLOW_DEPTH_MAX: usize = 500;
 pub struct Decoded {
     /// The body.
     pub value: Value,
-    /// Fields that stood twice, in order.
+    /// Duplicate fields, in order.
     pub duplicates: Vec<Duplicate>,
 }
 
-/// A field that stood twice, as upstream tells of it: its decoder of JSON knows paths, the one of YAML lines.
+/// A duplicate field. As upstream, JSON reports its path and YAML its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Duplicate {
     /// A path such as `spec.containers[0].image`.
     Path(String),
-    /// The line where it stands again, and its name.
+    /// The line of the second one, and the name.
     Line(usize, String),
 }
 
@@ -51,22 +50,22 @@ impl fmt::Display for Duplicate {
     }
 }
 
-/// Upstream's one complaint of a YAML text about all of its duplicate fields.
+/// Upstream's message about all duplicate fields of a YAML text.
 pub fn yaml_complaint(duplicates: &[Duplicate]) -> String {
     let lines: Vec<String> = duplicates.iter().map(|duplicate| format!("\n  {duplicate}")).collect();
     format!("yaml: unmarshal errors:{}", lines.concat())
 }
 
-/// Why a body was refused. All of these are bad requests (400).
+/// A body does not decode. All errors are bad requests (400).
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The bytes are no JSON.
+    /// The body is no JSON.
     #[error("couldn't get version/kind; json parse error: {0}")]
     Json(String),
-    /// The bytes are no YAML.
+    /// The body is no YAML.
     #[error("error converting YAML to JSON: {0}")]
     Yaml(String),
-    /// The bytes are no text.
+    /// The body is no UTF-8.
     #[error("body is not valid UTF-8 from byte {0} on")]
     Utf8(usize),
     /// There is more than one YAML document.
@@ -81,14 +80,13 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// Upstream's sentence around a [`DecodeError::Type`] or [`DecodeError::Strict`] of a body that
-    /// names its kind, as POST and PUT answer it. `version` is the bare version, without group.
+    /// Upstream's message for a [`DecodeError::Type`] or [`DecodeError::Strict`] of a POST or PUT, which names the kind. `version` is the bare version, without group.
     pub fn handled_as(&self, kind: &str, version: &str) -> String {
         format!("{kind} in version {} cannot be handled as a {kind}: {self}", Value::from(version))
     }
 }
 
-/// Decodes a body: JSON, or YAML if `yaml` is set (which JSON is a part of).
+/// Decodes a body: JSON, or YAML (which includes JSON) if `yaml` is set.
 pub fn decode(body: &[u8], yaml: bool) -> Result<Decoded, DecodeError> {
     if !yaml {
         return decode_json_bytes(body, false);
@@ -102,8 +100,8 @@ pub fn decode(body: &[u8], yaml: bool) -> Result<Decoded, DecodeError> {
     decode_yaml(text)
 }
 
-/// [`decode`] of a strategic merge patch in JSON. Upstream does not read it into types but converts it to them, which
-/// takes `3.0` for a whole number (`FromUnstructured`).
+/// [`decode`] for a strategic merge patch in JSON. Upstream converts the patch to types instead of decoding it, which
+/// accepts `3.0` as a whole number (`FromUnstructured`).
 pub fn decode_strategic(body: &[u8]) -> Result<Decoded, DecodeError> {
     decode_json_bytes(body, true)
 }
@@ -112,7 +110,7 @@ fn text_of(body: &[u8]) -> Result<&str, DecodeError> {
     std::str::from_utf8(body).map_err(|error| DecodeError::Utf8(error.valid_up_to()))
 }
 
-/// JSON whose text may be broken in the ways that Go's decoder mends.
+/// Decodes JSON and repairs the flaws that Go's decoder repairs.
 fn decode_json_bytes(body: &[u8], whole_floats: bool) -> Result<Decoded, DecodeError> {
     let decoded = text_of(body).and_then(|text| decode_json(text, whole_floats));
     if decoded.is_err()
@@ -130,7 +128,7 @@ fn decode_json(text: &str, whole_floats: bool) -> Result<Decoded, DecodeError> {
     }
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let json = |error: serde_json::Error| {
-        // What Go would take is refused for a reason of our own, such as nesting that is too deep.
+        // Go would accept the text; this decoder has a limit of its own, such as the nesting.
         DecodeError::Json(go_syntax::complaint(text.as_bytes()).unwrap_or_else(|| error.to_string()))
     };
     let value = Tracked(&mut context).deserialize(&mut deserializer).map_err(json)?;
@@ -157,8 +155,8 @@ fn decode_yaml(text: &str) -> Result<Decoded, DecodeError> {
     Ok(Decoded { value: found.unwrap_or(Value::Null), duplicates })
 }
 
-/// Where the duplicate fields of a YAML text stand. The parser tells lines in errors alone, so the text is read
-/// once more for each of them, up to the next: in all no more than [`LINES_BYTES_MAX`].
+/// The lines of the duplicate fields of a YAML text. The parser reports lines only in errors, so the text is read again up
+/// to each duplicate, at most [`LINES_BYTES_MAX`] in total.
 fn lines_of(text: &str, count: usize) -> Vec<Duplicate> {
     let passes = LINES_BYTES_MAX.checked_div(text.len()).unwrap_or(0).max(1);
     (0..count.min(passes)).filter_map(|skipped| line_of(text, skipped)).collect()
@@ -170,8 +168,7 @@ fn line_of(text: &str, skipped: usize) -> Option<Duplicate> {
     Some(Duplicate::Line(failed.location()?.line(), context.stopped_at()?))
 }
 
-/// [`decode`] of a configuration that is applied: its duplicate fields are told by line in JSON too, which upstream
-/// reads as YAML.
+/// [`decode`] for an applied configuration. Upstream reads it as YAML, so duplicate fields have lines in JSON too.
 pub fn decode_applied(body: &[u8]) -> Result<Decoded, DecodeError> {
     let decoded = decode(body, true)?;
     let by_path = decoded.duplicates.iter().any(|duplicate| matches!(duplicate, Duplicate::Path(_)));
@@ -181,14 +178,14 @@ pub fn decode_applied(body: &[u8]) -> Result<Decoded, DecodeError> {
     }
 }
 
-/// What a YAML text may grow to: ten times its length while that is small, else its length. A text
-/// without aliases never exceeds its own length.
+/// The budget for the expansion of a YAML text: ten times its length for a short text, else its length. A text without
+/// aliases never exceeds its own length.
 fn expansion_max(len: usize) -> usize {
     const SMALL: usize = 1 << 20;
     len.max(len.saturating_mul(10).min(SMALL)).saturating_add(1024)
 }
 
-/// The most brackets open at once, not counting those in comments. Quoted ones count, so it is an upper bound.
+/// An upper bound of the open brackets: brackets in comments do not count, quoted ones do.
 fn flow_depth(text: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0_usize);
     for line in text.lines() {

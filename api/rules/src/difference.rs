@@ -1,17 +1,17 @@
-//! A short account of what differs between two values, for messages that say "you changed what may
-//! not be changed": upstream appends a Go diff there.
+//! A short list of the differences between two values, for messages about changes of immutable fields. Upstream appends a
+//! Go diff there.
 
 use std::fmt::Write;
 
 use api_model::zero::{is_zero, same, same_field};
 use serde_json::Value;
 
-/// Differences listed; the first ones tell enough.
+/// Most listed differences.
 const LISTED_MAX: usize = 10;
-/// Characters of a value shown.
+/// Most characters of a value.
 const SHOWN_LEN_MAX: usize = 80;
 
-/// One line a difference: `path: -old +new`.
+/// One line per difference: `path: -old +new`.
 pub fn describe(old: Option<&Value>, new: Option<&Value>) -> String {
     let mut lines = Vec::new();
     if !same(old, new) {
@@ -27,7 +27,7 @@ pub fn describe(old: Option<&Value>, new: Option<&Value>) -> String {
     text
 }
 
-/// Of two values that are not the same.
+/// The differences of two values that are not equal.
 fn walk(old: &Value, new: &Value, path: String, lines: &mut Vec<String>) {
     match (old, new) {
         (Value::Object(a), Value::Object(b)) => {

@@ -1,4 +1,4 @@
-//! Small moves on objects in the making: what defaulting and strategies are written in.
+//! Small edits of objects, for defaulting and strategies.
 
 use api_model::zero::is_zero;
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// The fields of an object.
 pub type Fields = Map<String, Value>;
 
-/// Sets a field that is absent: for fields that are pointers upstream, where zero is a choice.
+/// Sets a field that is absent: for fields that are pointers upstream, where zero is a value.
 pub fn fill_absent(fields: &mut Fields, name: &str, value: impl Into<Value>) {
     if fields.get(name).is_none_or(Value::is_null) {
         fields.insert(name.to_owned(), value.into());
@@ -30,7 +30,7 @@ pub fn inner<'a>(fields: &'a mut Fields, name: &str) -> Option<&'a mut Fields> {
     fields.get_mut(name).and_then(Value::as_object_mut)
 }
 
-/// The field as an object, made when absent. `None` only where it holds something else.
+/// The field as an object, created when absent; `None` where it has another type.
 pub fn make<'a>(fields: &'a mut Fields, name: &str) -> Option<&'a mut Fields> {
     fill_absent(fields, name, Value::Object(Map::new()));
     inner(fields, name)
@@ -46,7 +46,7 @@ pub fn is_list_empty(fields: &Fields, name: &str) -> bool {
     fields.get(name).and_then(Value::as_array).is_none_or(Vec::is_empty)
 }
 
-/// The object's `spec`, made when absent.
+/// The object's `spec`, created when absent.
 pub fn spec(object: &mut Value) -> Option<&mut Fields> {
     object.as_object_mut().and_then(|fields| make(fields, "spec"))
 }

@@ -1,12 +1,12 @@
-//! Lists and maps without entries. Upstream's types leave them out of what they write, so whether they are there or not
-//! is no difference: who writes back what was read writes nothing, and an applier with `env: []` and a controller
-//! that updates the same object do not undo each other's work for ever. Where a kind requires the field it stays.
+//! Removes empty lists and maps. Upstream's types omit them when they are serialized, so an empty field equals an absent
+//! one: writing an object back as it was read changes nothing, and an applier with `env: []` and a controller that updates
+//! the same object do not undo each other's changes for ever. A field that the kind requires stays.
 
 use api_model::kind::Kind;
 use api_schema::{Schema, Shape};
 use serde_json::{Map, Value};
 
-/// Takes what has no entries out of an object of a built-in kind. Custom resources are stored as they come.
+/// Removes empty lists and maps from an object of a built-in kind. Custom resources keep theirs.
 pub fn drop_empty(kind: &Kind, object: &mut Value) {
     if kind.custom.is_none()
         && let Some(schema) = api_schema::of_kind(kind)
@@ -33,7 +33,7 @@ fn fields(schema: &Schema, object: &mut Map<String, Value>) {
             (Shape::Map(_), Value::Object(map)) => map.is_empty(),
             _ => false,
         };
-        // An empty list of managers asks for them to be forgotten.
+        // An empty list of managers clears them.
         !is_empty || schema.is_required(name) || name == "managedFields"
     });
 }

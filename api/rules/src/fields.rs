@@ -1,7 +1,7 @@
-//! A body against its kind's schema: unknown fields go, wrong types are refused, and quantities,
-//! times and base64 are brought to the writing that upstream stores.
+//! Checks a body against the schema of its kind: prunes unknown fields, rejects wrong types, and writes quantities, times
+//! and base64 in the form that upstream stores.
 //!
-//! Words are those of Go's JSON decoder, since `kubectl` shows them as they are:
+//! The messages are those of Go's JSON decoder, since `kubectl` prints them:
 //! `json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32`.
 
 mod custom;
@@ -17,18 +17,18 @@ use serde_json::{Map, Value};
 use crate::decode::{DecodeError, Duplicate, yaml_complaint};
 use crate::prune::SchemaNode;
 
-/// Unknown fields reported; the rest is pruned in silence.
+/// Most reported unknown fields; further ones are pruned without a warning.
 const UNKNOWN_MAX: usize = 100;
 
-/// What to do about unknown and duplicate fields: the `fieldValidation` query parameter.
+/// The query parameter `fieldValidation`: how unknown and duplicate fields are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// Prune in silence.
+    /// Prune without a warning.
     Ignore,
-    /// Prune, and warn: what the server does when nothing is asked.
+    /// Prune and warn: the default.
     #[default]
     Warn,
-    /// Refuse the request.
+    /// Reject the request.
     Strict,
 }
 
@@ -44,9 +44,9 @@ impl FieldValidation {
     }
 }
 
-/// Checks an object of a kind, and changes it in place: unknown fields and nulls go, quantities and
-/// times get their stored writing. Answers warnings. Of custom resources only the metadata must have the
-/// right types: their own fields are pruned here and checked when they are validated. Whole numbers in them become integers.
+/// Checks an object of a kind and changes it in place: prunes unknown fields and nulls, and writes quantities and times in
+/// their stored form. Returns warnings. Of a custom resource only the types of the metadata are checked: its own fields
+/// are pruned here and checked by validation. Floats without a fraction become integers.
 pub fn check_fields(kind: &Kind, object: &mut Value, duplicates: &[Duplicate], mode: FieldValidation) -> Result<Vec<String>, DecodeError> {
     let Some(schema) = api_schema::structural(kind) else {
         return check_body(&kind.group, &kind.version, &kind.kind, object, duplicates, mode);
@@ -58,7 +58,7 @@ pub fn check_fields(kind: &Kind, object: &mut Value, duplicates: &[Duplicate], m
     told(&walk, duplicates, mode)
 }
 
-/// The same for a body named by group, version and kind: `Scale`, `Eviction`, `DeleteOptions`, …
+/// As [`check_fields`], for a body of a group, version and kind: `Scale`, `Eviction`, `DeleteOptions`, …
 pub fn check_body(
     group: &str,
     version: &str,
@@ -75,8 +75,8 @@ pub fn check_body(
     told(&walk, duplicates, mode)
 }
 
-/// What is said of unknown and duplicate fields. Upstream's decoder of YAML goes before that of JSON, which finds
-/// the unknown ones.
+/// The error or the warnings about unknown and duplicate fields. Upstream's decoder of YAML runs before that of JSON,
+/// which finds the unknown ones.
 fn told(walk: &Walk, duplicates: &[Duplicate], mode: FieldValidation) -> Result<Vec<String>, DecodeError> {
     let (lines, paths): (Vec<Duplicate>, Vec<Duplicate>) =
         duplicates.iter().cloned().partition(|duplicate| matches!(duplicate, Duplicate::Line(..)));
@@ -90,13 +90,13 @@ fn told(walk: &Walk, duplicates: &[Duplicate], mode: FieldValidation) -> Result<
     }
 }
 
-/// How the walk came to where it is, kept on the stack: each step knows the one before.
+/// The path of the walk, on the stack: each step refers to the previous one.
 struct Trail<'t> {
     parent: Option<&'t Trail<'t>>,
     step: Step<'t>,
-    /// Go's name of the innermost struct, and of the type here.
+    /// Go's name of the innermost struct and of the type at this step.
     owner: &'t str,
-    /// Whether values are converted rather than decoded, of which upstream speaks in other words.
+    /// Whether values are converted rather than decoded, for which upstream has other messages.
     converts: bool,
 }
 
@@ -148,7 +148,7 @@ impl<'t> Trail<'t> {
         path
     }
 
-    /// Go's complaint about a value of the wrong type here.
+    /// Go's message about a value of the wrong type.
     fn mismatch(&self, value: &Value, go_type: &str) -> DecodeError {
         if self.converts {
             return DecodeError::Type(unconvertible(value, go_type));
@@ -210,7 +210,7 @@ impl Walk {
         outcome
     }
 
-    /// Notes a field that nobody knows; false, since it does not stay.
+    /// Records an unknown field. Returns false, because the field is pruned.
     fn drops(&mut self, trail: &Trail<'_>) -> bool {
         if self.unknown.len() < UNKNOWN_MAX {
             self.unknown.push(trail.path());
@@ -243,7 +243,7 @@ impl Walk {
         Ok(())
     }
 
-    /// A custom resource: what is in `metadata` has a schema, the rest is free.
+    /// Checks only `metadata`: other fields of a custom resource have no schema here.
     fn metadata_only(&mut self, object: &mut Value, kind: &str, version: &str) -> Result<(), DecodeError> {
         let root = Trail::root(kind, version);
         let Value::Object(map) = object else {
@@ -259,15 +259,15 @@ impl Walk {
     }
 }
 
-/// What is wrong with the types of an object that a strategic merge patch made: upstream converts it to its Go type
-/// (`runtime.DefaultUnstructuredConverter`), where everything else is decoded. None where nothing is.
+/// The type error of the result of a strategic merge patch; `None` for a valid one. Upstream converts the result to its Go
+/// type (`runtime.DefaultUnstructuredConverter`) instead of decoding it.
 pub fn conversion_fault(kind: &Kind, mut object: Value) -> Option<DecodeError> {
     let schema = api_schema::of_kind(kind)?;
     let trail = Trail { converts: true, ..Trail::root(&kind.kind, &kind.version) };
     Walk::default().value(schema, &mut object, &trail).err()
 }
 
-/// Upstream's words for a value that does not become one of a Go type.
+/// Upstream's message for a value that does not convert to a Go type.
 fn unconvertible(value: &Value, go_type: &str) -> String {
     let found = match value {
         Value::Null => "invalid",
@@ -281,7 +281,7 @@ fn unconvertible(value: &Value, go_type: &str) -> String {
     match go_type {
         go_type if go_type.starts_with("map[") => format!("cannot restore map from {found}"),
         go_type if go_type.starts_with("[]") => format!("cannot restore slice from {found}"),
-        // Go converts numbers to each other, and whole ones to text, which JSON does not.
+        // Go converts between number types, and whole numbers to text; decoding JSON does not.
         "string" if found == "int64" => format!("cannot convert {found} to {go_type}"),
         "int32" | "int64" | "float64" if matches!(found, "int64" | "float64") => format!("cannot convert {found} to {go_type}"),
         "string" | "bool" | "int32" | "int64" | "float64" => format!("unrecognized type: {go_type}"),
@@ -289,7 +289,7 @@ fn unconvertible(value: &Value, go_type: &str) -> String {
     }
 }
 
-/// Puts Go's zero value where a list or map holds null; false where there is nothing to check then.
+/// Replaces null in a list or map by Go's zero value; false where the value needs no check.
 fn fill_null(schema: &Schema, value: &mut Value) -> bool {
     if !value.is_null() {
         return true;
@@ -311,7 +311,7 @@ fn short_name(definition: &str) -> &str {
     definition.rsplit('.').next().unwrap_or(definition)
 }
 
-/// Go's spelling of a type: `v1.PodSpec`, `[]v1.Container`, `map[string]string`, `int32`.
+/// Go's name of a type: `v1.PodSpec`, `[]v1.Container`, `map[string]string`, `int32`.
 fn go_type(schema: &Schema) -> String {
     match schema.shape() {
         Shape::Object | Shape::Any => {

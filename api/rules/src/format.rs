@@ -1,5 +1,5 @@
 //! Formats of names, labels, ports and addresses, each a function from a text to upstream's list of
-//! complaints (`k8s.io/apimachinery/pkg/util/validation`); an empty list is a good text.
+//! messages (`k8s.io/apimachinery/pkg/util/validation`); the list is empty for a valid text.
 
 use std::net::IpAddr;
 
@@ -102,7 +102,7 @@ fn no_parent_directory(text: &str) -> Option<String> {
     }
 }
 
-/// An environment variable's name, by the rule that holds since Kubernetes 1.34.
+/// The name of an environment variable, by the rule of Kubernetes 1.34.
 pub fn env_name(text: &str) -> Vec<String> {
     if text.is_empty() {
         return vec!["environment variable name must be non-empty".to_owned()];
@@ -150,7 +150,7 @@ pub fn percent(text: &str) -> Vec<String> {
     vec![mismatch("a valid percent string must be a numeric string followed by an ending '%'", "[0-9]+%", &["1%", "93%"])]
 }
 
-/// A path segment: what names of RBAC objects and of nodes' leases must at least be.
+/// A path segment, as in names of RBAC objects and of nodes' leases.
 pub fn path_segment(text: &str) -> Vec<String> {
     match text {
         "." => return vec!["may not be '.'".to_owned()],
@@ -169,7 +169,7 @@ pub fn ip(text: &str) -> Vec<String> {
     }
 }
 
-/// An IP address in the one writing that names it.
+/// An IP address in its canonical form.
 pub fn canonical_ip(text: &str) -> Vec<String> {
     let wrong = ip(text);
     match text.parse::<IpAddr>() {
@@ -178,7 +178,7 @@ pub fn canonical_ip(text: &str) -> Vec<String> {
     }
 }
 
-/// A C identifier: what the names of device attributes are made of.
+/// A C identifier, as in names of device attributes.
 pub fn c_identifier(text: &str) -> Vec<String> {
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if starts && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
@@ -207,7 +207,7 @@ fn strict_cidr(text: &str) -> Option<ipnet::IpNet> {
     ipnet::IpNet::new(address.parse().ok()?, length.parse().ok().filter(|_| is_short)?).ok()
 }
 
-/// As Go's parsers once read it: zeros before a decimal number count for nothing.
+/// As Go's parsers once read it: leading zeros of a decimal number are ignored.
 fn sloppy_cidr(text: &str) -> Option<ipnet::IpNet> {
     let (address, length) = text.split_once('/')?;
     let short = |number: &str| match number.trim_start_matches('0') {

@@ -1,4 +1,4 @@
-//! The table: which rules hold for which kind. A kind that is not in it has metadata rules alone.
+//! The table of the rules of each kind. A kind that is not in the table has only the rules of metadata.
 
 mod api_service;
 mod autoscaler;
@@ -57,13 +57,13 @@ use crate::checks::Checks;
 pub use device::validate_admin_access;
 pub use mandatory::flow_control as mandatory_flow_control;
 
-/// What a kind's file offers, always in this order.
+/// The functions of a kind's file, always in this order.
 pub struct Rules {
-    /// Fills in defaults.
+    /// Adds defaults.
     pub default: fn(&mut Value),
-    /// Adjusts a new object beyond what all kinds share.
+    /// Prepares a new object, after the steps that all kinds share.
     pub prepare_create: fn(&mut Value),
-    /// Adjusts a changed object; the old one is the last argument.
+    /// Prepares a changed object; the old one is the last argument.
     pub prepare_update: fn(Option<&str>, &mut Value, &Value),
     /// Checks a new object.
     pub validate_create: fn(&At<'_>, &mut Checks),
@@ -74,7 +74,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Rules of a kind that has defaults and checks and nothing else.
+    /// Rules of a kind with defaults and checks only.
     const fn new(
         default: fn(&mut Value),
         validate_create: fn(&At<'_>, &mut Checks),
@@ -114,7 +114,7 @@ pub fn rules(kind: &Kind) -> Option<&'static Rules> {
         ("apps", "Deployment") => &deployment::RULES,
         ("apps", "ReplicaSet") => &replica_set::RULES,
         ("apps", "StatefulSet") => &stateful_set::RULES,
-        // Stored as the second version is.
+        // The second version is the stored one.
         ("autoscaling", "HorizontalPodAutoscaler") => &autoscaler::RULES,
         ("batch", "CronJob") => &cron_job::RULES,
         ("batch", "Job") => &job::RULES,
@@ -215,7 +215,7 @@ pub fn field_selectors(kind: &Kind) -> &'static [&'static str] {
     }
 }
 
-/// The value behind a field selector's path. Absent booleans and numbers read as upstream's zero values.
+/// The value of a field selector's path. Absent booleans and numbers have upstream's zero values.
 pub fn field_value(kind: &Kind, object: &Value, path: &str) -> String {
     let at = At::root(object);
     let or_zero = |path: &str, zero: &str| {

@@ -1,12 +1,11 @@
-//! What an object must be before it is stored.
+//! Decoding, defaulting and validation of objects before they are stored.
 //!
-//! The API server hands every body through these pure functions, in this order: [`decode`] turns
-//! bytes into a JSON value, [`check_fields`] prunes and type-checks it against the kind's schema,
-//! [`default`] fills in what the user left out, [`prepare_create`] or [`prepare_update`] keeps the
-//! user's hands off what is not theirs, and [`validate_create`] or [`validate_update`] says what is
-//! wrong. [`patch`] holds the three patch kinds, [`apply`] the fourth, server-side apply, and with it who
-//! owns which field, [`scale`] the scale subresource. Words are
-//! upstream's. No I/O, no clock; unique ids and times are the server's business.
+//! The API server passes every body through these pure functions, in this order: [`decode`] parses bytes into a JSON
+//! value. [`check_fields`] prunes it and checks its types against the kind's schema. [`default`] adds defaults.
+//! [`prepare_create`] or [`prepare_update`] resets the fields that the user may not write. [`validate_create`] or
+//! [`validate_update`] returns the errors. [`patch`] has the three patch kinds, [`apply`] server-side apply and field
+//! ownership, [`scale`] the scale subresource. The messages are upstream's. There is no I/O and no clock; the server sets
+//! unique ids and times.
 
 pub mod apply;
 mod at;
@@ -44,7 +43,7 @@ pub use kinds::{mandatory_flow_control, validate_admin_access};
 pub use strategy::{allows_create_on_update, allows_unconditional_update};
 pub use unacted::unacted;
 
-/// Fills in upstream's defaults. Idempotent: a defaulted object stays as it is.
+/// Adds upstream's defaults. Defaulting an object twice changes nothing.
 pub fn default(kind: &Kind, object: &mut Value) {
     meta::default(object);
     if let Some(schema) = api_schema::structural(kind) {
@@ -54,10 +53,9 @@ pub fn default(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// Makes a new object ready for validation: drops status where a status subresource owns it, sets
-/// first phases and generation 1. Name, namespace, uid and creation time are the server's to set, and
-/// must be set by now: a Job selects its Pods by its uid. A Service's addresses and node ports are
-/// allocated after this and before validation.
+/// Prepares a new object for validation: removes the status where a status subresource owns it, and sets the first phase
+/// and generation 1. The server must have set name, namespace, uid and creation time: a Job selects its Pods by its uid.
+/// A Service's addresses and node ports are allocated after this and before validation.
 pub fn prepare_create(kind: &Kind, object: &mut Value) {
     strategy::create(kind, object);
     if let Some(rules) = kinds::rules(kind) {
@@ -65,9 +63,8 @@ pub fn prepare_create(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// Makes a changed object ready for validation: the main resource keeps the old status, a status
-/// update keeps everything else, immutable metadata is carried over, and the generation goes up
-/// when the desired state changed.
+/// Prepares a changed object for validation: the main resource keeps the old status, a status update keeps everything
+/// else, immutable metadata is copied from the old object, and the generation increases when the desired state changed.
 pub fn prepare_update(kind: &Kind, sub: Option<&str>, new: &mut Value, old: &Value) {
     strategy::update(kind, sub, new, old);
     if let Some(rules) = kinds::rules(kind) {
@@ -76,7 +73,7 @@ pub fn prepare_update(kind: &Kind, sub: Option<&str>, new: &mut Value, old: &Val
     strategy::bump_generation(kind, sub, new, old);
 }
 
-/// Everything wrong with a new object; empty when it may be stored.
+/// The errors of a new object; empty when it may be stored.
 pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldError> {
     let mut checks = checks::Checks::default();
     meta::validate(kind, object, &mut checks);
@@ -89,8 +86,8 @@ pub fn validate_create(kind: &Kind, object: &Value) -> Vec<FieldError> {
     checks.into_errors()
 }
 
-/// Everything wrong with a change; empty when it may be stored. `sub` is the subresource that the
-/// request is for. What is wrong and was so before may be told among the warnings instead.
+/// The errors of a changed object; empty when it may be stored. `sub` is the subresource of the request. An error that
+/// the old object has too may be a warning instead.
 pub fn validate_update(kind: &Kind, sub: Option<&str>, new: &Value, old: &Value, warnings: &mut Vec<String>) -> Vec<FieldError> {
     let mut checks = checks::Checks::default();
     meta::validate_update(kind, new, old, &mut checks);
@@ -106,7 +103,7 @@ pub fn validate_update(kind: &Kind, sub: Option<&str>, new: &Value, old: &Value,
 }
 
 /// Field selectors that lists and watches of a kind accept beside `metadata.name` and
-/// `metadata.namespace`, which are included.
+/// `metadata.namespace`, which are part of the list.
 pub fn field_selectors(kind: &Kind) -> Vec<&str> {
     let own = kind.custom.iter().flat_map(|custom| &custom.selectable_fields).map(String::as_str);
     kinds::field_selectors(kind).iter().copied().chain(own).collect()
@@ -117,7 +114,7 @@ pub fn field_value(kind: &Kind, object: &Value, path: &str) -> String {
     kinds::field_value(kind, object, path)
 }
 
-/// Upstream's warnings about an object that may be stored all the same.
+/// Upstream's warnings about a valid object.
 pub fn warnings(kind: &Kind, object: &Value) -> Vec<String> {
     kinds::rules(kind).map(|rules| (rules.warnings)(&at::At::root(object))).unwrap_or_default()
 }

@@ -1,5 +1,4 @@
-//! What holds for `metadata` of every kind: names, labels, annotations, finalizers, owners, and
-//! what may not change.
+//! Rules for the `metadata` of every kind: names, labels, annotations, finalizers, owners, and immutable fields.
 
 use api_model::field::Path;
 use api_model::kind::Kind;
@@ -9,14 +8,14 @@ use crate::at::At;
 use crate::checks::Checks;
 use crate::format;
 
-/// Keys and values of all annotations together, in bytes.
+/// Most bytes of the keys and values of all annotations.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 /// A CronJob's name: its Jobs' names append a dash and ten digits, and must fit a label.
 const CRON_JOB_NAME_LEN_MAX: usize = 52;
-/// Finalizers that upstream owns; all others carry a domain.
+/// Upstream's finalizers without a domain; all others need one.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
-/// Makes the metadata map where there is none.
+/// Creates the metadata map where there is none.
 pub fn default(object: &mut Value) {
     if let Some(map) = object.as_object_mut() {
         let metadata = map.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
@@ -26,14 +25,14 @@ pub fn default(object: &mut Value) {
     }
 }
 
-/// Complaints about a name of that kind. `prefix` is for `generateName`, which may end in a dash.
+/// The messages about a name of that kind. `prefix` is for `generateName`, which may end in a dash.
 pub fn name_problems(kind: &Kind, name: &str, prefix: bool) -> Vec<String> {
     let masked = if prefix { mask_trailing_dash(name) } else { name.to_owned() };
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("apiregistration.k8s.io" | "rbac.authorization.k8s.io", _)
         | ("certificates.k8s.io", "CertificateSigningRequest")
         | ("" | "events.k8s.io", "Event") => format::path_segment(name),
-        // The name depends on the spec: the kind's own rules check it.
+        // The name depends on the spec, so the rules of the kind check it.
         ("certificates.k8s.io", "ClusterTrustBundle") => Vec::new(),
         ("certificates.k8s.io", "PodCertificateRequest") => format::path_segment(name),
         ("networking.k8s.io", "IPAddress") => format::canonical_ip(name),
@@ -50,7 +49,7 @@ pub fn name_problems(kind: &Kind, name: &str, prefix: bool) -> Vec<String> {
     }
 }
 
-/// Upstream's trick: what will be appended is a letter, so a dash at the end is none.
+/// As upstream, a dash at the end of a prefix is replaced by a letter, because more characters will follow it.
 fn mask_trailing_dash(name: &str) -> String {
     match name.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => format!("{rest}a"),
@@ -111,7 +110,7 @@ fn common(kind: &Kind, metadata: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Checks annotations: their keys, and their size together.
+/// Checks the keys and the total size of annotations.
 pub fn annotations(at: &At<'_>, checks: &mut Checks) {
     let mut bytes = 0;
     for (key, value) in at.entries() {
@@ -186,7 +185,7 @@ fn no_new_finalizers(new: &At<'_>, old: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Labels and annotations of a Pod template's metadata, and its finalizers: it has no name to check.
+/// Checks labels, annotations and finalizers of a Pod template, which has no name.
 pub fn template(metadata: &At<'_>, checks: &mut Checks) {
     checks.labels(&metadata.get("labels"));
     annotations(&metadata.get("annotations"), checks);

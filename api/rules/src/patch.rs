@@ -1,9 +1,8 @@
 //! The patch kinds that act on values: JSON patch (RFC 6902), JSON merge patch (RFC 7386) and
-//! strategic merge patch. Each is a pure function from an object and a patch to a new object; what
-//! the result must be is for field checks and validation to say afterwards. Server-side apply is
-//! no patch in this sense and is [`apply`](crate::apply).
+//! strategic merge patch. Each is a pure function from an object and a patch to a new object. Field checks and validation
+//! check the result afterwards. Server-side apply works differently and is in [`apply`](crate::apply).
 //!
-//! Bounds are upstream's: 10,000 operations, and 3 MiB of growth by `copy`.
+//! The limits are upstream's: 10,000 operations, and 3 MiB of growth by `copy`.
 
 mod operations;
 mod strategic;
@@ -18,7 +17,7 @@ pub const OPERATIONS_MAX: usize = 10_000;
 /// Most bytes that `copy` operations may add, and the largest result (upstream's request body limit).
 pub const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Why a patch was refused.
+/// A patch was not applied.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PatchError {
     /// The patch itself is malformed: 400 BadRequest.
@@ -30,12 +29,12 @@ pub enum PatchError {
     /// `copy` operations would make the object too large: 413 RequestEntityTooLarge.
     #[error("Unable to complete the copy, the accumulated size increase of copy is {0}, exceeding the limit {COPIED_BYTES_MAX}")]
     CopyTooLarge(usize),
-    /// The patch is well-formed but cannot be applied, for example because nothing stands at a path: 422
+    /// The patch is well-formed but cannot be applied, for example because a path does not exist: 422
     /// Invalid. Upstream hides this text behind "the server rejected our request due to an error in
     /// our request".
     #[error("{0}")]
     NotApplicable(String),
-    /// A `test` failed: to clients the same.
+    /// A `test` failed. The response is the same.
     #[error("{0}")]
     TestFailed(String),
 }
@@ -49,7 +48,7 @@ pub fn json(original: &Value, patch: &Value) -> Result<Value, PatchError> {
     operations::apply(original, &operations)
 }
 
-/// Applies a JSON merge patch. Beyond RFC 7386, and as upstream, it leaves no nulls in the maps of lists either.
+/// Applies a JSON merge patch. Beyond RFC 7386, and as upstream, it removes nulls in the maps of lists too.
 pub fn merge(original: &Value, patch: &Value) -> Result<Value, PatchError> {
     let patch = match patch {
         Value::Object(patch) => patch,
@@ -92,7 +91,7 @@ pub fn strategic(schema: &Schema, original: &Value, patch: &Value) -> Result<Val
     }
 }
 
-/// Go's complaint about a patch that is no map.
+/// Go's message about a patch that is no map.
 fn no_map(value: &Value) -> String {
     format!("json: cannot unmarshal {} into Go value of type map[string]interface {{}}", json_type(value))
 }

@@ -1,5 +1,5 @@
-//! Pod specs, wherever they stand: in a Pod, or in the template of a workload. Defaults and checks
-//! of each part have a file below; this one puts them together in upstream's order.
+//! Pod specs, of a Pod or of a workload's template. The defaults and checks of each part have a file below this one, which
+//! calls them in upstream's order.
 
 mod affinity;
 pub mod claim_spec;
@@ -31,10 +31,10 @@ pub use volume::persistent_source;
 const INT32_MAX: i64 = i32::MAX as i64;
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
-/// What messages show of `preemptionPolicy`.
+/// The value of `preemptionPolicy` in messages.
 pub const PREEMPTION_POLICIES: [&str; 2] = ["PreemptLowerPriority", "Never"];
 
-/// What the checks of one part of a Pod spec need to know of the others.
+/// The facts about a Pod spec that the checks of its parts need.
 pub struct Context<'a> {
     /// Well-formed volumes by name.
     pub volumes: HashMap<&'a str, At<'a>>,
@@ -48,7 +48,7 @@ pub struct Context<'a> {
     pub host_users: bool,
 }
 
-/// Checks a Pod spec. `pod_name` is known for Pods and absent for templates.
+/// Checks a Pod spec. `pod_name` is absent for templates.
 pub fn validate_spec(spec: &At<'_>, pod_name: Option<&str>, checks: &mut Checks) {
     let grace = spec.get("terminationGracePeriodSeconds");
     if !grace.exists() {
@@ -84,7 +84,7 @@ pub fn validate_spec(spec: &At<'_>, pod_name: Option<&str>, checks: &mut Checks)
 /// Checks the template of a workload.
 pub fn validate_template(template: &At<'_>, checks: &mut Checks) {
     let metadata = template.get("metadata");
-    // Upstream names these as if they stood beside the spec, without `metadata`.
+    // Upstream's paths of these fields have no `metadata`.
     checks.labels(&At::new(metadata.get("labels").value(), template.path.child("labels")));
     let annotations = At::new(metadata.get("annotations").value(), template.path.child("annotations"));
     meta::annotations(&annotations, checks);
@@ -96,7 +96,7 @@ pub fn validate_template(template: &At<'_>, checks: &mut Checks) {
     }
 }
 
-/// Annotations that mean something on a Pod.
+/// Checks the annotations that have a meaning for Pods.
 pub fn validate_annotations(annotations: &At<'_>, spec: &At<'_>, checks: &mut Checks) {
     let mirror = annotations.key("kubernetes.io/config.mirror");
     if mirror.exists() && spec.get("nodeName").text().is_empty() {
@@ -112,7 +112,7 @@ pub fn validate_annotations(annotations: &At<'_>, spec: &At<'_>, checks: &mut Ch
     }
 }
 
-/// What only a whole Pod must satisfy, beside its spec.
+/// Checks of a whole Pod that do not apply to templates.
 pub fn validate_pod(pod: &At<'_>, checks: &mut Checks) {
     let spec = pod.get("spec");
     validate_annotations(&pod.find("metadata.annotations"), &spec, checks);

@@ -1,31 +1,31 @@
-//! Quantities in upstream's canonical writing: `1000m` is `1`, `1.5Gi` is `1536Mi`, `0.5` is `500m`.
-//! What is said of upstream here is apimachinery's `pkg/api/resource/quantity.go`.
+//! Quantities in upstream's canonical form: `1000m` is `1`, `1.5Gi` is `1536Mi`, `0.5` is `500m`. Upstream's code is
+//! apimachinery's `pkg/api/resource/quantity.go`.
 
 use std::cmp::Ordering;
 
 use api_model::quantity::{BINARY_SUFFIXES, DECIMAL_SUFFIXES};
 use thiserror::Error;
 
-/// Nano is the smallest unit; finer is rounded up.
+/// Digits of the smallest unit, nano; finer values are rounded up.
 const NANO_DIGITS: i32 = 9;
 const NANO: i128 = 1_000_000_000;
 const MILLI: i128 = 1_000_000;
 /// Upstream caps quantities with a binary suffix at 2^63-1 whole units, and no others.
 const BINARY_NANO_MAX: i128 = i64::MAX as i128 * NANO;
-/// Digits after the point that a binary quantity is read by; those behind them count as one more of the last.
+/// Digits after the point that count in a binary quantity; further digits round it up.
 const BINARY_FRACTION_MAX: usize = 18;
-/// Exponents beyond it make no difference any more.
+/// Greater exponents make no difference.
 const EXPONENT_MAX: i32 = 1_000_000;
 /// Digits of numbers that upstream reads into 64 bits.
 const FAST_DIGITS_MAX: usize = 18;
 
-/// Why a text is no quantity; upstream's words.
+/// A text is no quantity. The messages are upstream's.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum QuantityError {
-    /// The text has the wrong shape.
+    /// The format is wrong.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
-    /// The number is fine, what follows is not.
+    /// The suffix is wrong.
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }
@@ -37,20 +37,20 @@ enum Writing {
     Exponent,
 }
 
-/// A parsed quantity; of more than there is room for, the largest that there is.
+/// A parsed quantity. A value that is too large is the largest number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantity {
     nano: i128,
     writing: Writing,
 }
 
-/// A quantity's text in its parts, which stand for `number * f * 10^p`.
+/// The parts of a quantity's text.
 struct Parts<'t> {
     is_negative: bool,
     whole: &'t str,
     fraction: &'t str,
     writing: Writing,
-    /// The power of two or ten that the suffix stands for.
+    /// The power of two or ten of the suffix.
     power: i32,
 }
 
@@ -59,15 +59,15 @@ pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
     parts(text).map(|parts| parts.quantity())
 }
 
-/// The writing in which upstream stores a quantity: the canonical one, or the text itself where upstream's parser
-/// takes it for canonical (`+1` and `1.500` too).
+/// The form in which upstream stores a quantity: the canonical form, or the text itself where upstream's parser regards it
+/// as canonical (`+1` and `1.500` too).
 pub fn stored(text: &str) -> Result<String, QuantityError> {
     let parts = parts(text)?;
     let quantity = parts.quantity();
     Ok(if parts.is_kept(-NANO_DIGITS) || quantity.is_too_much() { text.to_owned() } else { quantity.canonical() })
 }
 
-/// The same of one in a resource list, which is rounded up to thousandths.
+/// As [`stored`], for a resource list, where quantities are rounded up to thousandths.
 pub fn listed(text: &str) -> Result<String, QuantityError> {
     let parts = parts(text)?;
     let quantity = parts.quantity();
@@ -90,7 +90,7 @@ fn parts(text: &str) -> Result<Parts<'_>, QuantityError> {
     Ok(Parts { is_negative, whole: whole.trim_start_matches('0'), fraction, writing, power })
 }
 
-/// The writing, and the power of two or ten that a suffix stands for.
+/// The form of a suffix, and its power of two or ten.
 fn suffix_of(suffix: &str) -> Result<(Writing, i32), QuantityError> {
     if let Some((_, power)) = BINARY_SUFFIXES.iter().find(|(name, _)| *name == suffix) {
         return Ok((Writing::Binary, power.cast_signed()));
@@ -116,7 +116,7 @@ impl Parts<'_> {
         let too_fine = if scale < 0 { usize::try_from(scale.unsigned_abs()).unwrap_or(usize::MAX) } else { 0 };
         let (kept, dropped) = digits.split_at_checked(digits.len().saturating_sub(too_fine)).unwrap_or((&digits, ""));
         let value = number(kept).saturating_add(i128::from(is_something(dropped)));
-        // The largest number and zero stay what they are.
+        // Zero and the largest number do not change.
         (0..scale.clamp(0, 60)).fold(value, |value, _| value.saturating_mul(10))
     }
 
@@ -159,12 +159,12 @@ impl Quantity {
         self.nano
     }
 
-    /// The sum, in this one's writing.
+    /// The sum, in the form of `self`.
     pub fn plus(self, other: Self) -> Self {
         Self { nano: self.nano.saturating_add(other.nano), writing: self.writing }
     }
 
-    /// Whether there is no room for it, so that it cannot be written.
+    /// Whether the value is too large to be written.
     fn is_too_much(self) -> bool {
         self.nano.saturating_abs() == i128::MAX
     }
@@ -179,7 +179,7 @@ impl Quantity {
         self.nano % NANO == 0
     }
 
-    /// Upstream's canonical writing. A binary suffix is left out below 1024, and where it would lose a fraction.
+    /// Upstream's canonical form. It has no binary suffix below 1024, and where the suffix would lose a fraction.
     pub fn canonical(self) -> String {
         if self.writing == Writing::Binary && self.nano.saturating_abs() >= 1024 * NANO && self.is_whole() {
             return binary(self.nano / NANO);
@@ -219,7 +219,7 @@ fn decimal(nano: i128, exponent: bool) -> String {
     }
 }
 
-/// Orders two quantities; texts that are none count as zero.
+/// Compares two quantities; a text that is no quantity counts as zero.
 pub fn compare(a: &str, b: &str) -> Ordering {
     let nano = |text: &str| parse(text).map_or(0, Quantity::nano);
     nano(a).cmp(&nano(b))

@@ -1,4 +1,4 @@
-//! The scale subresource: an `autoscaling/v1` Scale read from, and written to, a workload.
+//! The scale subresource: reads an `autoscaling/v1` Scale from a workload and writes it back.
 
 use api_model::kind::Kind;
 use serde_json::{Map, Value, json};
@@ -33,8 +33,8 @@ pub fn read(kind: &Kind, object: &Value) -> Option<Value> {
     }))
 }
 
-/// Writes a Scale's `spec.replicas` into an object, and its `resourceVersion` where it has one, so
-/// that the object's update is refused when the object has changed since.
+/// Writes a Scale's `spec.replicas` into an object, and its `resourceVersion` if any, so that the update conflicts when the
+/// object has changed.
 pub fn write(kind: &Kind, object: &mut Value, scale: &Value) {
     if kind.subresource("scale").is_none() {
         return;
@@ -54,12 +54,12 @@ pub fn write(kind: &Kind, object: &mut Value, scale: &Value) {
     }
 }
 
-/// What stands behind a dotted path; nothing behind an empty one.
+/// The value of a dotted path; `None` for an empty path.
 fn at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').try_fold(object, |at, name| at.get(name))
 }
 
-/// Writes behind a dotted path, and makes the objects on the way.
+/// Sets the value of a dotted path, and creates the objects on the way.
 fn put(object: &mut Value, path: &str, value: Value) {
     let Some(map) = object.as_object_mut() else { return };
     match path.split_once('.') {
@@ -82,7 +82,7 @@ pub(crate) fn validate_custom(kind: &Kind, object: &Value, checks: &mut crate::c
     }
 }
 
-/// A Scale's own errors: `spec.replicas` must not be negative.
+/// Validates a Scale: `spec.replicas` must not be negative.
 pub fn validate(scale: &Value) -> Vec<api_model::field::FieldError> {
     let mut checks = crate::checks::Checks::default();
     checks.not_negative(&crate::at::At::root(scale).find("spec.replicas"));

@@ -1,4 +1,4 @@
-//! What the server owns in an object: upstream's registry strategies, as far as all kinds share them.
+//! Resets the fields that only the server writes: the part of upstream's registry strategies that all kinds share.
 
 use api_model::kind::Kind;
 use api_model::meta;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::at::At;
 
-/// Built-in kinds that count changes of their desired state.
+/// Built-in kinds whose `metadata.generation` counts changes of the desired state.
 fn has_generation(kind: &Kind) -> bool {
     match kind.group.as_str() {
         "apps" => kind.kind != "ControllerRevision",
@@ -27,7 +27,7 @@ pub fn is_custom(kind: &Kind) -> bool {
     kind.custom.is_some()
 }
 
-/// Whether an update may leave `resourceVersion` out and overwrite whatever is stored.
+/// Whether an update without `resourceVersion` may overwrite the stored object.
 pub fn allows_unconditional_update(kind: &Kind) -> bool {
     let strict = match kind.group.as_str() {
         "apiextensions.k8s.io" | "apiregistration.k8s.io" | "coordination.k8s.io" | "node.k8s.io" | "policy" => true,
@@ -40,7 +40,7 @@ pub fn allows_unconditional_update(kind: &Kind) -> bool {
     !strict
 }
 
-/// Whether an update of what does not exist creates it.
+/// Whether an update of a missing object creates it.
 pub fn allows_create_on_update(kind: &Kind) -> bool {
     match kind.group.as_str() {
         "rbac.authorization.k8s.io" | "coordination.k8s.io" | "events.k8s.io" => true,
@@ -49,7 +49,7 @@ pub fn allows_create_on_update(kind: &Kind) -> bool {
     }
 }
 
-/// A new object: nothing of the server's own is taken from the user.
+/// Prepares a new object: resets the fields that only the server writes.
 pub fn create(kind: &Kind, object: &mut Value) {
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
         meta::unset(object, field);
@@ -57,7 +57,7 @@ pub fn create(kind: &Kind, object: &mut Value) {
     if has_generation(kind) {
         meta::set(object, "generation", 1);
     }
-    // A kubelet registers its Node with a status, which upstream keeps.
+    // As upstream, a Node keeps the status with which its kubelet registers it.
     let is_node = kind.group.is_empty() && kind.kind == "Node";
     if let Some(map) = object.as_object_mut()
         && kind.has_status()
@@ -70,7 +70,7 @@ pub fn create(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// The status of a new object: the counts that upstream always writes.
+/// Adds the counts that upstream always writes to the status of a new object.
 fn initial_status(kind: &Kind) -> Value {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "ReplicationController") | ("apps", "ReplicaSet") => json!({"replicas": 0}),
@@ -85,7 +85,7 @@ fn initial_status(kind: &Kind) -> Value {
     }
 }
 
-/// A changed object: each door changes its own part.
+/// Prepares a changed object: the main resource and each subresource change their own part.
 pub fn update(kind: &Kind, sub: Option<&str>, new: &mut Value, old: &Value) {
     metadata(new, old);
     if !kind.has_status() {
@@ -106,7 +106,7 @@ pub fn update(kind: &Kind, sub: Option<&str>, new: &mut Value, old: &Value) {
     }
 }
 
-/// Metadata that an update leaves out comes from the stored object; deletion cannot be undone.
+/// Copies omitted metadata from the stored object; a deletion cannot be undone.
 fn metadata(new: &mut Value, old: &Value) {
     let Some(old) = old.get("metadata").and_then(Value::as_object) else {
         return;
@@ -133,14 +133,14 @@ fn put(map: &mut Map<String, Value>, field: &str, value: Option<&Value>) {
     };
 }
 
-/// Takes a top-level field from the old object.
+/// Copies a top-level field from the old object.
 pub fn keep(new: &mut Value, old: &Value, field: &str) {
     if let Some(map) = new.as_object_mut() {
         put(map, field, old.get(field));
     }
 }
 
-/// Takes every top-level field from the old object, but those named.
+/// Copies every top-level field from the old object, except the named ones.
 fn keep_all_but(new: &mut Value, old: &Value, changed: &[&str]) {
     let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) else {
         return;
@@ -150,7 +150,7 @@ fn keep_all_but(new: &mut Value, old: &Value, changed: &[&str]) {
     new.extend(old.iter().filter(|(field, _)| fixed(field)).map(|(field, value)| (field.clone(), value.clone())));
 }
 
-/// Counts a change of the desired state.
+/// Increments the generation for a change of the desired state.
 pub fn bump_generation(kind: &Kind, sub: Option<&str>, new: &mut Value, old: &Value) {
     if !has_generation(kind) || matches!(sub, Some("status" | "approval")) || !desired_state_differs(kind, new, old) {
         return;
@@ -181,8 +181,8 @@ fn rest_differs(new: &Value, old: &Value) -> bool {
     new.keys().chain(old.keys()).filter(counts).any(|field| !same_field(field, new.get(field), old.get(field)))
 }
 
-/// Whether anything but metadata differs in a custom resource, where what is empty is not what is missing. Its status
-/// is by now the old one, unless it is a field like others.
+/// Whether anything but metadata differs in a custom resource, where an empty field differs from an absent one. The
+/// status is already the old one, unless the kind has no status subresource.
 fn custom_differs(new: &Value, old: &Value) -> bool {
     let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else {
         return false;

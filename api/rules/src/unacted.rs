@@ -1,8 +1,7 @@
-//! What of an object is stored although nothing acts on it: told to whoever writes it, by the table of
-//! [`api_model::acted`].
+//! Warnings about fields that are stored although no part of skiff acts on them, from the table of [`api_model::acted`].
 //!
-//! The rows that nobody acts on are made into a tree once. A write then costs one look-up for each of them that its
-//! object could have, and a text only for those that it has.
+//! The rows of such fields are compiled into a tree once. A write then costs one look-up for each such field of its kind,
+//! and a message only for the fields that the object has.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -15,25 +14,25 @@ use serde_json::Value;
 /// Most texts for one object.
 const WARNINGS_MAX: usize = 16;
 
-/// What is looked for in objects of one kind.
+/// The fields of a kind without effect.
 enum Lookup {
-    /// Nobody acts on the kind.
+    /// No part acts on the kind.
     Whole(&'static str),
-    /// Nobody acts on some fields.
+    /// No part acts on some fields.
     Fields(Node),
 }
 
-/// A place on the way to fields that nobody acts on, or one of them.
+/// A node on the path to fields without effect, or such a field.
 #[derive(Default)]
 struct Node {
-    /// The number of the row that ends here, and the values that ask for nothing.
+    /// The row of this field, and the values that need no warning.
     row: Option<(usize, Vec<Value>)>,
     fields: Vec<(String, Node)>,
-    /// Of each element of a list.
+    /// The node of the elements of a list.
     elements: Option<Box<Node>>,
 }
 
-/// Where the walk is, as a list from the inside out.
+/// The path of the walk, as a linked list.
 #[derive(Clone, Copy)]
 enum At<'a> {
     Root,
@@ -41,7 +40,7 @@ enum At<'a> {
     Element(&'a At<'a>, usize),
 }
 
-/// The warnings for a new object, or for a change from `old`: only what is new in it counts.
+/// The warnings for a new object, or for the new fields of a changed one.
 pub fn unacted(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<String> {
     static KINDS: LazyLock<HashMap<(&str, &str), Lookup>> = LazyLock::new(compiled);
     if kind.custom.is_some() {
@@ -73,14 +72,14 @@ fn compiled() -> HashMap<(&'static str, &'static str), Lookup> {
     acted::rows().filter_map(|row| Some(((row.group, row.kind), lookup(row)?))).collect()
 }
 
-/// Whether two versions of an object ask for the same: all but metadata and status is equal.
+/// Whether two versions of an object are equal except for metadata and status.
 fn asks_the_same(new: &Value, old: &Value) -> bool {
     let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return false };
     let mut names = new.keys().chain(old.keys()).filter(|name| !matches!(name.as_str(), "metadata" | "status"));
     names.all(|name| new.get(name) == old.get(name))
 }
 
-/// What is as good as not being there.
+/// Whether a value equals an absent one.
 fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,

@@ -1,4 +1,4 @@
-//! What differs between two states of an object, as sets of fields.
+//! The differences between two states of an object, as sets of fields.
 
 use std::sync::LazyLock;
 
@@ -12,9 +12,9 @@ use super::typing::{Bearers, Form, List, Typing};
 /// The fields in which two objects differ.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
-    /// New, or of another value.
+    /// New fields, and fields with another value.
     pub(super) changed: FieldSet,
-    /// No longer there.
+    /// Removed fields.
     pub(super) removed: FieldSet,
 }
 
@@ -24,10 +24,10 @@ impl Comparison {
     }
 }
 
-/// What an object is compared with that was not there before.
+/// The object to compare a new object with.
 pub(super) static NOTHING: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
 
-/// Compares two objects, as far as managers own their fields through that door.
+/// Compares two objects in the fields that a manager can own through a subresource.
 pub(super) fn objects(typing: Typing<'_>, old: &Value, new: &Value, scope: &Scope) -> Comparison {
     let empty = Map::new();
     let (old, new) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
@@ -35,7 +35,7 @@ pub(super) fn objects(typing: Typing<'_>, old: &Value, new: &Value, scope: &Scop
     Comparison { changed: difference.changed.children, removed: difference.removed.children }
 }
 
-/// Compares two objects in everything.
+/// Compares two objects in all fields.
 pub(super) fn whole(typing: Typing<'_>, old: &Value, new: &Value) -> Comparison {
     let difference = Walk { scope: None }.values(typing, old, new, Section::Nested);
     Comparison { changed: difference.changed.children, removed: difference.removed.children }
@@ -59,7 +59,7 @@ impl Difference {
     }
 }
 
-/// The differences below one value, gathered.
+/// The differences of the children of one value.
 #[derive(Default)]
 struct Gathered {
     changed: Vec<(Element, Node)>,
@@ -84,12 +84,12 @@ impl From<Gathered> for Difference {
     }
 }
 
-/// Where in the object the walk is.
+/// The section of the object that the walk is in.
 #[derive(Clone, Copy, PartialEq)]
 enum Section {
     /// The object itself.
     Root,
-    /// In a struct that upstream's objects always have.
+    /// A struct that upstream's objects always have.
     Skeleton,
     Metadata,
     Nested,
@@ -103,13 +103,13 @@ impl Walk<'_> {
     fn values(&self, typing: Typing<'_>, old: &Value, new: &Value, section: Section) -> Difference {
         match (typing.form(new), old, new) {
             (Form::Fields, Value::Object(old), Value::Object(new)) => self.fields(typing, old, new, section),
-            // Naming elements costs more than comparing them, and most lists stay as they are.
+            // Most lists do not change, and comparing them is cheaper than naming their elements.
             (Form::Elements(_), Value::Array(old), Value::Array(new)) if old == new => Difference::default(),
             (Form::Elements(list), Value::Array(old), Value::Array(new)) => {
                 self.elements(list, old, new).unwrap_or_else(|| whole_values(old == new))
             }
             (Form::Whole, ..) if matches!(typing.form(old), Form::Whole) => whole_values(old == new),
-            // Something else stands here now.
+            // The value has another type now.
             _ => Difference { changed: every(typing, new), removed: Node { member: false, ..every(typing, old) } },
         }
     }
@@ -140,7 +140,7 @@ impl Walk<'_> {
         gathered.into()
     }
 
-    /// Where a field's own fields are.
+    /// The section of a field's children.
     fn inner(&self, section: Section, name: &str) -> Section {
         let has_skeleton = self.scope.is_some_and(|scope| scope.has_skeleton);
         match section {
@@ -150,7 +150,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What a field that an object leaves out is in upstream's objects, if it is something.
+    /// The value in upstream's objects of a field that an object omits, if any.
     fn absent(&self, section: Section, inner: Section, is_required: bool, value: &Value) -> Option<&'static Value> {
         let is_in_skeleton = matches!(section, Section::Root | Section::Skeleton) && self.scope.is_some_and(|scope| scope.has_skeleton);
         match value {

@@ -1,13 +1,13 @@
-//! Fields that an applied configuration would change although others own them, in upstream's words.
+//! Conflicts: fields of other managers that an applied configuration would change, in upstream's words.
 
 use super::managers::{Id, Manager, Managers, Operation};
 use super::set::FieldSet;
 
-/// Others' fields, by owner in the order of names.
+/// Fields of other managers, by manager in the order of names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conflicts(Vec<(Id, FieldSet)>);
 
-/// One field of one owner.
+/// One field of one manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// `conflict with "x"`
@@ -17,7 +17,7 @@ pub struct Conflict {
 }
 
 impl Conflicts {
-    /// What of `changed` others own than `applier`.
+    /// The fields of `changed` that managers other than `applier` own.
     pub(super) fn find(managers: &Managers, applier: &Id, changed: &FieldSet) -> Self {
         let of = |manager: &Manager| (manager.id.clone(), manager.fields.intersection(changed));
         let mut found: Vec<_> =
@@ -30,13 +30,13 @@ impl Conflicts {
         self.0.is_empty()
     }
 
-    /// Those that are not about allowed fields.
+    /// The conflicts about other fields than the allowed ones.
     pub(super) fn without(self, allowed: &FieldSet) -> Self {
         let rest = self.0.into_iter().map(|(id, fields)| (id, fields.difference(allowed)));
         Self(rest.filter(|(_, fields)| !fields.is_empty()).collect())
     }
 
-    /// All of them.
+    /// All conflicts.
     pub fn each(&self) -> Vec<Conflict> {
         let of = |(id, fields): &(Id, FieldSet)| {
             let message = format!("conflict with {}", owner(id));

@@ -1,12 +1,11 @@
-//! The fields that a value has: those that someone who states the value claims, and all there are.
+//! The fields of a value: those that an applied configuration claims, and all fields.
 
 use serde_json::Value;
 
 use super::set::{Element, FieldSet, Node};
 use super::typing::{Bearers, Form, Typing};
 
-/// The fields that an applied configuration claims. Objects are not claimed for what is in them; nulls
-/// state nothing.
+/// The fields that an applied configuration claims. An object with fields is not claimed itself; nulls are not claimed.
 pub(super) fn claimed(typing: Typing<'_>, config: &Value) -> FieldSet {
     claim(typing, config).children
 }
@@ -34,7 +33,7 @@ fn claim(typing: Typing<'_>, value: &Value) -> Node {
     }
 }
 
-/// Every field of a value, itself included.
+/// Every field of a value, and the value itself.
 pub(super) fn every(typing: Typing<'_>, value: &Value) -> Node {
     let children = match (typing.form(value), value) {
         (Form::Fields, Value::Object(fields)) => {

@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: who owns which fields.
+//! `metadata.managedFields`: the managers and the fields that each owns.
 
 use api_model::meta;
 use serde_json::{Map, Value};
@@ -6,19 +6,19 @@ use serde_json::{Map, Value};
 use super::set::FieldSet;
 use super::wire;
 
-/// Entries of operation Update; the oldest are gathered in one beyond that. Upstream's number.
+/// Upstream's limit of entries with the operation Update; beyond it the oldest are merged into one.
 const UPDATERS_MAX: usize = 10;
-/// The manager of what was gathered.
+/// The manager of the merged entry.
 const ANCIENT: &str = "ancient-changes";
 
-/// How a manager came to own fields.
+/// The operation of a manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
     Apply,
     Update,
 }
 
-/// Who, how and through which door: two entries never have the same.
+/// The id of an entry: manager, operation, API version and subresource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Id {
     pub(super) name: String,
@@ -29,7 +29,7 @@ pub(super) struct Id {
 }
 
 impl Id {
-    /// Whether both are one entry: an applier stays itself in another API version.
+    /// Whether both are the same entry: an applier keeps its entry in another API version.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.name == other.name
             && self.operation == other.operation
@@ -42,7 +42,7 @@ impl Id {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Manager {
     pub(super) id: Id,
-    /// As written, in whole seconds; empty where there is none.
+    /// The time as written, in whole seconds; may be empty.
     pub(super) time: String,
     pub(super) fields: FieldSet,
 }
@@ -52,7 +52,7 @@ pub(super) struct Manager {
 pub(super) struct Managers(Vec<Manager>);
 
 impl Managers {
-    /// From an object; none where there are none or they cannot be read.
+    /// The entries of an object; empty where there are none or they do not parse.
     pub(super) fn from_object(object: &Value) -> Self {
         stated(object).and_then(|entries| Self::decode(entries)).unwrap_or_default()
     }
@@ -74,19 +74,19 @@ impl Managers {
         self.0.iter()
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub(super) fn take(&mut self, id: &Id) -> Option<Manager> {
         let at = self.0.iter().position(|manager| manager.id.is(id))?;
         Some(self.0.remove(at))
     }
 
-    /// Puts an entry in, in place of the one with the same id.
+    /// Adds an entry, or replaces the one with the same id.
     pub(super) fn put(&mut self, manager: Manager) {
         self.take(&manager.id);
         self.0.push(manager);
     }
 
-    /// Takes fields from everybody; those left without any go.
+    /// Removes fields from all managers, and managers without fields.
     pub(super) fn disown(&mut self, fields: &FieldSet) {
         for manager in self.0.iter_mut().filter(|manager| manager.fields.overlaps(fields)) {
             manager.fields = manager.fields.difference(fields);
@@ -94,7 +94,7 @@ impl Managers {
         self.0.retain(|manager| !manager.fields.is_empty());
     }
 
-    /// [`Managers::disown`] of those who speak that version.
+    /// [`Managers::disown`] for the managers of an API version.
     pub(super) fn disown_in(&mut self, api_version: &str, fields: &FieldSet) {
         for manager in self.0.iter_mut().filter(|manager| manager.id.api_version == api_version) {
             manager.fields = manager.fields.difference(fields);
@@ -102,17 +102,17 @@ impl Managers {
         self.0.retain(|manager| !manager.fields.is_empty());
     }
 
-    /// Those who speak that version.
+    /// The managers of an API version.
     pub(super) fn of_version(&self, api_version: &str) -> Self {
         Self(self.0.iter().filter(|manager| manager.id.api_version == api_version).cloned().collect())
     }
 
-    /// What anybody owns.
+    /// The fields of all managers.
     pub(super) fn owned(&self) -> FieldSet {
         self.0.iter().fold(FieldSet::default(), |owned, manager| owned.union(&manager.fields))
     }
 
-    /// Gathers the oldest updates until no more than [`UPDATERS_MAX`] are left.
+    /// Merges the oldest updates until at most [`UPDATERS_MAX`] are left.
     pub(super) fn cap(&mut self) {
         let is_update = |manager: &Manager| manager.id.operation == Operation::Update;
         let mut excess = self.0.iter().filter(|manager| is_update(manager)).count().saturating_sub(UPDATERS_MAX);
@@ -133,7 +133,7 @@ impl Managers {
                 _ => kept.push(manager),
             }
         }
-        // An earlier bucket may have been younger than what was gathered now.
+        // An earlier merged entry may be newer than the entries merged now.
         for mut manager in kept {
             if let Some(twin) = self.take(&manager.id) {
                 manager.fields = manager.fields.union(&twin.fields);
@@ -143,7 +143,7 @@ impl Managers {
         }
     }
 
-    /// Upstream's order: appliers first, then the oldest first.
+    /// Upstream's order: appliers first, then by time.
     fn sort(&mut self) {
         self.0.sort_by(|a, b| {
             let key = |manager: &Manager| (manager.id.operation, manager.time.clone());
@@ -162,12 +162,12 @@ impl Managers {
     }
 }
 
-/// The entries that an object states.
+/// The entries in an object.
 pub(super) fn stated(object: &Value) -> Option<&Vec<Value>> {
     object.get("metadata")?.get("managedFields")?.as_array()
 }
 
-/// The entries after a manager changed fields that are its own and nobody else's; `None` where they are not.
+/// The entries after a manager changed fields that only it owns; `None` where another manager owns some.
 pub(super) fn changed_again(entries: &[Value], id: &Id, changed: &FieldSet, now: &str) -> Option<Vec<Value>> {
     if entries.is_empty() {
         return None;
@@ -193,7 +193,7 @@ fn text<'e>(entry: &'e Value, field: &str) -> &'e str {
     entry.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether an entry is that of an update by these.
+/// Whether an entry is that of an update by this writer.
 fn is_of(entry: &Value, id: &Id) -> bool {
     let of_entry = ["manager", "operation", "apiVersion", "subresource"].map(|field| text(entry, field));
     of_entry == [&id.name, "Update", &id.api_version, &id.subresource]
@@ -204,7 +204,7 @@ fn order(entry: &Value) -> [&str; 5] {
     ["operation", "time", "manager", "apiVersion", "subresource"].map(|field| text(entry, field))
 }
 
-/// Whether a user asks for all entries to be dropped: an empty list, or one empty entry.
+/// Whether a user clears all entries: with an empty list, or one empty entry.
 pub(super) fn is_reset(entries: &[Value]) -> bool {
     match entries {
         [] => true,
@@ -213,7 +213,7 @@ pub(super) fn is_reset(entries: &[Value]) -> bool {
     }
 }
 
-/// The entries that a user states, where they are some and valid.
+/// The entries that a user sent, where they are valid and not empty.
 pub(super) fn stated_by_user(entries: &[Value]) -> Option<Managers> {
     Managers::decode(entries).filter(|managers| !managers.is_empty())
 }

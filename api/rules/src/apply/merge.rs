@@ -1,4 +1,4 @@
-//! An applied configuration put into an object: what it states wins, what it does not mention stays.
+//! Merges an applied configuration into an object: fields of the configuration win, other fields stay.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::set::Element;
 use super::typing::{Form, List, Typing};
 
-/// The object with the configuration in it. Nulls state nothing.
+/// The merged object. Nulls are ignored.
 pub(super) fn merge(typing: Typing<'_>, live: Value, config: &Value) -> Value {
     match (typing.form(config), live, config) {
         (Form::Fields, Value::Object(live), Value::Object(config)) => Value::Object(merge_fields(typing, live, config)),
@@ -28,8 +28,8 @@ fn merge_fields(typing: Typing<'_>, mut live: Map<String, Value>, config: &Map<S
     live
 }
 
-/// Elements stand in the order of the configuration; those that it does not mention keep their place
-/// among the ones around them.
+/// Elements have the order of the configuration; elements that it does not mention keep their position among their
+/// neighbours.
 fn merge_elements(list: List<'_>, live: Vec<Value>, config: &[Value]) -> Vec<Value> {
     let names = |values: &[Value]| values.iter().map(|value| list.name(value).ok()).collect::<Option<Vec<Element>>>();
     let (Some(live_names), Some(config_names)) = (names(&live), names(config)) else {
@@ -59,7 +59,7 @@ fn merge_elements(list: List<'_>, live: Vec<Value>, config: &[Value]) -> Vec<Val
                     }
                 }
             }
-            // Its turn comes with another, in the order of the configuration.
+            // Another element places it, in the order of the configuration.
             Slot::Shared(_) => {}
         }
     }
@@ -67,17 +67,17 @@ fn merge_elements(list: List<'_>, live: Vec<Value>, config: &[Value]) -> Vec<Val
     merging.merged
 }
 
-/// A place in the live list.
+/// An element of the live list.
 enum Slot {
-    /// An element that the configuration does not mention.
+    /// The configuration does not mention it.
     Kept(Value),
-    /// One that both have.
+    /// Both have it.
     Shared(Element),
 }
 
 struct Merging<'s> {
     list: List<'s>,
-    /// Live elements that the configuration mentions and that are not merged yet.
+    /// Live elements of the configuration that are not merged yet.
     shared: HashMap<Element, Value>,
     merged: Vec<Value>,
 }

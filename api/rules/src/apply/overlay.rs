@@ -1,5 +1,5 @@
-//! A configuration put into an object without a word on who owns what: how mutating admission policies
-//! change objects. What it states wins, what it does not mention stays.
+//! Merges a configuration into an object without field ownership, as mutating admission policies change objects. Fields of
+//! the configuration win, other fields stay.
 
 use api_model::message::Message;
 use serde_json::Value;
@@ -8,11 +8,11 @@ use super::merge::merge;
 use super::typing::{Form, Typing};
 use super::validate;
 
-/// The object with the configuration in it.
+/// The merged object.
 ///
 /// # Errors
-/// When the configuration does not fit the type, or when it states something that can only be replaced
-/// whole: what it does not mention there would go. Words are upstream's.
+/// When the configuration does not fit the type, or when it sets an atomic value, whose other content would be lost. The
+/// messages are upstream's.
 pub fn overlay(typing: Typing<'_>, live: &Value, config: &Value) -> Result<Value, Message> {
     if let Some(complaint) = validate::complaint(typing, config) {
         return Err(format!("failed to convert patch object to typed object: {complaint}").into());
@@ -26,7 +26,7 @@ pub fn overlay(typing: Typing<'_>, live: &Value, config: &Value) -> Result<Value
     Ok(merge(typing, live.clone(), config))
 }
 
-/// Paths of lists and objects that are owned whole. Entries of maps with free keys are not looked into.
+/// Paths of atomic lists and objects. Entries of maps with free keys are not searched.
 fn find_atomics(typing: Typing<'_>, config: &Value, path: String, found: &mut Vec<String>) {
     match (typing.form(config), config) {
         (Form::Fields, Value::Object(fields)) => {

@@ -1,27 +1,27 @@
-//! Which fields a manager can come to own through a door: upstream's reset fields. The main resource
-//! leaves the status alone, the status subresource everything else; and nobody owns what only the
-//! server writes.
+//! The fields that a manager can own through the main resource or a subresource: upstream's reset fields. The main resource
+//! does not own the status, the status subresource owns nothing else, and no manager owns fields that only the server
+//! writes.
 
 use api_model::kind::Kind;
 
 use super::set::FieldSet;
 use crate::strategy::is_custom;
 
-/// Metadata that nobody owns.
+/// Metadata that no manager owns.
 const SERVERS_OWN: [&str; 9] =
     ["name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields", "resourceVersion"];
 
-/// Structs that Go's types hold by value, so that an object without them is none that upstream knows:
-/// they are never new, and so nobody owns them as such.
+/// Structs that Go's types hold by value. Every object of upstream has them, so they are never new and no manager owns
+/// them.
 const ALWAYS_THERE: [&str; 7] = ["metadata", "spec", "status", "strategy", "updateStrategy", "template", "jobTemplate"];
 
-/// The fields behind a door.
+/// The fields of the main resource or of a subresource.
 #[derive(Debug)]
 pub(super) struct Scope {
     door: Door,
-    /// Metadata that this door takes from the stored object.
+    /// Metadata that a write through it copies from the stored object.
     kept_metadata: &'static [&'static str],
-    /// Whether the kind is one of Go's types.
+    /// Whether the kind is built in, so that upstream has a Go type.
     pub(super) has_skeleton: bool,
 }
 
@@ -50,7 +50,7 @@ impl Scope {
         Self { door, kept_metadata, has_skeleton: !custom }
     }
 
-    /// Whether a top-level field is behind the door.
+    /// Whether a top-level field is in the scope.
     pub(super) fn owns(&self, field: &str) -> bool {
         match self.door {
             _ if matches!(field, "apiVersion" | "kind") => false,
@@ -61,17 +61,17 @@ impl Scope {
         }
     }
 
-    /// Whether a field of the metadata is.
+    /// Whether a field of the metadata is in the scope.
     pub(super) fn owns_metadata(&self, field: &str) -> bool {
         !SERVERS_OWN.contains(&field) && !self.kept_metadata.contains(&field)
     }
 
-    /// Whether upstream's objects have a struct of that name whatever they say.
+    /// Whether upstream's objects always have a struct of that name.
     pub(super) fn is_always_there(field: &str) -> bool {
         ALWAYS_THERE.contains(&field)
     }
 
-    /// The part of a set that is behind the door.
+    /// The part of a set that is in the scope.
     pub(super) fn part(&self, mut set: FieldSet) -> FieldSet {
         set.retain(|element, node| {
             let name = element.name().unwrap_or_default();

@@ -1,13 +1,13 @@
-//! Sets of fields: what a manager owns, what a change touched. A tree, as `fieldsV1` writes it; every
-//! level is kept in order, so that two sets are joined in one pass.
+//! Sets of fields, for example of a manager or of a change. A set is a tree, as in `fieldsV1`. Every level is sorted, so that
+//! two sets are joined in one pass.
 
 use std::fmt;
 use std::iter::{Peekable, from_fn};
 
 use serde_json::{Map, Value};
 
-/// One step of a path, in the form that it has in `fieldsV1`: `f:FIELD`, `k:{"KEY":VALUE,…}` for an
-/// element of a list that is told apart by keys, `v:VALUE` for an element of a set, `i:INDEX`.
+/// One step of a path, in the form of `fieldsV1`: `f:FIELD`, `k:{"KEY":VALUE,…}` for an element of a list with keys,
+/// `v:VALUE` for an element of a set, `i:INDEX`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Element(String);
 
@@ -17,27 +17,27 @@ impl Element {
         Self(["f:", name].concat())
     }
 
-    /// The element of a list that has these keys.
+    /// The element of a list with these keys.
     pub fn keys(keys: Map<String, Value>) -> Self {
         Self(format!("k:{}", Value::Object(keys)))
     }
 
-    /// The element of a set that has this value.
+    /// The element of a set with this value.
     pub fn value(value: &Value) -> Self {
         Self(format!("v:{value}"))
     }
 
-    /// The element at that place of a list.
+    /// The element at that index of a list.
     pub(super) fn index(at: usize) -> Self {
         Self(format!("i:{at}"))
     }
 
-    /// From its written form; `None` where it is none.
+    /// Parses the written form; `None` where it is not valid.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (form, rest) = text.split_once(':')?;
         match form {
             "f" => Some(Self(text.to_owned())),
-            // Written anew, so that equal elements are equal text.
+            // Serialized again, so that equal elements have equal text.
             "k" => serde_json::from_str(rest).ok().map(Self::keys),
             "v" => serde_json::from_str(rest).ok().map(|value: Value| Self::value(&value)),
             "i" => rest.parse::<i64>().ok().map(|index| Self(format!("i:{index}"))),
@@ -73,17 +73,17 @@ impl fmt::Display for Element {
     }
 }
 
-/// What a set says of one path.
+/// A node of a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     /// Whether the path itself is in the set.
     pub member: bool,
-    /// What is in the set below it.
+    /// The children.
     pub children: FieldSet,
 }
 
 impl Node {
-    /// The path itself and nothing below it.
+    /// The path itself without children.
     pub(super) const LEAF: Self = Self { member: true, children: FieldSet::EMPTY };
 
     /// Whether neither the path nor anything below it is in the set.
@@ -99,7 +99,7 @@ pub struct FieldSet(Vec<(Element, Node)>);
 impl FieldSet {
     const EMPTY: Self = Self(Vec::new());
 
-    /// Whether nothing is in it.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -109,7 +109,7 @@ impl FieldSet {
         self.0.iter()
     }
 
-    /// What it says of that element.
+    /// The node of an element.
     pub fn get(&self, element: &Element) -> Option<&Node> {
         let at = self.0.binary_search_by(|(found, _)| found.cmp(element)).ok()?;
         self.0.get(at).map(|(_, node)| node)
@@ -123,25 +123,25 @@ impl FieldSet {
         })
     }
 
-    /// The paths of either.
+    /// The union.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         self.combine(other, |mine, theirs| mine || theirs)
     }
 
-    /// The paths of both.
+    /// The intersection.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.combine(other, |mine, theirs| mine && theirs)
     }
 
-    /// The paths that the other has not. What is below a path of the other stays.
+    /// The paths that the other set does not have. Paths below a path of the other set stay.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.combine(other, |mine, theirs| mine && !theirs)
     }
 
-    /// `keep` says of a path whether it stays, given who has it; it must not make paths up.
+    /// `keep` decides whether a path stays, from which sets have it; it must not add paths.
     fn combine(&self, other: &Self, keep: fn(bool, bool) -> bool) -> Self {
         let whole = |node: Option<&Node>, kept: bool| node.filter(|_| kept).cloned().unwrap_or_default();
         let nodes = join(&self.0, &other.0).map(|(element, mine, theirs)| {
@@ -157,12 +157,12 @@ impl FieldSet {
         nodes.collect()
     }
 
-    /// Only the paths that begin with an element of which `keep` approves.
+    /// The paths whose first element passes `keep`.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&Element, &mut Node) -> bool) {
         self.0.retain_mut(|(element, node)| keep(element, node) && !node.is_empty());
     }
 
-    /// Every path as messages name it; at each level those that end there come first.
+    /// Every path as in messages; at each level the paths that end there come first.
     pub fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect_paths("", &mut paths);
@@ -177,7 +177,7 @@ impl FieldSet {
     }
 }
 
-/// Empty nodes are left out; of two for one element the last stays.
+/// Empty nodes are dropped; of two nodes of one element the last one stays.
 impl FromIterator<(Element, Node)> for FieldSet {
     fn from_iter<I: IntoIterator<Item = (Element, Node)>>(nodes: I) -> Self {
         let mut nodes: Vec<(Element, Node)> = nodes.into_iter().filter(|(_, node)| !node.is_empty()).collect();

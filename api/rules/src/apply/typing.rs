@@ -1,5 +1,4 @@
-//! How a value is owned, by its type: whole, field by field, or element by element. This is the one
-//! file that knows where types come from; the rest of `apply` asks here.
+//! How a value is owned, by its type: as a whole, by field, or by element. Only this file knows where types come from.
 
 use api_model::message::Message;
 use std::collections::BTreeMap;
@@ -10,29 +9,29 @@ use serde_json::{Map, Value};
 
 use super::set::{Element, FieldSet, Node};
 
-/// What is known of a value's type.
+/// The type of a value.
 #[derive(Clone, Copy, Debug)]
 pub enum Typing<'s> {
     /// Its schema.
     Known(&'s Schema),
-    /// Nothing: objects are owned field by field, all else whole.
+    /// Unknown: objects are owned by field, other values as a whole.
     Deduced,
-    /// Of an object, that it has metadata.
+    /// An object with metadata, otherwise unknown.
     Custom,
 }
 
 /// How a value is owned.
 pub(super) enum Form<'s> {
-    /// Whole: a scalar, an atomic list or map, or a value that does not fit its type.
+    /// As a whole: a scalar, an atomic list or map, or a value that does not fit its type.
     Whole,
-    /// Each field or entry for itself.
+    /// By field or entry.
     Fields,
-    /// Each element for itself.
+    /// By element.
     Elements(List<'s>),
 }
 
 impl<'s> Typing<'s> {
-    /// The type of a kind's objects; where it has none, as much as all objects have in common.
+    /// The type of a kind's objects; without a schema, what all objects have in common.
     pub fn new(kind: &'s Kind) -> Self {
         api_schema::of_kind(kind).map_or(Typing::Custom, Typing::Known)
     }
@@ -73,7 +72,7 @@ impl<'s> Typing<'s> {
         matches!(self, Typing::Known(schema) if schema.is_required(name))
     }
 
-    /// The type behind one step of a path.
+    /// The type after one step of a path.
     fn step(self, element: &Element) -> Self {
         match (element.name(), self) {
             (Some(name), typing) => typing.field(name),
@@ -82,8 +81,8 @@ impl<'s> Typing<'s> {
         }
     }
 
-    /// The set with every declared field that has a path of the set below it: an object is there as
-    /// long as something in it is.
+    /// The set with every declared field that has a path of the set below it: an object is owned as long as one of its
+    /// fields is.
     pub(super) fn with_parents(self, set: &FieldSet) -> FieldSet {
         let with = |(element, node): &(Element, Node)| {
             let children = self.step(element).with_parents(&node.children);
@@ -94,14 +93,14 @@ impl<'s> Typing<'s> {
     }
 }
 
-/// The type of a list whose elements are told apart.
+/// The type of a list whose elements have names.
 #[derive(Clone, Copy)]
 pub(super) struct List<'s> {
     schema: &'s Schema,
     items: &'s Schema,
 }
 
-/// The elements that bear one name: one, unless something stands twice.
+/// The elements with one name: more than one for duplicates.
 #[derive(Debug, PartialEq)]
 pub(super) enum Bearers<'v> {
     One(&'v Value),
@@ -114,7 +113,7 @@ impl<'s> List<'s> {
         Typing::Known(self.items)
     }
 
-    /// What tells an element from the others, or why nothing does.
+    /// The name of an element.
     pub(super) fn name(self, value: &Value) -> Result<Element, Message> {
         if self.schema.list_type() == ListType::Set {
             return match value {

@@ -1,4 +1,4 @@
-//! Whether an applied configuration fits its type: nobody can own what the type does not know. Words
+//! Checks an applied configuration against its type: no manager can own a field that the type does not have. The messages
 //! are upstream's.
 
 use api_schema::{Schema, Shape};
@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::set::Element;
 use super::typing::{Bearers, Form, Typing};
 
-/// Complaints listed; the rest adds nothing.
+/// Most listed errors.
 const ERRORS_MAX: usize = 100;
 
-/// Everything wrong with a configuration, one line each; `None` where it fits.
+/// The errors of a configuration, one per line; `None` for a valid one.
 pub(super) fn complaint(typing: Typing<'_>, config: &Value) -> Option<String> {
     let mut walk = Walk::default();
     walk.value(typing, config);
@@ -47,7 +47,7 @@ impl Walk {
         {
             return self.refuse(&format!("expected {wanted}, got {value}"));
         }
-        // What an atomic list or map holds must fit all the same.
+        // The content of an atomic list or map must fit too.
         match (typing, typing.form(value), value) {
             (_, Form::Elements(list), Value::Array(values)) => self.elements(list, values),
             (_, _, Value::Object(fields)) => {
@@ -85,7 +85,7 @@ impl Walk {
     }
 }
 
-/// What the value should have been.
+/// The expected type.
 fn mismatch(schema: &Schema, value: &Value) -> Option<&'static str> {
     let (wanted, fits) = match schema.shape() {
         Shape::Any => return None,

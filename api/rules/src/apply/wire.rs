@@ -1,5 +1,4 @@
-//! `fieldsV1`: a set as JSON. A path that is in the set is an empty object or, where others go on
-//! below it, has a `.` among them.
+//! `fieldsV1`: a set as JSON. A path of the set is an empty object or, where it has children in the set, has a child `.`.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +6,7 @@ use super::set::{Element, FieldSet, Node};
 
 const SELF: &str = ".";
 
-/// Reads a set; `None` where the JSON is none.
+/// Reads a set; `None` where the JSON is not valid.
 pub(super) fn decode(fields: &Map<String, Value>) -> Option<FieldSet> {
     fields.iter().filter(|(key, _)| *key != SELF).map(|(key, value)| Some((Element::parse(key)?, node(value)?))).collect()
 }
@@ -22,7 +21,7 @@ fn is_member(fields: &Map<String, Value>) -> bool {
     fields.is_empty() || fields.contains_key(SELF)
 }
 
-/// Whether all paths of a set are in what is written here.
+/// Whether all paths of a set are in the JSON.
 pub(super) fn covers(fields: &Map<String, Value>, set: &FieldSet) -> bool {
     set.iter().all(|(element, node)| {
         let below = fields.get(element.as_str()).and_then(Value::as_object);
@@ -30,7 +29,7 @@ pub(super) fn covers(fields: &Map<String, Value>, set: &FieldSet) -> bool {
     })
 }
 
-/// Whether one of them is.
+/// Whether one path of a set is in the JSON.
 pub(super) fn meets(fields: &Map<String, Value>, set: &FieldSet) -> bool {
     set.iter().any(|(element, node)| {
         let below = fields.get(element.as_str()).and_then(Value::as_object);

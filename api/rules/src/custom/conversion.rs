@@ -1,6 +1,5 @@
-//! Conversion of custom resources by webhook, as values: what is asked (`ConversionReview`), whether an
-//! answer is one, and what of a converted object is believed. Calling is the server's business; the words
-//! are upstream's.
+//! Conversion of custom resources by webhook, without the call itself: the request (`ConversionReview`), and the checks of
+//! the response and of the converted objects. The messages are upstream's.
 
 use api_model::field::aggregate;
 use api_model::message::Message;
@@ -11,43 +10,43 @@ use thiserror::Error;
 use crate::at::At;
 use crate::checks::Checks;
 
-/// Versions of ConversionReview that the server speaks.
+/// Supported versions of ConversionReview.
 pub const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 const GROUP: &str = "apiextensions.k8s.io";
-/// What of the metadata a webhook may change.
+/// The metadata that a webhook may change.
 const CHANGEABLE: [&str; 2] = ["labels", "annotations"];
 
-/// What is wrong with a converted object.
+/// A converted object is not acceptable.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Unacceptable {
-    /// It is not of the version that was asked for, or no object at all.
+    /// It is no object of the requested version.
     #[error("returned invalid {place}: {why}", place = of_index(*.index, *.of))]
     Form {
-        /// Its place in the answer.
+        /// Its index in the response.
         index: usize,
-        /// How many there are.
+        /// The number of objects.
         of: usize,
-        /// What is wrong.
+        /// The problem.
         why: Message,
     },
     /// It is another object.
     #[error("returned invalid {place}: {why}", place = of_object(*.index, *.of))]
     Object {
-        /// Its place in the answer.
+        /// Its index in the response.
         index: usize,
-        /// How many there are.
+        /// The number of objects.
         of: usize,
-        /// What is wrong.
+        /// The problem.
         why: Message,
     },
-    /// Its metadata is no metadata.
+    /// Its metadata is not valid.
     #[error("returned invalid metadata{place}: {why}", place = of_metadata(*.index, *.of))]
     Metadata {
-        /// Its place in the answer.
+        /// Its index in the response.
         index: usize,
-        /// How many there are.
+        /// The number of objects.
         of: usize,
-        /// What is wrong.
+        /// The problem.
         why: Message,
     },
 }
@@ -64,7 +63,7 @@ fn of_metadata(index: usize, of: usize) -> String {
     if of == 1 { String::new() } else { format!(" in object at index {index}") }
 }
 
-/// The question: these objects in that version.
+/// The request: to convert these objects to that version.
 pub fn review(version: &str, uid: &str, wanted: &str, objects: &[&Value]) -> Value {
     json!({
         "kind": "ConversionReview", "apiVersion": format!("{GROUP}/{version}"),
@@ -72,10 +71,10 @@ pub fn review(version: &str, uid: &str, wanted: &str, objects: &[&Value]) -> Val
     })
 }
 
-/// The objects of an answer.
+/// The objects of a response.
 ///
 /// # Errors
-/// When it is no answer to this question, or says that it failed.
+/// When it is no response to this request, or reports a failure.
 pub fn answered(mut answer: Value, version: &str, uid: &str) -> Result<Vec<Value>, Message> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let (found_version, found_kind) = (text(answer.get("apiVersion")), text(answer.get("kind")));
@@ -104,12 +103,11 @@ pub fn answered(mut answer: Value, version: &str, uid: &str) -> Result<Vec<Value
     })
 }
 
-/// A converted object as it counts: whatever a webhook makes of it, it stays the same object, and of its
-/// metadata only labels and annotations may have changed. `index` is its place among the `of` that were
-/// asked about.
+/// Checks a converted object and returns it with its original metadata, of which a webhook may change only labels and
+/// annotations. `index` is its index among the `of` objects of the request.
 ///
 /// # Errors
-/// When it is no object of the wanted version, or another object.
+/// When it is no object of the requested version, or another object.
 pub fn accept(original: &Value, mut converted: Value, wanted: &str, (index, of): (usize, usize)) -> Result<Value, Unacceptable> {
     form(original, &converted, wanted).map_err(|why| Unacceptable::Form { index, of, why })?;
     for (what, field) in [("name", "name"), ("namespace", "namespace"), ("UID", "uid")] {
@@ -164,7 +162,7 @@ fn metadata(original: &Value, converted: &Value) -> Result<Value, Message> {
     Ok(Value::Object(ours))
 }
 
-/// Texts alone; what was changed must be what a user could have sent.
+/// Checks that all values are strings, and that changed ones are valid.
 fn check(field: &str, texts: &Map<String, Value>, before: Option<&Value>) -> Result<(), Message> {
     if let Some((key, _)) = texts.iter().find(|(_, value)| !value.is_string()) {
         return Err(format!("metadata.{field}[{key}] must be a string in converted object").into());

@@ -1,10 +1,10 @@
-//! Defaults of a structural schema: upstream's `structuraldefaulting`. A null where none may be counts as
-//! nothing given.
+//! Defaults of a structural schema: upstream's `structuraldefaulting`. A null that the schema does not allow counts as an
+//! absent field.
 
 use api_schema::{Additional, Structural};
 use serde_json::Value;
 
-/// Fills in what is missing, below objects that are there.
+/// Adds defaults for missing fields of existing objects.
 pub fn default(schema: &Structural, value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -1,4 +1,4 @@
-//! Objects in objects (`x-kubernetes-embedded-resource`): they have a type and valid metadata.
+//! Embedded objects (`x-kubernetes-embedded-resource`) need a type and valid metadata.
 
 use api_model::field::{FieldError, Path};
 use api_schema::Structural;
@@ -8,7 +8,7 @@ use crate::at::At;
 use crate::checks::Checks;
 use crate::{format, meta};
 
-/// What is wrong with the embedded objects in an object.
+/// Checks the embedded objects of an object.
 pub fn check(schema: &Structural, object: &Value, errors: &mut Vec<FieldError>) {
     walk(schema, object, &Path::default(), errors);
 }

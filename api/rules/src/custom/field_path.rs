@@ -1,10 +1,10 @@
-//! `fieldPath` of a validation rule: which field an error is told of, relative to the rule's place.
+//! `fieldPath` of a validation rule: the field of the error, relative to the schema of the rule.
 
 use api_model::field::Path;
 use api_model::message::Message;
 use api_schema::{Additional, Structural};
 
-/// The path that a text names in a schema, or why it names none. It is written `.a.b` or `['a']`.
+/// Parses a path such as `.a.b` or `['a']` and checks it against the schema.
 pub fn read(text: &str, schema: &Structural) -> Result<Path, Message> {
     let (mut path, mut schema, mut rest) = (Path::default(), schema, text);
     while !rest.is_empty() {
@@ -20,7 +20,7 @@ pub fn read(text: &str, schema: &Structural) -> Result<Path, Message> {
     Ok(path)
 }
 
-/// The first name, and what follows it.
+/// The first name, and the rest.
 fn step(text: &str) -> Result<(String, &str), Message> {
     if let Some(after) = text.strip_prefix('.') {
         let end = after.find(['.', '[', ']']).unwrap_or(after.len());

@@ -1,5 +1,5 @@
-//! `format` of texts: upstream's `strfmt`, as far as definitions use it. Formats that nobody knows are
-//! passed over, as upstream does. What is valid there is valid here, also where it surprises.
+//! `format` of strings: upstream's `strfmt`, as far as definitions use it. Unknown formats are ignored, as upstream does.
+//! A string that is valid upstream is valid here, even where that is surprising.
 
 mod names;
 mod numbers;
@@ -14,7 +14,7 @@ use regex::Regex;
 
 use crate::format;
 
-/// Formats that are checked, and those of numbers, which the type checks cover; without dashes, which do not count.
+/// The known formats without dashes, which are ignored; the type checks cover those of numbers.
 const KNOWN: &[&str] = &[
     "bsonobjectid",
     "byte",
@@ -88,7 +88,7 @@ pub fn is_valid(format: &str, text: &str) -> bool {
 /// Octets of a compiled pattern of these.
 const PATTERN_BYTES_MAX: usize = 4 << 20;
 
-/// A pattern that is part of the program; one that is broken would match nothing.
+/// Compiles a constant pattern; a broken one would match nothing.
 fn pattern(text: &str) -> Regex {
     #[expect(clippy::expect_used, reason = "the patterns below are constants, compiled by a test")]
     regexp::compile(text, PATTERN_BYTES_MAX).expect("a constant pattern")

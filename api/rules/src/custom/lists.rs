@@ -1,10 +1,10 @@
-//! Lists whose elements must differ: `x-kubernetes-list-type` `set` and `map`.
+//! Lists with unique elements: `x-kubernetes-list-type` `set` and `map`.
 
 use api_model::field::{FieldError, Path};
 use api_schema::Structural;
 use serde_json::{Map, Value};
 
-/// Every element that stands twice.
+/// The duplicate elements.
 pub fn check(schema: &Structural, value: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     walk(schema, value, &Path::default(), &mut errors);
@@ -43,7 +43,7 @@ fn keys(schema: &Structural, element: &Value) -> Value {
 fn twice(identities: impl Iterator<Item = Value>, path: &Path, errors: &mut Vec<FieldError>) {
     let mut seen = std::collections::HashSet::new();
     for (index, identity) in identities.enumerate() {
-        // JSON text is the same for the same value: maps are sorted.
+        // Equal values have equal JSON text, because maps are sorted.
         if !seen.insert(identity.to_string()) {
             errors.push(FieldError::duplicate(&path.index(index), identity));
         }

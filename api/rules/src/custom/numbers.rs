@@ -1,8 +1,8 @@
-//! Numbers as Go prints them with `%v`: the bounds in messages are floating-point there.
+//! Numbers as Go prints them with `%v`: the limits in messages are floating-point upstream.
 
 use serde_json::Value;
 
-/// Go writes numbers with an exponent below the one or from the other on as `1e+06`.
+/// Go writes numbers below the first or from the second limit on with an exponent, as `1e+06`.
 const EXPONENT_MIN: i32 = -4;
 const EXPONENT_MAX: i32 = 6;
 
@@ -27,7 +27,7 @@ pub fn is_whole(value: &Value) -> bool {
     value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0 && number.abs() < 9.0e18)
 }
 
-/// Whether a number is a multiple of a factor, as far as floating point can tell.
+/// Whether a number is a multiple of a factor, within floating-point precision.
 pub fn is_multiple(number: f64, factor: f64) -> bool {
     let ratio = number / factor;
     (ratio - ratio.round()).abs() < 1e-9

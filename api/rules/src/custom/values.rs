@@ -1,4 +1,4 @@
-//! Values against a schema: types, bounds, patterns, formats, and the junctions of schemas.
+//! Validates values against a schema: types, limits, patterns, formats, and combinations of schemas.
 
 use std::collections::HashMap;
 
@@ -8,15 +8,15 @@ use serde_json::{Map, Value};
 
 use super::{formats, numbers};
 
-/// What came of a check. Where none of several schemas holds, the errors of the one with the most matches
-/// are told.
+/// The result of a check. Where none of several schemas matches, the errors are those of the schema with the most
+/// matches.
 #[derive(Default)]
 struct Outcome {
     errors: Vec<FieldError>,
     matches: usize,
 }
 
-/// Everything wrong with a value.
+/// The errors of a value.
 pub fn check(schema: &Structural, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut outcome = Outcome::default();
     outcome.check(schema, value, old, &Path::default());
@@ -55,7 +55,7 @@ impl Outcome {
         self.errors.push(FieldError::invalid(path, value, format!("{} in body {detail}", name(path))));
     }
 
-    /// Junctions are told at the root, with the path in the message, as upstream does.
+    /// As upstream, errors of combined schemas are reported at the root, with the path in the message.
     fn junction(&mut self, message: String) {
         self.errors.push(FieldError::invalid(&Path::default(), "", message));
     }
@@ -190,7 +190,7 @@ impl Outcome {
         };
         self.junction(format!("{:?} must validate one and only one schema (oneOf). {told}", name(path)));
         if count == 0 {
-            // Of equals the first.
+            // The first of equal ones.
             let best = failed.into_iter().reduce(|best, other| if other.matches > best.matches { other } else { best });
             self.merge(best.unwrap_or_default());
         }
@@ -217,22 +217,22 @@ fn alone(schema: &Structural, value: &Value, old: Option<&Value>, path: &Path) -
     outcome
 }
 
-/// The elements of an old list by the keys that tell them apart.
+/// The elements of an old list by their keys.
 pub struct Elements<'s, 'v> {
     schema: &'s Structural,
     by_keys: HashMap<String, &'v Value>,
 }
 
 impl<'s, 'v> Elements<'s, 'v> {
-    /// None where elements cannot be told apart, or there was no list.
+    /// `None` where the elements have no keys, or there was no list.
     pub fn by_keys(schema: &'s Structural, old: Option<&'v Value>) -> Option<Self> {
         let old = old.and_then(Value::as_array).filter(|_| schema.list_type == "map")?;
-        // Of several alike the first counts.
+        // The first of several elements with the same keys counts.
         let by_keys = old.iter().rev().map(|element| (keys(schema, element), element)).collect();
         Some(Self { schema, by_keys })
     }
 
-    /// What an element was before.
+    /// The old element with the same keys.
     pub fn same_as(&self, element: &Value) -> Option<&'v Value> {
         self.by_keys.get(&keys(self.schema, element)).copied()
     }
@@ -242,7 +242,7 @@ fn keys(schema: &Structural, element: &Value) -> String {
     schema.list_map_keys.iter().map(|key| element.get(key).map_or_else(|| "-".to_owned(), Value::to_string) + ",").collect()
 }
 
-/// The type that a value should have had.
+/// The expected type of a value of another type.
 fn wrong_type(schema: &Structural, value: &Value) -> Option<String> {
     let fits = |kind: &str| match kind {
         "integer" => numbers::is_whole(value),

@@ -1,14 +1,14 @@
-//! What Go's decoder says of a text that is no JSON (`encoding/json`): clients and people know its words.
+//! The error messages of Go's JSON decoder (`encoding/json`) for a text that is no JSON.
 
-/// Where reading ended, and why.
+/// The end of reading.
 enum Fault {
     /// The text ends too early.
     End,
-    /// This byte may not stand there.
+    /// An unexpected byte.
     At(u8, String),
 }
 
-/// Go's complaint; none where Go would take the text.
+/// Go's message; `None` where Go would accept the text.
 pub(super) fn complaint(text: &[u8]) -> Option<String> {
     let mut scanner = Scanner { text, at: 0, open: Vec::new() };
     match scanner.document() {
@@ -18,7 +18,7 @@ pub(super) fn complaint(text: &[u8]) -> Option<String> {
     }
 }
 
-/// A byte as Go shows it: as the character of that number, in single quotes.
+/// A byte as Go prints it: as the character of that code, in single quotes.
 fn quoted(byte: u8) -> String {
     match byte {
         b'\'' => r"'\''".to_owned(),
@@ -32,7 +32,7 @@ fn quoted(byte: u8) -> String {
         12 => r"'\f'".to_owned(),
         b'\r' => r"'\r'".to_owned(),
         0..0x20 | 0x7f => format!(r"'\x{byte:02x}'"),
-        // No characters to be shown, and the soft hyphen.
+        // Control characters and the soft hyphen.
         0x80..=0xa0 | 0xad => format!(r"'\u{byte:04x}'"),
         byte => format!("'{}'", char::from(byte)),
     }
@@ -41,7 +41,7 @@ fn quoted(byte: u8) -> String {
 struct Scanner<'t> {
     text: &'t [u8],
     at: usize,
-    /// The lists and maps that are open, by their bracket.
+    /// The open lists and maps, by their bracket.
     open: Vec<u8>,
 }
 
@@ -50,7 +50,7 @@ impl Scanner<'_> {
         self.text.get(self.at).copied()
     }
 
-    /// The next byte that counts.
+    /// The next byte that is no white space.
     fn solid(&mut self) -> Option<u8> {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
             self.at += 1;
@@ -81,7 +81,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// A value, or the beginning of one: false where its first element comes next.
+    /// Reads a value or its opening bracket: false where its first element comes next.
     fn value(&mut self) -> Result<bool, Fault> {
         match self.solid() {
             Some(b'{') => {
@@ -111,7 +111,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// What follows a value, up to the next one: true at the end of the text.
+    /// Reads from the end of a value to the next one: true at the end of the text.
     fn after_values(&mut self) -> Result<bool, Fault> {
         loop {
             let next = self.solid();

@@ -1,9 +1,9 @@
-//! JSON that is no text: bytes that are no UTF-8, and escapes of half a character (`\ud83d` alone), which clients
-//! write that cut a message in the middle of an emoji. Go's decoder reads both as U+FFFD.
+//! Repairs JSON that is no valid text: bytes that are no UTF-8, and escapes of a single surrogate (`\ud83d` alone), which
+//! come from clients that cut a message within an emoji. Go's decoder reads both as U+FFFD.
 
 use std::borrow::Cow;
 
-/// The body as Go would read it; `None` where it has no such flaw.
+/// The body as Go reads it; `None` where it has no such flaw.
 pub fn repaired(body: &[u8]) -> Option<String> {
     let text = as_text(body);
     let escapes = with_whole_escapes(&text);
@@ -13,7 +13,7 @@ pub fn repaired(body: &[u8]) -> Option<String> {
     }
 }
 
-/// Each byte that belongs to no character is one U+FFFD.
+/// Replaces each byte that belongs to no character by U+FFFD.
 fn as_text(mut body: &[u8]) -> Cow<'_, str> {
     let mut text = String::new();
     loop {
@@ -30,7 +30,7 @@ fn as_text(mut body: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// The text without escapes of surrogates that stand alone; `None` where there are none.
+/// Replaces escapes of single surrogates; `None` where there are none.
 fn with_whole_escapes(text: &str) -> Option<String> {
     let (mut out, mut rest, mut is_changed) = (String::new(), text, false);
     while let Some(at) = rest.find('\\') {
@@ -44,7 +44,7 @@ fn with_whole_escapes(text: &str) -> Option<String> {
                 rest = escape.get(6..)?;
                 continue;
             }
-            // The backslash and what it escapes.
+            // The backslash and the escaped character.
             _ => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
         };
         let (kept, after) = escape.split_at_checked(taken)?;
@@ -55,7 +55,7 @@ fn with_whole_escapes(text: &str) -> Option<String> {
     is_changed.then_some(out)
 }
 
-/// The number in an escape such as `\u0041` at the text's begin.
+/// The code of an escape such as `\u0041` at the start of the text.
 fn unit(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     u32::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))

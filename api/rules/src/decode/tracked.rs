@@ -1,29 +1,29 @@
-//! A deserializer to JSON values that remembers where fields stood twice and counts what it makes.
+//! A deserializer to JSON values that records duplicate fields and limits the size of the result.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Duplicates remembered; upstream reports no more either.
+/// Most recorded duplicates; upstream reports no more.
 const DUPLICATES_MAX: usize = 100;
 
-/// What is carried along one decoding.
+/// The state of one decoding.
 pub struct Context<'t> {
     path: String,
     duplicates: Vec<String>,
     spent: usize,
     budget: usize,
-    /// The text, if it is YAML.
+    /// The text, for YAML.
     yaml: Option<&'t str>,
     whole_floats: bool,
-    /// Duplicates to pass over before decoding stops at one.
+    /// The number of duplicates before the one at which decoding stops.
     passes: Option<usize>,
     stopped_at: Option<String>,
 }
 
 impl<'t> Context<'t> {
-    /// `budget` bounds values and bytes of text made.
+    /// `budget` limits the number of values and bytes.
     pub fn new(budget: usize) -> Self {
         Self {
             path: String::new(),
@@ -37,22 +37,22 @@ impl<'t> Context<'t> {
         }
     }
 
-    /// The same for a YAML text: `<<` merges, and plain scalars mean what they mean in YAML 1.1.
+    /// For a YAML text: `<<` merges, and plain scalars have their meaning of YAML 1.1.
     pub fn yaml(self, text: &'t str) -> Self {
         Self { yaml: Some(text), whole_floats: true, ..self }
     }
 
-    /// The same that makes whole numbers of floats without a fraction, as Go writes what it read from YAML.
+    /// Converts floats without a fraction to integers, as Go does for YAML.
     pub fn whole_floats(self) -> Self {
         Self { whole_floats: true, ..self }
     }
 
-    /// The same that fails at the duplicate field behind the first `skipped`: the error says where that is.
+    /// Fails at the duplicate field after the first `skipped` ones; the error has its line.
     pub fn stop_after(self, skipped: usize) -> Self {
         Self { passes: Some(skipped), ..self }
     }
 
-    /// The name of the field at which decoding stopped.
+    /// The name of the duplicate field at which decoding stopped.
     pub fn stopped_at(self) -> Option<String> {
         self.stopped_at
     }
@@ -62,7 +62,7 @@ impl<'t> Context<'t> {
         self.duplicates
     }
 
-    /// What a string of a YAML text means in YAML 1.1 if it is none there.
+    /// The value of a string of a YAML text that is no string in YAML 1.1.
     fn resolved(&self, value: &str) -> Option<Value> {
         super::yaml11::resolve(self.yaml?, value)
     }
@@ -85,7 +85,7 @@ impl<'t> Context<'t> {
     }
 }
 
-/// The seed: one value, tracked.
+/// The deserialization seed of one value.
 pub struct Tracked<'c, 't>(pub &'c mut Context<'t>);
 
 impl<'de> DeserializeSeed<'de> for Tracked<'_, '_> {
@@ -191,7 +191,7 @@ impl<'de> Visitor<'de> for Tracked<'_, '_> {
     }
 }
 
-/// YAML's merge key: the fields of another map, or of several, where this one has none of that name.
+/// YAML's merge key: adds the fields of other maps that this map does not have.
 fn merge_into(map: &mut Map<String, Value>, value: Value) {
     match value {
         Value::Object(other) => other.into_iter().for_each(|(key, value)| {
@@ -202,15 +202,15 @@ fn merge_into(map: &mut Map<String, Value>, value: Value) {
     }
 }
 
-/// A key: a string, or in YAML any scalar, spelled as JSON would.
+/// A key: a string, or in YAML any scalar, as JSON writes it.
 struct Key<'k, 't> {
-    /// The fields before it.
+    /// The previous fields.
     map: &'k Map<String, Value>,
     context: &'k mut Context<'t>,
 }
 
 impl Key<'_, '_> {
-    /// Stops at the duplicate that is looked for.
+    /// Stops at the wanted duplicate.
     fn checked<E: Error>(self, key: String) -> Result<String, E> {
         match &mut self.context.passes {
             Some(passes) if self.map.contains_key(&key) => match passes.checked_sub(1) {

@@ -1,15 +1,15 @@
-//! What plain scalars mean in YAML 1.1 beyond 1.2, as upstream's go-yaml v2 reads them (its `resolve.go`): `yes` is
-//! true, `0644` is 420, `1_000` is a thousand. The parser hands them over as strings, as it does quoted ones.
+//! Plain scalars whose meaning in YAML 1.1 differs from 1.2, as upstream's go-yaml v2 reads them (its `resolve.go`): `yes`
+//! is true, `0644` is 420, `1_000` is a thousand. The parser returns them as strings, like quoted ones.
 
 use serde_json::{Number, Value};
 
-/// How far before a scalar its tag and its anchor are looked for, in characters.
+/// Characters before a scalar that are searched for its tag and its anchor.
 const PROPERTIES_LEN_MAX: usize = 64;
 /// The longest text that is read as a number.
 const NUMBER_LEN_MAX: usize = 512;
 
-/// The value of a text that the parser took for a string, if it stands plain in the YAML text that it was borrowed
-/// from and means something else in YAML 1.1.
+/// The value in YAML 1.1 of a text that the parser returned as a string, if the text is plain in the YAML text that it is
+/// borrowed from and is no string in YAML 1.1.
 pub fn resolve(text: &str, found: &str) -> Option<Value> {
     let value = meaning(found)?;
     let at = found.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
@@ -17,7 +17,7 @@ pub fn resolve(text: &str, found: &str) -> Option<Value> {
     if before.ends_with(['"', '\'']) {
         return None;
     }
-    // A tag such as `!!str` says what it is, also before an anchor.
+    // A tag such as `!!str` sets the type, also before an anchor.
     let start = before.char_indices().rev().take(PROPERTIES_LEN_MAX).last().map_or(0, |(start, _)| start);
     let words = before.get(start..)?.split_whitespace().rev().map(|word| word.trim_start_matches(['[', '{', ',']));
     let is_tagged = words.take(2).find(|word| !word.starts_with('&')).is_some_and(|word| word.starts_with('!'));

@@ -55,7 +55,7 @@ impl Walk {
     }
 }
 
-/// Whether a null counts as nothing given: defaulting takes care of those that have a default.
+/// Whether a null is removed. Defaulting replaces a null of a field with a default.
 fn goes_when_null(schema: Option<&Structural>) -> bool {
     schema.is_some_and(|schema| !schema.nullable && schema.default.is_none())
 }

@@ -1,9 +1,8 @@
-//! Values whose schema says nothing of them: free JSON, which stays as it is, what may stand instead of a schema in
-//! a definition of custom resources, and objects without fields.
+//! Values with a decoder of their own upstream: free JSON, which is not changed, the alternatives to a schema in a
+//! definition of custom resources, and objects without fields.
 //!
-//! Upstream's types have decoders of their own here: a truth value or a schema is all that `additionalProperties`
-//! may be, while anything that is neither schemas nor names counts as nothing given in `items` and `dependencies`.
-//! Those decoders say nothing of unknown fields, which go in silence.
+//! `additionalProperties` is a boolean or a schema. In `items` and `dependencies` a value that is neither a schema nor a
+//! list counts as absent. These decoders do not report unknown fields: they are pruned without a warning.
 
 use api_schema::Schema;
 use serde_json::Value;
@@ -11,7 +10,7 @@ use serde_json::Value;
 use super::{Trail, Walk, go_type, short_name};
 use crate::decode::DecodeError;
 
-/// Objects that have no fields: that they are there says it all.
+/// Objects without fields, whose presence is their meaning.
 const WITHOUT_FIELDS: [&str; 4] = [
     "CustomResourceSubresourceStatus",
     "WorkloadPodGroupAllDisruptionMode",
@@ -20,7 +19,7 @@ const WITHOUT_FIELDS: [&str; 4] = [
 ];
 
 impl Walk {
-    /// Leaves null where what was given counts as nothing.
+    /// Sets null where the value counts as absent.
     pub(super) fn free(&mut self, schema: &Schema, value: &mut Value, trail: &Trail<'_>) -> Result<(), DecodeError> {
         match (schema.definition().map(short_name), &mut *value) {
             (Some("JSONSchemaPropsOrBool"), Value::Bool(_)) => Ok(()),
@@ -28,7 +27,7 @@ impl Walk {
                 within(schemas(), value, trail)
             }
             (Some("JSONSchemaPropsOrBool"), _) => Err(DecodeError::Type("boolean or JSON schema expected".to_owned())),
-            // Lists of schemas and of names, as they stand elsewhere in a schema.
+            // Lists of schemas and of names have their usual schema.
             (Some("JSONSchemaPropsOrArray"), Value::Array(list)) if !list.is_empty() => within(listed("allOf"), value, trail),
             (Some("JSONSchemaPropsOrStringArray"), Value::Array(list)) if !list.is_empty() => within(listed("required"), value, trail),
             (Some("JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray"), _) => {
@@ -42,7 +41,7 @@ impl Walk {
     }
 }
 
-/// What an unmarshaler of its own does: nothing is said of unknown fields.
+/// As upstream's own unmarshaler: unknown fields are not reported.
 fn within(schema: Option<&Schema>, value: &mut Value, trail: &Trail<'_>) -> Result<(), DecodeError> {
     schema.map_or(Ok(()), |schema| Walk::default().value(schema, value, trail))
 }

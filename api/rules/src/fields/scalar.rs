@@ -10,10 +10,10 @@ use super::Trail;
 use crate::decode::DecodeError;
 use crate::quantity;
 
-/// Go's `StdEncoding`: what is left over of the last letter counts for nothing.
+/// Go's `StdEncoding`: trailing bits of the last character are ignored.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// Checks one scalar and brings it to its stored writing.
+/// Checks one scalar and writes it in its stored form.
 pub fn check(shape: Shape<'_>, value: &mut Value, trail: &Trail<'_>) -> Result<(), DecodeError> {
     match shape {
         Shape::String(Format::Byte) => bytes(value, trail),
@@ -52,7 +52,7 @@ fn integer(format: Format, value: &Value) -> bool {
     }
 }
 
-/// An unmarshaler of its own upstream, so its complaint names no field.
+/// Upstream has an unmarshaler of its own here, so the message names no field.
 fn int_or_string(value: &Value) -> Result<(), DecodeError> {
     let found = match value {
         Value::String(_) => return Ok(()),
@@ -65,7 +65,7 @@ fn int_or_string(value: &Value) -> Result<(), DecodeError> {
     Err(DecodeError::Type(format!("json: cannot unmarshal {found} into Go value of type int32")))
 }
 
-/// Every quantity is stored in upstream's canonical writing.
+/// Writes a quantity in upstream's canonical form.
 fn plain_quantity(value: &mut Value) -> Result<(), DecodeError> {
     let text = match &*value {
         Value::String(text) => text.trim().to_owned(),
@@ -75,7 +75,7 @@ fn plain_quantity(value: &mut Value) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// A quantity of a resource list: upstream's defaulting rounds it up to thousandths.
+/// Writes a quantity of a resource list, which upstream's defaulting rounds up to thousandths.
 pub fn listed_quantity(value: &mut Value) {
     if let Some(text) = value.as_str().and_then(|text| quantity::listed(text).ok()) {
         *value = Value::String(text);

@@ -1,7 +1,7 @@
-//! Times as upstream reads them: RFC 3339 in the way of Go's `time.Parse`, whose words complain.
+//! Times as upstream reads them: RFC 3339 as Go's `time.Parse` reads it, with its messages.
 //!
-//! `metav1.Time` takes any fraction of a second and drops it, `metav1.MicroTime` wants six digits. Go's two
-//! leniences are kept: an hour of one digit, and a comma before the fraction.
+//! `metav1.Time` accepts and drops any fraction of a second, `metav1.MicroTime` needs six digits. As Go, the parser accepts
+//! an hour of one digit, and a comma before the fraction.
 
 use api_model::message::Message;
 use jiff::Timestamp;
@@ -18,8 +18,8 @@ const ZERO_SECOND: i64 = -62_135_596_800;
 /// 0000-01-01T00:00:00Z.
 const LEAST_SECOND: i64 = -62_167_219_200;
 
-/// The stored writing of a time, in UTC; `None` of the zero time. The last day of the year 9999 is beyond what
-/// this server's parts and all clients in Rust can read, so what is in it is held at the last time that they can.
+/// The stored form of a time, in UTC; `None` for the zero time. The parts of skiff and clients in Rust cannot read the last
+/// day of the year 9999, so a time on it becomes the last time that they can read.
 pub fn stored(format: Format, text: &str) -> Result<Option<String>, Message> {
     let mut reader = Reader { text, rest: text, layout: if format == Format::Time { TIME } else { MICRO_TIME } };
     let (at, offset) = reader.read(format)?;
@@ -32,7 +32,7 @@ pub fn stored(format: Format, text: &str) -> Result<Option<String>, Message> {
     Ok(Some(if format == Format::Time { api_model::meta::time(at) } else { api_model::meta::micro_time(at) }))
 }
 
-/// A text, what is left of it, and the layout that it should have.
+/// A text, the rest of it, and its expected layout.
 struct Reader<'t> {
     text: &'t str,
     rest: &'t str,
@@ -68,7 +68,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// As many digits.
+    /// Reads a number of so many digits.
     fn number(&mut self, element: &'static str, digits: std::ops::RangeInclusive<usize>) -> Result<i16, Message> {
         let count = self.rest.bytes().take(*digits.end()).take_while(u8::is_ascii_digit).count();
         let (number, rest) = self.rest.split_at_checked(count).unwrap_or_default();
@@ -92,7 +92,7 @@ impl Reader<'_> {
         if range.contains(&number) { Ok(number) } else { Err(self.complaint(&format!(": {name} out of range"))) }
     }
 
-    /// A fraction that is not in the layout is passed over: whole seconds are stored.
+    /// Skips a fraction that is not in the layout: whole seconds are stored.
     fn any_fraction(&mut self) -> i32 {
         if let Some(fraction) = self.rest.strip_prefix(['.', ',']).filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
             self.rest = fraction.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -125,7 +125,7 @@ impl Reader<'_> {
         let hours = self.number("Z07:00", 2..=2).map_err(|_| unreadable.clone())?;
         self.literal(":").map_err(|_| unreadable.clone())?;
         let minutes = self.number("Z07:00", 2..=2).map_err(|_| unreadable.clone())?;
-        // Go takes 24 hours and 60 minutes, as some people write them.
+        // As Go, 24 hours and 60 minutes are accepted.
         if hours > 24 {
             return Err(self.complaint(": time zone offset hour out of range"));
         }

@@ -1,6 +1,6 @@
-//! JSON patch as upstream's library (evanphx/json-patch, version 4) takes it. Clients build on what that has beyond
-//! RFC 6902: what a map lacks tests as null, is added by a replacement and is copied as null, and negative indices
-//! count from a list's end.
+//! JSON patch as upstream's library (evanphx/json-patch, version 4) applies it. Clients depend on its differences from RFC
+//! 6902: an absent member tests equal to null, `replace` adds it, `copy` copies it as null, and negative indices count from
+//! the end of a list.
 
 use api_model::go::json_type;
 use api_model::message::Message;
@@ -10,15 +10,15 @@ use thiserror::Error;
 
 use super::{COPIED_BYTES_MAX, PatchError};
 
-/// Deepest nesting that a patch may leave. What is stored must be readable again, which ends at 127
-/// levels, and a tower of moves must not exhaust the stack of whoever walks it.
+/// The deepest nesting after a patch. The parser of stored objects stops at 127 levels, and code that walks an object must
+/// not exhaust its stack.
 pub(super) const DEPTH_MAX: usize = 120;
 
-/// Values that are looked at to measure objects, in all operations together. Measuring costs as much as the object is
-/// large, and only what is nested almost too deep is measured more than once.
+/// Most values that all operations together may visit to measure the nesting. The cost of one measurement is the size of
+/// the object; only an object that is nested almost too deep is measured more than once.
 const MEASURED_MAX: usize = 10_000_000;
 
-/// One operation as it was sent. What it lacks is noticed when its turn comes.
+/// One operation as it was sent. Missing fields are errors when the operation is applied.
 #[derive(Deserialize)]
 pub(super) struct Operation {
     #[serde(default)]
@@ -29,7 +29,7 @@ pub(super) struct Operation {
     value: Value,
 }
 
-/// Why an operation does not apply, in upstream's words.
+/// An operation does not apply. The messages are upstream's.
 #[derive(Debug, Error)]
 enum Fault {
     #[error("missing value")]
@@ -49,7 +49,7 @@ enum Fault {
 /// The operations of a patch.
 ///
 /// # Errors
-/// When it is no list of maps whose fields are of their types.
+/// When the patch is no list of operations.
 pub(super) fn decoded(patch: &Value) -> Result<Vec<Operation>, PatchError> {
     decoded_as_go(patch).map_err(|why| PatchError::Malformed(format!("error decoding patch: {why}")))
 }
@@ -71,7 +71,7 @@ fn decoded_as_go(patch: &Value) -> Result<Vec<Operation>, Message> {
 /// The object after all operations.
 ///
 /// # Errors
-/// When one does not apply, or the object would become too large or too deep.
+/// When an operation does not apply, or the object would become too large or too deep.
 pub(super) fn apply(original: &Value, operations: &[Operation]) -> Result<Value, PatchError> {
     let mut object = original.clone();
     let mut copied = 0_usize;
@@ -84,7 +84,7 @@ pub(super) fn apply(original: &Value, operations: &[Operation]) -> Result<Value,
 }
 
 impl Operation {
-    /// `copied` is how much all operations have copied.
+    /// `copied` is the number of bytes that all operations have copied.
     fn apply(&self, object: &mut Value, copied: &mut usize) -> Result<(), Fault> {
         match self.op.as_str() {
             "add" => add(object, self.path()?, self.value.clone()),
@@ -138,7 +138,7 @@ fn place<'v>(object: &'v mut Value, path: &str) -> Result<(&'v mut Value, String
     if parent.is_object() || parent.is_array() { Ok((parent, key)) } else { Err(Fault::Missing) }
 }
 
-/// What a map or list has under a key, which a map may lack.
+/// The member or element of a key; a map may lack the member.
 fn member<'v>(parent: &'v mut Value, key: &str) -> Result<Option<&'v mut Value>, Fault> {
     match parent {
         Value::Object(map) => Ok(map.get_mut(key)),
@@ -150,7 +150,7 @@ fn member<'v>(parent: &'v mut Value, key: &str) -> Result<Option<&'v mut Value>,
     }
 }
 
-/// A place of so many; negative ones count from the end.
+/// An index into a list of so many elements; a negative one counts from the end.
 fn index(key: &str, places: usize) -> Result<usize, Fault> {
     let at: isize = key.parse().map_err(|_| Fault::Index)?;
     let at = if at < 0 { places.checked_add_signed(at) } else { usize::try_from(at).ok() };
@@ -201,13 +201,13 @@ fn test(object: &mut Value, path: &str, wanted: &Value) -> Result<(), Fault> {
     if is_so { Ok(()) } else { Err(Fault::Test) }
 }
 
-/// How deep an object is at most. Measured only where the operations so far could have made it too
-/// deep, since measuring costs as much as the object is large.
+/// An upper bound of the nesting of the object. The nesting is measured only where the operations so far could have made it
+/// too deep, since measuring costs as much as the size of the object.
 struct Nesting {
     at_most: usize,
-    /// What was stored deeper than the bound may stay as deep.
+    /// The limit; an object that was stored deeper may stay as deep.
     limit: usize,
-    /// Values looked at so far.
+    /// Visited values so far.
     measured: usize,
 }
 
@@ -245,7 +245,7 @@ pub(super) fn depth(value: &Value) -> usize {
     measured(value, 0).0
 }
 
-/// Levels of lists and maps, and `before` with the number of values looked at.
+/// Levels of lists and maps, and `before` plus the number of visited values.
 fn measured(value: &Value, before: usize) -> (usize, usize) {
     let among = |(deepest, seen): (usize, usize), item: &Value| {
         let (depth, seen) = measured(item, seen);
@@ -258,7 +258,7 @@ fn measured(value: &Value, before: usize) -> (usize, usize) {
     }
 }
 
-/// Bytes of a value's JSON text, near enough for a bound.
+/// The approximate size of a value's JSON text.
 fn size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,

@@ -1,9 +1,8 @@
-//! Strategic merge: a merge patch that knows which lists are maps in disguise.
+//! Strategic merge patch: a merge patch that merges some lists by key.
 //!
 //! Directives, as in upstream's `strategicpatch`: `$patch: delete|replace|merge` in a map or a list
 //! element, `$retainKeys` in a map, `$setElementOrder/FIELD` and `$deleteFromPrimitiveList/FIELD`
-//! beside a list. Everything is looked up by hashed keys, so a patch costs time in proportion to its
-//! and the object's size.
+//! beside a list. All look-ups use hashed keys, so the run time is proportional to the sizes of the patch and the object.
 
 mod order;
 
@@ -67,7 +66,7 @@ fn strategy(schema: Option<&Schema>) -> PatchStrategy {
     schema.map(Schema::patch_strategy).unwrap_or_default()
 }
 
-/// `$retainKeys`: fields of the object that the list does not name go; the patch may set no others.
+/// `$retainKeys`: removes the fields of the object that the list does not name; the patch may set no others.
 fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<(), PatchError> {
     let Some(retained) = patch.remove(RETAIN_KEYS) else {
         return Ok(());
@@ -85,7 +84,7 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>
     Ok(())
 }
 
-/// `$deleteFromPrimitiveList`: the listed values leave the list.
+/// `$deleteFromPrimitiveList`: removes the listed values from the list.
 fn delete_primitives(original: &mut Map<String, Value>, field: &str, deleted: &Value) -> Result<(), PatchError> {
     let deleted = deleted.as_array().ok_or_else(|| malformed("invalid patch format of primitive list"))?;
     let deleted: HashSet<String> = deleted.iter().map(Value::to_string).collect();
@@ -95,7 +94,7 @@ fn delete_primitives(original: &mut Map<String, Value>, field: &str, deleted: &V
     Ok(())
 }
 
-/// `$setElementOrder`: merges the list it stands beside, if the patch has one, and sorts the result.
+/// `$setElementOrder`: merges the list that it refers to, if the patch has one, and sorts the result.
 fn apply_element_orders(
     original: &mut Map<String, Value>,
     patch: &mut Map<String, Value>,
@@ -161,7 +160,7 @@ struct Parted {
     replace: bool,
 }
 
-/// Carries out the `$patch` directives among a list's elements.
+/// Applies the `$patch` directives among the elements of a list.
 fn part(old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<Parted, PatchError> {
     let mut deleted = HashSet::new();
     let mut parted = Parted { kept: Vec::new(), changes: Vec::new(), replace: false };
@@ -205,8 +204,8 @@ fn merge_elements(mut list: Vec<Value>, changes: &[Value], key: &str, items: Opt
     Ok(list)
 }
 
-/// What a value that only the patch has comes to: nulls and directives mean nothing there. `None`
-/// where the directive deletes the value itself.
+/// The result of a value that only the patch has: nulls and directives in it are removed. `None` where a directive deletes
+/// the value itself.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(map) => {
@@ -230,12 +229,12 @@ fn is_directive(key: &str) -> bool {
     key == PATCH || key == RETAIN_KEYS || key.starts_with(ELEMENT_ORDER) || key.starts_with(DELETE_PRIMITIVES)
 }
 
-/// How elements of a list are told apart.
+/// The key of the elements of a list.
 #[derive(Clone, Copy)]
 enum ElementKey {
-    /// By a field.
+    /// A field.
     Field(&'static str),
-    /// By the whole value: primitives.
+    /// The whole value, for primitives.
     Value,
 }
 

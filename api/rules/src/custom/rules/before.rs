@@ -1,31 +1,31 @@
-//! What was at a place before an update: what rules compare with, and whether what they say of it is news.
+//! The old value beside a value during an update: rules compare with it, and an error in an unchanged value is a warning.
 
 use api_schema::Structural;
 use serde_json::Value;
 
 use crate::custom::values::Elements;
 
-/// Fields of whole objects in which a change cannot be seen: both versions are converted to the same.
+/// Fields of whole objects that never differ: both objects are converted to the same version.
 const TYPE_FIELDS: [&str; 2] = ["apiVersion", "kind"];
 
-/// What was at a place before.
+/// The old value.
 #[derive(Clone, Copy)]
 pub struct Before<'v> {
-    /// None where that cannot be told.
+    /// `None` where the value cannot be correlated with an old one.
     pub old: Option<&'v Value>,
-    /// Whether `old` tells if the place has changed.
+    /// Whether comparing with `old` tells if the value changed.
     is_telling: bool,
-    /// Whether it cannot be told, and the nearest place above of which it can has not changed.
+    /// Whether the value cannot be correlated, and the nearest value above that can be correlated has not changed.
     is_within_unchanged: bool,
 }
 
 impl<'v> Before<'v> {
-    /// Of a whole object.
+    /// The old value of a whole object.
     pub fn new(old: Option<&'v Value>) -> Self {
         Self { old, is_telling: true, is_within_unchanged: false }
     }
 
-    /// Whether the value is as it was.
+    /// Whether the value has not changed.
     pub fn is_unchanged(self, schema: &Structural, value: &Value) -> bool {
         match self.old {
             Some(old) => self.is_telling && is_same(schema, old, value),
@@ -33,23 +33,23 @@ impl<'v> Before<'v> {
         }
     }
 
-    /// Whether what is in the value, and of which cannot be told what it was, is as it was.
+    /// Whether values within this one that cannot be correlated count as unchanged.
     pub fn is_within(self, schema: &Structural, value: &Value) -> bool {
         match (self.old, value) {
-            // A field that was not there, or an element with new keys, is new.
+            // A new field, or an element with new keys, has changed.
             (Some(Value::Object(_)), Value::Object(_)) => false,
             (Some(Value::Array(_)), Value::Array(_)) if is_keyed(schema) => false,
             _ => self.is_unchanged(schema, value),
         }
     }
 
-    /// Of a field; `is_within` is of the object.
+    /// The old value of a field; `is_within` is that of the object.
     pub fn field(self, name: &str, is_root: bool, is_within: bool) -> Self {
         let old = self.old.and_then(|old| old.get(name));
         Self { old, is_telling: self.is_telling && !(is_root && TYPE_FIELDS.contains(&name)), is_within_unchanged: is_within }
     }
 
-    /// Of an element; `is_within` is of the list.
+    /// The old value of an element; `is_within` is that of the list.
     pub fn element(self, elements: Option<&Elements<'_, 'v>>, element: &Value, is_within: bool) -> Self {
         let old = elements.and_then(|elements| elements.same_as(element));
         Self { old, is_telling: self.is_telling, is_within_unchanged: is_within }
@@ -60,8 +60,8 @@ fn is_keyed(schema: &Structural) -> bool {
     schema.list_type == "map"
 }
 
-/// Whether a value is as it was, as upstream compares (`CorrelatedObject`): elements with keys may stand in another
-/// order, and of fields without a schema nobody can tell.
+/// Whether two values are equal in upstream's comparison (`CorrelatedObject`): elements with keys may have another order,
+/// and fields without a schema are not compared.
 fn is_same(schema: &Structural, old: &Value, new: &Value) -> bool {
     match (old, new) {
         (Value::Array(before), Value::Array(after)) => match (Elements::by_keys(schema, Some(old)), &schema.items) {

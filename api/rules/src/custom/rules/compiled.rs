@@ -1,5 +1,4 @@
-//! The rules of a schema, compiled once, in the shape of the schema. Places without rules in or below them
-//! are not there.
+//! The rules of a schema, compiled once, as a tree like the schema. The tree has no nodes without rules.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,7 @@ use api_schema::{Additional, Structural, ValidationRule};
 
 use crate::custom::field_path;
 
-/// The rules of a place and of what is below it.
+/// The rules of a schema and of the schemas below it.
 pub struct Compiled {
     /// In the order of the schema.
     pub rules: Vec<Rule>,
@@ -21,18 +20,18 @@ pub struct Compiled {
 
 /// One rule.
 pub struct Rule {
-    /// The rule itself; none where it is empty. One that does not compile was stored by another version.
+    /// The expression; `None` for an empty rule. One that does not compile was stored by another version of the server.
     pub expression: Result<Option<Expression>, CompileError>,
-    /// What makes its message; one that does not compile makes none.
+    /// The message expression, if it compiles.
     pub message: Option<Expression>,
-    /// Whether it compares with what was before.
+    /// Whether the rule compares with the old value.
     pub is_transition: bool,
-    /// The field that its error is about.
+    /// The field of the error.
     pub field_path: Path,
 }
 
 impl Compiled {
-    /// The rules of a schema; none where there are none.
+    /// Compiles the rules of a schema; `None` where there are none.
     pub fn new(schema: &Structural, is_root: bool) -> Option<Self> {
         let below = |schema: &Structural| Self::new(schema, false);
         let compiled = Self {
@@ -66,9 +65,9 @@ impl Rule {
     }
 }
 
-/// What rules at a place may name: `self` and `oldSelf`.
+/// The variables of the rules of a schema: `self` and `oldSelf`.
 pub fn env(schema: &Structural, is_root: bool, optional_old_self: bool) -> Env {
-    // Without a type there is nothing to name.
+    // Without a type there are no variables.
     let Some(of) = type_of(schema, is_root) else { return Env::default() };
     let old = if optional_old_self { api_cel::Type::optional(of.clone()) } else { of.clone() };
     Env::default().with("self", of).with("oldSelf", old)
