@@ -4,10 +4,22 @@ use std::time::Duration;
 
 use api_model::go::parse_duration;
 
+/// A flag that is no duration.
+#[derive(Debug, PartialEq, Eq)]
+pub struct DurationError(String);
+
+impl std::fmt::Display for DurationError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} is not a duration such as 300s, 5m or 1h30m", self.0)
+    }
+}
+
+impl std::error::Error for DurationError {}
+
 /// Reads one.
-pub fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let nanoseconds = parse_duration(text).ok().and_then(|nanoseconds| u64::try_from(nanoseconds).ok());
-    nanoseconds.map(Duration::from_nanos).ok_or_else(|| format!("{text:?} is not a duration such as 300s, 5m or 1h30m"))
+    nanoseconds.map(Duration::from_nanos).ok_or_else(|| DurationError(text.to_owned()))
 }
 
 #[cfg(test)]

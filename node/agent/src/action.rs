@@ -1,6 +1,7 @@
 //! What probes and lifecycle hooks do: a command in the container, or an HTTP, TCP or gRPC request from the node to the Pod's
 //! address. One file an action.
 
+mod error;
 pub(crate) mod exec;
 pub(crate) mod grpc;
 pub(crate) mod http;
@@ -11,6 +12,8 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use runtimes_contract::ContentKind;
+
+pub(crate) use error::{ActionError, HttpError};
 
 use crate::node::Node;
 use crate::record::RunningInstance;
@@ -31,21 +34,8 @@ impl Target<'_> {
     }
 }
 
-/// Why a connection was not made, in Go's words: people look for those.
-fn dial_error(address: &str, error: &std::io::Error) -> String {
-    use std::io::ErrorKind;
-    let why = match error.kind() {
-        ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
-        ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
-        ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
-        ErrorKind::TimedOut => "connect: connection timed out".to_owned(),
-        _ => error.to_string(),
-    };
-    format!("dial tcp {address}: {why}")
-}
-
 /// A port by number, or by the name that the container gives it.
-pub(crate) fn port(container: &Container, port: &IntOrString) -> Result<u16, String> {
+pub(crate) fn port(container: &Container, port: &IntOrString) -> Result<u16, ActionError> {
     let number = match port {
         IntOrString::Int(number) => Some(*number),
         IntOrString::String(name) => {
@@ -55,8 +45,8 @@ pub(crate) fn port(container: &Container, port: &IntOrString) -> Result<u16, Str
     };
     let found = number.and_then(|number| u16::try_from(number).ok()).filter(|number| *number > 0);
     found.ok_or_else(|| match port {
-        IntOrString::Int(number) => format!("invalid port number: {number}"),
-        IntOrString::String(name) => format!("couldn't find port: {name}"),
+        IntOrString::Int(number) => ActionError::PortNumber(*number),
+        IntOrString::String(name) => ActionError::PortName(name.clone()),
     })
 }
 
@@ -77,7 +67,7 @@ mod tests {
             (IntOrString::String("x".to_owned()), Err("couldn't find port: x".to_owned())),
             (IntOrString::Int(0), Err("invalid port number: 0".to_owned())),
         ] {
-            assert_eq!(port(&container, &given), wanted);
+            assert_eq!(port(&container, &given).map_err(|error| error.to_string()), wanted);
         }
     }
 }

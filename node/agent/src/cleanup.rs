@@ -3,17 +3,44 @@
 
 use std::path::{Path, PathBuf};
 
+use node_images::ImageError;
+use node_network::NetworkError;
+use node_volumes::VolumeError;
 use runtimes_contract::{ContainerId, RuntimeError};
 use runtimes_host::files::remove_tree;
+use thiserror::Error;
 
-use crate::error::chain;
 use crate::layout::PodName;
 use crate::node::Node;
 
+/// Why something of a Pod was not removed.
+#[derive(Debug, Error)]
+pub(crate) enum CleanupError {
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    #[error(transparent)]
+    Volumes(#[from] VolumeError),
+    #[error(transparent)]
+    Images(#[from] ImageError),
+    /// A container of a known runtime, or a cgroup.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    #[error("removing container {id}")]
+    Container {
+        id: ContainerId,
+        #[source]
+        source: RuntimeError,
+    },
+    #[error("removing {}: {error}", .path.display())]
+    Directory { path: PathBuf, error: std::io::Error },
+    #[error("interrupted")]
+    Interrupted,
+}
+
 /// Frees what a Pod has beside its containers. `qos` is unknown for a Pod that is known by UID alone.
-pub(crate) async fn free_pod(node: &Node, names: &PodName, qos: Option<&str>, forget_logs: bool) -> Result<(), String> {
-    node.parts.network.remove_pod(&names.uid).await.map_err(|error| chain(&error))?;
-    node.volumes.tear_down(&names.uid).await.map_err(|error| chain(&error))?;
+pub(crate) async fn free_pod(node: &Node, names: &PodName, qos: Option<&str>, forget_logs: bool) -> Result<(), CleanupError> {
+    node.parts.network.remove_pod(&names.uid).await?;
+    node.volumes.tear_down(&names.uid).await?;
     if let Some(cgroups) = node.cgroups.clone() {
         let all = ["Guaranteed", "Burstable", "BestEffort"];
         let paths: Vec<_> =
@@ -21,7 +48,7 @@ pub(crate) async fn free_pod(node: &Node, names: &PodName, qos: Option<&str>, fo
         let removed =
             api_tasks::blocking("node-agent/remove-cgroups", move || paths.iter().try_for_each(|path| cgroups.group(path)?.remove_tree()))
                 .await;
-        removed.map_err(|_| "interrupted".to_owned())?.map_err(|error| chain(&error))?;
+        removed.map_err(|_| CleanupError::Interrupted)??;
     }
     if forget_logs && !names.name.is_empty() {
         remove_dir(&node.layout.pod_logs(&names.namespace, &names.name, &names.uid)).await?;
@@ -30,32 +57,32 @@ pub(crate) async fn free_pod(node: &Node, names: &PodName, qos: Option<&str>, fo
 }
 
 /// Removes a directory with all that is in it; none is no error.
-pub(crate) async fn remove_dir(dir: &Path) -> Result<(), String> {
+pub(crate) async fn remove_dir(dir: &Path) -> Result<(), CleanupError> {
     let path = dir.to_owned();
     match api_tasks::blocking("node-agent/remove-directory", move || remove_tree(&path)).await {
-        Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("removing {}: {error}", dir.display())),
+        Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => Err(CleanupError::Directory { path: dir.to_owned(), error }),
         Ok(_) => Ok(()),
-        Err(_) => Err("interrupted".to_owned()),
+        Err(_) => Err(CleanupError::Interrupted),
     }
 }
 
 /// Frees a container of one runtime and its image mount.
-pub(crate) async fn remove_container(node: &Node, handler: &str, id: &ContainerId) -> Result<(), String> {
+pub(crate) async fn remove_container(node: &Node, handler: &str, id: &ContainerId) -> Result<(), CleanupError> {
     if let Some(runtime) = node.parts.by_handler(handler) {
-        runtime.remove(id).await.map_err(|error| chain(&error))?;
+        runtime.remove(id).await?;
     }
-    node.parts.images.unmount(&id.0).await.map_err(|error| chain(&error))
+    Ok(node.parts.images.unmount(&id.0).await?)
 }
 
 /// Frees a container whichever runtime has it: removing one that is not there is no error.
-pub(crate) async fn remove_everywhere(node: &Node, id: &ContainerId) -> Result<(), String> {
+pub(crate) async fn remove_everywhere(node: &Node, id: &ContainerId) -> Result<(), CleanupError> {
     for runtime in &node.parts.runtimes {
         match runtime.remove(id).await {
             Ok(()) | Err(RuntimeError::NotFound(_)) => {}
-            Err(error) => return Err(format!("removing container {id}: {}", chain(&error))),
+            Err(source) => return Err(CleanupError::Container { id: id.clone(), source }),
         }
     }
-    node.parts.images.unmount(&id.0).await.map_err(|error| chain(&error))
+    Ok(node.parts.images.unmount(&id.0).await?)
 }
 
 /// Removes the logs and termination messages of instances before the previous one: nobody can ask for

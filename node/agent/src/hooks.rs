@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, Pod};
 
-use crate::action::{Target, exec, http};
+use crate::action::{ActionError, Target, exec, http};
 use crate::layout::PodName;
 use crate::node::Node;
 use crate::record::RunningInstance;
@@ -17,16 +17,16 @@ pub(crate) async fn run(
     container: &Container,
     handler: &LifecycleHandler,
     alive: &RunningInstance,
-) -> Result<(), String> {
+) -> Result<(), ActionError> {
     if let Some(action) = &handler.exec {
         let (code, output) = exec::run(node, alive, action.command.clone().unwrap_or_default()).await?;
-        return if code == 0 { Ok(()) } else { Err(format!("command ended with exit code {code}: {output}")) };
+        return if code == 0 { Ok(()) } else { Err(ActionError::HookCommand { code, output }) };
     }
     if let Some(action) = &handler.http_get {
         let ip = address(node, pod)?;
         let target = Target { node, container, alive, ip };
         let status = http::get(&target, action, "kube-lifecycle/1.37").await?;
-        return if status < 400 { Ok(()) } else { Err(format!("http hook failed with statuscode: {status}")) };
+        return if status < 400 { Ok(()) } else { Err(ActionError::HookStatus(status)) };
     }
     if let Some(sleep) = &handler.sleep {
         tokio::time::sleep(Duration::from_secs(u64::try_from(sleep.seconds).unwrap_or(0))).await;
@@ -34,10 +34,10 @@ pub(crate) async fn run(
     Ok(())
 }
 
-fn address(node: &Node, pod: &Pod) -> Result<IpAddr, String> {
+fn address(node: &Node, pod: &Pod) -> Result<IpAddr, ActionError> {
     let names = PodName::of(pod);
     let entry = node.directory.find(&names.namespace, &names.name);
-    entry.and_then(|entry| entry.ip).ok_or_else(|| "the Pod has no address".to_owned())
+    entry.and_then(|entry| entry.ip).ok_or(ActionError::NoAddress)
 }
 
 /// A signal by name (`SIGQUIT`, `QUIT`) or number, as an image's `StopSignal` gives it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::error::chain;
 use crate::image_gc::collect_images;
 use crate::layout::PodName;
 use crate::logs::rotate;
@@ -35,7 +36,7 @@ async fn rotate_logs(node: &Node) {
             let log = node.layout.log(&names, name, instance.attempt);
             let (size, files) = (node.config.log_size_bytes_max, node.config.log_files_max);
             if let Err(error) = rotate::rotate(runtime.as_ref(), id, &log, size, files).await {
-                tracing::warn!(container = %id, error, "log not rotated");
+                tracing::warn!(container = %id, error = chain(&error), "log not rotated");
             }
         }
     }

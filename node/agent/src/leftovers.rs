@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runtimes_contract::{ContainerState, RuntimeError};
+use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::{Backoff, go_duration};
-use crate::cleanup;
+use crate::cleanup::{self, CleanupError};
 use crate::error::{AgentError, chain};
 use crate::layout::{Layout, PodName, label};
 use crate::node::Node;
@@ -30,13 +31,13 @@ impl Leftovers {
         let failed = |what: &'static str| move |error: String| AgentError::Remove(format!("listing {what}: {error}"));
         let mut pods: BTreeMap<String, Vec<RuntimeContainer>> = BTreeMap::new();
         let mut ids = BTreeSet::new();
-        for found in containers(&node.parts).await.map_err(failed("containers"))? {
+        for found in containers(&node.parts).await.map_err(|error| chain(&error)).map_err(failed("containers"))? {
             ids.insert(found.status.id.0.clone());
             let uid = found.status.labels.get(label::POD_UID).cloned().unwrap_or_default();
             if uid.is_empty() {
                 // Half made, before its labels were written: nobody's.
                 if let Err(error) = cleanup::remove_container(node, &found.handler, &found.status.id).await {
-                    tracing::warn!(container = %found.status.id, error, "half-made container not removed");
+                    tracing::warn!(container = %found.status.id, error = chain(&error), "half-made container not removed");
                 }
             } else {
                 pods.entry(uid).or_default().push(found);
@@ -68,11 +69,20 @@ impl Leftovers {
     }
 }
 
+/// A runtime did not list its containers.
+#[derive(Debug, Error)]
+#[error("{handler}")]
+pub(crate) struct ListError {
+    handler: &'static str,
+    #[source]
+    source: RuntimeError,
+}
+
 /// Every container of every runtime.
-pub(crate) async fn containers(parts: &Parts) -> Result<Vec<RuntimeContainer>, String> {
+pub(crate) async fn containers(parts: &Parts) -> Result<Vec<RuntimeContainer>, ListError> {
     let mut all = Vec::new();
     for runtime in &parts.runtimes {
-        let list = runtime.list().await.map_err(|error| format!("{}: {}", runtime.handler(), chain(&error)))?;
+        let list = runtime.list().await.map_err(|source| ListError { handler: runtime.handler(), source })?;
         all.extend(list.into_iter().map(|status| RuntimeContainer { handler: runtime.handler().to_owned(), status }));
     }
     Ok(all)
@@ -91,7 +101,7 @@ pub(crate) async fn remove(node: Arc<Node>, uid: String, found: Vec<RuntimeConta
             tracing::warn!(
                 pod = %names,
                 uid = names.uid,
-                error,
+                error = chain(&error),
                 "what a deleted Pod left on this node is not removed; the next attempt is in {wait}. Free what the error names, or reboot \
                  the machine: no container, mount or namespace outlives that"
             );
@@ -104,7 +114,7 @@ pub(crate) async fn remove(node: Arc<Node>, uid: String, found: Vec<RuntimeConta
     }
 }
 
-async fn remove_once(node: &Node, names: &PodName, found: &[RuntimeContainer]) -> Result<(), String> {
+async fn remove_once(node: &Node, names: &PodName, found: &[RuntimeContainer]) -> Result<(), CleanupError> {
     for one in found {
         cleanup::remove_container(node, &one.handler, &one.status.id).await?;
     }
@@ -130,13 +140,13 @@ pub(crate) fn logs_of_others(node: &Node, known: &BTreeSet<&str>) -> Vec<PathBuf
 pub(crate) async fn forget_logs(dirs: Vec<PathBuf>) {
     for dir in dirs {
         if let Err(error) = cleanup::remove_dir(&dir).await {
-            tracing::warn!(error, "logs of a Pod that is no more not removed");
+            tracing::warn!(error = chain(&error), "logs of a Pod that is no more not removed");
         }
     }
 }
 
 /// The containers of one Pod.
-pub(crate) async fn of_pod(node: &Node, uid: &str) -> Result<Vec<RuntimeContainer>, String> {
+pub(crate) async fn of_pod(node: &Node, uid: &str) -> Result<Vec<RuntimeContainer>, ListError> {
     let mut found = containers(&node.parts).await?;
     found.retain(|one| one.status.labels.get(label::POD_UID).is_some_and(|of| of == uid));
     Ok(found)

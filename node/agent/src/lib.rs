@@ -32,6 +32,7 @@ mod objects;
 mod parts;
 mod pods;
 mod probe;
+mod reason;
 mod record;
 mod register;
 mod remove;

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admit;
 use crate::enforce;
+use crate::error::chain;
 use crate::eviction::{self, Eviction};
 use crate::layout::PodName;
 use crate::leftovers::{self, Leftovers};
@@ -228,7 +229,7 @@ async fn found_again(node: &Node, uid: &str) -> Vec<RuntimeContainer> {
     loop {
         match leftovers::of_pod(node, uid).await {
             Ok(found) => return found,
-            Err(error) => tracing::warn!(uid, error, "containers not listed"),
+            Err(error) => tracing::warn!(uid, error = chain(&error), "containers not listed"),
         }
         tokio::time::sleep(REPLACED_AFTER).await;
     }

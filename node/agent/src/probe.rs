@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Probe;
 
-use crate::action::{Target, exec, grpc, http, tcp};
+use crate::action::{ActionError, Target, exec, grpc, http, tcp};
 use crate::container::probes::ProbeKind;
 
 /// Upstream's defaults.
@@ -16,7 +16,7 @@ const SUCCESS_THRESHOLD: i32 = 1;
 const FAILURE_THRESHOLD: i32 = 3;
 
 /// One look, no longer than the probe's timeout. The error is what the event says.
-pub(crate) async fn once(target: &Target<'_>, probe: &Probe) -> Result<(), String> {
+pub(crate) async fn once(target: &Target<'_>, probe: &Probe) -> Result<(), ActionError> {
     let timeout = seconds(probe.timeout_seconds, TIMEOUT_SECONDS);
     let look = async {
         if let Some(http) = &probe.http_get {
@@ -28,10 +28,10 @@ pub(crate) async fn once(target: &Target<'_>, probe: &Probe) -> Result<(), Strin
         } else if let Some(grpc) = &probe.grpc {
             grpc::probe(target, grpc).await
         } else {
-            Err("missing probe handler".to_owned())
+            Err(ActionError::NoHandler)
         }
     };
-    let late = || format!("timeout: probe did not answer within {}s", timeout.as_secs());
+    let late = || ActionError::Timeout { seconds: timeout.as_secs() };
     tokio::time::timeout(timeout, look).await.unwrap_or_else(|_| Err(late()))
 }
 

@@ -14,39 +14,51 @@ use crate::parts::Parts;
 pub(crate) async fn all(config: &Config, parts: &Parts) -> Result<(), AgentError> {
     let layout = Layout::new(&config.data_dir, &config.prefix);
     let mut failures = Vec::new();
-    let mut check = |result: Result<(), String>| failures.extend(result.err());
+    let mut failed = |error: &(dyn std::error::Error + 'static)| failures.push(chain(error));
     match leftovers::containers(parts).await {
         Ok(found) => {
             for one in found {
-                if let Some(runtime) = parts.by_handler(&one.handler) {
-                    check(runtime.remove(&one.status.id).await.map_err(|error| chain(&error)));
+                if let Some(runtime) = parts.by_handler(&one.handler)
+                    && let Err(error) = runtime.remove(&one.status.id).await
+                {
+                    failed(&error);
                 }
             }
         }
-        Err(error) => check(Err(error)),
+        Err(error) => failed(&error),
     }
     match parts.images.mounts().await {
         Ok(keys) => {
             for key in keys {
-                check(parts.images.unmount(&key).await.map_err(|error| chain(&error)));
+                if let Err(error) = parts.images.unmount(&key).await {
+                    failed(&error);
+                }
             }
         }
-        Err(error) => check(Err(chain(&error))),
+        Err(error) => failed(&error),
     }
     let volumes = Volumes::new(layout.pods());
     match volumes.pods().await {
         Ok(uids) => {
             for uid in uids {
-                check(volumes.tear_down(&uid).await.map_err(|error| chain(&error)));
+                if let Err(error) = volumes.tear_down(&uid).await {
+                    failed(&error);
+                }
             }
         }
-        Err(error) => check(Err(chain(&error))),
+        Err(error) => failed(&error),
     }
-    check(parts.network.remove_all().await.map_err(|error| chain(&error)));
+    if let Err(error) = parts.network.remove_all().await {
+        failed(&error);
+    }
     if config.cgroups {
         let root = layout.cgroup_root();
         let removed = api_tasks::blocking("node-agent/remove", move || remove_cgroups(&root)).await;
-        check(removed.map_err(|error| error.to_string()).and_then(|removed| removed.map_err(|error| chain(&error))));
+        match removed {
+            Ok(Err(error)) => failed(&error),
+            Ok(Ok(())) => {}
+            Err(error) => failed(&error),
+        }
     }
     if failures.is_empty() { Ok(()) } else { Err(AgentError::Remove(failures.join("; "))) }
 }

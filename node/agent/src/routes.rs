@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Node as ApiNode;
-use node_network::Peer;
+use node_network::{NetworkError, Peer};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::chain;
@@ -37,7 +37,8 @@ pub(crate) async fn run(node: Arc<Node>, health: Arc<Health>, cancel: Cancellati
                         // Only now: who waits for it looks at the health next.
                         node.has_pod_range.send_replace(own.is_some());
                     }
-                    Err(message) => {
+                    Err(error) => {
+                        let message = chain(&error);
                         tracing::warn!(message, "Pod range not programmed");
                         health.set("network", Some(format!("container runtime network not ready: {message}")));
                         settled = false;
@@ -69,10 +70,10 @@ pub(crate) async fn run(node: Arc<Node>, health: Arc<Health>, cancel: Cancellati
 }
 
 /// Gives the network the node's Pod range, when it has one.
-async fn program_own(node: &Node) -> Result<Option<Ipv4Net>, String> {
+async fn program_own(node: &Node) -> Result<Option<Ipv4Net>, NetworkError> {
     let assigned = node.objects.node(&node.config.node_name).and_then(|known| pod_cidr(&known));
     let Some(cidr) = node.config.pod_cidr.or(assigned) else { return Ok(None) };
-    node.parts.network.set_pod_cidr(cidr).await.map_err(|error| chain(&error))?;
+    node.parts.network.set_pod_cidr(cidr).await?;
     tracing::info!(%cidr, "Pod range programmed");
     Ok(Some(cidr))
 }

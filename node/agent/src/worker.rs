@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cleanup;
 use crate::container;
 use crate::container::probes::{self, ProbeKind};
+use crate::error::chain;
 use crate::eviction::Eviction;
 use crate::layout::PodName;
 use crate::node::{Entry, Instance, Node};
@@ -99,7 +100,7 @@ impl Worker {
         let (pod_record, useless) = adopt::adopt(&pod, found, Timestamp::now());
         for one in useless {
             if let Err(error) = cleanup::remove_container(&node, &one.handler, &one.status.id).await {
-                tracing::warn!(container = %one.status.id, error, "container not removed");
+                tracing::warn!(container = %one.status.id, error = chain(&error), "container not removed");
             }
         }
         let mut worker = Self::with(node, desired, pod_record, cancel);

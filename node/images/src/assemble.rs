@@ -46,7 +46,7 @@ pub(crate) async fn assemble(store: &ImageStore, parts: Parts<'_>) -> Result<Ima
             let found =
                 find(store, &layers, &file).ok_or_else(|| not_runnable(parts.name, format!("its entrypoint /{file} is not in it")))?;
             let len = found.metadata().map_err(ImageError::io(format!("reading {}", found.display())))?.len();
-            manifest::check_module_len(len).map_err(|reason| not_runnable(parts.name, reason))?;
+            manifest::check_module_len(len).map_err(|reason| not_runnable(parts.name, reason.to_string()))?;
             let (digest, _) = store.blobs.put_file(&found).await?;
             module(store, parts.name, digest, config).await?
         }
@@ -106,7 +106,7 @@ fn blank(config: ImageConfig) -> Image {
 }
 
 fn read(parts: &Parts<'_>) -> Result<(Shape, ImageConfig), ImageError> {
-    manifest::shape(&parts.manifest, &parts.config.1).map_err(|reason| not_runnable(parts.name, reason))
+    manifest::shape(&parts.manifest, &parts.config.1).map_err(|reason| not_runnable(parts.name, reason.to_string()))
 }
 
 pub(crate) fn not_runnable(name: &Name, reason: String) -> ImageError {

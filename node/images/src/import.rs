@@ -88,7 +88,7 @@ async fn oci_layout<'a>(store: &ImageStore, name: &'a Name, dir: &Path) -> Resul
         let Some(entries) = document.manifests.take() else { break };
         let entry: &Descriptor = match entries.as_slice() {
             [one] => one,
-            several => manifest::choose(several).map_err(|reason| not_runnable(name, reason))?,
+            several => manifest::choose(several).map_err(|reason| not_runnable(name, reason.to_string()))?,
         };
         put_checked(store, name, dir, &entry.digest).await?;
         document = parsed(name, &store.blobs.document(&entry.digest)?)?;
@@ -155,7 +155,7 @@ fn blob_path(digest: &str) -> String {
 }
 
 fn parsed(name: &Name, bytes: &[u8]) -> Result<Document, ImageError> {
-    manifest::parse(bytes).map_err(|reason| not_runnable(name, reason))
+    manifest::parse(bytes).map_err(|reason| not_runnable(name, reason.to_string()))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ImageError> {

@@ -7,6 +7,7 @@
 
 use runtimes_host::helper::size;
 use serde::Deserialize;
+use thiserror::Error;
 
 use crate::ImageConfig;
 
@@ -112,12 +113,37 @@ struct RootFs {
     diff_ids: Vec<String>,
 }
 
-pub(crate) fn parse(bytes: &[u8]) -> Result<Document, String> {
-    serde_json::from_slice(bytes).map_err(|error| format!("its manifest is malformed: {error}"))
+/// Why an image cannot run, by its manifest and configuration.
+#[derive(Debug, Error)]
+pub(crate) enum ManifestError {
+    #[error("its manifest is malformed: {0}")]
+    Malformed(serde_json::Error),
+    #[error("its configuration is malformed: {0}")]
+    MalformedConfig(serde_json::Error),
+    #[error("no matching manifest for linux/{here} or wasi/wasm in the manifest list entries")]
+    NoMatch { here: &'static str },
+    #[error("it has {0} layers; at most {LAYERS_MAX} are supported")]
+    TooManyLayers(usize),
+    #[error("it holds {0} WASM layers; a WASM artifact has exactly one")]
+    ManyModules(usize),
+    #[error("it is neither a WASM artifact nor a Linux image (config media type {0:?})")]
+    ConfigType(String),
+    #[error("its configuration names {config} layers, its manifest {manifest}")]
+    LayerCount { config: usize, manifest: usize },
+    #[error("it is built for {os}/{architecture}, this node runs linux/{here} and WASM")]
+    Platform { os: String, architecture: String, here: &'static str },
+    #[error("its module is {} long; at most {} are compiled", size(*.0), size(MODULE_LEN_MAX))]
+    ModuleLen(u64),
+    #[error("command and environment of its configuration take more than {} KiB", CONFIG_LEN_MAX >> 10)]
+    ConfigLen,
+}
+
+pub(crate) fn parse(bytes: &[u8]) -> Result<Document, ManifestError> {
+    serde_json::from_slice(bytes).map_err(ManifestError::Malformed)
 }
 
 /// The entry of an index that runs here: this machine's Linux first, then WASM.
-pub(crate) fn choose(entries: &[Descriptor]) -> Result<&Descriptor, String> {
+pub(crate) fn choose(entries: &[Descriptor]) -> Result<&Descriptor, ManifestError> {
     let platform = |entry: &Descriptor| entry.platform.clone().unwrap_or_default();
     let here = go_architecture();
     entries
@@ -125,7 +151,7 @@ pub(crate) fn choose(entries: &[Descriptor]) -> Result<&Descriptor, String> {
         .find(|entry| platform(entry).os == "linux" && platform(entry).architecture == here)
         .or_else(|| entries.iter().find(|entry| platform(entry).architecture == "wasm"))
         .or_else(|| entries.iter().find(|entry| entry.platform.is_none() && entries.len() == 1))
-        .ok_or_else(|| format!("no matching manifest for linux/{here} or wasi/wasm in the manifest list entries"))
+        .ok_or(ManifestError::NoMatch { here })
 }
 
 /// The architecture in Go's words, which images use.
@@ -138,10 +164,10 @@ fn go_architecture() -> &'static str {
 }
 
 /// What the manifest and its configuration say, or why the image cannot run.
-pub(crate) fn shape(manifest: &Document, config: &[u8]) -> Result<(Shape, ImageConfig), String> {
+pub(crate) fn shape(manifest: &Document, config: &[u8]) -> Result<(Shape, ImageConfig), ManifestError> {
     let config_type = manifest.config.as_ref().map_or("", |c| c.media_type.as_str());
     if manifest.layers.len() > LAYERS_MAX {
-        return Err(format!("it has {} layers; at most {LAYERS_MAX} are supported", manifest.layers.len()));
+        return Err(ManifestError::TooManyLayers(manifest.layers.len()));
     }
     let modules: Vec<&Descriptor> = manifest.layers.iter().filter(|layer| WASM_LAYERS.contains(&layer.media_type.as_str())).collect();
     if let [module] = modules.as_slice() {
@@ -151,19 +177,19 @@ pub(crate) fn shape(manifest: &Document, config: &[u8]) -> Result<(Shape, ImageC
         return Ok((Shape::Module { layer: module.digest.clone() }, run_config(file.config.unwrap_or_default())?));
     }
     if modules.len() > 1 {
-        return Err(format!("it holds {} WASM layers; a WASM artifact has exactly one", modules.len()));
+        return Err(ManifestError::ManyModules(modules.len()));
     }
     if !matches!(config_type, "application/vnd.oci.image.config.v1+json" | "application/vnd.docker.container.image.v1+json") {
-        return Err(format!("it is neither a WASM artifact nor a Linux image (config media type {config_type:?})"));
+        return Err(ManifestError::ConfigType(config_type.to_owned()));
     }
-    let file: ConfigFile = serde_json::from_slice(config).map_err(|error| format!("its configuration is malformed: {error}"))?;
+    let file: ConfigFile = serde_json::from_slice(config).map_err(ManifestError::MalformedConfig)?;
     let diff_ids = file.rootfs.clone().unwrap_or_default().diff_ids;
     if diff_ids.len() != manifest.layers.len() {
-        return Err(format!("its configuration names {} layers, its manifest {}", diff_ids.len(), manifest.layers.len()));
+        return Err(ManifestError::LayerCount { config: diff_ids.len(), manifest: manifest.layers.len() });
     }
     let wasm = file.architecture == "wasm" || matches!(file.os.as_str(), "wasi" | "wasip1" | "wasip2");
     if !wasm && (file.os != "linux" || file.architecture != go_architecture()) {
-        return Err(format!("it is built for {}/{}, this node runs linux/{} and WASM", file.os, file.architecture, go_architecture()));
+        return Err(ManifestError::Platform { os: file.os, architecture: file.architecture, here: go_architecture() });
     }
     let config = run_config(file.config.unwrap_or_default())?;
     let first = config.entrypoint.first().or(config.cmd.first()).map(String::as_str).unwrap_or_default();
@@ -173,20 +199,20 @@ pub(crate) fn shape(manifest: &Document, config: &[u8]) -> Result<(Shape, ImageC
 }
 
 /// Whether a module can be compiled anywhere, by its length.
-pub(crate) fn check_module_len(len: u64) -> Result<(), String> {
+pub(crate) fn check_module_len(len: u64) -> Result<(), ManifestError> {
     match len {
         0..=MODULE_LEN_MAX => Ok(()),
-        _ => Err(format!("its module is {} long; at most {} are compiled", size(len), size(MODULE_LEN_MAX))),
+        _ => Err(ManifestError::ModuleLen(len)),
     }
 }
 
-fn run_config(body: ConfigBody) -> Result<ImageConfig, String> {
+fn run_config(body: ConfigBody) -> Result<ImageConfig, ManifestError> {
     let lists = [&body.entrypoint, &body.cmd, &body.env].into_iter().flatten().flatten();
     let texts = [&body.working_dir, &body.user, &body.stop_signal].into_iter().flatten();
     // A string takes some bytes of its own, also where it is empty.
     let len = lists.chain(texts).fold(0_usize, |sum, text| sum.saturating_add(text.len()).saturating_add(size_of::<String>()));
     if len > CONFIG_LEN_MAX {
-        return Err(format!("command and environment of its configuration take more than {} KiB", CONFIG_LEN_MAX >> 10));
+        return Err(ManifestError::ConfigLen);
     }
     let pair = |entry: String| {
         let (name, value) = entry.split_once('=').unwrap_or((&entry, ""));

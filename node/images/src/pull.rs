@@ -81,7 +81,7 @@ async fn pull_as(store: &ImageStore, name: &Name, credentials: Option<Credential
     let (bytes, digest) = repository.manifest(&name.reference).await.map_err(refused)?;
     let (manifest, digest) = match parsed(name, &bytes)? {
         Document { manifests: Some(entries), .. } => {
-            let entry = manifest::choose(&entries).map_err(|reason| failed(name, reason))?;
+            let entry = manifest::choose(&entries).map_err(|reason| failed(name, reason.to_string()))?;
             let reference =
                 Reference::with_digest(name.reference.registry().to_owned(), name.reference.repository().to_owned(), entry.digest.clone());
             let (bytes, fetched) = repository.manifest(&reference).await.map_err(refused)?;
@@ -126,7 +126,7 @@ fn admit(store: &ImageStore, name: &Name, config: &str, needed: &[(String, u64)]
 }
 
 fn parsed(name: &Name, bytes: &[u8]) -> Result<Document, ImageError> {
-    manifest::parse(bytes).map_err(|reason| failed(name, reason))
+    manifest::parse(bytes).map_err(|reason| failed(name, reason.to_string()))
 }
 
 /// Whether the registry is spoken to without TLS.

@@ -5,6 +5,7 @@ use api_model::quantity;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, DownwardAPIVolumeFile, Pod, ResourceFieldSelector, Volume};
+use thiserror::Error;
 
 use crate::kind::{Context, VolumeKind};
 use crate::payload::{self, File, Medium, Payload};
@@ -46,7 +47,7 @@ pub(crate) fn add_files(
         } else if let Some(resource) = &item.resource_field_ref {
             let name = resource.container_name.as_deref().unwrap_or_default();
             let container = container(context.pod, name).ok_or_else(|| VolumeError::BadField(format!("container {name:?} not found")))?;
-            resource_field(container, resource, context.allocatable).map_err(VolumeError::BadField)?
+            resource_field(container, resource, context.allocatable).map_err(|error| VolumeError::BadField(error.to_string()))?
         } else {
             continue;
         };
@@ -90,16 +91,26 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
+/// Why a `resourceFieldRef` has no value.
+#[derive(Debug, Error)]
+pub enum FieldError {
+    /// Neither `limits.…` nor `requests.…`; the words are upstream's.
+    #[error("unsupported container resource : {0}")]
+    Resource(String),
+    /// A quantity is malformed.
+    #[error(transparent)]
+    Quantity(#[from] quantity::QuantityError),
+}
+
 /// The text of a `resourceFieldRef`: requests or limits over the divisor, rounded up; a missing
 /// limit is what the node offers, a missing request is 0, as upstream.
-pub fn resource_field(container: &Container, wanted: &ResourceFieldSelector, node: Allocatable) -> Result<String, String> {
-    let (list, resource) =
-        wanted.resource.split_once('.').ok_or_else(|| format!("unsupported container resource : {}", wanted.resource))?;
+pub fn resource_field(container: &Container, wanted: &ResourceFieldSelector, node: Allocatable) -> Result<String, FieldError> {
+    let (list, resource) = wanted.resource.split_once('.').ok_or_else(|| FieldError::Resource(wanted.resource.clone()))?;
     let resources = container.resources.as_ref();
     let quantities = match list {
         "limits" => resources.and_then(|resources| resources.limits.as_ref()),
         "requests" => resources.and_then(|resources| resources.requests.as_ref()),
-        _ => return Err(format!("unsupported container resource : {}", wanted.resource)),
+        _ => return Err(FieldError::Resource(wanted.resource.clone())),
     };
     let fallback = match (list, resource) {
         ("limits", "cpu") => i128::from(node.cpu_milli),
@@ -108,8 +119,8 @@ pub fn resource_field(container: &Container, wanted: &ResourceFieldSelector, nod
         _ => 0,
     };
     let declared = quantities.and_then(|quantities| quantities.get(resource));
-    let milli = declared.map_or(Ok(fallback), |quantity| quantity::milli(&quantity.0)).map_err(|error| error.to_string())?;
-    let divisor = wanted.divisor.as_ref().map(|divisor| quantity::milli(&divisor.0)).transpose().map_err(|error| error.to_string())?;
+    let milli = declared.map_or(Ok(fallback), |quantity| quantity::milli(&quantity.0))?;
+    let divisor = wanted.divisor.as_ref().map(|divisor| quantity::milli(&divisor.0)).transpose()?;
     let divisor = divisor.filter(|divisor| *divisor > 0).unwrap_or(1_000);
     Ok((milli.div_euclid(divisor) + i128::from(milli.rem_euclid(divisor) != 0)).to_string())
 }

@@ -29,7 +29,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, Volume, VolumeMount};
 use runtimes_contract::{Mount, Propagation};
 use runtimes_host::blocking;
 
-pub use downward::{metadata_field, resource_field};
+pub use downward::{FieldError, metadata_field, resource_field};
 pub use error::VolumeError;
 pub use source::{Source, SourceError, Token, TokenAsk};
 
@@ -47,6 +47,10 @@ pub struct Allocatable {
     /// Bytes of local storage.
     pub ephemeral_storage_bytes: i64,
 }
+
+/// A `subPathExpr` names a variable that the container does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownVariable(pub String);
 
 /// The volumes of every Pod of a node, under one directory.
 #[derive(Clone, Debug)]
@@ -94,12 +98,12 @@ impl Volumes {
     }
 
     /// The mounts of one container, parents before children. Volumes are set up. `expand` turns
-    /// `$(NAME)` of a `subPathExpr` into text, or answers the name that is unknown.
+    /// `$(NAME)` of a `subPathExpr` into text, or returns the unknown name.
     pub async fn mounts(
         &self,
         pod: &Pod,
         container: &Container,
-        expand: &(dyn Fn(&str) -> Result<String, String> + Sync),
+        expand: &(dyn Fn(&str) -> Result<String, UnknownVariable> + Sync),
     ) -> Result<Vec<Mount>, VolumeError> {
         let dir = self.pod_dir(uid(pod)?);
         let mut mounts = Vec::new();
@@ -198,9 +202,14 @@ pub fn unmount_below(dir: &Path) -> Result<(), VolumeError> {
     mount_table::below(dir)?.iter().rev().try_for_each(|mount| mount_table::unmount(mount))
 }
 
-fn sub_path_of(wanted: &VolumeMount, expand: &(dyn Fn(&str) -> Result<String, String> + Sync)) -> Result<Option<PathBuf>, VolumeError> {
+fn sub_path_of(
+    wanted: &VolumeMount,
+    expand: &(dyn Fn(&str) -> Result<String, UnknownVariable> + Sync),
+) -> Result<Option<PathBuf>, VolumeError> {
     let text = match (&wanted.sub_path_expr, &wanted.sub_path) {
-        (Some(expression), _) if !expression.is_empty() => expand(expression).map_err(VolumeError::UnknownVariable)?,
+        (Some(expression), _) if !expression.is_empty() => {
+            expand(expression).map_err(|UnknownVariable(name)| VolumeError::UnknownVariable(name))?
+        }
         (_, Some(path)) => path.clone(),
         _ => String::new(),
     };

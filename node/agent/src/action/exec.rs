@@ -5,31 +5,30 @@ use k8s_openapi::api::core::v1::ExecAction;
 use runtimes_contract::ExecSpec;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-use super::Target;
-use crate::error::chain;
+use super::{ActionError, Target};
 use crate::node::Node;
 use crate::record::RunningInstance;
 
 /// Bytes of a command's output that are kept for a message; upstream's.
 const OUTPUT_LEN_MAX: u64 = 10 * 1_024;
 
-pub(crate) async fn probe(target: &Target<'_>, action: &ExecAction) -> Result<(), String> {
+pub(crate) async fn probe(target: &Target<'_>, action: &ExecAction) -> Result<(), ActionError> {
     let command = action.command.clone().unwrap_or_default();
     let (code, output) = run(target.node, target.alive, command).await?;
     match code {
         0 => Ok(()),
-        _ if output.is_empty() => Err(format!("command ended with exit code {code}")),
-        _ => Err(output),
+        _ if output.is_empty() => Err(ActionError::ProbeCommand(code)),
+        _ => Err(ActionError::ProbeOutput(output)),
     }
 }
 
 /// Runs a command in a container: its exit code and the beginning of its output.
-pub(crate) async fn run(node: &Node, alive: &RunningInstance, args: Vec<String>) -> Result<(i32, String), String> {
-    let runtime = node.parts.by_handler(&alive.handler).ok_or_else(|| format!("no runtime for \"{}\" is configured", alive.handler))?;
-    let session = runtime.exec(&alive.id, ExecSpec { args, ..ExecSpec::default() }).await.map_err(|error| chain(&error))?;
+pub(crate) async fn run(node: &Node, alive: &RunningInstance, args: Vec<String>) -> Result<(i32, String), ActionError> {
+    let runtime = node.parts.by_handler(&alive.handler).ok_or_else(|| ActionError::NoRuntime(alive.handler.clone()))?;
+    let session = runtime.exec(&alive.id, ExecSpec { args, ..ExecSpec::default() }).await?;
     let (out, err, code) = tokio::join!(output(Some(session.stdout)), output(session.stderr), session.exit);
     let text = String::from_utf8_lossy(&[out, err].concat()).into_owned();
-    Ok((code.map_err(|error| chain(&error))?, text))
+    Ok((code?, text))
 }
 
 /// The beginning of a stream, which is read to its end.

@@ -7,29 +7,30 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::GRPCAction;
 use tokio::net::TcpStream;
 
-use super::{Target, dial_error};
+use super::{ActionError, Target};
 
 /// Bytes of an answer that are read.
 const ANSWER_LEN_MAX: usize = 4_096;
 /// `SERVING` of `HealthCheckResponse.ServingStatus`.
 const SERVING: u8 = 1;
 
-pub(crate) async fn probe(target: &Target<'_>, action: &GRPCAction) -> Result<(), String> {
-    let port = u16::try_from(action.port).map_err(|_| format!("invalid port number: {}", action.port))?;
+pub(crate) async fn probe(target: &Target<'_>, action: &GRPCAction) -> Result<(), ActionError> {
+    let port = u16::try_from(action.port).map_err(|_| ActionError::PortNumber(action.port))?;
     let address = format!("{}:{port}", target.ip);
-    let stream = TcpStream::connect((target.ip, port)).await.map_err(|error| dial_error(&address, &error))?;
+    let stream = TcpStream::connect((target.ip, port)).await.map_err(|error| ActionError::Dial { address: address.clone(), error })?;
+    let failed =
+        |doing: &'static str, error: Box<dyn std::error::Error + Send + Sync>| ActionError::Grpc { doing, address: address.clone(), error };
     let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
-    let (mut sender, connection) = handshake.map_err(|error| format!("connecting to {address}: {error}"))?;
+    let (mut sender, connection) = handshake.map_err(|error| failed("connecting to", error.into()))?;
     let request = http::Request::post(format!("http://{address}/grpc.health.v1.Health/Check"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .body(Full::new(message(action.service.as_deref().unwrap_or_default())))
-        .map_err(|error| error.to_string())?;
+        .map_err(ActionError::GrpcRequest)?;
     let exchange = async {
-        let answer = sender.send_request(request).await.map_err(|error| format!("asking {address}: {error}"))?;
+        let answer = sender.send_request(request).await.map_err(|error| failed("asking", error.into()))?;
         let headers = answer.headers().clone();
-        let body =
-            Limited::new(answer.into_body(), ANSWER_LEN_MAX).collect().await.map_err(|error| format!("reading from {address}: {error}"))?;
+        let body = Limited::new(answer.into_body(), ANSWER_LEN_MAX).collect().await.map_err(|error| failed("reading from", error))?;
         let trailers = body.trailers().cloned().unwrap_or_default();
         let code = trailers
             .get("grpc-status")
@@ -45,7 +46,7 @@ pub(crate) async fn probe(target: &Target<'_>, action: &GRPCAction) -> Result<()
         ended = &mut connection => match ended {
             // The server has said all and hung up: what it said is there to be read.
             Ok(()) => exchange.await,
-            Err(error) => Err(format!("connection to {address} ended: {error}")),
+            Err(error) => Err(ActionError::GrpcEnded { address: address.clone(), error }),
         },
     }
 }
@@ -75,17 +76,17 @@ fn put_varint(into: &mut BytesMut, mut number: usize) {
 }
 
 /// `HealthCheckResponse { ServingStatus status = 1 }` behind the five-byte head.
-fn verdict(code: &str, body: &[u8]) -> Result<(), String> {
+fn verdict(code: &str, body: &[u8]) -> Result<(), ActionError> {
     match code {
         "0" => {}
-        "12" => return Err("this server does not implement the grpc health protocol (grpc.health.v1.Health)".to_owned()),
-        code => return Err(format!("rpc failed with status {code}")),
+        "12" => return Err(ActionError::GrpcUnimplemented),
+        code => return Err(ActionError::GrpcStatus(code.to_owned())),
     }
     let status = match body.get(5..) {
         Some([0x08, status, ..]) => *status,
         _ => 0,
     };
-    if status == SERVING { Ok(()) } else { Err(format!("service unhealthy (responded with \"{}\")", name(status))) }
+    if status == SERVING { Ok(()) } else { Err(ActionError::GrpcUnhealthy(name(status))) }
 }
 
 fn name(status: u8) -> &'static str {
@@ -106,6 +107,7 @@ mod tests {
         assert_eq!(&message("")[..], [0, 0, 0, 0, 0]);
         assert_eq!(&message("ab")[..], [0, 0, 0, 0, 4, 0x0a, 2, b'a', b'b']);
         assert_eq!(message(&"x".repeat(300)).get(..8), Some(&[0, 0, 0, 1, 47, 0x0a, 0xac, 2][..]));
+        let verdict = |code: &str, body: &[u8]| super::verdict(code, body).map_err(|error| error.to_string());
         assert_eq!(verdict("0", &[0, 0, 0, 0, 2, 8, 1]), Ok(()));
         assert_eq!(verdict("0", &[0, 0, 0, 0, 2, 8, 2]), Err("service unhealthy (responded with \"NOT_SERVING\")".to_owned()));
         assert_eq!(verdict("0", &[0, 0, 0, 0, 0]), Err("service unhealthy (responded with \"UNKNOWN\")".to_owned()));

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 
 use runtimes_contract::PROBE_HEADER;
 
-use super::{Target, dial_error, port};
+use super::{ActionError, HttpError, Target, port};
 use url::{Next, RequestUrl};
 
 /// Requests that redirections may lead to; upstream's.
@@ -27,22 +27,22 @@ const REDIRECTIONS: [u16; 5] = [301, 302, 303, 307, 308];
 /// Bytes of an answer that are read; upstream's.
 const BODY_LEN_MAX: usize = 10 * 1_024;
 
-pub(crate) async fn probe(target: &Target<'_>, action: &HTTPGetAction) -> Result<(), String> {
+pub(crate) async fn probe(target: &Target<'_>, action: &HTTPGetAction) -> Result<(), ActionError> {
     let (url, own) = first(target, action)?;
     // It is for the container and nobody else.
     let token = target.token().filter(|_| url.host == own);
     let status = walk(url, action, "kube-probe/1.37", token.as_deref()).await?;
-    if (200..400).contains(&status) { Ok(()) } else { Err(format!("HTTP probe failed with statuscode: {status}")) }
+    if (200..400).contains(&status) { Ok(()) } else { Err(ActionError::ProbeStatus(status)) }
 }
 
 /// Sends the request, follows where the answer leads on the same host, and answers the status code.
-pub(crate) async fn get(target: &Target<'_>, action: &HTTPGetAction, agent: &str) -> Result<u16, String> {
+pub(crate) async fn get(target: &Target<'_>, action: &HTTPGetAction, agent: &str) -> Result<u16, ActionError> {
     let (url, _) = first(target, action)?;
     walk(url, action, agent, None).await
 }
 
 /// Where the request goes first, and the Pod's own address.
-fn first(target: &Target<'_>, action: &HTTPGetAction) -> Result<(RequestUrl, String), String> {
+fn first(target: &Target<'_>, action: &HTTPGetAction) -> Result<(RequestUrl, String), ActionError> {
     let own = target.ip.to_string();
     let path = action.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
     let url = RequestUrl {
@@ -54,18 +54,18 @@ fn first(target: &Target<'_>, action: &HTTPGetAction) -> Result<(RequestUrl, Str
     Ok((url, own))
 }
 
-async fn walk(mut url: RequestUrl, action: &HTTPGetAction, agent: &str, token: Option<&str>) -> Result<u16, String> {
+async fn walk(mut url: RequestUrl, action: &HTTPGetAction, agent: &str, token: Option<&str>) -> Result<u16, ActionError> {
     let mut named_host = true;
     for _ in 0..REDIRECTS_MAX {
         let answer = async { ask(&url, request(action, agent, &url, named_host, token)?).await };
-        let answer = answer.await.map_err(|what| format!("Get \"{url}\": {what}"))?;
+        let answer = answer.await.map_err(|error| ActionError::Get { url: url.to_string(), error })?;
         let Some(location) = answer.location else { return Ok(answer.status) };
         match url.follow(&location) {
             Next::Here { url: next, relative } => (url, named_host) = (next, named_host && relative),
             Next::Elsewhere => return Ok(answer.status),
         }
     }
-    Err(format!("Get \"{url}\": stopped after {REDIRECTS_MAX} redirects"))
+    Err(ActionError::Get { url: url.to_string(), error: HttpError::Redirects(REDIRECTS_MAX) })
 }
 
 /// The request with the probe's own headers; its host name goes only to where the probe itself points.
@@ -75,7 +75,7 @@ fn request(
     url: &RequestUrl,
     named_host: bool,
     token: Option<&str>,
-) -> Result<http::Request<Empty<Bytes>>, String> {
+) -> Result<http::Request<Empty<Bytes>>, HttpError> {
     let mut request = http::Request::get(&url.path).header("connection", "close");
     let given = |name: &str| action.http_headers.iter().flatten().any(|header| header.name.eq_ignore_ascii_case(name));
     for (name, value) in [("user-agent", agent), ("accept", "*/*")] {
@@ -94,7 +94,7 @@ fn request(
     if let Some(token) = token {
         request = request.header(PROBE_HEADER, token);
     }
-    request.header("host", host).body(Empty::new()).map_err(|error| error.to_string())
+    request.header("host", host).body(Empty::new()).map_err(HttpError::Request)
 }
 
 /// What of an answer counts.
@@ -104,26 +104,26 @@ struct Answer {
     location: Option<String>,
 }
 
-async fn ask(url: &RequestUrl, request: http::Request<Empty<Bytes>>) -> Result<Answer, String> {
+async fn ask(url: &RequestUrl, request: http::Request<Empty<Bytes>>) -> Result<Answer, HttpError> {
     let (host, port) = (url.host.as_str(), url.port);
-    let stream = TcpStream::connect((host, port)).await.map_err(|error| dial_error(&format!("{host}:{port}"), &error))?;
+    let stream = TcpStream::connect((host, port)).await.map_err(|error| HttpError::Dial { address: format!("{host}:{port}"), error })?;
     if url.secure {
-        let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
-        let stream = unverified().connect(name, stream).await.map_err(|error| error.to_string())?;
+        let name = ServerName::try_from(host.to_owned()).map_err(HttpError::ServerName)?;
+        let stream = unverified().connect(name, stream).await.map_err(HttpError::Tls)?;
         send(stream, request).await
     } else {
         send(stream, request).await
     }
 }
 
-async fn send<S>(stream: S, request: http::Request<Empty<Bytes>>) -> Result<Answer, String>
+async fn send<S>(stream: S, request: http::Request<Empty<Bytes>>) -> Result<Answer, HttpError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(HttpError::Exchange)?;
     let mut connection = std::pin::pin!(connection);
     let exchange = async {
-        let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let answer = sender.send_request(request).await.map_err(HttpError::Exchange)?;
         let status = answer.status().as_u16();
         let location = answer.headers().get("location").and_then(|location| location.to_str().ok()).map(str::to_owned);
         // The answer is read, so that the server does not see a broken pipe, but no more than a page.
@@ -137,7 +137,7 @@ where
         answer = &mut exchange => answer,
         ended = &mut connection => match ended {
             Ok(()) => exchange.await,
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(HttpError::Exchange(error)),
         },
     }
 }
@@ -224,7 +224,7 @@ mod tests {
         let port = server().await;
         let ask = async |path: &str| {
             let url = RequestUrl { secure: false, host: "127.0.0.1".to_owned(), port, path: path.to_owned() };
-            walk(url, &HTTPGetAction::default(), "test", None).await
+            walk(url, &HTTPGetAction::default(), "test", None).await.map_err(|error| error.to_string())
         };
         assert_eq!(ask("/200").await, Ok(200));
         assert_eq!(ask("/to//500").await, Ok(500), "what it leads to counts");

@@ -44,29 +44,44 @@ pub(crate) fn seccomp(pod: &Pod, container: &Container, kind: ContentKind, profi
         ("Localhost", ContentKind::Linux) => {
             let name = wanted.localhost_profile.as_deref().unwrap_or_default();
             let path = profiles.join(name);
-            let fault = |why: String| ConfigError(format!("cannot load seccomp profile {:?}: {why}", path.display()));
+            let fault = |why: ProfileError| ConfigError(format!("cannot load seccomp profile {:?}: {why}", path.display()));
             load_profile(profiles, name).map(Seccomp::Profile).map_err(fault)
         }
         (other, _) => Err(ConfigError(format!("seccomp profile type {other:?} is not known to this node"))),
     }
 }
 
+/// Why a seccomp profile cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+enum ProfileError {
+    #[error("it lies outside")]
+    Outside,
+    #[error("{0}")]
+    Open(&'static str),
+    #[error("{0}")]
+    Read(std::io::Error),
+    #[error("longer than {PROFILE_LEN_MAX} bytes")]
+    TooLong,
+    #[error("{0}")]
+    Json(serde_json::Error),
+}
+
 /// A profile in the form of the OCI runtime spec's `linux.seccomp`. No link and no `..` leads out of the directory.
-fn load_profile(profiles: &Path, name: &str) -> Result<serde_json::Value, String> {
+fn load_profile(profiles: &Path, name: &str) -> Result<serde_json::Value, ProfileError> {
     use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
     use std::io::Read as _;
-    let root = std::fs::File::open(profiles).map_err(|error| error.to_string())?;
+    let root = std::fs::File::open(profiles).map_err(ProfileError::Read)?;
     let how = OpenHow::new().flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_BENEATH);
     let file = openat2(&root, name, how).map_err(|errno| match errno {
-        nix::errno::Errno::EXDEV => "it lies outside".to_owned(),
-        other => other.desc().to_owned(),
+        nix::errno::Errno::EXDEV => ProfileError::Outside,
+        other => ProfileError::Open(other.desc()),
     })?;
     let mut text = String::new();
-    let len = std::fs::File::from(file).take(PROFILE_LEN_MAX + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    let len = std::fs::File::from(file).take(PROFILE_LEN_MAX + 1).read_to_string(&mut text).map_err(ProfileError::Read)?;
     if u64::try_from(len).is_ok_and(|len| len > PROFILE_LEN_MAX) {
-        return Err(format!("longer than {PROFILE_LEN_MAX} bytes"));
+        return Err(ProfileError::TooLong);
     }
-    serde_json::from_str(&text).map_err(|error| error.to_string())
+    serde_json::from_str(&text).map_err(ProfileError::Json)
 }
 
 /// Whom the container runs as: what the Pod says, else what the image says.

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::measure;
 use super::observe::{Observed, observe};
 use crate::cleanup::remove_dir;
+use crate::error::chain;
 use crate::eviction::rank::{Candidate, rank};
 use crate::eviction::signal::{Pressure, Resource, Signal};
 use crate::eviction::state::{Met, State, is_resolved};
@@ -144,7 +145,7 @@ async fn remove_logs_of_ended_pods(node: &Node) {
     for entry in node.directory.all().iter().filter(|entry| !entry.is_active()) {
         let PodName { namespace, name, uid } = PodName::of(&entry.pod);
         if let Err(error) = remove_dir(&node.layout.pod_logs(&namespace, &name, &uid)).await {
-            tracing::warn!(error, "logs of a Pod that is over not removed");
+            tracing::warn!(error = chain(&error), "logs of a Pod that is over not removed");
         }
     }
 }

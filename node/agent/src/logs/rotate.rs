@@ -5,7 +5,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use runtimes_contract::{ContainerId, Runtime};
+use runtimes_contract::{ContainerId, Runtime, RuntimeError};
+use thiserror::Error;
+
+/// Why a log was not rotated.
+#[derive(Debug, Error)]
+pub(crate) enum RotateError {
+    #[error("{}: {error}", .path.display())]
+    File { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+}
 
 /// Rotates a log that has grown over the limit.
 pub(crate) async fn rotate(
@@ -14,10 +24,10 @@ pub(crate) async fn rotate(
     log: &Path,
     size_bytes_max: u64,
     files_max: usize,
-) -> Result<(), String> {
+) -> Result<(), RotateError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
-        move |error: io::Error| format!("{}: {error}", path.display())
+        move |error| RotateError::File { path, error }
     };
     let size = match tokio::fs::metadata(log).await {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -34,7 +44,7 @@ pub(crate) async fn rotate(
     if let Err(error) = runtime.reopen_log(id).await {
         // The container still writes to the renamed file: give it its name back.
         tokio::fs::rename(&rotated, log).await.map_err(failed(log))?;
-        return Err(crate::error::chain(&error));
+        return Err(error.into());
     }
     // The one being written counts too.
     let old = rotated_files(log).map_err(failed(log))?;

@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PodStatus;
 use serde::Deserialize;
+use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -49,7 +50,7 @@ pub(super) async fn logs(
 }
 
 async fn open(node: &Node, namespace: &str, pod: &str, container: &str, query: &LogOptions) -> Result<Body, Response> {
-    let options = options(query).map_err(|message| refuse(StatusCode::UNPROCESSABLE_ENTITY, message))?;
+    let options = options(query).map_err(|error| refuse(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
     let entry = find(node, namespace, pod)?;
     let bad = |message: String| refuse(StatusCode::BAD_REQUEST, message);
     let Some(instance) = entry.containers.get(container) else {
@@ -77,9 +78,18 @@ async fn open(node: &Node, namespace: &str, pod: &str, container: &str, query: &
     Ok(Body::from_stream(ReceiverStream::new(chunks)))
 }
 
-fn options(query: &LogOptions) -> Result<Options, String> {
+/// Why a query cannot be answered.
+#[derive(Debug, Error)]
+enum OptionError {
+    #[error("invalid sinceTime: {0}")]
+    SinceTime(jiff::Error),
+    #[error("invalid stream: {0}")]
+    Stream(String),
+}
+
+fn options(query: &LogOptions) -> Result<Options, OptionError> {
     let since = match (&query.since_time, query.since_seconds) {
-        (Some(time), _) => Some(time.parse::<Timestamp>().map_err(|error| format!("invalid sinceTime: {error}"))?),
+        (Some(time), _) => Some(time.parse::<Timestamp>().map_err(OptionError::SinceTime)?),
         (None, Some(seconds)) => Timestamp::now().checked_sub(SignedDuration::from_secs(seconds)).ok(),
         (None, None) => None,
     };
@@ -87,7 +97,7 @@ fn options(query: &LogOptions) -> Result<Options, String> {
         None | Some("" | "All") => None,
         Some("Stdout") => Some("stdout".to_owned()),
         Some("Stderr") => Some("stderr".to_owned()),
-        Some(other) => return Err(format!("invalid stream: {other}")),
+        Some(other) => return Err(OptionError::Stream(other.to_owned())),
     };
     Ok(Options {
         follow: query.follow.unwrap_or(false),

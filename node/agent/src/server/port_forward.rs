@@ -72,7 +72,7 @@ fn over_websocket(upgrade: WebSocketUpgrade, query: &str, target: Target) -> Res
     }
     match channels::ports(query) {
         Ok(ports) => upgrade.on_upgrade(move |socket| channels::run(socket, ports, target)),
-        Err(message) => refuse(StatusCode::BAD_REQUEST, message),
+        Err(error) => refuse(StatusCode::BAD_REQUEST, error.to_string()),
     }
 }
 

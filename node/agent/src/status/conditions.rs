@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 
 use super::time;
 use crate::container::{self, Role};
+use crate::reason::Reason;
 use crate::record::{Cause, Failure, PodRecord, Resize};
 use crate::resize::Pending;
 
@@ -13,7 +14,7 @@ use crate::resize::Pending;
 pub(super) const RESIZE: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
 
 /// A condition's verdict: true, or not and why.
-type Verdict = Result<Option<&'static str>, (&'static str, String)>;
+type Verdict = Result<Option<&'static str>, Reason>;
 
 pub(super) fn conditions(
     pod: &Pod,
@@ -27,7 +28,7 @@ pub(super) fn conditions(
     let initialized = initialized(pod, phase, init, main, rejected);
     let containers_ready = containers_ready(pod, phase, init, main);
     let ready = containers_ready.clone().and_then(|_| gates(pod));
-    let sandboxed = if pod_record.ready_sandbox().is_some() { Ok(None) } else { Err(("", String::new())) };
+    let sandboxed = if pod_record.ready_sandbox().is_some() { Ok(None) } else { Err(Reason::new("", "")) };
     let mut all = vec![
         condition(pod, "PodReadyToStartContainers", sandboxed, now),
         condition(pod, "Initialized", initialized, now),
@@ -56,7 +57,7 @@ pub(super) fn conditions(
 fn condition(pod: &Pod, name: &str, verdict: Verdict, now: Timestamp) -> PodCondition {
     let (status, reason, message) = match verdict {
         Ok(reason) => ("True", reason.unwrap_or_default(), String::new()),
-        Err((reason, message)) => ("False", reason, message),
+        Err(Reason { reason, message }) => ("False", reason, message),
     };
     stated(pod, name, status, reason, message, now)
 }
@@ -81,7 +82,7 @@ fn present<'a>(pod: &'a Pod, name: &str) -> Option<&'a PodCondition> {
 fn initialized(pod: &Pod, phase: &str, init: &[ContainerStatus], main: &[ContainerStatus], rejected: bool) -> Verdict {
     let early: Vec<_> = pod.spec.iter().flat_map(container::all).filter(|(role, _)| *role != Role::Main).collect();
     if rejected {
-        return Err(("PodFailed", String::new())).or_else(|why| if early.is_empty() { Ok(None) } else { Err(why) });
+        return Err(Reason::new("PodFailed", "")).or_else(|why| if early.is_empty() { Ok(None) } else { Err(why) });
     }
     let begun = main.iter().any(|status| {
         let state = status.state.as_ref();
@@ -101,13 +102,13 @@ fn initialized(pod: &Pod, phase: &str, init: &[ContainerStatus], main: &[Contain
     if phase == "Succeeded" && unknown.is_empty() {
         return Ok(Some("PodCompleted"));
     }
-    lists(&unknown, &incomplete, "incomplete").map_or(Ok(None), |message| Err(("ContainersNotInitialized", message)))
+    lists(&unknown, &incomplete, "incomplete").map_or(Ok(None), |message| Err(Reason::new("ContainersNotInitialized", message)))
 }
 
 fn containers_ready(pod: &Pod, phase: &str, init: &[ContainerStatus], main: &[ContainerStatus]) -> Verdict {
     match phase {
-        "Succeeded" => return Err(("PodCompleted", String::new())),
-        "Failed" => return Err(("PodFailed", String::new())),
+        "Succeeded" => return Err(Reason::new("PodCompleted", "")),
+        "Failed" => return Err(Reason::new("PodFailed", "")),
         _ => {}
     }
     let (mut unknown, mut unready) = (Vec::new(), Vec::new());
@@ -123,7 +124,7 @@ fn containers_ready(pod: &Pod, phase: &str, init: &[ContainerStatus], main: &[Co
             Some(_) => {}
         }
     }
-    lists(&unknown, &unready, "unready").map_or(Ok(None), |message| Err(("ContainersNotReady", message)))
+    lists(&unknown, &unready, "unready").map_or(Ok(None), |message| Err(Reason::new("ContainersNotReady", message)))
 }
 
 /// Upstream's sentence of names; Go prints a list in brackets.
@@ -150,5 +151,5 @@ fn gates(pod: &Pod) -> Verdict {
             Some(_) => {}
         }
     }
-    if missing.is_empty() { Ok(None) } else { Err(("ReadinessGatesNotReady", missing.join(", "))) }
+    if missing.is_empty() { Ok(None) } else { Err(Reason::new("ReadinessGatesNotReady", missing.join(", "))) }
 }

@@ -61,7 +61,7 @@ impl Effects {
         let Some((_, container)) = container::find(&self.pod, &name) else { return };
         let Some(handler) = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref()) else { return };
         let result = hooks::run(&self.node, &self.pod, container, handler, &alive).await;
-        self.report(Report::Hooked(name, alive.attempt, result.map_err(|message| format!("PostStartHook failed: {message}")))).await;
+        self.report(Report::Hooked(name, alive.attempt, result)).await;
     }
 
     /// Waits for an instance's end and reads what it left to say.
@@ -123,8 +123,8 @@ impl Effects {
             loop {
                 rounds.next().await;
                 let outcome = probe::once(&target, &probe).await;
-                if let Err(message) = &outcome {
-                    self.node.note(&self.pod, Some(&name), true, "Unhealthy", format!("{} probe failed: {message}", kind.words()));
+                if let Err(error) = &outcome {
+                    self.node.note(&self.pod, Some(&name), true, "Unhealthy", format!("{} probe failed: {}", kind.words(), chain(error)));
                 }
                 if let Some(success) = tally.count(outcome.is_ok()) {
                     self.report(Report::Probed { name: name.clone(), attempt: alive.attempt, kind, success }).await;

@@ -6,12 +6,18 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use node_images::Image;
+use runtimes_contract::RuntimeError;
+use thiserror::Error;
 
+use crate::action::ActionError;
 use crate::backoff::{self, Backoff, go_duration};
+use crate::cleanup::CleanupError;
 use crate::container;
 use crate::container::probes::ProbeKind;
+use crate::error::chain;
 use crate::eviction::{self, Eviction};
 use crate::layout::PodName;
+use crate::reason::Reason;
 use crate::record::{
     Cause, Clean, Condemned, ContainerRecord, ExitedInstance, Failure, ImageState, InstanceState, PodRecord, PodSandbox, Resize,
     RunningInstance, SandboxState, Waiting, restarts,
@@ -30,22 +36,22 @@ const RESIZE_RETRY: SignedDuration = SignedDuration::from_secs(10);
 /// What an effect reports when it is done.
 #[derive(Debug)]
 pub(crate) enum Report {
-    /// The base is made, or why not: reason and message of the event.
-    Prepared(Result<PodSandbox, (&'static str, String)>),
-    /// A container's image is there, or the waiting reason and message.
-    Pulled(String, Result<Arc<Image>, (&'static str, String)>),
+    /// The sandbox is made, or what the event says.
+    Prepared(Result<PodSandbox, Reason>),
+    /// A container's image is there, or why the container waits.
+    Pulled(String, Result<Arc<Image>, Reason>),
     /// An instance runs, or did not come to run.
     Started(String, Result<RunningInstance, StartFault>),
     /// A postStart hook is over.
-    Hooked(String, u32, Result<(), String>),
+    Hooked(String, u32, Result<(), ActionError>),
     /// A probe's verdict changed.
     Probed { name: String, attempt: u32, kind: ProbeKind, success: bool },
     /// An instance has ended.
     Exited(String, u32, ExitedInstance),
     /// The Pod's traces are removed, or what was in the way.
-    Cleaned(Result<(), String>),
+    Cleaned(Result<(), CleanupError>),
     /// What instances have from now on, and why some of it is not what they were allocated.
-    Resized(Vec<Resized>, Result<(), String>),
+    Resized(Vec<Resized>, Vec<ResizeError>),
     /// Volumes were looked at again; when they want it next.
     Refreshed(Option<Timestamp>),
 }
@@ -61,12 +67,24 @@ pub(crate) struct Resized {
 /// Why an instance does not run.
 #[derive(Debug)]
 pub(crate) enum StartFault {
-    /// It could not be made: waiting reason and message.
-    Unmade(&'static str, String),
+    /// It could not be made: why the container waits.
+    Unmade(Reason),
     /// It was made and ended at once.
     Ended(ExitedInstance),
     /// The Pod is to end, so it was not made.
     Ending,
+}
+
+/// Why an instance does not have what it was allocated.
+#[derive(Debug, Error)]
+pub(crate) enum ResizeError {
+    #[error(transparent)]
+    Cgroup(#[from] RuntimeError),
+    /// The kernel would kill the container. The words are upstream's.
+    #[error("attempting to set container \"{container}\" memory limit ({limit}) below current usage ({used})")]
+    BelowUsage { container: String, limit: u64, used: u64 },
+    #[error("interrupted")]
+    Interrupted,
 }
 
 /// An event to record.
@@ -97,7 +115,7 @@ impl PodRecord {
             Report::Hooked(name, attempt, result) => self.hooked(&name, attempt, result),
             Report::Probed { name, attempt, kind, success } => self.probed(&name, attempt, kind, success),
             Report::Cleaned(result) => self.cleaned(result, now),
-            Report::Resized(given, result) => self.resized(given, result, now),
+            Report::Resized(given, errors) => self.resized(given, errors, now),
             Report::Refreshed(due) => {
                 self.refreshing = false;
                 if let SandboxState::Ready(sandbox) = &mut self.sandbox {
@@ -108,53 +126,51 @@ impl PodRecord {
         }
     }
 
-    fn prepared(&mut self, result: Result<PodSandbox, (&'static str, String)>, now: Timestamp) -> Vec<Note> {
+    fn prepared(&mut self, result: Result<PodSandbox, Reason>, now: Timestamp) -> Vec<Note> {
         match result {
             Ok(sandbox) => {
                 self.sandbox = SandboxState::Ready(sandbox);
                 self.faults = Backoff::default();
                 Vec::new()
             }
-            Err((reason, message)) => {
+            Err(Reason { reason, message }) => {
                 self.sandbox = SandboxState::Failed { until: self.fault_until(now) };
                 vec![Note { container: None, warning: true, reason, message }]
             }
         }
     }
 
-    fn cleaned(&mut self, result: Result<(), String>, now: Timestamp) -> Vec<Note> {
+    fn cleaned(&mut self, result: Result<(), CleanupError>, now: Timestamp) -> Vec<Note> {
         match result {
             Ok(()) => {
                 self.clean = Clean::Done;
                 self.sandbox = SandboxState::Absent;
                 Vec::new()
             }
-            Err(message) => {
+            Err(error) => {
+                let message = chain(&error);
                 self.clean = Clean::Failed { until: self.fault_until(now) };
                 vec![Note { container: None, warning: true, reason: "FailedKillPod", message: format!("error killing pod: {message}") }]
             }
         }
     }
 
-    fn resized(&mut self, given: Vec<Resized>, result: Result<(), String>, now: Timestamp) -> Vec<Note> {
+    fn resized(&mut self, given: Vec<Resized>, errors: Vec<ResizeError>, now: Timestamp) -> Vec<Note> {
         let again = self.resize == Resize::Busy { again: true };
         for Resized { container, attempt, resources } in given {
             if let Some(alive) = self.containers.get_mut(&container).and_then(|record| record.alive_mut(attempt)) {
                 alive.resources = resources;
             }
         }
-        match result {
-            Ok(()) => {
-                self.resize = if again { Resize::Due { until: now, fault: None } } else { Resize::Settled };
-                Vec::new()
-            }
-            Err(message) => {
-                let until = if again { now } else { now.checked_add(RESIZE_RETRY).unwrap_or(now) };
-                self.resize = Resize::Due { until, fault: Some(message.clone()) };
-                let message = format!("Pod resize error: {message}");
-                vec![Note { container: None, warning: true, reason: "ResizeError", message }]
-            }
+        if errors.is_empty() {
+            self.resize = if again { Resize::Due { until: now, fault: None } } else { Resize::Settled };
+            return Vec::new();
         }
+        let message = errors.iter().map(|error| chain(error)).collect::<Vec<_>>().join("; ");
+        let until = if again { now } else { now.checked_add(RESIZE_RETRY).unwrap_or(now) };
+        self.resize = Resize::Due { until, fault: Some(message.clone()) };
+        let message = format!("Pod resize error: {message}");
+        vec![Note { container: None, warning: true, reason: "ResizeError", message }]
     }
 
     /// Reports the end of a resize once: when everything that runs has what it was allocated, restarts included.
@@ -174,9 +190,9 @@ impl PodRecord {
         now.checked_add(delay).unwrap_or(now)
     }
 
-    fn pulled(&mut self, pod: &Pod, name: &str, result: Result<Arc<Image>, (&'static str, String)>, now: Timestamp) -> Vec<Note> {
+    fn pulled(&mut self, pod: &Pod, name: &str, result: Result<Arc<Image>, Reason>, now: Timestamp) -> Vec<Note> {
         let Some(record) = self.containers.get_mut(name) else { return Vec::new() };
-        let (reason, message) = match result {
+        let Reason { reason, message } = match result {
             Ok(image) => {
                 record.image = ImageState::Ready(image);
                 record.pulls = Backoff::default();
@@ -233,7 +249,7 @@ impl PodRecord {
                 record.waiting = None;
                 Vec::new()
             }
-            Err(StartFault::Unmade(reason, message)) => {
+            Err(StartFault::Unmade(Reason { reason, message })) => {
                 record.run = before.map_or(InstanceState::Idle, InstanceState::Ended);
                 record.image = ImageState::Unknown;
                 // Not longer and longer, as upstream: what is missing (a ConfigMap) is put right by people.
@@ -267,16 +283,16 @@ impl PodRecord {
         note.into_iter().collect()
     }
 
-    fn hooked(&mut self, name: &str, attempt: u32, result: Result<(), String>) -> Vec<Note> {
+    fn hooked(&mut self, name: &str, attempt: u32, result: Result<(), ActionError>) -> Vec<Note> {
         let Some(alive) = self.containers.get_mut(name).and_then(|record| record.alive_mut(attempt)) else { return Vec::new() };
         match result {
             Ok(()) => {
                 alive.hooked = true;
                 Vec::new()
             }
-            Err(message) => {
+            Err(error) => {
                 alive.condemned = Some(Condemned::PostStartHook);
-                vec![warning(name, "FailedPostStartHook", message)]
+                vec![warning(name, "FailedPostStartHook", format!("PostStartHook failed: {}", chain(&error)))]
             }
         }
     }

@@ -3,7 +3,8 @@ use serde_json::json;
 use super::*;
 
 fn shape_of(manifest: &serde_json::Value, config: &serde_json::Value) -> Result<(Shape, ImageConfig), String> {
-    shape(&parse(manifest.to_string().as_bytes())?, config.to_string().as_bytes())
+    let text = |error: ManifestError| error.to_string();
+    shape(&parse(manifest.to_string().as_bytes()).map_err(text)?, config.to_string().as_bytes()).map_err(text)
 }
 
 fn oci(layers: &[&str]) -> serde_json::Value {
@@ -73,7 +74,7 @@ fn an_index_yields_this_machines_entry_or_the_wasm_one() {
         platform: Some(Platform { os: os.to_owned(), architecture: architecture.to_owned() }),
     };
     let here = entry("linux", go_architecture());
-    let chosen = |entries: &[Descriptor]| choose(entries).map(|e| e.digest.clone());
+    let chosen = |entries: &[Descriptor]| choose(entries).map(|e| e.digest.clone()).map_err(|error| error.to_string());
     assert_eq!(chosen(&[entry("wasip2", "wasm"), here.clone()]), Ok(here.digest));
     assert_eq!(chosen(&[entry("linux", "s390x"), entry("wasip2", "wasm")]), Ok("wasip2/wasm".to_owned()));
     assert!(chosen(&[entry("linux", "s390x")]).is_err());

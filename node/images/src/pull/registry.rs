@@ -164,7 +164,7 @@ impl Repository {
     async fn token(&self, realm: &str, service: Option<&str>) -> Result<String, RegistryError> {
         let refused = |why: String| RegistryError::Refused(format!("asking for a token: {why}"));
         let mut url = Url::parse(realm).map_err(|error| refused(error.to_string()))?;
-        route::check(&url, self.scope).map_err(refused)?;
+        route::check(&url, self.scope).map_err(|error| refused(error.to_string()))?;
         url.query_pairs_mut().extend_pairs(service.map(|service| ("service", service)));
         url.query_pairs_mut().append_pair("scope", &format!("repository:{}:pull", self.name));
         let asked = self.http.get(url);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
+use thiserror::Error;
 
 /// Redirects in a row.
 const REDIRECTS_MAX: usize = 5;
@@ -55,21 +56,26 @@ fn host(registry: &str) -> &str {
     registry.rsplit_once(':').map_or(registry, |(host, _)| host).trim_matches(['[', ']'])
 }
 
+/// Where the node does not go for a registry.
+#[derive(Debug, Error)]
+pub(super) enum RouteError {
+    #[error("the registry sends the node to a server without TLS: {0}")]
+    Plain(String),
+    #[error("the registry sends the node to {0}, which is the node's own")]
+    OwnAddress(IpAddr),
+}
+
 /// Whether the node goes there for a registry; names are looked at when they are resolved.
-pub(super) fn check(url: &Url, scope: Scope) -> Result<(), String> {
+pub(super) fn check(url: &Url, scope: Scope) -> Result<(), RouteError> {
     let is_safe = url.scheme() == "https" || scope.is_plain && url.scheme() == "http";
     if !is_safe {
-        return Err(format!("the registry sends the node to a server without TLS: {}", url.host_str().unwrap_or_default()));
+        return Err(RouteError::Plain(url.host_str().unwrap_or_default().to_owned()));
     }
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     match host.parse::<IpAddr>() {
-        Ok(ip) if !scope.allows(ip) => Err(forbidden(ip)),
+        Ok(ip) if !scope.allows(ip) => Err(RouteError::OwnAddress(ip)),
         _ => Ok(()),
     }
-}
-
-fn forbidden(ip: IpAddr) -> String {
-    format!("the registry sends the node to {ip}, which is the node's own")
 }
 
 /// Follows what [`check`] allows. reqwest itself shows no credentials to another host than the first.
@@ -103,7 +109,7 @@ impl Resolve for Resolver {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             let allowed: Vec<SocketAddr> = found.iter().copied().filter(|address| scope.allows(address.ip())).collect();
             match (allowed.is_empty(), found.first()) {
-                (true, Some(address)) => Err(forbidden(address.ip()).into()),
+                (true, Some(address)) => Err(RouteError::OwnAddress(address.ip()).into()),
                 _ => Ok(Box::new(allowed.into_iter()) as Addrs),
             }
         })

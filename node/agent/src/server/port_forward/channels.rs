@@ -8,6 +8,7 @@ use axum::extract::ws::{Message, WebSocket};
 use bytes::Bytes;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt as _, StreamExt as _};
+use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
@@ -27,19 +28,28 @@ const FRAMES_MAX: usize = 16;
 /// How long nothing may happen; upstream's.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 3_600);
 
+/// Why a query's ports cannot be forwarded.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub(super) enum PortsError {
+    #[error("query parameter \"port\" has a bad value: \"{0}\"")]
+    Bad(String),
+    #[error("query parameter \"port\" is required")]
+    None,
+    #[error("at most {PORTS_MAX} ports can be forwarded at once")]
+    TooMany,
+}
+
 /// The ports that a query names.
-pub(super) fn ports(query: &str) -> Result<Vec<u16>, String> {
+pub(super) fn ports(query: &str) -> Result<Vec<u16>, PortsError> {
     let named = query_pairs(query).into_iter().filter(|(name, _)| matches!(name.as_str(), "port" | "ports"));
     let texts: Vec<String> = named.flat_map(|(_, value)| value.split(',').map(str::to_owned).collect::<Vec<_>>()).collect();
     let parsed: Vec<u16> = texts
         .iter()
-        .map(|text| {
-            text.parse().ok().filter(|port| *port > 0).ok_or_else(|| format!("query parameter \"port\" has a bad value: \"{text}\""))
-        })
+        .map(|text| text.parse().ok().filter(|port| *port > 0).ok_or_else(|| PortsError::Bad(text.clone())))
         .collect::<Result<_, _>>()?;
     match parsed.len() {
-        0 => Err("query parameter \"port\" is required".to_owned()),
-        count if count > PORTS_MAX => Err(format!("at most {PORTS_MAX} ports can be forwarded at once")),
+        0 => Err(PortsError::None),
+        count if count > PORTS_MAX => Err(PortsError::TooMany),
         _ => Ok(parsed),
     }
 }

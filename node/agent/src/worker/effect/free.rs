@@ -3,7 +3,7 @@
 use runtimes_contract::ContainerId;
 
 use super::Effects;
-use crate::cleanup;
+use crate::cleanup::{self, CleanupError};
 use crate::container::resources;
 use crate::layout::PodName;
 use crate::worker::learn::Report;
@@ -16,7 +16,7 @@ impl Effects {
     }
 
     /// The rest is freed when no container is left: one that could not be removed may still run there.
-    async fn free(&self, ids: Vec<String>, forget_logs: bool) -> Result<(), String> {
+    async fn free(&self, ids: Vec<String>, forget_logs: bool) -> Result<(), CleanupError> {
         let mut first = Ok(());
         for id in ids {
             first = first.and(cleanup::remove_everywhere(&self.node, &ContainerId(id)).await);

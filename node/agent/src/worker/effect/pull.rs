@@ -10,6 +10,7 @@ use super::Effects;
 use crate::container::{self, pull};
 use crate::error::chain;
 use crate::layout::PodName;
+use crate::reason::Reason;
 use crate::worker::learn::Report;
 
 impl Effects {
@@ -20,7 +21,7 @@ impl Effects {
         self.report(Report::Pulled(name, result)).await;
     }
 
-    async fn fetch(&self, container: &Container) -> Result<Arc<Image>, (&'static str, String)> {
+    async fn fetch(&self, container: &Container) -> Result<Arc<Image>, Reason> {
         let reference = container.image.as_deref().unwrap_or_default();
         let policy = pull::policy(container.image_pull_policy.as_deref(), reference);
         let present = self.node.parts.images.get(reference).await.map_err(|error| image_fault(&error))?;
@@ -59,11 +60,11 @@ impl Effects {
     }
 }
 
-fn image_fault(error: &ImageError) -> (&'static str, String) {
+fn image_fault(error: &ImageError) -> Reason {
     let reason = match error {
         ImageError::InvalidName { .. } => "InvalidImageName",
         ImageError::NeverPull { .. } => "ErrImageNeverPull",
         _ => "ErrImagePull",
     };
-    (reason, chain(error))
+    Reason::new(reason, chain(error))
 }

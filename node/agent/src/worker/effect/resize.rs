@@ -8,11 +8,10 @@ use runtimes_host::cgroup::{Cgroups, Group};
 
 use super::Effects;
 use crate::container::{self, resources};
-use crate::error::chain;
 use crate::layout::PodName;
 use crate::record::RunningInstance;
 use crate::resize;
-use crate::worker::learn::{Report, Resized};
+use crate::worker::learn::{Report, ResizeError, Resized};
 
 /// One running instance.
 struct Target {
@@ -56,25 +55,25 @@ impl Effects {
             })
         };
         let targets: Vec<Target> = running.into_iter().filter_map(target).collect();
-        let (given, result) = match self.node.cgroups.clone() {
-            None => (targets.into_iter().filter_map(Target::given).collect(), Ok(())),
+        let (given, errors) = match self.node.cgroups.clone() {
+            None => (targets.into_iter().filter_map(Target::given).collect(), Vec::new()),
             Some(cgroups) => {
                 let pod = self.pod.clone();
                 let set = api_tasks::blocking("node-agent/resize", move || limit(&cgroups, &pod_path, &pod, targets)).await;
-                set.unwrap_or_else(|_| (Vec::new(), Err("interrupted".to_owned())))
+                set.unwrap_or_else(|_| (Vec::new(), vec![ResizeError::Interrupted]))
             }
         };
-        self.report(Report::Resized(given, result)).await;
+        self.report(Report::Resized(given, errors)).await;
     }
 }
 
 /// Sets the cgroups; what instances have then, and why not all of them have what they want.
-fn limit(cgroups: &Cgroups, pod_path: &str, pod: &Arc<Pod>, targets: Vec<Target>) -> (Vec<Resized>, Result<(), String>) {
+fn limit(cgroups: &Cgroups, pod_path: &str, pod: &Arc<Pod>, targets: Vec<Target>) -> (Vec<Resized>, Vec<ResizeError>) {
     let mut faults = Vec::new();
     let mut groups = Vec::new();
     let mut allocation = resize::Allocation::new();
     for mut target in targets {
-        let group = cgroups.group(&target.path).map_err(|error| chain(&error));
+        let group = cgroups.group(&target.path).map_err(ResizeError::from);
         // One that has just ended has none.
         let group = group.map(|group| Some(group).filter(Group::exists));
         let room = group.and_then(|group| group.map(|group| room(&group, &target).map(|fault| (group, fault))).transpose());
@@ -93,12 +92,12 @@ fn limit(cgroups: &Cgroups, pod_path: &str, pod: &Arc<Pod>, targets: Vec<Target>
     }
     let of_pod = resources::of_pod(&resize::with_allocation(pod, &allocation));
     let given = set(cgroups, pod_path, &of_pod, groups, &mut faults);
-    (given, if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) })
+    (given, faults)
 }
 
-fn set(cgroups: &Cgroups, pod_path: &str, of_pod: &Resources, groups: Vec<(Group, Target)>, faults: &mut Vec<String>) -> Vec<Resized> {
+fn set(cgroups: &Cgroups, pod_path: &str, of_pod: &Resources, groups: Vec<(Group, Target)>, faults: &mut Vec<ResizeError>) -> Vec<Resized> {
     let mut given = Vec::new();
-    let mut failed = |set: Result<(), RuntimeError>| set.map_err(|error| faults.push(chain(&error))).is_ok();
+    let mut failed = |set: Result<(), RuntimeError>| set.map_err(|error| faults.push(error.into())).is_ok();
     let pod = match cgroups.group(pod_path) {
         Ok(pod) => pod,
         Err(error) => {
@@ -121,12 +120,11 @@ fn set(cgroups: &Cgroups, pod_path: &str, of_pod: &Resources, groups: Vec<(Group
 }
 
 /// Why the instance cannot have the memory limit that it wants, if it cannot: a limit below what is in use would have
-/// the kernel kill the container. The words are upstream's.
-fn room(group: &Group, target: &Target) -> Result<Option<String>, String> {
+/// the kernel kill the container.
+fn room(group: &Group, target: &Target) -> Result<Option<ResizeError>, ResizeError> {
     let Some(limit) = target.limits().memory_limit_bytes.filter(|_| !target.restarts) else { return Ok(None) };
-    let used = group.stats().map_err(|error| chain(&error))?.working_set_bytes;
-    let fault = || format!("attempting to set container \"{}\" memory limit ({limit}) below current usage ({used})", target.name);
-    Ok((limit < used).then(fault))
+    let used = group.stats()?.working_set_bytes;
+    Ok((limit < used).then(|| ResizeError::BelowUsage { container: target.name.clone(), limit, used }))
 }
 
 #[cfg(test)]
@@ -176,8 +174,9 @@ mod tests {
             };
             vec![target("large", 8), target("small", 100)]
         };
-        let (given, result) = limit(&cgroups, &pod_path, &pod, targets());
-        let fault = result.expect_err("one cannot shrink");
+        let (given, errors) = limit(&cgroups, &pod_path, &pod, targets());
+        let fault = errors.first().expect("one cannot shrink").to_string();
+        assert_eq!(errors.len(), 1);
         assert!(fault.starts_with("attempting to set container \"large\" memory limit (8388608) below current usage ("), "{fault}");
         let given: Vec<_> = given.into_iter().map(|one| (one.container, one.resources)).collect();
         assert_eq!(given, [("large".to_owned(), of(80, "500m")), ("small".to_owned(), of(100, "500m"))]);
@@ -192,8 +191,8 @@ mod tests {
 
         drop(input);
         holder.wait().expect("ends");
-        let (_, result) = limit(&cgroups, &pod_path, &pod, targets());
-        assert_eq!((result, now()), (Ok(()), [8, 100, 108]));
+        let (_, errors) = limit(&cgroups, &pod_path, &pod, targets());
+        assert_eq!((errors.len(), now()), (0, [8, 100, 108]));
         pod_group.remove_tree().expect("removed");
     }
 }

@@ -1,11 +1,14 @@
 //! Makes what a Pod's containers stand on: namespaces, address, volumes, files and cgroup.
 
+use std::io;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use node_network::{HostPort, Protocol};
-use runtimes_contract::{Resources, Sandbox};
+use node_network::{HostPort, NetworkError, Protocol};
+use runtimes_contract::{Resources, RuntimeError, Sandbox};
+use thiserror::Error;
 
 use super::{Effects, volume_text};
 use crate::container::resolv::Cluster;
@@ -13,11 +16,41 @@ use crate::container::{self, files, resources};
 use crate::enforce;
 use crate::error::chain;
 use crate::layout::PodName;
+use crate::reason::Reason;
 use crate::record::PodSandbox;
 use crate::worker::learn::Report;
 
 /// How long a starting agent may take to learn its Pod range.
 const POD_RANGE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Why a Pod has no sandbox.
+#[derive(Debug, Error)]
+enum SandboxError {
+    /// The Pod asks for what this node cannot enforce.
+    #[error("{0}")]
+    Unsupported(String),
+    /// In the API server's words.
+    #[error("{}", chain(.0))]
+    Api(kube::Error),
+    #[error("RuntimeClass \"{0}\" not found")]
+    NoRuntimeClass(String),
+    #[error("no runtime for \"{0}\" is configured")]
+    NoRuntime(String),
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    #[error(transparent)]
+    Cgroup(#[from] RuntimeError),
+    #[error("writing {}: {error}", .path.display())]
+    File { path: PathBuf, error: io::Error },
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl From<SandboxError> for Reason {
+    fn from(error: SandboxError) -> Self {
+        Self::new("FailedCreatePodSandBox", format!("Failed to create pod sandbox: {}", chain(&error)))
+    }
+}
 
 impl Effects {
     /// Namespaces, address, volumes, files and cgroup.
@@ -26,22 +59,21 @@ impl Effects {
         self.report(Report::Prepared(result)).await;
     }
 
-    async fn create_sandbox(&self) -> Result<PodSandbox, (&'static str, String)> {
+    async fn create_sandbox(&self) -> Result<PodSandbox, Reason> {
         if let Some(fault) = enforce::sandbox_fault(&self.pod) {
-            return Err(sandbox_failed(fault));
+            return Err(SandboxError::Unsupported(fault).into());
         }
-        let class = self.runtime_class().await.map_err(sandbox_failed)?;
-        let network = async { self.network().await.map_err(sandbox_failed) };
+        let class = self.runtime_class().await?;
         let volumes = async {
             let set_up = self.node.volumes.set_up(&self.pod, self.node.allocatable(), &self.node.objects).await;
-            set_up.map_err(|error| ("FailedMount", volume_text(&error)))
+            set_up.map_err(|error| Reason::new("FailedMount", volume_text(&error)))
         };
         // Each goes on to its end, whatever becomes of the others: one that is dropped in the middle leaves
         // threads at work behind the back of whoever cleans up next.
-        let (network, volumes, cgroup) = tokio::join!(network, volumes, self.cgroup());
+        let (network, volumes, cgroup) = tokio::join!(self.network(), volumes, self.cgroup());
         let ((sandbox, ip), volumes_due, ()) = (network?, volumes?, cgroup?);
         let sysctls = node_network::set_sysctls(&sandbox, enforce::sysctls_of(&self.pod)).await;
-        sysctls.map_err(|error| sandbox_failed(chain(&error)))?;
+        sysctls.map_err(SandboxError::Network)?;
         let (pod, node) = (self.pod.clone(), self.node.clone());
         let written = api_tasks::blocking("node-agent/write-files", move || {
             let config = &node.config;
@@ -52,23 +84,23 @@ impl Effects {
         .await;
         match written {
             Ok(Ok(())) => Ok(PodSandbox { sandbox, ip, volumes_due, class }),
-            Ok(Err((path, error))) => Err(sandbox_failed(format!("writing {}: {error}", path.display()))),
-            Err(_) => Err(sandbox_failed("interrupted".to_owned())),
+            Ok(Err((path, error))) => Err(SandboxError::File { path, error }.into()),
+            Err(_) => Err(SandboxError::Interrupted.into()),
         }
     }
 
-    async fn runtime_class(&self) -> Result<Option<(String, String)>, String> {
+    async fn runtime_class(&self) -> Result<Option<(String, String)>, SandboxError> {
         let class = self.pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.clone()).filter(|class| !class.is_empty());
         let Some(class) = class else { return Ok(None) };
-        let handler = self.node.objects.handler(&class).await.map_err(|error| chain(&error))?;
-        let handler = handler.ok_or_else(|| format!("RuntimeClass \"{class}\" not found"))?;
+        let handler = self.node.objects.handler(&class).await.map_err(SandboxError::Api)?;
+        let handler = handler.ok_or_else(|| SandboxError::NoRuntimeClass(class.clone()))?;
         if self.node.parts.by_handler(&handler).is_none() {
-            return Err(format!("no runtime for \"{handler}\" is configured"));
+            return Err(SandboxError::NoRuntime(handler));
         }
         Ok(Some((class, handler)))
     }
 
-    async fn network(&self) -> Result<(Sandbox, IpAddr), String> {
+    async fn network(&self) -> Result<(Sandbox, IpAddr), SandboxError> {
         let spec = self.pod.spec.as_ref();
         let (mut sandbox, ip) = if files::on_host_network(spec) { self.host_network().await? } else { self.pod_network().await? };
         if spec.and_then(|spec| spec.host_ipc) == Some(true) {
@@ -78,19 +110,19 @@ impl Effects {
     }
 
     /// The node's network and hostname. Shared memory and semaphores stay the Pod's own, as upstream.
-    async fn host_network(&self) -> Result<(Sandbox, IpAddr), String> {
+    async fn host_network(&self) -> Result<(Sandbox, IpAddr), SandboxError> {
         let uid = PodName::of(&self.pod).uid;
-        let ipc = self.node.parts.network.add_host_network_pod(&uid).await.map_err(|error| chain(&error))?;
+        let ipc = self.node.parts.network.add_host_network_pod(&uid).await?;
         let hostname = self.node.config.node_name.clone();
         Ok((Sandbox { network: None, ipc: Some(ipc), uts: None, hostname }, self.node.config.node_ip))
     }
 
-    async fn pod_network(&self) -> Result<(Sandbox, IpAddr), String> {
+    async fn pod_network(&self) -> Result<(Sandbox, IpAddr), SandboxError> {
         let (hostname, _) = files::host_name(&self.pod, &self.node.config.cluster_domain);
         let ports = host_ports(&self.pod);
         let uid = PodName::of(&self.pod).uid;
         self.pod_range().await;
-        let made = self.node.parts.network.add_pod(&uid, &hostname, &ports).await.map_err(|error| chain(&error))?;
+        let made = self.node.parts.network.add_pod(&uid, &hostname, &ports).await?;
         Ok((made.sandbox, made.ip))
     }
 
@@ -103,15 +135,15 @@ impl Effects {
         }
     }
 
-    async fn cgroup(&self) -> Result<(), (&'static str, String)> {
+    async fn cgroup(&self) -> Result<(), SandboxError> {
         let Some(cgroups) = self.node.cgroups.clone() else { return Ok(()) };
         let path = self.node.layout.pod_cgroup(resources::qos(&self.pod), &PodName::of(&self.pod).uid);
         let limits = Resources { pids_max: Some(self.node.pod_pids_max()), ..resources::of_pod(&self.pod) };
         let made = api_tasks::blocking("node-agent/make-cgroup", move || cgroups.group(&path)?.create(&limits)).await;
         match made {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(sandbox_failed(chain(&error))),
-            Err(_) => Err(sandbox_failed("interrupted".to_owned())),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(SandboxError::Interrupted),
         }
     }
 
@@ -142,8 +174,4 @@ fn host_ports(pod: &Pod) -> Vec<HostPort> {
             Some(HostPort { host_ip, protocol, host_port: number(port.host_port?)?, container_port: number(port.container_port)? })
         })
         .collect()
-}
-
-fn sandbox_failed(message: String) -> (&'static str, String) {
-    ("FailedCreatePodSandBox", format!("Failed to create pod sandbox: {message}"))
 }

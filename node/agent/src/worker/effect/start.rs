@@ -1,13 +1,16 @@
 //! Makes and starts one instance of a container.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container;
 use node_images::Image;
+use node_volumes::UnknownVariable;
 use runtimes_contract::{ContainerId, Content, ContentKind, Mount, Runtime, RuntimeError};
+use thiserror::Error;
 
 use super::{Effects, volume_text};
 use crate::cleanup;
@@ -16,6 +19,7 @@ use crate::container::{self, ConfigError, env, runtime_choice, security, spec};
 use crate::enforce;
 use crate::error::chain;
 use crate::layout::{PodName, container_id, spec_hash};
+use crate::reason::Reason;
 use crate::record::{ExitedInstance, PodSandbox, RunningInstance};
 use crate::worker::learn::{Report, StartFault};
 use crate::worker::plan::GRACE_SECONDS;
@@ -30,7 +34,7 @@ impl Effects {
         if let Some(id) = leftover.map(ContainerId)
             && let Err(error) = cleanup::remove_everywhere(&self.node, &id).await
         {
-            tracing::warn!(container = %id, error, "container not removed");
+            tracing::warn!(container = %id, error = chain(&error), "container not removed");
         }
         if runs {
             cleanup::forget_old_files(&self.node, &PodName::of(&self.pod), &name, attempt).await;
@@ -38,7 +42,7 @@ impl Effects {
     }
 
     async fn begin(&self, container: &Container, attempt: u32, image: &Image, sandbox: &PodSandbox) -> Result<RunningInstance, StartFault> {
-        let config_fault = |error: ConfigError| StartFault::Unmade("CreateContainerConfigError", error.0);
+        let config_fault = |error: ConfigError| unmade("CreateContainerConfigError", error.0);
         let class = sandbox.class.as_ref().map(|(class, handler)| (class.as_str(), handler.as_str()));
         let reference = container.image.as_deref().unwrap_or_default();
         let runtime = runtime_choice::choose(&self.node.parts, class, reference, image.kind).map_err(config_fault)?;
@@ -47,16 +51,16 @@ impl Effects {
         let variables = self.variables(container, sandbox).await.map_err(config_fault)?;
         let expand = |text: &str| expand_path(text, &variables);
         let volumes = self.node.volumes.mounts(&self.pod, container, &expand).await;
-        let volumes = volumes.map_err(|error| StartFault::Unmade("CreateContainerConfigError", volume_text(&error)))?;
+        let volumes = volumes.map_err(|error| unmade("CreateContainerConfigError", volume_text(&error)))?;
         let volumes = self.with_shared_memory(sandbox, image.kind, volumes).await?;
         let id = container_id(&PodName::of(&self.pod).uid, &container.name, attempt);
         let content = self.node.parts.images.mount(image, &id.0).await;
-        let content = content.map_err(|error| StartFault::Unmade("CreateContainerError", chain(&error)))?;
+        let content = content.map_err(|error| unmade("CreateContainerError", chain(&error)))?;
         let made = self.make(container, attempt, image, sandbox, &runtime, content, variables, volumes).await;
         if made.is_err()
             && let Err(error) = cleanup::remove_container(&self.node, runtime.handler(), &id).await
         {
-            tracing::warn!(container = %id, error, "half-made container not removed");
+            tracing::warn!(container = %id, error = chain(&error), "half-made container not removed");
         }
         made?;
         self.node.note(&self.pod, Some(&container.name), false, "Created", "Container created");
@@ -88,7 +92,7 @@ impl Effects {
         let wanted = sandbox.sandbox.ipc.is_some() && kind == ContentKind::Linux;
         if wanted && !volumes.iter().any(|mount| mount.target == target) {
             let made = self.node.volumes.shared_memory(&PodName::of(&self.pod).uid).await;
-            let source = made.map_err(|error| StartFault::Unmade("CreateContainerError", volume_text(&error)))?;
+            let source = made.map_err(|error| unmade("CreateContainerError", volume_text(&error)))?;
             volumes.push(Mount::new(source, target, false));
         }
         Ok(volumes)
@@ -119,9 +123,9 @@ impl Effects {
         volumes: Vec<Mount>,
     ) -> Result<(), StartFault> {
         let user = security::user(&self.pod, container, &image.config.user, &content);
-        let user = user.map_err(|error| StartFault::Unmade("CreateContainerConfigError", error.0))?;
+        let user = user.map_err(|error| unmade("CreateContainerConfigError", error.0))?;
         let seccomp = security::seccomp(&self.pod, container, content.kind(), &self.node.layout.seccomp_profiles());
-        let seccomp = seccomp.map_err(|error| StartFault::Unmade("CreateContainerError", error.0))?;
+        let seccomp = seccomp.map_err(|error| unmade("CreateContainerError", error.0))?;
         let grace = self.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(GRACE_SECONDS);
         let machine = &self.node.machine;
         let from = Ingredients {
@@ -140,11 +144,11 @@ impl Effects {
         let mut spec = spec::build(&self.pod, container, &self.node.layout, from);
         spec.probe_token = self.node.probe_token(&spec.id);
         if spec.args.is_empty() {
-            return Err(StartFault::Unmade("CreateContainerError", "no command specified".to_owned()));
+            return Err(unmade("CreateContainerError", "no command specified".to_owned()));
         }
         let termination = self.node.layout.termination_log(&PodName::of(&self.pod).uid, &container.name, attempt);
-        make_files(&spec.log_path, &termination).await.map_err(|message| StartFault::Unmade("CreateContainerError", message))?;
-        let fault = |error: RuntimeError| StartFault::Unmade("CreateContainerError", chain(&error));
+        make_files(&spec.log_path, &termination).await.map_err(|error| unmade("CreateContainerError", chain(&error)))?;
+        let fault = |error: RuntimeError| unmade("CreateContainerError", chain(&error));
         // A module may compile for minutes; a Pod that ends does not wait for that.
         let preparing = async {
             let _permit = self.node.preparations.acquire(&PodName::of(&self.pod).namespace).await;
@@ -180,19 +184,34 @@ impl Effects {
     }
 }
 
-/// The log's directory, and an empty termination log.
-async fn make_files(log: &Path, termination: &Path) -> Result<(), String> {
-    for parent in [log, termination].into_iter().filter_map(Path::parent) {
-        tokio::fs::create_dir_all(parent).await.map_err(|error| format!("making {}: {error}", parent.display()))?;
-    }
-    let failed = |error: std::io::Error| format!("making {}: {error}", termination.display());
-    tokio::fs::write(termination, []).await.map_err(failed)?;
-    // Whoever the container runs as may write it.
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-    tokio::fs::set_permissions(termination, mode).await.map_err(failed)
+fn unmade(reason: &'static str, message: impl Into<String>) -> StartFault {
+    StartFault::Unmade(Reason::new(reason, message))
 }
 
-fn expand_path(text: &str, variables: &BTreeMap<String, String>) -> Result<String, String> {
+/// A file of a container could not be made.
+#[derive(Debug, Error)]
+#[error("making {}: {error}", .path.display())]
+struct FileError {
+    path: PathBuf,
+    error: io::Error,
+}
+
+/// The log's directory, and an empty termination log.
+async fn make_files(log: &Path, termination: &Path) -> Result<(), FileError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |error| FileError { path, error }
+    };
+    for parent in [log, termination].into_iter().filter_map(Path::parent) {
+        tokio::fs::create_dir_all(parent).await.map_err(failed(parent))?;
+    }
+    tokio::fs::write(termination, []).await.map_err(failed(termination))?;
+    // Whoever the container runs as may write it.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    tokio::fs::set_permissions(termination, mode).await.map_err(failed(termination))
+}
+
+fn expand_path(text: &str, variables: &BTreeMap<String, String>) -> Result<String, UnknownVariable> {
     let missing = std::cell::RefCell::new(None);
     let expanded = env::expand(text, &|name| {
         let value = variables.get(name).cloned();
@@ -201,5 +220,5 @@ fn expand_path(text: &str, variables: &BTreeMap<String, String>) -> Result<Strin
         }
         value
     });
-    missing.into_inner().map_or(Ok(expanded), Err)
+    missing.into_inner().map_or(Ok(expanded), |name| Err(UnknownVariable(name)))
 }

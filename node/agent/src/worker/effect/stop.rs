@@ -56,8 +56,8 @@ impl Effects {
         if let Some((container, handler)) = hook {
             let run = hooks::run(&self.node, &self.pod, container, handler, &alive);
             match deadline.bound(Timestamp::MIN, run).await {
-                Some(Err(message)) => {
-                    self.node.note(&self.pod, Some(&name), true, "FailedPreStopHook", format!("PreStopHook failed: {message}"))
+                Some(Err(error)) => {
+                    self.node.note(&self.pod, Some(&name), true, "FailedPreStopHook", format!("PreStopHook failed: {}", chain(&error)))
                 }
                 Some(Ok(())) => {}
                 None => tracing::info!(container = %alive.id, "preStop hook did not end in time"),
@@ -82,7 +82,7 @@ impl Effects {
             }
             tracing::warn!(container = %alive.id, "container outlived SIGKILL, removing it");
             if let Err(error) = cleanup::remove_everywhere(&self.node, &alive.id).await {
-                tracing::warn!(container = %alive.id, error, "container not removed");
+                tracing::warn!(container = %alive.id, error = chain(&error), "container not removed");
             }
         }
     }

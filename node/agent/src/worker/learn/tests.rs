@@ -93,7 +93,7 @@ fn a_failed_pull_says_so_and_turns_into_back_off() {
         lines.push(format!("{}: {} ({} s)", waiting.reason, waiting.message, waiting.until.duration_since(at(0)).as_secs()));
         lines.join("\n")
     };
-    let failed = || Some(Report::Pulled("c".to_owned(), Err(("ErrImagePull", "not found".to_owned()))));
+    let failed = || Some(Report::Pulled("c".to_owned(), Err(Reason::new("ErrImagePull", "not found"))));
     let all = [texts(failed()), texts(None), texts(failed())].join("\n\n");
     insta::assert_snapshot!(all);
 }
@@ -103,7 +103,7 @@ fn faults_of_the_node_are_tried_again_soon() {
     let mut pod_record = PodRecord::new(&pod(), at(0));
     let mut waits = Vec::new();
     for _ in 0..6 {
-        pod_record.learn(&pod(), Report::Prepared(Err(("FailedMount", "no".to_owned()))), at(0));
+        pod_record.learn(&pod(), Report::Prepared(Err(Reason::new("FailedMount", "no"))), at(0));
         let SandboxState::Failed { until } = pod_record.sandbox else { panic!("{:?}", pod_record.sandbox) };
         waits.push(until.duration_since(at(0)).as_millis());
     }
@@ -155,7 +155,7 @@ fn a_resize_is_complete_when_its_restarts_are_over() {
         notes.extend(pod_record.look(&wanted));
         notes.iter().map(|note| note.reason).collect::<Vec<_>>()
     };
-    assert_eq!(said(&mut pod_record, Report::Resized(Vec::new(), Ok(()))), [""; 0], "it is to be restarted");
+    assert_eq!(said(&mut pod_record, Report::Resized(Vec::new(), Vec::new())), [""; 0], "it is to be restarted");
     assert_eq!(said(&mut pod_record, exit(0, 0, 1)), [""; 0], "it is about to start again");
     let record = pod_record.containers.get_mut("c").expect("record");
     record.run = InstanceState::Starting { before: record.ended().cloned() };
