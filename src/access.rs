@@ -1,5 +1,4 @@
-//! Flags about who may come in, what is recorded of them and how secrets are kept, and what they
-//! mean for the API server.
+//! Flags for authentication, authorization, audit and encryption at rest, and their translation into the API server's settings.
 
 use std::path::{Path, PathBuf};
 

@@ -31,7 +31,7 @@ const MANAGER: &str = "kube-controller-manager";
 /// How long scheduler and controllers may take to end.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a control plane is told.
+/// Settings of a control plane.
 pub struct ControlPlane {
     pub place: DataDir,
     pub ranges: cli::Ranges,

@@ -1,4 +1,4 @@
-//! What is found out about this machine: its name, its address, the programs beside this one.
+//! Detects properties of this machine: its name, its address, and the programs beside this one.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::PathBuf;

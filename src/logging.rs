@@ -51,7 +51,7 @@ pub fn last_words(text: &str) {
         }
         Some(Format::Text) | None => one_line(&format!("skiff: {}\n", text.trim_end()), false),
     };
-    // Who cannot be told (a closed pipe) is not.
+    // A write to a closed pipe fails; the failure is ignored.
     let _unheard = io::stderr().write_all(line.as_bytes());
 }
 

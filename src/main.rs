@@ -1,4 +1,4 @@
-//! The one binary: reads the command line and hands over to the part that was asked for.
+//! The one binary: reads the command line and runs the requested part.
 
 mod access;
 mod admin;

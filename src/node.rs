@@ -23,7 +23,7 @@ use crate::{cli, host, internal, say};
 /// How often the machine's resolvers are looked at.
 const RESOLVERS_PERIOD: Duration = Duration::from_secs(5);
 
-/// What a node is told.
+/// Settings of a node.
 #[derive(Clone)]
 pub struct NodeSettings {
     pub place: DataDir,
@@ -51,7 +51,7 @@ pub struct Identity {
     pub serving: watch::Receiver<Serving>,
 }
 
-/// `skiff agent`: joins a cluster and runs until told to stop.
+/// `skiff agent`: joins a cluster and runs until a signal stops it.
 pub async fn run_alone(options: cli::Agent) -> anyhow::Result<()> {
     let place = options.data_dir.place()?;
     let _lock = place.lock("node")?;
@@ -68,7 +68,7 @@ pub async fn run_alone(options: cli::Agent) -> anyhow::Result<()> {
     process.run(joined(&settings, &join, &process)).await
 }
 
-/// Joins and runs the node until told to stop.
+/// Joins and runs the node until a signal stops it.
 async fn joined(settings: &NodeSettings, join: &bootstrap::Join, process: &Process) -> anyhow::Result<()> {
     let (tasks, cancel) = (process.tasks.child(), &process.cancel);
     let parts = parts(settings).await?;

@@ -1,6 +1,6 @@
-//! The life of a process that goes on until it is told to stop: signals, and the end of everything when one of its
-//! background tasks fails. A cluster without controllers, or a node whose Pods nobody looks after, looks well and does
-//! nothing; ended, it is started anew by whoever started it, and takes up what runs.
+//! The life of a long-running process: it ends when a signal arrives, or when one of its background tasks fails. A cluster
+//! without controllers, or a node without its Pod manager, looks healthy and does nothing. When the process ends instead, its
+//! supervisor starts it again, and the new process adopts what runs.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Certificates that this process issues for others to show: issued anew, long before they expire, for as long as
-//! it runs. The API server's own are its own business.
+//! Renews certificates that this process issues for others, long before they expire. The API server renews its own
+//! certificates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How often they are looked at: they are due months before they expire.
 const LOOK_EVERY: Duration = Duration::from_secs(12 * 3600);
 
-/// Where a certificate is kept.
+/// Where a certificate is stored.
 pub trait CertificateStore: Send + 'static {
     /// What it is, for messages.
     fn what(&self) -> &'static str;

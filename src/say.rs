@@ -1,5 +1,4 @@
-//! Words to whoever started the process. Who cannot be told (a full disk, a closed pipe) is no reason to
-//! end, as it would be for `println!`.
+//! Messages on standard output and error. A failed write (a full disk, a closed pipe) is ignored; `println!` would panic.
 
 use std::io::Write as _;
 

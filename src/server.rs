@@ -5,7 +5,7 @@ use crate::control::ControlPlane;
 use crate::process::Process;
 use crate::{control, host, say, token};
 
-/// Runs until told to stop.
+/// Runs until a signal stops it.
 pub async fn run(options: Server) -> anyhow::Result<()> {
     let place = options.data_dir.place()?;
     let _lock = place.lock("server")?;

@@ -28,7 +28,7 @@ const FILE: &str = "node-token";
 const NAMESPACE: &str = "kube-system";
 const TYPE: &str = "bootstrap.kubernetes.io/token";
 const PREFIX: &str = "bootstrap-token-";
-/// A token that is about to end is not told to anybody any more.
+/// A token that is about to expire is not shown any more.
 const LEFT_MIN: Duration = Duration::from_secs(3_600);
 
 /// What a token is made with.
@@ -178,7 +178,7 @@ fn expiration(secret: &Secret) -> Option<Timestamp> {
     (!text.is_empty()).then(|| text.parse().unwrap_or(Timestamp::MIN))
 }
 
-/// What may be told of a token: not its secret.
+/// What may be shown of a token: not its secret.
 fn row(secret: &Secret) -> String {
     let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
     let has = |usage: &&str| field(secret, &format!("usage-bootstrap-{usage}")) == "true";

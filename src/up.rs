@@ -24,7 +24,7 @@ use crate::{control, node, renewal, say};
 /// How long the node may take to be ready before that is said.
 const NODE_READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// Runs until told to stop.
+/// Runs until a signal stops it.
 pub async fn run(options: Up) -> anyhow::Result<()> {
     let place = options.data_dir.place()?;
     let _locks = (place.lock("node")?, place.lock("server")?);
@@ -41,7 +41,7 @@ pub async fn run(options: Up) -> anyhow::Result<()> {
     process.run(serving).await
 }
 
-/// Runs the node until told to stop.
+/// Runs the node until it is cancelled.
 async fn run_node(running: &Running, settings: &NodeSettings, parts: Parts, process: &Process) -> anyhow::Result<()> {
     let (tasks, cancel) = (process.tasks.child(), &process.cancel);
     let subject = subject(settings);

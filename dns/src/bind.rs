@@ -1,5 +1,5 @@
-//! Sockets on addresses that may not be there yet: the interface with the cluster DNS address is
-//! made by another part, in its own time.
+//! Binds sockets to addresses that may not exist yet: node-network makes the interface with the cluster DNS address
+//! independently.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What the server is told, and where a node's own resolvers are read from.
+//! The server's settings, and how a node's own resolvers are read.
 
 use std::net::{IpAddr, SocketAddr};
 

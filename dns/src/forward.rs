@@ -1,5 +1,5 @@
-//! Names of the world outside: asked of the node's own resolvers, remembered for as long as they
-//! say, never more at once than a bound.
+//! Forwards questions about names outside the cluster to the node's own resolvers. Answers are cached for their time to live;
+//! the number of concurrent questions has a limit.
 
 use std::net::SocketAddr;
 use std::time::Duration;

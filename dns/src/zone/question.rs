@@ -1,4 +1,4 @@
-//! What a name asks for, by its form alone.
+//! Parses a name of the cluster into what it names.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,5 @@
-//! Whether the node takes a Pod that was bound to it: the last look, with upstream's reasons and
-//! words, for Pods that no scheduler weighed or that raced with others. Pure.
+//! Admission of a Pod that was bound to the node, with upstream's reasons and words. It rejects Pods that no scheduler
+//! weighed, and Pods that raced with others. Pure.
 
 use k8s_openapi::api::core::v1::{Container, Node, NodeSelectorRequirement, NodeSelectorTerm, Pod};
 use node_volumes::Allocatable;

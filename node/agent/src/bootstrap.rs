@@ -1,8 +1,7 @@
-//! How a node that is only told a server's URL and a join token becomes a member: it fetches the
-//! cluster's CA and checks it against the hash in the token, asks for a client certificate with the
-//! bootstrap token, and then, as itself, for a serving certificate; as `kubeadm join` and the kubelet's
-//! TLS bootstrapping do. Keys are made here and never leave the machine. What it got is kept, and
-//! renewed before it expires, under a client that never has to be replaced.
+//! Joining a cluster with a server's URL and a join token, as `kubeadm join` and the kubelet's TLS bootstrapping do. The node
+//! fetches the cluster's CA and checks it against the hash in the token. It requests a client certificate with the bootstrap
+//! token, and then, with that certificate, a serving certificate. Keys are made on the node and never leave it. Certificates
+//! are stored and renewed before they expire; the client stays the same.
 
 mod identity;
 mod request;
@@ -47,7 +46,7 @@ const REACHED_WITHIN: Duration = Duration::from_secs(300);
 /// Pause between two tries.
 const REACHED_RETRY: Duration = Duration::from_secs(1);
 
-/// What a node is told to join a cluster.
+/// Settings for joining a cluster.
 #[derive(Clone, Debug)]
 pub struct Join {
     /// The API server's URL.

@@ -1,4 +1,4 @@
-//! What the binary tells the agent. Nothing here is read from the environment.
+//! The agent's settings. The binary fills them; nothing here is read from the environment.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

@@ -1,5 +1,5 @@
-//! From a container of a Pod to what a runtime is asked to run. All pure but for the files of
-//! `/etc` that are written for the Pod; `worker::effect` calls them in order.
+//! Translates a container of a Pod into a runtime's container spec. Everything is pure except the files of `/etc` that are
+//! written for the Pod; `worker::effect` calls the functions in order.
 
 pub(crate) mod command;
 pub(crate) mod env;

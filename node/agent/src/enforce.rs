@@ -1,6 +1,5 @@
-//! What a Pod asks for in the name of security and this node cannot enforce. Such a Pod is turned away or does not
-//! start, with the reason: a Pod that runs without the fence that it asked for is worse than one that does not run.
-//! Pure; reasons and words are the kubelet's where it has them.
+//! Rejects Pods with security settings that this node cannot enforce. A Pod that runs without the protection that it requested
+//! is worse than a Pod that does not run. Pure; reasons and words are the kubelet's where it has them.
 
 use std::path::Path;
 

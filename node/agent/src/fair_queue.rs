@@ -1,7 +1,6 @@
-//! Places for work that guests can make last: pulls from registries that somebody else runs, modules that take long to
-//! compile. No namespace takes all places, and among those that wait the one that has the fewest goes first. A piece of work
-//! that has lasted for long makes room for another beside it, up to a bound, so that a few slow registries do not
-//! keep everybody else's images away.
+//! A fair queue for work whose duration guests control: pulls from foreign registries, and compilation of modules. No namespace
+//! may have all running work. Of the waiting namespaces, the one with the least running work is next. Work that runs for
+//! long no longer counts against the limit, up to a second limit, so that a few slow registries do not block all images.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What is looked at from time to time: the size of logs and the fullness of the disk.
+//! Periodic work: log rotation and image garbage collection.
 
 use std::sync::Arc;
 

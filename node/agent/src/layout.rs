@@ -1,5 +1,5 @@
-//! How things of a Pod are named on the node, so that any of them can be found again by anyone:
-//! container ids and labels, directories, log files, cgroups. Pure.
+//! Names of everything that a Pod has on the node: container ids and labels, directories, log files, cgroups. The names follow
+//! from the Pod, so that a new agent finds everything again. Pure.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! What an earlier agent left on the node, by Pod UID: containers, namespaces, volumes, image mounts.
-//! Part is taken up by the workers of Pods that still are; the rest is removed.
+//! Workers adopt the containers of Pods that still exist. The rest is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What the machine is, read from `/proc` and the file system.
+//! Properties of the machine, read from `/proc` and the file system.
 
 use std::fs;
 use std::io::Read as _;

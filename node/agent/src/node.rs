@@ -116,7 +116,7 @@ impl Entry {
         !over || self.containers.values().any(|instance| instance.running.is_some())
     }
 
-    /// Of a Pod that was taken and whose worker has not told anything yet.
+    /// The entry of an admitted Pod whose worker has not published anything yet.
     pub(crate) fn taken(pod: &Arc<Pod>) -> Self {
         let status = Arc::new(pod.status.clone().unwrap_or_default());
         let pod = resize::with_allocation(pod, &resize::remembered(pod));

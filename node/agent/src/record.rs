@@ -1,6 +1,6 @@
-//! What a Pod's worker knows: one value, changed only by the worker itself when something is reported
-//! ([`crate::worker::learn`]) or begun. The enums are the states of a Pod on its node; each arrow between
-//! them is named where it is taken.
+//! The record of a Pod: everything that its worker knows of it. Only the worker changes the record, when an effect reports
+//! ([`crate::worker::learn`]) or begins. The enums are the states of a Pod on its node; the comment of each state names the
+//! transitions out of it.
 
 mod container_record;
 
@@ -19,7 +19,7 @@ use crate::backoff::Backoff;
 use crate::container::{self, Role, resources};
 use crate::resize::{self, Allocation, Pending};
 
-/// Everything that the next step depends on, beside the Pod and the clock.
+/// The state of one Pod on the node. The next step depends on it, on the Pod and on the time.
 #[derive(Clone, Debug)]
 pub(crate) struct PodRecord {
     /// Namespaces, address, volumes, files and cgroup.
@@ -54,11 +54,11 @@ pub(crate) struct PodRecord {
     pub(crate) resize: Resize,
     /// A resize has begun and its end was not reported yet.
     pub(crate) resizing: bool,
-    /// Ephemeral containers of which people were told that they are not run.
+    /// Ephemeral containers with an event that says that they are not run.
     pub(crate) ephemeral_refused: BTreeSet<String>,
 }
 
-/// What the containers stand on.
+/// The state of the Pod's sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SandboxState {
     /// Not asked for yet. → `Making` by `Step::Prepare`.
@@ -74,7 +74,7 @@ pub(crate) enum SandboxState {
     },
 }
 
-/// A Pod's namespaces and address.
+/// A Pod's sandbox: namespaces and address, with volumes, files and cgroup in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodSandbox {
     pub(crate) sandbox: Sandbox,
@@ -196,7 +196,7 @@ impl PodRecord {
         }
     }
 
-    /// The Pod's ground, once it is there.
+    /// The sandbox, once it is ready.
     pub(crate) fn ready_sandbox(&self) -> Option<&PodSandbox> {
         match &self.sandbox {
             SandboxState::Ready(sandbox) => Some(sandbox),

@@ -1,5 +1,5 @@
-//! `skiff down`: every trace of the node goes. Each part is asked what it has and frees it; all parts
-//! are tried before an error is given, and doing it again finds nothing.
+//! `skiff down`: removes everything of the node. An error of one part does not keep the others from being removed; all errors
+//! are returned together. The operation may be repeated.
 
 use node_volumes::Volumes;
 use runtimes_contract::RuntimeError;

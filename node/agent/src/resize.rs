@@ -1,6 +1,6 @@
-//! Resizing a Pod in place (KEP-1287): what its containers were allocated, beside what its spec asks for by now.
-//! Everything else on the node sees the Pod with its allocation alone; the worker weighs the rest, and what may not
-//! be had is told in the condition `PodResizePending`. Pure.
+//! In-place resize of a Pod (KEP-1287): what its containers were allocated, and what its spec requests now. All other code sees
+//! the Pod with its allocation. The worker decides whether the node has room for the new request; if not, the condition
+//! `PodResizePending` says so. Pure.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ pub(crate) fn told(pod: &Pod) -> Option<Pending> {
     Some(Pending { reason, message: pending.message.clone().unwrap_or_default() })
 }
 
-/// Since when the API has been told that a resize is deferred, if it was.
+/// Since when the Pod's status says that a resize is deferred.
 pub(crate) fn deferred_since(pod: &Pod) -> Option<Timestamp> {
     let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let pending = conditions.find(|condition| condition.type_ == PENDING && condition.reason.as_deref() == Some(DEFERRED))?;

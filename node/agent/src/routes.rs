@@ -1,6 +1,5 @@
-//! The node's place in the cluster's network: its own Pod range as soon as it has one, and routes to
-//! the other nodes' Pods. Level-triggered: each change of any Node leads to the whole set anew, and
-//! so does time, for the kernel drops the routes over a link that goes down.
+//! Programs the node's own Pod range and the routes to the other nodes' Pods. Level-triggered: after each change of a Node, and
+//! periodically, the whole set is written again, because the kernel drops the routes over a link that goes down.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
-//! The node's own HTTPS server: logs, exec, port-forward, stats, for the API server and for whoever
-//! may. A client certificate of the cluster's CA is required; who is not the API server or an
-//! administrator is asked about at the API server (SubjectAccessReview).
+//! The node's HTTPS server: logs, exec, port-forward, stats. A client needs a certificate of the cluster's CA. For a client that
+//! is neither the API server nor an administrator, the API server decides (SubjectAccessReview).
 
 mod attach;
 mod authorize;

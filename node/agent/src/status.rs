@@ -45,7 +45,7 @@ pub(crate) fn compute(pod: &Pod, pod_record: &PodRecord, host_ip: IpAddr, now: T
     };
     let pod_ip = if host_network && !rejected { Some(host_ip.to_string()) } else { pod_ip };
     let conditions = conditions::conditions(pod, pod_record, phase, &init_statuses, &statuses, now);
-    // As upstream, the end is told when there is one: until nothing runs any more all stays as it was.
+    // As upstream, the phase does not change to its end while something still runs.
     let (reason, message) = match &pod_record.failure {
         Some(failure) if rejected || !pod_record.anything_runs() => (Some(failure.reason.clone()), Some(failure.message.clone())),
         Some(_) => (record.reason, record.message),

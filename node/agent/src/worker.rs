@@ -1,6 +1,6 @@
-//! The worker of one Pod: one loop that asks [`plan`] for the next step, begins exactly that step, and
-//! takes in what is reported. Effects run as tasks of their own, so the worker can always be told that
-//! the Pod is to end; what it knows changes in this loop alone.
+//! The worker of one Pod: one loop that calls [`plan`] for the next step, begins exactly that step, and handles reports.
+//! Effects run as tasks of their own, so that the worker can always react to the end of the Pod. Only this loop changes the
+//! Pod's record.
 
 pub(crate) mod adopt;
 pub(crate) mod effect;

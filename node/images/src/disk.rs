@@ -1,4 +1,4 @@
-//! How full the store's disk is.
+//! The use of the store's disk.
 
 use nix::sys::statvfs::statvfs;
 

@@ -58,7 +58,7 @@ pub(crate) struct Platform {
     pub architecture: String,
 }
 
-/// A manifest or an index: told apart by what they contain.
+/// A manifest or an index; the fields say which.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Document {
     #[serde(default)]

@@ -1,6 +1,5 @@
-//! What the machine has to offer, tried rather than asked for: in a network namespace that goes
-//! away with its thread, the interfaces are made and the rules are loaded that a node needs. What
-//! fails names the kernel feature or tool, and what to install.
+//! Checks that the machine has what a node's network needs. It makes the interfaces and loads the rules in a network namespace
+//! that ends with its thread. An error names the missing kernel feature or tool, and what to install.
 
 use std::net::Ipv4Addr;
 

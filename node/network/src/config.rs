@@ -1,5 +1,4 @@
-//! What the node's network is told, and the values that it hands out and takes: plain data, checked
-//! once where it comes in.
+//! Settings of the node's network, and the values that it takes and returns: plain data, checked once where it comes in.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;

@@ -199,7 +199,7 @@ pub(crate) fn plan_routes(config: &Config, pod_cidr: Option<Ipv4Net>, present: &
     (gone, wanted.into_iter().filter(|peer| !there(peer)).collect())
 }
 
-/// Replaces the routes to other nodes' Pods; those that the kernel refuses are told together.
+/// Replaces the routes to other nodes' Pods; the error names all routes that the kernel rejects.
 pub(crate) fn set_routes(config: &Config, pod_cidr: Option<Ipv4Net>, peers: &[Peer]) -> Result<(), NetworkError> {
     let mut socket = Socket::open()?;
     let (gone, new) = plan_routes(config, pod_cidr, &socket.routes()?, peers);

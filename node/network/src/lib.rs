@@ -282,7 +282,7 @@ impl Shared {
         let inputs = {
             let state = self.state.lock();
             let records = state.ledger.records().values();
-            // A new process that has not been told the range yet leaves the last one's rules.
+            // A new process that does not know the range yet leaves the rules of the last one.
             let Some(pod_cidr) = state.pod_cidr else { return Ok(()) };
             Inputs {
                 pod_cidr,

@@ -1,4 +1,4 @@
-//! The node's rules as a pure function of what it is told: one table `<prefix>-net`, always
+//! The node's rules as a pure function of its settings and Pods: one table `<prefix>-net`, always
 //! written whole in one transaction. It holds masquerading for what leaves the cluster, host
 //! ports, and the refusal of Service addresses that nobody programmed. Services themselves are
 //! the proxy's table; where both look at a packet, the proxy's has looked first.

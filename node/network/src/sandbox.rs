@@ -58,7 +58,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The sandbox as runtimes are told of it.
+    /// The sandbox as runtimes take it.
     pub(crate) fn sandbox(&self) -> Sandbox {
         let pin = |kind: &str| Some(self.dir.join(kind));
         Sandbox { network: pin("net"), ipc: pin("ipc"), uts: pin("uts"), hostname: self.hostname.clone() }

@@ -1,4 +1,4 @@
-//! What the proxy is told.
+//! The proxy's settings.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

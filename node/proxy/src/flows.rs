@@ -1,5 +1,5 @@
-//! UDP has no end of connection: a client that keeps sending from one port is led where its first
-//! datagram went, however the rules change. Which such flows to forget is decided here.
+//! Decides which UDP flows to forget. UDP has no end of connection: the kernel sends the datagrams of a client that keeps its
+//! port where the first one went, also after the rules changed.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddrV4;

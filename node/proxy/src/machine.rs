@@ -1,5 +1,5 @@
-//! What of the machine's own must not be taken away by a Service: its addresses, and the ports where its
-//! programs listen. Read now and then; a value to the rules.
+//! The machine's own addresses, and the ports where its programs listen: a Service must not take them. They are read
+//! periodically; the rules get them as a value.
 
 use node_netfilter::Protocol;
 use std::collections::BTreeSet;

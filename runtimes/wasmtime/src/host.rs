@@ -1,5 +1,5 @@
-//! What guests are offered: the linkers, and the state behind one running guest. The agent links
-//! against the same offer when a module comes in, so an import that nobody serves is told then.
+//! The imports that guests get: the linkers, and the state of one running guest. The agent links a new module against the same
+//! imports, so that an unknown import is an error at pull time.
 
 use wasmtime::component::{self, ResourceTable};
 use wasmtime::{Engine, Linker};

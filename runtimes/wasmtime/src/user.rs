@@ -1,4 +1,4 @@
-//! Whom a container runs as. Both sides ask here: the agent gives the log away, the shim changes its user.
+//! The user that a container runs as. The agent gives the log file to this user, and the shim changes to it.
 
 use runtimes_contract::User;
 

@@ -1,4 +1,4 @@
-//! Which argument vector a container runs with. Pure.
+//! The argument vector of a container. Pure.
 
 use std::collections::BTreeMap;
 

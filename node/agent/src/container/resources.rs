@@ -1,5 +1,5 @@
-//! Requests and limits as numbers: what a Pod asks of the node, its quality of service, and what the
-//! kernel is told. Pure.
+//! Requests and limits as numbers: what a Pod requests of the node, its quality of service, and the limits that its cgroups
+//! get. Pure.
 
 use std::collections::BTreeMap;
 
@@ -175,12 +175,12 @@ pub(crate) fn with_memory_of(wanted: &ResourceRequirements, memory: &ResourceReq
     }
 }
 
-/// What the kernel is told of one container.
+/// The limits of a container's cgroup.
 pub(crate) fn of_container(container: &Container) -> Resources {
     of_requirements(container.resources.as_ref())
 }
 
-/// What the kernel is told of these requirements.
+/// The cgroup limits of these requirements.
 pub(crate) fn of_requirements(resources: Option<&ResourceRequirements>) -> Resources {
     let (requests, limits) = (resources.and_then(|r| r.requests.as_ref()), resources.and_then(|r| r.limits.as_ref()));
     let limit = cpu(limits).filter(|milli| *milli > 0);
@@ -193,7 +193,7 @@ pub(crate) fn of_requirements(resources: Option<&ResourceRequirements>) -> Resou
     }
 }
 
-/// What the kernel is told of a Pod: limits only where every container has one, as upstream.
+/// The limits of a Pod's cgroup. As upstream, a resource is limited only if every container limits it.
 pub(crate) fn of_pod(pod: &Pod) -> Resources {
     let Some(spec) = &pod.spec else { return Resources::default() };
     let overhead = Amount::from_list(spec.overhead.as_ref());

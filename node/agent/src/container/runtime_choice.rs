@@ -1,5 +1,5 @@
-//! Which runtime runs a container: what its image holds decides, and a RuntimeClass may fix it. A
-//! mismatch is said, not tried. Pure.
+//! Chooses the runtime of a container by the content of its image, or by the Pod's RuntimeClass. If both are given and do not
+//! match, the container is not started and the error names the mismatch. Pure.
 
 use std::sync::Arc;
 

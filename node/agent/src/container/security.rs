@@ -1,4 +1,4 @@
-//! Whom a container runs as and what it may do. Pure, but for reading the image's own user names.
+//! The user that a container runs as, and its security settings. Pure, except that it reads the image's user names.
 
 use std::path::Path;
 

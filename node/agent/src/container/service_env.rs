@@ -1,4 +1,4 @@
-//! Variables that tell a container of Services: `DB_SERVICE_HOST`, `DB_SERVICE_PORT` and the old
+//! Environment variables for Services: `DB_SERVICE_HOST`, `DB_SERVICE_PORT` and the old
 //! Docker link forms. Pure.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The runtime's container spec from all that was worked out before. Pure.
+//! Builds the runtime's container spec from the values that the other modules computed. Pure.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! The user that WASM containers of a Pod run as where nobody names one, or where root is named. Each Pod has its
-//! own, so that what the kernel counts or allows by user (signals, pipes, files) is not shared between Pods. Pure.
+//! The user of WASM containers whose Pod and image name no user, or name root. Each Pod has its own user, so that Pods do not
+//! share what the kernel counts or allows by user (signals, pipes, files). Pure.
 
 use runtimes_contract::User;
 use sha2::{Digest as _, Sha256};

@@ -1,4 +1,4 @@
-//! What an evicted Pod is told, in the kubelet's sentences; each ends with a space there. Pure.
+//! The status messages of evicted Pods, in the kubelet's sentences. Each sentence ends with a space, as in the kubelet. Pure.
 
 use api_model::quantity;
 use k8s_openapi::api::core::v1::{Container, Pod};

@@ -1,6 +1,6 @@
-//! Whose turn it is. Pure; the kubelet's order: first who uses more than was requested, then the lower priority, then
-//! who uses most beyond the request; for process ids priority and number alone. What cannot be measured goes before
-//! all others, for only a Pod that makes it so is immeasurable.
+//! Ranks Pods for eviction in the kubelet's order. Pods that use more than they requested come first, then Pods of lower
+//! priority, then Pods that exceed their request by most. For process ids only priority and number of processes count. A Pod
+//! that cannot be measured comes before all others, because only the Pod itself can cause that. Pure.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! What eviction looks at, in upstream's names: signals, the resource that each is about, the node condition that
-//! each brings.
+//! Eviction signals with upstream's names. Each has a resource and a node condition.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
-//! How much lies below a directory that a guest may change meanwhile. The walk follows no symbolic link, opens each
-//! directory relative to the one above it, stays on one file system, and has bounds on depth, number of entries and
-//! time. What it met until a bound stands; the bound that it met is told.
+//! Measures the files below a directory that a guest may change at the same time. The walk follows no symbolic link, opens each
+//! directory relative to its parent, and stays on one file system. Depth, number of entries and time have bounds. When a bound
+//! is reached, the result holds what was counted so far and names the bound.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;

@@ -1,6 +1,6 @@
-//! Being told by the kernel (inotify) that something in a directory was written or made: the follower
-//! of a log sleeps until then. The kernel counts watchers by user, and root in a container is the node's root to it: where
-//! guests, or other followers, have taken all that there are, the follower looks again every second instead.
+//! Notifications of the kernel (inotify) that a file of a directory was written or made, for followers of logs. The kernel
+//! limits watchers by user, and root in a container counts as the node's root. When no watcher is left, the follower looks
+//! again every second.
 
 use std::ffi::CString;
 use std::io;

@@ -1,5 +1,5 @@
-//! Rotation of container logs, as upstream: the file is renamed to `<n>.log.<time>` and the container
-//! told to open a new one; the oldest files go.
+//! Rotation of container logs, as upstream: the file is renamed to `<n>.log.<time>`, the runtime reopens the log, and the
+//! oldest files are removed.
 
 use std::io;
 use std::path::{Path, PathBuf};

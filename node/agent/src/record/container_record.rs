@@ -1,4 +1,4 @@
-//! What a Pod's worker knows of one container: its newest instance, the one before, its image, and why it waits.
+//! The record of one container: its newest instance, the instance before, its image, and why it waits.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::backoff::Backoff;
 use crate::container::Role;
 use crate::container::probes::ProbeKind;
 
-/// One container as the worker knows it.
+/// The record of one container.
 #[derive(Clone, Debug)]
 pub(crate) struct ContainerRecord {
     pub(crate) role: Role,

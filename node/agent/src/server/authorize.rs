@@ -1,5 +1,5 @@
-//! Who may do what on the node's server: administrators and the API server's own client everything;
-//! for others the API server is asked, with upstream's attributes (`nodes/proxy`, `nodes/log`, …).
+//! Authorization of requests to the node's server. Administrators and the API server's client may do everything. For other
+//! clients the API server decides by upstream's attributes (`nodes/proxy`, `nodes/log`, …).
 
 use std::sync::Arc;
 

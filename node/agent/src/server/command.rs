@@ -169,7 +169,7 @@ impl End {
         Self::Failed { reason: "InternalError", message: format!("error reading the output: {}", chain(&error)) }
     }
 
-    /// What the error channel says; upstream's Status of exec. Older protocols are told nothing of a
+    /// What the error channel says; upstream's Status of exec. Older protocols say nothing of a
     /// good end.
     fn text(&self, with_status: bool) -> String {
         let failure = |reason: &str, message: &str| json!({"metadata": {}, "status": "Failure", "message": message, "reason": reason});
@@ -239,7 +239,7 @@ impl Client {
     /// Tells the end, and that it is one.
     pub(super) async fn end(mut self, end: End) {
         let text = end.text(self.with_status);
-        // An end without words is told by the end alone, but old clients of websockets wait for a frame.
+        // The end of the stream says that the command succeeded, but old clients of websockets wait for a frame.
         let is_heard = !text.is_empty() || matches!(self.error, Out::Channel { .. });
         if is_heard && !self.error.send(text.as_bytes()).await {
             tracing::debug!("the client is gone");

@@ -1,5 +1,5 @@
-//! `/exec/{namespace}/{pod}/{container}`: a further process in a running container, its stdio carried to
-//! the client, its exit code told as a Status.
+//! `/exec/{namespace}/{pod}/{container}`: a further process in a running container. The client gets its stdio, and its exit
+//! code as a Status.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Who a client is: the subject of its verified certificate, as Kubernetes reads it.
+//! The user of a client: the subject of its verified certificate, as Kubernetes reads it.
 
 use api_model::request::UserInfo;
 use rustls::ServerConnection;

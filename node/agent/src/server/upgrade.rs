@@ -17,7 +17,7 @@ use super::refuse;
 const SPDY: &str = "SPDY/3.1";
 /// By which SPDY clients name what they speak on the streams, and are answered.
 const STREAM_PROTOCOL: &str = "x-stream-protocol-version";
-/// What they are told when there is no such protocol.
+/// The answer when there is no such protocol.
 const ACCEPTED_PROTOCOL: &str = "x-accepted-stream-protocol-versions";
 
 /// How a request wants to go on.

@@ -21,7 +21,7 @@ pub(super) fn statuses(pod: &Pod, pod_record: &PodRecord) -> (Vec<ContainerStatu
     (early, main)
 }
 
-/// Ephemeral containers are told to be waiting for what this node does not do.
+/// Ephemeral containers wait: this node does not support them.
 pub(super) fn ephemeral(pod: &Pod) -> Vec<ContainerStatus> {
     let all = pod.spec.iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
     let status = |container: &EphemeralContainer| ContainerStatus {

@@ -1,6 +1,6 @@
-//! The one who writes a Pod's status, and who deletes the Pod at its end. A task a Pod: writes go out
-//! in order, and a status that waits is replaced by a newer one. Ready goes out at once; a status that
-//! says no more than "being created" waits a moment for something better.
+//! Writes a Pod's status, and deletes the Pod at its end. Each Pod has one task. Writes are sent in order; a newer status
+//! replaces one that waits. A change of Ready is sent at once. A status that only says "being created" waits a moment for a
+//! newer one.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What a worker knows when it begins: from what the runtimes say runs, and from the status that the
-//! Pod has in the API for what no runtime can tell any more. Pure.
+//! Makes the record that a worker begins with. Running containers come from the runtimes. What no runtime has comes from the
+//! Pod's status in the API. Pure.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::container;
 use crate::layout::label;
 use crate::record::{Cause, ContainerRecord, ExitedInstance, Failure, InstanceState, PodRecord, RunningInstance};
 
-/// One container that a runtime has, and whose it is.
+/// A container as a runtime lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RuntimeContainer {
     pub(crate) handler: String,
@@ -32,7 +32,7 @@ impl RuntimeContainer {
     }
 }
 
-/// The facts to begin with, and the containers that are of no use: half made, or followed by another.
+/// The record to begin with, and the containers to remove: half-made ones, and ones that a newer instance replaced.
 pub(crate) fn adopt(pod: &Pod, found: Vec<RuntimeContainer>, now: Timestamp) -> (PodRecord, Vec<RuntimeContainer>) {
     let mut pod_record = PodRecord::new(pod, now);
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
@@ -67,7 +67,7 @@ pub(crate) fn adopt(pod: &Pod, found: Vec<RuntimeContainer>, now: Timestamp) -> 
     (pod_record, useless)
 }
 
-/// A container that a runtime has: it goes on where it is.
+/// Records a container that a runtime has.
 fn take_up(
     pod: &Pod,
     name: &str,
@@ -78,7 +78,7 @@ fn take_up(
 ) {
     let attempt = one.attempt();
     let time = |ms: u64| i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    // What the API was told stays as it was told, down to the second.
+    // The start time in the Pod's status stays the same, to the second.
     let told = seen.filter(|seen| seen.container_id.as_deref().map(bare_id).as_deref() == Some(one.status.id.0.as_str()));
     let told = told.and_then(|seen| seen.state.as_ref()?.running.as_ref()?.started_at.as_ref().map(|time| time.0));
     let started_at = told.or(one.status.started_at_ms.and_then(time));
@@ -115,7 +115,7 @@ fn take_up(
     };
 }
 
-/// A container that no runtime has: what the API was told last is all there is.
+/// A container that no runtime has: only the Pod's last status is known.
 fn remember(record: &mut ContainerRecord, seen: Option<&ApiStatus>, now: Timestamp) {
     let Some(seen) = seen else { return };
     let state = seen.state.clone().unwrap_or_default();

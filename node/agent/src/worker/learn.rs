@@ -1,5 +1,4 @@
-//! What a report changes in what the worker knows, and what people are told of it (events). Pure: the
-//! clock comes in.
+//! Applies reports to a Pod's record, and returns the events to record. Pure: the time is an argument.
 
 use std::sync::Arc;
 

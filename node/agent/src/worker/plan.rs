@@ -1,4 +1,4 @@
-//! The next step of a Pod. Pure: the same Pod, facts and clock give the same step.
+//! The next step of a Pod. Pure: the same Pod, record and time give the same step.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
@@ -225,7 +225,7 @@ fn deadline(spec: &PodSpec, pod_record: &PodRecord) -> Option<Timestamp> {
     pod_record.started_at.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// Until when an instance has to be gone that is told to end now (`ending_since` is when the Pod began
+/// The deadline for an instance that is stopped now (`ending_since` is when the Pod began
 /// to end).
 pub(crate) fn kill_deadline(pod: &Pod, pod_record: &PodRecord, now: Timestamp) -> Timestamp {
     let of_spec = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(GRACE_SECONDS);

@@ -253,7 +253,7 @@ struct OneError {
     message: String,
 }
 
-/// A refusal in the words of the registry, where it has some; of another server's body nothing is told.
+/// A refusal in the words of the registry, if it has some. The body of another server is not shown.
 async fn complaint(answer: Response) -> String {
     let (status, url) = (answer.status(), answer.url().clone());
     let body = read(answer, TOKEN_BYTES_MAX, "").await.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a layer may cost, by what it weighs compressed: a small one cannot ask for much.
+//! Limits for unpacking a layer, by its compressed size: a small layer gets little.
 
 use std::time::Duration;
 

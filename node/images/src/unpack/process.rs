@@ -122,7 +122,7 @@ fn unpack(question: &Question, files: Vec<File>, verdict: &Verdict) -> io::Resul
     })
 }
 
-/// The tar stream, told by its first bytes.
+/// The tar stream; its first bytes say how it is compressed.
 fn decompressed(source: File) -> io::Result<Box<dyn Read>> {
     let mut start = [0; 4];
     let read = source.read_at(&mut start, 0)?;

@@ -68,7 +68,7 @@ impl Removal {
             opened => self.empty(&opened?.into(), level + 1)?,
         }
         match unlinkat(parent, name, UnlinkatFlags::RemoveDir) {
-            // Somebody still writes there: what is left is told by the last removal.
+            // Somebody still writes there: the last removal returns the error.
             Err(Errno::ENOTEMPTY) => Ok(()),
             removed => gone(removed),
         }

@@ -88,7 +88,7 @@ where
     drop(parent);
     let reply = match given_up {
         Err((doing, error)) => Reply::Failed(Fault::System(format!("{doing}: {error}"))),
-        // A panic is told by stderr and the code.
+        // A panic shows in stderr and in the exit code.
         Ok(()) => match catch_unwind(AssertUnwindSafe(|| job(question, files))) {
             Ok(Ok(answer)) => Reply::Done(answer),
             Ok(Err(fault)) => Reply::Failed(fault),

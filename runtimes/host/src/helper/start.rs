@@ -182,7 +182,7 @@ impl Running {
     async fn hear(&mut self) -> io::Result<(Vec<u8>, ExitStatus)> {
         let mut answer = Vec::new();
         let mut socket = (&mut self.socket).take(MESSAGE_LEN_MAX as u64);
-        // A process that is killed in the middle resets the connection: how it ended is told by its status.
+        // A process that is killed in the middle resets the connection: its exit status says how it ended.
         while let Ok(1..) = socket.read_buf(&mut answer).await {}
         if answer.len() >= MESSAGE_LEN_MAX {
             self.child.start_kill()?;

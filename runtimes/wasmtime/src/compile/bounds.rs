@@ -1,4 +1,4 @@
-//! What compiling a module may cost, by its length: a small one cannot ask for much.
+//! Limits for compiling a module, by its length: a small module gets little.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! How many requests are with a guest at once. Beyond that a bounded number waits for a bounded time, and further
-//! ones are refused at once: a client is told to come again, rather than left without an answer. Probes of the node
+//! ones are rejected at once: the client gets an answer that asks it to retry. Probes of the node
 //! have room of their own, so that a server which has much to do is not taken for a dead one.
 
 use std::sync::Arc;

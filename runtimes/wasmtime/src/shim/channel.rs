@@ -39,7 +39,7 @@ impl Channel {
     }
 
     fn say(mut self, words: &str) {
-        // An agent that is gone cannot be told; the next one reads the records.
+        // The agent may have ended; the next one reads the records.
         let _told = self.0.write_all(words.as_bytes());
     }
 }

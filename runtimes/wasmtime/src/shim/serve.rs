@@ -1,5 +1,5 @@
 //! Serves a `wasi:http/proxy` component: HTTP/1.1 on one port, a fresh instance for each request.
-//! How many connections and instances there are at once is bounded; what comes beyond is told to come again. SIGTERM
+//! The number of concurrent connections and instances has a limit; requests beyond it get an answer that asks to retry. SIGTERM
 //! closes the port, lets the requests in flight end, and then us.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdListener};
@@ -30,7 +30,7 @@ use crate::host::component_linker;
 pub const PORT_DEFAULT: u16 = 8080;
 /// Open connections.
 const CONNECTIONS_MAX: usize = 1024;
-/// Further ones, which are answered (probes) or told to come again; those beyond wait in the kernel's queue.
+/// Further connections, for probes and for answers that ask to retry; connections beyond wait in the kernel's queue.
 const CONNECTIONS_SPARE: usize = 64;
 /// How long a client with one of those may take to send a head.
 const SPARE_HEAD_TIMEOUT: Duration = Duration::from_secs(1);

@@ -35,7 +35,7 @@ impl Channel {
         128
     }
 
-    /// Says a line. An agent that is gone cannot be told.
+    /// Writes a line. A failed write is ignored: the agent has ended.
     pub fn say(&self, line: &str, fds: &[RawFd]) {
         let _told = fds::send(self.0.as_fd(), line.as_bytes(), fds);
     }
