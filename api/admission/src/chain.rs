@@ -1,4 +1,4 @@
-//! The plugins in upstream's order, less those switched off.
+//! The enabled plugins in upstream's order.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::plugin::{Allows, Plugin};
 use crate::plugins;
 use crate::request::Request;
 
-/// A name that is no plugin's was to be switched off.
+/// The name of a plugin to disable is unknown.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("admission-control plugin {0:?} is unknown")]
 pub struct UnknownPlugin(pub String);
 
-/// The name of a plugin, if it is one of upstream's.
+/// Checks that upstream has a plugin of that name, and returns the name.
 pub fn known_plugin(name: &str) -> Result<String, UnknownPlugin> {
     let nobody: Allows = Arc::new(|_, _, _| false);
     let mut names = plugins::ABSENT.iter().chain(plugins::ELSEWHERE);
@@ -23,14 +23,14 @@ pub fn known_plugin(name: &str) -> Result<String, UnknownPlugin> {
     if is_known { Ok(name.to_owned()) } else { Err(UnknownPlugin(name.to_owned())) }
 }
 
-/// The plugins that are on.
+/// The enabled plugins.
 pub struct Chain {
     plugins: Vec<Box<dyn Plugin>>,
 }
 
 impl Chain {
-    /// All plugins that upstream has on by default and that are built here, and NodeRestriction and
-    /// DenyServiceExternalIPs, less the disabled ones.
+    /// The implemented plugins that upstream enables by default, and NodeRestriction and DenyServiceExternalIPs, without
+    /// the disabled ones.
     pub fn new(disabled: &[String], allows: Allows) -> Result<Self, UnknownPlugin> {
         for name in disabled {
             known_plugin(name)?;
@@ -40,7 +40,7 @@ impl Chain {
         Ok(Self { plugins })
     }
 
-    /// The first step: plugins may change the object. Answers warnings for the client.
+    /// The mutating step. Returns warnings for the client.
     pub fn admit(&self, request: &mut Request<'_>, view: &dyn View) -> Result<Vec<String>, Denied> {
         let mut warnings = Vec::new();
         for plugin in &self.plugins {
@@ -49,7 +49,7 @@ impl Chain {
         Ok(warnings)
     }
 
-    /// The second step, on the final and validated object. Answers warnings for the client.
+    /// The validating step, on the final object. Returns warnings for the client.
     pub fn validate(&self, request: &Request<'_>, view: &dyn View) -> Result<Vec<String>, Denied> {
         let mut warnings = Vec::new();
         for plugin in &self.plugins {

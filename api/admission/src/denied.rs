@@ -1,4 +1,4 @@
-//! A refusal, with all that a `Status` needs and nothing of HTTP.
+//! The error of admission, with the content of a `Status` and without HTTP.
 
 use api_model::field::{FieldError, aggregate};
 use api_model::kind::GroupResource;
@@ -12,16 +12,16 @@ use crate::request::Request;
 pub struct Cause {
     /// Machine-readable reason, for example `NamespaceTerminating`.
     pub reason: String,
-    /// Text for people.
+    /// The message.
     pub message: String,
-    /// The field at fault; may be empty.
+    /// The field; may be empty.
     pub field: String,
 }
 
-/// An object that a controller is about to make.
+/// An object that a controller is about to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Awaited {
-    /// Which resource.
+    /// The resource.
     pub resource: GroupResource,
     /// Its namespace.
     pub namespace: String,
@@ -29,21 +29,21 @@ pub struct Awaited {
     pub name: String,
 }
 
-/// Why a request was not admitted. `Display` is the message of upstream's Status.
+/// A request is not admitted. `Display` is the message of upstream's Status.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum Denied {
     /// Reason `Forbidden`.
     #[error("{}", forbidden(resource, name, message))]
     Forbidden {
-        /// Of which resource the object is.
+        /// The resource of the object.
         resource: GroupResource,
-        /// The object's name, or what stands for it; empty where the resource stands for itself.
+        /// The name in the message; empty for the resource itself.
         name: String,
-        /// What follows `is forbidden: `.
+        /// The text after `is forbidden: `.
         message: String,
         /// Causes for `details`.
         causes: Box<[Cause]>,
-        /// What would turn the refusal into a yes once it is stored, where that is expected soon.
+        /// The object whose creation would let the request be admitted, where it is expected soon.
         awaits: Option<Box<Awaited>>,
     },
     /// Reason `Invalid`.
@@ -55,21 +55,21 @@ pub enum Denied {
         kind: String,
         /// The object's name.
         name: String,
-        /// What is wrong.
+        /// The errors.
         errors: Vec<FieldError>,
     },
     /// Reason `NotFound`.
     #[error("{resource} \"{name}\" not found")]
     NotFound {
-        /// Of which resource.
+        /// The resource.
         resource: GroupResource,
-        /// Which one.
+        /// The name.
         name: String,
     },
     /// Reason `BadRequest`.
     #[error("{0}")]
     BadRequest(String),
-    /// Reason `InternalError`: stored objects that contradict each other.
+    /// Reason `InternalError`: stored objects contradict each other.
     #[error("Internal error occurred: {0}")]
     Internal(String),
 }
@@ -86,7 +86,7 @@ impl Denied {
         }
     }
 
-    /// The same refusal, to be thought over for a moment: upstream asks again for a second.
+    /// The same error, which can be retried when an object is created: upstream retries for a second.
     #[must_use]
     pub fn until(mut self, awaited: Awaited) -> Self {
         if let Self::Forbidden { awaits, .. } = &mut self {
@@ -95,7 +95,7 @@ impl Denied {
         self
     }
 
-    /// The object whose appearance is worth a short wait before the client is told.
+    /// The object to wait for briefly before the client gets the error.
     pub fn awaits(&self) -> Option<&Awaited> {
         match self {
             Self::Forbidden { awaits, .. } => awaits.as_deref(),

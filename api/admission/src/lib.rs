@@ -1,10 +1,10 @@
-//! The built-in admission plugins, each pure over a view of what is stored.
+//! Admission: the built-in plugins, webhooks and policies, as pure functions of a view of the stored objects.
 //!
-//! After a request is authenticated and authorized and its object has its defaults, the chain
-//! first lets plugins change the object ([`Chain::admit`]), then, when it is final and validated,
-//! lets plugins refuse it ([`Chain::validate`]). The plugins, their names, their order and their
-//! words are upstream's. No plugin does I/O: what it must know of other objects comes from a
-//! [`View`]. Quotas are checked last, by a function that the server calls under its write lock.
+//! After a request is authenticated and authorized and its object has its defaults, the chain calls the mutating step of
+//! the plugins ([`Chain::admit`]). When the object is final and validated, it calls their validating step
+//! ([`Chain::validate`]). The plugins, their names, their order and their messages are upstream's. No plugin does I/O: it
+//! reads other objects from a [`View`]. Quotas are checked last, by a function that the server calls under its write
+//! lock.
 
 mod amount;
 mod chain;

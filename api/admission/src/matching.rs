@@ -46,7 +46,7 @@ impl From<&Value> for Rule {
 }
 
 impl Rule {
-    /// Whether a request is meant, taken as one for `form`.
+    /// Whether a request for `form` matches.
     pub fn matches(&self, request: &Request<'_>, form: &Kind) -> bool {
         let has = |list: &[String], wanted: &str| list.iter().any(|word| word == "*" || word == wanted);
         has(&self.operations, request.operation.as_str())
@@ -56,8 +56,8 @@ impl Rule {
             && self.has_scope(form)
     }
 
-    /// `pods` means the Pods and nothing under them, `pods/*` them with everything under them, `*`
-    /// everything that is under nothing.
+    /// `pods` matches Pods without subresources, `pods/*` Pods with all subresources, `*` all resources without
+    /// subresources.
     fn has_resource(&self, plural: &str, subresource: &str) -> bool {
         self.resources.iter().any(|resource| {
             let (name, sub) = resource.split_once('/').unwrap_or((resource, ""));
@@ -74,7 +74,7 @@ impl Rule {
     }
 }
 
-/// A selector that is absent, here, leaves nothing out; one that does not parse was never stored.
+/// Parses a label selector. An absent one matches everything; one that does not parse is never stored.
 pub(crate) fn selector(value: Option<&Value>) -> Selector {
     match value.filter(|value| !value.is_null()) {
         None => Selector::default(),
@@ -82,12 +82,12 @@ pub(crate) fn selector(value: Option<&Value>) -> Selector {
     }
 }
 
-/// Whether the labels of a request's object match, before or after.
+/// Whether the labels of the old or the new object match.
 pub(crate) fn wants_object(selector: &Selector, request: &Request<'_>) -> bool {
     selector.is_everything() || [request.object(), request.old].into_iter().flatten().any(|object| selector.matches(object))
 }
 
-/// Whether the labels of a request's namespace match. What is in no namespace always does.
+/// Whether the labels of the request's namespace match. A cluster-scoped object always matches.
 ///
 /// # Errors
 /// When the namespace does not exist.

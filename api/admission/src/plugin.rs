@@ -1,4 +1,4 @@
-//! What a built-in admission plugin is.
+//! The trait of built-in admission plugins.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use api_model::view::View;
 use crate::denied::Denied;
 use crate::request::Request;
 
-/// Whether a user may do something: the authorizer, as admission sees it.
+/// The authorizer, for admission: whether a user may do something.
 pub type Allows = Arc<dyn Fn(&UserInfo, &Attributes, &dyn View) -> bool + Send + Sync>;
 
-/// One admission plugin. Both steps are pure; what they must know of other objects is in the view.
+/// An admission plugin. Both steps are pure; they read other objects from the view.
 pub trait Plugin: Send + Sync {
     /// Upstream's name, as in `--disable-admission-plugins`.
     fn name(&self) -> &'static str;
 
-    /// May change the object, refuse it, or add warnings for the client.
+    /// The mutating step: may change the object, reject it, or add warnings for the client.
     fn admit(&self, _request: &mut Request<'_>, _view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
         Ok(())
     }
 
-    /// May refuse the final object, or add warnings for the client.
+    /// The validating step: may reject the final object, or add warnings for the client.
     fn validate(&self, _request: &Request<'_>, _view: &dyn View, _warnings: &mut Vec<String>) -> Result<(), Denied> {
         Ok(())
     }

@@ -20,9 +20,9 @@ pub mod service_account;
 pub mod storage_object_in_use_protection;
 pub mod taint_nodes_by_condition;
 
-/// Upstream's plugins that have nothing to do here, being off there by default or about kinds that
-/// are not served; they may be named, to no effect. StorageObjectInUseProtection is among them: the
-/// finalizers that it sets would stay for ever, since no controller takes them away.
+/// Upstream's plugins without an effect here: they are off by default or concern kinds that are not served. Naming them has
+/// no effect. StorageObjectInUseProtection is one of them: its finalizers would stay for ever, since no controller removes
+/// them.
 pub const ABSENT: &[&str] = &[
     "AlwaysAdmit",
     "AlwaysDeny",
@@ -44,7 +44,7 @@ pub const ABSENT: &[&str] = &[
     "StorageObjectInUseProtection",
 ];
 
-/// Plugins that need I/O or follow what is configured: the server does what they do, unless they are switched off.
+/// Plugins that need I/O or stored configuration: the server implements them, unless they are disabled.
 pub const ELSEWHERE: &[&str] = &[
     "MutatingAdmissionPolicy",
     "MutatingAdmissionWebhook",
@@ -53,7 +53,7 @@ pub const ELSEWHERE: &[&str] = &[
     resource_quota::NAME,
 ];
 
-/// The plugins in the order in which they run, which is upstream's.
+/// The plugins in upstream's order, in which they run.
 pub fn all(allows: Allows) -> Vec<Box<dyn Plugin>> {
     vec![
         Box::new(namespace_lifecycle::NamespaceLifecycle),

@@ -1,8 +1,8 @@
-//! Admission policies as values: which requests each is about, what its expressions yield, and what comes
-//! of that. What a mutating policy wants changed is put into the object by the server.
+//! Admission policies without I/O: the requests that a policy matches, the evaluation of its expressions, and the result.
+//! The server applies the changes of a mutating policy to the object.
 //!
-//! A policy does nothing by itself: a binding puts it in force, for some requests and with parameters. The
-//! order, the words and the reasons are those of upstream's `admission/plugin/policy`.
+//! A policy has an effect only through a binding, which selects requests and parameters. The order, the messages and the
+//! reasons are those of upstream's `admission/plugin/policy`.
 
 mod change;
 mod checked;

@@ -1,25 +1,25 @@
-//! What plugins look at.
+//! The request that plugins check.
 
 use api_model::kind::Kind;
 use api_model::meta;
 use api_model::request::UserInfo;
 use serde_json::Value;
 
-/// What is about to happen to an object.
+/// The operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// It is stored for the first time.
+    /// The object is created.
     Create,
-    /// It is replaced or patched.
+    /// The object is replaced or patched.
     Update,
-    /// It is deleted.
+    /// The object is deleted.
     Delete,
-    /// A connection to it is opened: `exec`, `attach`, `portforward`, `proxy`.
+    /// A connection is opened: `exec`, `attach`, `portforward`, `proxy`.
     Connect,
 }
 
 impl Operation {
-    /// Its name in rules and reviews.
+    /// The name in rules and reviews.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -30,27 +30,27 @@ impl Operation {
     }
 }
 
-/// A request on its way through the chain. For a subresource, `kind` is the parent's and `object`
+/// A request. For a subresource, `kind` is the parent's and `object`
 /// the body: the parent for `status`, else a Binding, an Eviction, a TokenRequest, …
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// What is about to happen.
+    /// The operation.
     pub operation: Operation,
-    /// The kind that the path names.
+    /// The kind in the path.
     pub kind: &'a Kind,
     /// Subresource; empty for the object itself.
     pub subresource: &'a str,
     /// Namespace in the path; empty at cluster scope.
     pub namespace: &'a str,
-    /// Name in the path, or of the object created; empty where a name is still to be generated.
+    /// Name in the path or of the created object; empty where the name is not generated yet.
     pub name: &'a str,
-    /// Who asks.
+    /// The user.
     pub user: &'a UserInfo,
-    /// The object to be stored or the body sent, on connect what is asked of the connection; none on delete.
+    /// The object to store, or the body; on connect the options of the connection; `None` on delete.
     pub object: Option<&'a mut Value>,
-    /// The object stored now; none on create and connect.
+    /// The stored object; `None` on create and connect.
     pub old: Option<&'a Value>,
-    /// Whether nothing is to be kept.
+    /// Whether the request is a dry run.
     pub dry_run: bool,
 }
 
@@ -65,7 +65,7 @@ impl Request<'_> {
         self.subresource == subresource && self.kind.group == group && self.kind.plural == resource
     }
 
-    /// The object to be stored.
+    /// The object to store.
     pub fn object(&self) -> Option<&Value> {
         self.object.as_deref()
     }

@@ -1,8 +1,8 @@
-//! Webhooks as values: which requests each is called for, what it is activation, what its answer means, and
-//! when it is asked again. Calling them is the server's business.
+//! Admission webhooks without the calls: which requests a webhook is called for, the request and the response, and
+//! reinvocation. The server makes the calls.
 //!
-//! A webhook's place in the order is its configuration's name, then its place in there. The words are
-//! those of upstream's `admission/plugin/webhook`.
+//! Webhooks are ordered by the name of their configuration, then by their index in it. The messages are those of upstream's
+//! `admission/plugin/webhook`.
 
 mod answer;
 mod config;
@@ -23,8 +23,7 @@ use crate::matching::{in_namespace, wants_object};
 use crate::policy::Activation;
 use crate::request::Request;
 
-/// Resources that no webhook may keep anybody from changing: a broken one could then
-/// never be removed.
+/// Resources that webhooks cannot block: otherwise a broken webhook could never be removed.
 const EXEMPT: [&str; 6] = [
     "mutatingwebhookconfigurations",
     "validatingwebhookconfigurations",
@@ -34,43 +33,42 @@ const EXEMPT: [&str; 6] = [
     "validatingadmissionpolicybindings",
 ];
 
-/// Whether webhooks are not asked about a kind.
+/// Whether webhooks are not called for a kind.
 pub fn is_exempt(kind: &Kind) -> bool {
     kind.group == "admissionregistration.k8s.io" && EXEMPT.contains(&kind.plural.as_str())
 }
 
-/// Whether policies are not asked about a kind: themselves and their bindings, but not webhooks' configurations.
+/// Whether policies are not evaluated for a kind: for policies and their bindings, but not for webhook configurations.
 pub fn is_policy(kind: &Kind) -> bool {
     is_exempt(kind) && kind.kind.contains("AdmissionPolicy")
 }
 
 impl Webhook {
-    /// As which of the forms of a request's object the webhook is to be asked; `None` when the request
-    /// does not concern it. The first form is the one that the request is for, the others are the same
-    /// resource in other groups and versions.
+    /// The index of the form in which the webhook gets the object; `None` when the request does not match. The first form
+    /// is that of the request, the others are the same resource in other groups and versions.
     ///
     /// # Errors
-    /// When the request's namespace, whose labels decide, does not exist.
+    /// When the namespace of the request, whose labels are needed, does not exist.
     pub fn concerns(&self, request: &Request<'_>, forms: &[&Kind], view: &dyn View) -> Result<Option<usize>, Denied> {
         let by_rules = || {
             let forms = if self.equivalent { forms } else { forms.get(..1).unwrap_or_default() };
             forms.iter().position(|form| self.rules.iter().any(|rule| rule.matches(request, form)))
         };
-        // The cheap questions first: what the rules leave out needs no namespace.
+        // The cheap checks come first: a request that the rules exclude needs no namespace.
         let (Some(form), true) = (by_rules(), wants_object(&self.objects, request)) else { return Ok(None) };
         Ok(in_namespace(&self.namespaces, request, view)?.then_some(form))
     }
 
-    /// Whether it has match conditions, for which more of a request must be known.
+    /// Whether it has match conditions.
     pub fn has_conditions(&self) -> bool {
         !self.conditions.is_empty()
     }
 
-    /// Whether a request that concerns it meets its match conditions. A webhook that counts as one that agrees
-    /// when it cannot be asked is not asked either where its conditions have no value.
+    /// Whether a matching request meets its match conditions. A webhook with the failure policy `Ignore` is skipped where
+    /// its conditions fail to evaluate.
     ///
     /// # Errors
-    /// When they have no value, which refuses the request.
+    /// When the conditions fail to evaluate, which rejects the request.
     pub fn wants(&self, activation: &Activation<'_>) -> Result<bool, Message> {
         match self.conditions.hold(&activation.scope(None)) {
             Err(why) if self.fails_open => {

@@ -1,5 +1,5 @@
-//! What expressions of admission may name: match conditions of webhooks and policies, and everything in
-//! admission policies. The names and types are upstream's (`apiserver/pkg/admission/plugin/cel`).
+//! The variables of admission expressions: match conditions of webhooks and policies, and all expressions of admission
+//! policies. The names and types are upstream's (`apiserver/pkg/admission/plugin/cel`).
 
 use std::sync::LazyLock;
 
@@ -9,14 +9,14 @@ use thiserror::Error;
 
 use crate::{CompileError, Env, Expression, Shape, Type, type_of};
 
-/// What an expression must yield.
+/// The required type of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Whether something holds.
+    /// A boolean.
     Bool,
     /// A text.
     Text,
-    /// A text, or `null` for none.
+    /// A text, or `null` for no text.
     TextOrNull,
     /// Anything.
     Anything,
@@ -79,19 +79,19 @@ fn one_of(types: &[Type]) -> String {
 /// Compiles an expression that must yield a value of a certain type.
 ///
 /// # Errors
-/// In upstream's words.
+/// When it does not compile or has another type. The messages are upstream's.
 pub fn compile(text: &str, env: &Env, wanted: Wanted) -> Result<Expression, PolicyExpressionError> {
     let expression = Expression::compile(text, env)?;
     let (wanted, found) = (wanted.types(), expression.result().clone());
     if wanted.is_empty() || wanted.contains(&found) { Ok(expression) } else { Err(PolicyExpressionError::ResultType { wanted, found }) }
 }
 
-/// How the JSON of `namespaceObject` is read.
+/// The shape of the JSON of `namespaceObject`.
 pub fn namespace_shape() -> Shape<'static> {
     Shape::Schema(&NAMESPACE)
 }
 
-/// `request` less the objects, which are variables of their own.
+/// `request` without the objects, which are separate variables.
 static REQUEST: LazyLock<Type> = LazyLock::new(|| {
     let texts = |name: &str, fields: [&'static str; 3]| Type::object(name, fields.map(|field| (field, Type::String)));
     let kind = || texts("kubernetes.GroupVersionKind", ["group", "version", "kind"]);
@@ -115,7 +115,7 @@ static REQUEST: LazyLock<Type> = LazyLock::new(|| {
     Type::object("kubernetes.AdmissionRequest", fields)
 });
 
-/// A Namespace, as far as expressions see it.
+/// The visible fields of a Namespace.
 static NAMESPACE: LazyLock<Structural> = LazyLock::new(|| {
     let (text, time, number) = (json!({"type": "string"}), json!({"type": "string", "format": "date-time"}), json!({"type": "integer"}));
     let texts = json!({"type": "object", "additionalProperties": text});

@@ -1,19 +1,19 @@
-//! What expressions ask of an authorizer (`authorizer.group('apps').resource('deployments').check('create')`).
+//! Authorization checks of expressions (`authorizer.group('apps').resource('deployments').check('create')`).
 
 use std::fmt;
 
-/// Answers whether a request would be allowed. Asked within an evaluation, so it must not wait.
+/// Decides whether a request would be allowed. It is called within an evaluation, so it must not block.
 pub trait Authorizer: Send + Sync {
-    /// Whether the user of the request (or the service account of the check) may do this.
+    /// Decides for the user of the request, or the service account of the check.
     fn authorize(&self, check: &Check) -> Decision;
 }
 
-/// What is asked, gathered step by step.
+/// A check, built step by step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Check {
-    /// Namespace and name of the service account that is asked about instead of the request's user.
+    /// Namespace and name of the service account to check instead of the request's user.
     pub service_account: Option<(String, String)>,
-    /// A path that is no resource.
+    /// A non-resource path.
     pub path: Option<String>,
     /// The verb.
     pub verb: String,
@@ -33,33 +33,33 @@ pub struct Check {
     pub label_selector: String,
 }
 
-/// The answer.
+/// The decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// Whether it is allowed.
     pub allowed: bool,
-    /// Why; may be empty.
+    /// The reason; may be empty.
     pub reason: String,
-    /// What went wrong while it was found out; may be empty.
+    /// The error of the authorizer; may be empty.
     pub error: String,
 }
 
-/// How far a question has been put together.
+/// The stage of building a check.
 #[derive(Clone)]
 pub enum Stage {
     /// The authorizer itself.
     Authorizer,
-    /// A path is known.
+    /// With a path.
     Path,
-    /// A group is known.
+    /// With a group.
     Group,
-    /// A resource is known.
+    /// With a resource.
     Resource,
-    /// It has been answered.
+    /// Decided.
     Decided(Decision),
 }
 
-/// An authorizer as a value, with what has been said so far.
+/// An authorizer as a value, with the check so far.
 #[derive(Clone)]
 pub struct Question<'v> {
     pub(crate) authorizer: &'v dyn Authorizer,

@@ -1,6 +1,6 @@
-//! What evaluations may still cost.
+//! The cost budget of several evaluations.
 
-/// A sum of cost that several evaluations share.
+/// A cost budget that several evaluations share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     left: u64,
@@ -12,12 +12,12 @@ impl Budget {
         Self { left: units }
     }
 
-    /// What is left.
+    /// The remaining units.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// Takes the cost of something; false if there was not enough, after which nothing is left.
+    /// Deducts a cost. False if the budget was too small; then it is empty.
     pub fn pay(&mut self, cost: u64) -> bool {
         let is_enough = cost <= self.left;
         self.left = self.left.saturating_sub(cost);

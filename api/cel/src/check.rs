@@ -1,7 +1,7 @@
-//! Names, functions and types of an expression, checked before it is ever evaluated, with cel-go's words.
+//! Checks the names, functions and types of an expression, with the messages of cel-go.
 //!
-//! Type parameters of functions are solved as they are met. What is `dyn` fits everywhere; what a form of a
-//! function yields is known only if all forms that fit yield the same.
+//! Type parameters of functions are solved during the check. `dyn` fits every type. The result type of a function is known
+//! only if all matching overloads have the same result.
 
 mod solve;
 
@@ -15,10 +15,10 @@ use crate::library::literal_issue;
 use crate::node::{Entry, Fold, Kind, Literal, Node};
 use crate::types::{Type, named_type};
 
-/// Issues that are told of one expression; what follows them is mostly the same again.
+/// Most reported issues of one expression; further ones mostly repeat them.
 const ISSUES_MAX: usize = 100;
 
-/// The type of an expression, or everything that is wrong with it.
+/// The type of an expression, or its issues.
 pub(crate) fn check(root: &Node, env: &Env) -> Result<Type, Vec<Issue>> {
     let mut checker = Checker { env, solver: Solver::default(), locals: Vec::new(), issues: Vec::new() };
     let result = checker.node(root);
@@ -38,7 +38,7 @@ impl Checker<'_> {
         if self.issues.len() < ISSUES_MAX {
             self.issues.push(Issue { at, message: message.into() });
         }
-        // Whatever stands around what is wrong is not wrong for that.
+        // `dyn` avoids follow-up issues of the surrounding expression.
         Type::Dyn
     }
 
@@ -71,7 +71,7 @@ impl Checker<'_> {
     }
 
     fn select(&mut self, node: &Node, operand: &Node, field: &str, is_test: bool) -> Type {
-        // A name with dots in it may be declared as a whole.
+        // A qualified name may be declared as a whole.
         let whole = if is_test { None } else { node.qualified_name().filter(|name| !self.is_local(name)) };
         if let Some(of) = whole.and_then(|name| self.env.variable(&name).cloned().or_else(|| named_type(&name))) {
             return of;
@@ -139,7 +139,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Texts that are written out are read at once, so that what is wrong with them is told here.
+    /// Checks string literals that functions parse, so that errors in them are found here.
     fn texts(&mut self, function: &str, args: &[Node]) {
         let place = match function {
             "matches" => 1,
@@ -163,7 +163,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The one type that all entries have.
+    /// The common type of all entries.
     fn all_of<'n>(&mut self, entries: impl Iterator<Item = &'n Entry>) -> Type {
         let mut common = None;
         for entry in entries {
@@ -180,7 +180,7 @@ impl Checker<'_> {
         common.unwrap_or_else(|| self.solver.fresh())
     }
 
-    /// Literals are of one type: Kubernetes asks for `HomogeneousAggregateLiterals`.
+    /// Literals have elements of one type: Kubernetes enables `HomogeneousAggregateLiterals`.
     fn joined(&mut self, common: Option<Type>, of: Type, at: usize) -> Type {
         match common {
             None => of,

@@ -1,12 +1,12 @@
-//! What an expression may name.
+//! The declarations of an expression.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::types::{ObjectType, Type};
 
-/// The declared variables and the messages that may be written out. CEL's own functions and those of
-/// Kubernetes are always there; those on an authorizer can be reached only through a variable.
+/// The declared variables and message types. The functions of CEL and of Kubernetes are always declared; those of an
+/// authorizer need a variable with an authorizer.
 ///
 /// ```
 /// # use api_cel::{Env, Expression, Type};
@@ -28,15 +28,15 @@ impl Env {
         self
     }
 
-    /// Declares `variables` with one field for each composed variable (`variables.<name>`), in the types that
-    /// [`Expression::result`](crate::Expression::result) told of their expressions.
+    /// Declares `variables` with one field for each composed variable (`variables.<name>`), whose type is the
+    /// [`Expression::result`](crate::Expression::result) of its expression.
     #[must_use]
     pub fn with_composed<'a>(self, fields: impl IntoIterator<Item = (&'a str, Type)>) -> Self {
         let fields = fields.into_iter().map(|(name, of)| (name.to_owned(), of)).collect();
         self.with("variables", Type::Object(Arc::new(ObjectType { name: "kubernetes.variables".to_owned(), fields, is_open: false })))
     }
 
-    /// Allows `Object{…}` with `Object.<path>{…}` within it and `JSONPatch{…}`: what mutating policies make.
+    /// Allows `Object{…}` with `Object.<path>{…}` within it and `JSONPatch{…}`, for mutating policies.
     #[must_use]
     pub fn building_objects(mut self) -> Self {
         self.builds_objects = true;
@@ -47,7 +47,7 @@ impl Env {
         self.variables.get(name)
     }
 
-    /// The type of a message that is written out.
+    /// The type of a message literal.
     pub(crate) fn message(&self, name: &str) -> Option<Type> {
         if !self.builds_objects {
             return None;

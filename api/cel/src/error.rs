@@ -1,8 +1,8 @@
-//! Errors, in the words of cel-go.
+//! Errors with the messages of cel-go.
 
 use thiserror::Error;
 
-/// Bytes beyond which no further issue is told: each repeats its whole line, which may be all of a long text.
+/// Most bytes of a message with several issues: each issue repeats its line, which may be a long text.
 const TEXT_BYTES_MAX: usize = 256 * 1024;
 
 /// An expression that does not parse, or whose names, functions or types do not fit.
@@ -10,7 +10,7 @@ const TEXT_BYTES_MAX: usize = 256 * 1024;
 #[error("compilation failed: {0}")]
 pub struct CompileError(pub(crate) String);
 
-/// One thing wrong at a place of the text, in bytes from its start.
+/// An issue at an offset of the text, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Issue {
     pub(crate) at: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Issue {
 }
 
 impl CompileError {
-    /// The issues with their places, as cel-go draws them: the first, and as many more as there is room for.
+    /// The issues with their positions, as cel-go prints them: the first, and as many more as fit.
     pub(crate) fn new(mut issues: Vec<Issue>, source: &str) -> Self {
         issues.sort_by_key(|issue| issue.at);
         let mut text = String::new();
@@ -36,7 +36,7 @@ impl CompileError {
         Self(text)
     }
 
-    /// What is wrong, each with its place, without saying that compilation failed.
+    /// The issues with their positions, without the prefix of the message.
     pub fn issues(&self) -> &str {
         &self.0
     }
@@ -52,16 +52,16 @@ impl Issue {
     }
 }
 
-/// An evaluation that came to no result.
+/// A failed evaluation.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum EvaluateError {
-    /// It cost more than one evaluation may.
+    /// The cost exceeded the limit of one evaluation.
     #[error("operation cancelled: actual cost limit exceeded")]
     CallCost,
-    /// It cost more than the budget held.
+    /// The cost exceeded the budget.
     #[error("running out of cost budget")]
     OutOfBudget,
-    /// A value is not there, or not what a function takes: `no such key: x`, `division by zero`, …
+    /// A value is missing, or a function does not accept it: `no such key: x`, `division by zero`, …
     #[error("{0}")]
     Failed(String),
 }
@@ -71,7 +71,7 @@ impl EvaluateError {
         Self::Failed(message.into())
     }
 
-    /// The same, told by whoever uses the variable that it befell.
+    /// The error of a composed variable, for the expression that uses the variable.
     pub(crate) fn of_variable(self, name: &str) -> Self {
         match self {
             Self::Failed(message) => Self::Failed(format!("composited variable {name:?} fails to evaluate: {message}")),
@@ -83,7 +83,7 @@ impl EvaluateError {
         Self::failed("no such overload")
     }
 
-    /// Whether evaluation must end whatever stands around it (`||` passes over other errors).
+    /// Whether the error ends the whole evaluation (`||` ignores other errors).
     pub(crate) fn is_final(&self) -> bool {
         !matches!(self, Self::Failed(_))
     }
@@ -104,7 +104,7 @@ mod tests {
         let text = told(&line, (0..100).map(|at| at * 1_000));
         assert!(text.contains("undefined field '1000'"));
         assert!(text.len() <= TEXT_BYTES_MAX, "{}", text.len());
-        // The first is always told, and whole.
+        // The first issue is always complete.
         let longest = "ä".repeat(100_000);
         let text = told(&longest, [199_998, 199_999].into_iter());
         assert!(text.len() > TEXT_BYTES_MAX && text.ends_with(".^"));

@@ -1,6 +1,5 @@
-//! What an expression can cost at most, told from its text and the limits of the schema before there is any
-//! object. The rules are those of cel-go's estimator and of Kubernetes' library; where they know nothing of
-//! a size, the largest request bounds it.
+//! Estimates the maximum cost of an expression from its text and the limits of the schema, without an object. The rules are
+//! those of cel-go's estimator and of Kubernetes' library. An unknown size is limited by the largest request.
 
 pub(crate) mod calls;
 mod sizes;
@@ -13,17 +12,17 @@ use crate::node::{Fold, Kind, Literal, Node};
 pub(crate) use calls::CHECK_COST;
 pub use sizes::{REQUEST_BYTES_MAX, repeated};
 
-/// What making lists, maps and messages costs.
+/// The costs of creating lists, maps and messages.
 pub(crate) const LIST_COST: u64 = 10;
 pub(crate) const MAP_COST: u64 = 30;
 pub(crate) const MESSAGE_COST: u64 = 40;
 
-/// The most that an expression can cost.
+/// The maximum cost of an expression.
 pub(crate) fn cost(root: &Node, schema: &Structural) -> u64 {
     node(root, &Variables::new(schema)).cost
 }
 
-/// What is known of a part.
+/// The estimate of a node.
 #[derive(Clone, Copy, Default)]
 struct Estimate<'s> {
     cost: u64,
@@ -31,18 +30,18 @@ struct Estimate<'s> {
 }
 
 impl Estimate<'_> {
-    /// The size at most.
+    /// The maximum size.
     fn size(&self) -> u64 {
         self.known.size.or_else(|| self.known.schema.map(sizes::len_max)).unwrap_or(REQUEST_BYTES_MAX)
     }
 }
 
-/// A tenth, rounded up: what looking at so many characters costs.
+/// The cost of reading so many characters: a tenth, rounded up.
 pub(crate) fn traversal(size: u64) -> u64 {
     size.div_ceil(10)
 }
 
-/// What matching a text against a pattern costs, by their sizes.
+/// The cost of matching a text against a pattern, by their sizes.
 pub(crate) fn matching(text: u64, pattern: u64) -> u64 {
     traversal(text.saturating_add(1)).saturating_mul(pattern.div_ceil(4))
 }
@@ -82,7 +81,7 @@ fn folded<'s>(fold: &'s Fold, variables: &Variables<'s>) -> Estimate<'s> {
     let range = node(&fold.range, variables);
     let start = node(&fold.start, variables);
     let times = range.size();
-    // What accumulates grows with each step: a list by an element, anything else not at all.
+    // A list accumulator grows by an element in each step, other accumulators do not grow.
     let accumulated = match &fold.start.kind {
         Kind::List(_) | Kind::Map(_) => Inferred { schema: None, size: Some(times) },
         _ => start.known,

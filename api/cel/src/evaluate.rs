@@ -1,7 +1,7 @@
-//! Evaluates a checked expression over values, paying for every step.
+//! Evaluates a checked expression, and counts the cost of every step.
 //!
-//! An error in one operand of `&&`, `||`, `all` or `exists` counts only if the other operands do not decide.
-//! The end of what may be spent ends everything.
+//! An error in an operand of `&&`, `||`, `all` or `exists` counts only if the other operands do not decide. Exceeding the
+//! cost limit ends the whole evaluation.
 
 mod fold;
 
@@ -21,16 +21,16 @@ use crate::scope::{Composed, Scope};
 use crate::types::{Type, named_type};
 use crate::value::{Key, Text, Value, size};
 
-/// Evaluations within evaluations (composed variables), in levels of all of them together.
+/// The deepest recursion, including nested evaluations of composed variables.
 const DEPTH_MAX: usize = 300;
-/// How deep a value may be nested that is used again by a name.
+/// The deepest nesting of a value that a variable holds.
 const VALUE_DEPTH_MAX: usize = 200;
-/// Parts of such a value that are looked at for nothing.
+/// Parts of such a value that are free of cost.
 const VALUE_PARTS_FREE: u64 = 1_000;
 
 pub(crate) type Outcome<'v> = Result<Value<'v>, EvaluateError>;
 
-/// What an expression comes to, and what that cost.
+/// Evaluates an expression. Returns the outcome and its cost.
 pub(crate) fn run<'v>(root: &Node, scope: &Scope<'v>, limit: u64) -> (Outcome<'v>, u64) {
     let mut run = Run { scope, locals: Vec::new(), meter: Meter::new(limit), patterns: Patterns::default(), depth: 0 };
     let outcome = run.node(root);
@@ -39,7 +39,7 @@ pub(crate) fn run<'v>(root: &Node, scope: &Scope<'v>, limit: u64) -> (Outcome<'v
 
 struct Run<'r, 'v> {
     scope: &'r Scope<'v>,
-    /// Variables of folds, innermost last. An accumulator may hold an error that a later step makes up for.
+    /// Variables of folds, innermost last. An accumulator may hold an error, which a later step may replace.
     locals: Vec<(Arc<str>, Outcome<'v>)>,
     meter: Meter,
     patterns: Patterns,
@@ -96,7 +96,7 @@ impl<'v> Run<'_, 'v> {
         selected(&of, field)
     }
 
-    /// Names with dots in them: variables, types and composed variables.
+    /// Qualified names: variables, types and composed variables.
     fn whole(&mut self, node: &Node, operand: &Node, field: &str) -> Result<Option<Value<'v>>, EvaluateError> {
         let Kind::Ident(first) = &operand.kind else {
             let known = node.qualified_name().filter(|name| name.starts_with("google.")).and_then(|name| named_type(&name));
@@ -132,7 +132,7 @@ impl<'v> Run<'_, 'v> {
         if let Some(outcome) = composed.outcome.get() {
             return outcome.clone();
         }
-        // The variables of folds around are not seen from there.
+        // A composed variable does not see the variables of enclosing folds.
         let locals = std::mem::take(&mut self.locals);
         let outcome = self.node(&composed.expression.root).and_then(|value| self.bounded(value));
         self.locals = locals;
@@ -142,8 +142,8 @@ impl<'v> Run<'_, 'v> {
         composed.outcome.get_or_init(|| outcome).clone()
     }
 
-    /// A value that gets a name, and so may be put into others again and again: dropping, comparing and writing it
-    /// would go as deep as it is.
+    /// Limits a value that a variable holds. Such a value can be nested into other values again and again, and dropping,
+    /// comparing and writing it is recursive.
     pub(super) fn bounded(&mut self, value: Value<'v>) -> Outcome<'v> {
         if !matches!(value, Value::List(_) | Value::Map(_) | Value::Message(_) | Value::Optional(Some(_))) {
             return Ok(value);
@@ -163,7 +163,7 @@ impl<'v> Run<'_, 'v> {
         Ok(Value::list(list))
     }
 
-    /// The value of an entry; none where it is an optional one that is not there.
+    /// The value of an entry; `None` for an absent optional entry.
     fn entry(&mut self, entry: &Entry) -> Result<Option<Value<'v>>, EvaluateError> {
         let value = self.node(&entry.value)?;
         match (entry.is_optional, value) {
@@ -237,7 +237,7 @@ impl<'v> Run<'_, 'v> {
         }
     }
 
-    /// `&&` and `||`: `decides` is the operand that settles it.
+    /// `&&` and `||`: `decides` is the operand that decides the result.
     fn junction(&mut self, left: &Node, right: &Node, decides: bool) -> Outcome<'v> {
         let left = self.node(left);
         match &left {

@@ -1,4 +1,4 @@
-//! What functions there are: which types they take and what they yield.
+//! The declarations of functions: the types of their arguments and results.
 
 mod table;
 
@@ -7,18 +7,18 @@ use std::sync::{Arc, LazyLock};
 
 use crate::types::{self, Type};
 
-/// One form of a function.
+/// An overload of a function.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Overload {
-    /// Whether it is written `target.function(…)`; the target is then the first argument.
+    /// Whether it is a member function, `target.function(…)`; the target is the first argument.
     pub(crate) is_member: bool,
     pub(crate) args: Vec<Type>,
     pub(crate) result: Type,
-    /// How many type parameters it has.
+    /// The number of its type parameters.
     pub(crate) params: u32,
 }
 
-/// All forms of all functions by name.
+/// The overloads of all functions by name.
 static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new(|| {
     let mut functions: HashMap<_, Vec<Overload>> = HashMap::new();
     for line in table::TABLE.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -29,12 +29,12 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new
     functions
 });
 
-/// The forms of a function.
+/// The overloads of a function.
 pub(crate) fn overloads(name: &str) -> &'static [Overload] {
     FUNCTIONS.get(name).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Whether there is a function of that name that is written with its whole name.
+/// Whether a function with that qualified name exists.
 pub(crate) fn is_known(name: &str) -> bool {
     overloads(name).iter().any(|overload| !overload.is_member)
 }
@@ -53,7 +53,7 @@ fn read(line: &'static str) -> Option<(&'static str, Overload)> {
     Some((name, Overload { is_member: target.is_some(), args, result, params }))
 }
 
-/// At commas outside of brackets.
+/// Splits at commas outside of brackets.
 fn split(args: &'static str) -> Vec<&'static str> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0, 0);
     for (at, letter) in args.char_indices() {

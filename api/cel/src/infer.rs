@@ -1,5 +1,5 @@
-//! What the schema says of parts of an expression: fields of `self` and `oldSelf`, elements of lists, values
-//! of maps. Where it says nothing, anything goes.
+//! Infers the schemas of parts of an expression: fields of `self` and `oldSelf`, elements of lists, values of maps. A part
+//! without a schema can be any value.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use api_schema::{Additional, Structural};
 use crate::names::unescape;
 use crate::node::{Fold, Kind, Literal, Node};
 
-/// Variables with the schemas and sizes of what they hold, innermost last.
+/// Variables with the schemas and sizes of their values, innermost last.
 #[derive(Clone, Default)]
 pub(crate) struct Variables<'s> {
     known: Vec<(&'s str, Inferred<'s>)>,
@@ -18,7 +18,7 @@ pub(crate) struct Variables<'s> {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Inferred<'s> {
     pub(crate) schema: Option<&'s Structural>,
-    /// Its size at most, where it does not come from the schema.
+    /// The maximum size, where it does not come from the schema.
     pub(crate) size: Option<u64>,
 }
 
@@ -39,11 +39,11 @@ impl<'s> Variables<'s> {
         inner
     }
 
-    /// The variables in the steps of a fold over a range of which this is known.
+    /// The variables in the steps of a fold over a range.
     pub(crate) fn within(&self, fold: &'s Fold, range: Inferred<'s>, start: Inferred<'s>) -> Self {
         let element = range.schema.and_then(element);
         let is_list = range.schema.is_some_and(|range| range.kind == "array");
-        // What a text was split into is no longer than the text; the size of anything else is not known.
+        // The parts of a split text are no longer than the text; the sizes of other elements are unknown.
         let values = Inferred { schema: element, size: range.size.filter(|_| element.is_none()) };
         let keys = Inferred::default();
         let mut inner = self.with([(&*fold.accumulator, start)]);
@@ -56,7 +56,7 @@ impl<'s> Variables<'s> {
         inner
     }
 
-    /// The schema of what an expression yields, where that is known.
+    /// The schema of the result of an expression, where it is known.
     pub(crate) fn schema(&self, node: &Node) -> Option<&'s Structural> {
         match &node.kind {
             Kind::Ident(name) => self.get(name)?.schema,

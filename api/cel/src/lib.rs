@@ -1,15 +1,15 @@
-//! Expressions in the Common Expression Language as Kubernetes has them: in `x-kubernetes-validations` of
-//! custom resources, in match conditions of webhooks and in admission policies.
+//! The Common Expression Language as in Kubernetes: for `x-kubernetes-validations` of custom resources, match conditions of
+//! webhooks and admission policies.
 //!
-//! In comes the text of an expression with the declarations of what it may name ([`Env`]); out comes an
-//! [`Expression`] whose names, functions and types have been checked. It is evaluated over a [`Scope`] of
-//! values within a [`Budget`]. Errors are in the words of cel-go and of Kubernetes.
+//! The input is the text of an expression and the declarations of its variables ([`Env`]). The output is an [`Expression`]
+//! whose names, functions and types are checked. It is evaluated with the values of a [`Scope`] within a [`Budget`]. The
+//! error messages are those of cel-go and Kubernetes.
 //!
-//! The `cel` crate parses. Types, functions, evaluation and cost are ours, because every step of an
-//! evaluation must be paid for: whatever the text and the values are, an evaluation ends after
-//! [`CALL_COST_MAX`] units of cost (a unit is about one step, or ten characters looked at).
+//! The `cel` crate parses. Types, functions, evaluation and cost are implemented here, because every step of an evaluation
+//! must have a cost: for any text and any values, an evaluation ends after [`CALL_COST_MAX`] units (a unit is about one
+//! step, or ten characters that are read).
 //!
-//! Left to others: where expressions stand in which objects, what a result means, HTTP.
+//! Callers decide which fields of objects are expressions and what a result means.
 
 pub mod admission;
 mod authorizer;
@@ -58,7 +58,7 @@ pub use value::{Key, Text, Value};
 
 /// The most that one evaluation may cost: upstream's `PerCallLimit`.
 pub const CALL_COST_MAX: u64 = 1_000_000;
-/// The most that all expressions together may cost when an object is validated, or a policy is asked:
+/// The most that all expressions together may cost when an object is validated or a policy is evaluated:
 /// upstream's `RuntimeCELCostBudget`.
 pub const OBJECT_COST_MAX: u64 = 10_000_000;
 /// The most that the match conditions of one webhook or policy may cost: upstream's
@@ -68,20 +68,20 @@ pub const MATCH_CONDITIONS_COST_MAX: u64 = 2_500_000;
 pub const ESTIMATED_COST_MAX: u64 = 10_000_000;
 
 impl Expression {
-    /// Parses an expression and checks it against the declarations. What it yields is told by
-    /// [`Expression::result`]; whoever wants a certain type looks there.
+    /// Parses an expression and checks it against the declarations. [`Expression::result`] returns its type, for a caller
+    /// that needs a certain type.
     pub fn compile(text: &str, env: &Env) -> Result<Self, CompileError> {
         let parsed = parse::parse(text)?;
         let result = check::check(&parsed.root, env).map_err(|issues| CompileError::new(issues, &parsed.source))?;
         Ok(Self { root: parsed.root, result })
     }
 
-    /// The most that one evaluation can cost when `self` and `oldSelf` have this schema.
+    /// The upper bound of the cost of one evaluation when `self` and `oldSelf` have this schema.
     pub fn estimate(&self, schema: &Structural) -> u64 {
         estimate::cost(&self.root, schema)
     }
 
-    /// Evaluates. What it costs is taken from the budget, also when it fails.
+    /// Evaluates the expression. The cost is deducted from the budget, also when the evaluation fails.
     pub fn evaluate<'v>(&self, scope: &Scope<'v>, budget: &mut Budget) -> Result<Value<'v>, EvaluateError> {
         let (result, cost) = evaluate::run(&self.root, scope, budget.left().min(CALL_COST_MAX));
         match (result, budget.pay(cost)) {

@@ -1,8 +1,7 @@
-//! The functions of CEL and of Kubernetes' libraries, a file a library.
+//! The functions of CEL and of Kubernetes' libraries, one file per library.
 //!
-//! Each takes values that its forms in the table allow; what else comes, from parts that are `dyn`, is no
-//! such overload. What a function costs is paid before it is done, by the sizes of what it looks at and of
-//! what it makes.
+//! A function accepts the values of its overloads in the table. Other values, which can come from `dyn` expressions, are
+//! the error "no such overload". The cost of a call is counted before its work, by the sizes of its input and output.
 
 mod access;
 mod convert;
@@ -31,8 +30,8 @@ type Outcome<'v> = Result<Value<'v>, EvaluateError>;
 /// The result of a call; `None` where the library has no such function for such values.
 type CallResult<'v> = Result<Option<Value<'v>>, EvaluateError>;
 
-/// Calls a function that is no operator. `patterns` is the compiled pattern of a call that has it written out, and
-/// those that the evaluation compiled.
+/// Calls a function that is no operator. The last argument is the compiled pattern of a call with a literal pattern, and
+/// the patterns that the evaluation has compiled.
 pub(crate) fn call<'v>(
     function: &str,
     args: &[Value<'v>],

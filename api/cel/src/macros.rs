@@ -1,16 +1,16 @@
-//! Macros that Kubernetes has beyond those of CEL itself: comprehensions of two variables and `cel.bind`.
+//! The macros of Kubernetes besides those of CEL: comprehensions with two variables and `cel.bind`.
 
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, ListExpr, LiteralValue, MapExpr};
 use cel::parser::{Macro, MacroExprHelper};
 use cel::{IdedExpr, ParseError};
 
 const RESULT: &str = "@result";
-/// Adds an entry, or the entries of a map, to a map that is being made.
+/// Adds an entry, or the entries of a map, to the map of an accumulator.
 pub(crate) const MAP_INSERT: &str = "cel.@mapInsert";
 
 type Expanded = Result<Option<IdedExpr>, ParseError>;
 
-/// All of them.
+/// All macros.
 pub(crate) fn all() -> Vec<Macro> {
     let mut macros = vec![
         Macro::receiver("bind", 3, bind),
@@ -64,7 +64,7 @@ fn name_of(helper: &MacroExprHelper<'_>, expression: &IdedExpr) -> Result<String
     }
 }
 
-/// `cel.bind(name, value, expression)`: a fold over nothing whose accumulator has the name.
+/// `cel.bind(name, value, expression)`: a fold over an empty list whose accumulator has the name.
 fn bind(helper: &mut MacroExprHelper<'_>, target: &mut Option<IdedExpr>, args: &mut Vec<IdedExpr>) -> Expanded {
     if !target.as_ref().is_some_and(|target| matches!(&target.expr, Expr::Ident(name) if name == "cel")) {
         return Ok(None);
@@ -86,7 +86,7 @@ fn bind(helper: &mut MacroExprHelper<'_>, target: &mut Option<IdedExpr>, args: &
     })))))
 }
 
-/// What a fold of two variables is made of.
+/// The parts of a fold with two variables.
 struct Parts {
     start: IdedExpr,
     condition: IdedExpr,

@@ -19,23 +19,23 @@ impl Meter {
         self.spent
     }
 
-    /// Pays for something before it is done.
+    /// Adds a cost before its work is done.
     pub(crate) fn pay(&mut self, cost: u64) -> Result<(), EvaluateError> {
         self.spent = self.spent.saturating_add(cost);
         if self.spent <= self.limit {
             return Ok(());
         }
-        // What cannot be paid for is not done: it does not count in full.
+        // Work that exceeds the limit is not done, so it does not count in full.
         self.spent = self.limit.saturating_add(1);
         Err(EvaluateError::CallCost)
     }
 
-    /// What may still be spent.
+    /// The remaining units.
     pub(crate) fn left(&self) -> u64 {
         self.limit.saturating_sub(self.spent)
     }
 
-    /// Pays for looking at so many characters.
+    /// Adds the cost of reading so many characters.
     pub(crate) fn pay_text(&mut self, len: u64) -> Result<(), EvaluateError> {
         self.pay(len.div_ceil(10))
     }

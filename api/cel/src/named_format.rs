@@ -1,4 +1,4 @@
-//! Named formats (`kubernetes.NamedFormat`): what makes a text a label, a name, a URI, …
+//! Named formats (`kubernetes.NamedFormat`): the checks of labels, names, URIs, …
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use regex::Regex;
 use crate::time::timestamp;
 use crate::url;
 
-/// A format: its name and what is wrong with a text.
+/// A format: its name and its check, which returns error messages.
 #[derive(Debug)]
 pub struct Format {
     pub(crate) name: &'static str,
@@ -67,7 +67,7 @@ static LABEL_VALUE: LazyLock<Rule> = LazyLock::new(|| Rule {
 });
 static UUID: LazyLock<Regex> = LazyLock::new(|| whole("(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"));
 
-/// A pattern for the whole text and the most characters it may have.
+/// A pattern for the whole text, and its maximum length.
 struct Rule {
     pattern: &'static str,
     whole: Regex,
@@ -97,7 +97,7 @@ fn told(is_good: bool, wrong: &str) -> Vec<String> {
     if is_good { Vec::new() } else { vec![wrong.to_owned()] }
 }
 
-/// A prefix may end in a dash, since something follows it.
+/// Allows a prefix to end in a dash, since more characters follow it.
 fn masked(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => format!("{rest}a"),

@@ -1,6 +1,6 @@
-//! Names of fields in expressions: those that are no identifiers are escaped, as upstream does.
+//! Names of fields in expressions. As upstream, names that are no identifiers are escaped.
 
-/// Words that are no identifiers in CEL.
+/// Reserved words of CEL.
 const RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -27,12 +27,12 @@ const RESERVED: [&str; 21] = [
 
 const ESCAPES: [(&str, &str); 4] = [("__underscores__", "__"), ("__dot__", "."), ("__dash__", "-"), ("__slash__", "/")];
 
-/// Whether a word is no identifier in CEL.
+/// Whether a word is reserved in CEL.
 pub fn is_reserved(word: &str) -> bool {
     RESERVED.contains(&word)
 }
 
-/// How expressions spell a field.
+/// The name of a field in expressions.
 pub fn escape(field: &str) -> String {
     if is_reserved(field) {
         return format!("__{field}__");
@@ -43,7 +43,7 @@ pub fn escape(field: &str) -> String {
     field.replace("__", "__underscores__").replace('.', "__dot__").replace('-', "__dash__").replace('/', "__slash__")
 }
 
-/// The field that an expression spells so.
+/// The field of a name in expressions.
 pub fn unescape(name: &str) -> String {
     if let Some(word) = name.strip_prefix("__").and_then(|rest| rest.strip_suffix("__"))
         && is_reserved(word)

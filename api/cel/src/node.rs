@@ -1,13 +1,13 @@
-//! A parsed expression, taken apart from the parser's own form.
+//! The tree of a parsed expression, independent of the parser's types.
 
 use std::sync::Arc;
 
 use regex::Regex;
 
-/// One part of an expression.
+/// A node of an expression.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// Where it stands in the text, in bytes.
+    /// Its offset in the text, in bytes.
     pub(crate) at: usize,
     pub(crate) kind: Kind,
 }
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
         function: Box<str>,
         is_member: bool,
         args: Vec<Node>,
-        /// Its pattern, where that is written out: compiled once rather than in each evaluation.
+        /// Its literal pattern, compiled once rather than in each evaluation.
         pattern: Option<Box<Regex>>,
     },
     List(Vec<Entry>),
@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     Fold(Box<Fold>),
 }
 
-/// An element or value; optional ones (`?x`) are left out when they are not there.
+/// An element or value. An optional one (`?x`) is omitted when it is absent.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) value: Node,
@@ -57,7 +57,7 @@ pub(crate) enum Literal {
     Bytes(Arc<[u8]>),
 }
 
-/// What macros such as `all` and `map` become.
+/// A fold: the expansion of macros such as `all` and `map`.
 #[derive(Debug)]
 pub(crate) struct Fold {
     pub(crate) range: Node,
@@ -71,7 +71,7 @@ pub(crate) struct Fold {
 }
 
 impl Node {
-    /// The parts that stand directly in this one.
+    /// The direct children.
     pub(crate) fn children(&self) -> Vec<&Self> {
         match &self.kind {
             Kind::Literal(_) | Kind::Ident(_) => Vec::new(),
@@ -84,12 +84,12 @@ impl Node {
         }
     }
 
-    /// Whether this or anything in it is so.
+    /// Whether this node or a descendant matches.
     pub(crate) fn any(&self, is: &mut impl FnMut(&Self) -> bool) -> bool {
         is(self) || self.children().into_iter().any(|child| child.any(is))
     }
 
-    /// `a.b.c`, if it is nothing else.
+    /// The qualified name `a.b.c`, if the node is one.
     pub(crate) fn qualified_name(&self) -> Option<String> {
         match &self.kind {
             Kind::Ident(name) => Some(name.to_string()),

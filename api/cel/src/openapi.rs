@@ -1,10 +1,9 @@
-//! The types of whole objects, read from the OpenAPI v3 document of their group and version: what the
-//! expressions of policies are held against when somebody wants to know whether they can be right.
+//! The types of whole objects, from the OpenAPI v3 document of their group and version, for the type check of policies'
+//! expressions.
 //!
-//! As upstream has it (`cel/openapi/resolver`), a definition is found by `x-kubernetes-group-version-kind`,
-//! references are followed, and of a definition within itself nothing is known. Places whose schema says
-//! nothing (quantities, free-form objects) are of any type; upstream takes them for not there, and warns of
-//! fields that are.
+//! As upstream (`cel/openapi/resolver`), a definition is found by `x-kubernetes-group-version-kind`, references are
+//! followed, and a recursive definition is unknown within itself. Fields without a type (quantities, free-form objects)
+//! have any type; upstream treats them as absent and warns about fields that exist.
 
 use std::sync::Arc;
 
@@ -18,11 +17,11 @@ const REFERENCE: &str = "#/components/schemas/";
 const KINDS: &str = "x-kubernetes-group-version-kind";
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 const OPEN: &str = "x-kubernetes-preserve-unknown-fields";
-/// Places of one kind that are looked at; a Pod has about two thousand. Those beyond are of any type.
+/// Most schemas of one kind that are converted; a Pod has about two thousand. Further ones have any type.
 const PLACES_MAX: usize = 50_000;
 
-/// The type of a kind's objects; `schemas` are the `components.schemas` of its document. None where they do
-/// not have the kind.
+/// The type of a kind's objects; `schemas` are the `components.schemas` of its document. `None` where the
+/// document does not have the kind.
 pub fn type_of_kind(schemas: &Map<String, Json>, group: &str, version: &str, kind: &str) -> Option<Type> {
     let is_it = |one: &Json| (text(one, "group"), text(one, "version"), text(one, "kind")) == (group, version, kind);
     let stands_for = |schema: &Json| schema.get(KINDS).and_then(Json::as_array).is_some_and(|kinds| kinds.iter().any(is_it));
@@ -33,7 +32,7 @@ pub fn type_of_kind(schemas: &Map<String, Json>, group: &str, version: &str, kin
 
 struct Reader<'d> {
     schemas: &'d Map<String, Json>,
-    /// Definitions that the place at hand is in.
+    /// The definitions around the current schema.
     within: Vec<&'d str>,
     left: usize,
 }
@@ -74,7 +73,7 @@ impl<'d> Reader<'d> {
     }
 }
 
-/// The definition that stands for the schema. A reference may stand in `allOf`, beside its own description.
+/// The definition of a schema's reference. The reference may be in `allOf`, beside a description.
 fn referred(schema: &Json) -> Option<&str> {
     let name = schema.get("$ref").and_then(Json::as_str).and_then(|reference| reference.strip_prefix(REFERENCE));
     name.or_else(|| schema.get("allOf")?.as_array()?.iter().find_map(referred))

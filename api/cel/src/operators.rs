@@ -11,7 +11,7 @@ use crate::value::{Key, Value, compare, equals, list_kind};
 
 type Outcome<'v> = Result<Value<'v>, EvaluateError>;
 
-/// The operator's result; none where the function is no operator.
+/// The result of an operator; `None` where the function is no operator.
 pub(crate) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) -> Result<Option<Value<'v>>, EvaluateError> {
     let value = match (function, args) {
         ("_==_", [left, right]) => Value::Bool(same(left, right, meter)?),

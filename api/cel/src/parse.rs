@@ -1,5 +1,5 @@
-//! From text to parts. The grammar is the `cel` crate's; before it sees a text, the text is looked through for
-//! nesting, because parser and evaluator follow it with their own stack.
+//! Parses text to a tree. The grammar is the `cel` crate's. The nesting of a text is limited before the parser runs, because
+//! parser and evaluator are recursive.
 
 mod guard;
 
@@ -15,14 +15,14 @@ use crate::library;
 use crate::macros;
 use crate::node::{Entry, Fold, Kind, Literal, Node};
 
-/// Levels of a parsed expression, with what macros add: evaluation goes down as many.
+/// The deepest parsed expression, with expanded macros; evaluation recurses as deep.
 pub(crate) const DEPTH_MAX: usize = 200;
-/// The parser goes down about ten calls for each level of nesting.
+/// The stack of the parser, which makes about ten nested calls for each level.
 const PARSER_STACK_BYTES: usize = 64 << 20;
-/// Levels that the parser itself counts.
+/// The limit of the parser itself.
 const PARSER_DEPTH_MAX: u16 = 250;
 
-/// CEL with the macros that Kubernetes has.
+/// CEL with the macros of Kubernetes.
 static GRAMMAR: LazyLock<cel::Env> = LazyLock::new(|| {
     let mut env = cel::Env::stdlib();
     for one in macros::all() {
@@ -32,7 +32,7 @@ static GRAMMAR: LazyLock<cel::Env> = LazyLock::new(|| {
     env
 });
 
-/// An expression and the text that it was made of.
+/// An expression and its text.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) root: Node,
@@ -57,7 +57,7 @@ fn too_deep() -> CompileError {
     CompileError(format!("ERROR: <input>:-1:0: expression recursion limit exceeded: {DEPTH_MAX}"))
 }
 
-/// Levels of an expression, counted no further than is of interest.
+/// The depth of an expression, counted up to the limit.
 fn depth(node: &Node, above: usize) -> usize {
     if above > DEPTH_MAX {
         return above;
@@ -87,7 +87,7 @@ fn syntax(errors: &[ParseError], text: &str) -> CompileError {
     CompileError::new(errors.iter().map(issue).collect(), text)
 }
 
-/// Places in characters, as the parser counts, to places in bytes.
+/// Converts offsets in characters, as the parser counts, to offsets in bytes.
 enum Offsets {
     Ascii,
     Characters(Vec<usize>),

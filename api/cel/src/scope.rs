@@ -1,4 +1,4 @@
-//! The values that expressions see.
+//! The values of variables.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -7,31 +7,30 @@ use crate::error::EvaluateError;
 use crate::expression::Expression;
 use crate::value::Value;
 
-/// The values of variables. A variable that was declared and has no value here is an error only where it is
-/// used (`no such attribute`).
+/// The values of variables. A declared variable without a value is an error only where it is used (`no such attribute`).
 #[derive(Default)]
 pub struct Scope<'v> {
     values: BTreeMap<String, Value<'v>>,
     composed: BTreeMap<String, Composed<'v>>,
 }
 
-/// A variable that is an expression itself.
+/// A variable that is an expression.
 pub(crate) struct Composed<'v> {
     pub(crate) expression: &'v Expression,
     pub(crate) outcome: OnceCell<Result<Value<'v>, EvaluateError>>,
 }
 
 impl<'v> Scope<'v> {
-    /// Gives a variable a value.
+    /// Sets the value of a variable.
     #[must_use]
     pub fn with(mut self, name: &str, value: Value<'v>) -> Self {
         self.values.insert(name.to_owned(), value);
         self
     }
 
-    /// Gives `variables.<name>` an expression over this same scope. It is evaluated where it is first used,
-    /// at most once, and paid for by the evaluation that uses it first. It may use only variables that were
-    /// composed before it.
+    /// Sets the expression of `variables.<name>`, which is evaluated in the same scope. It is evaluated at its first use, at
+    /// most once, and its cost counts for the evaluation of that use. It may use only variables that were composed
+    /// before it.
     #[must_use]
     pub fn with_composed(mut self, name: &str, expression: &'v Expression) -> Self {
         self.composed.insert(name.to_owned(), Composed { expression, outcome: OnceCell::new() });

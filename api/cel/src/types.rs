@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// Anything; told at evaluation.
+    /// Any type, which is known at evaluation.
     Dyn,
     /// `null`
     Null,
@@ -15,7 +15,7 @@ pub enum Type {
     Bool,
     /// Whole numbers of 64 bits.
     Int,
-    /// Whole numbers from zero on.
+    /// Unsigned whole numbers.
     Uint,
     /// Floating point numbers.
     Double,
@@ -31,26 +31,26 @@ pub enum Type {
     List(Arc<Type>),
     /// Maps from keys of one type to values of one type.
     Map(Arc<Type>, Arc<Type>),
-    /// A value that may not be there.
+    /// An optional value.
     Optional(Arc<Type>),
     /// Types as values.
     Type(Arc<Type>),
     /// Objects of known fields.
     Object(Arc<ObjectType>),
-    /// What only its own functions can look into: `kubernetes.Quantity`, `net.IP`, …
+    /// An opaque type with functions of its own: `kubernetes.Quantity`, `net.IP`, …
     Opaque(&'static str),
-    /// A parameter of a function, or a type not known yet.
+    /// A type parameter of a function, or a type that is not known yet.
     Var(u32),
 }
 
 /// Objects of known fields.
 #[derive(Debug)]
 pub struct ObjectType {
-    /// As messages name it; objects of the same name are of the same type.
+    /// The name in messages. Objects with the same name have the same type.
     pub name: String,
-    /// Fields, as expressions spell them.
+    /// Fields by their names in expressions.
     pub fields: BTreeMap<String, Type>,
-    /// Whether there may be other fields, of any type.
+    /// Whether other fields of any type are allowed.
     pub is_open: bool,
 }
 
@@ -80,12 +80,12 @@ impl Type {
         Self::List(Arc::new(of))
     }
 
-    /// A map of a type with texts as keys.
+    /// A map from texts to a type.
     pub fn map(of: Self) -> Self {
         Self::Map(Arc::new(Self::String), Arc::new(of))
     }
 
-    /// A value that may not be there.
+    /// An optional value.
     pub fn optional(of: Self) -> Self {
         Self::Optional(Arc::new(of))
     }
@@ -106,12 +106,12 @@ impl Type {
         Self::Opaque(RESOURCE_CHECK)
     }
 
-    /// What `JSONPatch{…}` makes.
+    /// The type of `JSONPatch{…}`.
     pub fn json_patch() -> Self {
         Self::object("JSONPatch", [("op", Self::String), ("path", Self::String), ("from", Self::String), ("value", Self::Dyn)])
     }
 
-    /// What `Object{…}` makes; within it are `Object.spec` and so on.
+    /// The type of `Object{…}`; its fields have the types `Object.spec` and so on.
     pub fn built(name: &str) -> Self {
         Self::Object(Arc::new(ObjectType { name: name.to_owned(), fields: BTreeMap::new(), is_open: true }))
     }

@@ -1,4 +1,4 @@
-//! Values of expressions. Lists and maps of objects stay JSON until something in them is looked at.
+//! Values of expressions. Lists and maps of objects stay JSON until an expression accesses them.
 
 mod compare;
 mod json;
@@ -35,7 +35,7 @@ pub enum Value<'v> {
     Bool(bool),
     /// A whole number.
     Int(i64),
-    /// A whole number from zero on.
+    /// An unsigned whole number.
     Uint(u64),
     /// A floating point number.
     Double(f64),
@@ -51,11 +51,11 @@ pub enum Value<'v> {
     List(Arc<Vec<Value<'v>>>),
     /// A map.
     Map(Arc<BTreeMap<Key, Value<'v>>>),
-    /// A written-out message: its type's name and its fields.
+    /// A message: the name of its type and its fields.
     Message(Arc<(String, BTreeMap<Key, Value<'v>>)>),
-    /// A JSON list or object, and how it is read.
+    /// A JSON list or object, with its shape.
     Json(&'v Json, Shape<'v>),
-    /// A value that may not be there.
+    /// An optional value.
     Optional(Option<Arc<Value<'v>>>),
     /// A type.
     Type(Type),
@@ -71,16 +71,16 @@ pub enum Value<'v> {
     Semver(Arc<Version>),
     /// `kubernetes.NamedFormat`
     Format(&'static Format),
-    /// An authorizer and what comes of it.
+    /// An authorizer, an authorization check, or its decision.
     Authorizer(Box<Question<'v>>),
 }
 
 /// A text, borrowed from an object or made by an expression.
 #[derive(Clone, Debug)]
 pub enum Text<'v> {
-    /// Of an object.
+    /// A text of an object.
     Borrowed(&'v str),
-    /// Made.
+    /// A text from an expression.
     Shared(Arc<str>),
 }
 
@@ -114,12 +114,12 @@ impl From<bool> for Value<'_> {
 }
 
 impl<'v> Value<'v> {
-    /// JSON as it is read in a shape.
+    /// JSON with a shape.
     pub fn json(json: &'v Json, shape: Shape<'v>) -> Self {
         json::read(json, shape)
     }
 
-    /// A value that may not be there.
+    /// An optional value.
     pub fn optional(value: Option<Self>) -> Self {
         Self::Optional(value.map(Arc::new))
     }
@@ -129,7 +129,7 @@ impl<'v> Value<'v> {
         Self::Authorizer(Box::new(Question { authorizer, check: Check::default(), stage: Stage::Authorizer }))
     }
 
-    /// The variable `authorizer.requestResource`: everything but the verb is known.
+    /// The variable `authorizer.requestResource`: a check without the verb.
     pub fn resource_check(authorizer: &'v dyn Authorizer, check: Check) -> Self {
         Self::Authorizer(Box::new(Question { authorizer, check, stage: Stage::Resource }))
     }
@@ -150,18 +150,18 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// The value as JSON, as an object takes it up; an error for what JSON cannot hold.
+    /// The value as JSON; an error for a value without a JSON form.
     pub fn to_json(&self) -> Result<Json, EvaluateError> {
         json::write(self)
     }
 
-    /// Whether its JSON is nested at most `depth` deep and has at most `limit` parts and characters. Values share
-    /// what was made once, so that JSON may be far larger than what it cost to make.
+    /// Whether its JSON is nested at most `depth` deep and has at most `limit` parts and characters. Values share their
+    /// parts, so the JSON can be far larger than the cost of the value.
     pub fn is_within(&self, depth: usize, limit: u64) -> bool {
         size::is_within(self, depth, limit)
     }
 
-    /// The type, as far as the value itself tells.
+    /// The type, as far as the value has it.
     pub fn type_of(&self) -> Type {
         match self {
             Self::Null => Type::Null,
@@ -198,10 +198,10 @@ impl<'v> Value<'v> {
         Self::List(Arc::new(values))
     }
 
-    /// What cost is reckoned by: characters, octets, elements; one of everything else.
+    /// The size for costs: characters, octets or elements; 1 for other values.
     pub(crate) fn size(&self) -> u64 {
         let len = match self {
-            // Octets rather than characters, which would have to be counted.
+            // Octets, because characters would have to be counted.
             Self::String(text) => text.len(),
             Self::Bytes(bytes) => bytes.len(),
             Self::List(list) => list.len(),
@@ -235,7 +235,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// What stands at a key of a map.
+    /// The value of a key of a map.
     pub(crate) fn at_key(&self, key: &Key) -> Option<Self> {
         match self {
             Self::Map(map) => map.get(key).cloned(),
@@ -248,7 +248,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// What stands at a field of that name.
+    /// The value of a field.
     pub(crate) fn field(&self, name: &str) -> Option<Self> {
         match self {
             Self::Json(Json::Object(map), shape) => json::field(map, name, *shape),
@@ -261,7 +261,7 @@ impl<'v> Value<'v> {
     }
 }
 
-/// The elements of a list, one after the other.
+/// An iterator over the elements of a list.
 pub(crate) enum Elements<'a, 'v> {
     Made(std::slice::Iter<'a, Value<'v>>),
     Json(std::slice::Iter<'v, Json>, Shape<'v>),

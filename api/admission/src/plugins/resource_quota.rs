@@ -1,10 +1,9 @@
-//! ResourceQuota: what a namespace's objects may use together.
+//! ResourceQuota: limits the total usage of a namespace's objects.
 //!
-//! What is used is the sum over the stored objects and nothing that a check leaves behind: so nothing
-//! can drift, and a check is a pure function of a view and of [`Sums`]. Whoever calls it says how sums
-//! come about; the server keeps them as objects come and go. Two requests at once could both pass
-//! against the same sums, so the server calls [`check`] under the lock that orders its writes, after
-//! everything else that may refuse, as upstream does.
+//! The usage is the sum over the stored objects; a check stores nothing. So the usage cannot drift, and a check is a pure
+//! function of a view and of [`Sums`]. The caller provides the sums; the server updates them as objects come and go. Two
+//! concurrent requests could both pass with the same sums, so the server calls [`check`] under the lock that orders its
+//! writes, after everything else that may reject the request, as upstream does.
 
 mod scope;
 mod sum;
@@ -28,15 +27,14 @@ use crate::json;
 use crate::pods;
 use crate::request::{Operation, Request};
 
-/// A quota on one of these binds each container to say what it needs.
+/// A quota on one of these requires a value from each container.
 const SAID_BY_CONTAINERS: [&str; 6] = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 
 /// Upstream's name of the plugin.
 pub const NAME: &str = "ResourceQuota";
 
-/// Whether the request would break a quota of its namespace: quotas as of the view, what is used as of
-/// the sums. Call it under the lock that orders writes, with the state just before the write, to be
-/// safe from races.
+/// Checks the quotas of the namespace: the quotas are those of the view, the usage is that of the sums. To avoid races, the
+/// caller holds the lock that orders writes and passes the state just before the write.
 pub fn check(request: &Request<'_>, view: &dyn View, sums: &dyn Sums) -> Result<(), Denied> {
     let Some(object) = request.object().filter(|_| concerns(request)) else { return Ok(()) };
     let resource = request.kind.group_resource();
@@ -54,7 +52,7 @@ pub fn check(request: &Request<'_>, view: &dyn View, sums: &dyn Sums) -> Result<
     Ok(())
 }
 
-/// What a quota's objects use now: the `used` of its status.
+/// The current usage of a quota: `status.used`.
 pub fn used(quota: &Value, sums: &dyn Sums) -> Map<String, Value> {
     let hard = amount::list(quota.pointer("/spec/hard"));
     let names: BTreeSet<&str> = hard.keys().map(String::as_str).collect();
@@ -68,7 +66,7 @@ pub fn sources(quota: &Value) -> BTreeSet<GroupResource> {
     hard.into_iter().flatten().filter_map(|(name, _)| usage::source(name)).collect()
 }
 
-/// Whether quotas are about such a request at all.
+/// Whether quotas apply to such a request.
 pub fn concerns(request: &Request<'_>) -> bool {
     if request.namespace.is_empty() {
         return false;
@@ -80,7 +78,7 @@ pub fn concerns(request: &Request<'_>) -> bool {
     }
 }
 
-/// How much more is used; what shrinks is left out.
+/// The increase of the usage, without the resources that decrease.
 fn growth(resource: &GroupResource, new: &Value, old: Option<&Value>) -> Amounts {
     let before = old.map(|old| usage::amounts(resource, old)).unwrap_or_default();
     let mut delta = usage::amounts(resource, new);
@@ -121,7 +119,7 @@ fn at(amounts: &Amounts, name: &str) -> i128 {
     amounts.get(name).copied().unwrap_or_default()
 }
 
-/// What the stored objects that a quota is about use under some names.
+/// The usage of a quota's stored objects, for some resource names.
 fn used_of(quota: &Value, names: &BTreeSet<&str>, sums: &dyn Sums) -> Amounts {
     let sources: BTreeSet<GroupResource> = names.iter().filter_map(|name| usage::source(name)).collect();
     let (namespace, scopes) = (meta::namespace(quota), Scopes::from_quota(quota));
@@ -133,7 +131,7 @@ fn used_of(quota: &Value, names: &BTreeSet<&str>, sums: &dyn Sums) -> Amounts {
     used
 }
 
-/// Each container must say what it needs of a resource that is counted.
+/// Checks that each container has a value for each counted resource.
 fn check_said(quota: &Value, hard: &Amounts, spec: &Value) -> Result<(), Message> {
     let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let whole = usage::named(amount::list(spec.pointer("/resources/requests")), amount::list(spec.pointer("/resources/limits")));

@@ -1,4 +1,4 @@
-//! What a mutating policy wants changed, as JSON.
+//! The change of a mutating policy, as JSON.
 
 use api_cel::Value;
 use api_model::message::Message;
@@ -7,13 +7,13 @@ use serde_json::{Map, Value as Json};
 /// A change to an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Fields to be merged into the object, as by server-side apply.
+    /// Fields to merge into the object, as by server-side apply.
     Apply(Json),
     /// A JSON Patch.
     Patch(Json),
 }
 
-/// Depth, and parts and characters, of what a change may come to.
+/// The deepest nesting, and the most parts and characters, of a change.
 const DEPTH_MAX: usize = 500;
 const SIZE_MAX: u64 = 4 << 20;
 
@@ -73,7 +73,7 @@ fn operation(value: &Value<'_>) -> Result<Json, Message> {
     Ok(operation.into())
 }
 
-/// What was made once may stand in many places: written out it can be far larger than what it cost.
+/// Limits the size. Values share their parts, so the JSON can be far larger than the cost of the value.
 fn check_size(value: &Value<'_>) -> Result<(), Message> {
     if value.is_within(DEPTH_MAX, SIZE_MAX) {
         return Ok(());
@@ -81,7 +81,7 @@ fn check_size(value: &Value<'_>) -> Result<(), Message> {
     Err(format!("the result has more than {SIZE_MAX} parts and characters, or is nested more than {DEPTH_MAX} levels deep").into())
 }
 
-/// Within an object, each written-out part must bear the name of the place where it stands.
+/// Checks that the type name of each message in an object is its field path.
 fn check_names(value: &Value<'_>) -> Result<(), Message> {
     let Value::Message(message) = value else { return Ok(()) };
     message.1.iter().try_for_each(|(field, value)| check_name(value, &format!("{}.{field}", message.0)))

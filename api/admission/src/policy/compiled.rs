@@ -3,32 +3,32 @@
 use api_cel::admission::{self, PolicyExpressionError, Wanted};
 use api_cel::{Budget, Env, EvaluateError, Expression, Scope, Value};
 
-/// What a policy's evaluation ends with when it costs too much.
+/// The message when the evaluation of a policy exceeds its budget.
 pub(super) const OUT_OF_BUDGET: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// How the message about an expression that does not compile begins.
+/// The start of the message about an expression that does not compile.
 pub(super) const NOT_COMPILED: &str = "compilation";
 
-/// An expression with its text. One that does not compile was stored by another version of the server; it
-/// fails whenever it is evaluated.
+/// An expression with its text. An expression that does not compile was stored by another version of the server; each
+/// evaluation of it fails.
 #[derive(Debug)]
 pub(super) struct Compiled {
-    /// As it was written.
+    /// The text.
     pub(super) text: String,
     expression: Result<Expression, PolicyExpressionError>,
 }
 
-/// Why there is no value.
+/// A failed evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failed {
-    /// The expression came to no result; others may.
+    /// The expression failed; others can be evaluated.
     Alone(String),
-    /// The budget is used up: nothing more is evaluated.
+    /// The budget is spent: no further expression is evaluated.
     Budget,
 }
 
 impl Failed {
-    /// For people.
+    /// The message.
     pub(super) fn message(self) -> String {
         match self {
             Self::Alone(message) => message,
@@ -43,12 +43,12 @@ impl Compiled {
         Self { text: text.to_owned(), expression: admission::compile(text, env, wanted) }
     }
 
-    /// The expression, where it compiled.
+    /// The expression, if it compiled.
     pub(super) fn expression(&self) -> Option<&Expression> {
         self.expression.as_ref().ok()
     }
 
-    /// What it yields.
+    /// Evaluates the expression.
     pub(super) fn evaluate<'v>(&'v self, scope: &Scope<'v>, budget: &mut Budget) -> Result<Value<'v>, Failed> {
         let expression = self.expression.as_ref().map_err(|complaint| Failed::Alone(format!("{NOT_COMPILED} error: {complaint}")))?;
         expression.evaluate(scope, budget).map_err(|error| match error {

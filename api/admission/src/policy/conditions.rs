@@ -1,4 +1,4 @@
-//! Match conditions, of policies and of webhooks: which of the requests that the rules leave are meant.
+//! Match conditions of policies and webhooks, which are evaluated for requests that match the rules.
 
 use api_cel::admission::{self, Wanted};
 use api_cel::{Budget, MATCH_CONDITIONS_COST_MAX, Scope};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::compiled::{Compiled, Failed};
 use crate::json;
 
-/// Conditions that must all hold.
+/// Match conditions, which must all be true.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions(Vec<Compiled>);
 
@@ -28,10 +28,10 @@ impl Conditions {
         self.0.is_empty()
     }
 
-    /// Whether all hold. One that does not hold decides, whatever the others come to.
+    /// Whether all are true. A false condition decides, even where others fail to evaluate.
     ///
     /// # Errors
-    /// When none is false and some have no value.
+    /// When no condition is false and some fail to evaluate.
     pub(crate) fn hold<'v>(&'v self, scope: &Scope<'v>) -> Result<bool, Message> {
         let mut budget = Budget::new(MATCH_CONDITIONS_COST_MAX);
         let mut errors = Vec::new();

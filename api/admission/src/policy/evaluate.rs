@@ -1,4 +1,4 @@
-//! What the expressions of a policy yield for a request.
+//! Evaluates the expressions of a policy for a request.
 
 use api_model::message::Message;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::change::Change;
 use super::compiled::Failed;
 use super::hooks::{Policy, Validation};
 
-/// A longer made message is not shown.
+/// Most bytes of a message from an expression; a longer one is ignored.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
 /// The variables of the expressions of a policy: cel-go's activation.
@@ -25,47 +25,47 @@ pub struct Activation<'a> {
     pub old: Option<&'a Json>,
     /// The Namespace that the object is in.
     pub namespace: Option<&'a Json>,
-    /// Answers for the user of the request.
+    /// The authorizer, for the user of the request.
     pub authorizer: &'a dyn Authorizer,
-    /// What the request itself asks the authorizer, less the verb.
+    /// The authorization check of the request, without the verb.
     pub check: Check,
 }
 
-/// Why a policy refuses, or what keeps it from agreeing.
+/// A failed validation, or a failed evaluation that rejects the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// Which validation.
+    /// The index of the validation.
     pub(super) index: usize,
-    /// For people.
+    /// The message.
     pub(super) message: String,
     /// The reason of the Status; empty for the usual one.
     pub(super) reason: String,
-    /// How long its expression took.
+    /// The duration of its evaluation.
     pub(super) took: Duration,
 }
 
-/// What has no value, and how long it took to find that out.
+/// A failed evaluation, and its duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Valueless {
-    /// For people.
+    /// The message.
     pub(super) message: String,
     pub(super) took: Duration,
 }
 
-/// What a validating policy makes of a request.
+/// The result of a validating policy.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Validated {
     pub(super) refusals: Vec<Refusal>,
-    /// Validations that have no value, which the policy wants passed over.
+    /// Failed evaluations that the policy ignores.
     pub(super) passed_over: Vec<Valueless>,
     /// Keys and values for the audit log.
     pub(super) annotations: Vec<(String, String)>,
-    /// Annotations that have no value, which refuses the request whatever the binding's actions are.
+    /// Failed evaluations of annotations, which reject the request whatever the actions of the binding are.
     pub(super) failed_annotations: Vec<Valueless>,
 }
 
 impl<'a> Activation<'a> {
-    /// The variables that every expression has, and `params`.
+    /// The scope with these variables and `params`.
     pub(crate) fn scope(&self, params: Option<&'a Json>) -> Scope<'a> {
         let json = |json: Option<&'a Json>| json.map_or(Value::Null, |json| Value::json(json, Shape::Free));
         let namespace = self.namespace.map_or(Value::Null, |namespace| Value::json(namespace, namespace_shape()));
@@ -91,7 +91,7 @@ impl Policy {
         scope
     }
 
-    /// What a validating policy makes of a request, with one object of parameters.
+    /// Evaluates a validating policy with one parameter object.
     pub(super) fn validate(&self, activation: &Activation<'_>, params: Option<&Json>) -> Validated {
         let scope = self.scope(activation, params);
         let fails = |message: String| {
@@ -130,7 +130,7 @@ impl Policy {
         }
     }
 
-    /// What could not be evaluated refuses, unless the policy wants it passed over.
+    /// A failed evaluation rejects the request, unless the failure policy is `Ignore`.
     fn fail(&self, validated: &mut Validated, index: usize, message: String, took: Duration) {
         match self.fails_open {
             true => validated.passed_over.push(Valueless { message, took }),
@@ -163,18 +163,18 @@ impl Policy {
         Ok(())
     }
 
-    /// Whether a mutating policy has something to do for a request.
+    /// Whether a request meets the match conditions of a mutating policy.
     ///
     /// # Errors
-    /// When its conditions have no value.
+    /// When its conditions fail to evaluate.
     pub fn is_due(&self, activation: &Activation<'_>, params: Option<&Json>) -> Result<bool, Message> {
         self.conditions.hold(&self.scope(activation, params))
     }
 
-    /// One of the changes that a mutating policy wants made.
+    /// Evaluates one mutation of a policy.
     ///
     /// # Errors
-    /// When its expression has no value, or one that is no change.
+    /// When its expression fails, or its result is no change.
     pub fn change(&self, index: usize, activation: &Activation<'_>, params: Option<&Json>) -> Result<Change, Message> {
         let Some(mutation) = self.mutations.get(index) else { return Err(format!("policy {} has no mutation {index}", self.name).into()) };
         let scope = self.scope(activation, params);
@@ -184,8 +184,8 @@ impl Policy {
 }
 
 impl Validation {
-    /// What to tell who does not follow the rule: the made message where there is a good one, else the
-    /// fixed one, else the rule.
+    /// The message of a failed validation: that of the message expression if it is usable, else the fixed one, else the
+    /// expression.
     fn words<'v>(&'v self, scope: &Scope<'v>, budget: &mut Budget) -> Result<String, Failed> {
         let made = match self.made_message.as_ref().map(|message| message.evaluate(scope, budget)) {
             Some(Err(Failed::Budget)) => return Err(Failed::Budget),

@@ -1,5 +1,4 @@
-//! Mutating policies that could not do what they want: each refuses the request, unless it says that it is
-//! to be passed over then.
+//! Failures of mutating policies. A failure rejects the request, unless the failure policy is `Ignore`.
 
 use serde_json::Value as Json;
 
@@ -7,22 +6,22 @@ use super::findings::status;
 use super::hooks::{Binding, Policy};
 use crate::request::Request;
 
-/// What went wrong so far.
+/// The failures so far.
 #[derive(Debug, Default)]
 pub struct Failures {
     messages: Vec<String>,
-    /// Of the first one.
+    /// The first failure.
     reason: Option<&'static str>,
 }
 
 impl Failures {
-    /// A policy, or its binding, is not as it must be.
+    /// Records that a policy or its binding is misconfigured.
     pub fn misconfigured(&mut self, policy: &Policy, binding: Option<&Binding>, why: &str) {
         let what = if binding.is_some() { "binding" } else { "policy" };
         self.add(policy, binding, &format!("failed to configure {what}: {why}"), "Forbidden");
     }
 
-    /// An expression has no value, or what it yields cannot be put into the object.
+    /// Records that an expression failed or its change could not be applied.
     pub fn failed(&mut self, policy: &Policy, binding: &Binding, why: &str) {
         self.add(policy, Some(binding), why, "Invalid");
     }
@@ -38,7 +37,7 @@ impl Failures {
         });
     }
 
-    /// The Status of a request that is refused. Its code is that of a Forbidden whatever the reason is.
+    /// The Status of a rejected request. The code is that of Forbidden whatever the reason is.
     pub fn refusal(&self, request: &Request<'_>) -> Option<Json> {
         let first = self.messages.first()?;
         Some(status(request, first, self.reason.unwrap_or("Forbidden"), 403, &self.messages))

@@ -1,5 +1,5 @@
-//! What validating policies have found, gathered over all that a request concerns, and what becomes of it:
-//! a refusal, warnings, annotations of the audit log.
+//! Collects the results of all validating policies of a request: the rejection, the warnings, and the annotations of the
+//! audit log.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,28 +12,28 @@ use super::hooks::{Binding, Policy};
 use crate::denied::Denied;
 use crate::request::Request;
 
-/// What of an annotation's value is kept.
+/// Most bytes of an annotation's value.
 const ANNOTATION_BYTES_MAX: usize = 10 * 1024;
-/// Under which failures of bindings that audit are recorded.
+/// The audit annotation for failures of bindings with the action `Audit`.
 const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 
-/// What was found so far.
+/// The results so far.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// The first refusal: the others would not be told.
+    /// The first rejection, which is the one that the client gets.
     denied: Option<(String, String)>,
-    /// For the client.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
-    /// For the audit log, in order; of two under one key the first counts.
+    /// Annotations for the audit log, in order; the first value of a key counts.
     pub annotations: Vec<(String, String)>,
-    /// To be counted.
+    /// The results for metrics.
     pub checks: Vec<Checked>,
-    /// Annotations of the policy at hand, which its bindings share.
+    /// Annotations of the current policy, which its bindings share.
     by_key: BTreeMap<String, Vec<String>>,
 }
 
 impl Findings {
-    /// Evaluates a policy for a binding with one object of parameters.
+    /// Evaluates a policy for a binding with one parameter object.
     pub fn validate(&mut self, policy: &Policy, binding: &Binding, activation: &Activation<'_>, params: Option<&Json>) {
         let validated = policy.validate(activation, params);
         for refusal in &validated.refusals {
@@ -55,14 +55,14 @@ impl Findings {
         }
     }
 
-    /// Publishes what the bindings of a policy had to annotate.
+    /// Publishes the annotations of the current policy.
     pub fn publish(&mut self, policy: &Policy) {
         for (key, values) in std::mem::take(&mut self.by_key) {
             self.annotations.push((format!("{}/{key}", policy.name), values.join(", ")));
         }
     }
 
-    /// A policy, or its binding, is not as it must be.
+    /// Records that a policy or its binding is misconfigured.
     pub fn misconfigured(&mut self, policy: &Policy, binding: Option<&Binding>, why: &str) {
         if policy.fails_open {
             return tracing::debug!(policy = policy.name, why, "a policy that cannot be evaluated is passed over");
@@ -107,7 +107,7 @@ impl Findings {
         self.denied.get_or_insert_with(told);
     }
 
-    /// The Status of a request that is refused.
+    /// The Status of a rejected request.
     pub fn refusal(&self, request: &Request<'_>) -> Option<Json> {
         let (message, reason) = self.denied.as_ref()?;
         let (reason, code) = match reason.as_str() {
@@ -121,7 +121,7 @@ impl Findings {
     }
 }
 
-/// A Status about the object of a request, with a cause for each message.
+/// A Status for the object of a request, with a cause for each message.
 pub(super) fn status(request: &Request<'_>, message: &str, reason: &str, code: u16, causes: &[String]) -> Json {
     let causes: Vec<Json> = causes.iter().map(|message| json!({"message": message})).collect();
     let mut details = json!({"kind": request.kind.plural, "causes": causes});

@@ -1,4 +1,4 @@
-//! Policies with their bindings, read and compiled once for all requests.
+//! Policies with their bindings, parsed and compiled once for all requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use super::matching::Match;
 use super::params::{ParamKind, ParamRef};
 use crate::json;
 
-/// A policy, compiled.
+/// A compiled policy.
 #[derive(Debug)]
 pub struct Policy {
     /// Its name.
     pub name: String,
-    /// Of which kind the objects are that bindings hand it as parameters.
+    /// The kind of its parameter objects.
     pub param_kind: Option<ParamKind>,
-    /// Whether a policy that cannot be evaluated counts as one that agrees.
+    /// Whether a failed evaluation is ignored (failure policy `Ignore`).
     pub fails_open: bool,
-    /// Whether it is asked again when others change the object after it; of mutating policies.
+    /// Whether a mutating policy is evaluated again when the object changes after it.
     pub is_reinvoked: bool,
-    /// Which requests it is about.
+    /// The requests that it matches.
     pub matched: Match,
     pub(super) conditions: Conditions,
     pub(super) variables: Vec<(String, Compiled)>,
@@ -48,21 +48,21 @@ pub(super) struct Mutation {
     pub(super) expression: Compiled,
 }
 
-/// Puts a policy in force.
+/// A binding, which enforces a policy.
 #[derive(Clone, Debug)]
 pub struct Binding {
     /// Its name.
     pub name: String,
-    /// Which of the policy's requests it is about; `None`: all of them.
+    /// The requests that it matches; `None` means all requests of the policy.
     pub matched: Option<Match>,
-    /// Where its parameters are.
+    /// The reference to its parameters.
     pub param_ref: Option<ParamRef>,
-    /// What becomes of who is refused: `Deny`, `Warn`, `Audit`.
+    /// The actions on a failed validation: `Deny`, `Warn`, `Audit`.
     pub actions: Vec<String>,
     policy: String,
 }
 
-/// A policy and the bindings that put it in force, in the order of their names.
+/// A policy and its bindings, in the order of their names.
 #[derive(Clone, Debug)]
 pub struct Hook {
     /// The policy.
@@ -174,7 +174,7 @@ impl Bindings {
         bindings
     }
 
-    /// A policy with its bindings; one that nothing binds is none.
+    /// A policy with its bindings; `None` without a binding.
     pub fn hook(&mut self, policy: &Arc<Policy>) -> Option<Hook> {
         let bindings = self.0.remove(&policy.name)?.into();
         Some(Hook { policy: Arc::clone(policy), bindings })

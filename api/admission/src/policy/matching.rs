@@ -1,4 +1,4 @@
-//! `MatchResources`: which requests a policy or a binding is about.
+//! `MatchResources`: the requests that a policy or a binding matches.
 
 use api_model::kind::Kind;
 use api_model::selector::Selector;
@@ -10,7 +10,7 @@ use crate::json;
 use crate::matching::{Rule, in_namespace, selector, wants_object};
 use crate::request::Request;
 
-/// Which requests are meant.
+/// `MatchResources`.
 #[derive(Clone, Debug, Default)]
 pub struct Match {
     equivalent: bool,
@@ -20,7 +20,7 @@ pub struct Match {
     objects: Selector,
 }
 
-/// A rule, perhaps for objects of some names only.
+/// A rule, optionally for some object names only.
 #[derive(Clone, Debug)]
 struct Named {
     rule: Rule,
@@ -54,16 +54,16 @@ impl Named {
 }
 
 impl Match {
-    /// As which of the forms of its object a request is meant; `None` where it is not. The first form is the
-    /// one that the request is for. Without rules every request is meant.
+    /// The index of the form of the object that matches; `None` where the request does not match. The first form is that
+    /// of the request. Without rules every request matches.
     ///
     /// # Errors
-    /// When the request's namespace, whose labels decide, does not exist.
+    /// When the namespace of the request, whose labels are needed, does not exist.
     pub fn form(&self, request: &Request<'_>, forms: &[&Kind], view: &dyn View) -> Result<Option<usize>, Denied> {
         let forms = if self.equivalent { forms } else { forms.get(..1).unwrap_or_default() };
         let by = |rules: &[Named]| forms.iter().position(|form| rules.iter().any(|rule| rule.matches(request, form)));
         let found = if self.rules.is_empty() { Some(0) } else { by(&self.rules) };
-        // The cheap questions first: what the rules leave out needs no namespace.
+        // The cheap checks come first: a request that the rules exclude needs no namespace.
         if found.is_none() || by(&self.excluded).is_some() || !wants_object(&self.objects, request) {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! What a webhook is asked: an `admission.k8s.io` AdmissionReview.
+//! The request of a webhook: an `admission.k8s.io` AdmissionReview.
 
 use api_model::kind::Kind;
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ pub struct Gvk {
 }
 
 impl Gvk {
-    /// Of the bodies that are exchanged at a kind, or at one of its subresources.
+    /// The group, version and kind of the bodies of a kind or of one of its subresources.
     pub fn of_body(kind: &Kind, subresource: &str) -> Self {
         if subresource == "proxy" {
             return Self { group: String::new(), version: "v1".to_owned(), kind: format!("{}ProxyOptions", kind.kind) };
@@ -32,18 +32,18 @@ impl Gvk {
     }
 }
 
-/// One question.
+/// One AdmissionReview.
 #[derive(Debug)]
 pub struct Review<'a> {
-    /// Tells answers apart.
+    /// The uid of the request.
     pub uid: &'a str,
     /// Version of AdmissionReview.
     pub version: &'a str,
-    /// What is about to happen.
+    /// The operation.
     pub request: &'a Request<'a>,
-    /// The form in which the webhook wants objects.
+    /// The form of the objects for the webhook.
     pub form: &'a Kind,
-    /// The form that the request is for.
+    /// The form of the client's request.
     pub requested: &'a Kind,
     /// The new object in the webhook's form.
     pub object: Option<Value>,
@@ -79,7 +79,7 @@ impl Review<'_> {
     }
 }
 
-/// A namespace counts as in itself, as upstream has it.
+/// As upstream, a Namespace is in itself.
 fn namespace<'a>(request: &'a Request<'_>) -> &'a str {
     let is_new_namespace = request.operation == Operation::Create && request.is("", "namespaces");
     if is_new_namespace { request.object_name() } else { request.namespace }

@@ -1,6 +1,8 @@
-//! The little of ASN.1's distinguished encoding (ITU-T X.690) that a certificate (RFC 5280) needs.
-//! Written out here because the certificate library at hand keeps one value an attribute type, and
-//! a user's certificate names each of their groups as one more organization.
+//! The part of ASN.1's distinguished encoding rules (ITU-T X.690) that a certificate (RFC 5280) needs.
+//!
+//! `rcgen`, which generates the keys and the signatures, allows one value per attribute type in a subject. A user's
+//! certificate has one organization for each group of the user, so the subject, and with it the certificate, is encoded
+//! here.
 
 /// Tags.
 pub const BOOLEAN: u8 = 0x01;
@@ -48,7 +50,7 @@ pub fn constructed(tag: u8, parts: &[Vec<u8>]) -> Vec<u8> {
     tlv(tag, &parts.concat())
 }
 
-/// A positive integer of big-endian bytes.
+/// A positive integer from big-endian bytes.
 pub fn positive_integer(bytes: &[u8]) -> Vec<u8> {
     let mut content: Vec<u8> = bytes.iter().copied().skip_while(|b| *b == 0).collect();
     if content.first().is_none_or(|b| *b & 0x80 != 0) {

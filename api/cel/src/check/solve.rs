@@ -5,26 +5,26 @@ use std::sync::Arc;
 use crate::functions::Overload;
 use crate::types::Type;
 
-/// What is known of the types that stand for other types.
+/// The solved type parameters.
 #[derive(Default)]
 pub(super) struct Solver {
     known: Vec<Option<Type>>,
-    /// Which were learnt, in their order, so that it can be undone.
+    /// The solved parameters in their order, so that they can be undone.
     learnt: Vec<u32>,
 }
 
-/// Levels of a type; more cannot be written in an expression that parses.
+/// The deepest type; an expression that parses cannot have a deeper one.
 const DEPTH_MAX: usize = 256;
 
 impl Solver {
-    /// A type that is not known yet.
+    /// A new type parameter.
     pub(super) fn fresh(&mut self) -> Type {
         self.known.push(None);
-        // Not more than there are parts in an expression.
+        // There are at most as many as nodes of the expression.
         Type::Var(u32::try_from(self.known.len() - 1).unwrap_or(u32::MAX))
     }
 
-    /// The type itself, its parts as they are.
+    /// The type of a solved parameter, without resolving its parts.
     pub(super) fn shallow(&self, of: &Type) -> Type {
         let mut of = of;
         while let Type::Var(index) = of {
@@ -40,7 +40,7 @@ impl Solver {
         self.known.get(usize::try_from(index).ok()?)?.as_ref()
     }
 
-    /// The type with all that is known; what is not is `dyn`.
+    /// The type with all parameters resolved; unsolved ones are `dyn`.
     pub(super) fn finish(&self, of: &Type) -> Type {
         self.finished(of, 0)
     }
@@ -58,7 +58,7 @@ impl Solver {
         }
     }
 
-    /// What a form of a function yields for arguments, if it takes them. Only then something is learnt.
+    /// The result of an overload for arguments, if it accepts them. Only then parameters are solved.
     pub(super) fn call(&mut self, overload: &Overload, given: &[Type]) -> Option<Type> {
         let (mark, len) = (self.learnt.len(), self.known.len());
         let base = u32::try_from(len).ok()?;
@@ -74,7 +74,7 @@ impl Solver {
         Some(shifted(&overload.result, base))
     }
 
-    /// Whether two types fit, without learning from it.
+    /// Whether two types fit, without solving parameters.
     pub(super) fn fits(&mut self, left: &Type, right: &Type) -> bool {
         let mark = self.learnt.len();
         let fits = self.unify(left, right);
@@ -90,7 +90,7 @@ impl Solver {
         }
     }
 
-    /// Makes two types the same, where they can be.
+    /// Unifies two types, if possible.
     pub(super) fn unify(&mut self, left: &Type, right: &Type) -> bool {
         self.unified(left, right, 0)
     }
@@ -104,12 +104,12 @@ impl Solver {
             (Type::Var(index), other) | (other, Type::Var(index)) => self.learn(index, other),
             (Type::Dyn, _) | (_, Type::Dyn) => true,
             (Type::List(left), Type::List(right)) | (Type::Optional(left), Type::Optional(right)) => self.unified(&left, &right, depth + 1),
-            // Types of all types can be compared.
+            // All types can be compared as values.
             (Type::Type(_), Type::Type(_)) => true,
             (Type::Map(left, values), Type::Map(right, others)) => {
                 self.unified(&left, &right, depth + 1) && self.unified(&values, &others, depth + 1)
             }
-            // Whether there is a message, a time or an opaque value can be asked with null.
+            // Messages, times and opaque values can be compared with null.
             (Type::Null, Type::Duration | Type::Timestamp | Type::Opaque(_) | Type::Object(_))
             | (Type::Duration | Type::Timestamp | Type::Opaque(_) | Type::Object(_), Type::Null) => true,
             (left, right) => left == right,
@@ -138,7 +138,7 @@ impl Solver {
     }
 }
 
-/// The parameters of a function as types of their own.
+/// Instantiates the type parameters of a function.
 fn shifted(of: &Type, base: u32) -> Type {
     match of {
         Type::Var(index) => Type::Var(base + index),

@@ -1,12 +1,12 @@
-//! What calls cost at most, and how large what they yield is.
+//! The maximum costs of calls, and the maximum sizes of their results.
 
 use super::{Estimate, matching, node, traversal};
 use crate::infer::{Inferred, Variables};
 use crate::node::Node;
 
-/// Characters of a number written out.
+/// Characters of a number as text.
 const NUMBER_LEN_MAX: u64 = 32;
-/// An authorization check: two of them are the most that an expression may have.
+/// The cost of an authorization check; the limit allows two in one expression.
 pub(crate) const CHECK_COST: u64 = 350_000;
 /// Bytes of the longest IP address, twice, a tenth each.
 const ADDRESS_COST: u64 = 4;
@@ -62,7 +62,7 @@ fn added(left: u64, right: u64, parts: &[Estimate<'_>]) -> (u64, Option<u64>) {
     (if parts.iter().all(is_text) { traversal(size).max(1) } else { 1 }, Some(size))
 }
 
-/// The longest that a text becomes when each `old` is replaced.
+/// The maximum length of a text after each `old` is replaced.
 fn replaced(len: u64, old: u64, new: u64) -> u64 {
     match old {
         0 => len.saturating_add(1).saturating_mul(new).saturating_add(len),
@@ -70,7 +70,7 @@ fn replaced(len: u64, old: u64, new: u64) -> u64 {
     }
 }
 
-/// Elements are no longer than all of them together, where nothing is known of each.
+/// Elements of unknown size are no longer than all of them together.
 fn joined(elements: u64, separator: u64) -> (u64, Option<u64>) {
     let size = elements.saturating_add(separator.min(super::REQUEST_BYTES_MAX).saturating_mul(elements.saturating_sub(1)));
     (traversal(size), Some(size))

@@ -1,17 +1,17 @@
-//! How large values of a schema can be, by its limits and by the largest request.
+//! The maximum sizes of values of a schema, by its limits and the largest request.
 
 use api_schema::{Additional, Structural};
 
-/// Bytes of the largest request: what lists and texts without a limit are bounded by.
+/// Bytes of the largest request, which limits lists and texts without a limit of their own.
 pub const REQUEST_BYTES_MAX: u64 = 3 * 1024 * 1024;
-/// Bytes that a character takes at most.
+/// Most bytes of a character.
 const CHAR_BYTES_MAX: u64 = 4;
 /// `"2018-01-01T00:00:00Z"` and `"2018-01-01"` without their quotes; the longest that durations are written.
 const DATE_TIME_LEN: u64 = 64;
 const DATE_LEN: u64 = 10;
 const DURATION_LEN_MAX: u64 = 64;
 
-/// The size of a value at most: characters of a text, elements of a list, entries of a map; 1 of the rest.
+/// The maximum size of a value: characters of a text, elements of a list, entries of a map; 1 for others.
 pub(super) fn len_max(schema: &Structural) -> u64 {
     match schema.kind.as_str() {
         "string" if schema.int_or_string => text_max(schema),
@@ -36,7 +36,7 @@ fn text_max(schema: &Structural) -> u64 {
     }
 }
 
-/// The most elements or entries.
+/// The maximum number of elements or entries.
 fn elements_max(schema: &Structural) -> u64 {
     let (limit, element, around) = match &schema.additional {
         // A key with its quotes and colon.
@@ -48,7 +48,7 @@ fn elements_max(schema: &Structural) -> u64 {
     limit.unwrap_or_else(|| (REQUEST_BYTES_MAX - 2) / (element.map_or(1, bytes_min) + around))
 }
 
-/// The fewest bytes that a value takes in a request.
+/// The minimum number of bytes of a value in a request.
 fn bytes_min(schema: &Structural) -> u64 {
     match schema.kind.as_str() {
         "string" if schema.format == "date-time" => 21,
@@ -69,7 +69,7 @@ fn bytes_min(schema: &Structural) -> u64 {
     }
 }
 
-/// How many values there can be at a place in lists and maps: the product of the limits of those around it.
+/// The maximum number of values of a schema within lists and maps: the product of their limits.
 pub fn repeated(outer: u64, schema: &Structural) -> u64 {
     outer.saturating_mul(elements_max(schema).max(1))
 }

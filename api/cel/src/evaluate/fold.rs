@@ -1,4 +1,4 @@
-//! Folds: what `all`, `exists`, `map`, `filter`, `cel.bind` and their kin become.
+//! Folds: the expansion of `all`, `exists`, `map`, `filter`, `cel.bind` and similar macros.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::macros::MAP_INSERT;
 use crate::node::{Fold, Kind, Node};
 use crate::value::{Key, Value};
 
-/// The accumulator of macros that build a list or a map; no text can spell it.
+/// The accumulator of macros that build a list or a map. An expression cannot contain this name.
 const ACCUMULATOR: &str = "@result";
 
 impl<'v> Run<'_, 'v> {
@@ -35,7 +35,7 @@ impl<'v> Run<'_, 'v> {
             return Ok(());
         }
         let entries = range.entries().ok_or_else(EvaluateError::no_overload)?;
-        // All of them have been taken out at once.
+        // All entries were copied at once.
         self.meter.pay_text(entries.len() as u64)?;
         for (key, value) in entries {
             if !self.step(fold, depth, key.value(), fold.second.is_some().then_some(value))? {
@@ -45,7 +45,7 @@ impl<'v> Run<'_, 'v> {
         Ok(())
     }
 
-    /// One step; answers whether there are others.
+    /// Executes one step. Returns whether to continue.
     fn step(&mut self, fold: &Fold, depth: usize, first: Value<'v>, second: Option<Value<'v>>) -> Result<bool, EvaluateError> {
         self.locals.push((Arc::clone(&fold.variable), Ok(first)));
         if let Some((name, value)) = fold.second.as_ref().zip(second) {
@@ -58,7 +58,7 @@ impl<'v> Run<'_, 'v> {
         }
         let outcome = self.node(&fold.step);
         self.locals.truncate(depth + 1);
-        // Of `all` and `exists` a later element may make up for an error.
+        // In `all` and `exists` a later element can decide despite an error.
         let may_recover = matches!(&fold.condition.kind, Kind::Call { function, .. } if **function == *"@not_strictly_false");
         match outcome {
             Err(error) if error.is_final() || !may_recover => Err(error),
@@ -71,13 +71,13 @@ impl<'v> Run<'_, 'v> {
         }
     }
 
-    /// Whether a part is the accumulator of a macro around it.
+    /// Whether a node is the accumulator of an enclosing macro.
     pub(super) fn is_accumulator(&self, node: &Node) -> bool {
         matches!(&node.kind, Kind::Ident(name) if **name == *ACCUMULATOR)
     }
 
-    /// Adds to the list or map that a macro is building. It is taken out of its place meanwhile, so that
-    /// nothing is copied: a list of n elements takes n steps rather than n².
+    /// Adds to the list or map that a macro builds. The accumulator is moved out of its variable meanwhile, so that it is
+    /// not copied: a list of n elements takes n steps rather than n².
     pub(super) fn accumulate(&mut self, function: &str, accumulator: &Node, added: &[Node]) -> Outcome<'v> {
         let mut values = Vec::with_capacity(added.len());
         for part in added {

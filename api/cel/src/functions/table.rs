@@ -1,5 +1,5 @@
-//! The functions of CEL and of Kubernetes' libraries, a form a line: `name(arguments) -> result`, members with
-//! their target and a colon before the name. Capitals stand for any type, the same in all places of a line.
+//! The functions of CEL and of Kubernetes' libraries, one overload per line: `name(arguments) -> result`. Member functions
+//! have their target and a colon before the name. Capital letters are type parameters.
 
 pub(super) const TABLE: &str = "
 _+_(int, int) -> int

@@ -1,4 +1,4 @@
-//! Questions to an authorizer, put together step by step.
+//! Authorization checks, built step by step.
 
 use super::CallResult;
 use crate::authorizer::{Check, Question, Stage};

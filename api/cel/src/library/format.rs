@@ -12,7 +12,7 @@ pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) ->
     let value = match (function, args) {
         ("format.named", [Value::String(name)]) => Value::optional(named(name).map(Value::Format)),
         ("validate", [Value::Format(format), Value::String(text)]) => {
-            // The patterns are about as long as forty characters.
+            // The patterns have about forty characters.
             meter.pay(crate::estimate::matching(text.len() as u64, 40))?;
             let wrong = (format.check)(text);
             Value::optional((!wrong.is_empty()).then(|| Value::list(wrong.into_iter().map(Value::from).collect())))

@@ -69,7 +69,7 @@ fn size<'v>(of: &Value<'v>, meter: &mut Meter) -> Outcome<'v> {
     match of {
         Value::Bytes(_) => {}
         of if of.elements().is_some() => {}
-        // Not all fields of an object may be seen.
+        // Expressions may not see all fields of an object.
         of if of.is_map() => {
             let len = of.entries().map_or(0, |entries| entries.len());
             meter.pay_text(len as u64)?;
@@ -80,7 +80,7 @@ fn size<'v>(of: &Value<'v>, meter: &mut Meter) -> Outcome<'v> {
     Ok(Value::Int(i64::try_from(of.size()).unwrap_or(i64::MAX)))
 }
 
-/// Pays for one look at every element.
+/// Adds the cost of visiting every element.
 fn traverse(list: &Value<'_>, meter: &mut Meter) -> Result<(), EvaluateError> {
     meter.pay(list.size())?;
     for element in list.elements().into_iter().flatten() {

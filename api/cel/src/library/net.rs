@@ -35,7 +35,7 @@ fn of_text<'v>(function: &str, text: &str, meter: &mut Meter) -> CallResult<'v> 
     Ok(Some(value))
 }
 
-/// An address; those of IPv4 within IPv6 are none.
+/// Parses an address; an IPv4 address mapped to IPv6 is not valid.
 fn address(text: &str) -> Result<IpAddr, EvaluateError> {
     let parsed = text
         .parse()

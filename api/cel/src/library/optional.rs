@@ -1,5 +1,4 @@
-//! Values that may not be there. `or` and `orValue` are with the evaluator, as they look at their second
-//! operand only if they must.
+//! Optional values. The evaluator implements `or` and `orValue`, which evaluate their second operand only if needed.
 
 use super::CallResult;
 use crate::error::EvaluateError;

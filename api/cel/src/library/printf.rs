@@ -1,5 +1,5 @@
-//! `'%s has %d'.format([…])`, as cel-go's first formatter has it, which Kubernetes uses: numbers with a point are
-//! written the English way, and what is in lists and maps as it would be written in an expression.
+//! `'%s has %d'.format([…])`, as cel-go's first formatter, which Kubernetes uses: numbers with a point have the English
+//! format, and values in lists and maps have the form of literals.
 
 use super::strings::quote;
 use crate::error::EvaluateError;
@@ -7,11 +7,11 @@ use crate::meter::Meter;
 use crate::time::duration_text;
 use crate::value::{Key, Value};
 
-/// Digits after the point that can be asked for.
+/// Most digits after the point.
 const PRECISION_MAX: usize = 1_000;
 const PRECISION: usize = 6;
 
-/// Fills in what stands at the percent signs.
+/// Replaces the format specifiers.
 pub(super) fn format(text: &str, values: &[Value<'_>], meter: &mut Meter) -> Result<String, EvaluateError> {
     meter.pay_text(text.len() as u64)?;
     let mut values = values.iter().enumerate();
@@ -93,7 +93,7 @@ fn fill(made: &mut String, verb: char, precision: Option<usize>, value: &Value<'
     Ok(())
 }
 
-/// A number with a point, or the name of one that has no digits.
+/// A number with a point, or the name of a number without digits.
 fn number(value: &Value<'_>) -> Option<f64> {
     match value {
         Value::Double(number) => Some(*number),
@@ -169,7 +169,7 @@ pub(super) fn float(number: f64) -> String {
     }
 }
 
-/// `%s`: lists and maps with all that is in them.
+/// `%s`: lists and maps with their content.
 fn show(made: &mut String, value: &Value<'_>, meter: &mut Meter) -> Result<(), EvaluateError> {
     meter.pay(1)?;
     match value {
@@ -231,7 +231,7 @@ fn show_key(key: &Key) -> String {
     }
 }
 
-/// What stands in lists and maps: as it would be written in an expression.
+/// A value in a list or map, as a literal.
 fn show_inner(made: &mut String, value: &Value<'_>, meter: &mut Meter) -> Result<(), EvaluateError> {
     let text = match value {
         Value::String(text) => quote(text),

@@ -1,8 +1,8 @@
 //! Regular expressions: `matches`, `find`, `findAll`.
 //!
-//! They are Go's (RE2), which take time linear in the text; so do those of the `regex` crate. Compiling one
-//! takes time and room by what it repeats, so its program has a limit; one that is written out is compiled with its
-//! expression, and each that an evaluation makes has a price.
+//! The syntax is Go's (RE2). As in Go, the run time of the `regex` crate is linear in the text. The compile time and size of
+//! a pattern depend on its repetitions, so its program has a limit. A literal pattern is compiled with its expression, and
+//! each pattern that an evaluation computes has a cost.
 
 use api_schema::regexp::compile;
 use regex::Regex;
@@ -14,16 +14,16 @@ use crate::meter::Meter;
 use crate::node::{Kind, Literal, Node};
 use crate::value::Value;
 
-/// Octets of a compiled pattern that is written out: it is compiled once for all evaluations.
+/// Most octets of a compiled literal pattern, which is compiled once for all evaluations.
 pub(super) const WRITTEN_BYTES_MAX: usize = 1 << 20;
-/// Octets of a compiled pattern that comes of an evaluation: it takes about a millisecond.
+/// Most octets of a compiled pattern from an evaluation: it takes about a millisecond.
 const MADE_BYTES_MAX: usize = 128 << 10;
-/// Made patterns that one evaluation keeps compiled.
+/// Most compiled patterns that one evaluation caches.
 const KEPT_MAX: usize = 16;
-/// What each made pattern costs beyond upstream's price: about as much as it takes time.
+/// The cost of compiling a pattern besides upstream's cost, in proportion to its time.
 const COMPILE_COST: u64 = 5_000;
 
-/// Patterns that an evaluation has made and compiled.
+/// The patterns that an evaluation has compiled.
 #[derive(Default)]
 pub(crate) struct Patterns {
     kept: Vec<(String, Regex)>,
@@ -47,7 +47,7 @@ impl Patterns {
     }
 }
 
-/// The pattern of a call that has it written out, if it is one.
+/// The compiled pattern of a call with a literal pattern.
 pub(crate) fn written_out(function: &str, args: &[Node]) -> Option<Regex> {
     match args {
         [_, Node { kind: Kind::Literal(Literal::String(pattern)), .. }, ..] if is_known(function) => {
@@ -86,13 +86,13 @@ pub(super) fn call<'v>(
     }))
 }
 
-/// Characters that are looked through for a unit after each match.
+/// Characters that are searched for one unit after each match.
 const SEARCHED_FREE: u64 = 1_000;
 
 fn all<'v>(regex: &Regex, text: &str, limit: usize, meter: &mut Meter) -> Result<Value<'v>, EvaluateError> {
     let mut found = Vec::new();
     for one in regex.find_iter(text).take(limit) {
-        // Looking for the next one may go through all that is left.
+        // The search for the next match may read all of the rest.
         meter.pay(1 + (text.len() - one.end()) as u64 / SEARCHED_FREE)?;
         found.push(Value::from(one.as_str()));
     }

@@ -1,4 +1,4 @@
-//! Functions of texts. Places in texts are counted in characters.
+//! Functions of texts. Indexes count characters.
 
 use super::{CallResult, printf};
 use crate::error::EvaluateError;
@@ -33,7 +33,7 @@ pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) ->
     }))
 }
 
-/// What a look through the text costs; what is made of it is paid for as it is made.
+/// The cost of reading the text; the cost of a result is added when it is made.
 fn price(function: &str, text: &str, args: &[Value<'_>]) -> u64 {
     let tenth = |len: usize| (len as u64).div_ceil(10);
     let first = || args.first().and_then(Value::as_str).map_or(0, |text| tenth(text.len()));
@@ -47,7 +47,7 @@ fn price(function: &str, text: &str, args: &[Value<'_>]) -> u64 {
     }
 }
 
-/// Functions that make no text.
+/// Functions whose result is no text.
 fn looked_up<'v>(function: &str, text: &str, args: &[Value<'v>]) -> CallResult<'v> {
     Ok(Some(match (function, args) {
         ("size", []) => Value::Int(int(text.chars().count())),
@@ -75,7 +75,7 @@ fn out_of_range(index: i64) -> EvaluateError {
     EvaluateError::failed(format!("index out of range: {index}"))
 }
 
-/// How many there may be; none is any number.
+/// The limit of a count; `None` means no limit.
 fn limit_of(limit: &[Value<'_>]) -> Result<Option<usize>, EvaluateError> {
     match limit {
         [] => Ok(None),
@@ -84,7 +84,7 @@ fn limit_of(limit: &[Value<'_>]) -> Result<Option<usize>, EvaluateError> {
     }
 }
 
-/// The place in octets of a character; the end of the text is a place too.
+/// The offset in octets of a character index, up to the end of the text.
 fn place(text: &str, index: i64) -> Result<usize, EvaluateError> {
     let index = usize::try_from(index).map_err(|_| out_of_range(index))?;
     let mut places = text.char_indices().map(|(at, _)| at).chain([text.len()]);
@@ -96,7 +96,7 @@ fn char_at<'v>(text: &str, index: i64) -> Result<Value<'v>, EvaluateError> {
     Ok(Value::from(rest.chars().next().map(String::from).unwrap_or_default()))
 }
 
-/// The first place at or after `from`, or the last at or before it; -1 where there is none.
+/// The first index at or after `from`, or the last one at or before it; -1 where there is none.
 fn index_of(text: &str, part: &str, from: Option<i64>, is_last: bool) -> Result<i64, EvaluateError> {
     let before = |at: usize| int(text.get(..at).unwrap_or_default().chars().count());
     let found = match (is_last, from) {
@@ -126,7 +126,7 @@ fn substring<'v>(text: &str, from: i64, to: Option<i64>) -> Result<Value<'v>, Ev
     Ok(Value::from(part))
 }
 
-/// Pays for what comes out before it is made: a few letters can be replaced by very many.
+/// Adds the cost of the result before it is made: a replacement can be far longer than the text.
 fn replace<'v>(text: &str, old: &str, new: &str, limit: Option<usize>, meter: &mut Meter) -> Result<Value<'v>, EvaluateError> {
     let count = text.matches(old).take(limit.unwrap_or(usize::MAX)).count() as u64;
     let more = count.saturating_mul((new.len() as u64).saturating_sub(old.len() as u64));
@@ -135,7 +135,7 @@ fn replace<'v>(text: &str, old: &str, new: &str, limit: Option<usize>, meter: &m
 }
 
 fn split<'v>(text: &str, separator: &str, limit: Option<usize>, meter: &mut Meter) -> Result<Value<'v>, EvaluateError> {
-    // A part takes far more room than a character.
+    // A part needs far more memory than a character.
     let count = if separator.is_empty() { text.len() } else { text.matches(separator).count() + 1 };
     meter.pay(count.min(limit.unwrap_or(usize::MAX)) as u64)?;
     let parts: Vec<Value<'v>> = match (limit, separator) {
@@ -175,7 +175,7 @@ fn join<'v>(args: &[Value<'v>], meter: &mut Meter) -> Result<Value<'v>, Evaluate
     Ok(Value::from(joined))
 }
 
-/// A text as it is written in expressions.
+/// A text as a literal.
 pub(super) fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {

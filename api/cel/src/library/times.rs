@@ -1,4 +1,4 @@
-//! Parts of points in time, in UTC or another zone, and of spans of time.
+//! Parts of timestamps, in UTC or another zone, and of durations.
 
 use jiff::Zoned;
 use jiff::tz::{Offset, TimeZone};
@@ -31,7 +31,7 @@ pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) ->
     }
 }
 
-/// Months and days of a month, a week and a year count from zero; only dates from one.
+/// Months and days count from zero; only `getDate` counts from one.
 fn part(function: &str, time: &Zoned) -> Option<i64> {
     Some(match function {
         "getFullYear" => i64::from(time.year()),
@@ -48,7 +48,7 @@ fn part(function: &str, time: &Zoned) -> Option<i64> {
     })
 }
 
-/// A zone by its name, or as an offset: `-08:00`.
+/// A time zone by its name or offset (`-08:00`).
 fn zone_of(text: &str) -> Result<TimeZone, EvaluateError> {
     let offset = || {
         let (sign, digits) = match text.strip_prefix('-') {

@@ -39,7 +39,7 @@ pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) ->
     Ok(Some(value))
 }
 
-/// All values by their names.
+/// The values of a query by name.
 fn query<'v>(query: &str) -> Value<'v> {
     let mut found: BTreeMap<Key, Vec<Value<'v>>> = BTreeMap::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {

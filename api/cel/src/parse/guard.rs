@@ -1,18 +1,18 @@
-//! How deep an expression can be at most, told from its text alone.
+//! Limits the depth of an expression before it is parsed.
 //!
-//! A part nests in another by a bracket, or by following it: `a.b.c`, `a + b + c`, `!!!a`. Only what commas
-//! and logical operators separate stands side by side. So each level of brackets has a count of what follows
-//! one another in it, and the sum over the open levels bounds the depth of what is parsed.
+//! Brackets nest, and so do successive parts: `a.b.c`, `a + b + c`, `!!!a`. Only commas and logical operators separate parts
+//! of the same depth. So each level of brackets counts its successive tokens, and the sum over the open levels is an upper
+//! bound of the depth of the tree.
 
 use super::{DEPTH_MAX, too_deep};
 use crate::error::CompileError;
 
-/// Characters of an expression: upstream's limit.
+/// Upstream's limit of the characters of an expression.
 const CHARS_MAX: usize = 100_000;
 
-/// Refuses what is too long or too deep.
+/// Rejects an expression that is too long or too deep.
 pub(super) fn check(text: &str) -> Result<(), CompileError> {
-    // Octets are at least as many as characters.
+    // A text has at least as many octets as characters.
     if text.len() > CHARS_MAX {
         let len = text.chars().count();
         if len > CHARS_MAX {
@@ -28,7 +28,7 @@ pub(super) fn check(text: &str) -> Result<(), CompileError> {
         let is_nested = levels.len() > 1;
         let Some(level) = levels.last_mut() else { break };
         match token {
-            // A bracket that follows something is a call or an index of it.
+            // A bracket after an operand is a call or an index.
             Token::Open => {
                 level.following += 1;
                 sum += 2;
@@ -62,12 +62,12 @@ pub(super) fn check(text: &str) -> Result<(), CompileError> {
     Ok(())
 }
 
-/// What follows one another between two brackets.
+/// The successive tokens of a level of brackets.
 #[derive(Default)]
 struct Level {
     /// Since the last comma or logical operator.
     following: usize,
-    /// `?` and `:` since the last comma: each alternative is within the one before, whatever stands in it.
+    /// `?` and `:` since the last comma: each alternative nests in the previous one.
     choices: usize,
 }
 
@@ -115,7 +115,7 @@ fn word(text: &str) -> (Token, usize) {
     }
 }
 
-/// Octets of the text in quotes at the start, quotes and all.
+/// Octets of the string literal at the start, with its quotes.
 fn text_len(text: &str, is_raw: bool) -> usize {
     let quote = ["'''", "\"\"\"", "'", "\""].into_iter().find(|quote| text.starts_with(quote)).unwrap_or("'");
     let mut at = quote.len();

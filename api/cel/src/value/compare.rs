@@ -1,4 +1,4 @@
-//! Which values are equal, and which is less.
+//! Equality and order of values.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use serde_json::Value as Json;
 use super::{Text, Value};
 use crate::names::escape;
 
-/// Whether two values are equal. Numbers of different types are by their amount; values of types that have
-/// nothing in common are not equal. Lists of which the schema says that they are sets or maps are so in any order.
+/// Whether two values are equal. Numbers of different types are compared by value. Values of unrelated types are not equal.
+/// The order of lists does not matter where the schema declares a set or a map.
 pub(crate) fn equals(left: &Value<'_>, right: &Value<'_>) -> bool {
     match (left, right) {
         (Value::Null, Value::Null) => true,
@@ -35,7 +35,7 @@ pub(crate) fn equals(left: &Value<'_>, right: &Value<'_>) -> bool {
     }
 }
 
-/// Types of values are compared without their parameters.
+/// Types as values are compared without their parameters.
 fn base(of: &crate::Type) -> String {
     let text = of.to_string();
     text.split('(').next().unwrap_or_default().to_owned()
@@ -62,14 +62,14 @@ fn lists(left: &Value<'_>, right: &Value<'_>) -> bool {
     elements.all(|element| others.get(&kind.identity(&element)).is_some_and(|other| equals(&element, other)))
 }
 
-/// How a list tells its elements apart.
+/// The list type of a list.
 pub(crate) enum ListKind<'s> {
     Set,
     Map(&'s [String]),
 }
 
 impl ListKind<'_> {
-    /// What tells an element from the others.
+    /// The key of an element.
     pub(crate) fn identity(&self, element: &Value<'_>) -> String {
         let text = |value: &Value<'_>| value.to_json().map(|json| json.to_string()).unwrap_or_default();
         match self {
@@ -82,7 +82,7 @@ impl ListKind<'_> {
     }
 }
 
-/// Of a list of an object whose schema says so.
+/// The list type of a list with a schema.
 pub(crate) fn list_kind<'v>(value: &Value<'v>) -> Option<ListKind<'v>> {
     let Value::Json(Json::Array(_), shape) = value else { return None };
     let schema = shape.schema()?;
@@ -93,7 +93,7 @@ pub(crate) fn list_kind<'v>(value: &Value<'v>) -> Option<ListKind<'v>> {
     }
 }
 
-/// Which of two values is less; none where they cannot be compared.
+/// The order of two values; `None` where they cannot be compared.
 pub(crate) fn compare(left: &Value<'_>, right: &Value<'_>) -> Option<Ordering> {
     Some(match (left, right) {
         (Value::Bool(left), Value::Bool(right)) => left.cmp(right),
@@ -118,7 +118,7 @@ fn str_of<'t>(text: &'t Text<'_>) -> &'t str {
     text
 }
 
-/// A float against a whole number, without loss.
+/// Compares a float with a whole number without loss.
 fn float(left: f64, right: i128) -> Option<Ordering> {
     if left.is_nan() {
         return None;

@@ -1,4 +1,4 @@
-//! JSON as values and back: a schema's numbers are doubles whatever they look like, its times are times.
+//! Converts JSON to values and back. The schema decides the type: a `number` is a double, a `date-time` is a timestamp.
 
 use api_schema::Structural;
 use base64::Engine as _;
@@ -13,7 +13,7 @@ use crate::names::{escape, unescape};
 use crate::schema::Shape;
 use crate::time::{duration, duration_text};
 
-/// JSON as it is read in a shape.
+/// The value of JSON with a shape.
 pub(super) fn read<'v>(json: &'v Json, shape: Shape<'v>) -> Value<'v> {
     let schema = shape.schema();
     match json {
@@ -30,7 +30,7 @@ pub(super) fn read<'v>(json: &'v Json, shape: Shape<'v>) -> Value<'v> {
     }
 }
 
-/// A number with a point; where the schema says integer it is whole (`1.0`).
+/// A number with a point; a whole number where the schema has type integer (`1.0`).
 fn float<'v>(number: &Number, schema: Option<&Structural>) -> Value<'v> {
     let float = number.as_f64().unwrap_or_default();
     match super::key::whole(float) {
@@ -62,7 +62,7 @@ pub(super) fn entries<'v>(map: &'v Map<String, Json>, shape: Shape<'v>) -> Vec<(
     map.iter().filter_map(entry).collect()
 }
 
-/// A text that stands for something else; none where it is not what its format says.
+/// The value of a text with a format; `None` where it does not match the format.
 fn formatted<'v>(format: &str, text: &str) -> Option<Value<'v>> {
     match format {
         "date-time" => text.parse().ok().map(Value::Timestamp),

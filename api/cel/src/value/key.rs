@@ -1,4 +1,4 @@
-//! Keys of maps. Numbers that are equal are the same key, whatever their type.
+//! Keys of maps. Equal numbers of different types are the same key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ pub enum Key {
     Bool(bool),
     /// A whole number.
     Int(i64),
-    /// A whole number that is no `Int`.
+    /// A whole number that does not fit `Int`.
     Uint(u64),
     /// A text.
     String(Arc<str>),
 }
 
 impl Key {
-    /// The key that a value is; none for what cannot be one.
+    /// The key of a value; `None` where the value cannot be a key.
     pub(crate) fn from_value(value: &Value<'_>) -> Option<Self> {
         match value {
             Value::Bool(flag) => Some(Self::Bool(*flag)),
@@ -41,7 +41,7 @@ impl Key {
     }
 }
 
-/// The whole number that a float is.
+/// The whole number of a float without a fraction.
 #[expect(clippy::cast_possible_truncation, reason = "whole and within the range")]
 pub(crate) fn whole(number: f64) -> Option<i64> {
     // 2^63, the first float beyond the range.

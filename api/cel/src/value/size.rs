@@ -1,24 +1,24 @@
-//! How much there is in a value that an expression made. Parts that are shared count each time they are
-//! met, as they do for whoever walks or writes the value; so the count ends at a bound.
+//! The size of a value from an expression. Shared parts count each time they occur, as they do when the value is walked or
+//! written, so the count stops at a limit.
 
 use serde_json::Value as Json;
 
 use super::Value;
 
-/// A walk and what is left to it.
+/// A walk with its remaining limit.
 struct Walk {
     left: u64,
-    /// Whether the parts of JSON count too.
+    /// Whether the parts of JSON count.
     into_json: bool,
 }
 
-/// The number of parts that were made; `None` when it is above `limit`, or a part is deeper than `depth`.
+/// The number of parts; `None` when it is above `limit`, or a part is deeper than `depth`.
 pub(crate) fn made(value: &Value<'_>, depth: usize, limit: u64) -> Option<u64> {
     let mut walk = Walk { left: limit, into_json: false };
     walk.value(value, depth).then(|| limit - walk.left)
 }
 
-/// Whether the value's JSON has at most so many parts and characters.
+/// Whether the JSON of the value has at most so many parts and characters.
 pub(super) fn is_within(value: &Value<'_>, depth: usize, limit: u64) -> bool {
     Walk { left: limit, into_json: true }.value(value, depth)
 }
@@ -44,7 +44,7 @@ impl Walk {
         }
     }
 
-    /// JSON came from a request: its depth is bounded there.
+    /// JSON comes from a request, which limits its depth.
     fn json(&mut self, json: &Json) -> bool {
         match json {
             Json::Array(list) => self.take(1) && list.iter().all(|json| self.json(json)),
