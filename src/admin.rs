@@ -18,21 +18,21 @@ const USER: &str = "kubernetes-admin";
 
 /// The file, which whoever administers the cluster may have edited, and who it is that it lets in.
 pub struct AdminKubeconfig {
-    place: DataDir,
+    data_dir: DataDir,
     pki: Arc<Pki>,
     subject: Subject,
 }
 
 /// Writes the file; answers where it is and what keeps it good.
-pub fn write(place: &DataDir, options: &cli::ControlPlane, pki: &Arc<Pki>) -> anyhow::Result<(PathBuf, Renewal<AdminKubeconfig>)> {
+pub fn write(data_dir: &DataDir, options: &cli::ControlPlane, pki: &Arc<Pki>) -> anyhow::Result<(PathBuf, Renewal<AdminKubeconfig>)> {
     // Where the API server is for whoever is on this machine.
     let bound = options.bind_address;
     let host = if bound.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { bound };
     let url = format!("https://{}", SocketAddr::new(host, options.secure_port));
     let subject = subject();
     let identity = pki.issue(&subject, renewal::VALIDITY).context("issuing the administrator's certificate")?;
-    let path = place.renew_private(FILE, &content(&url, pki, &identity)?)?;
-    let admin = AdminKubeconfig { place: place.clone(), pki: Arc::clone(pki), subject: subject.clone() };
+    let path = data_dir.renew_private(FILE, &content(&url, pki, &identity)?)?;
+    let admin = AdminKubeconfig { data_dir: data_dir.clone(), pki: Arc::clone(pki), subject: subject.clone() };
     Ok((path, Renewal::new(Arc::clone(pki), subject, admin)))
 }
 
@@ -49,7 +49,7 @@ impl AdminKubeconfig {
     /// The file's text and the administrator in it, whatever the user is called there; of several the one whose
     /// certificate ends first.
     fn found(&self) -> Option<(String, InlineUser)> {
-        let content = std::fs::read_to_string(self.place.at(FILE)).ok()?;
+        let content = std::fs::read_to_string(self.data_dir.at(FILE)).ok()?;
         let ours = connect::inline_users(&content).into_iter().filter(|user| self.pki.has_issued(&user.certificate_pem, &self.subject));
         let user = ours.min_by_key(|user| read_certificate(&user.certificate_pem).map(|info| info.not_after).ok())?;
         Some((content, user))
@@ -71,7 +71,7 @@ impl CertificateStore for AdminKubeconfig {
         let (content, user) = self.found().with_context(|| format!("{FILE} has no administrator any more"))?;
         let content = user.replaced_in(&content, &identity.certificate_pem, &identity.key_pem);
         let content = content.with_context(|| format!("{FILE} is written in a way that cannot be edited"))?;
-        self.place.write_private(FILE, &content).map(drop)
+        self.data_dir.write_private(FILE, &content).map(drop)
     }
 }
 
@@ -84,9 +84,9 @@ mod tests {
     const URL: &str = "https://127.0.0.1:6443";
 
     fn open(directory: &tempfile::TempDir) -> AdminKubeconfig {
-        let place = DataDir::open(directory.path()).expect("opens");
-        let pki = Arc::new(Pki::open(&place.at("pki"), &PkiConfig::for_cluster("cluster.local")).expect("keys"));
-        AdminKubeconfig { place, pki, subject: subject() }
+        let data_dir = DataDir::open(directory.path()).expect("opens");
+        let pki = Arc::new(Pki::open(&data_dir.at("pki"), &PkiConfig::for_cluster("cluster.local")).expect("keys"));
+        AdminKubeconfig { data_dir, pki, subject: subject() }
     }
 
     fn issue(pki: &Pki, subject: &Subject) -> Identity {
@@ -109,15 +109,15 @@ mod tests {
         assert_eq!(admin.present(), None);
         let first = issue(&admin.pki, &admin.subject);
         let written = content(URL, &admin.pki, &first).expect("a kubeconfig");
-        std::fs::write(admin.place.at(FILE), written).expect("written");
+        std::fs::write(admin.data_dir.at(FILE), written).expect("written");
         for _ in 0..2 {
             let identity = issue(&admin.pki, &admin.subject);
             let wanted = content(URL, &admin.pki, &identity).expect("a kubeconfig");
             admin.replace(identity.clone()).expect("written");
             assert_eq!(admin.present(), Some(identity.certificate_pem));
-            assert_eq!(std::fs::read_to_string(admin.place.at(FILE)).expect("there"), wanted);
+            assert_eq!(std::fs::read_to_string(admin.data_dir.at(FILE)).expect("there"), wanted);
         }
-        std::fs::write(admin.place.at(FILE), "{}").expect("written");
+        std::fs::write(admin.data_dir.at(FILE), "{}").expect("written");
         assert_eq!(admin.present(), None);
     }
 
@@ -137,10 +137,10 @@ mod tests {
                  contexts:\n- name: far\n  context: {{cluster: far, user: kubernetes-admin, namespace: x}}\nusers:\n{users}"
             )
         };
-        std::fs::write(admin.place.at(FILE), text(&old)).expect("written");
+        std::fs::write(admin.data_dir.at(FILE), text(&old)).expect("written");
         assert_eq!(admin.present().as_ref(), Some(&old.certificate_pem));
         admin.replace(new.clone()).expect("written");
-        assert_eq!(std::fs::read_to_string(admin.place.at(FILE)).expect("there"), text(&new));
+        assert_eq!(std::fs::read_to_string(admin.data_dir.at(FILE)).expect("there"), text(&new));
     }
 
     #[test]
@@ -148,9 +148,9 @@ mod tests {
         let (directory, elsewhere) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
         let (mut admin, other) = (open(&directory), open(&elsewhere));
         let written = content(URL, &other.pki, &issue(&other.pki, &other.subject)).expect("a kubeconfig");
-        std::fs::write(admin.place.at(FILE), &written).expect("written");
+        std::fs::write(admin.data_dir.at(FILE), &written).expect("written");
         assert_eq!(admin.present(), None);
         admin.replace(issue(&admin.pki, &admin.subject)).expect_err("nothing to replace");
-        assert_eq!(std::fs::read_to_string(admin.place.at(FILE)).expect("there"), written);
+        assert_eq!(std::fs::read_to_string(admin.data_dir.at(FILE)).expect("there"), written);
     }
 }

@@ -63,7 +63,7 @@ pub struct DataDirArgs {
 
 impl DataDirArgs {
     /// The directory, made when absent, and the names that follow from it.
-    pub fn place(&self) -> anyhow::Result<DataDir> {
+    pub fn open(&self) -> anyhow::Result<DataDir> {
         DataDir::open(&self.data_dir).with_context(|| format!("using --data-dir {}", self.data_dir.display()))
     }
 }
@@ -79,9 +79,9 @@ pub struct RunDir {
 
 impl RunDir {
     /// The directory for this boot, of which nothing is older. The caller holds the node's lock.
-    pub fn open(&self, place: &DataDir) -> anyhow::Result<node_agent::RunDir> {
-        let wanted = self.run_dir.clone().unwrap_or_else(|| place.run_dir_default());
-        Ok(node_agent::RunDir::open(&place.dir, &std::path::absolute(wanted)?)?)
+    pub fn open(&self, data_dir: &DataDir) -> anyhow::Result<node_agent::RunDir> {
+        let wanted = self.run_dir.clone().unwrap_or_else(|| data_dir.run_dir_default());
+        Ok(node_agent::RunDir::open(&data_dir.dir, &std::path::absolute(wanted)?)?)
     }
 }
 

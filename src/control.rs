@@ -33,7 +33,7 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
 /// Settings of a control plane.
 pub struct ControlPlane {
-    pub place: DataDir,
+    pub data_dir: DataDir,
     pub ranges: cli::Ranges,
     pub options: cli::ControlPlane,
     /// This machine's address.
@@ -50,7 +50,7 @@ pub struct Running {
     pub kubeconfig: PathBuf,
     /// The informers of this process.
     pub informers: Informers,
-    place: DataDir,
+    data_dir: DataDir,
     store: Arc<dyn Store>,
     tasks: Tasks,
     /// Ends the process, and with it scheduler and controllers.
@@ -64,8 +64,8 @@ impl Running {
     }
 
     /// The data directory.
-    pub fn place(&self) -> &DataDir {
-        &self.place
+    pub fn data_dir(&self) -> &DataDir {
+        &self.data_dir
     }
 
     /// A client that may do everything.
@@ -91,20 +91,20 @@ pub async fn start(control: &ControlPlane, process: &Process) -> anyhow::Result<
     // First the port, so that nothing is changed when it is taken.
     let address = SocketAddr::new(options.bind_address, options.secure_port);
     let listener = TcpListener::bind(address).await.with_context(|| format!("listening on {address} (--bind-address, --secure-port)"))?;
-    let pki = Arc::new(Pki::open(&control.place.at("pki"), &pki_config(control)?).context("opening the cluster's keys")?);
-    let store = store::open(&control.place, &options.etcd).await?;
+    let pki = Arc::new(Pki::open(&control.data_dir.at("pki"), &pki_config(control)?).context("opening the cluster's keys")?);
+    let store = store::open(&control.data_dir, &options.etcd).await?;
     let server = Server::start(server_config(control, Arc::clone(&pki))?, Arc::clone(&store)).await.context("starting the API server")?;
     let server = Arc::new(server);
     let tasks = process.tasks.child();
     let serve = Arc::clone(&server);
     tasks.own("api-server", async move { serve.serve(listener).await.context("the API server ended") });
-    let (kubeconfig, admin) = admin::write(&control.place, options, &pki)?;
+    let (kubeconfig, admin) = admin::write(&control.data_dir, options, &pki)?;
     let url = format!("https://{}:{}", advertised(control), options.secure_port);
     let cancel = process.cancel.clone();
     tasks.own("admin-certificate", admin.run(Timestamp::now, cancel.clone()));
     let informers = Informers::new(client(&server, user("system:kube-controller-manager"), MANAGER), tasks.clone());
     start_parts(control, &pki, &server, &informers, &cancel, &tasks)?;
-    Ok(Running { pki, server, url, kubeconfig, informers, place: control.place.clone(), store, tasks, cancel })
+    Ok(Running { pki, server, url, kubeconfig, informers, data_dir: control.data_dir.clone(), store, tasks, cancel })
 }
 
 fn start_parts(

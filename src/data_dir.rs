@@ -142,7 +142,7 @@ mod tests {
             std::fs::create_dir_all(file.as_deref().and_then(Path::parent).unwrap_or(&dir)).expect("makes");
             file.iter().for_each(|file| std::fs::write(file, "").expect("writes"));
             std::fs::set_permissions(&dir, PermissionsExt::from_mode(bits)).expect("its mode");
-            DataDir::open(&dir).map(|place| mode(&place.dir)).map_err(|error| error.to_string())
+            DataDir::open(&dir).map(|data_dir| mode(&data_dir.dir)).map_err(|error| error.to_string())
         };
         assert_eq!(mode(&DataDir::open(&parent.path().join("fresh")).expect("opens").dir), 0o700);
         assert_eq!(open("empty", 0o755, None), Ok(0o700));
@@ -158,9 +158,9 @@ mod tests {
     #[test]
     fn a_second_process_of_a_role_is_told_to_go_elsewhere() {
         let dir = tempfile::tempdir().expect("a directory");
-        let place = DataDir::open(dir.path()).expect("opens");
-        let _held = place.lock("node").expect("is free");
-        let error = place.lock("node").expect_err("is held").to_string();
+        let data_dir = DataDir::open(dir.path()).expect("opens");
+        let _held = data_dir.lock("node").expect("is free");
+        let error = data_dir.lock("node").expect_err("is held").to_string();
         assert!(error.contains("--data-dir") && error.contains(&std::process::id().to_string()), "{error}");
     }
 }

@@ -15,15 +15,15 @@ use crate::{internal, node};
 
 /// Removes containers, namespaces, cgroups, mounts and rules; data stays.
 pub async fn run(options: Down) -> anyhow::Result<()> {
-    let place = &options.data_dir.place()?;
-    let _lock = place.lock("node")?;
-    let run_dir = options.run_dir.open(place)?;
-    let network = Remains { prefix: place.prefix.clone(), state_dir: run_dir.at("network") };
-    let images = ImageStore::open(&place.at("images"), internal::helper(place, internal::Job::Unpack)?)?;
-    let parts = Parts { runtimes: node::runtimes(place, &run_dir)?, images: Arc::new(images), network: Arc::new(network) };
-    let config = node_agent::Config::new("", std::net::Ipv4Addr::UNSPECIFIED.into(), &place.dir, &place.prefix);
+    let data_dir = &options.data_dir.open()?;
+    let _lock = data_dir.lock("node")?;
+    let run_dir = options.run_dir.open(data_dir)?;
+    let network = Remains { prefix: data_dir.prefix.clone(), state_dir: run_dir.at("network") };
+    let images = ImageStore::open(&data_dir.at("images"), internal::helper(data_dir, internal::Job::Unpack)?)?;
+    let parts = Parts { runtimes: node::runtimes(data_dir, &run_dir)?, images: Arc::new(images), network: Arc::new(network) };
+    let config = node_agent::Config::new("", std::net::Ipv4Addr::UNSPECIFIED.into(), &data_dir.dir, &data_dir.prefix);
     // Both are tried, whatever becomes of the first.
-    let (node, proxy) = (Agent::remove_all(&config, &parts).await, node_proxy::remove(&place.prefix).await);
+    let (node, proxy) = (Agent::remove_all(&config, &parts).await, node_proxy::remove(&data_dir.prefix).await);
     node?;
     run_dir.remove()?;
     proxy.context("removing the rules of Services")

@@ -28,8 +28,8 @@ pub async fn run(command: cli::Image) -> anyhow::Result<()> {
 
 /// The store of a data directory.
 pub fn store(data_dir: &DataDirArgs, insecure_registries: Vec<String>) -> anyhow::Result<ImageStore> {
-    let place = data_dir.place()?;
-    let store = ImageStore::open(&place.at("images"), internal::helper(&place, Job::Unpack)?)?;
+    let data_dir = data_dir.open()?;
+    let store = ImageStore::open(&data_dir.at("images"), internal::helper(&data_dir, Job::Unpack)?)?;
     Ok(store.with_insecure_registries(insecure_registries).with_free_min(|all| all / FREE_MIN_SHARE))
 }
 

@@ -49,10 +49,10 @@ fn asked(mut args: impl Iterator<Item = OsString>) -> Option<Job> {
 }
 
 /// Starts processes for a job; their cgroups lie beside those of the node's Pods.
-pub fn helper(place: &DataDir, job: Job) -> anyhow::Result<Helper> {
+pub fn helper(data_dir: &DataDir, job: Job) -> anyhow::Result<Helper> {
     // Also when the file of this program was replaced meanwhile.
     let helper = Helper::new("/proc/self/exe", &["internal", job.word()]);
-    helper.in_cgroup(&format!("skiff/{}/helpers", place.prefix)).context("looking for the machine's cgroups")
+    helper.in_cgroup(&format!("skiff/{}/helpers", data_dir.prefix)).context("looking for the machine's cgroups")
 }
 
 #[cfg(test)]

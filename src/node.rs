@@ -26,7 +26,7 @@ const RESOLVERS_PERIOD: Duration = Duration::from_secs(5);
 /// Settings of a node.
 #[derive(Clone)]
 pub struct NodeSettings {
-    pub place: DataDir,
+    pub data_dir: DataDir,
     pub ranges: cli::Ranges,
     pub options: cli::NodeOptions,
     pub node_name: String,
@@ -36,10 +36,10 @@ pub struct NodeSettings {
 
 impl NodeSettings {
     /// Fills in what this machine knows.
-    pub fn new(place: DataDir, ranges: cli::Ranges, options: cli::NodeOptions) -> anyhow::Result<Self> {
+    pub fn new(data_dir: DataDir, ranges: cli::Ranges, options: cli::NodeOptions) -> anyhow::Result<Self> {
         let node_name = host::node_name(options.node_name.as_deref())?;
         let (node_ip, dns_ip) = (host::node_ip(options.node_ip)?, ranges.dns_ip()?);
-        Ok(Self { place, ranges, options, node_name, node_ip, dns_ip })
+        Ok(Self { data_dir, ranges, options, node_name, node_ip, dns_ip })
     }
 }
 
@@ -53,17 +53,17 @@ pub struct Identity {
 
 /// `skiff agent`: joins a cluster and runs until a signal stops it.
 pub async fn run_alone(options: cli::Agent) -> anyhow::Result<()> {
-    let place = options.data_dir.place()?;
-    let _lock = place.lock("node")?;
+    let data_dir = options.data_dir.open()?;
+    let _lock = data_dir.lock("node")?;
     let process = Process::begin()?;
-    let settings = NodeSettings::new(place, options.ranges, options.node)?;
+    let settings = NodeSettings::new(data_dir, options.ranges, options.node)?;
     let token = options.token.map(|token| token.parse()).transpose()?;
     let join = bootstrap::Join {
         server: options.server,
         token,
         node_name: settings.node_name.clone(),
         node_ip: settings.node_ip.into(),
-        data_dir: settings.place.dir.clone(),
+        data_dir: settings.data_dir.dir.clone(),
     };
     process.run(joined(&settings, &join, &process)).await
 }
@@ -87,24 +87,24 @@ async fn joined(settings: &NodeSettings, join: &bootstrap::Join, process: &Proce
 
 /// Opens the node's parts and checks what they need of the machine.
 pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
-    let place = &settings.place;
+    let data_dir = &settings.data_dir;
     // The agent listens later; a port that somebody else has is better told before anything has begun.
     let address = kubelet_address(settings);
     drop(std::net::TcpListener::bind(address).with_context(|| format!("listening on {address} (--kubelet-port)"))?);
-    let run_dir = settings.options.run_dir.open(place)?;
-    let runtimes = runtimes(place, &run_dir)?;
+    let run_dir = settings.options.run_dir.open(data_dir)?;
+    let runtimes = runtimes(data_dir, &run_dir)?;
     for runtime in &runtimes {
         runtime.check().await?;
     }
-    let unpacking = internal::helper(place, internal::Job::Unpack)?;
+    let unpacking = internal::helper(data_dir, internal::Job::Unpack)?;
     let leftover = unpacking.clone();
     api_tasks::blocking("clear-leftovers", move || leftover.clear()).await?.context("removing what an earlier process left")?;
     let thresholds = settings.options.eviction_hard.clone();
-    let images = ImageStore::open(&place.at("images"), unpacking)?
+    let images = ImageStore::open(&data_dir.at("images"), unpacking)?
         .with_insecure_registries(settings.options.insecure_registry.clone())
         .with_free_min(move |all| thresholds.image_disk_kept(all));
     let network = Network::new(node_network::Config {
-        prefix: place.prefix.clone(),
+        prefix: data_dir.prefix.clone(),
         state_dir: run_dir.at("network"),
         node_ip: settings.node_ip.into(),
         cluster_cidr: settings.ranges.cluster_cidr,
@@ -116,12 +116,12 @@ pub async fn parts(settings: &NodeSettings) -> anyhow::Result<Parts> {
 }
 
 /// The runtimes; the first of a kind serves Pods that name none.
-pub fn runtimes(place: &DataDir, run_dir: &RunDir) -> anyhow::Result<Vec<Arc<dyn Runtime>>> {
+pub fn runtimes(data_dir: &DataDir, run_dir: &RunDir) -> anyhow::Result<Vec<Arc<dyn Runtime>>> {
     let wasmtime = WasmtimeRuntime::new(runtimes_wasmtime::Config {
         state_dir: run_dir.at("wasmtime"),
-        cache_dir: place.at("compiled"),
+        cache_dir: data_dir.at("compiled"),
         shim: host::beside("skiff-shim-wasmtime")?,
-        compiler: internal::helper(place, internal::Job::Compile)?,
+        compiler: internal::helper(data_dir, internal::Job::Compile)?,
     })?;
     let runc = RuncRuntime::new(runtimes_runc::Config {
         state_dir: run_dir.at("runc"),
@@ -137,7 +137,8 @@ fn kubelet_address(settings: &NodeSettings) -> SocketAddr {
 
 /// The agent's settings.
 pub fn agent_config(settings: &NodeSettings, serving: Option<watch::Receiver<Serving>>) -> anyhow::Result<node_agent::Config> {
-    let mut config = node_agent::Config::new(&settings.node_name, settings.node_ip.into(), &settings.place.dir, &settings.place.prefix);
+    let mut config =
+        node_agent::Config::new(&settings.node_name, settings.node_ip.into(), &settings.data_dir.dir, &settings.data_dir.prefix);
     config.listen = kubelet_address(settings);
     config.serving = serving;
     let (address, port) = (settings.options.healthz_bind_address, settings.options.healthz_port);
@@ -171,7 +172,7 @@ pub fn start(tasks: &Tasks, settings: &NodeSettings, parts: Parts, identity: Ide
         Agent::run(agent_client, &agent_informers, config, parts, stop).await.context("the node agent ended")
     });
     let proxy = node_proxy::Config {
-        prefix: settings.place.prefix.clone(),
+        prefix: settings.data_dir.prefix.clone(),
         node_name: settings.node_name.clone(),
         node_ip: settings.node_ip.into(),
         cluster_cidr: settings.ranges.cluster_cidr,

@@ -14,9 +14,9 @@ use crate::data_dir::DataDir;
 pub const DATABASE: &str = "state.db";
 
 /// Opens it.
-pub async fn open(place: &DataDir, etcd: &Etcd) -> anyhow::Result<Arc<dyn Store>> {
+pub async fn open(data_dir: &DataDir, etcd: &Etcd) -> anyhow::Result<Arc<dyn Store>> {
     if etcd.etcd_servers.is_empty() {
-        let store = SqliteStore::open(SqliteConfig::new(place.at(DATABASE))).await.context("opening the database")?;
+        let store = SqliteStore::open(SqliteConfig::new(data_dir.at(DATABASE))).await.context("opening the database")?;
         return Ok(Arc::new(store));
     }
     let store = EtcdStore::open(etcd_config(etcd)?).await;

@@ -43,15 +43,15 @@ struct Terms {
 /// Makes the right to join a bootstrap token and keeps it beside the database; the one that is there is kept for as
 /// long as it is good.
 pub async fn of_server(running: &Running, ttl: Duration) -> anyhow::Result<PathBuf> {
-    let (place, secrets) = (running.place(), Api::<Secret>::namespaced(running.admin(), NAMESPACE));
+    let (data_dir, secrets) = (running.data_dir(), Api::<Secret>::namespaced(running.admin(), NAMESPACE));
     let now = Timestamp::now();
-    if let Some(id) = kept_id(place) {
+    if let Some(id) = stored_id(data_dir) {
         let kept = match secrets.get_opt(&format!("{PREFIX}{id}")).await {
             Ok(kept) => kept,
             // A key of the encryption at rest may be missing: the rest of the cluster goes on.
             Err(error) => {
                 tracing::warn!(error = api_client::error::chain(&error), "the join token cannot be read and is left as it is");
-                return Ok(place.at(FILE));
+                return Ok(data_dir.at(FILE));
             }
         };
         match kept.as_ref().map(expiration) {
@@ -60,10 +60,10 @@ pub async fn of_server(running: &Running, ttl: Duration) -> anyhow::Result<PathB
                 let patch = json!({"stringData": {"expiration": after(now, ttl)?}});
                 let name = format!("{PREFIX}{id}");
                 secrets.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await.context("limiting the join token")?;
-                return Ok(place.at(FILE));
+                return Ok(data_dir.at(FILE));
             }
-            Some(None) => return Ok(place.at(FILE)),
-            Some(Some(end)) if end.duration_since(now) > SignedDuration::try_from(LEFT_MIN)? => return Ok(place.at(FILE)),
+            Some(None) => return Ok(data_dir.at(FILE)),
+            Some(Some(end)) if end.duration_since(now) > SignedDuration::try_from(LEFT_MIN)? => return Ok(data_dir.at(FILE)),
             Some(Some(_)) | None => {}
         }
     }
@@ -74,12 +74,12 @@ pub async fn of_server(running: &Running, ttl: Duration) -> anyhow::Result<PathB
         usages: vec!["signing".to_owned(), "authentication".to_owned()],
     };
     let token = create(&secrets, &terms, now).await?;
-    place.write_private(FILE, &format!("{}.{token}\n", ca_hash(running.pki.ca_pem())?))
+    data_dir.write_private(FILE, &format!("{}.{token}\n", ca_hash(running.pki.ca_pem())?))
 }
 
 /// The id in the file, if there is one.
-fn kept_id(place: &DataDir) -> Option<String> {
-    let text = std::fs::read_to_string(place.at(FILE)).ok()?;
+fn stored_id(data_dir: &DataDir) -> Option<String> {
+    let text = std::fs::read_to_string(data_dir.at(FILE)).ok()?;
     text.split('.').nth(1).map(str::to_owned)
 }
 

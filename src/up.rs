@@ -26,11 +26,11 @@ const NODE_READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs until a signal stops it.
 pub async fn run(options: Up) -> anyhow::Result<()> {
-    let place = options.data_dir.place()?;
-    let _locks = (place.lock("node")?, place.lock("server")?);
+    let data_dir = options.data_dir.open()?;
+    let _locks = (data_dir.lock("node")?, data_dir.lock("server")?);
     let process = Process::begin()?;
-    let settings = NodeSettings::new(place.clone(), options.ranges.clone(), options.node)?;
-    let control = ControlPlane { place, ranges: options.ranges, options: options.control, node_ip: settings.node_ip };
+    let settings = NodeSettings::new(data_dir.clone(), options.ranges.clone(), options.node)?;
+    let control = ControlPlane { data_dir, ranges: options.ranges, options: options.control, node_ip: settings.node_ip };
     let serving = async {
         let parts = node::parts(&settings).await?;
         let running = control::start(&control, &process).await?;

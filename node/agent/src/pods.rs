@@ -1,7 +1,5 @@
-//! The manager: it watches the Pods that are bound to this node, takes or turns away each new one, and
-//! gives each its worker. A wake-up carries the whole Pod; what the worker does with it is the
-//! worker's. Pods that left something here and that the API does not have are removed, but only after
-//! the API has said once what there is.
+//! The Pod manager: it watches the Pods that are bound to this node, admits or rejects each new Pod, and gives each a worker.
+//! What an earlier agent left of Pods that the API no longer has is removed, but only after the first complete list of Pods.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

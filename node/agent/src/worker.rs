@@ -38,14 +38,14 @@ const REPORTS_MAX: usize = 64;
 /// Longest rest between two looks at the volumes and the facts.
 const REST_MAX: Duration = Duration::from_secs(3_600);
 
-/// What the manager tells a worker.
+/// What the manager wants of a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Desired {
     /// The Pod as last seen.
     pub(crate) pod: Arc<Pod>,
-    /// The API has it no more.
+    /// The API no longer has the Pod.
     pub(crate) gone: bool,
-    /// The node has to be rid of it.
+    /// The node evicts the Pod.
     pub(crate) eviction: Option<Eviction>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// A worker for a Pod that was turned away.
+    /// A worker for a Pod that the node rejected.
     pub(crate) fn rejected(
         node: Arc<Node>,
         desired: watch::Receiver<Desired>,
@@ -88,8 +88,7 @@ impl Worker {
         Self::with(node, desired, pod_record, cancel)
     }
 
-    /// A worker that begins with what runtimes have of the Pod. Containers of no use are removed on the
-    /// way.
+    /// A worker that adopts the containers that runtimes have of the Pod. It removes containers that cannot be adopted.
     pub(crate) async fn adopting(
         node: Arc<Node>,
         desired: watch::Receiver<Desired>,
@@ -114,7 +113,7 @@ impl Worker {
         worker
     }
 
-    /// What instances that ended while nobody looked have left to say.
+    /// Reads the termination messages of instances that ended while no agent ran.
     async fn read_termination_messages(&mut self) {
         if self.record.ended_before {
             return;
@@ -268,14 +267,14 @@ impl Worker {
         now.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(now)
     }
 
-    /// An eviction counts for whoever replaces this worker as well: it is read anew.
+    /// Reads the eviction at each turn of the loop, so that a replacement of this worker sees it too.
     fn heed_eviction(&mut self) {
         let eviction = self.desired.borrow().eviction.clone();
         let notes = eviction.map(|eviction| self.record.evict(&self.pod, &eviction)).unwrap_or_default();
         self.announce(notes);
     }
 
-    /// The first sight of an end starts the clock of the grace period; a shorter one later counts too.
+    /// Starts the grace period when the Pod first has to end. A shorter grace period that comes later counts too.
     fn note_ending(&mut self, now: Timestamp) {
         if !self.record.ends(&self.pod) {
             return;

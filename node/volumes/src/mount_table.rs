@@ -1,4 +1,4 @@
-//! Mounting tmpfs, unmounting, and asking the kernel what is mounted where.
+//! Mounts tmpfs, unmounts, and reads from the kernel what is mounted where.
 
 use std::ffi::OsStr;
 use std::io;
@@ -65,7 +65,8 @@ fn failed(doing: &'static str, path: &Path, errno: nix::errno::Errno) -> VolumeE
     VolumeError::io(doing, path)(errno.into())
 }
 
-/// The fifth field of a line, with its octal escapes undone.
+/// The fifth field of a line, with its octal escapes undone. By hand, because procfs-core 0.18 keeps the escapes and rejects the
+/// whole table if one mount point is not UTF-8, which a guest can cause.
 fn mount_point(line: &[u8]) -> Option<PathBuf> {
     let field = line.split(|byte| *byte == b' ').nth(4)?;
     Some(PathBuf::from(std::ffi::OsString::from_vec(unescape(OsStr::from_bytes(field).as_bytes()))))

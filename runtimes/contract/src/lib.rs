@@ -30,7 +30,7 @@ pub trait Runtime: Send + Sync {
     /// The RuntimeClass handler this is, for example `runc`.
     fn handler(&self) -> &'static str;
 
-    /// What content it runs.
+    /// The kind of content that it runs.
     fn runs(&self) -> ContentKind;
 
     /// Checks what the runtime needs of the machine (kernel features, tools). The error names what
