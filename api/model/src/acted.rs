@@ -1,10 +1,9 @@
-//! Who acts on what is stored: for every served kind and every field of it, the part of Skiff that does what the field
-//! says, or nobody.
+//! The table of effects: for every field of every served kind, the part of Skiff that acts on it, or none.
 //!
-//! A field that is accepted and on which nobody acts is a promise that is not kept. Each one is a row here; from the
-//! rows come `docs/fields.md`, the warnings that a writer gets, and the answer to "is it there yet". A test of
-//! `api-schema` holds the rows against the schemas (every field has exactly one row) and against the source of the
-//! parts (who is said to act mentions the field, and where nobody acts nobody mentions it).
+//! A field that is accepted without an effect is a broken promise. Each such field has a row here. `docs/fields.md` and the
+//! warnings of the API server come from the rows. A test of `api-schema` checks the rows against the schemas (every field
+//! has exactly one row) and against the sources (the named part mentions the field, and no part mentions a field without
+//! effect).
 
 mod kinds;
 mod pod;
@@ -12,10 +11,10 @@ mod workloads;
 
 use crate::kind::Kind;
 
-/// Part of Skiff, or of what surrounds it.
+/// A part of Skiff or of its environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The API server: rules, admission, authorization, what it serves.
+    /// The API server: rules, admission, authorization.
     ApiServer,
     /// The scheduler.
     Scheduler,
@@ -27,42 +26,41 @@ pub enum Part {
     Proxy,
     /// The DNS server.
     Dns,
-    /// Programs that are not part of Skiff, as upstream: an ingress controller, a load balancer's, whoever made the object.
+    /// Programs that are not part of Skiff, as upstream: an ingress controller, a cloud load balancer, the creator of the object.
     Clients,
 }
 
-/// Who acts on one field and all that lies in it.
+/// The parts that act on one field and its children.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     /// The path below the group's prefix: names with dots between, `[]` after a list whose elements are meant. Empty
     /// for everything.
     pub path: &'static str,
-    /// Who acts; empty where nobody does.
+    /// The parts that act on it; empty for none.
     pub acted_on_by: &'static [Part],
-    /// Where: a source file of one of the parts. Where nobody acts, why the parts mention the field all the same.
+    /// A source file of one of the parts. For a field without effect, why the parts mention it nevertheless.
     pub place: &'static str,
-    /// The version since when this is so.
+    /// The version since which the row holds.
     pub since: &'static str,
-    /// Values that ask for nothing (the default, or what happens anyway), as JSON text: no warning is given.
+    /// Values without a warning (the default, or what happens anyway), as JSON text.
     pub moot: &'static [&'static str],
 }
 
 /// Rows that share the start of their paths.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields {
-    /// What stands before each path.
+    /// The prefix of each path.
     pub prefix: &'static str,
     /// The rows.
     pub rows: &'static [Field],
 }
 
-/// Who acts on a kind.
+/// The parts that act on a kind.
 #[derive(Clone, Copy, Debug)]
 pub enum Acts {
-    /// Some part does, on the fields that the rows say.
+    /// Some part acts on the fields of the rows.
     Fields(&'static [Fields]),
-    /// Nobody does: objects are checked, stored and watched. The sentence says so, in the plural, and stands in
-    /// warnings.
+    /// No part acts on the kind: objects are checked, stored and watched. The sentence for warnings, in the plural.
     Nobody(&'static str),
 }
 
@@ -73,16 +71,16 @@ pub struct Row {
     pub group: &'static str,
     /// Kind; the same row holds for all its versions.
     pub kind: &'static str,
-    /// Who acts on it.
+    /// The parts that act on it.
     pub acts: Acts,
-    /// Where it has a Pod's spec, whose rows are [`POD_SPEC`].
+    /// The path of its Pod spec, whose rows are [`POD_SPEC`].
     pub pod_spec: Option<&'static str>,
 }
 
-/// The rows of a Pod's spec, wherever it stands.
+/// The rows of a Pod spec.
 pub const POD_SPEC: &[&[Fields]] = pod::SPEC;
 
-/// The version that all rows began with.
+/// The first version of the rows.
 const FIRST: &str = "0.1.0";
 
 impl Field {
@@ -94,12 +92,12 @@ impl Field {
         Self { path, acted_on_by: &[], place: "", since: FIRST, moot: &[] }
     }
 
-    /// Values that ask for nothing.
+    /// Adds values without a warning.
     const fn moot(self, moot: &'static [&'static str]) -> Self {
         Self { moot, ..self }
     }
 
-    /// Why the parts mention a field on which nobody acts.
+    /// Adds why the parts mention a field without effect.
     const fn although(self, why: &'static str) -> Self {
         Self { place: why, ..self }
     }
@@ -118,7 +116,7 @@ impl Row {
         Self { pod_spec: Some(path), ..self }
     }
 
-    /// Every row of its fields with the whole path, a Pod's spec included.
+    /// All rows with their whole paths, including those of the Pod spec.
     pub fn fields(&self) -> impl Iterator<Item = (String, &'static Field)> {
         let own: &'static [Fields] = match self.acts {
             Acts::Fields(fields) => fields,
@@ -135,7 +133,7 @@ impl Row {
     }
 }
 
-/// Two parts of a path as one.
+/// Joins two parts of a path.
 fn joined(one: &str, other: &str) -> String {
     match (one, other) {
         ("", path) | (path, "") => path.to_owned(),
@@ -148,7 +146,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
     workloads::ROWS.iter().chain(kinds::ROWS)
 }
 
-/// The row of a kind; `None` for custom resources, on which whoever defined them acts.
+/// The row of a kind; `None` for custom resources, on which their own controllers act.
 pub fn acted_on_by(kind: &Kind) -> Option<&'static Row> {
     rows().find(|row| kind.custom.is_none() && row.kind == kind.kind && row.group == kind.group)
 }

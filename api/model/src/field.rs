@@ -1,5 +1,4 @@
-//! What is wrong with one field of an object, with upstream's words
-//! (`k8s.io/apimachinery/pkg/util/validation/field`), and paths that name the field.
+//! Errors of fields with upstream's messages (`k8s.io/apimachinery/pkg/util/validation/field`), and paths of fields.
 
 use std::fmt;
 
@@ -116,12 +115,12 @@ impl FieldErrorKind {
     }
 }
 
-/// One thing wrong with one field.
+/// An error of one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    /// What sort of wrong.
+    /// The type of the error.
     pub kind: FieldErrorKind,
-    /// Which field.
+    /// The field.
     pub path: Path,
     /// The offending value, where the message shows it.
     pub value: Option<Value>,
@@ -140,7 +139,7 @@ impl FieldError {
         Self { kind: FieldErrorKind::Invalid, path: path.clone(), value: Some(value.into()), detail: detail.into() }
     }
 
-    /// The value is none of the supported ones.
+    /// The value is not supported.
     pub fn not_supported(path: &Path, value: impl Into<Value>, supported: &[&str]) -> Self {
         let list: Vec<String> = supported.iter().map(|s| format!("\"{s}\"")).collect();
         let detail = if list.is_empty() { String::new() } else { format!("supported values: {}", list.join(", ")) };

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a quantity was refused; the message is upstream's.
+/// A text is no quantity. The message is upstream's.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
 pub struct QuantityError;
@@ -13,27 +13,27 @@ pub const BINARY_SUFFIXES: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30
 pub const DECIMAL_SUFFIXES: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 
-/// The most that [`milli`] answers: what is stored has no more than 2^63-1 units, and many such amounts can be added.
+/// The greatest result of [`milli`]: a stored quantity has at most 2^63-1 units, and many such amounts can be added.
 const MILLI_MAX: i128 = i64::MAX as i128 * 1000;
-/// Digits that an `i128` always has room for; those after them count as one more of the last.
+/// Digits that always fit an `i128`; further digits round the last one up.
 const DIGITS_MAX: usize = 38;
-/// Digits that it has room for when they are multiplied by 2^60.
+/// Digits that fit when they are multiplied by 2^60.
 const BINARY_DIGITS_MAX: usize = 20;
-/// Exponents beyond it make no difference any more.
+/// Greater exponents make no difference.
 const EXPONENT_MAX: i32 = 1000;
 
-/// Thousandths, rounded up as upstream does (`MilliValue`), and held within 2^63-1 units above and below zero.
+/// Thousandths, rounded up as upstream does (`MilliValue`), and limited to 2^63-1 units above and below zero.
 pub fn milli(text: &str) -> Result<i128, QuantityError> {
     Ok(parts(text, 3)?.clamp(-MILLI_MAX, MILLI_MAX))
 }
 
-/// Billionths, rounded up: upstream's quantities are no finer. More than there is room for is refused.
+/// Billionths, rounded up, which is upstream's precision. A value that does not fit is an error.
 pub fn nano(text: &str) -> Result<i128, QuantityError> {
     let nano = parts(text, 9)?;
     if nano.saturating_abs() == i128::MAX { Err(QuantityError) } else { Ok(nano) }
 }
 
-/// Parts of which a unit has ten to the power of `digits`; the largest or least number where they are too many.
+/// The value in units of ten to the power of `-digits`; the greatest or least number where it does not fit.
 fn parts(text: &str, digits: i32) -> Result<i128, QuantityError> {
     let split = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '+' | '-' | '.'))).unwrap_or(text.len());
     let (number, suffix) = text.split_at_checked(split).ok_or(QuantityError)?;
@@ -56,8 +56,8 @@ pub fn value(text: &str) -> Result<i64, QuantityError> {
     i64::try_from(whole).map_err(|_| QuantityError)
 }
 
-/// The first digits without the point, and how many of them stood after it: fewer than none where the last stood
-/// before it.
+/// The first digits without the point, and the number of digits after the point, which is negative where digits before the
+/// point are dropped.
 fn decimal(number: &str, digits_max: usize) -> Result<(i128, i32), QuantityError> {
     let (sign, unsigned) = match number.strip_prefix('-') {
         Some(rest) => (-1, rest),

@@ -1,8 +1,8 @@
-//! Walk trees of the built-in kinds, built when first asked for and kept for the life of the process.
+//! Schema trees of the built-in kinds, built at first use and kept for the life of the process.
 //!
-//! One generator serves all kinds, so that a type shared by many (Pod specs, metadata) is generated
-//! once. Of what it makes only names, shapes and facts stay; its JSON, three quarters of it
-//! descriptions, is dropped at once. What is kept is bounded by the number of types.
+//! One generator serves all kinds, so that a shared type (Pod specs, metadata) is generated once. The tree has only names,
+//! shapes and facts. The generated JSON, three quarters of it descriptions, is dropped. The number of types limits the
+//! memory.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -16,7 +16,7 @@ use crate::facts;
 use crate::schema::{Definition, Facts, Format, Node, Schema, Struct};
 use crate::types::TYPES;
 
-/// Where references to definitions point in OpenAPI v3.
+/// The prefix of references to definitions in OpenAPI v3.
 pub(crate) const DEFINITIONS: &str = "#/components/schemas/";
 
 /// The schema of the metadata that objects of every kind have.
@@ -39,19 +39,19 @@ pub fn of_gvk(group: &str, version: &str, kind: &str) -> Option<&'static Schema>
     Some(root.get_or_init(|| Builder::global().build(found.generate)))
 }
 
-/// Settings that give upstream's names and reference style.
+/// A generator with upstream's names and reference style.
 pub(crate) fn generator() -> SchemaGenerator {
     SchemaSettings::openapi3().with(|s| s.definitions_path = "/components/schemas".into()).into_generator()
 }
 
-/// The definitions that the last generations added, as JSON. A bare `true` stays in their place, so that
-/// the generator knows them and does not make them again.
+/// Removes the new definitions from the generator, as JSON. It keeps `true` instead of each, so that it does not generate
+/// the definition again.
 pub(crate) fn take_new(generator: &mut SchemaGenerator) -> Vec<(String, Value)> {
     let new = generator.definitions_mut().iter_mut().filter(|(_, body)| body.is_object());
     new.map(|(name, body)| (name.clone(), std::mem::replace(body, Value::Bool(true)))).collect()
 }
 
-/// Makes definitions; behind one lock, which is taken only when a kind is first seen.
+/// Builds definitions. Its lock is taken only at the first use of a kind.
 struct Builder {
     generator: SchemaGenerator,
     definitions: HashMap<&'static str, &'static Definition>,
@@ -66,13 +66,13 @@ impl Builder {
         BUILDER.lock()
     }
 
-    /// The schema of one type with everything it reaches.
+    /// The schema of one type, with every type that it refers to.
     fn build(&mut self, generate: fn(&mut SchemaGenerator) -> schemars::Schema) -> Schema {
         let root = generate(&mut self.generator);
         for (name, body) in take_new(&mut self.generator) {
             let definition = self.definition(&name);
             let body = self.body(definition.name, &body);
-            // Set at most once: a definition's JSON is taken from the generator only when it is new.
+            // Set at most once: the generator returns the JSON of a definition only when it is new.
             let _ = definition.body.set(body);
         }
         Schema::plain(self.node("", root.as_value()))
@@ -106,7 +106,7 @@ impl Builder {
         Schema { node, facts: Facts::Known(facts::of_field(name, facts::SELF)) }
     }
 
-    /// What one piece of JSON schema says; `owner` is the definition whose fields it may hold.
+    /// The node of a JSON schema; `owner` is the definition that has its fields.
     fn node(&mut self, owner: &'static str, json: &Value) -> Node {
         if let Some(target) = reference(json) {
             return Node::Definition(self.definition(target));
@@ -149,7 +149,7 @@ impl Builder {
     }
 }
 
-/// The definition that a schema names, directly or, with a description beside it, in an `allOf`.
+/// The definition that a schema refers to, directly, or in an `allOf` beside a description.
 pub(crate) fn reference(json: &Value) -> Option<&str> {
     let target = json.get("$ref").or_else(|| json.get("allOf")?.get(0)?.get("$ref"))?;
     target.as_str()?.strip_prefix(DEFINITIONS)

@@ -10,7 +10,7 @@ use crate::schema::{Defined, Facts, Format, Node, Schema, Struct};
 use crate::strategy::{ListType, MapType};
 use crate::structural::{Additional, Structural};
 
-/// What a kind's schema is parsed into, and the tree that all kinds share.
+/// The parsed schema of a custom kind, and its tree.
 struct Parsed {
     structural: Structural,
     tree: Schema,
@@ -39,8 +39,7 @@ fn parsed(custom: &Custom) -> Option<&Parsed> {
 }
 
 impl Schema {
-    /// The tree of a custom resource's schema. A `root`, like an embedded resource, has metadata whether
-    /// or not the schema says so.
+    /// The tree of a custom resource's schema. A `root`, like an embedded resource, always has metadata.
     pub(crate) fn of_structural(schema: &Structural, root: bool) -> Self {
         let list_type = match schema.list_type.as_str() {
             "map" => ListType::Map,

@@ -1,6 +1,6 @@
-//! Discovery: what a server says it serves, in the older documents (`/api`, `/apis`, `/apis/GROUP`,
-//! `/apis/GROUP/VERSION`) and in the aggregated one that newer clients ask for first. Groups, versions
-//! and resources keep the order of the kinds given: clients take it as preference.
+//! Discovery documents: the older ones (`/api`, `/apis`, `/apis/GROUP`, `/apis/GROUP/VERSION`) and the aggregated one, which
+//! newer clients request first. Groups, versions and resources have the order of the given kinds, which clients use as
+//! preference.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// Bytes of a storage version's hash, as upstream.
+/// Upstream's length of the hash of a storage version, in bytes.
 const STORAGE_HASH_LEN: usize = 8;
 
 /// `/api`: `APIVersions` with the address for clients of any origin.
@@ -78,17 +78,17 @@ fn resources(kind: &Kind) -> Vec<Value> {
     rows
 }
 
-/// Which version objects are stored in, as upstream's `StorageVersionHash`: clients see by it when objects are worth
-/// writing again. None where nothing is stored.
+/// Upstream's `StorageVersionHash`: a change tells clients that objects should be written again in a new version. `None`
+/// where objects are not stored.
 fn storage_version_hash(kind: &Kind) -> Option<String> {
     if !kind.allows("watch") {
         return None;
     }
     let (group, version) = match &kind.custom {
         Some(custom) => (kind.group.as_str(), custom.storage_version.as_deref()?),
-        // The core group's Events under another name.
+        // Events of `events.k8s.io` are stored as Events of the core group.
         None if kind.group == "events.k8s.io" => ("", "v1"),
-        // The table's first is the preferred version, in which objects are stored.
+        // The first version in the table is the preferred one, in which objects are stored.
         None => (kind.group.as_str(), kind::find(&kind.group, &kind.plural)?.version.as_str()),
     };
     let hash = Sha256::digest(format!("{group}/{version}/{}", kind.kind));
@@ -107,7 +107,7 @@ fn subresource(kind: &Kind, sub: &Subresource) -> Value {
     row
 }
 
-/// Group, version and kind of a subresource's bodies: those it names, the options of a proxy, or the kind itself.
+/// Group, version and kind of a subresource's bodies: its own, those of the options of a proxy, or those of the kind.
 pub(crate) fn body_kind(kind: &Kind, sub: &Subresource) -> [String; 3] {
     match &sub.kind {
         Some((group, version, kind)) => [group.clone(), version.clone(), kind.clone()],
@@ -162,7 +162,7 @@ fn resource_discovery(kind: &Kind) -> Value {
     row
 }
 
-/// Group and version are left empty where they are those of the list, as upstream does.
+/// As upstream, group and version are empty where they equal those of the list.
 fn response_kind(kind: &Kind, [group, version, body]: [String; 3]) -> Value {
     if group == kind.group && version == kind.version {
         json!({"group": "", "version": "", "kind": body})

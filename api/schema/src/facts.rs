@@ -1,7 +1,6 @@
-//! Facts about fields that the types do not carry. Upstream writes them as markers and struct tags in
-//! its `types.go` files and publishes them as `x-kubernetes-*` extensions, defaults and enumerations;
-//! here they are tables, one file for a family of groups. A test checks that every entry names a field
-//! that exists and fits its shape.
+//! Facts about fields that the types do not have. Upstream has them as markers and struct tags in its `types.go` files and
+//! publishes them as `x-kubernetes-*` extensions, defaults and enumerations. Here they are tables, one file per family of
+//! groups. A test checks that the field of every entry exists and that the entry fits its type.
 
 mod access;
 mod core;
@@ -13,21 +12,21 @@ mod workloads;
 
 use crate::strategy::{ListType, MapType, PatchStrategy};
 
-/// The name under which a definition's table tells of the type itself.
+/// The name of the entry about the type itself in the table of a definition.
 pub(crate) const SELF: &str = "";
 
-/// What is known of one definition.
+/// The facts about one definition.
 #[derive(Debug)]
 pub(crate) struct Table {
     /// Upstream's name, for example `io.k8s.api.core.v1.Container`.
     pub(crate) definition: &'static str,
-    /// Fields that are atomic lists and nothing more.
+    /// Fields whose only fact is that they are atomic lists.
     pub(crate) atomic: &'static [&'static str],
-    /// The other fields with facts. `name[]` tells of the elements of `name`, [`SELF`] of the type.
+    /// The other fields with facts. `name[]` is about the elements of `name`, [`SELF`] about the type.
     pub(crate) facts: &'static [Fact],
 }
 
-/// What is known of one field beyond its shape.
+/// The facts about one field.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fact {
     pub(crate) field: &'static str,
@@ -35,7 +34,7 @@ pub(crate) struct Fact {
     pub(crate) list_map_keys: &'static [&'static str],
     pub(crate) map_type: Option<MapType>,
     pub(crate) merge_key: Option<&'static str>,
-    /// `None` where upstream says nothing, which means the same as a strategy without any word.
+    /// `None` where upstream has no strategy, which is the same as an empty one.
     pub(crate) strategy: Option<PatchStrategy>,
     /// JSON text.
     pub(crate) default: Option<&'static str>,
@@ -43,7 +42,7 @@ pub(crate) struct Fact {
 }
 
 impl Fact {
-    /// Nothing known.
+    /// No facts.
     pub(crate) const NONE: Self = field(SELF);
 
     const fn strategy(mut self, merge: bool, retain_keys: bool) -> Self {
@@ -123,7 +122,7 @@ const fn map(name: &'static str, keys: &'static [&'static str]) -> Fact {
 
 static ATOMIC: Fact = atomic(SELF);
 
-/// Every table, each ordered by definition.
+/// All tables, each sorted by definition.
 pub(crate) static TABLES: [&[Table]; 7] =
     [access::TABLES, core::TABLES, extension::TABLES, meta::TABLES, network::TABLES, resources::TABLES, workloads::TABLES];
 
@@ -140,9 +139,8 @@ pub(crate) fn of_field(definition: &str, name: &str) -> &'static Fact {
     table.facts.iter().find(|fact| fact.field == name).unwrap_or(&Fact::NONE)
 }
 
-/// The fields of a definition that upstream requires, from those that the types always have. The types
-/// take metadata for granted, which upstream requires of old-style Events alone, and names that default
-/// to nothing.
+/// The required fields of a definition, from those that the types require. The types also require metadata, which upstream
+/// requires only for core Events, and names whose default is empty.
 pub(crate) fn required<'a>(definition: &str, always_there: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let wanted = |name: &&str| match *name {
         "metadata" => definition == "io.k8s.api.core.v1.Event",

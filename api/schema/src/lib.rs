@@ -1,14 +1,12 @@
-//! What the served kinds look like: their fields, types, list and merge semantics, and the
-//! discovery and OpenAPI documents that tell clients so.
+//! The schemas of the served kinds (fields, types, list and merge semantics), and the discovery and OpenAPI documents.
 //!
-//! The fields come from k8s-openapi's types; what those lack (list types and map keys, patch merge
-//! keys and strategies, defaults, enumerations) is a table of facts here, checked against the types
-//! by a test. The fields of custom resources come from their definitions ([`Structural`]) and show the
-//! same tree. Inputs are [`Kind`]s and names, outputs are a walkable [`Schema`] and JSON documents.
-//! Nothing here validates, defaults or merges: that is the business of those who walk the schemas.
+//! The fields come from k8s-openapi's types. A table of facts adds what the types lack (list types and map keys, patch merge
+//! keys and strategies, defaults, enumerations); a test checks the table against the types. The fields of custom resources
+//! come from their definitions ([`Structural`]) and have the same tree. The input is [`Kind`]s and names, the output is a
+//! [`Schema`] to walk and JSON documents. Validation, defaulting and merging are in other crates, which walk the schemas.
 //!
-//! Walk trees are built once for a type and kept, without descriptions. Documents are made anew for
-//! each call, since they are large and rarely asked for: whoever serves them keeps what it wants.
+//! A tree is built once per type, without descriptions, and stays in memory. A document is built for each call, because it
+//! is large and rarely requested; the server caches what it needs.
 
 mod builtin;
 mod custom;

@@ -1,9 +1,9 @@
-//! Numbers without a fraction, which Go's encoder writes as integers.
+//! Floats without a fraction, which Go's encoder writes as integers.
 
 use serde_json::Value;
 
-/// Makes integers of the whole numbers in a value: upstream's encoder writes `1.0` and `1e3` as `1` and `1000`, and reads
-/// these back as integers. Those beyond 64 bits stay as they are.
+/// Converts the floats without a fraction in a value to integers: upstream's encoder writes `1.0` and `1e3` as `1` and
+/// `1000`, and reads these as integers. Numbers beyond 64 bits do not change.
 pub fn settle_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -17,13 +17,13 @@ pub fn settle_numbers(value: &mut Value) {
     }
 }
 
-/// The integer that a number is, if it is one of 64 bits.
+/// The integer of a number, if 64 bits can represent it.
 pub fn whole(number: f64) -> Option<i64> {
     // Written without an exponent and a fraction.
     if number.fract() == 0.0 { format!("{number:.0}").parse().ok() } else { None }
 }
 
-/// [`settle_numbers`] of a copy.
+/// A copy after [`settle_numbers`].
 pub(crate) fn settled(value: &Value) -> Value {
     let mut value = value.clone();
     settle_numbers(&mut value);

@@ -1,9 +1,8 @@
-//! OpenAPI documents: what `kubectl explain`, client-side validation and patch strategies are read
-//! from. Version 3 has an index and one document for each group and version; version 2 is one document
-//! for all, as JSON or as protobuf.
+//! OpenAPI documents, for `kubectl explain`, client-side validation and patch strategies. Version 3 has an index and one
+//! document for each group and version. Version 2 is one document for all kinds, as JSON or as protobuf.
 //!
-//! Documents are large (core/v1 is a megabyte) and asked for rarely, so nothing of them is kept here but
-//! their hashes. A document depends on nothing but the kinds of its group and version.
+//! Documents are large (core/v1 has a megabyte) and rarely requested, so only their hashes stay in memory. A document depends
+//! only on the kinds of its group and version.
 
 mod definitions;
 mod gnostic;
@@ -24,17 +23,17 @@ use sha2::{Digest, Sha256};
 pub use self::others::{Others, Unfit, v2_others, v2_part};
 use crate::discovery::{groups, versions};
 
-/// The content type of OpenAPI v2 as protobuf. Clients ask for it under this name or with `@` for the dot
-/// before `v1.0`; the answer must carry this one, since Go's media type parser refuses `@`.
+/// The content type of OpenAPI v2 as protobuf. Clients accept this name or one with `@` instead of the dot before `v1.0`.
+/// The response must have this name, since Go's parser of media types rejects `@`.
 pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// The Kubernetes version whose types the documents describe.
 const KUBERNETES_VERSION: &str = "v1.37.0";
 
-/// `/openapi/v3`: the index of one document for each group and version. `hash` in each address changes
-/// when the document does, so that clients may keep what they have.
+/// `/openapi/v3`: the index of the documents of all groups and versions. The `hash` in each URL changes with the document,
+/// so that clients can cache it.
 ///
-/// The first call makes every document once to hash it; later ones only those whose kinds changed.
+/// The first call builds every document to hash it; later calls build only documents whose kinds changed.
 pub fn v3_index(kinds: &[Arc<Kind>]) -> Value {
     let mut paths = Map::new();
     for group in groups(kinds) {
@@ -49,7 +48,7 @@ pub fn v3_index(kinds: &[Arc<Kind>]) -> Value {
 
 /// The hash that [`v3_index`] gives for a document: also its `ETag`. `None` for a version that is not served.
 pub fn v3_hash(group: &str, version: &str, kinds: &[Arc<Kind>]) -> Option<String> {
-    /// For each path the kinds it was hashed for. Bounded by the groups and versions ever served.
+    /// For each path the kinds of its hash. The number of groups and versions limits its size.
     type Hashes = Mutex<HashMap<String, (Vec<Arc<Kind>>, String)>>;
     static HASHES: LazyLock<Hashes> = LazyLock::new(Mutex::default);
     let own = own_kinds(group, version, kinds);
@@ -82,7 +81,7 @@ pub fn v3(group: &str, version: &str, kinds: &[Arc<Kind>]) -> Option<Value> {
     }))
 }
 
-/// What [`v3`] gives, as JSON text: made piece by piece, in a quarter of the memory.
+/// [`v3`] as JSON text, written piece by piece with a quarter of the memory.
 pub fn v3_json(group: &str, version: &str, kinds: &[Arc<Kind>]) -> Option<Vec<u8>> {
     let own = own_kinds(group, version, kinds);
     if own.is_empty() {
@@ -120,7 +119,7 @@ pub fn v2(kinds: &[Arc<Kind>]) -> Value {
     })
 }
 
-/// What [`v2`] gives, as JSON text: made piece by piece. With what other servers add.
+/// [`v2`] as JSON text, written piece by piece, with the parts of other servers.
 pub fn v2_json(kinds: &[Arc<Kind>], others: &Others) -> Vec<u8> {
     let mut out = Vec::new();
     // Writing into memory cannot fail.
@@ -163,7 +162,7 @@ pub fn v2_protobuf(document: &Value) -> Vec<u8> {
     encoder.finish()
 }
 
-/// What [`v2_protobuf`] gives for [`v2`] of these kinds: made piece by piece. With what other servers add.
+/// [`v2_protobuf`] of [`v2`] of these kinds, written piece by piece, with the parts of other servers.
 pub fn v2_protobuf_of(kinds: &[Arc<Kind>], others: &Others) -> Vec<u8> {
     let frame = json!({"swagger": "2.0", "info": info(), "security": [{"BearerToken": []}], "securityDefinitions": security()});
     let mut encoder = gnostic::Encoder::new(&frame);
@@ -177,7 +176,7 @@ pub fn v2_protobuf_of(kinds: &[Arc<Kind>], others: &Others) -> Vec<u8> {
     encoder.finish()
 }
 
-/// The entries of a JSON object on their way to a writer. The first error ends the writing; [`Entries::end`] tells it.
+/// Writes the entries of a JSON object. The first error ends the writing; [`Entries::end`] returns it.
 struct Entries<'a, W: io::Write> {
     out: &'a mut W,
     result: io::Result<()>,
@@ -189,7 +188,7 @@ impl<'a, W: io::Write> Entries<'a, W> {
         Self { out, result: Ok(()), before: "{" }
     }
 
-    /// `value` shows itself as JSON.
+    /// `value` is JSON text.
     fn put(&mut self, name: &str, value: &impl fmt::Display) {
         if self.result.is_ok() {
             self.result = write!(self.out, "{}{}:{value}", self.before, Value::from(name));

@@ -1,7 +1,7 @@
-//! Go's regular expressions (RE2's syntax): those of schemas and of CEL are written for them.
+//! Go's regular expressions (RE2's syntax), for the patterns of schemas and of CEL.
 //!
-//! What Go refuses is refused, and what both know means what it means in Go. A compiled pattern takes room by what
-//! it repeats, so its program has a limit; matching takes time linear in the text, as in Go.
+//! A pattern that Go rejects is rejected, and every pattern has the meaning that it has in Go. The size of a compiled
+//! pattern depends on its repetitions, so its program has a limit. The run time of a match is linear in the text, as in Go.
 
 mod translate;
 
@@ -13,15 +13,15 @@ use thiserror::Error;
 #[error("error parsing regexp: {0}")]
 pub struct PatternError(String);
 
-/// Groups within groups.
+/// The deepest nesting of groups.
 const NESTING_MAX: u32 = 100;
-/// Octets that a match may keep of what it has worked out; with fewer it is slower.
+/// Octets of the cache of a match; with fewer a match is slower.
 const CACHE_BYTES_MAX: usize = 1 << 20;
-/// Octets of a compiled `pattern` of a schema. A thousand letters fit in, but not hundreds out of all scripts, which Go
-/// takes: a definition may have many patterns.
+/// Most octets of a compiled `pattern` of a schema. A repetition of a thousand letters fits, but not hundreds of characters
+/// of all scripts, which Go accepts: a definition may have many patterns.
 pub const SCHEMA_BYTES_MAX: usize = 10 << 20;
 
-/// Compiles a pattern as Go understands it, into at most so many octets.
+/// Compiles a pattern with the meaning that it has in Go, into at most so many octets.
 ///
 /// # Errors
 /// When Go would not compile it, or when the compiled pattern is too large.

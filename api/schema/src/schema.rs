@@ -1,6 +1,6 @@
-//! A schema as a tree to walk beside a value: each node says what shape the value has and how lists,
-//! maps and patches treat it. Nodes that name a shared definition resolve it when asked, so types that
-//! contain themselves (`JSONSchemaProps`) are no special case.
+//! A schema as a tree to walk beside a value: each node has the shape of the value and its list, map and patch semantics.
+//! A node that refers to a shared definition resolves it on access, so recursive types (`JSONSchemaProps`) are no special
+//! case.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -8,14 +8,14 @@ use std::sync::OnceLock;
 use crate::facts::Fact;
 use crate::strategy::{ListType, MapType, PatchStrategy};
 
-/// What one field, element or whole object may hold. Two words of memory beside its children.
+/// The schema of a field, an element or a whole object. It takes two words of memory besides its children.
 #[derive(Debug)]
 pub struct Schema {
     pub(crate) node: Node,
     pub(crate) facts: Facts,
 }
 
-/// What is known of a place beyond its shape.
+/// The facts about a value besides its shape.
 #[derive(Debug)]
 pub(crate) enum Facts {
     /// From the tables, for built-in kinds.
@@ -24,7 +24,7 @@ pub(crate) enum Facts {
     Defined(Box<Defined>),
 }
 
-/// What the definition of a custom resource says of a place.
+/// The facts in the definition of a custom resource.
 #[derive(Debug)]
 pub(crate) struct Defined {
     pub(crate) list_type: ListType,
@@ -35,7 +35,7 @@ pub(crate) struct Defined {
     pub(crate) preserve_unknown_fields: bool,
 }
 
-/// How a schema is held; [`Schema::shape`] shows it with definitions resolved.
+/// The stored shape of a schema; [`Schema::shape`] resolves definitions.
 #[derive(Debug)]
 pub(crate) enum Node {
     Definition(&'static Definition),
@@ -86,14 +86,14 @@ pub enum Shape<'a> {
     IntOrString,
     /// A quantity such as `500m` or `1Gi`: a string, or a number that stands for one.
     Quantity,
-    /// Anything at all, kept as it is (`RawExtension`, `JSON`, `FieldsV1`).
+    /// Any value, which is not changed (`RawExtension`, `JSON`, `FieldsV1`).
     Any,
 }
 
-/// What a string or number is further.
+/// The format of a string or number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// Nothing further is known.
+    /// No format.
     #[default]
     None,
     /// A 32-bit integer.
@@ -113,7 +113,7 @@ impl Schema {
         Self { node, facts: Facts::Known(&Fact::NONE) }
     }
 
-    /// This schema's own body where it names a definition, else itself.
+    /// The body of the definition that the schema refers to, else the schema itself.
     fn resolved(&self) -> &Self {
         let mut schema = self;
         while let Node::Definition(definition) = &schema.node {
@@ -198,7 +198,7 @@ impl Schema {
         }
     }
 
-    /// What the tables know of this place.
+    /// The facts from the tables.
     fn known(&self) -> Option<&'static Fact> {
         match &self.facts {
             Facts::Known(fact) => Some(fact),
@@ -214,7 +214,7 @@ impl Schema {
         }
     }
 
-    /// The fields that tell the elements of a [`ListType::Map`] list apart.
+    /// The key fields of the elements of a [`ListType::Map`] list.
     pub fn list_map_keys(&self) -> impl Iterator<Item = &str> + Clone {
         let (known, defined): (&'static [&'static str], &[String]) = match &self.facts {
             Facts::Known(fact) => (fact.list_map_keys, &[]),
@@ -223,7 +223,7 @@ impl Schema {
         known.iter().copied().chain(defined.iter().map(String::as_str))
     }
 
-    /// How server-side apply owns this map or object: the field's word, else its type's.
+    /// How server-side apply owns this map or object: by the fact of the field, else of its type.
     pub fn map_type(&self) -> MapType {
         match &self.facts {
             Facts::Known(fact) => fact.map_type.or(self.resolved().known().and_then(|fact| fact.map_type)).unwrap_or_default(),
@@ -231,7 +231,7 @@ impl Schema {
         }
     }
 
-    /// The field by which strategic merge tells the elements of this list apart.
+    /// The key field of the elements of this list in a strategic merge.
     pub fn merge_key(&self) -> Option<&'static str> {
         self.known().and_then(|fact| fact.merge_key)
     }
@@ -241,8 +241,8 @@ impl Schema {
         self.known().and_then(|fact| fact.strategy).unwrap_or_default()
     }
 
-    /// The default that the schema states, as JSON text (`"TCP"` with its quotes). Server-side apply needs
-    /// it for keys that may be left out; it is not all that defaulting does.
+    /// The default in the schema, as JSON text (`"TCP"` with its quotes). Server-side apply needs it for omitted keys.
+    /// Defaulting of objects does more than this.
     pub fn default_json(&self) -> Option<&str> {
         match &self.facts {
             Facts::Known(fact) => fact.default,
@@ -250,7 +250,7 @@ impl Schema {
         }
     }
 
-    /// Whether fields that are not among the known ones are kept.
+    /// Whether unknown fields are kept.
     pub fn preserves_unknown_fields(&self) -> bool {
         matches!(&self.facts, Facts::Defined(defined) if defined.preserve_unknown_fields)
     }
@@ -262,6 +262,6 @@ impl Schema {
     }
 }
 
-/// What a definition without a body is: cannot be seen from outside, since roots are handed out only
-/// after all they reach is built.
+/// The schema of a definition without a body. Callers never see it, because a root is returned only after all its
+/// definitions are built.
 static ANY: Schema = Schema::plain(Node::Any);

@@ -1,8 +1,8 @@
-//! The schema of a custom resource (`openAPIV3Schema`), parsed once: what pruning, defaulting and value
-//! validation walk beside an object. Structural schemas (upstream's word) have a type at every place; what
-//! stands in `allOf`, `anyOf`, `oneOf` and `not` only narrows values, and is parsed into the same type.
+//! The schema of a custom resource (`openAPIV3Schema`), parsed once, for pruning, defaulting and validation of values. A
+//! structural schema (upstream's term) has a type for every value; schemas in `allOf`, `anyOf`, `oneOf` and `not` only
+//! restrict values, and have the same Rust type.
 //!
-//! Parsing is lenient: whether a schema may be stored is told by `api-rules`, which looks at the JSON.
+//! The parser is lenient: `api-rules` validates the JSON of a schema before it is stored.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use serde_json::{Map, Value};
 use crate::numbers::settled;
 use crate::regexp::{self, SCHEMA_BYTES_MAX};
 
-/// One place in a schema.
+/// A schema.
 #[derive(Debug, Default)]
 pub struct Structural {
-    /// OpenAPI type; empty where the place has none.
+    /// OpenAPI type; may be empty.
     pub kind: String,
     /// OpenAPI format; may be empty.
     pub format: String,
-    /// Whether null may stand here.
+    /// Whether null is allowed.
     pub nullable: bool,
-    /// What stands here when nothing is given.
+    /// The default.
     pub default: Option<Value>,
     /// Known fields.
     pub properties: BTreeMap<String, Structural>,
-    /// Fields of free names.
+    /// Fields that are not among the properties.
     pub additional: Additional,
     /// The elements of a list.
     pub items: Option<Box<Structural>>,
@@ -43,50 +43,50 @@ pub struct Structural {
     pub map_type: String,
     /// `x-kubernetes-validations`
     pub rules: Vec<ValidationRule>,
-    /// Fields that must be there.
+    /// Required fields.
     pub required: Vec<String>,
-    /// The only values allowed; empty where any is.
+    /// The allowed values; empty means any value.
     pub enumeration: Vec<Value>,
-    /// Bounds of numbers, texts, lists and maps.
+    /// Limits of numbers, texts, lists and maps.
     pub limits: Limits,
-    /// What texts must match.
+    /// The pattern of texts.
     pub pattern: Option<Pattern>,
-    /// Schemas of which all must hold.
+    /// All of these schemas must match.
     pub all_of: Vec<Structural>,
-    /// Schemas of which at least one must hold.
+    /// At least one of these schemas must match.
     pub any_of: Vec<Structural>,
-    /// Schemas of which exactly one must hold.
+    /// Exactly one of these schemas must match.
     pub one_of: Vec<Structural>,
-    /// A schema that must not hold.
+    /// This schema must not match.
     pub not: Option<Box<Structural>>,
 }
 
 /// Fields that are not among the properties.
 #[derive(Debug, Default)]
 pub enum Additional {
-    /// Nothing is said of them: they are pruned.
+    /// Not specified: they are pruned.
     #[default]
     Unsaid,
-    /// `true`: they may be there. What objects hold in them is pruned all the same.
+    /// `true`: they are allowed. The fields of objects in them are pruned.
     Any,
-    /// `false`: there must be none.
+    /// `false`: they are not allowed.
     Forbidden,
-    /// Each has this schema.
+    /// They have this schema.
     Schema(Box<Structural>),
 }
 
-/// Bounds of a value.
+/// Limits of a value.
 #[derive(Debug, Default, PartialEq)]
 pub struct Limits {
-    /// Least number.
+    /// The minimum.
     pub minimum: Option<f64>,
-    /// Whether the least number itself is excluded.
+    /// Whether the minimum itself is excluded.
     pub exclusive_minimum: bool,
-    /// Greatest number.
+    /// The maximum.
     pub maximum: Option<f64>,
-    /// Whether the greatest number itself is excluded.
+    /// Whether the maximum itself is excluded.
     pub exclusive_maximum: bool,
-    /// What numbers must be a multiple of.
+    /// The factor that numbers must be a multiple of.
     pub multiple_of: Option<f64>,
     /// Characters of a text.
     pub min_length: Option<u64>,
@@ -102,12 +102,12 @@ pub struct Limits {
     pub max_properties: Option<u64>,
 }
 
-/// A pattern as it was given, and compiled where it can be.
+/// A pattern, and its compiled form.
 #[derive(Debug)]
 pub struct Pattern {
-    /// As given.
+    /// The text.
     pub text: String,
-    /// Compiled; `None` where it is no regular expression, which no stored definition has.
+    /// The compiled pattern; `None` for an invalid pattern, which no stored definition has.
     pub regex: Option<Regex>,
 }
 
@@ -116,15 +116,15 @@ pub struct Pattern {
 pub struct ValidationRule {
     /// The CEL expression that must be true.
     pub rule: String,
-    /// What is said when it is not; may be empty.
+    /// The message when it is false; may be empty.
     pub message: String,
-    /// A CEL expression that makes the message; may be empty.
+    /// A CEL expression for the message; may be empty.
     pub message_expression: String,
     /// The reason of the error; may be empty.
     pub reason: String,
-    /// The field that the error is about, relative to the rule's place; may be empty.
+    /// The field of the error, relative to the schema of the rule; may be empty.
     pub field_path: String,
-    /// Whether the rule also runs where there is no old value.
+    /// Whether the rule also runs without an old value.
     pub optional_old_self: bool,
 }
 
@@ -165,7 +165,7 @@ impl Structural {
         }
     }
 
-    /// The schema of a field: a known one, or that of all further fields.
+    /// The schema of a field: its own, or that of additional fields.
     pub fn field(&self, name: &str) -> Option<&Self> {
         self.properties.get(name).or(match &self.additional {
             Additional::Schema(schema) => Some(schema),
@@ -175,7 +175,7 @@ impl Structural {
 }
 
 impl Structural {
-    /// Every schema that stands directly in this one, but for those of junctions.
+    /// The direct child schemas, without those of `allOf`, `anyOf`, `oneOf` and `not`.
     pub fn children(&self) -> impl Iterator<Item = &Self> {
         let further = match &self.additional {
             Additional::Schema(schema) => Some(&**schema),

@@ -1,4 +1,4 @@
-//! The types behind the kinds: which Rust type of k8s-openapi describes which group, version and kind.
+//! The table of types: the Rust type of k8s-openapi for each group, version and kind.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,14 @@ use k8s::api;
 use k8s::apimachinery::pkg::apis::meta::v1 as meta;
 use schemars::{JsonSchema, SchemaGenerator};
 
-/// One type that describes the bodies of a kind.
+/// The type of the bodies of a kind.
 pub(crate) struct Type {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
     pub(crate) kind: &'static str,
     /// Upstream's name of the type, for example `io.k8s.api.apps.v1.Deployment`.
     pub(crate) name: fn() -> Cow<'static, str>,
-    /// Makes the type's schema, a reference, and puts all it reaches in the generator's definitions.
+    /// Generates the schema of the type, a reference, and adds all its definitions to the generator.
     pub(crate) generate: fn(&mut SchemaGenerator) -> schemars::Schema,
 }
 
@@ -22,7 +22,7 @@ const fn type_of<T: k8s::Resource + JsonSchema>() -> Type {
     Type { group: T::GROUP, version: T::VERSION, kind: T::KIND, name: T::schema_name, generate: SchemaGenerator::subschema_for::<T> }
 }
 
-/// Types that every document names beside its kinds: what requests and answers carry.
+/// Types that every document has besides its kinds: bodies of requests and responses.
 pub(crate) static SHARED: &[fn(&mut SchemaGenerator) -> schemars::Schema] = &[
     SchemaGenerator::subschema_for::<meta::Status>,
     SchemaGenerator::subschema_for::<meta::APIResourceList>,
@@ -33,7 +33,7 @@ pub(crate) static SHARED: &[fn(&mut SchemaGenerator) -> schemars::Schema] = &[
     SchemaGenerator::subschema_for::<meta::WatchEvent<k8s::apimachinery::pkg::runtime::RawExtension>>,
 ];
 
-/// The type that describes a kind.
+/// The type of a kind.
 pub(crate) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Type> {
     TYPES.iter().find(|t| t.group == group && t.version == version && t.kind == kind)
 }

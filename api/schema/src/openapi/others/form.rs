@@ -1,9 +1,9 @@
-//! What the places of an OpenAPI v2 document hold: where references are, and what Go clients could not read. Nothing
-//! else is walked, so text that is called `$ref` in an example, a default or an extension is no reference.
+//! The form of an OpenAPI v2 document: where references are, and which types Go clients expect. Other fields are not walked,
+//! so a `$ref` in an example, a default or an extension is no reference.
 
 use serde_json::{Map, Value};
 
-/// A kind of object in a document.
+/// A type of object in a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// By path.
@@ -21,7 +21,7 @@ pub(super) enum Form {
     Schema,
 }
 
-/// What an entry of such an object holds.
+/// The type of a field of such an object.
 #[derive(Clone, Copy, Debug)]
 enum FieldType {
     One(Form),
@@ -35,7 +35,7 @@ enum FieldType {
 }
 
 impl Form {
-    /// None where anything may be.
+    /// The type of a field; `None` where any value is allowed.
     fn field_type(self, name: &str) -> Option<FieldType> {
         Some(match (self, name) {
             (Self::Schemas, _) => FieldType::One(Self::Schema),
@@ -63,7 +63,7 @@ impl Form {
         })
     }
 
-    /// The name of the first entry, here or below, that holds something else than it should.
+    /// The name of the first field, here or below, with a value of a wrong type.
     pub(super) fn misfit(self, fields: &Map<String, Value>) -> Option<&str> {
         fields.iter().find_map(|(name, value)| match self.field_type(name) {
             Some(field_type) if !field_type.is(value) => Some(name.as_str()),
@@ -71,14 +71,14 @@ impl Form {
         })
     }
 
-    /// Where the references here and below point.
+    /// The targets of the references here and below.
     pub(super) fn references<'v>(self, fields: &'v Map<String, Value>, found: &mut Vec<&'v str>) {
         found.extend(fields.get("$ref").filter(|_| self.refers()).and_then(Value::as_str));
         let below = fields.iter().flat_map(|(name, value)| self.below(name, value));
         below.for_each(|(form, fields)| form.references(fields, found));
     }
 
-    /// Points references elsewhere, where `new` says so.
+    /// Replaces the targets of references for which `new` returns another one.
     pub(super) fn relink(self, fields: &mut Map<String, Value>, new: &impl Fn(&str) -> Option<String>) {
         for (name, value) in fields {
             match (self.field_type(name).and_then(FieldType::form), value) {
@@ -100,7 +100,7 @@ impl Form {
         matches!(self, Self::Schema | Self::Parameter | Self::Response)
     }
 
-    /// The objects that an entry holds.
+    /// The objects of a field.
     fn below<'v>(self, name: &str, value: &'v Value) -> impl Iterator<Item = (Self, &'v Map<String, Value>)> + use<'v> {
         let form = self.field_type(name).and_then(FieldType::form);
         let all = match value {
