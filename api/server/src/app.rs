@@ -12,6 +12,7 @@ use api_model::request::UserInfo;
 use api_model::view::View as _;
 use api_store::{Expect, Guard, Store, StoreError, Write};
 use api_tasks::Tasks;
+use api_upstream::backend::Driver;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::HeaderMap;
@@ -65,6 +66,8 @@ pub(crate) struct App {
     pub(crate) node_tls: ArcSwap<TlsConnector>,
     /// For backends of a proxy, whose certificates nobody here knows.
     pub(crate) proxy_tls: TlsConnector,
+    /// Drives outgoing connections.
+    pub(crate) driver: Driver,
     /// No new work after this.
     pub(crate) shutdown: CancellationToken,
     /// Everything that runs beside requests, and what follows the cache; it may end after `shutdown`.
@@ -248,6 +251,11 @@ impl Call {
     /// The object that the path names.
     pub(crate) fn object(&self) -> ApiResult<Arc<Object>> {
         self.object_named(&self.name)
+    }
+
+    /// [`Call::object`] in the version of the call's kind.
+    pub(crate) async fn object_in_version(&self) -> ApiResult<Arc<Object>> {
+        self.served.one_in_version(self.object()?).await
     }
 
     /// An object of the call's kind and namespace.

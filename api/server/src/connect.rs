@@ -4,27 +4,20 @@
 //! others it hands the client's upgrade request to the node, the node's answer to the client, and
 //! from then on bytes both ways, whatever protocol the two have agreed on: websocket or SPDY.
 
-pub(crate) mod backend;
-pub(crate) mod failure;
-mod headers;
-mod kept;
 mod node;
 mod options;
-pub(crate) mod pass;
-pub(crate) mod pool;
 mod proxy;
-mod proxyable;
-pub(crate) mod resolve;
 mod target;
 pub(crate) mod tunnel;
 
 use api_admission::Operation;
+use api_upstream::proxyable::Proxyable;
 use axum::body::Body;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, header};
 
 use self::target::Target;
-use crate::app::Call;
+use crate::app::{App, Call};
 use crate::authorize;
 use crate::handle::text;
 use crate::verbs::admit::Step;
@@ -57,6 +50,11 @@ pub(crate) async fn answer(mut call: Call, parts: Parts, body: Body) -> ApiResul
         "log" => log(&call, &target).await,
         _ => tunnel::open(&call, &target, parts).await,
     }
+}
+
+/// Where connections that clients ask for may lead.
+fn proxyable(app: &App) -> Proxyable {
+    Proxyable::new(&*app.cache, app.config.advertise_address, app.config.service_cluster_ip_range)
 }
 
 /// The node's answer, piece by piece as the node sends it.

@@ -8,8 +8,7 @@
 //! was made of an event too, so that a thousand watchers cost one call. What is asked and what an answer means is
 //! in `api_rules::conversion`.
 
-mod kept;
-mod owners;
+mod converted;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +19,9 @@ use api_model::meta;
 use api_rules::conversion;
 use serde_json::Value;
 
-use self::kept::Kept;
-pub(crate) use self::owners::settle as settle_owners;
-use crate::app::{App, Call};
-use crate::registry::Served;
-use crate::webhooks::client::Callee;
-use api_cache::{Before, Beginning, Delivery, Event, Filter, Object, encode};
+pub(crate) use self::converted::Converted;
+use api_cache::{Object, encode};
+use api_upstream::webhook::{Callee, Client};
 use api_wire::json;
 use api_wire::status::{ApiError, ApiResult};
 
@@ -81,12 +77,13 @@ impl Versions {
 }
 
 /// The way from and to one version.
-#[derive(Debug)]
 pub(crate) struct Converter {
     /// The webhook that is asked; none where only the name changes.
     hook: Option<Hook>,
     versions: Versions,
-    kept: Kept,
+    /// Calls the webhook.
+    client: Arc<Client>,
+    pub(crate) converted: Converted,
 }
 
 /// Converters of one version are alike when they do alike, whatever they keep.
@@ -98,9 +95,15 @@ impl PartialEq for Converter {
 
 impl Eq for Converter {}
 
+impl std::fmt::Debug for Converter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Converter").field("hook", &self.hook).field("versions", &self.versions).finish_non_exhaustive()
+    }
+}
+
 impl Converter {
-    pub(crate) fn new(hook: Option<Hook>, versions: Versions) -> Self {
-        Self { hook, versions, kept: Kept::default() }
+    pub(crate) fn new(hook: Option<Hook>, versions: Versions, client: &Arc<Client>) -> Self {
+        Self { hook, versions, client: Arc::clone(client), converted: Converted::default() }
     }
 
     /// Whether objects are stored as they were when this one was made.
@@ -115,7 +118,7 @@ impl Converter {
     }
 
     /// Objects in the version of `kind`, pruned by it: renamed, or asked of the webhook in parts of bounded size.
-    async fn ask(&self, app: &App, kind: &Kind, objects: &[Arc<Value>]) -> ApiResult<Vec<Value>> {
+    async fn ask(&self, kind: &Kind, objects: &[Arc<Value>]) -> ApiResult<Vec<Value>> {
         let Some(hook) = &self.hook else {
             return Ok(objects.iter().map(|object| renamed(kind, (**object).clone())).collect());
         };
@@ -123,16 +126,22 @@ impl Converter {
         let mut rest = objects;
         while !rest.is_empty() {
             let (batch, more) = rest.split_at(batch_len(rest));
-            converted.extend(hook.exchange(app, kind, batch).await?);
+            converted.extend(hook.exchange(&self.client, kind, batch).await?);
             rest = more;
         }
         Ok(converted)
     }
 
-    /// An object as it was read from the store: as the definition of its version says by now.
-    fn read(&self, served: &Served, object: &Object) -> Arc<Value> {
+    /// The version in which objects are stored.
+    pub(crate) fn storage(&self) -> &Arc<Kind> {
+        &self.versions.storage
+    }
+
+    /// The value of a stored object. An object that is not `current` was written before the definition became what it
+    /// is: the definition of its version prunes and defaults it.
+    fn read(&self, object: &Object, is_current: bool) -> Arc<Value> {
         let value = object.value();
-        match self.versions.version_of(&value).filter(|_| !served.is_written_since(object)) {
+        match self.versions.version_of(&value).filter(|_| !is_current) {
             Some(kind) => {
                 let mut value = (*value).clone();
                 api_rules::read_stored(kind, &mut value);
@@ -140,6 +149,45 @@ impl Converter {
             }
             None => value,
         }
+    }
+
+    /// Stored objects in the version of `kind`. `is_current` says whether an object was written since the definition became
+    /// what it is.
+    pub(crate) async fn objects(
+        &self,
+        kind: &Kind,
+        is_current: impl Fn(&Object) -> bool,
+        mut objects: Vec<Arc<Object>>,
+    ) -> ApiResult<Vec<Arc<Object>>> {
+        let mut missing: Vec<&mut Arc<Object>> = Vec::new();
+        for object in &mut objects {
+            let is_of_version = is_of(kind, object);
+            if is_of_version && is_current(object) {
+                continue;
+            }
+            match self.converted.object(object) {
+                Some(converted) => *object = converted,
+                None if is_of_version => {
+                    let value = self.read(object, is_current(object));
+                    *object = self.converted.keep(object, (*value).clone())?;
+                }
+                None => missing.push(object),
+            }
+        }
+        let originals: Vec<Arc<Value>> = missing.iter().map(|object| self.read(object, is_current(object))).collect();
+        for (object, value) in missing.into_iter().zip(self.ask(kind, &originals).await?) {
+            *object = self.converted.keep(object, value)?;
+        }
+        Ok(objects)
+    }
+
+    /// An object of any version in that of `kind`.
+    pub(crate) async fn value(&self, kind: &Kind, value: Value) -> ApiResult<Value> {
+        if json::text(&value, &["apiVersion"]) == kind.api_version() {
+            return Ok(value);
+        }
+        let converted = self.ask(kind, &[Arc::new(value)]).await?;
+        converted.into_iter().next().ok_or_else(|| ApiError::internal("an object was lost"))
     }
 }
 
@@ -150,7 +198,7 @@ fn renamed(kind: &Kind, mut object: Value) -> Value {
 }
 
 impl Hook {
-    async fn exchange(&self, app: &App, kind: &Kind, objects: &[Arc<Value>]) -> ApiResult<Vec<Value>> {
+    async fn exchange(&self, client: &Client, kind: &Kind, objects: &[Arc<Value>]) -> ApiResult<Vec<Value>> {
         let Some(first) = objects.first() else { return Ok(Vec::new()) };
         let wanted = kind.api_version();
         let from = json::text(first, &["apiVersion"]);
@@ -160,7 +208,7 @@ impl Hook {
         let uid = meta::new_uid();
         let question: Vec<&Value> = objects.iter().map(|object| &**object).collect();
         let question = conversion::review(review, &uid, &wanted, &question).to_string();
-        let answer = app.webhooks.client.post(callee, question).await.map_err(|why| failed(format!("failed: {why}")))?;
+        let answer = client.post(callee, question).await.map_err(|why| failed(format!("failed: {why}")))?;
         let answered = conversion::answered(answer, review, &uid).map_err(|why| failed(format!("failed: {why}")))?;
         if answered.len() != objects.len() {
             return Err(failed(format!("returned {} objects, expected {}", answered.len(), objects.len())));
@@ -191,130 +239,4 @@ fn is_of(kind: &Kind, object: &Object) -> bool {
     let rest = rest.and_then(|rest| rest.strip_prefix(b"\",\"apiVersion\":\"")).and_then(|rest| rest.strip_prefix(kind.group.as_bytes()));
     let rest = rest.and_then(|rest| rest.strip_prefix(b"/")).and_then(|rest| rest.strip_prefix(kind.version.as_bytes()));
     rest.is_some_and(|rest| rest.starts_with(b"\""))
-}
-
-impl App {
-    /// Objects as the clients of a kind get them. Kinds of one version get what is stored.
-    pub(crate) async fn shown(&self, served: &Served, mut objects: Vec<Arc<Object>>) -> ApiResult<Vec<Arc<Object>>> {
-        let Some(converter) = served.converter() else { return Ok(objects) };
-        let mut missing: Vec<&mut Arc<Object>> = Vec::new();
-        for object in &mut objects {
-            let is_ours = is_of(&served.kind, object);
-            if is_ours && served.is_written_since(object) {
-                continue;
-            }
-            match converter.kept.object(object) {
-                Some(known) => *object = known,
-                None if is_ours => {
-                    let value = converter.read(served, object);
-                    *object = converter.kept.keep(object, (*value).clone())?;
-                }
-                None => missing.push(object),
-            }
-        }
-        let originals: Vec<Arc<Value>> = missing.iter().map(|object| converter.read(served, object)).collect();
-        for (object, value) in missing.into_iter().zip(converter.ask(self, &served.kind, &originals).await?) {
-            *object = converter.kept.keep(object, value)?;
-        }
-        Ok(objects)
-    }
-
-    /// [`App::shown`] of one object.
-    pub(crate) async fn shown_one(&self, served: &Served, object: Arc<Object>) -> ApiResult<Arc<Object>> {
-        if served.converter().is_none() {
-            return Ok(object);
-        }
-        let shown = self.shown(served, vec![object]).await?;
-        shown.into_iter().next().ok_or_else(|| ApiError::internal("an object was lost"))
-    }
-
-    /// An object of any version of a definition in that of `to`; itself where there is but one.
-    pub(crate) async fn converted(&self, to: &Served, value: Value) -> ApiResult<Value> {
-        match to.converter() {
-            Some(converter) => self.convert(converter, &to.kind, value).await,
-            None => Ok(value),
-        }
-    }
-
-    /// An object of a request's version as it is stored. It gets the stored version's defaults now, which upstream
-    /// gives it whenever it is read.
-    pub(crate) async fn for_storage(&self, from: &Served, value: Value) -> ApiResult<Value> {
-        let Some(converter) = from.converter() else { return Ok(value) };
-        let storage = &converter.versions.storage;
-        let mut stored = self.convert(converter, storage, value).await?;
-        if *from.kind != **storage {
-            api_rules::default(storage, &mut stored);
-        }
-        Ok(stored)
-    }
-
-    async fn convert(&self, converter: &Converter, kind: &Kind, value: Value) -> ApiResult<Value> {
-        if json::text(&value, &["apiVersion"]) == kind.api_version() {
-            return Ok(value);
-        }
-        let converted = converter.ask(self, kind, &[Arc::new(value)]).await?;
-        converted.into_iter().next().ok_or_else(|| ApiError::internal("an object was lost"))
-    }
-}
-
-impl Call {
-    /// The object that the path names, as the call's clients see it.
-    pub(crate) async fn shown_object(&self) -> ApiResult<Arc<Object>> {
-        self.app.shown_one(&self.served, self.object()?).await
-    }
-}
-
-/// Turns what a watch is told into the version that it is for.
-#[derive(Clone)]
-pub(crate) struct WatchConversion {
-    app: Arc<App>,
-    served: Arc<Served>,
-    /// What converted objects are held against, where a conversion may change what is asked for.
-    filter: Option<Arc<Filter>>,
-}
-
-impl WatchConversion {
-    /// For watches of kinds of several versions, with what stored objects are to be held against.
-    pub(crate) fn of(call: &Call, filter: Filter) -> (Option<Self>, Filter) {
-        let Some(converter) = call.served.converter() else { return (None, filter) };
-        let is_after = converter.changes_selection() && !filter.is_plain();
-        let (after, before) = if is_after { (Some(Arc::new(filter.clone())), filter.by_name_only()) } else { (None, filter) };
-        (Some(Self { app: Arc::clone(&call.app), served: Arc::clone(&call.served), filter: after }), before)
-    }
-
-    /// What there is at the beginning, asked for together.
-    pub(crate) async fn beginning(&self, Beginning { state, events, revision }: Beginning) -> ApiResult<Beginning> {
-        let mut state = self.app.shown(&self.served, state).await?;
-        state.retain(|object| self.filter.as_ref().is_none_or(|filter| filter.matches(object)));
-        let of_events = events.iter().flat_map(|told| told.changes()).filter_map(|(_, event)| event.after.clone()).collect();
-        self.app.shown(&self.served, of_events).await?;
-        let events = self.clone().deliveries(events).await?;
-        Ok(Beginning { state, events, revision })
-    }
-
-    /// What happens, in its order.
-    pub(crate) async fn deliveries(self, deliveries: Vec<Arc<Delivery>>) -> ApiResult<Vec<Arc<Delivery>>> {
-        let Some(converter) = self.served.converter() else { return Ok(deliveries) };
-        let mut told = Vec::with_capacity(deliveries.len());
-        for (change, event) in deliveries.iter().flat_map(|together| together.changes()) {
-            let event = converter.kept.event(event, || self.event(event)).await?;
-            let change = match &self.filter {
-                None => Some(*change),
-                Some(filter) => event.change_for(filter),
-            };
-            told.extend(change.map(|change| (change, event)));
-        }
-        Ok(Delivery::of(told))
-    }
-
-    async fn event(&self, event: &Event) -> ApiResult<Event> {
-        let objects = event.old().into_iter().chain(&event.after).cloned().collect();
-        let mut shown = self.app.shown(&self.served, objects).await?.into_iter();
-        let before = match &event.before {
-            Before::Object(_) => shown.next().map_or(Before::Nothing, Before::Object),
-            Before::Nothing => Before::Nothing,
-            Before::Forgotten => Before::Forgotten,
-        };
-        Ok(Event::new(event.revision, before, shown.next()))
-    }
 }

@@ -176,7 +176,7 @@ impl Definitions {
         let serve = |kind| {
             let old = before.iter().find(|old| *old.kind == kind);
             let is_stored_version = kind.api_version() == storage;
-            let converter = versions.clone().map(|versions| Arc::new(Converter::new(hook.clone(), versions)));
+            let converter = versions.clone().map(|versions| Arc::new(Converter::new(hook.clone(), versions, &self.app.webhooks.client)));
             let is_stored_alike = |old: &&CustomStorage| match (&old.converter, &converter) {
                 _ if is_stored_version => true,
                 (Some(old), Some(new)) => new.stores_like(old),

@@ -49,12 +49,12 @@ mod webhooks;
 
 pub use api_admission::known_plugin as known_admission_plugin;
 pub use api_cache::{AtRest, EncryptionError};
+pub use api_upstream::tls::TlsError;
 pub use audit::{AuditConfig, AuditLog, AuditPolicy, AuditPolicyError};
 pub use bootstrap::BootstrapError;
 pub use config::Config;
 pub use oidc::{OidcProvider, OidcStartError};
 pub use server::{InProcess, Server, StartError};
-pub use tls::TlsError;
 
 /// A body in protobuf as JSON, or what is wrong with it: for who tries what bodies do, as fuzz targets.
 pub fn decode_protobuf(body: &[u8]) -> Result<serde_json::Value, String> {

@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
-use crate::tls::{self, TlsError};
+use api_upstream::tls::{self, TlsError};
 
 /// Pause after the provider could not be asked: upstream's.
 const RETRY: Duration = Duration::from_secs(10);

@@ -112,9 +112,9 @@ struct Invocation<'h> {
 
 impl Invocation<'_> {
     /// Its parameters as the policy is to see them, or why that cannot be.
-    async fn shown_params(&self, call: &Call) -> Result<Option<Arc<Value>>, String> {
+    async fn shown_params(&self) -> Result<Option<Arc<Value>>, String> {
         let (Some(source), Some(params)) = (&self.source, &self.params) else { return Ok(self.params.clone()) };
-        let converted = source.converted(&call.app, Arc::clone(params)).await;
+        let converted = source.converted(Arc::clone(params)).await;
         converted.map(Some).map_err(|error| error.message().to_owned())
     }
 }
@@ -191,7 +191,7 @@ async fn examine(call: &Call, asked: Asked<'_>, object: Option<&mut Value>, hook
         let mut complain = |policy: &Policy, binding: Option<&Binding>, why: &str| findings.misconfigured(policy, binding, why);
         let invocations = invocations(call, &request, &kinds, hook, &mut complain);
         for invocation in invocations {
-            let params = invocation.shown_params(call).await;
+            let params = invocation.shown_params().await;
             let Invocation { policy, binding, form, .. } = invocation;
             let params = match params {
                 Ok(params) => params,

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+pub(crate) mod conversion;
 pub(crate) mod list;
 pub(crate) mod stream;
 

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::conversion::Converter;
 use api_cache::{Cache, Object, Resource};
 use api_wire::json;
+use api_wire::status::{ApiError, ApiResult};
 
 /// A served kind and where its objects live.
 #[derive(Debug)]
@@ -189,7 +190,7 @@ impl Served {
     }
 
     /// The way between the versions, where there are several. Everything but the store then deals with
-    /// objects in this kind's version: `App::shown` and `App::for_storage` are the doors.
+    /// objects in this kind's version: [`Served::in_version`] and [`Served::for_storage`] convert.
     pub(crate) fn converter(&self) -> Option<&Converter> {
         self.custom.as_ref()?.converter.as_deref()
     }
@@ -268,6 +269,43 @@ impl Served {
             (conversion.to_stored)(&mut value);
         }
         value
+    }
+
+    /// Stored objects in this kind's version. Kinds of one version return what is stored.
+    pub(crate) async fn in_version(&self, objects: Vec<Arc<Object>>) -> ApiResult<Vec<Arc<Object>>> {
+        match self.converter() {
+            Some(converter) => converter.objects(&self.kind, |object| self.is_written_since(object), objects).await,
+            None => Ok(objects),
+        }
+    }
+
+    /// [`Served::in_version`] of one object.
+    pub(crate) async fn one_in_version(&self, object: Arc<Object>) -> ApiResult<Arc<Object>> {
+        if self.converter().is_none() {
+            return Ok(object);
+        }
+        let converted = self.in_version(vec![object]).await?;
+        converted.into_iter().next().ok_or_else(|| ApiError::internal("an object was lost"))
+    }
+
+    /// A value of any version of the definition in this kind's version.
+    pub(crate) async fn converted(&self, value: Value) -> ApiResult<Value> {
+        match self.converter() {
+            Some(converter) => converter.value(&self.kind, value).await,
+            None => Ok(value),
+        }
+    }
+
+    /// A value of this kind's version in the version that is stored. It gets the defaults of the stored version now; upstream
+    /// applies them at each read.
+    pub(crate) async fn for_storage(&self, value: Value) -> ApiResult<Value> {
+        let Some(converter) = self.converter() else { return Ok(value) };
+        let storage = converter.storage();
+        let mut stored = converter.value(storage, value).await?;
+        if *self.kind != **storage {
+            api_rules::default(storage, &mut stored);
+        }
+        Ok(stored)
     }
 
     /// The warning that comes with a deprecated version.

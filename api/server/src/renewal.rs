@@ -7,13 +7,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::app::App;
-use crate::tls::{self, Shown, TlsError};
+use crate::tls::ServingCertificate;
+use api_upstream::tls::{self, TlsError};
 
 /// How often certificates are looked at. They are renewed weeks before they expire.
 const LOOK_EVERY: Duration = Duration::from_secs(12 * 3_600);
 
 /// Looks until the server stops.
-pub(crate) async fn run(app: Arc<App>, shown: Arc<Shown>) {
+pub(crate) async fn run(app: Arc<App>, shown: Arc<ServingCertificate>) {
     loop {
         tokio::select! {
             () = app.shutdown.cancelled() => return,
@@ -30,7 +31,7 @@ pub(crate) async fn run(app: Arc<App>, shown: Arc<Shown>) {
 }
 
 /// Renews what is due by then. What cannot be renewed stays as it is until the next look.
-pub(crate) fn renew(app: &App, shown: &Shown, now: Timestamp) {
+pub(crate) fn renew(app: &App, shown: &ServingCertificate, now: Timestamp) {
     let pki = match app.config.pki.reopened_at(now) {
         Ok(pki) => pki,
         Err(error) => return tracing::error!(%error, "the certificates could not be looked at"),

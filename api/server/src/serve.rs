@@ -252,7 +252,7 @@ mod tests {
     fn a_certificate_that_expires_during_a_connection_counts_no_more() {
         let directory = tempfile::tempdir().expect("a directory");
         let pki = Pki::open(directory.path(), &PkiConfig::for_cluster("cluster.local")).expect("keys");
-        let shown = Arc::new(crate::tls::Shown::of(&pki).expect("a certificate"));
+        let shown = Arc::new(crate::tls::ServingCertificate::of(&pki).expect("a certificate"));
         let (_, verifier) = crate::tls::acceptor(&pki, shown).expect("a verifier");
         let jane = pki.issue_client("jane", &[], Duration::from_secs(3_600)).expect("a certificate");
         let chain = [CertificateDer::from_pem_slice(jane.certificate_pem.as_bytes()).expect("PEM")];

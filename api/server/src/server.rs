@@ -47,7 +47,10 @@ use crate::registry::Registry;
 use crate::renewal;
 use crate::serve;
 use crate::services::Allocator;
-use crate::tls::{self, TlsError};
+use api_upstream::backend::Driver;
+use api_upstream::tls::TlsError;
+
+use crate::tls;
 use crate::webhooks::Webhooks;
 use api_cache::Cache;
 
@@ -93,7 +96,7 @@ pub enum StartError {
 pub struct Server {
     app: Arc<App>,
     #[cfg(test)]
-    shown: Arc<tls::Shown>,
+    shown: Arc<tls::ServingCertificate>,
     acceptor: tokio_rustls::TlsAcceptor,
     verifier: tls::Verifier,
     /// Stops what feeds the cache; last, since writes under way wait for it.
@@ -104,7 +107,7 @@ pub struct Server {
 impl Server {
     /// Reads the store, makes what every cluster has, and is ready for clients.
     pub async fn start(mut config: Config, store: Arc<dyn Store>) -> Result<Self, StartError> {
-        let shown = Arc::new(tls::Shown::of(&config.pki)?);
+        let shown = Arc::new(tls::ServingCertificate::of(&config.pki)?);
         let (acceptor, verifier) = tls::acceptor(&config.pki, Arc::clone(&shown))?;
         let stop_feeding = CancellationToken::new();
         let (cache, feed) = api_cache::start(Arc::clone(&store), std::mem::take(&mut config.encryption), stop_feeding.clone()).await?;
@@ -200,7 +203,7 @@ impl Server {
 
     /// The certificate that clients are shown.
     #[cfg(test)]
-    pub(crate) fn shown(&self) -> &tls::Shown {
+    pub(crate) fn shown(&self) -> &tls::ServingCertificate {
         &self.shown
     }
 
@@ -254,9 +257,10 @@ fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: 
         quotas: Quotas::new(&config.disable_admission_plugins),
         locks: Locks::default(),
         services: Allocator::new(config.service_cluster_ip_range, config.service_node_port_range.clone()),
-        node_tls: ArcSwap::from_pointee(tls::node_connector(&config.pki)?),
+        node_tls: ArcSwap::from_pointee(api_upstream::tls::node_connector(&config.pki)?),
         audit: config.audit.as_ref().map(|audit| Audit::open(audit, &tasks)).transpose().map_err(StartError::Audit)?.map(Arc::new),
-        proxy_tls: tls::proxy_connector()?,
+        proxy_tls: api_upstream::tls::proxy_connector()?,
+        driver: Driver { tasks: tasks.clone(), shutdown: shutdown.clone() },
         metrics: Metrics::default(),
         documents: Documents::default(),
         shutdown,

@@ -9,6 +9,7 @@ pub(crate) mod delete_collection;
 pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod modify;
+mod owners;
 pub(crate) mod patch;
 pub(crate) mod recording;
 pub(crate) mod update;

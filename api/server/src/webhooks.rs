@@ -2,7 +2,6 @@
 //! before made; the validating ones all at once. Which concern a request, and what their answers mean,
 //! is decided in `api_admission::webhook`; here they are found, called and obeyed.
 
-pub(crate) mod client;
 pub(crate) mod forms;
 pub(crate) mod options;
 
@@ -16,7 +15,6 @@ use api_model::meta;
 use parking_lot::RwLock;
 use serde_json::Value;
 
-use self::client::Client;
 use self::forms::Forms;
 use crate::app::{App, Call};
 use crate::metrics::webhooks::{Outcome, Turn};
@@ -24,6 +22,7 @@ use crate::policies::seen::Sight;
 use crate::registry::Served;
 use crate::verbs::admit::{Step, request};
 use api_cache::{Cache, Filter, Resource};
+use api_upstream::webhook::Client;
 use api_wire::options::DeleteOptions;
 use api_wire::status::{ApiError, ApiResult};
 
@@ -35,7 +34,7 @@ const VALIDATING: &str = "validating";
 pub(crate) struct Webhooks {
     mutating: Configured,
     validating: Configured,
-    pub(crate) client: Client,
+    pub(crate) client: Arc<Client>,
 }
 
 /// The webhooks of one kind of configuration, worked out anew when one changes.
@@ -63,7 +62,7 @@ impl Webhooks {
         Self {
             mutating: configured("MutatingAdmissionWebhook", "mutatingwebhookconfigurations"),
             validating: configured("ValidatingAdmissionWebhook", "validatingwebhookconfigurations"),
-            client: Client::new(Arc::clone(cache)),
+            client: Arc::new(Client::new(Arc::clone(cache))),
         }
     }
 }

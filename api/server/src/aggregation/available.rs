@@ -6,8 +6,8 @@ use api_model::view::View;
 use serde_json::Value;
 
 use super::Remote;
-use crate::connect::resolve::{port_name, ready};
 use crate::definitions::condition::{self, Condition};
+use api_upstream::resolve::{port_name, ready};
 use api_wire::json;
 
 const AVAILABLE: &str = "Available";
@@ -58,7 +58,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::connect::resolve::tests::Fixed;
+    use api_upstream::fixtures::FixedView;
 
     #[test]
     fn each_obstacle_has_upstreams_reason() {
@@ -86,7 +86,7 @@ mod tests {
             (vec![away], ""),
         ];
         for (objects, wanted) in cases {
-            let view = Fixed(objects.into_iter().map(Arc::new).collect());
+            let view = FixedView(objects.into_iter().map(Arc::new).collect());
             let found = obstacle(&remote, &view).map(|condition| format!("{}: {}", condition.reason, condition.message));
             assert_eq!(found.unwrap_or_default(), wanted);
         }

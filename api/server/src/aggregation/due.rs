@@ -10,8 +10,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Remote, available};
-use crate::connect::resolve;
 use crate::definitions::condition::Condition;
+use api_upstream::resolve;
 
 /// How often everybody is asked, and those who did not answer: upstream's resync, and a pause in which
 /// nothing is lost.
@@ -92,7 +92,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::connect::resolve::tests::Fixed;
+    use api_upstream::fixtures::FixedView;
 
     /// `registered` is the UID and the priority, either of which may be another.
     fn remote(registered: (&str, u64)) -> Remote {
@@ -114,7 +114,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_is_due_when_what_it_stands_on_changes() {
-        let ground = |registered, objects: &[Arc<Value>]| Ground::of(&remote(registered), &Fixed(objects.to_vec()));
+        let ground = |registered, objects: &[Arc<Value>]| Ground::of(&remote(registered), &FixedView(objects.to_vec()));
         let (now, mut looks) = (Instant::now(), Looks::default());
         let first = ground(("a", 1), &[service(), slice("s", "n", &["10.0.0.1"])]);
         assert!(looks.is_due("v1.x.y", &first, now), "it was never looked at");
@@ -136,7 +136,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_is_due_again_sooner_when_it_did_not_answer() {
-        let ground = Ground::of(&remote(("a", 1)), &Fixed(vec![]));
+        let ground = Ground::of(&remote(("a", 1)), &FixedView(vec![]));
         let (now, mut looks) = (Instant::now(), Looks::default());
         looks.looked("well", ground.clone(), true, now);
         looks.looked("ill", ground.clone(), false, now);
@@ -150,7 +150,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_is_well_is_doubted_once_in_a_while() {
-        let ground = Ground::of(&remote(("a", 1)), &Fixed(vec![]));
+        let ground = Ground::of(&remote(("a", 1)), &FixedView(vec![]));
         let (start, mut looks) = (Instant::now(), Looks::default());
         for name in ["well", "ill"] {
             looks.looked(name, ground.clone(), name == "well", start);

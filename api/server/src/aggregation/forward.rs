@@ -13,8 +13,10 @@ use hyper::client::conn::http1::SendRequest;
 
 use super::Remote;
 use crate::app::App;
-use crate::connect::failure::Failure;
-use crate::connect::pass::{Passed, Way, pass};
+use api_upstream::failure::Failure;
+use api_upstream::headers::is_upgrade as wants_upgrade;
+use api_upstream::pass::{Answered, Passed, Way, pass};
+
 use crate::connect::tunnel;
 use crate::handle::text;
 use api_wire::status::{ApiError, ApiResult};
@@ -32,7 +34,7 @@ pub(crate) async fn forward(
     app: &Arc<App>,
     remote: &Remote,
     user: &UserInfo,
-    parts: Parts,
+    mut parts: Parts,
     body: Body,
     is_watch: bool,
 ) -> ApiResult<Response<Body>> {
@@ -40,16 +42,20 @@ pub(crate) async fn forward(
         return Ok(text(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE));
     }
     let identity = identity(user)?;
-    let is_upgrade = tunnel::is_upgrade(&parts.headers);
+    let is_upgrade = wants_upgrade(&parts.headers);
     let passing = async {
         let (host, target) = (remote.host(), parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned());
         let link = app.aggregation.link(app, remote)?;
         let way = match is_upgrade {
-            true => Way::Own(link.server.connect(app).await?),
+            true => Way::Own(link.server.connect(&app.driver).await?),
             false => Way::Kept(&link.server),
         };
         let passed = Passed { host: &host, target: &target, headers: &parts.headers.clone(), more: identity };
-        pass(app, way, parts, passed, body).await.map(without_redirect)
+        let Answered { response, upgraded } = pass(&app.driver, way, &mut parts, passed, body).await?;
+        if let Some(ends) = upgraded {
+            tunnel::join_beside(app, ends, &parts);
+        }
+        Ok(without_redirect(response))
     };
     let limit = app.config.request_timeout;
     let answered = match is_upgrade {
@@ -87,7 +93,7 @@ fn until_stopping(app: &App, answer: Response<Body>) -> Response<Body> {
 
 /// Connects to one of the endpoints of the server's Service, as the front proxy.
 pub(super) async fn connect(app: &Arc<App>, remote: &Remote) -> Result<SendRequest<Body>, String> {
-    app.aggregation.link(app, remote)?.server.connect(app).await
+    app.aggregation.link(app, remote)?.server.connect(&app.driver).await
 }
 
 /// The headers that say whom a request is from.

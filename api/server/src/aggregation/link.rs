@@ -11,10 +11,10 @@ use api_auth::Pki;
 use parking_lot::Mutex;
 
 use super::Remote;
-use crate::connect::pool::Server;
-use crate::connect::resolve;
-use crate::tls;
 use api_cache::Cache;
+use api_upstream::pool::Server;
+use api_upstream::resolve;
+use api_upstream::tls;
 
 /// To one server.
 pub(super) struct Link {

@@ -8,8 +8,9 @@ use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 
-use super::backend::{self, ConnectError, Tls};
-use super::proxyable::Proxyable;
+use api_upstream::backend::{self, ConnectError, Tls};
+
+use super::proxyable;
 use super::target::{Kubelet, Target};
 use crate::app::App;
 use api_wire::status::ApiError;
@@ -31,8 +32,9 @@ pub(super) async fn connect(app: &Arc<App>, target: &Target) -> Result<http1::Se
 /// Connects to a node's server, which has to show that it is that node's.
 pub(super) async fn dial(app: &Arc<App>, kubelet: &Kubelet) -> Result<http1::SendRequest<Body>, ConnectError> {
     let (tls, subject) = (app.node_tls.load_full(), format!("{NODE_USER_PREFIX}{}", kubelet.node));
+    let limits = proxyable(app).with_loopback(app.config.nodes_on_loopback);
     let tls = Tls { connector: &tls, name: &kubelet.address.host, subject: Some(&subject) };
-    backend::connect(app, &kubelet.address, &Proxyable::of_kubelets(app), Some(tls)).await
+    backend::connect(&app.driver, &kubelet.address, &limits, Some(tls)).await
 }
 
 /// Sends a request and waits for the head of its answer.

@@ -14,11 +14,13 @@ use hyper::client::conn::http1::SendRequest;
 use rand::seq::IndexedRandom as _;
 
 use self::location::{Location, Reach};
-use super::backend::{self, ConnectError, Tls};
+use api_upstream::backend::{self, ConnectError, Tls};
+use api_upstream::headers::is_upgrade as wants_upgrade;
+use api_upstream::pass::{Answered, Passed, Way, pass};
+
 use super::node;
 use super::options;
-use super::pass::{Passed, Way, pass};
-use super::proxyable::Proxyable;
+use super::proxyable;
 use super::tunnel;
 use crate::app::Call;
 use crate::handle::text;
@@ -32,7 +34,7 @@ pub(super) async fn answer(mut call: Call, parts: Parts, body: Body) -> ApiResul
     let step = Step { operation: Operation::Connect, name: &name, old: None, dry_run: false };
     let prefix = parts.uri.path().strip_suffix(call.rest.as_str()).unwrap_or_default().to_owned();
     options::through_admission(&mut call, step).await?;
-    let is_upgrade = tunnel::is_upgrade(&call.headers);
+    let is_upgrade = wants_upgrade(&call.headers);
     if call.rest.is_empty() && !is_upgrade && matches!(parts.method, Method::GET | Method::HEAD) {
         return redirect_to_root(&parts.uri);
     }
@@ -59,7 +61,12 @@ async fn forward(call: &Call, location: &Location, prefix: &str, parts: Parts, b
         ConnectError::Failed(why) => unreachable(why),
     })?;
     let passed = Passed { host: &authority, target: &format!("{path}{query}"), headers: &call.headers, more: HeaderMap::new() };
-    let mut response = pass(&call.app, Way::Own(sender), parts, passed, body).await.map_err(|failure| unreachable(failure.why))?;
+    let mut parts = parts;
+    let answered = pass(&call.app.driver, Way::Own(sender), &mut parts, passed, body).await;
+    let Answered { mut response, upgraded } = answered.map_err(|failure| unreachable(failure.why))?;
+    if let Some(ends) = upgraded {
+        tunnel::join_beside(&call.app, ends, &parts);
+    }
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         rewrite_location(response.headers_mut(), prefix, &authority);
     }
@@ -73,7 +80,7 @@ async fn connect(call: &Call, location: &Location) -> Result<SendRequest<Body>, 
     };
     let tls = Tls { connector: &call.app.proxy_tls, name: &address.host, subject: None };
     let tls = (*reach == Reach::Tls).then_some(tls);
-    backend::connect(&call.app, address, &Proxyable::of(&call.app), tls).await
+    backend::connect(&call.app.driver, address, &proxyable(&call.app), tls).await
 }
 
 /// A redirect to a path of the backend is one to a path below the proxy's.

@@ -6,8 +6,8 @@ use api_model::kind::GroupResource;
 use api_model::view::View;
 use serde_json::Value;
 
-use super::backend::Address;
 use crate::app::Call;
+use api_upstream::backend::Address;
 use api_wire::status::{ApiError, ApiResult};
 
 /// Names a Pod's container for clients that name none.

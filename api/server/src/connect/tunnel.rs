@@ -9,6 +9,9 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
 
+use api_upstream::headers::{is_upgrade, pass_on_protocols};
+use api_upstream::pass::Upgraded as Ends;
+
 use super::node;
 use super::target::Target;
 use crate::app::{App, Call};
@@ -54,12 +57,12 @@ pub(super) async fn open(call: &Call, target: &Target, mut parts: Parts) -> ApiR
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     pass_on(answer.headers(), response.headers_mut());
-    join_beside(&call.app, client, node, &parts);
+    join_beside(&call.app, Ends { client, backend: node }, &parts);
     Ok(response)
 }
 
 /// Joins two upgraded connections, beside the request that led to them.
-pub(super) fn join_beside(app: &App, client: hyper::upgrade::OnUpgrade, backend: hyper::upgrade::OnUpgrade, parts: &Parts) {
+pub(crate) fn join_beside(app: &App, Ends { client, backend }: Ends, parts: &Parts) {
     let (shutdown, end, place) = (app.shutdown.clone(), audit::completion(parts), serve::place(parts));
     app.tasks.request("api-server/tunnel", async move {
         tokio::select! {
@@ -71,29 +74,12 @@ pub(super) fn join_beside(app: &App, client: hyper::upgrade::OnUpgrade, backend:
     });
 }
 
-/// Whether a client wants to go on in another protocol.
-pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
-    let connection = headers.get(header::CONNECTION).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    headers.contains_key(header::UPGRADE) && connection.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade"))
-}
-
 /// Copies what concerns the other end.
 fn pass_on(from: &HeaderMap, to: &mut HeaderMap) {
     for (name, value) in from.iter().filter(|(name, _)| PASSED_ON.contains(&name.as_str())) {
         to.append(HeaderName::clone(name), value.clone());
     }
     pass_on_protocols(from, to);
-}
-
-/// Copies the websocket protocols on offer. A bearer token among them stays here.
-pub(super) fn pass_on_protocols(from: &HeaderMap, to: &mut HeaderMap) {
-    for value in from.get_all(header::SEC_WEBSOCKET_PROTOCOL) {
-        let protocols = value.to_str().unwrap_or_default().split(',').map(str::trim);
-        let kept: Vec<&str> = protocols.filter(|protocol| !protocol.starts_with("base64url.bearer.")).collect();
-        if let (false, Ok(kept)) = (kept.is_empty(), kept.join(", ").parse()) {
-            to.append(header::SEC_WEBSOCKET_PROTOCOL, kept);
-        }
-    }
 }
 
 /// Bytes both ways. Each way has an end of its own, so that a client that leaves at once does not take along what it

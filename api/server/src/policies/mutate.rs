@@ -66,7 +66,7 @@ impl Turn<'_> {
     async fn invoke(&mut self, invocation: &Invocation<'_>, object: &mut Value) -> ApiResult<()> {
         let Invocation { policy, binding, form, .. } = invocation;
         let Some(served) = self.forms.get(*form) else { return Ok(()) };
-        let params = match invocation.shown_params(self.call).await {
+        let params = match invocation.shown_params().await {
             Ok(params) => params,
             Err(why) => {
                 self.failures.misconfigured(policy, Some(binding), &why);

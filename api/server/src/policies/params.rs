@@ -23,14 +23,14 @@ impl Source {
     }
 
     /// Parameters in the version that the policy names: those that a webhook converts are found as they are stored.
-    pub(super) async fn converted(&self, app: &App, found: Arc<Value>) -> ApiResult<Arc<Value>> {
+    pub(super) async fn converted(&self, found: Arc<Value>) -> ApiResult<Arc<Value>> {
         if self.served.converter().is_none() {
             return Ok(found);
         }
         match self.served.resource.get(meta::namespace(&found), meta::name(&found)) {
-            Some(object) => Ok(app.shown_one(&self.served, object).await?.value()),
+            Some(object) => Ok(self.served.one_in_version(object).await?.value()),
             // It went in between: what was found still binds this request.
-            None => Ok(Arc::new(app.converted(&self.served, (*found).clone()).await?)),
+            None => Ok(Arc::new(self.served.converted((*found).clone()).await?)),
         }
     }
 

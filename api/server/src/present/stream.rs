@@ -13,7 +13,7 @@ use http_body::Frame;
 use tokio::time::{Instant, Sleep};
 
 use super::Presentation;
-use crate::conversion::WatchConversion;
+use super::conversion::WatchConversion;
 use api_cache::{Beginning, Cache, Change, Delivery, Object, Subscription, Told};
 use api_wire::status::ApiResult;
 

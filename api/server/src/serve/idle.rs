@@ -10,37 +10,21 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Response;
 use parking_lot::Mutex;
-use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use api_upstream::keepalive;
 use api_wire::holding::Holding;
 
 /// Upstream's `IdleTimeout`.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// A silent peer is probed after this long, this often, so many times.
-const PROBE_AFTER: Duration = Duration::from_secs(30);
-const PROBE_EVERY: Duration = Duration::from_secs(15);
-const PROBES: u32 = 3;
 /// Data that is not acknowledged for this long ends the connection.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(75);
 
 /// Has the system notice when the peer is gone.
 pub(super) fn notice_absence(stream: &TcpStream) -> std::io::Result<()> {
-    probe(stream)?;
-    give_up_after(stream, UNACKNOWLEDGED_MAX)
-}
-
-/// Has the system notice when a silent peer is gone.
-pub(crate) fn probe(stream: &TcpStream) -> std::io::Result<()> {
-    let keepalive = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY).with_retries(PROBES);
-    SockRef::from(stream).set_tcp_keepalive(&keepalive)
-}
-
-/// Has the system end the connection once data is not acknowledged for this long, or not taken in: a peer that does
-/// not read counts as gone.
-pub(crate) fn give_up_after(stream: &TcpStream, limit: Duration) -> std::io::Result<()> {
-    SockRef::from(stream).set_tcp_user_timeout(Some(limit))
+    keepalive::probe(stream)?;
+    keepalive::give_up_after(stream, UNACKNOWLEDGED_MAX)
 }
 
 /// What goes on on one connection.
@@ -107,6 +91,8 @@ impl Drop for Busy {
 
 #[cfg(test)]
 mod tests {
+    use socket2::SockRef;
+
     use super::*;
 
     #[tokio::test]

@@ -27,7 +27,7 @@ use api_wire::status::{ApiError, ApiResult};
 pub(super) async fn answer(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     let object = match verb {
-        "get" => call.shown_object().await?.value(),
+        "get" => call.object_in_version().await?.value(),
         "update" => update(call, bytes).await?,
         _ => patch(call, bytes).await?,
     };

@@ -190,7 +190,7 @@ fn twice(stream: TcpStream) -> (TcpStream, TcpStream) {
 fn acceptor(pki: &Pki, identity: &api_auth::Identity) -> tokio_rustls::TlsAcceptor {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(pki.front_proxy_ca_pem().as_bytes()).expect("PEM")).expect("an authority");
-    let provider = crate::tls::provider();
+    let provider = api_upstream::tls::provider();
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build().expect("a verifier");
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
     let certificate = CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).expect("PEM");

@@ -153,7 +153,7 @@ async fn store(call: &Call, mut object: Value, mut held: Held, options: &WriteOp
             None => Ok(Created::DryRun(object)),
         };
     }
-    let mut object = app.for_storage(served, object).await?;
+    let mut object = served.for_storage(object).await?;
     held.quota = admit::hold_quota(call, step, &mut object).await?;
     let bytes = encode(&object);
     drop(object);
@@ -161,5 +161,5 @@ async fn store(call: &Call, mut object: Value, mut held: Held, options: &WriteOp
         WriteError::Conflict => ApiError::already_exists(&served.name, &name),
         WriteError::Api(error) => error,
     });
-    app.shown_one(served, written?).await.map(Created::Stored)
+    served.one_in_version(written?).await.map(Created::Stored)
 }

@@ -79,7 +79,7 @@ fn success(call: &Call, object: &Value) -> Value {
 pub(crate) async fn delete_object(call: &mut Call, name: &str, options: &DeleteOptions) -> ApiResult<Outcome> {
     for _ in 0..ATTEMPTS_MAX {
         let object = call.object_named(name)?;
-        let shown = call.app.shown_one(&call.served, Arc::clone(&object)).await?;
+        let shown = call.served.one_in_version(Arc::clone(&object)).await?;
         let value = shown.value();
         check_preconditions(call, &value, options)?;
         // Who comes through a subresource was admitted there.
@@ -123,9 +123,9 @@ async fn perform(call: &Call, (object, shown): (&Arc<Object>, &Arc<Object>), pla
         Plan::Keep => Ok(Outcome::Pending(Arc::clone(shown))),
         Plan::Remove => app.remove_shown(served, object, shown).await.map(Outcome::Gone),
         Plan::Change(value) => {
-            let value = app.for_storage(served, value).await.map_err(WriteError::Api)?;
+            let value = served.for_storage(value).await.map_err(WriteError::Api)?;
             let put = app.put(served, &object.namespace, &object.name, Expect::At(object.revision), value);
-            app.shown_one(served, put.await?).await.map(Outcome::Pending).map_err(WriteError::Api)
+            served.one_in_version(put.await?).await.map(Outcome::Pending).map_err(WriteError::Api)
         }
     }
 }

@@ -16,6 +16,6 @@ pub(crate) async fn get(call: &Call) -> ApiResult<Response<Body>> {
         let waited = call.app.cache.wait_for(revision).await;
         waited.map_err(|at| ApiError::too_large_version(revision, at))?;
     }
-    let object = call.shown_object().await?;
+    let object = call.object_in_version().await?;
     Ok(presentation.object(StatusCode::OK, &object))
 }

@@ -34,7 +34,7 @@ pub(crate) async fn page(call: &Call, options: &ListOptions) -> ApiResult<Page> 
         true => stored_page(call, options, &filter.by_name_only()).await?,
         false => stored_page(call, options, &filter).await?,
     };
-    page.items = call.app.shown(&call.served, page.items).await?;
+    page.items = call.served.in_version(page.items).await?;
     if is_after {
         page.items.retain(|object| filter.matches(object));
         page.remaining = None;

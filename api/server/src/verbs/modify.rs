@@ -11,9 +11,9 @@ use api_store::Expect;
 use serde_json::Value;
 
 use super::admit::{self, Step};
+use super::owners;
 use super::recording::Recording;
 use crate::app::{Call, WriteError};
-use crate::conversion;
 use crate::held::Held;
 use crate::services::{self, carry_over};
 use api_cache::{Object, encode};
@@ -81,7 +81,7 @@ async fn repeat(
     for _ in 0..ATTEMPTS_MAX {
         call.warnings.truncate(warnings);
         let old = call.object()?;
-        let shown = call.app.shown_one(&call.served, Arc::clone(&old)).await?;
+        let shown = call.served.one_in_version(Arc::clone(&old)).await?;
         let old_value = call.served.current(&shown);
         let mut new = change(call, &old_value)?;
         check_version(call, &new, &old_value)?;
@@ -127,7 +127,7 @@ async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, 
     api_rules::default(&served.stored, new);
     api_rules::drop_empty(&served.stored, new);
     recording.enter(call, Some(old), new);
-    conversion::settle_owners(call, old, new, recording).await?;
+    owners::settle(call, old, new, recording).await?;
     admit::mutate(call, step, Some(new)).await?;
     api_rules::prepare_update(&served.stored, sub.as_deref(), new, old);
     let (mut errors, mut warnings) = (call.misplaced(new, Some(old)), Vec::new());
@@ -160,7 +160,7 @@ async fn store(call: &Call, (old, shown): (&Arc<Object>, &Arc<Object>), mut new:
         return app.remove_shown(served, old, shown).await.map(Outcome::Gone);
     }
     api_rules::apply::keep_times(&old_value, &mut new);
-    let mut new = app.for_storage(served, new).await.map_err(WriteError::Api)?;
+    let mut new = served.for_storage(new).await.map_err(WriteError::Api)?;
     let bytes = encode(&new);
     if old.is_stored_as(&bytes) {
         return Ok(Outcome::Stored(Arc::clone(shown)));
@@ -169,7 +169,7 @@ async fn store(call: &Call, (old, shown): (&Arc<Object>, &Arc<Object>), mut new:
     let held = Held { reservation, alone, quota: admit::hold_quota(call, step, &mut new).await.map_err(WriteError::Api)? };
     drop(new);
     let stored = app.put_holding(served, place, expect, bytes, held).await?;
-    app.shown_one(served, stored).await.map(Outcome::Stored).map_err(WriteError::Api)
+    served.one_in_version(stored).await.map(Outcome::Stored).map_err(WriteError::Api)
 }
 
 /// Whether an object is deleted and nothing holds it back: no grace and no finalizers, neither in

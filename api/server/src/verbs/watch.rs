@@ -9,8 +9,8 @@ use rand::Rng;
 
 use super::list::filter;
 use crate::app::Call;
-use crate::conversion::WatchConversion;
 use crate::present::Presentation;
+use crate::present::conversion::WatchConversion;
 use crate::present::stream::{WatchBody, Wish};
 use api_cache::Since;
 use api_wire::accept::Answer;
@@ -37,7 +37,7 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
         let waited = call.app.cache.wait_for(revision).await;
         waited.map_err(|at| ApiError::too_large_version(revision, at))?;
     }
-    let (conversion, filter) = WatchConversion::of(call, filter);
+    let (conversion, filter) = WatchConversion::of(&call.served, filter);
     let started = call.served.resource.watch(filter, since, call.served.kind.namespaced, call.app.cache.applied());
     let (mut beginning, subscription) = match started {
         Ok(started) => started,

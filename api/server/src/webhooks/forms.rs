@@ -45,7 +45,7 @@ pub(crate) async fn show(call: &Call, form: &Served, object: Option<&Value>) -> 
     let Some(object) = object else { return Ok(None) };
     let shown = match call.subresource.as_str() {
         "scale" => scale::read(&form.kind, object).unwrap_or_default(),
-        _ if shows_object(call, form) => call.app.converted(form, form.shown(object.clone())).await?,
+        _ if shows_object(call, form) => form.converted(form.shown(object.clone())).await?,
         _ => object.clone(),
     };
     Ok(Some(shown))
@@ -84,7 +84,7 @@ pub(crate) async fn take_back(call: &Call, form: &Served, object: &Value, shown:
         return Ok(scaled);
     }
     if shows_object(call, form) {
-        patched = call.app.converted(&call.served, form.to_stored(patched)).await?;
+        patched = call.served.converted(form.to_stored(patched)).await?;
         api_rules::default(&call.served.stored, &mut patched);
     }
     Ok(patched)

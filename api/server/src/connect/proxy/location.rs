@@ -7,10 +7,12 @@ use api_model::view::View;
 use serde_json::Value;
 
 use crate::app::Call;
-use crate::connect::backend::Address;
-use crate::connect::proxyable::is_global_unicast;
 use crate::connect::target::Kubelet;
-use crate::connect::{resolve, target};
+use api_upstream::backend::Address;
+use api_upstream::proxyable::is_global_unicast;
+use api_upstream::resolve;
+
+use crate::connect::target;
 use api_wire::status::{ApiError, ApiResult};
 
 /// How a backend is spoken to.
@@ -150,7 +152,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::connect::resolve::tests::Fixed;
+    use api_upstream::fixtures::FixedView;
 
     fn name(text: &str) -> Name<'_> {
         Name::parse(text).expect("a name")
@@ -213,7 +215,7 @@ mod tests {
                 ],
             })
         };
-        let view = Fixed(vec![Arc::new(slice("s")), Arc::new(slice("other"))]);
+        let view = FixedView(vec![Arc::new(slice("s")), Arc::new(slice("other"))]);
         let find = |text: &str| of_service(&service, &view, name(text));
         let all = |text: &str| -> Vec<String> { find(text).expect("places").into_iter().map(|one| shown(Ok(one))).collect() };
         assert_eq!(all("s:80"), ["Plain 10.244.0.5:8080", "Plain 10.244.1.7:8080"]);

@@ -11,15 +11,15 @@ use std::time::Duration;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::backend::Secure;
-use crate::serve::idle;
+use crate::backend::Secure;
+use crate::keepalive;
 
 /// Data that a server does not acknowledge for this long ends the connection. It is for kept connections alone: one of
 /// a tunnel, whose end may take its time to read, has no such limit.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(10);
 
 /// One of those that are kept.
-pub(crate) struct Kept {
+pub struct Reused {
     stream: Secure,
     has_heard: bool,
     is_unheard: Unheard,
@@ -27,10 +27,11 @@ pub(crate) struct Kept {
 
 /// Whether something was asked, and nothing was heard since, over a connection over which something was heard before.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Unheard(Arc<AtomicBool>);
+pub struct Unheard(Arc<AtomicBool>);
 
 impl Unheard {
-    pub(super) fn get(&self) -> bool {
+    /// Whether that is so.
+    pub fn get(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
@@ -39,20 +40,24 @@ impl Unheard {
     }
 }
 
-impl Kept {
-    pub(super) fn new(stream: Secure) -> io::Result<Self> {
-        idle::give_up_after(stream.get_ref().0, UNACKNOWLEDGED_MAX)?;
+impl Reused {
+    /// A new connection.
+    ///
+    /// # Errors
+    /// When the kernel rejects an option.
+    pub fn new(stream: Secure) -> io::Result<Self> {
+        keepalive::give_up_after(stream.get_ref().0, UNACKNOWLEDGED_MAX)?;
         Ok(Self { stream, has_heard: false, is_unheard: Unheard::default() })
     }
 }
 
-impl Connection for Kept {
+impl Connection for Reused {
     fn connected(&self) -> Connected {
         Connected::new().extra(self.is_unheard.clone())
     }
 }
 
-impl AsyncRead for Kept {
+impl AsyncRead for Reused {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
@@ -64,7 +69,7 @@ impl AsyncRead for Kept {
     }
 }
 
-impl AsyncWrite for Kept {
+impl AsyncWrite for Reused {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.is_unheard.set(self.has_heard);
         Pin::new(&mut self.stream).poll_write(cx, bytes)
@@ -90,27 +95,33 @@ impl AsyncWrite for Kept {
 
 #[cfg(test)]
 mod tests {
-    use api_auth::PkiConfig;
     use api_auth::pki::Subject;
+    use api_auth::{Pki, PkiConfig};
+    use rustls::ServerConfig;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
+    use tokio_rustls::TlsAcceptor;
 
     use super::*;
     use crate::tls;
 
     #[tokio::test]
     async fn it_ends_when_the_server_is_gone_and_knows_whether_it_was_heard() {
-        let pki = crate::tests::config().pki;
+        let directory = tempfile::tempdir().expect("a directory");
+        let pki = Pki::open(directory.path(), &PkiConfig::for_cluster("cluster.local")).expect("keys");
         let names = PkiConfig { names: ["x".to_owned()].into(), addresses: [].into() };
         let identity = pki.issue(&Subject::server("x", &names), Duration::from_secs(3_600)).expect("a certificate");
-        let acceptor = tls::tests_server(&identity.certificate_pem, &identity.key_pem);
+        let (certificates, key) = tls::chain(&identity, "the server's certificate").expect("PEM");
+        let config = ServerConfig::builder_with_provider(tls::provider()).with_safe_default_protocol_versions().expect("versions");
+        let config = config.with_no_client_auth().with_single_cert(certificates, key).expect("a certificate");
+        let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let dialled = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
         let (accepted, _) = listener.accept().await.expect("accepted");
-        let connector = tls::tests_connector(&pki, None);
+        let connector = tls::connector(Some(pki.ca_pem().as_bytes()), "the authority").expect("a connector");
         let shaken = tokio::join!(acceptor.accept(accepted), connector.connect("x".try_into().expect("a name"), dialled));
         let (mut server, stream) = (shaken.0.expect("a handshake"), shaken.1.expect("a handshake"));
-        let mut kept = Kept::new(stream).expect("set");
+        let mut kept = Reused::new(stream).expect("set");
         let socket = socket2::SockRef::from(kept.stream.get_ref().0);
         assert_eq!(socket.tcp_user_timeout().ok(), Some(Some(UNACKNOWLEDGED_MAX)));
         let (unheard, mut byte) = (kept.is_unheard.clone(), [0]);

@@ -2,14 +2,12 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use super::tunnel;
-
 /// Headers of one hop (RFC 9110, section 7.6.1, and what was customary before).
 const OF_ONE_HOP: [&str; 8] =
     ["connection", "keep-alive", "proxy-authenticate", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
 
 /// Of a client's headers those that are for the backend.
-pub(super) fn to_backend(from: &HeaderMap, is_upgrade: bool) -> HeaderMap {
+pub fn to_backend(from: &HeaderMap, is_upgrade: bool) -> HeaderMap {
     let mut kept = pass_on(from);
     // Who the client is was for us: its token would let the backend act in its name.
     for name in [header::AUTHORIZATION, header::PROXY_AUTHORIZATION, header::HOST] {
@@ -18,7 +16,7 @@ pub(super) fn to_backend(from: &HeaderMap, is_upgrade: bool) -> HeaderMap {
     let claims: Vec<HeaderName> = kept.keys().filter(|name| is_claim(name.as_str())).cloned().collect();
     claims.iter().for_each(|name| drop(kept.remove(name)));
     kept.remove(header::SEC_WEBSOCKET_PROTOCOL);
-    tunnel::pass_on_protocols(from, &mut kept);
+    pass_on_protocols(from, &mut kept);
     if is_upgrade {
         kept.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
         kept.extend(from.get(header::UPGRADE).map(|to| (header::UPGRADE, to.clone())));
@@ -27,12 +25,12 @@ pub(super) fn to_backend(from: &HeaderMap, is_upgrade: bool) -> HeaderMap {
 }
 
 /// Of a backend's headers those that are for the client.
-pub(super) fn to_client(from: &HeaderMap) -> HeaderMap {
+pub fn to_client(from: &HeaderMap) -> HeaderMap {
     pass_on(from)
 }
 
 /// Tells the backend what the client asked for.
-pub(super) fn tell_origin(headers: &mut HeaderMap, from: &HeaderMap, path: &str) {
+pub fn tell_origin(headers: &mut HeaderMap, from: &HeaderMap, path: &str) {
     headers.insert("x-forwarded-proto", HeaderValue::from_static("https"));
     if let Some(host) = from.get(header::HOST) {
         headers.insert("x-forwarded-host", host.clone());
@@ -52,6 +50,23 @@ fn pass_on(from: &HeaderMap) -> HeaderMap {
     let named: Vec<String> = named.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect();
     let is_kept = |name: &HeaderName| !OF_ONE_HOP.contains(&name.as_str()) && !named.iter().any(|of_hop| of_hop == name.as_str());
     from.iter().filter(|(name, _)| is_kept(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Whether a client wants to go on in another protocol.
+pub fn is_upgrade(headers: &HeaderMap) -> bool {
+    let connection = headers.get(header::CONNECTION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    headers.contains_key(header::UPGRADE) && connection.split(',').any(|token| token.trim().eq_ignore_ascii_case("upgrade"))
+}
+
+/// Copies the websocket protocols on offer. A bearer token among them stays here.
+pub fn pass_on_protocols(from: &HeaderMap, to: &mut HeaderMap) {
+    for value in from.get_all(header::SEC_WEBSOCKET_PROTOCOL) {
+        let protocols = value.to_str().unwrap_or_default().split(',').map(str::trim);
+        let kept: Vec<&str> = protocols.filter(|protocol| !protocol.starts_with("base64url.bearer.")).collect();
+        if let (false, Ok(kept)) = (kept.is_empty(), kept.join(", ").parse()) {
+            to.append(header::SEC_WEBSOCKET_PROTOCOL, kept);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -12,12 +12,11 @@ use api_model::view::View;
 use ipnet::Ipv4Net;
 use serde_json::Value;
 
-use super::resolve;
-use crate::app::App;
+use crate::resolve;
 
 /// The limits of one connection.
 #[derive(Debug)]
-pub(crate) struct Proxyable {
+pub struct Proxyable {
     /// Services' addresses: no node and no Pod has one of them.
     service_range: Ipv4Net,
     /// Where this server and those beside it listen.
@@ -27,20 +26,20 @@ pub(crate) struct Proxyable {
 }
 
 impl Proxyable {
-    /// What a Pod or a node, on any port of theirs, may be.
-    pub(super) fn of(app: &App) -> Self {
-        let mut servers = servers(&*app.cache);
-        servers.push(app.config.advertise_address);
-        Self { service_range: app.config.service_cluster_ip_range, servers, loopback: false }
+    /// The limits for addresses of Pods and nodes, on any port. `own` is where this server listens.
+    pub fn new(view: &dyn View, own: SocketAddr, service_range: Ipv4Net) -> Self {
+        let mut servers = servers(view);
+        servers.push(own);
+        Self { service_range, servers, loopback: false }
     }
 
-    /// What a node's own server may be.
-    pub(super) fn of_kubelets(app: &App) -> Self {
-        Self { loopback: app.config.nodes_on_loopback, ..Self::of(app) }
+    /// The same limits, where loopback may stand for a node.
+    pub fn with_loopback(self, loopback: bool) -> Self {
+        Self { loopback, ..self }
     }
 
     /// Whether a connection may be made there.
-    pub(super) fn allows(&self, to: SocketAddr) -> bool {
+    pub fn allows(&self, to: SocketAddr) -> bool {
         let is_service = matches!(to.ip(), IpAddr::V4(ip) if self.service_range.contains(&ip));
         let is_unicast = is_global_unicast(to.ip()) || self.loopback && to.ip().is_loopback();
         is_unicast && !is_service && !self.servers.contains(&to)
@@ -48,7 +47,7 @@ impl Proxyable {
 }
 
 /// Whether an address is that of one machine that others reach too: upstream's `IsProxyableIP`.
-pub(super) fn is_global_unicast(ip: IpAddr) -> bool {
+pub fn is_global_unicast(ip: IpAddr) -> bool {
     let is_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
         IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),

@@ -18,11 +18,11 @@ const GENERATION_BYTES_MAX: usize = 32 << 20;
 const EVENTS_LEN_MAX: usize = 1_024;
 const EVENTS_BYTES_MAX: usize = 32 << 20;
 
-type Place = (Arc<str>, Arc<str>, u64);
+type ObjectVersion = (Arc<str>, Arc<str>, u64);
 type Once = Arc<OnceCell<Arc<Event>>>;
 
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(crate) struct Converted {
     objects: Mutex<Generations>,
     events: Mutex<Events>,
 }
@@ -75,13 +75,13 @@ impl Events {
 
 #[derive(Debug, Default)]
 struct Generations {
-    young: HashMap<Place, Arc<Object>>,
-    old: HashMap<Place, Arc<Object>>,
+    young: HashMap<ObjectVersion, Arc<Object>>,
+    old: HashMap<ObjectVersion, Arc<Object>>,
     young_bytes: usize,
 }
 
 impl Generations {
-    fn insert(&mut self, place: Place, object: &Arc<Object>) {
+    fn insert(&mut self, place: ObjectVersion, object: &Arc<Object>) {
         if self.young_bytes > GENERATION_BYTES_MAX {
             self.old = std::mem::take(&mut self.young);
             self.young_bytes = 0;
@@ -90,7 +90,7 @@ impl Generations {
         self.young.insert(place, Arc::clone(object));
     }
 
-    fn get(&mut self, place: &Place) -> Option<Arc<Object>> {
+    fn get(&mut self, place: &ObjectVersion) -> Option<Arc<Object>> {
         if let Some(object) = self.young.get(place) {
             return Some(Arc::clone(object));
         }
@@ -100,25 +100,25 @@ impl Generations {
     }
 }
 
-fn place(object: &Object) -> Place {
+fn place(object: &Object) -> ObjectVersion {
     (Arc::clone(&object.namespace), Arc::clone(&object.name), object.revision)
 }
 
-impl Kept {
+impl Converted {
     /// What was made of an object at its revision.
-    pub(super) fn object(&self, stored: &Object) -> Option<Arc<Object>> {
+    pub(crate) fn object(&self, stored: &Object) -> Option<Arc<Object>> {
         self.objects.lock().get(&place(stored))
     }
 
     /// Keeps what was made of an object.
-    pub(super) fn keep(&self, stored: &Object, value: Value) -> ApiResult<Arc<Object>> {
+    pub(crate) fn keep(&self, stored: &Object, value: Value) -> ApiResult<Arc<Object>> {
         let made = Arc::new(stored.converted(value).map_err(ApiError::internal)?);
         self.objects.lock().insert(place(stored), &made);
         Ok(made)
     }
 
     /// What is made of an event: by the first who asks, while the others wait.
-    pub(super) async fn event<F: Future<Output = ApiResult<Event>>>(
+    pub(crate) async fn event<F: Future<Output = ApiResult<Event>>>(
         &self,
         stored: &Event,
         make: impl FnOnce() -> F,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     /// An event, and whether it was made for this.
-    async fn event_of(kept: &Kept, revision: u64, text: &str) -> (Arc<Event>, bool) {
+    async fn event_of(kept: &Converted, revision: u64, text: &str) -> (Arc<Event>, bool) {
         let mut is_made = false;
         let make = || {
             is_made = true;
@@ -161,7 +161,7 @@ mod tests {
 
     #[tokio::test]
     async fn events_are_remembered_within_bounds() {
-        let kept = Kept::default();
+        let kept = Converted::default();
         for revision in 1..=2_000 {
             assert!(event_of(&kept, revision, "small").await.1, "the first who asks has it made");
             assert!(!event_of(&kept, revision, "small").await.1, "the others get that");
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_stays_and_the_rest_goes_in_its_time() {
-        let kept = Kept::default();
+        let kept = Converted::default();
         let big = "x".repeat(GENERATION_BYTES_MAX / 4);
         let stored =
             |revision| Object::new(("n".into(), "a".into()), revision, Bytes::from_static(b"{}"), None, &Arc::default()).expect("JSON");

@@ -16,7 +16,7 @@ const TRIES_MAX: usize = 3;
 ///
 /// # Errors
 /// When there is no such Service, no such port, or nothing behind it.
-pub(crate) fn targets(view: &dyn View, host: &str, port: u16) -> Result<Vec<(String, u16)>, String> {
+pub fn targets(view: &dyn View, host: &str, port: u16) -> Result<Vec<(String, u16)>, String> {
     let Some(service) = Service::named_by(host) else { return Ok(vec![(host.to_owned(), port)]) };
     let mut targets = service.endpoints(view, port)?;
     targets.shuffle(&mut rand::rng());
@@ -25,7 +25,7 @@ pub(crate) fn targets(view: &dyn View, host: &str, port: u16) -> Result<Vec<(Str
 }
 
 /// All that is behind a host that is a Service, in an order of its own; none for what is no Service.
-pub(crate) fn endpoints(view: &dyn View, host: &str, port: u16) -> Option<Vec<(String, u16)>> {
+pub fn endpoints(view: &dyn View, host: &str, port: u16) -> Option<Vec<(String, u16)>> {
     // That nothing is there, dialling says.
     let mut endpoints = Service::named_by(host)?.endpoints(view, port).unwrap_or_default();
     endpoints.sort();
@@ -64,14 +64,14 @@ impl<'h> Service<'h> {
 }
 
 /// What a Service calls a port; none where it has no such port.
-pub(crate) fn port_name(service: &Value, port: u16) -> Option<&str> {
+pub fn port_name(service: &Value, port: u16) -> Option<&str> {
     let ports = service.pointer("/spec/ports")?.as_array()?;
     let found = ports.iter().find(|candidate| candidate.get("port").and_then(Value::as_u64) == Some(port.into()))?;
     Some(json::text(found, &["name"]))
 }
 
 /// The ready endpoints of a slice at a port.
-pub(crate) fn ready(slice: &Value, port_name: &str) -> Vec<(String, u16)> {
+pub fn ready(slice: &Value, port_name: &str) -> Vec<(String, u16)> {
     let list = |field: &str| slice.get(field).and_then(Value::as_array).into_iter().flatten();
     let port = list("ports").find(|port| json::text(port, &["name"]) == port_name);
     let Some(port) = port.and_then(|port| port.get("port")?.as_u64()).and_then(|port| u16::try_from(port).ok()) else {
@@ -83,35 +83,15 @@ pub(crate) fn ready(slice: &Value, port_name: &str) -> Vec<(String, u16)> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::sync::Arc;
 
-    use api_model::meta;
     use serde_json::json;
 
     use super::*;
+    use crate::fixtures::FixedView;
 
-    /// These objects and no others.
-    pub(crate) struct Fixed(pub(crate) Vec<Arc<Value>>);
-
-    impl View for Fixed {
-        fn get(&self, resource: &GroupResource, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
-            self.list(resource, namespace).into_iter().find(|object| meta::name(object) == name)
-        }
-
-        fn list(&self, resource: &GroupResource, namespace: Option<&str>) -> Vec<Arc<Value>> {
-            let kind = if resource.resource == "services" { "Service" } else { "EndpointSlice" };
-            let is_wanted =
-                |object: &&Arc<Value>| object["kind"] == kind && namespace.is_none_or(|wanted| meta::namespace(object) == wanted);
-            self.0.iter().filter(is_wanted).cloned().collect()
-        }
-
-        fn version(&self, _: &GroupResource) -> u64 {
-            0
-        }
-    }
-
-    fn view() -> Fixed {
+    fn view() -> FixedView {
         let metadata = |name: &str| json!({"name": name, "namespace": "n", "labels": {"kubernetes.io/service-name": "hook"}});
         let service = |name: &str, spec: Value| json!({"kind": "Service", "metadata": metadata(name), "spec": spec});
         let ports = json!([{"name": "https", "port": 443, "targetPort": 8443}, {"name": "idle", "port": 444}]);
@@ -122,7 +102,7 @@ pub(crate) mod tests {
             service("away", json!({"type": "ExternalName", "externalName": "example.com"})),
             slice,
         ];
-        Fixed(objects.into_iter().map(Arc::new).collect())
+        FixedView(objects.into_iter().map(Arc::new).collect())
     }
 
     #[test]

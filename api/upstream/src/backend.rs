@@ -1,9 +1,9 @@
 //! Connections to whoever answers for the server: HTTP/1.1 over TCP, with TLS or without.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
+use api_tasks::Tasks;
 use axum::body::Body;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -12,24 +12,35 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_util::sync::CancellationToken;
 
-use super::proxyable::Proxyable;
-use crate::app::App;
-use crate::serve::idle;
+use crate::keepalive;
+use crate::proxyable::Proxyable;
 
 /// Who does not answer within this time is unreachable.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Drives connections in the background until the server stops.
+#[derive(Clone)]
+pub struct Driver {
+    /// The tasks of the server.
+    pub tasks: Tasks,
+    /// Ends every connection.
+    pub shutdown: CancellationToken,
+}
 
 /// A host, by address or name, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
-    pub(crate) host: String,
-    pub(crate) port: u16,
+pub struct Address {
+    /// The address or name.
+    pub host: String,
+    /// The port.
+    pub port: u16,
 }
 
 impl Address {
     /// `host:port`, an IPv6 address in brackets.
-    pub(super) fn authority(&self) -> String {
+    pub fn authority(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
             false => format!("{}:{}", self.host, self.port),
@@ -39,17 +50,18 @@ impl Address {
 
 /// What TLS is made with.
 #[derive(Clone, Copy)]
-pub(crate) struct Tls<'t> {
-    pub(crate) connector: &'t TlsConnector,
+pub struct Tls<'t> {
+    /// The authorities that are trusted and the certificate that is presented.
+    pub connector: &'t TlsConnector,
     /// The name or address that the other side's certificate is to be good for.
-    pub(crate) name: &'t str,
+    pub name: &'t str,
     /// The subject that the certificate is to have; none, any.
-    pub(crate) subject: Option<&'t str>,
+    pub subject: Option<&'t str>,
 }
 
 /// Why there is no connection.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ConnectError {
+pub enum ConnectError {
     /// Nobody is to be led there. Upstream's words.
     #[error("address not allowed")]
     NotAllowed,
@@ -65,24 +77,24 @@ impl From<String> for ConnectError {
 }
 
 /// TLS over TCP.
-pub(super) type Secure = TlsStream<TcpStream>;
+pub type Secure = TlsStream<TcpStream>;
 
 /// Connects where that is allowed.
-pub(super) async fn connect(
-    app: &Arc<App>,
+pub async fn connect(
+    driver: &Driver,
     to: &Address,
     within: &Proxyable,
     tls: Option<Tls<'_>>,
 ) -> Result<http1::SendRequest<Body>, ConnectError> {
     let speaking = match tls {
-        None => speak(app, in_time(to, CONNECT_TIMEOUT, dial(to, Some(within))).await?).await,
-        Some(tls) => speak(app, in_time(to, CONNECT_TIMEOUT, shake_hands(to, Some(within), tls)).await?).await,
+        None => speak(driver, in_time(to, CONNECT_TIMEOUT, dial(to, Some(within))).await?).await,
+        Some(tls) => speak(driver, in_time(to, CONNECT_TIMEOUT, shake_hands(to, Some(within), tls)).await?).await,
     };
     Ok(speaking?)
 }
 
 /// Connects and authenticates within a time, to where an administrator's word leads.
-pub(super) async fn secure(to: &Address, tls: Tls<'_>, limit: Duration) -> Result<Secure, String> {
+pub async fn secure(to: &Address, tls: Tls<'_>, limit: Duration) -> Result<Secure, String> {
     in_time(to, limit, shake_hands(to, None, tls)).await.map_err(|error| error.to_string())
 }
 
@@ -117,7 +129,7 @@ async fn dial(to: &Address, within: Option<&Proxyable>) -> Result<TcpStream, Con
         return Err(ConnectError::NotAllowed);
     }
     let stream = TcpStream::connect(found.as_slice()).await.map_err(failed)?;
-    if let Err(error) = stream.set_nodelay(true).and_then(|()| idle::probe(&stream)) {
+    if let Err(error) = stream.set_nodelay(true).and_then(|()| keepalive::probe(&stream)) {
         tracing::debug!(%error, "setting a connection's options failed");
     }
     Ok(stream)
@@ -135,13 +147,13 @@ fn dialling(to: &Address, error: &std::io::Error) -> String {
 }
 
 /// Speaks HTTP/1.1 over a connection, beside what is asked over it.
-pub(super) async fn speak<T>(app: &Arc<App>, stream: T) -> Result<http1::SendRequest<Body>, String>
+pub async fn speak<T>(driver: &Driver, stream: T) -> Result<http1::SendRequest<Body>, String>
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    let shutdown = app.shutdown.clone();
-    app.tasks.request("api-server/backend", async move {
+    let shutdown = driver.shutdown.clone();
+    driver.tasks.request("api-server/backend", async move {
         tokio::select! {
             () = shutdown.cancelled() => {}
             ended = connection.with_upgrades() => {

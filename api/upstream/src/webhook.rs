@@ -13,9 +13,9 @@ use http_body_util::{BodyExt, Limited};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::connect::failure::root_cause;
-use crate::connect::pool::{self, Http, port_of};
-use crate::connect::resolve;
+use crate::failure::root_cause;
+use crate::pool::{self, Http, port_of};
+use crate::resolve;
 use crate::tls;
 use api_cache::Cache;
 
@@ -34,12 +34,15 @@ type Bundle = Option<Vec<u8>>;
 
 /// Whom to call, and how much of an answer is waited for and read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Callee<'c> {
-    pub(crate) endpoint: &'c Endpoint,
+pub struct Callee<'c> {
+    /// Where the webhook is.
+    pub endpoint: &'c Endpoint,
     /// PEM of the authorities; none means the machine's.
-    pub(crate) ca_bundle: &'c Option<Vec<u8>>,
-    pub(crate) timeout: Duration,
-    pub(crate) answer_bytes_max: usize,
+    pub ca_bundle: &'c Option<Vec<u8>>,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// The longest answer that is read.
+    pub answer_bytes_max: usize,
 }
 
 impl<'c> From<&'c Webhook> for Callee<'c> {
@@ -59,18 +62,19 @@ struct Pool {
 }
 
 /// The way to webhooks.
-pub(crate) struct Client {
+pub struct Client {
     cache: Arc<Cache>,
     pools: Mutex<HashMap<Pool, Http>>,
 }
 
 impl Client {
-    pub(super) fn new(cache: Arc<Cache>) -> Self {
+    /// A client without connections; `cache` has the endpoints of Services.
+    pub fn new(cache: Arc<Cache>) -> Self {
         Self { cache, pools: Mutex::default() }
     }
 
     /// Posts a question; answers the JSON that comes back, or why there is none, in upstream's words.
-    pub(crate) async fn post(&self, callee: Callee<'_>, body: String) -> Result<Value, String> {
+    pub async fn post(&self, callee: Callee<'_>, body: String) -> Result<Value, String> {
         let url = format!("{}?timeout={}s", callee.endpoint.url(), callee.timeout.as_secs());
         let http = self.http(Pool { bundle: callee.ca_bundle.clone(), endpoints: self.endpoints(&url) })?;
         let request = Request::builder()
@@ -144,14 +148,17 @@ fn refused(status: StatusCode, body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::AtRest;
+    use api_auth::{Pki, PkiConfig};
+    use api_cache::AtRest;
 
     /// A call that has another connection meanwhile leaves it alone.
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_good_for_an_endpoint_that_shakes_no_hands() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let client = Client::new(Arc::new(Cache::new(0, AtRest::default())));
-        let bundle = crate::tests::config().pki.ca_pem().as_bytes().to_vec();
+        let directory = tempfile::tempdir().expect("a directory");
+        let pki = Pki::open(directory.path(), &PkiConfig::for_cluster("cluster.local")).expect("keys");
+        let bundle = pki.ca_pem().as_bytes().to_vec();
         let http = client.http(Pool { bundle: Some(bundle), endpoints: None }).expect("a pool");
         let request = Request::get(format!("https://{}/", listener.local_addr().expect("an address"))).body(Body::empty());
         let sent = pool::send(&http, request.expect("a request"));

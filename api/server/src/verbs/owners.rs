@@ -17,8 +17,8 @@ pub(crate) async fn settle(call: &Call, old: &Value, new: &mut Value, recording:
     let forms = call.app.registry.equivalents(&call.served);
     for version in apply::other_versions(new, &call.served.kind.api_version()) {
         let Some(form) = forms.iter().find(|form| form.kind.api_version() == version) else { continue };
-        let before = call.app.converted(form, old.clone()).await?;
-        let after = call.app.converted(form, new.clone()).await?;
+        let before = form.converted(old.clone()).await?;
+        let after = form.converted(new.clone()).await?;
         let applier = match recording {
             Recording::Applied { manager, force: false } => Some(manager.as_str()),
             _ => None,

@@ -21,11 +21,10 @@ use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio_rustls::TlsConnector;
 
-use super::backend::{self, Address, CONNECT_TIMEOUT, Secure, Tls};
-use super::failure::Failure;
-use super::kept::Kept;
-use super::resolve;
-use crate::app::App;
+use crate::backend::{self, Address, CONNECT_TIMEOUT, Driver, Secure, Tls};
+use crate::failure::Failure;
+use crate::resolve;
+use crate::reused::Reused;
 use api_cache::Cache;
 
 /// Connections kept to one server, as many as upstream keeps.
@@ -35,11 +34,11 @@ const IDLE_MAX: usize = 25;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Connections that are kept: used for as long as a clone of this is there.
-pub(crate) type Http = legacy::Client<Dialer, Body>;
+pub type Http = legacy::Client<Dialer, Body>;
 
 /// What keeps connections that are made with this TLS, each within `limit`: also those are made to the end whose request
 /// went over another one meanwhile. Requests have whole addresses: `https://host:port/path`.
-pub(crate) fn pool(cache: &Arc<Cache>, tls: TlsConnector, limit: Duration) -> Http {
+pub fn pool(cache: &Arc<Cache>, tls: TlsConnector, limit: Duration) -> Http {
     legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
@@ -49,7 +48,7 @@ pub(crate) fn pool(cache: &Arc<Cache>, tls: TlsConnector, limit: Duration) -> Ht
 }
 
 /// A server, and the connections that are kept to it.
-pub(crate) struct Server {
+pub struct Server {
     cache: Arc<Cache>,
     tls: TlsConnector,
     host: String,
@@ -58,18 +57,19 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(cache: &Arc<Cache>, tls: TlsConnector, host: &str, port: u16) -> Self {
+    /// A server at a host and port, without connections yet.
+    pub fn new(cache: &Arc<Cache>, tls: TlsConnector, host: &str, port: u16) -> Self {
         let http = pool(cache, tls.clone(), CONNECT_TIMEOUT);
         Self { cache: Arc::clone(cache), tls, host: host.to_owned(), port, http }
     }
 
     /// A connection for one purpose, which nobody else uses.
-    pub(crate) async fn connect(&self, app: &Arc<App>) -> Result<SendRequest<Body>, String> {
-        backend::speak(app, dial(&*self.cache, &self.tls, (&self.host, self.port), CONNECT_TIMEOUT).await?).await
+    pub async fn connect(&self, driver: &Driver) -> Result<SendRequest<Body>, String> {
+        backend::speak(driver, dial(&*self.cache, &self.tls, (&self.host, self.port), CONNECT_TIMEOUT).await?).await
     }
 
     /// Sends a request, whose address is path and query, over a connection that is kept.
-    pub(crate) async fn send(&self, app: &Arc<App>, mut request: Request<Body>) -> Result<Response<Incoming>, Failure> {
+    pub async fn send(&self, driver: &Driver, mut request: Request<Body>) -> Result<Response<Incoming>, Failure> {
         let again = repeatable(&request);
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         let whole = Uri::builder().scheme("https").authority(format!("{}:{}", self.host, self.port)).path_and_query(path).build();
@@ -77,7 +77,7 @@ impl Server {
         match (send(&self.http, request).await, again) {
             (Err(failure), Some(again)) if failure.is_of_reuse => {
                 tracing::debug!(host = self.host, why = failure.why, "asking again over a new connection");
-                self.connect(app).await?.send_request(again).await.map_err(|error| Failure::of_own(&error))
+                self.connect(driver).await?.send_request(again).await.map_err(|error| Failure::of_own(&error))
             }
             (answered, _) => answered,
         }
@@ -97,20 +97,20 @@ fn repeatable(request: &Request<Body>) -> Option<Request<Body>> {
 }
 
 /// Sends a request over a connection that is kept, or over a new one that will be.
-pub(crate) async fn send(http: &Http, request: Request<Body>) -> Result<Response<Incoming>, Failure> {
+pub async fn send(http: &Http, request: Request<Body>) -> Result<Response<Incoming>, Failure> {
     http.request(request).await.map_err(|error| Failure::of_kept(&error))
 }
 
 /// Opens connections.
 #[derive(Clone)]
-pub(crate) struct Dialer {
+pub struct Dialer {
     cache: Arc<Cache>,
     tls: TlsConnector,
     limit: Duration,
 }
 
 impl tower::Service<Uri> for Dialer {
-    type Response = TokioIo<Kept>;
+    type Response = TokioIo<Reused>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
@@ -123,13 +123,13 @@ impl tower::Service<Uri> for Dialer {
         Box::pin(async move {
             let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
             let stream = dial(&*cache, &tls, (host, port_of(&uri)), limit).await.map_err(io::Error::other)?;
-            Kept::new(stream).map(TokioIo::new)
+            Reused::new(stream).map(TokioIo::new)
         })
     }
 }
 
 /// The port that an `https` address leads to.
-pub(crate) fn port_of(uri: &Uri) -> u16 {
+pub fn port_of(uri: &Uri) -> u16 {
     uri.port_u16().unwrap_or(443)
 }
 

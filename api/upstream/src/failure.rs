@@ -4,32 +4,32 @@ use std::error::Error;
 
 use hyper_util::client::legacy;
 
-use super::kept::Unheard;
+use crate::reused::Unheard;
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// In words.
-    pub(crate) why: String,
+    pub why: String,
     /// Whether it lies in the request or its body: it tells nothing of the server.
-    pub(crate) is_of_request: bool,
+    pub is_of_request: bool,
     /// Whether a connection that had been good before ended before the first byte of the answer.
-    pub(super) is_of_reuse: bool,
+    pub is_of_reuse: bool,
 }
 
 impl Failure {
     /// The request cannot be sent.
-    pub(super) fn of_request(error: &dyn Error) -> Self {
+    pub fn of_request(error: &dyn Error) -> Self {
         Self { why: error.to_string(), is_of_request: true, is_of_reuse: false }
     }
 
     /// Over a connection of its own.
-    pub(super) fn of_own(error: &hyper::Error) -> Self {
+    pub fn of_own(error: &hyper::Error) -> Self {
         Self { why: error.to_string(), is_of_request: error.is_user(), is_of_reuse: false }
     }
 
     /// Over one of those that are kept, or while a new one was made.
-    pub(super) fn of_kept(error: &legacy::Error) -> Self {
+    pub fn of_kept(error: &legacy::Error) -> Self {
         let cause = error.source().and_then(|source| source.downcast_ref::<hyper::Error>());
         let mut known = http::Extensions::new();
         error.connect_info().into_iter().for_each(|connection| connection.get_extras(&mut known));
@@ -50,7 +50,7 @@ impl From<String> for Failure {
 }
 
 /// The innermost error: the layers around it only say that something failed.
-pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
+pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;

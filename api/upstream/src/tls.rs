@@ -1,0 +1,167 @@
+//! TLS of outgoing connections: the authorities that the server trusts and the certificates that it presents.
+
+use std::sync::Arc;
+
+use api_auth::{Identity, Pki};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use thiserror::Error;
+use tokio_rustls::TlsConnector;
+
+/// Why TLS could not be set up.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// A certificate or key of the cluster is no PEM.
+    #[error("cannot read {0}")]
+    Pem(&'static str, #[source] rustls_pki_types::pem::Error),
+    /// The library refuses a certificate or key.
+    #[error("cannot use {0}")]
+    Unusable(&'static str, #[source] rustls::Error),
+    /// There is no authority to believe.
+    #[error("no certificate authorities in {0}")]
+    NoRoots(&'static str),
+    /// The authority's certificate cannot verify others.
+    #[error("cannot verify client certificates")]
+    Verifier(#[from] rustls::server::VerifierBuilderError),
+}
+
+/// The cryptography that all TLS here is made with.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// The cluster's authority, as roots.
+///
+/// # Errors
+/// When its certificate cannot be used.
+pub fn roots(pki: &Pki) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pki.ca_pem().as_bytes()) {
+        let certificate = certificate.map_err(|error| TlsError::Pem("the cluster's certificate authority", error))?;
+        roots.add(certificate).map_err(|error| TlsError::Unusable("the cluster's certificate authority", error))?;
+    }
+    Ok(roots)
+}
+
+/// A certificate chain, leaf first, and the key of the leaf.
+pub type Chain = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// The chain of an identity, of which `what` tells in errors.
+///
+/// # Errors
+/// When it is no PEM.
+pub fn chain(identity: &Identity, what: &'static str) -> Result<Chain, TlsError> {
+    let failed = |error| TlsError::Pem(what, error);
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(identity.certificate_pem.as_bytes()).collect();
+    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).map_err(failed)?;
+    Ok((certificates.map_err(failed)?, key))
+}
+
+/// What the server connects to nodes with.
+pub fn node_connector(pki: &Pki) -> Result<TlsConnector, TlsError> {
+    let what = "the server's client certificate";
+    let (certificates, key) = chain(pki.kubelet_client(), what)?;
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError::Unusable(what, error))?
+        .with_root_certificates(roots(pki)?)
+        .with_client_auth_cert(certificates, key)
+        .map_err(|error| TlsError::Unusable(what, error))?;
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// What reaches servers elsewhere, for whom the server is nobody in particular: an OpenID Connect provider, webhooks.
+/// Believes the given authorities, of which `what` tells, or this machine's.
+pub fn connector(ca_pem: Option<&[u8]>, what: &'static str) -> Result<TlsConnector, TlsError> {
+    let roots = bundle_roots(ca_pem, what)?;
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError::Unusable(what, error))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// What the server connects to Pods and Services with, for whom it proxies.
+pub fn proxy_connector() -> Result<TlsConnector, TlsError> {
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError::Unusable("the protocols of TLS", error))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Unverified(provider())))
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// What the server connects to an aggregated server with: the front proxy's certificate. Believes the given
+/// authorities, this machine's where none are given, or anybody.
+pub fn aggregator_connector(pki: &Pki, ca_bundle: Option<&[u8]>, insecure: bool) -> Result<TlsConnector, TlsError> {
+    let what = "the front proxy's certificate";
+    let (certificates, key) = chain(pki.front_proxy_client(), what)?;
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError::Unusable(what, error))?;
+    let config = match insecure {
+        true => config.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider()))),
+        false => config.with_root_certificates(bundle_roots(ca_bundle, "caBundle")?),
+    };
+    let config = config.with_client_auth_cert(certificates, key).map_err(|error| TlsError::Unusable(what, error))?;
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// The authorities in a PEM text, or this machine's.
+fn bundle_roots(pem: Option<&[u8]>, what: &'static str) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    let Some(pem) = pem else {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        return if roots.is_empty() { Err(TlsError::NoRoots("this machine's store")) } else { Ok(roots) };
+    };
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| TlsError::Pem(what, error))?;
+        roots.add(certificate).map_err(|error| TlsError::Unusable(what, error))?;
+    }
+    if roots.is_empty() { Err(TlsError::NoRoots(what)) } else { Ok(roots) }
+}
+
+/// Takes any certificate whose key the backend has: it is spoken to by address, and no authority of
+/// ours has signed for it. Upstream's proxy does the same.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
