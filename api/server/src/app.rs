@@ -8,7 +8,7 @@ use api_auth::bootstrap::is_controller;
 use api_auth::{Authenticator, Authorizer};
 use api_model::field::FieldError;
 use api_model::kind::GroupResource;
-use api_model::request::UserInfo;
+use api_model::request::{Attributes, UserInfo};
 use api_model::view::View as _;
 use api_store::{Expect, Guard, Store, StoreError, Write};
 use api_tasks::Tasks;
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::aggregation::Aggregation;
 use crate::audit::{Audit, Trail};
+use crate::authorize;
 use crate::config::Config;
 use crate::exclusive::Locks;
 use crate::fairness::Gate;
@@ -290,6 +291,26 @@ impl Call {
     /// namespaces (whose path carries their own name as namespace), have none.
     pub(crate) fn namespace_key(&self) -> &str {
         if self.served.kind.namespaced { &self.namespace } else { "" }
+    }
+
+    /// Rejects what the caller may not also do to the object that the call is for.
+    pub(crate) fn check_may(&self, verb: &str) -> ApiResult<()> {
+        authorize::check((&self.app.authorizer, &self.app.cache), &self.user, &self.attributes(verb))
+    }
+
+    /// The attributes of `verb` for authorization.
+    pub(crate) fn attributes(&self, verb: &str) -> Attributes {
+        let kind = &self.served.kind;
+        Attributes {
+            verb: verb.to_owned(),
+            group: kind.group.clone(),
+            version: kind.version.clone(),
+            resource: kind.plural.clone(),
+            subresource: self.subresource.clone(),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            ..Attributes::default()
+        }
     }
 
     /// The subresource, where there is one.

@@ -32,9 +32,8 @@ pub use self::log::AuditLog;
 use self::log::Writer;
 pub use self::policy::{AuditPolicy, AuditPolicyError};
 use self::policy::{Level, Stage, Verdict};
-use crate::app::App;
-use crate::subresource::is_connection;
 use api_wire::holding::Holding;
+use api_wire::path::is_connection;
 use api_wire::protobuf;
 use api_wire::status::{ApiError, Own};
 
@@ -98,8 +97,8 @@ impl Audit {
 }
 
 /// Begins a request's trail, where audit is on, and leaves it in the request's extensions.
-pub(crate) fn start(app: &App, parts: &mut Parts, audit_id: Option<&HeaderValue>) -> Option<Arc<Trail>> {
-    let audit = Arc::clone(app.audit.as_ref()?);
+pub(crate) fn start(audit: Option<&Arc<Audit>>, parts: &mut Parts, audit_id: Option<&HeaderValue>) -> Option<Arc<Trail>> {
+    let audit = Arc::clone(audit?);
     let audit_id = audit_id.and_then(|id| id.to_str().ok()).unwrap_or_default();
     let mut event = Event::new(Level::None, audit_id, Timestamp::now());
     event.request_uri = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use api_auth::Credentials;
+use api_auth::{Authenticator, Credentials};
+use api_cache::Cache;
 use api_model::request::UserInfo;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, header, request::Parts};
 use jiff::Timestamp;
 
-use crate::app::App;
 use api_wire::status::{ApiError, ApiResult};
 
 /// The user behind a request, where the transport knows it: an in-process client's, or the one that
@@ -27,7 +27,7 @@ pub(crate) struct UnknownCertificate;
 const WEBSOCKET_BEARER: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// Who a request is from.
-pub(crate) fn user(app: &App, parts: &Parts) -> ApiResult<Arc<UserInfo>> {
+pub(crate) fn user(authenticator: &Authenticator, cache: &Cache, parts: &Parts) -> ApiResult<Arc<UserInfo>> {
     if let Some(Identity(user)) = parts.extensions.get::<Identity>() {
         return Ok(Arc::clone(user));
     }
@@ -36,7 +36,7 @@ pub(crate) fn user(app: &App, parts: &Parts) -> ApiResult<Arc<UserInfo>> {
         return Err(ApiError::unauthorized());
     }
     let credentials = Credentials { client_certificate: None, bearer: bearer.as_deref() };
-    Ok(Arc::new(app.authenticator.authenticate(&credentials, &*app.cache, Timestamp::now())?))
+    Ok(Arc::new(authenticator.authenticate(&credentials, cache, Timestamp::now())?))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<String> {

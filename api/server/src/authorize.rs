@@ -1,20 +1,20 @@
 //! Whether the user may do what the request asks.
 
-use api_auth::{Decision, forbidden_message};
+use api_auth::{Authorizer, Decision, forbidden_message};
+use api_cache::Cache;
 use api_model::kind::GroupResource;
 use api_model::request::{Attributes, UserInfo};
 
-use crate::app::{App, Call};
 use api_wire::status::{ApiError, ApiResult};
 
 /// Refuses what the authorizer does not allow.
-pub(crate) fn check(app: &App, user: &UserInfo, attributes: &Attributes) -> ApiResult<()> {
-    enforce(user, attributes, &decide(app, user, attributes))
+pub(crate) fn check((authorizer, cache): (&Authorizer, &Cache), user: &UserInfo, attributes: &Attributes) -> ApiResult<()> {
+    enforce(user, attributes, &decide((authorizer, cache), user, attributes))
 }
 
 /// What the authorizer says.
-pub(crate) fn decide(app: &App, user: &UserInfo, attributes: &Attributes) -> Decision {
-    app.authorizer.authorize(user, attributes, &*app.cache)
+pub(crate) fn decide((authorizer, cache): (&Authorizer, &Cache), user: &UserInfo, attributes: &Attributes) -> Decision {
+    authorizer.authorize(user, attributes, cache)
 }
 
 /// Refuses what was not allowed.
@@ -29,24 +29,5 @@ pub(crate) fn enforce(user: &UserInfo, attributes: &Attributes, decision: &Decis
             let resource = GroupResource::new(&attributes.group, &attributes.resource);
             Err(ApiError::denied(&resource, &attributes.name, &message))
         }
-    }
-}
-
-/// Whether the caller may also do something else to the object that the call is for.
-pub(crate) fn may(call: &Call, verb: &str) -> ApiResult<()> {
-    check(&call.app, &call.user, &attributes(call, verb))
-}
-
-/// What a call asks for.
-pub(crate) fn attributes(call: &Call, verb: &str) -> Attributes {
-    Attributes {
-        verb: verb.to_owned(),
-        group: call.served.kind.group.clone(),
-        version: call.served.kind.version.clone(),
-        resource: call.served.kind.plural.clone(),
-        subresource: call.subresource.clone(),
-        namespace: call.namespace.clone(),
-        name: call.name.clone(),
-        ..Attributes::default()
     }
 }

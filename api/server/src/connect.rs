@@ -18,7 +18,6 @@ use http::{Method, Request, Response, StatusCode, header};
 
 use self::target::Target;
 use crate::app::{App, Call};
-use crate::authorize;
 use crate::handle::text;
 use crate::verbs::admit::Step;
 use api_wire::status::{ApiError, ApiResult};
@@ -31,7 +30,7 @@ pub(crate) async fn answer(mut call: Call, parts: Parts, body: Body) -> ApiResul
     // A websocket begins with GET. Who may only get Pods must not run anything in them by that
     // (upstream's AuthorizePodWebsocketUpgradeCreatePermission).
     if call.subresource != "log" && parts.method != Method::POST {
-        authorize::may(&call, "create")?;
+        call.check_may("create")?;
     }
     let pod = call.object()?.value();
     let name = call.name.clone();

@@ -28,7 +28,7 @@ use crate::app::App;
 use crate::authenticate::Identity;
 use crate::conversion::{Converter, Hook, Versions};
 use crate::handle::handle;
-use crate::registry::{CustomStorage, Served};
+use crate::registry::{CustomStorage, Served, served_id};
 use api_cache::{Filter, Object, Resource, Since};
 
 /// Group and resource of definitions.
@@ -195,7 +195,15 @@ impl Definitions {
                     let kind = old.map_or_else(|| Arc::new(kind), |old| Arc::clone(&old.kind));
                     let name = kind.group_resource();
                     let resource = self.app.cache.resource(&name);
-                    Arc::new(Served { stored: Arc::clone(&kind), kind, name, resource, conversion: None, custom: Some(custom) })
+                    Arc::new(Served {
+                        id: served_id(),
+                        stored: Arc::clone(&kind),
+                        kind,
+                        name,
+                        resource,
+                        conversion: None,
+                        custom: Some(custom),
+                    })
                 }
             }
         };

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 
 use crate::app::App;
 use crate::config::Config;
-use crate::subresource;
 use api_cache::{Cache, Filter, Resource};
+use api_wire::path::is_connection;
 use api_wire::status::{ApiError, ApiResult};
 
 const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
@@ -98,7 +98,7 @@ impl Gate {
 /// Waits for a request's turn; the seat is to be kept until it is answered, or a stream has begun.
 pub(crate) async fn enter(app: &App, user: &UserInfo, attributes: &Attributes, passed: &mut Passed) -> ApiResult<Option<Seat>> {
     // A connection may last for days, and does nothing that would be worth a seat.
-    if subresource::is_connection(&attributes.subresource) {
+    if is_connection(&attributes.subresource) {
         return Ok(None);
     }
     let gate = &app.gate;

@@ -25,6 +25,7 @@ use api_wire::accept;
 use api_wire::deadline;
 use api_wire::media::Encoding;
 use api_wire::options::ListOptions;
+use api_wire::path::is_connection;
 use api_wire::path::{self, ResourcePath};
 use api_wire::pretty;
 use api_wire::query::{self, Query};
@@ -64,7 +65,7 @@ async fn recorded(app: Arc<App>, request: Request<Body>) -> Response<Body> {
     let started = Instant::now();
     let (mut parts, body) = request.into_parts();
     let audit_id = parts.headers.get(AUDIT_ID).cloned().or_else(|| HeaderValue::from_str(&meta::new_uid()).ok());
-    let trail = audit::start(&app, &mut parts, audit_id.as_ref());
+    let trail = audit::start(app.audit.as_ref(), &mut parts, audit_id.as_ref());
     let mut passed = Passed::default();
     let errors = accept::of_errors(&parts.headers);
     let (observed, answer) = audit::watched(trail.as_ref(), answer(&app, parts, body, &mut passed)).await;
@@ -108,17 +109,17 @@ async fn at_path(app: &Arc<App>, parts: Parts, body: Body, passed: &mut Passed) 
 /// Who the request is from, or is to be taken for, where that user may do it, once it is their turn.
 async fn allowed(app: &App, parts: &Parts, attributes: &Attributes, passed: &mut Passed) -> ApiResult<(Arc<UserInfo>, Option<Seat>)> {
     let trail = audit::trail(parts);
-    let authenticated = authenticate::user(app, parts);
+    let authenticated = authenticate::user(&app.authenticator, &app.cache, parts);
     if let Some(trail) = trail {
         trail.begin(authenticated.as_deref().ok(), attributes, parts).await;
     }
     let authenticated = authenticated?;
-    let user = impersonate::acting(app, &authenticated, attributes, &parts.headers)?;
+    let user = impersonate::acting((&app.authorizer, &app.cache), &authenticated, attributes, &parts.headers)?;
     if let Some(trail) = trail.filter(|_| !Arc::ptr_eq(&authenticated, &user)) {
         trail.impersonated(&user);
     }
     let seat = fairness::enter(app, &user, attributes, passed).await?;
-    let decision = authorize::decide(app, &user, attributes);
+    let decision = authorize::decide((&app.authorizer, &app.cache), &user, attributes);
     if let Some(trail) = trail {
         trail.decided(if decision.is_allowed() { "allow" } else { "forbid" }, decision.reason());
     }
@@ -136,7 +137,7 @@ struct Wanted {
 async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wanted, passed: &mut Passed) -> ApiResult<Response<Body>> {
     // The seat is held until the answer is made or, of a watch, has begun.
     let (user, _seat) = allowed(app, &parts, &attributes(&wanted), passed).await?;
-    let is_long_running = wanted.verb == "watch" || subresource::is_connection(&wanted.found.subresource);
+    let is_long_running = wanted.verb == "watch" || is_connection(&wanted.found.subresource);
     let limit = match is_long_running {
         true => app.config.request_timeout,
         false => deadline::of(&wanted.query, app.config.request_timeout)?,
@@ -151,7 +152,7 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
         parts.headers.remove(header::ACCEPT_ENCODING);
     }
     let Wanted { verb, found, query, served } = wanted;
-    if !subresource::is_connection(&found.subresource) {
+    if !is_connection(&found.subresource) {
         query::check(parts.uri.query())?;
     }
     let served = served.ok_or_else(ApiError::no_such_resource)?;
@@ -175,7 +176,7 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
         remote: parts.extensions.get::<Peer>().map(|Peer(ip)| *ip),
         trail: trail.clone(),
     };
-    let answer = if subresource::is_connection(&call.subresource) {
+    let answer = if is_connection(&call.subresource) {
         subresource::connect(call, parts, body).await?
     } else {
         tokio::time::timeout(limit, perform(call, verb, body)).await.unwrap_or_else(|_| Err(ApiError::took_too_long()))?

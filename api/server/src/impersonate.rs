@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api_auth::Authorizer;
 use api_auth::authenticate::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
 use api_auth::authorize::MASTERS;
 use api_auth::authorize::node::NODES;
@@ -17,8 +18,8 @@ use api_model::kind::GroupResource;
 use api_model::request::{Attributes, UserInfo};
 use http::HeaderMap;
 
-use crate::app::App;
 use crate::authorize;
+use api_cache::Cache;
 use api_wire::path::percent_decode;
 use api_wire::status::{ApiError, ApiResult};
 
@@ -29,12 +30,17 @@ const OWN_NODE: &str = "authentication.kubernetes.io/node-name";
 const MANY: usize = 4;
 
 /// Who a user's request is to be taken for: the same user unless its headers name another.
-pub(crate) fn acting(app: &App, user: &Arc<UserInfo>, attributes: &Attributes, headers: &HeaderMap) -> ApiResult<Arc<UserInfo>> {
+pub(crate) fn acting(
+    access: (&Authorizer, &Cache),
+    user: &Arc<UserInfo>,
+    attributes: &Attributes,
+    headers: &HeaderMap,
+) -> ApiResult<Arc<UserInfo>> {
     let wanted = Wanted::from(headers)?;
     if wanted.user.username.is_empty() {
         return if wanted.is_given { Err(nameless(&wanted.user)) } else { Ok(Arc::clone(user)) };
     }
-    let asked = Asked { app, user, attributes, wanted: &wanted.user };
+    let asked = Impersonation { access, user, attributes, wanted: &wanted.user };
     let mut first_refusal = None;
     for mode in [Mode::OwnNode, Mode::AnyNode, Mode::ServiceAccount, Mode::UserInfo, Mode::Legacy] {
         if !mode.concerns(user, &wanted.user) {
@@ -162,18 +168,18 @@ impl Mode {
 }
 
 /// One request to be taken for somebody.
-struct Asked<'a> {
-    app: &'a App,
+struct Impersonation<'a> {
+    access: (&'a Authorizer, &'a Cache),
     user: &'a UserInfo,
     attributes: &'a Attributes,
     wanted: &'a UserInfo,
 }
 
-impl Asked<'_> {
+impl Impersonation<'_> {
     fn check(&self, mode: Mode) -> ApiResult<()> {
         if mode.is_constrained() {
             let verb = format!("impersonate-on:{}:{}", mode.name(), self.attributes.verb);
-            authorize::check(self.app, self.user, &Attributes { verb, ..self.attributes.clone() })?;
+            authorize::check(self.access, self.user, &Attributes { verb, ..self.attributes.clone() })?;
         }
         self.check_name(mode)?;
         if !self.wanted.uid.is_empty() {
@@ -249,7 +255,7 @@ impl Asked<'_> {
     }
 
     fn may(&self, attributes: &Attributes) -> ApiResult<()> {
-        authorize::check(self.app, self.user, attributes)
+        authorize::check(self.access, self.user, attributes)
     }
 
     fn refused(&self, attributes: &Attributes, why: &str) -> ApiError {

@@ -14,7 +14,9 @@ use http::{Method, StatusCode};
 use parking_lot::Mutex;
 
 use self::histogram::Histogram;
-use crate::app::App;
+use api_cache::Cache;
+use api_fairness::Report;
+
 use crate::registry::Served;
 use api_wire::path::ResourcePath;
 
@@ -83,7 +85,7 @@ const SUBRESOURCES: &[&str] = &[
     "token",
 ];
 
-type Key = (&'static str, usize, &'static str, &'static str, u16);
+type Key = (&'static str, u64, &'static str, &'static str, u16);
 
 /// All counters.
 #[derive(Default)]
@@ -98,11 +100,21 @@ struct Series {
     took: Histogram<{ BUCKETS.len() }>,
 }
 
+/// What is read from other parts when the metrics are asked for.
+pub(crate) struct Gauges<'a> {
+    pub(crate) cache: &'a Cache,
+    /// Bytes that the store takes.
+    pub(crate) store_bytes: u64,
+    /// Audit events, and those that could not be written.
+    pub(crate) audit: (u64, u64),
+    pub(crate) flow_control: Report,
+}
+
 impl Metrics {
     /// Counts one request.
     pub(crate) fn observe(&self, observed: Observed, status: StatusCode, took: Duration) {
-        let address = observed.served.as_ref().map_or(0, |served| Arc::as_ptr(served) as usize);
-        let key = (observed.verb, address, observed.subresource, observed.scope, status.as_u16());
+        let id = observed.served.as_ref().map_or(0, |served| served.id);
+        let key = (observed.verb, id, observed.subresource, observed.scope, status.as_u16());
         let mut requests = self.requests.lock();
         let series = requests.entry(key).or_insert_with(|| Series { served: observed.served, took: Histogram::default() });
         series.took.observe(&BUCKETS, took.as_secs_f64());
@@ -110,17 +122,16 @@ impl Metrics {
 
     /// Forgets what was counted for a kind that is no longer served, or no longer as it was.
     pub(crate) fn forget(&self, served: &Arc<Served>) {
-        let address = Arc::as_ptr(served) as usize;
-        self.requests.lock().retain(|(_, counted, ..), _| *counted != address);
+        self.requests.lock().retain(|(_, counted, ..), _| *counted != served.id);
     }
 
     /// The text for Prometheus.
-    pub(crate) fn render(&self, app: &App, store_bytes: u64) -> String {
+    pub(crate) fn render(&self, gauges: &Gauges<'_>) -> String {
         let mut out = String::with_capacity(16 * 1024);
         self.render_requests(&mut out);
-        render_storage(&mut out, app, store_bytes);
-        render_audit(&mut out, app);
-        flow_control::render(&mut out, &app.gate.report());
+        render_storage(&mut out, gauges.cache, gauges.store_bytes);
+        render_audit(&mut out, gauges.audit);
+        flow_control::render(&mut out, &gauges.flow_control);
         self.webhooks.render(&mut out);
         self.policies.render(&mut out);
         out.push_str(&api_tasks::metrics());
@@ -160,8 +171,8 @@ fn header(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-fn render_storage(out: &mut String, app: &App, store_bytes: u64) {
-    let resources = app.cache.resources();
+fn render_storage(out: &mut String, cache: &Cache, store_bytes: u64) {
+    let resources = cache.resources();
     header(out, "apiserver_storage_objects", "gauge", "Number of stored objects at the time of last check split by kind.");
     for resource in &resources {
         let _ = writeln!(out, "apiserver_storage_objects{{resource=\"{}\"}} {}", resource.name, resource.objects_len());
@@ -178,11 +189,10 @@ fn render_storage(out: &mut String, app: &App, store_bytes: u64) {
     header(out, "apiserver_storage_size_bytes", "gauge", "Size of the storage database file physically allocated in bytes.");
     let _ = writeln!(out, "apiserver_storage_size_bytes {store_bytes}");
     header(out, "apiserver_storage_resource_version", "gauge", "The newest revision that reads see.");
-    let _ = writeln!(out, "apiserver_storage_resource_version {}", app.cache.applied());
+    let _ = writeln!(out, "apiserver_storage_resource_version {}", cache.applied());
 }
 
-fn render_audit(out: &mut String, app: &App) {
-    let (events, errors) = app.audit.as_ref().map(|audit| audit.counts()).unwrap_or_default();
+fn render_audit(out: &mut String, (events, errors): (u64, u64)) {
     header(out, "apiserver_audit_event_total", "counter", "Counter of audit events generated and sent to the audit backend.");
     let _ = writeln!(out, "apiserver_audit_event_total {events}");
     header(out, "apiserver_audit_error_total", "counter", "Counter of audit events that failed to be audited properly.");

@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::documents;
 use crate::handle::text;
 use crate::health;
+use crate::metrics::Gauges;
 use crate::version;
 use api_wire::status::{ApiError, ApiResult};
 
@@ -49,8 +50,13 @@ pub(crate) async fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<
         "/" => Ok(indented(&json!({"paths": all_paths(app)}))),
         "/version" | "/version/" => Ok(indented(&version::version())),
         "/metrics" => {
-            let size = app.store.size_bytes().await.unwrap_or_default();
-            Ok(text(StatusCode::OK, app.metrics.render(app, size)))
+            let gauges = Gauges {
+                cache: &app.cache,
+                store_bytes: app.store.size_bytes().await.unwrap_or_default(),
+                audit: app.audit.as_ref().map(|audit| audit.counts()).unwrap_or_default(),
+                flow_control: app.gate.report(),
+            };
+            Ok(text(StatusCode::OK, app.metrics.render(&gauges)))
         }
         "/openid/v1/jwks" => Ok(keepable(typed(app.authenticator.tokens().jwks().to_string(), "application/jwk-set+json"))),
         "/.well-known/openid-configuration" => Ok(keepable(json_answer(&app.authenticator.tokens().discovery()))),

@@ -6,6 +6,7 @@ mod events;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use api_model::field::FieldError;
 use api_model::kind::{GroupResource, Kind};
@@ -20,6 +21,8 @@ use api_wire::status::{ApiError, ApiResult};
 /// A served kind and where its objects live.
 #[derive(Debug)]
 pub(crate) struct Served {
+    /// Of no other served kind of this process: a definition that changes is served under another one.
+    pub(crate) id: u64,
     pub(crate) kind: Arc<Kind>,
     /// How messages and authorization name it.
     pub(crate) name: GroupResource,
@@ -54,6 +57,12 @@ pub(crate) struct Conversion {
     pub(crate) from_stored: fn(&mut Value),
     /// What a field of the view is called in the stored kind.
     pub(crate) stored_field: fn(&str) -> Option<&'static str>,
+}
+
+/// The next [`Served::id`].
+pub(crate) fn served_id() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 /// All served kinds: the built-in ones, and custom resources, which come and go.
@@ -131,7 +140,15 @@ fn serve(kind: &Arc<Kind>, cache: &Cache) -> Served {
         None => (kind, None),
     };
     let resource = cache.resource(&stored.group_resource());
-    Served { kind: Arc::clone(kind), name: kind.group_resource(), resource, stored: Arc::clone(stored), conversion, custom: None }
+    Served {
+        id: served_id(),
+        kind: Arc::clone(kind),
+        name: kind.group_resource(),
+        resource,
+        stored: Arc::clone(stored),
+        conversion,
+        custom: None,
+    }
 }
 
 /// The kind that another is a view of.

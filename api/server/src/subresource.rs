@@ -15,14 +15,6 @@ use crate::connect;
 use crate::verbs;
 use api_wire::status::{ApiError, ApiResult};
 
-/// Subresources that are connections to somewhere else rather than data.
-const CONNECTIONS: &[&str] = &["attach", "exec", "log", "portforward", "proxy"];
-
-/// Whether requests for it stay open for as long as they like.
-pub(crate) fn is_connection(subresource: &str) -> bool {
-    CONNECTIONS.contains(&subresource)
-}
-
 fn check(call: &Call, verb: &str) -> ApiResult<()> {
     let served = call.served.kind.subresource(&call.subresource).ok_or_else(ApiError::no_such_resource)?;
     let is_bare = call.rest.is_empty() || call.subresource == "proxy";

@@ -26,6 +26,14 @@ pub struct ResourcePath {
 /// Subresources of a namespace itself; any other third segment is a resource in the namespace.
 const NAMESPACE_SUBRESOURCES: &[&str] = &["finalize", "status"];
 
+/// Subresources that are connections to somewhere else rather than data.
+const CONNECTIONS: &[&str] = &["attach", "exec", "log", "portforward", "proxy"];
+
+/// Whether requests for it stay open for as long as they like.
+pub fn is_connection(subresource: &str) -> bool {
+    CONNECTIONS.contains(&subresource)
+}
+
 /// Takes a path apart; `None` when it is no resource's.
 pub fn parse(path: &str) -> Option<ResourcePath> {
     let mut segments = Segments { rest: path.strip_prefix('/')?, has_gap: false };

@@ -34,7 +34,7 @@ impl Authorizer for Asker<'_> {
             path: check.path.clone().unwrap_or_default(),
             field_selector,
         };
-        let decision = decide(self.app, account.as_ref().unwrap_or(self.user), &attributes);
+        let decision = decide((&self.app.authorizer, &self.app.cache), account.as_ref().unwrap_or(self.user), &attributes);
         Decision { allowed: decision.is_allowed(), reason: decision.reason().to_owned(), error: String::new() }
     }
 }

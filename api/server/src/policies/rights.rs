@@ -83,6 +83,6 @@ fn of_kind(call: &Call, kind: Option<&Value>) -> Attributes {
 }
 
 fn refusal(call: &Call, attributes: &Attributes, field: &str, why: String) -> Option<FieldError> {
-    let is_allowed = decide(&call.app, &call.user, attributes).is_allowed();
+    let is_allowed = decide((&call.app.authorizer, &call.app.cache), &call.user, attributes).is_allowed();
     (!is_allowed).then(|| FieldError::forbidden(&Path::new("spec").child(field), why))
 }

@@ -153,7 +153,7 @@ async fn a_watch_has_a_beginning_and_an_end() {
 async fn a_panic_is_recorded_and_goes_on() {
     let audited = audited("{level: Metadata, omitStages: [RequestReceived]}").await;
     let (mut parts, ()) = Request::builder().uri("/version").body(()).expect("a request").into_parts();
-    let trail = crate::audit::start(audited.cluster.server.app(), &mut parts, None).expect("audit is on");
+    let trail = crate::audit::start(audited.cluster.server.app().audit.as_ref(), &mut parts, None).expect("audit is on");
     let attributes = Attributes { verb: "get".to_owned(), path: "/version".to_owned(), ..Attributes::default() };
     trail.begin(Some(&UserInfo::new("admin", &[])), &attributes, &parts).await;
     let request = crate::audit::watched(Some(&trail), async { panic!("on purpose") });

@@ -18,7 +18,6 @@ use super::modify::modify;
 use super::recording::Recording;
 use super::update::answer;
 use crate::app::Call;
-use crate::authorize::may;
 use crate::present::Presentation;
 use api_wire::accept::Answer;
 use api_wire::options::WriteOptions;
@@ -70,7 +69,7 @@ pub(crate) async fn apply(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
 }
 
 async fn create(call: &mut Call, config: &Value, options: &WriteOptions) -> ApiResult<Created> {
-    may(call, "create")?;
+    call.check_may("create")?;
     let uid = meta::uid(config);
     if !uid.is_empty() {
         let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");

@@ -86,10 +86,11 @@ async fn repeat(
         let mut new = change(call, &old_value)?;
         check_version(call, &new, &old_value)?;
         let step = Step { operation: Operation::Update, name: &old.name, old: Some(&old_value), dry_run };
-        if let Rules::Clients(recording) = rules {
-            prepare(call, step, &mut new, &old_value, recording).await?;
-        }
-        match store(call, (&old, &shown), new, dry_run).await {
+        let held = match rules {
+            Rules::Clients(recording) => prepare(call, step, &mut new, &old_value, recording).await?,
+            Rules::None => Held::default(),
+        };
+        match store(call, (&old, &shown), new, held, dry_run).await {
             Ok(outcome) => return Ok(outcome),
             Err(WriteError::Conflict) => call.app.cache.overtaken(&call.served.resource, &old.namespace, &old.name, old.revision).await,
             Err(WriteError::Api(error)) => return Err(error),
@@ -117,8 +118,9 @@ fn check_version(call: &Call, new: &Value, old: &Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// Everything between the change and the write.
-async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, recording: &Recording) -> ApiResult<()> {
+/// Every stage between the change and the conversion to the stored version: default, mutate, validate, admit. Addresses are
+/// reserved before validating admission, as for a new object, so that it sees the addresses.
+async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, recording: &Recording) -> ApiResult<Held> {
     let served = Arc::clone(&call.served);
     let sub = call.sub().map(str::to_owned);
     if served.is("", "services") && sub.is_none() {
@@ -136,20 +138,26 @@ async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, 
     if !errors.is_empty() {
         return Err(ApiError::invalid(&served.kind, step.name, &errors));
     }
-    admit::check_escalation(call, step, new)?;
-    admit::validate(call, step, Some(new)).await?;
-    call.warn(api_rules::warnings(&served.stored, new));
     if matches!(sub.as_deref(), None | Some("ephemeralcontainers" | "resize")) {
         call.warn_of_unacted(new, Some(old));
     }
-    Ok(())
+    let alone = services::alone(call, step.dry_run).await?;
+    let reservation = call.app.services.reserve(&served, new, Some(old), &call.app.cache)?;
+    admit::check_escalation(call, step, new)?;
+    admit::validate(call, step, Some(new)).await?;
+    call.warn(api_rules::warnings(&served.stored, new));
+    Ok(Held { reservation, alone, ..Held::default() })
 }
 
 /// Writes over `old`, which clients see as `shown`.
-async fn store(call: &Call, (old, shown): (&Arc<Object>, &Arc<Object>), mut new: Value, dry_run: bool) -> Result<Outcome, WriteError> {
+async fn store(
+    call: &Call,
+    (old, shown): (&Arc<Object>, &Arc<Object>),
+    mut new: Value,
+    mut held: Held,
+    dry_run: bool,
+) -> Result<Outcome, WriteError> {
     let (app, served) = (&call.app, &call.served);
-    let alone = services::alone(call, dry_run).await.map_err(WriteError::Api)?;
-    let reservation = app.services.reserve(served, &mut new, Some(&shown.value()), &app.cache).map_err(WriteError::Api)?;
     let old_value = shown.value();
     let step = Step { operation: Operation::Update, name: &old.name, old: Some(&old_value), dry_run };
     if dry_run {
@@ -166,7 +174,7 @@ async fn store(call: &Call, (old, shown): (&Arc<Object>, &Arc<Object>), mut new:
         return Ok(Outcome::Stored(Arc::clone(shown)));
     }
     let (place, expect) = ((&*old.namespace, &*old.name), Expect::At(old.revision));
-    let held = Held { reservation, alone, quota: admit::hold_quota(call, step, &mut new).await.map_err(WriteError::Api)? };
+    held.quota = admit::hold_quota(call, step, &mut new).await.map_err(WriteError::Api)?;
     drop(new);
     let stored = app.put_holding(served, place, expect, bytes, held).await?;
     served.one_in_version(stored).await.map(Outcome::Stored).map_err(WriteError::Api)

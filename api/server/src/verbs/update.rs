@@ -9,7 +9,6 @@ use super::create::{Created, create_object};
 use super::modify::{Outcome, modify};
 use super::recording::Recording;
 use crate::app::Call;
-use crate::authorize::may;
 use crate::present::Presentation;
 use api_wire::accept::Answer;
 use api_wire::options::WriteOptions;
@@ -26,7 +25,7 @@ pub(crate) async fn update(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<
         if !meta::resource_version(&object).is_empty() || !meta::uid(&object).is_empty() {
             return Err(call.not_found());
         }
-        may(call, "create")?;
+        call.check_may("create")?;
         return Ok(match create_object(call, object, &options, &recording).await? {
             Created::Stored(object) => presentation.object(StatusCode::CREATED, &object),
             Created::DryRun(value) => presentation.unstored(StatusCode::CREATED, value),

@@ -10,7 +10,6 @@ use http::{Response, StatusCode};
 use serde_json::json;
 
 use crate::app::{Call, WriteError};
-use crate::authorize::may;
 use crate::present::Presentation;
 use api_cache::key;
 use api_wire::options::{DeleteOptions, IGNORE_READ_ERROR};
@@ -21,7 +20,7 @@ const VERB: &str = "unsafe-delete-ignore-read-errors";
 
 /// Deletes the object that the path names, which must be one that cannot be read.
 pub(super) async fn delete(call: &Call, options: &DeleteOptions, presentation: &Presentation) -> ApiResult<Response<Body>> {
-    may(call, VERB)?;
+    call.check_may(VERB)?;
     let (app, resource, namespace) = (&call.app, &call.served.resource, call.namespace_key());
     let Some(unreadable) = resource.unreadable(namespace, &call.name) else {
         if resource.get(namespace, &call.name).is_none() {
