@@ -26,7 +26,7 @@ use crate::authorize;
 use crate::config::Config;
 use crate::exclusive::Locks;
 use crate::fairness::Gate;
-use crate::held::Held;
+use crate::held::WriteLocks;
 use crate::metrics::Metrics;
 use crate::policies::Policies;
 use crate::quota::Quotas;
@@ -195,7 +195,7 @@ impl App {
         (namespace, name): (&str, &str),
         expect: Expect,
         bytes: Bytes,
-        held: Held,
+        held: WriteLocks,
     ) -> Result<Arc<Object>, WriteError> {
         if held.is_nothing() {
             return self.put_encoded(served, (namespace, name), expect, bytes, Vec::new()).await;

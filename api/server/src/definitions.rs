@@ -44,11 +44,11 @@ pub(crate) struct Definitions {
     app: Arc<App>,
     resource: Arc<Resource>,
     /// What is made of each definition, by its uid.
-    known: HashMap<String, Known>,
+    known: HashMap<String, ServedVersions>,
 }
 
 /// What is made of one definition at one revision.
-struct Known {
+struct ServedVersions {
     revision: u64,
     /// Every version, whether it is served or not.
     versions: Vec<Arc<Served>>,
@@ -136,7 +136,7 @@ impl Definitions {
         let mut known = HashMap::new();
         for definition in present {
             let (uid, versions) = (meta::uid(&definition.value).to_owned(), self.versions(definition));
-            known.insert(uid, Known { revision: definition.seen_at(), versions });
+            known.insert(uid, ServedVersions { revision: definition.seen_at(), versions });
         }
         self.known = known;
         let mut custom: Vec<Arc<Served>> =

@@ -11,7 +11,7 @@ use crate::services::Reservation;
 
 /// What is held for one write.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct WriteLocks {
     /// Addresses and ports.
     pub(crate) reservation: Option<Reservation>,
     /// The right to hand these out.
@@ -20,7 +20,7 @@ pub(crate) struct Held {
     pub(crate) quota: Option<Hold>,
 }
 
-impl Held {
+impl WriteLocks {
     pub(crate) fn is_nothing(&self) -> bool {
         self.reservation.is_none() && self.alone.is_none() && self.quota.is_none()
     }

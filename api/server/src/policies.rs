@@ -22,7 +22,7 @@ pub(crate) use self::rights::check as check_rights;
 use self::seen::Sight;
 use crate::app::Call;
 use crate::verbs::admit::request;
-use crate::webhooks::Asked;
+use crate::webhooks::AdmissionAttributes;
 use crate::webhooks::forms::Forms;
 use api_cache::{Cache, Filter, Resource};
 use api_wire::status::{ApiError, ApiResult};
@@ -37,11 +37,11 @@ pub(crate) struct Policies {
 struct Configured {
     /// Policies and bindings; none where the plugin is switched off.
     resources: Option<(Arc<Resource>, Arc<Resource>)>,
-    known: RwLock<Known>,
+    known: RwLock<CompiledPolicies>,
 }
 
 #[derive(Default)]
-struct Known {
+struct CompiledPolicies {
     revisions: (u64, u64),
     /// By name, with the revision of the object that it was compiled from.
     compiled: HashMap<Arc<str>, (u64, Arc<Policy>)>,
@@ -94,7 +94,7 @@ impl Configured {
         let bound: Vec<Arc<Value>> = bindings.list(&Filter::default(), revisions.1).items.iter().map(|object| object.value()).collect();
         let mut bindings = Bindings::new(bound.iter().map(|object| &**object));
         let hooks: Arc<[Hook]> = in_order.iter().filter_map(|policy| bindings.hook(policy)).collect();
-        *self.known.write() = Known { revisions, compiled, hooks: Arc::clone(&hooks) };
+        *self.known.write() = CompiledPolicies { revisions, compiled, hooks: Arc::clone(&hooks) };
         hooks
     }
 }
@@ -169,7 +169,7 @@ fn params(source: Option<&Source>, binding: &Binding, namespace: &str) -> Result
 }
 
 /// Asks the validating policies whom it concerns whether they agree.
-pub(crate) async fn validate(call: &mut Call, asked: Asked<'_>, object: Option<&mut Value>) -> ApiResult<()> {
+pub(crate) async fn validate(call: &mut Call, asked: AdmissionAttributes<'_>, object: Option<&mut Value>) -> ApiResult<()> {
     let hooks = call.app.policies.validating.current();
     if hooks.is_empty() || webhook::is_policy(&call.served.kind) {
         return Ok(());
@@ -183,7 +183,12 @@ pub(crate) async fn validate(call: &mut Call, asked: Asked<'_>, object: Option<&
     refusal.map_or(Ok(()), |status| Err(ApiError::verbatim(status)))
 }
 
-async fn examine(call: &Call, asked: Asked<'_>, object: Option<&mut Value>, hooks: &[Hook]) -> ApiResult<(Findings, Option<Value>)> {
+async fn examine(
+    call: &Call,
+    asked: AdmissionAttributes<'_>,
+    object: Option<&mut Value>,
+    hooks: &[Hook],
+) -> ApiResult<(Findings, Option<Value>)> {
     let (request, forms, mut findings) = (request(call, asked.step, object), Forms::of(call), Findings::default());
     let kinds: Vec<&Kind> = forms.kinds().collect();
     let mut sight = None;

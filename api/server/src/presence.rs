@@ -30,17 +30,17 @@ const GONE_AFTER: Duration = Duration::from_secs(15);
 pub(crate) struct Presence {
     app: Arc<App>,
     records: Arc<Resource>,
-    seen: Seen,
+    seen: Sightings,
 }
 
 /// Records by name: at which revision, and since when.
-type Seen = HashMap<Arc<str>, (u64, Instant)>;
+type Sightings = HashMap<Arc<str>, (u64, Instant)>;
 
 impl Presence {
     /// Announces this server and publishes it beside those that are there.
     pub(crate) async fn announce(app: &Arc<App>) -> ApiResult<Self> {
         let records = app.cache.resource(&GroupResource::new("skiff.internal", "servers"));
-        let mut presence = Self { app: Arc::clone(app), records, seen: Seen::new() };
+        let mut presence = Self { app: Arc::clone(app), records, seen: Sightings::new() };
         presence.pass().await?;
         Ok(presence)
     }
@@ -102,8 +102,8 @@ impl Presence {
 
 /// Who is there. A Service has one port, so of servers on different ones only those on the port that
 /// most of them have (of equally many, the lowest) are published; so all of them say the same.
-fn there(seen: &mut Seen, records: impl Iterator<Item = (Arc<str>, u64)>, now: Instant) -> Vec<SocketAddr> {
-    let mut known = Seen::new();
+fn there(seen: &mut Sightings, records: impl Iterator<Item = (Arc<str>, u64)>, now: Instant) -> Vec<SocketAddr> {
+    let mut known = Sightings::new();
     let mut by_port: BTreeMap<u16, Vec<SocketAddr>> = BTreeMap::new();
     for (name, revision) in records {
         let since = seen.get(&name).filter(|(at, _)| *at == revision).map_or(now, |(_, since)| *since);
@@ -127,7 +127,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_is_gone_when_its_record_has_not_changed_for_a_while() {
-        let mut seen = Seen::new();
+        let mut seen = Sightings::new();
         let mut look = |records: &[(&str, u64)]| -> Vec<String> {
             let records = records.iter().map(|(name, revision)| (Arc::from(*name), *revision)).collect::<Vec<_>>();
             there(&mut seen, records.into_iter(), Instant::now()).iter().map(ToString::to_string).collect()
@@ -145,7 +145,7 @@ mod tests {
     fn servers_on_the_port_of_most_are_published() {
         let look = |records: &[&str]| -> Vec<String> {
             let records = records.iter().map(|name| (Arc::from(*name), 1)).collect::<Vec<_>>();
-            there(&mut Seen::new(), records.into_iter(), Instant::now()).iter().map(ToString::to_string).collect()
+            there(&mut Sightings::new(), records.into_iter(), Instant::now()).iter().map(ToString::to_string).collect()
         };
         assert_eq!(look(&["10.0.0.1:1", "10.0.0.2:2", "10.0.0.3:2"]), ["10.0.0.2:2", "10.0.0.3:2"]);
         assert_eq!(look(&["10.0.0.1:2", "10.0.0.1:1"]), ["10.0.0.1:1"]);

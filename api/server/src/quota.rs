@@ -17,7 +17,7 @@ use api_model::view::View as _;
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
-use self::ledger::{Known, Ledger};
+use self::ledger::{Ledger, LedgerSums};
 use crate::app::App;
 use crate::exclusive::{self, Exclusive};
 use api_wire::status::ApiResult;
@@ -64,7 +64,7 @@ pub(crate) async fn check(app: &Arc<App>, request: &Request<'_>) -> ApiResult<Op
         true => None,
         false => Some((app.quotas.hold(namespace).await, exclusive::enter(app, &format!("quota.{namespace}")).await?)),
     };
-    let known = Known { ledger: &app.quotas.ledger, cache: &app.cache };
+    let known = LedgerSums { ledger: &app.quotas.ledger, cache: &app.cache };
     resource_quota::check(request, &*app.cache, &known)?;
     Ok(hold)
 }

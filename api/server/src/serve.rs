@@ -111,8 +111,8 @@ async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, ver
         Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
-    let shown = Shown::of(stream.get_ref().1.peer_certificates().unwrap_or_default(), &verifier);
-    if matches!(shown, Shown::User { .. }) {
+    let shown = ClientCertificate::of(stream.get_ref().1.peer_certificates().unwrap_or_default(), &verifier);
+    if matches!(shown, ClientCertificate::User { .. }) {
         place.protect();
     }
     let peer = stream.get_ref().0.peer_addr().ok().map(|address| Peer(address.ip().to_canonical()));
@@ -209,13 +209,13 @@ fn http2() -> http2::Builder<TokioExecutor> {
 /// What the client's certificate says of it. Its signature is looked at once a connection, its time
 /// with each request: connections may outlive certificates.
 #[derive(Debug)]
-enum Shown {
+enum ClientCertificate {
     Nothing,
     User { identity: Identity, until: Timestamp },
     Unknown,
 }
 
-impl Shown {
+impl ClientCertificate {
     fn of(chain: &[CertificateDer<'_>], verifier: &Verifier) -> Self {
         let Some(leaf) = chain.first() else { return Self::Nothing };
         if !verifier.is_good(chain) {
@@ -256,7 +256,7 @@ mod tests {
         let (_, verifier) = crate::tls::acceptor(&pki, shown).expect("a verifier");
         let jane = pki.issue_client("jane", &[], Duration::from_secs(3_600)).expect("a certificate");
         let chain = [CertificateDer::from_pem_slice(jane.certificate_pem.as_bytes()).expect("PEM")];
-        let shown = Shown::of(&chain, &verifier);
+        let shown = ClientCertificate::of(&chain, &verifier);
         let is_jane = |after: SignedDuration| {
             let mut request = Request::new(Body::empty());
             shown.mark(&mut request, Timestamp::now() + after);

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use self::forms::Forms;
 use crate::app::{App, Call};
-use crate::metrics::webhooks::{Outcome, Turn};
+use crate::metrics::webhooks::{Outcome, WebhookCall};
 use crate::policies::seen::Sight;
 use crate::registry::Served;
 use crate::verbs::admit::{Step, request};
@@ -91,14 +91,19 @@ fn all_of(configuration: &Value) -> Vec<Webhook> {
 
 /// What is asked about, beside what the step says.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct AdmissionAttributes<'a> {
     pub(crate) step: Step<'a>,
     /// Of a deletion; what else has options has them in the query.
     pub(crate) delete: Option<&'a DeleteOptions>,
 }
 
 /// Asks the mutating webhooks whom it concerns, and applies what they want changed.
-pub(crate) async fn mutate(call: &mut Call, asked: Asked<'_>, mut object: Option<&mut Value>, rounds: &mut Reinvocation) -> ApiResult<()> {
+pub(crate) async fn mutate(
+    call: &mut Call,
+    asked: AdmissionAttributes<'_>,
+    mut object: Option<&mut Value>,
+    rounds: &mut Reinvocation,
+) -> ApiResult<()> {
     let webhooks = call.app.webhooks.mutating.current();
     if webhooks.is_empty() || webhook::is_exempt(&call.served.kind) {
         return Ok(());
@@ -124,7 +129,7 @@ pub(crate) async fn mutate(call: &mut Call, asked: Asked<'_>, mut object: Option
 }
 
 /// Asks the validating webhooks whom it concerns whether they agree.
-pub(crate) async fn validate(call: &mut Call, asked: Asked<'_>, mut object: Option<&mut Value>) -> ApiResult<()> {
+pub(crate) async fn validate(call: &mut Call, asked: AdmissionAttributes<'_>, mut object: Option<&mut Value>) -> ApiResult<()> {
     let webhooks = call.app.webhooks.validating.current();
     if webhooks.is_empty() || webhook::is_exempt(&call.served.kind) {
         return Ok(());
@@ -151,7 +156,7 @@ pub(crate) async fn validate(call: &mut Call, asked: Asked<'_>, mut object: Opti
 /// The form in which a webhook wants to see the object, where it wants to see it.
 async fn form_for(
     call: &Call,
-    asked: Asked<'_>,
+    asked: AdmissionAttributes<'_>,
     webhook: &Webhook,
     forms: &Forms,
     object: Option<&mut Value>,
@@ -173,7 +178,7 @@ async fn form_for(
 /// Asks one mutating webhook; answers whether it changed the object.
 async fn change(
     call: &mut Call,
-    asked: Asked<'_>,
+    asked: AdmissionAttributes<'_>,
     webhook: &Webhook,
     form: &Served,
     mut object: Option<&mut Value>,
@@ -202,7 +207,7 @@ struct Question {
 
 async fn question(
     call: &Call,
-    asked: Asked<'_>,
+    asked: AdmissionAttributes<'_>,
     webhook: &Webhook,
     form: &Served,
     object: Option<&mut Value>,
@@ -231,7 +236,7 @@ async fn question(
 
 async fn ask(app: &App, webhook: &Webhook, question: Result<Question, Failure>, kind: &'static str) -> Result<Answer, Failure> {
     let question = question?;
-    let turn = Turn { name: webhook.name.clone(), kind, operation: question.operation };
+    let turn = WebhookCall { name: webhook.name.clone(), kind, operation: question.operation };
     let started = Instant::now();
     let answer = exchange(&app.webhooks.client, webhook, question, kind == MUTATING).await;
     let outcome = match &answer {

@@ -21,7 +21,7 @@ pub(super) const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// What a look at a server stands on, of all that is stored. EndpointSlices of other Services are no part of it, nor is
 /// the condition that the last look wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ground {
+pub(super) struct ProbeInput {
     /// Of the APIService.
     uid: String,
     spec: Arc<Value>,
@@ -30,7 +30,7 @@ pub(super) struct Ground {
     endpoints: Option<Vec<(String, u16)>>,
 }
 
-impl Ground {
+impl ProbeInput {
     pub(super) fn of(remote: &Remote, view: &dyn View) -> Self {
         Self {
             uid: remote.uid.clone(),
@@ -47,7 +47,7 @@ pub(super) struct Looks(HashMap<String, Look>);
 
 #[derive(Debug)]
 struct Look {
-    ground: Ground,
+    ground: ProbeInput,
     is_well: bool,
     again_at: Instant,
     /// When somebody's doubt led to a look.
@@ -56,12 +56,12 @@ struct Look {
 
 impl Looks {
     /// Whether a server is to be looked at.
-    pub(super) fn is_due(&self, name: &str, ground: &Ground, now: Instant) -> bool {
+    pub(super) fn is_due(&self, name: &str, ground: &ProbeInput, now: Instant) -> bool {
         self.0.get(name).is_none_or(|last| last.ground != *ground || last.again_at <= now)
     }
 
     /// It was looked at. `is_well` is whether that need not be repeated soon.
-    pub(super) fn looked(&mut self, name: &str, ground: Ground, is_well: bool, now: Instant) {
+    pub(super) fn looked(&mut self, name: &str, ground: ProbeInput, is_well: bool, now: Instant) {
         let again_at = now + if is_well { ASK_EVERY } else { ASK_AGAIN_AFTER };
         let doubted_at = self.0.get(name).and_then(|last| last.doubted_at);
         self.0.insert(name.to_owned(), Look { ground, is_well, again_at, doubted_at });
@@ -114,7 +114,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_is_due_when_what_it_stands_on_changes() {
-        let ground = |registered, objects: &[Arc<Value>]| Ground::of(&remote(registered), &FixedView(objects.to_vec()));
+        let ground = |registered, objects: &[Arc<Value>]| ProbeInput::of(&remote(registered), &FixedView(objects.to_vec()));
         let (now, mut looks) = (Instant::now(), Looks::default());
         let first = ground(("a", 1), &[service(), slice("s", "n", &["10.0.0.1"])]);
         assert!(looks.is_due("v1.x.y", &first, now), "it was never looked at");
@@ -136,7 +136,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_is_due_again_sooner_when_it_did_not_answer() {
-        let ground = Ground::of(&remote(("a", 1)), &FixedView(vec![]));
+        let ground = ProbeInput::of(&remote(("a", 1)), &FixedView(vec![]));
         let (now, mut looks) = (Instant::now(), Looks::default());
         looks.looked("well", ground.clone(), true, now);
         looks.looked("ill", ground.clone(), false, now);
@@ -150,7 +150,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_is_well_is_doubted_once_in_a_while() {
-        let ground = Ground::of(&remote(("a", 1)), &FixedView(vec![]));
+        let ground = ProbeInput::of(&remote(("a", 1)), &FixedView(vec![]));
         let (start, mut looks) = (Instant::now(), Looks::default());
         for name in ["well", "ill"] {
             looks.looked(name, ground.clone(), name == "well", start);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::ask::{Answer, Question, ask};
-use super::due::{ASK_AGAIN_AFTER, ASK_EVERY, Ground, Looks};
+use super::due::{ASK_AGAIN_AFTER, ASK_EVERY, Looks, ProbeInput};
 use super::{Documents, GROUP, PLURAL, Remote, available, discovery, local, openapi};
 use crate::app::{App, Call};
 use crate::definitions::condition::{self, Condition};
@@ -103,7 +103,7 @@ async fn look(app: &Arc<App>, looks: &mut Looks) {
     let doubts = std::mem::take(&mut *app.aggregation.doubts.lock());
     let now = Instant::now();
     doubts.iter().for_each(|name| looks.doubt(name, now));
-    let grounds = remotes.iter().map(|remote| (Arc::clone(remote), Ground::of(remote, &*app.cache)));
+    let grounds = remotes.iter().map(|remote| (Arc::clone(remote), ProbeInput::of(remote, &*app.cache)));
     let due: Vec<_> = grounds.filter(|(remote, ground)| looks.is_due(&remote.name, ground, now)).collect();
     let looking = futures::stream::iter(due).map(|(remote, ground)| async move {
         let is_well = is_well(app, &remote, &ground).await;
@@ -116,7 +116,7 @@ async fn look(app: &Arc<App>, looks: &mut Looks) {
 }
 
 /// Looks at a server and writes down what it found; false where that is to be tried again soon.
-async fn is_well(app: &Arc<App>, remote: &Remote, ground: &Ground) -> bool {
+async fn is_well(app: &Arc<App>, remote: &Remote, ground: &ProbeInput) -> bool {
     let (found, resources) = match &ground.obstacle {
         Some(obstacle) => (obstacle.clone(), None),
         None => found(app, remote).await,

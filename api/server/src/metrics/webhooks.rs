@@ -12,7 +12,7 @@ const PREFIX: &str = "apiserver_admission_webhook";
 
 /// Whom, and about what, somebody was asked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Turn {
+pub(crate) struct WebhookCall {
     pub(crate) name: String,
     /// `admit` or `validating`.
     pub(crate) kind: &'static str,
@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
 
 /// Counts by webhook; there are as many as configurations name.
 #[derive(Debug, Default)]
-pub(crate) struct Webhooks(Mutex<BTreeMap<Turn, Counts>>);
+pub(crate) struct Webhooks(Mutex<BTreeMap<WebhookCall, Counts>>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -46,7 +46,7 @@ struct Counts {
 
 impl Webhooks {
     /// Counts one turn.
-    pub(crate) fn observe(&self, turn: Turn, outcome: Outcome, took: Duration) {
+    pub(crate) fn observe(&self, turn: WebhookCall, outcome: Outcome, took: Duration) {
         let mut all = self.0.lock();
         let counts = all.entry(turn).or_default();
         let is_rejected = matches!(outcome, Outcome::Refused(_) | Outcome::Failed);
@@ -97,6 +97,6 @@ impl Webhooks {
     }
 }
 
-fn labels(turn: &Turn) -> String {
+fn labels(turn: &WebhookCall) -> String {
     format!("name=\"{}\",operation=\"{}\",type=\"{}\"", turn.name, turn.operation, turn.kind)
 }

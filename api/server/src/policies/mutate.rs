@@ -12,24 +12,29 @@ use api_rules::apply;
 use api_rules::patch::{self, PatchError};
 use serde_json::Value;
 
-use super::seen::{Seen, Sight};
+use super::seen::{FormVariables, Sight};
 use super::{Invocation, invocations};
 use crate::app::Call;
 use crate::registry::Served;
 use crate::verbs::admit::request;
-use crate::webhooks::Asked;
+use crate::webhooks::AdmissionAttributes;
 use crate::webhooks::forms::{self, Forms};
 use api_wire::json;
 use api_wire::status::{ApiError, ApiResult};
 
 /// Asks the mutating policies whom it concerns, and makes the changes that they want.
-pub(crate) async fn mutate(call: &Call, asked: Asked<'_>, object: Option<&mut Value>, rounds: &mut Reinvocation) -> ApiResult<()> {
+pub(crate) async fn mutate(
+    call: &Call,
+    asked: AdmissionAttributes<'_>,
+    object: Option<&mut Value>,
+    rounds: &mut Reinvocation,
+) -> ApiResult<()> {
     let hooks = call.app.policies.mutating.current();
     let Some(object) = object.filter(|_| !hooks.is_empty() && !webhook::is_policy(&call.served.kind)) else { return Ok(()) };
     rounds.begin(Some(&*object));
     let (forms, mut failures) = (Forms::of(call), Failures::default());
     let due = due(call, asked, object, &forms, &hooks, &mut failures);
-    let mut turn = Turn { call, asked, forms: &forms, rounds, failures: &mut failures };
+    let mut turn = MutationRound { call, asked, forms: &forms, rounds, failures: &mut failures };
     for invocation in &due {
         turn.invoke(invocation, object).await?;
     }
@@ -41,7 +46,7 @@ pub(crate) async fn mutate(call: &Call, asked: Asked<'_>, object: Option<&mut Va
 /// What the request concerns, as it comes in: what policies change does not make it another's concern.
 fn due<'h>(
     call: &Call,
-    asked: Asked<'_>,
+    asked: AdmissionAttributes<'_>,
     object: &mut Value,
     forms: &Forms,
     hooks: &'h [Hook],
@@ -54,15 +59,15 @@ fn due<'h>(
 }
 
 /// The policies' turn in a round.
-struct Turn<'t> {
+struct MutationRound<'t> {
     call: &'t Call,
-    asked: Asked<'t>,
+    asked: AdmissionAttributes<'t>,
     forms: &'t Forms,
     rounds: &'t mut Reinvocation,
     failures: &'t mut Failures,
 }
 
-impl Turn<'_> {
+impl MutationRound<'_> {
     async fn invoke(&mut self, invocation: &Invocation<'_>, object: &mut Value) -> ApiResult<()> {
         let Invocation { policy, binding, form, .. } = invocation;
         let Some(served) = self.forms.get(*form) else { return Ok(()) };
@@ -115,10 +120,10 @@ impl Turn<'_> {
         Ok(())
     }
 
-    async fn look(&self, form: (usize, &Served), object: &mut Value) -> ApiResult<(Sight<'_>, Seen)> {
+    async fn look(&self, form: (usize, &Served), object: &mut Value) -> ApiResult<(Sight<'_>, FormVariables)> {
         let request = request(self.call, self.asked.step, Some(object));
         let sight = Sight::of(self.call, &request)?;
-        Ok((sight, Seen::of(self.call, self.asked, &request, form).await?))
+        Ok((sight, FormVariables::of(self.call, self.asked, &request, form).await?))
     }
 
     /// What becomes of what the policy sees of the object; `None` where a `test` of a patch fails.

@@ -14,21 +14,26 @@ use super::asker::Asker;
 use crate::app::Call;
 use crate::registry::Served;
 use crate::webhooks::forms::{self, Forms};
-use crate::webhooks::{Asked, options};
+use crate::webhooks::{AdmissionAttributes, options};
 use api_wire::status::ApiResult;
 
 /// A request and its objects in one form.
-pub(crate) struct Seen {
+pub(crate) struct FormVariables {
     form: usize,
     object: Option<Value>,
     old: Option<Value>,
     request: Value,
 }
 
-impl Seen {
+impl FormVariables {
     /// # Errors
     /// When an object cannot be converted to the form.
-    pub(crate) async fn of(call: &Call, asked: Asked<'_>, request: &Request<'_>, (index, form): (usize, &Served)) -> ApiResult<Self> {
+    pub(crate) async fn of(
+        call: &Call,
+        asked: AdmissionAttributes<'_>,
+        request: &Request<'_>,
+        (index, form): (usize, &Served),
+    ) -> ApiResult<Self> {
         Ok(Self {
             form: index,
             object: forms::show(call, form, request.object()).await?,
@@ -39,7 +44,7 @@ impl Seen {
 }
 
 /// An AdmissionRequest less what are variables of their own.
-fn as_variable(call: &Call, asked: Asked<'_>, request: &Request<'_>, form: &Served) -> Value {
+fn as_variable(call: &Call, asked: AdmissionAttributes<'_>, request: &Request<'_>, form: &Served) -> Value {
     let options = options::of(call, asked);
     let (requested, form) = (&*call.served.kind, &*form.kind);
     let review = Review { uid: "", version: "v1", request, form, requested, object: None, old: None, options };
@@ -56,7 +61,7 @@ pub(crate) struct Sight<'a> {
     asker: Asker<'a>,
     namespace: Option<Arc<Value>>,
     check: Check,
-    seen: Vec<Arc<Seen>>,
+    seen: Vec<Arc<FormVariables>>,
 }
 
 impl<'a> Sight<'a> {
@@ -86,18 +91,24 @@ impl<'a> Sight<'a> {
     ///
     /// # Errors
     /// When an object cannot be converted to the form.
-    pub(crate) async fn in_form(&mut self, asked: Asked<'_>, request: &Request<'_>, forms: &Forms, form: usize) -> ApiResult<Arc<Seen>> {
+    pub(crate) async fn in_form(
+        &mut self,
+        asked: AdmissionAttributes<'_>,
+        request: &Request<'_>,
+        forms: &Forms,
+        form: usize,
+    ) -> ApiResult<Arc<FormVariables>> {
         if let Some(seen) = self.seen.iter().find(|seen| seen.form == form) {
             return Ok(Arc::clone(seen));
         }
         let served = forms.get(form).unwrap_or_else(|| Arc::clone(&self.call.served));
-        let seen = Arc::new(Seen::of(self.call, asked, request, (form, &served)).await?);
+        let seen = Arc::new(FormVariables::of(self.call, asked, request, (form, &served)).await?);
         self.seen.push(Arc::clone(&seen));
         Ok(seen)
     }
 
     /// What expressions are given.
-    pub(crate) fn asked<'s>(&'s self, seen: &'s Seen) -> policy::Activation<'s> {
+    pub(crate) fn asked<'s>(&'s self, seen: &'s FormVariables) -> policy::Activation<'s> {
         policy::Activation {
             request: &seen.request,
             object: seen.object.as_ref(),

@@ -36,12 +36,12 @@ struct Entry {
 }
 
 /// The sums of what is in a cache.
-pub(super) struct Known<'a> {
+pub(super) struct LedgerSums<'a> {
     pub(super) ledger: &'a Ledger,
     pub(super) cache: &'a Cache,
 }
 
-impl Sums for Known<'_> {
+impl Sums for LedgerSums<'_> {
     fn sum(&self, resource: &GroupResource, namespace: &str, scopes: &Scopes) -> Sum {
         let objects = self.cache.resource(resource);
         if let Some(sum) = self.ledger.known(&objects, namespace, scopes) {

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::app::{App, WriteError};
-use crate::quota::ledger::Known;
+use crate::quota::ledger::LedgerSums;
 use crate::registry::Served;
 use api_cache::{Filter, Object};
 use api_wire::json;
@@ -84,7 +84,7 @@ fn latest(app: &App, quota: &Object) -> u64 {
 async fn write(app: &App, served: &Arc<Served>, quota: &Arc<Object>) -> bool {
     let old = quota.value();
     let hard = old.pointer("/spec/hard").cloned().unwrap_or_else(|| json!({}));
-    let known = Known { ledger: &app.quotas.ledger, cache: &app.cache };
+    let known = LedgerSums { ledger: &app.quotas.ledger, cache: &app.cache };
     let status = json!({"hard": hard, "used": resource_quota::used(&old, &known)});
     if old.get("status") == Some(&status) || meta::is_deleting(&old) {
         return true;

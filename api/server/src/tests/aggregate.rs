@@ -32,7 +32,7 @@ const GADGETS: &str = "/apis/others.example.com/v1/gadgets";
 
 /// What a backing server was asked.
 #[derive(Debug)]
-struct Asked {
+struct ReceivedRequest {
     /// With its query.
     path: String,
     headers: http::HeaderMap,
@@ -44,7 +44,7 @@ struct Asked {
 /// A backing server. What its discovery answers can be set.
 struct Backing {
     port: u16,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
     discovery: Arc<AtomicU16>,
     /// Its OpenAPI v2 document, and the tag of that.
     openapi: Arc<Mutex<(String, String)>>,
@@ -95,7 +95,7 @@ impl Backing {
                         let (path, headers) = (request.uri().to_string(), request.headers().clone());
                         let certificate = certificate.clone().unwrap_or_default();
                         let is_first = !asked.lock().iter().any(|asked| asked.path == path);
-                        asked.lock().push(Asked { path: path.clone(), headers, connection, certificate });
+                        asked.lock().push(ReceivedRequest { path: path.clone(), headers, connection, certificate });
                         let code = discovery.load(Ordering::SeqCst);
                         let (openapi, openapi_code) = (openapi.lock().clone(), openapi_code.load(Ordering::SeqCst));
                         async move {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::app::Call;
 use crate::policies;
 use crate::quota;
-use crate::webhooks::{self, Asked};
+use crate::webhooks::{self, AdmissionAttributes};
 use api_cache::{Filter, Since};
 use api_wire::options::DeleteOptions;
 use api_wire::status::{ApiError, ApiResult};
@@ -35,7 +35,7 @@ const AWAITED_FOR: Duration = Duration::from_secs(1);
 /// Lets plugins, policies and webhooks change the object, or refuse.
 pub(crate) async fn mutate(call: &mut Call, step: Step<'_>, mut object: Option<&mut Value>) -> ApiResult<()> {
     try_mutate(call, step, object.as_deref_mut())?;
-    ask_to_change(call, Asked { step, delete: None }, object).await
+    ask_to_change(call, AdmissionAttributes { step, delete: None }, object).await
 }
 
 /// [`mutate`], where the plugins are asked once more when what was missing appears within a moment.
@@ -46,7 +46,7 @@ pub(crate) async fn mutate_patiently(call: &mut Call, step: Step<'_>, object: &m
             _ => return Err(denied.into()),
         }
     }
-    ask_to_change(call, Asked { step, delete: None }, Some(object)).await
+    ask_to_change(call, AdmissionAttributes { step, delete: None }, Some(object)).await
 }
 
 /// Lets plugins, policies and webhooks refuse a deletion. One that is an eviction was let through as such.
@@ -54,7 +54,7 @@ pub(crate) async fn deletion(call: &mut Call, step: Step<'_>, options: &DeleteOp
     if call.subresource == "eviction" {
         return Ok(());
     }
-    let asked = Asked { step, delete: Some(options) };
+    let asked = AdmissionAttributes { step, delete: Some(options) };
     try_mutate(call, step, None)?;
     ask_to_change(call, asked, None).await?;
     try_validate(call, step, None)?;
@@ -64,7 +64,7 @@ pub(crate) async fn deletion(call: &mut Call, step: Step<'_>, options: &DeleteOp
 
 /// Asks the mutating policies and webhooks; when some changed something, plugins and all of these get a
 /// second round.
-async fn ask_to_change(call: &mut Call, asked: Asked<'_>, mut object: Option<&mut Value>) -> ApiResult<()> {
+async fn ask_to_change(call: &mut Call, asked: AdmissionAttributes<'_>, mut object: Option<&mut Value>) -> ApiResult<()> {
     let (mut by_policies, mut by_webhooks) = (Reinvocation::default(), Reinvocation::default());
     loop {
         policies::mutate(call, asked, object.as_deref_mut(), &mut by_policies).await?;
@@ -116,7 +116,7 @@ pub(crate) async fn hold_quota(call: &Call, step: Step<'_>, object: &mut Value) 
 /// Lets plugins, policies and webhooks refuse the final object.
 pub(crate) async fn validate(call: &mut Call, step: Step<'_>, mut object: Option<&mut Value>) -> ApiResult<()> {
     try_validate(call, step, object.as_deref_mut())?;
-    let asked = Asked { step, delete: None };
+    let asked = AdmissionAttributes { step, delete: None };
     policies::validate(call, asked, object.as_deref_mut()).await?;
     webhooks::validate(call, asked, object).await
 }

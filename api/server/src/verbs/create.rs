@@ -15,7 +15,7 @@ use super::admit::{self, Step};
 use super::body;
 use super::recording::Recording;
 use crate::app::{Call, WriteError};
-use crate::held::Held;
+use crate::held::WriteLocks;
 use crate::present::Presentation;
 use crate::services::{self, Reservation};
 use api_cache::{Object, encode};
@@ -62,14 +62,14 @@ pub(crate) async fn create_object(call: &mut Call, mut object: Value, options: &
     let is_generated = meta::name(&object).is_empty() && !meta::text(&object, "generateName").is_empty();
     if !is_generated {
         let (object, reservation) = prepare(call, object, options).await?;
-        return store(call, object, Held { reservation, alone, ..Held::default() }, options).await;
+        return store(call, object, WriteLocks { reservation, alone, ..WriteLocks::default() }, options).await;
     }
     // Rules may have worked the name into other fields, so a new name is a new object.
     let warnings = call.warnings.len();
     for attempt in 1.. {
         call.warnings.truncate(warnings);
         let (prepared, reservation) = prepare(call, object.clone(), options).await?;
-        let held = Held { reservation, alone: alone.clone(), ..Held::default() };
+        let held = WriteLocks { reservation, alone: alone.clone(), ..WriteLocks::default() };
         match store(call, prepared, held, options).await {
             Err(error) if error.is_already_exists() && attempt < NAME_ATTEMPTS_MAX => {}
             Err(error) if error.is_already_exists() => break,
@@ -142,7 +142,7 @@ fn sign(call: &Call, object: &mut Value) {
 }
 
 /// `held` is what makes a Service's addresses its own.
-async fn store(call: &Call, mut object: Value, mut held: Held, options: &WriteOptions) -> ApiResult<Created> {
+async fn store(call: &Call, mut object: Value, mut held: WriteLocks, options: &WriteOptions) -> ApiResult<Created> {
     let (app, served, namespace) = (&call.app, &call.served, call.namespace_key());
     let name = meta::name(&object).to_owned();
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };

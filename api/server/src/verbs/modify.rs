@@ -14,7 +14,7 @@ use super::admit::{self, Step};
 use super::owners;
 use super::recording::Recording;
 use crate::app::{Call, WriteError};
-use crate::held::Held;
+use crate::held::WriteLocks;
 use crate::services::{self, carry_over};
 use api_cache::{Object, encode};
 use api_wire::status::{ApiError, ApiResult};
@@ -88,7 +88,7 @@ async fn repeat(
         let step = Step { operation: Operation::Update, name: &old.name, old: Some(&old_value), dry_run };
         let held = match rules {
             Rules::Clients(recording) => prepare(call, step, &mut new, &old_value, recording).await?,
-            Rules::None => Held::default(),
+            Rules::None => WriteLocks::default(),
         };
         match store(call, (&old, &shown), new, held, dry_run).await {
             Ok(outcome) => return Ok(outcome),
@@ -120,7 +120,7 @@ fn check_version(call: &Call, new: &Value, old: &Value) -> ApiResult<()> {
 
 /// Every stage between the change and the conversion to the stored version: default, mutate, validate, admit. Addresses are
 /// reserved before validating admission, as for a new object, so that it sees the addresses.
-async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, recording: &Recording) -> ApiResult<Held> {
+async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, recording: &Recording) -> ApiResult<WriteLocks> {
     let served = Arc::clone(&call.served);
     let sub = call.sub().map(str::to_owned);
     if served.is("", "services") && sub.is_none() {
@@ -146,7 +146,7 @@ async fn prepare(call: &mut Call, step: Step<'_>, new: &mut Value, old: &Value, 
     admit::check_escalation(call, step, new)?;
     admit::validate(call, step, Some(new)).await?;
     call.warn(api_rules::warnings(&served.stored, new));
-    Ok(Held { reservation, alone, ..Held::default() })
+    Ok(WriteLocks { reservation, alone, ..WriteLocks::default() })
 }
 
 /// Writes over `old`, which clients see as `shown`.
@@ -154,7 +154,7 @@ async fn store(
     call: &Call,
     (old, shown): (&Arc<Object>, &Arc<Object>),
     mut new: Value,
-    mut held: Held,
+    mut held: WriteLocks,
     dry_run: bool,
 ) -> Result<Outcome, WriteError> {
     let (app, served) = (&call.app, &call.served);

@@ -3,13 +3,13 @@
 use api_admission::Operation;
 use serde_json::{Value, json};
 
-use super::Asked;
+use super::AdmissionAttributes;
 use crate::app::Call;
 use api_wire::json;
 use api_wire::options::{DeleteOptions, Propagation};
 
 /// `CreateOptions`, `UpdateOptions` or `DeleteOptions`; a connection has none.
-pub(crate) fn of(call: &Call, asked: Asked<'_>) -> Option<Value> {
+pub(crate) fn of(call: &Call, asked: AdmissionAttributes<'_>) -> Option<Value> {
     let kind = match (asked.step.operation, asked.delete) {
         (Operation::Create, _) => "CreateOptions",
         (Operation::Update, _) => "UpdateOptions",
