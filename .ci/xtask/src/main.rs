@@ -52,7 +52,7 @@ enum Chore {
     },
     /// Measure, and print the figures.
     Bench {
-        /// Which part: api, sched, pods, memory; all unless given.
+        /// Which part: api, sched, pods, memory, scale; all unless given.
         part: Option<String>,
     },
     /// Try the fuzz targets with inputs that follow from a seed.
