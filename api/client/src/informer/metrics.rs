@@ -1,8 +1,7 @@
 //! What an informer says of itself at `/metrics`.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once, Weak};
-use std::time::Instant;
 
 use parking_lot::Mutex;
 
@@ -16,38 +15,29 @@ pub(super) struct Stats {
     pub(super) kind: String,
     /// Tells informers of one kind apart.
     number: u64,
-    objects: AtomicUsize,
+    objects: AtomicU64,
     lists: AtomicU64,
-    /// Since when the watch is interrupted.
-    interrupted: Mutex<Option<Instant>>,
+    interruptions: AtomicU64,
 }
 
 impl Stats {
     pub(super) fn new(kind: &str) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { kind: kind.to_owned(), number, objects: AtomicUsize::new(0), lists: AtomicU64::new(0), interrupted: Mutex::new(None) }
+        let [objects, lists, interruptions] = [(); 3].map(|()| AtomicU64::new(0));
+        Self { kind: kind.to_owned(), number, objects, lists, interruptions }
     }
 
     pub(super) fn set_objects(&self, objects: usize) {
-        self.objects.store(objects, Ordering::Relaxed);
+        self.objects.store(objects as u64, Ordering::Relaxed);
     }
 
     pub(super) fn listed(&self) {
         self.lists.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn connected(&self, is_connected: bool) {
-        let mut interrupted = self.interrupted.lock();
-        if is_connected {
-            *interrupted = None;
-        } else {
-            interrupted.get_or_insert_with(Instant::now);
-        }
-    }
-
-    fn lag_seconds(&self) -> f64 {
-        self.interrupted.lock().map_or(0.0, |since| since.elapsed().as_secs_f64())
+    pub(super) fn interrupted(&self) {
+        self.interruptions.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -60,21 +50,17 @@ pub(super) fn register<K>(cache: &SharedCache<K>) {
     informers.push(Arc::downgrade(&cache.stats));
 }
 
-/// The informers' figures in Prometheus' text format: objects held, lists made, and for how long the cache has had no
-/// watch.
+/// The informers' figures in Prometheus' text format: objects in the cache, lists made, interruptions of the watch.
 pub fn metrics() -> String {
-    type Value = fn(&Stats) -> f64;
-    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+    type Value = fn(&Stats) -> &AtomicU64;
     let families: [(&str, &str, &str, Value); 3] = [
-        ("skiff_informer_objects", "gauge", "Objects in the cache of an informer.", |stats| stats.objects.load(Ordering::Relaxed) as f64),
-        ("skiff_informer_lists_total", "counter", "Complete lists that an informer asked for.", |stats| {
-            stats.lists.load(Ordering::Relaxed) as f64
-        }),
+        ("skiff_informer_objects", "gauge", "Objects in the cache of an informer.", |stats| &stats.objects),
+        ("skiff_informer_lists_total", "counter", "Complete lists that an informer asked for.", |stats| &stats.lists),
         (
-            "skiff_informer_lag_seconds",
-            "gauge",
-            "Time since the watch of an informer was interrupted; 0 while it runs.",
-            Stats::lag_seconds,
+            "skiff_informer_interruptions_total",
+            "counter",
+            "Errors of an informer's watch, after each of which it watched again.",
+            |stats| &stats.interruptions,
         ),
     ];
     let informers: Vec<Arc<Stats>> = INFORMERS.lock().iter().filter_map(Weak::upgrade).collect();
@@ -82,7 +68,8 @@ pub fn metrics() -> String {
     for (name, metric_type, help, value) in families {
         text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {metric_type}\n"));
         for stats in &informers {
-            text.push_str(&format!("{name}{{kind=\"{}\",informer=\"{}\"}} {}\n", stats.kind, stats.number, value(stats)));
+            let (kind, number, value) = (&stats.kind, stats.number, value(stats).load(Ordering::Relaxed));
+            text.push_str(&format!("{name}{{kind=\"{kind}\",informer=\"{number}\"}} {value}\n"));
         }
     }
     text

@@ -21,7 +21,7 @@ const RECONNECT_MAX: Duration = Duration::from_secs(3);
 /// Watches until `stop`.
 pub(super) async fn run<K: Cached>(api: Api<K>, fields: String, cache: Arc<SharedCache<K>>, stop: CancellationToken) {
     let config = if fields.is_empty() { watcher::Config::default() } else { watcher::Config::default().fields(&fields) };
-    let events = watcher(api, config.any_semantic()).backoff(Reconnect::default());
+    let events = watcher(api, config).backoff(Reconnect::default());
     stop.run_until_cancelled(follow(events, &cache)).await;
 }
 
@@ -30,7 +30,6 @@ pub(super) async fn follow<K: Cached>(events: impl Stream<Item = watcher::Result
     let mut events = std::pin::pin!(events);
     let mut listed = BTreeSet::new();
     while let Some(event) = events.next().await {
-        cache.stats.connected(event.is_ok());
         match event {
             Ok(Event::Init) => {
                 listed.clear();
@@ -46,8 +45,15 @@ pub(super) async fn follow<K: Cached>(events: impl Stream<Item = watcher::Result
                 cache.remove(&ObjectKey::from(object.meta()));
                 cache.delivered(revision(object.meta()));
             }
-            Err(error) if is_everyday(&error) => tracing::debug!(kind = cache.stats.kind, error = chain(&error), "watch interrupted"),
-            Err(error) => tracing::warn!(kind = cache.stats.kind, error = chain(&error), "watch interrupted"),
+            Err(error) => {
+                cache.stats.interrupted();
+                let (kind, everyday, error) = (&cache.stats.kind, is_everyday(&error), chain(&error));
+                if everyday {
+                    tracing::debug!(kind, error, "watch interrupted");
+                } else {
+                    tracing::warn!(kind, error, "watch interrupted");
+                }
+            }
         }
     }
 }
