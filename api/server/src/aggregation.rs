@@ -31,7 +31,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use self::link::{Link, Links};
-use crate::app::App;
+use crate::core::Core;
 use api_cache::{Cache, Filter, Resource};
 use api_wire::json;
 
@@ -41,8 +41,8 @@ pub(crate) const PLURAL: &str = "apiservices";
 
 /// Who answers for what.
 pub(crate) struct Aggregation {
-    resource: Arc<Resource>,
-    known: RwLock<(u64, Arc<[Arc<Remote>]>)>,
+    pub(crate) core: Arc<Core>,
+    pub(crate) remotes: Remotes,
     links: Links,
     /// What each server said of itself, by the name of its APIService.
     documents: RwLock<HashMap<String, Arc<Documents>>>,
@@ -56,6 +56,13 @@ pub(crate) struct Aggregation {
     doubt: Notify,
     /// The keys as they were renewed, if they were.
     renewed: RwLock<Option<Arc<Pki>>>,
+}
+
+/// The versions that others answer for, found anew when an APIService changes.
+pub(crate) struct Remotes {
+    resource: Arc<Resource>,
+    /// With the revision of the APIServices that they were made of.
+    present: RwLock<(u64, Arc<[Arc<Remote>]>)>,
 }
 
 /// What a server said of itself.
@@ -134,11 +141,46 @@ fn is_builtin(group: &str, version: &str) -> bool {
     api_model::kind::builtin().iter().any(|kind| kind.group == group && kind.version == version)
 }
 
+impl Remotes {
+    fn new(cache: &Cache) -> Self {
+        Self { resource: cache.resource(&GroupResource::new(GROUP, PLURAL)), present: RwLock::new((0, Arc::new([]))) }
+    }
+
+    /// Every version that others answer for.
+    pub(crate) fn all(&self) -> Arc<[Arc<Remote>]> {
+        let revision = self.resource.revision();
+        {
+            let present = self.present.read();
+            if present.0 == revision {
+                return Arc::clone(&present.1);
+            }
+        }
+        // What is listed is at least as new as the revision: at worst it is listed once more.
+        let services = self.resource.list(&Filter::default(), revision);
+        let remotes = services.items.iter().filter_map(|object| Remote::of(&object.value()));
+        let remotes: Arc<[Arc<Remote>]> = remotes.filter(|remote| !is_builtin(&remote.group, &remote.version)).map(Arc::new).collect();
+        *self.present.write() = (revision, Arc::clone(&remotes));
+        remotes
+    }
+
+    /// Who else answers for a version.
+    pub(crate) fn find(&self, group: &str, version: &str) -> Option<Arc<Remote>> {
+        self.all().iter().find(|remote| remote.group == group && remote.version == version).cloned()
+    }
+
+    /// Who else answers for a path that is no resource: a version's discovery or its OpenAPI document.
+    pub(crate) fn at(&self, path: &str) -> Option<Arc<Remote>> {
+        let rest = path.strip_prefix("/openapi/v3").unwrap_or(path).strip_prefix("/apis/")?;
+        let (group, version) = rest.strip_suffix('/').unwrap_or(rest).split_once('/')?;
+        self.find(group, version)
+    }
+}
+
 impl Aggregation {
-    pub(crate) fn new(cache: &Cache) -> Self {
-        Self {
-            resource: cache.resource(&GroupResource::new(GROUP, PLURAL)),
-            known: RwLock::new((0, Arc::new([]))),
+    pub(crate) fn new(core: &Arc<Core>) -> Arc<Self> {
+        Arc::new(Self {
+            core: Arc::clone(core),
+            remotes: Remotes::new(&core.cache),
             links: Links::default(),
             documents: RwLock::default(),
             reading: Arc::default(),
@@ -146,7 +188,7 @@ impl Aggregation {
             doubts: Mutex::default(),
             doubt: Notify::new(),
             renewed: RwLock::default(),
-        }
+        })
     }
 
     /// From now on the front proxy's certificate is that of these keys.
@@ -155,43 +197,14 @@ impl Aggregation {
     }
 
     /// The present way to a server, or why there can be none.
-    fn link(&self, app: &App, remote: &Remote) -> Result<Arc<Link>, String> {
-        let pki = self.renewed.read().as_ref().map_or_else(|| Arc::clone(&app.config.pki), Arc::clone);
-        self.links.to(remote, &pki, &app.cache)
-    }
-
-    /// Every version that others answer for.
-    pub(crate) fn remotes(&self) -> Arc<[Arc<Remote>]> {
-        let revision = self.resource.revision();
-        {
-            let known = self.known.read();
-            if known.0 == revision {
-                return Arc::clone(&known.1);
-            }
-        }
-        // What is listed is at least as new as the revision: at worst it is listed once more.
-        let services = self.resource.list(&Filter::default(), revision);
-        let remotes = services.items.iter().filter_map(|object| Remote::of(&object.value()));
-        let remotes: Arc<[Arc<Remote>]> = remotes.filter(|remote| !is_builtin(&remote.group, &remote.version)).map(Arc::new).collect();
-        *self.known.write() = (revision, Arc::clone(&remotes));
-        remotes
-    }
-
-    /// Who else answers for a version.
-    pub(crate) fn remote(&self, group: &str, version: &str) -> Option<Arc<Remote>> {
-        self.remotes().iter().find(|remote| remote.group == group && remote.version == version).cloned()
-    }
-
-    /// Who else answers for a path that is no resource: a version's discovery or its OpenAPI document.
-    pub(crate) fn remote_at(&self, path: &str) -> Option<Arc<Remote>> {
-        let rest = path.strip_prefix("/openapi/v3").unwrap_or(path).strip_prefix("/apis/")?;
-        let (group, version) = rest.strip_suffix('/').unwrap_or(rest).split_once('/')?;
-        self.remote(group, version)
+    fn link(&self, remote: &Remote) -> Result<Arc<Link>, String> {
+        let pki = self.renewed.read().as_ref().map_or_else(|| Arc::clone(&self.core.config.pki), Arc::clone);
+        self.links.to(remote, &pki, &self.core.cache)
     }
 
     /// Grows with every change of what discovery says of others.
     pub(crate) fn number(&self) -> u64 {
-        self.resource.revision().saturating_add(self.changes.load(Ordering::Acquire))
+        self.remotes.resource.revision().saturating_add(self.changes.load(Ordering::Acquire))
     }
 
     /// A server is to be looked at again, since it did not answer.
@@ -230,12 +243,12 @@ mod tests {
     #[test]
     fn paths_of_a_version_lead_to_who_answers_for_it() {
         let cache = Cache::new(0, AtRest::default());
-        let aggregation = Aggregation::new(&cache);
+        let remotes = Remotes::new(&cache);
         let service = |name: &str, group: &str, version: &str| {
             let value = json!({"kind": "APIService", "apiVersion": "apiregistration.k8s.io/v1", "metadata": {"name": name},
                 "spec": {"group": group, "version": version, "service": {"name": "s", "namespace": "n", "port": 8443}}});
             let object = cache.object(("".into(), name.into()), 1, api_cache::encode(&value)).expect("JSON");
-            aggregation.resource.load(Arc::new(object));
+            remotes.resource.load(Arc::new(object));
         };
         service("v1.example.com", "example.com", "v1");
         service("v1.apps", "apps", "v1");
@@ -248,10 +261,10 @@ mod tests {
             ("/api/v1", false),
             ("/openapi/v3", false),
         ] {
-            assert_eq!(aggregation.remote_at(path).is_some(), found, "{path}");
+            assert_eq!(remotes.at(path).is_some(), found, "{path}");
         }
-        assert!(aggregation.remote("apps", "v1").is_none(), "what is built in stays here");
-        let remote = aggregation.remote("example.com", "v1").expect("registered");
+        assert!(remotes.find("apps", "v1").is_none(), "what is built in stays here");
+        let remote = remotes.find("example.com", "v1").expect("registered");
         assert_eq!((remote.host().as_str(), remote.port, remote.is_available), ("s.n.svc", 8443, false));
     }
 }

@@ -7,10 +7,11 @@ use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::app::{App, Call};
+use crate::call::Call;
+use crate::core::Core;
 use crate::health;
 use crate::present::Presentation;
-use crate::registry::Served;
+use crate::registry::{Internal, Served};
 use crate::verbs::list::filter;
 use api_wire::accept::Answer;
 use api_wire::options::ListOptions;
@@ -29,9 +30,9 @@ pub(crate) fn is_report(served: &Served) -> bool {
 /// `GET` of one part.
 pub(crate) async fn get(call: &Call) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
-    let all = all(&call.app).await;
+    let all = all(&call.core).await;
     let found = all.into_iter().find(|part| meta::name(part) == call.name);
-    Ok(presentation.unstored(StatusCode::OK, found.ok_or_else(|| call.not_found())?))
+    Ok(presentation.unstored(StatusCode::OK, &Internal::new(found.ok_or_else(|| call.not_found())?)))
 }
 
 /// `GET` of all.
@@ -39,22 +40,22 @@ pub(crate) async fn list(call: &Call) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::List)?;
     let options = ListOptions::parse(&call.query)?;
     let wanted = filter(call, &options)?;
-    let items = all(&call.app).await.into_iter().filter(|part| wanted.labels.matches(part) && wanted.fields.matches(part));
-    let metadata = json!({"resourceVersion": call.app.cache.applied().to_string()});
+    let items = all(&call.core).await.into_iter().filter(|part| wanted.labels.matches(part) && wanted.fields.matches(part));
+    let metadata = json!({"resourceVersion": call.core.cache.applied().to_string()});
     Ok(presentation.value(StatusCode::OK, &presentation.list_of(items, metadata)))
 }
 
-async fn all(app: &App) -> Vec<Value> {
+async fn all(core: &Core) -> Vec<Value> {
     let part = |name: &str, fault: Option<String>| {
         let (status, message) = fault.map_or(("True", "ok".to_owned()), |fault| ("False", fault));
         let condition = json!({"type": "Healthy", "status": status, "message": message});
         json!({"apiVersion": "v1", "kind": "ComponentStatus", "metadata": {"name": name}, "conditions": [condition]})
     };
     let beside = |name: &str| {
-        let is_there = app.config.components.iter().any(|known| known == name);
+        let is_there = core.config.components.iter().any(|known| known == name);
         part(name, (!is_there).then(|| format!("the {name} does not run in the process of this API server")))
     };
-    let store = (!health::is_store_well(app).await).then(|| "the store does not answer".to_owned());
+    let store = (!health::is_store_well(core).await).then(|| "the store does not answer".to_owned());
     let [manager, scheduler] = PARTS.map(beside);
     vec![manager, part(STORE, store), scheduler]
 }

@@ -10,22 +10,64 @@ mod proxy;
 mod target;
 pub(crate) mod tunnel;
 
+use std::sync::Arc;
+
 use api_admission::Operation;
 use api_upstream::proxyable::Proxyable;
+use api_upstream::tls::{self, TlsError};
+use arc_swap::ArcSwap;
 use axum::body::Body;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, header};
+use tokio_rustls::TlsConnector;
 
 use self::target::Target;
-use crate::app::{App, Call};
-use crate::handle::text;
-use crate::verbs::admit::Step;
+use crate::attributes::Step;
+use crate::call::Call;
+use crate::core::Core;
+use crate::verbs::WritePath;
+use api_wire::answer::text;
 use api_wire::status::{ApiError, ApiResult};
 
+/// What connections are made with.
+pub(crate) struct Connector {
+    core: Arc<Core>,
+    writes: Arc<WritePath>,
+    /// With the present client certificate.
+    node_tls: ArcSwap<TlsConnector>,
+    /// For backends of a proxy, whose certificates nobody here knows.
+    proxy_tls: TlsConnector,
+}
+
+impl Connector {
+    /// # Errors
+    /// When the cluster's keys cannot be used for TLS.
+    pub(crate) fn new(core: &Arc<Core>, writes: &Arc<WritePath>) -> Result<Self, TlsError> {
+        let (node_tls, proxy_tls) = (ArcSwap::from_pointee(tls::node_connector(&core.config.pki)?), tls::proxy_connector()?);
+        Ok(Self { core: Arc::clone(core), writes: Arc::clone(writes), node_tls, proxy_tls })
+    }
+
+    /// Uses another certificate for nodes from now on.
+    pub(crate) fn renew(&self, node_tls: TlsConnector) {
+        self.node_tls.store(Arc::new(node_tls));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn node_tls(&self) -> Arc<TlsConnector> {
+        self.node_tls.load_full()
+    }
+
+    /// Where connections that clients ask for may lead.
+    fn proxyable(&self) -> Proxyable {
+        let config = &self.core.config;
+        Proxyable::new(&*self.core.cache, config.advertise_address, config.service_cluster_ip_range)
+    }
+}
+
 /// Answers a request for such a subresource.
-pub(crate) async fn answer(mut call: Call, parts: Parts, body: Body) -> ApiResult<Response<Body>> {
+pub(crate) async fn answer(connector: &Connector, mut call: Call, parts: Parts, body: Body) -> ApiResult<Response<Body>> {
     if call.subresource == "proxy" {
-        return proxy::answer(call, parts, body).await;
+        return proxy::answer(connector, call, parts, body).await;
     }
     // A websocket begins with GET. Who may only get Pods must not run anything in them by that
     // (upstream's AuthorizePodWebsocketUpgradeCreatePermission).
@@ -36,7 +78,7 @@ pub(crate) async fn answer(mut call: Call, parts: Parts, body: Body) -> ApiResul
     let name = call.name.clone();
     let step = Step { operation: Operation::Connect, name: &name, old: None, dry_run: false };
     if call.subresource != "log" {
-        options::through_admission(&mut call, step).await?;
+        options::through_admission(&connector.writes.admission, &mut call, step).await?;
     }
     let Some(target) = Target::of(&call, &pod)? else {
         // A Pod without a node has not logged anything yet.
@@ -46,25 +88,20 @@ pub(crate) async fn answer(mut call: Call, parts: Parts, body: Body) -> ApiResul
         };
     };
     match call.subresource.as_str() {
-        "log" => log(&call, &target).await,
-        _ => tunnel::open(&call, &target, parts).await,
+        "log" => log(connector, &target).await,
+        _ => tunnel::open(connector, &call, &target, parts).await,
     }
 }
 
-/// Where connections that clients ask for may lead.
-fn proxyable(app: &App) -> Proxyable {
-    Proxyable::new(&*app.cache, app.config.advertise_address, app.config.service_cluster_ip_range)
-}
-
 /// The node's answer, piece by piece as the node sends it.
-async fn log(call: &Call, target: &Target) -> ApiResult<Response<Body>> {
+async fn log(connector: &Connector, target: &Target) -> ApiResult<Response<Body>> {
     let request = Request::builder()
         .method(Method::GET)
         .uri(&target.path)
         .header(header::HOST, target.kubelet.address.authority())
         .body(Body::empty());
     let request = request.map_err(ApiError::internal)?;
-    let mut sender = node::connect(&call.app, target).await?;
+    let mut sender = node::connect(connector, target).await?;
     let answer = node::ask(&mut sender, target, request).await?;
     if answer.status().is_success() {
         return Ok(text(StatusCode::OK, Body::new(answer.into_body())));

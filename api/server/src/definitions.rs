@@ -6,7 +6,6 @@
 //! definitions each time (`names.rs`, `kinds.rs`: pure); this file does it.
 
 mod cleanup;
-pub(crate) mod condition;
 mod kinds;
 mod names;
 
@@ -16,24 +15,21 @@ use std::time::Duration;
 
 use api_model::kind::GroupResource;
 use api_model::meta;
-use api_model::request::UserInfo;
-use axum::body::Body;
-use http::{Method, Request, StatusCode, header};
+use http::{Method, StatusCode};
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub(crate) use self::cleanup::hold_for_cleanup;
 pub(crate) use self::kinds::version_order;
-use crate::app::App;
-use crate::authenticate::Identity;
 use crate::conversion::{Converter, Hook, Versions};
-use crate::handle::handle;
+use crate::core::Core;
+use crate::loopback::Loopback;
 use crate::registry::{CustomStorage, Served, served_id};
+use crate::verbs::WritePath;
 use api_cache::{Filter, Object, Resource, Since};
 
 /// Group and resource of definitions.
-pub(crate) const GROUP: &str = "apiextensions.k8s.io";
-pub(crate) const PLURAL: &str = "customresourcedefinitions";
+const GROUP: &str = "apiextensions.k8s.io";
+const PLURAL: &str = "customresourcedefinitions";
 
 /// Pause before a write that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -41,7 +37,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Who follows the definitions. There is one in a server, and it alone changes what custom resources the
 /// registry serves.
 pub(crate) struct Definitions {
-    app: Arc<App>,
+    loopback: Loopback,
+    writes: Arc<WritePath>,
     resource: Arc<Resource>,
     /// What is made of each definition, by its uid.
     known: HashMap<String, ServedVersions>,
@@ -67,9 +64,9 @@ enum Rest {
 
 impl Definitions {
     /// Serves what the store's definitions say, before anybody asks.
-    pub(crate) fn new(app: &Arc<App>) -> Self {
-        let resource = app.cache.resource(&GroupResource::new(GROUP, PLURAL));
-        let mut definitions = Self { app: Arc::clone(app), resource, known: HashMap::new() };
+    pub(crate) fn new(loopback: Loopback, writes: &Arc<WritePath>) -> Self {
+        let resource = loopback.core.cache.resource(&GroupResource::new(GROUP, PLURAL));
+        let mut definitions = Self { loopback, writes: Arc::clone(writes), resource, known: HashMap::new() };
         let present = definitions.present();
         definitions.serve(&present);
         definitions
@@ -77,10 +74,10 @@ impl Definitions {
 
     /// Keeps up until the server stops.
     pub(crate) async fn keep_up(mut self) {
-        let mut applied = self.app.cache.follow();
-        let shutdown = self.app.shutdown.clone();
+        let mut applied = self.core().cache.follow();
+        let shutdown = self.core().shutdown.clone();
         while !shutdown.is_cancelled() {
-            let started = self.resource.watch(Filter::default(), Since::Now, false, self.app.cache.applied());
+            let started = self.resource.watch(Filter::default(), Since::Now, false, self.core().cache.applied());
             // A watch that starts now has no past that could be forgotten.
             let Ok((_, mut changes)) = started else { continue };
             loop {
@@ -99,6 +96,10 @@ impl Definitions {
                 () = tokio::time::sleep(RETRY) => {}
             }
         }
+    }
+
+    fn core(&self) -> &Core {
+        &self.loopback.core
     }
 
     /// Every definition, the oldest first: names are given in this order.
@@ -142,16 +143,16 @@ impl Definitions {
         let mut custom: Vec<Arc<Served>> =
             present.iter().flat_map(|definition| self.of(definition)).filter(|served| served.kind.allows("list")).cloned().collect();
         custom.sort_by(|one, other| kinds::discovery_order(&one.kind, &other.kind));
-        let table = self.app.registry.table();
+        let table = self.core().registry.table();
         let is_same =
             |one: &[Arc<Served>], other: &[Arc<Served>]| one.len() == other.len() && one.iter().zip(other).all(|(a, b)| Arc::ptr_eq(a, b));
         if is_same(&table.custom, &custom) {
             return;
         }
-        self.app.registry.serve_custom(custom.clone());
+        self.core().registry.serve_custom(custom.clone());
         for gone in table.custom.iter().filter(|old| !custom.iter().any(|new| Arc::ptr_eq(old, new))) {
             gone.resource.end_watches();
-            self.app.metrics.forget(gone);
+            self.core().metrics.forget(gone);
             tracing::debug!(resource = %gone.name, version = gone.kind.version, "custom resource changed or gone");
         }
     }
@@ -176,7 +177,8 @@ impl Definitions {
         let serve = |kind| {
             let old = before.iter().find(|old| *old.kind == kind);
             let is_stored_version = kind.api_version() == storage;
-            let converter = versions.clone().map(|versions| Arc::new(Converter::new(hook.clone(), versions, &self.app.webhooks.client)));
+            let converter =
+                versions.clone().map(|versions| Arc::new(Converter::new(hook.clone(), versions, &self.writes.admission.webhooks.client)));
             let is_stored_alike = |old: &&CustomStorage| match (&old.converter, &converter) {
                 _ if is_stored_version => true,
                 (Some(old), Some(new)) => new.stores_like(old),
@@ -194,7 +196,7 @@ impl Definitions {
                 old => {
                     let kind = old.map_or_else(|| Arc::new(kind), |old| Arc::clone(&old.kind));
                     let name = kind.group_resource();
-                    let resource = self.app.cache.resource(&name);
+                    let resource = self.core().cache.resource(&name);
                     Arc::new(Served {
                         id: served_id(),
                         stored: Arc::clone(&kind),
@@ -221,17 +223,14 @@ impl Definitions {
     /// to us.
     async fn put(&self, definition: &Value, subresource: &str) -> Rest {
         let path = format!("/apis/{GROUP}/v1/{PLURAL}/{}{subresource}", meta::name(definition));
-        let request = Request::builder().method(Method::PUT).uri(path).header(header::CONTENT_TYPE, "application/json");
-        let request = request.header(header::USER_AGENT, "kube-apiserver");
-        let mut request = match request.body(Body::from(definition.to_string())) {
-            Ok(request) => request,
+        let status = match self.loopback.send(Method::PUT, &path, Some(definition)).await {
+            Ok(response) => response.status(),
             Err(error) => {
                 tracing::error!(definition = meta::name(definition), %error, "definition not written");
                 return Rest::Nothing;
             }
         };
-        request.extensions_mut().insert(Identity(Arc::new(user())));
-        match handle(Arc::clone(&self.app), request).await.status() {
+        match status {
             status if status.is_success() => Rest::Nothing,
             StatusCode::CONFLICT | StatusCode::NOT_FOUND => Rest::Nothing,
             status => {
@@ -240,11 +239,6 @@ impl Definitions {
             }
         }
     }
-}
-
-/// Who writes and deletes here.
-fn user() -> UserInfo {
-    UserInfo::new("system:apiserver", &["system:masters"])
 }
 
 /// One definition as it is, with the status that it should have where that is another.

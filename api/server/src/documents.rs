@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::app::App;
+use crate::aggregation::Aggregation;
 use api_wire::accept;
 use api_wire::media::{Encoding, Indentable};
 use api_wire::pretty;
@@ -120,19 +120,19 @@ struct Document {
 }
 
 /// Answers a path of discovery or OpenAPI.
-pub(crate) async fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<Body>> {
+pub(crate) async fn answer(documents: &Documents, aggregation: &Arc<Aggregation>, parts: &Parts) -> ApiResult<Response<Body>> {
     let name = name(parts.uri.path(), &parts.headers).ok_or_else(ApiError::no_such_resource)?;
     let (media, is_discovery) = (name.media(), name.is_discovery() && name.encoding() == Encoding::Json);
-    let of = now(app);
-    let document = match app.documents.known(of, &name) {
+    let (of, registry) = (now(aggregation), &aggregation.core.registry);
+    let document = match documents.known(of, &name) {
         Some(document) => document,
         None if name.takes_long() => {
-            let (making, made) = (Arc::clone(app), name.clone());
-            app.documents.made(name, || now(app), move || make(&making, &making.registry.table().kinds, &made)).await?
+            let (making, made) = (Arc::clone(aggregation), name.clone());
+            documents.made(name, || now(aggregation), move || make(&making, &making.core.registry.table().kinds, &made)).await?
         }
         None => {
-            let document = Document::new(make(app, &app.registry.table().kinds, &name).ok_or_else(ApiError::no_such_resource)?);
-            app.documents.keep(of, name, document.clone());
+            let document = Document::new(make(aggregation, &registry.table().kinds, &name).ok_or_else(ApiError::no_such_resource)?);
+            documents.keep(of, name, document.clone());
             document
         }
     };
@@ -147,8 +147,8 @@ pub(crate) async fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<
     }
 }
 
-fn now(app: &App) -> Moment {
-    (app.registry.table().number, app.aggregation.number())
+fn now(aggregation: &Aggregation) -> Moment {
+    (aggregation.core.registry.table().number, aggregation.number())
 }
 
 /// The hash in the addresses that the index of OpenAPI v3 gives.
@@ -200,19 +200,19 @@ fn flavour(headers: &HeaderMap) -> (Flavour, Encoding) {
     (Flavour::Legacy, Encoding::Json)
 }
 
-fn make(app: &App, kinds: &[Arc<Kind>], name: &Name) -> Option<Bytes> {
+fn make(aggregation: &Aggregation, kinds: &[Arc<Kind>], name: &Name) -> Option<Bytes> {
     let value: Value = match name {
-        Name::Api(Flavour::Legacy, _) => discovery::api_versions(&app.config.advertise_address.to_string()),
-        Name::Apis(Flavour::Legacy, _) => app.aggregation.with_groups(discovery::api_group_list(kinds), kinds),
+        Name::Api(Flavour::Legacy, _) => discovery::api_versions(&aggregation.core.config.advertise_address.to_string()),
+        Name::Apis(Flavour::Legacy, _) => aggregation.with_groups(discovery::api_group_list(kinds), kinds),
         Name::Api(flavour, _) => discovery::aggregated(kinds, true, *flavour == Flavour::AggregatedBeta),
         Name::Apis(flavour, _) => {
-            app.aggregation.with_discovery(discovery::aggregated(kinds, false, *flavour == Flavour::AggregatedBeta), kinds)
+            aggregation.with_discovery(discovery::aggregated(kinds, false, *flavour == Flavour::AggregatedBeta), kinds)
         }
-        Name::Group(group, _) => app.aggregation.group(discovery::api_group(group, kinds), group, kinds)?,
+        Name::Group(group, _) => aggregation.group(discovery::api_group(group, kinds), group, kinds)?,
         Name::Resources(group, version, _) => discovery::api_resource_list(group, version, kinds)?,
-        Name::OpenApiV2 { protobuf: false } => return Some(openapi::v2_json(kinds, &app.aggregation.with_openapi_v2(kinds)).into()),
-        Name::OpenApiV2 { protobuf: true } => return Some(openapi::v2_protobuf_of(kinds, &app.aggregation.with_openapi_v2(kinds)).into()),
-        Name::OpenApiV3Index => app.aggregation.with_openapi(openapi::v3_index(kinds)),
+        Name::OpenApiV2 { protobuf: false } => return Some(openapi::v2_json(kinds, &aggregation.with_openapi_v2(kinds)).into()),
+        Name::OpenApiV2 { protobuf: true } => return Some(openapi::v2_protobuf_of(kinds, &aggregation.with_openapi_v2(kinds)).into()),
+        Name::OpenApiV3Index => aggregation.with_openapi(openapi::v3_index(kinds)),
         Name::OpenApiV3(group, version) => return openapi::v3_json(group, version, kinds).map(Into::into),
     };
     match name.encoding() {

@@ -21,7 +21,7 @@ use serde_json::json;
 
 pub(crate) use self::lost::Locks;
 use self::lost::{Attempt, look_for_lost};
-use crate::app::App;
+use crate::core::Core;
 use api_cache::key;
 use api_cache::{Object, Resource, encode};
 use api_wire::status::{ApiError, ApiResult};
@@ -45,12 +45,13 @@ impl Exclusive {
     }
 }
 
-/// Waits for it. A server that has the store for itself needs none.
-pub(crate) async fn enter(app: &Arc<App>, name: &str) -> ApiResult<Option<Arc<Exclusive>>> {
-    if !app.store.is_shared() {
+/// Waits for the lock of that name. A server that has the store for itself needs none.
+pub(crate) async fn enter(locks: &Arc<Locks>, name: &str) -> ApiResult<Option<Arc<Exclusive>>> {
+    let core = &locks.core;
+    if !core.store.is_shared() {
         return Ok(None);
     }
-    let resource = locks(app);
+    let resource = resource(core);
     let key = key::object_key(&resource.name, "", name);
     loop {
         let held = resource.get("", name);
@@ -58,22 +59,22 @@ pub(crate) async fn enter(app: &Arc<App>, name: &str) -> ApiResult<Option<Arc<Ex
             None => Expect::Absent,
             Some(object) if is_over(object) => Expect::At(object.revision),
             Some(object) => {
-                changed(app, &resource, object).await;
+                changed(core, &resource, object).await;
                 continue;
             }
         };
-        let attempt = Attempt::begin(app);
+        let attempt = Attempt::begin(locks);
         let value = value(name, &attempt);
-        let sealed = app.cache.seal(&resource.name, &key, &value).map_err(|error| ApiError::unsealable(&key, &error))?;
+        let sealed = core.cache.seal(&resource.name, &key, &value).map_err(|error| ApiError::unsealable(&key, &error))?;
         // Goes on when nobody waits for it any more: what it took is dropped then, which gives it back.
-        let taking = app.tasks.request("api-server/lock", take(attempt, Write::new(Arc::clone(&key), Some(sealed), expect)));
+        let taking = core.tasks.request("api-server/lock", take(attempt, Write::new(Arc::clone(&key), Some(sealed), expect)));
         match taking.await.map_err(ApiError::internal)? {
             Ok(exclusive) => {
-                app.cache.settled(&resource, exclusive.revision).await?;
+                core.cache.settled(&resource, exclusive.revision).await?;
                 return Ok(Some(Arc::new(exclusive)));
             }
             // Somebody was faster: who, is to be seen.
-            Err(StoreError::Conflict { .. }) => app.catch_up().await?,
+            Err(StoreError::Conflict { .. }) => core.catch_up().await?,
             Err(error) => return Err(error.into()),
         }
     }
@@ -81,14 +82,14 @@ pub(crate) async fn enter(app: &Arc<App>, name: &str) -> ApiResult<Option<Arc<Ex
 
 async fn take(attempt: Attempt, write: Write) -> Result<Exclusive, StoreError> {
     let key = Arc::clone(&write.key);
-    let app = Arc::clone(attempt.app());
-    match app.store.write(write).await {
+    let locks = Arc::clone(attempt.locks());
+    match locks.core.store.write(write).await {
         Ok(revision) => Ok(Exclusive { attempt, key, revision }),
         Err(error) => {
             drop(attempt);
             // It may have been written all the same, or be written yet.
             if !matches!(error, StoreError::Conflict { .. }) {
-                look_for_lost(&app);
+                look_for_lost(&locks);
             }
             Err(error)
         }
@@ -98,38 +99,38 @@ async fn take(attempt: Attempt, write: Write) -> Result<Exclusive, StoreError> {
 impl Drop for Exclusive {
     fn drop(&mut self) {
         self.attempt.end();
-        let (app, write) = (Arc::clone(self.attempt.app()), Write::new(Arc::clone(&self.key), None, Expect::At(self.revision)));
-        self.attempt.app().tasks.request("api-server/unlock", async move {
-            match app.store.write(write).await {
+        let (locks, write) = (Arc::clone(self.attempt.locks()), Write::new(Arc::clone(&self.key), None, Expect::At(self.revision)));
+        self.attempt.locks().core.tasks.request("api-server/unlock", async move {
+            match locks.core.store.write(write).await {
                 // A conflict: its time was over, and somebody else has it.
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
                 Err(error) => {
                     tracing::warn!(%error, "a lock is not given back yet");
-                    look_for_lost(&app);
+                    look_for_lost(&locks);
                 }
             }
         });
     }
 }
 
-fn locks(app: &App) -> Arc<Resource> {
-    app.cache.resource(&GroupResource::new("skiff.internal", "locks"))
+fn resource(core: &Core) -> Arc<Resource> {
+    core.cache.resource(&GroupResource::new("skiff.internal", "locks"))
 }
 
 /// Waits until another one's is given back, or for a while.
-async fn changed(app: &App, resource: &Resource, held: &Object) {
-    let gone = app.cache.until(|| resource.get("", &held.name).is_none_or(|now| now.revision != held.revision));
+async fn changed(core: &Core, resource: &Resource, held: &Object) {
+    let gone = core.cache.until(|| resource.get("", &held.name).is_none_or(|now| now.revision != held.revision));
     // When nothing happens its time may be over.
     let _waited = tokio::time::timeout(LOOK_AGAIN, gone).await;
 }
 
 /// How long one is held at most.
-fn lifetime(app: &App) -> Duration {
-    app.config.request_timeout.saturating_add(MARGIN)
+fn lifetime(core: &Core) -> Duration {
+    core.config.request_timeout.saturating_add(MARGIN)
 }
 
 fn value(name: &str, attempt: &Attempt) -> Bytes {
-    let lifetime_ms = u64::try_from(lifetime(attempt.app()).as_millis()).unwrap_or(u64::MAX);
+    let lifetime_ms = u64::try_from(lifetime(&attempt.locks().core).as_millis()).unwrap_or(u64::MAX);
     let until = Timestamp::now().as_millisecond().saturating_add_unsigned(lifetime_ms);
     let (kind, version) = ("Lock", "skiff.internal/v1");
     encode(&json!({"kind": kind, "apiVersion": version, "metadata": {"name": name}, "until": until, "attempt": attempt.name()}))

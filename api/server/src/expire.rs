@@ -12,7 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::app::{App, WriteError};
+use crate::core::{Core, WriteError};
 use api_cache::{Filter, Object};
 use api_wire::json;
 
@@ -26,37 +26,37 @@ const AT_ONCE: usize = 64;
 const TIMES: &[&[&str]] = &[&["series", "lastObservedTime"], &["lastTimestamp"], &["eventTime"], &["metadata", "creationTimestamp"]];
 
 /// Runs until the server stops. Without a time to live Events stay for ever.
-pub(crate) async fn run(app: Arc<App>) {
-    let ttl = app.config.event_ttl;
+pub(crate) async fn run(core: Arc<Core>) {
+    let ttl = core.config.event_ttl;
     if ttl.is_zero() {
-        return app.shutdown.cancelled().await;
+        return core.shutdown.cancelled().await;
     }
     loop {
         tokio::select! {
-            () = app.shutdown.cancelled() => return,
-            () = tokio::time::sleep(LOOK_EVERY.min(ttl)) => pass(&app, Timestamp::now()).await,
+            () = core.shutdown.cancelled() => return,
+            () = tokio::time::sleep(LOOK_EVERY.min(ttl)) => pass(&core, Timestamp::now()).await,
         }
     }
 }
 
 /// Runs until the server stops: lists of a moment longer ago than the last two looks are refused.
-pub(crate) async fn lists(app: Arc<App>) {
+pub(crate) async fn lists(core: Arc<Core>) {
     loop {
-        let seen = app.cache.applied();
+        let seen = core.cache.applied();
         tokio::select! {
-            () = app.shutdown.cancelled() => return,
-            () = tokio::time::sleep(LISTS_EVERY) => app.cache.expire_lists(seen),
+            () = core.shutdown.cancelled() => return,
+            () = tokio::time::sleep(LISTS_EVERY) => core.cache.expire_lists(seen),
         }
     }
 }
 
 /// Deletes the Events whose time is over.
-pub(crate) async fn pass(app: &App, now: Timestamp) {
-    let Some(served) = app.registry.find("", "v1", "events") else { return };
-    let events = served.resource.list(&Filter::default(), app.cache.applied()).items;
-    let over: Vec<Arc<Object>> = events.into_iter().filter(|event| is_over(&event.value(), app.config.event_ttl, now)).collect();
+pub(crate) async fn pass(core: &Core, now: Timestamp) {
+    let Some(served) = core.registry.find("", "v1", "events") else { return };
+    let events = served.resource.list(&Filter::default(), core.cache.applied()).items;
+    let over: Vec<Arc<Object>> = events.into_iter().filter(|event| is_over(&event.value(), core.config.event_ttl, now)).collect();
     for some in over.chunks(AT_ONCE) {
-        for deleted in futures::future::join_all(some.iter().map(|event| app.remove(&served, event))).await {
+        for deleted in futures::future::join_all(some.iter().map(|event| core.remove(&served, event))).await {
             match deleted {
                 // Changed or deleted meanwhile: the next look knows more.
                 Ok(_) | Err(WriteError::Conflict) => {}

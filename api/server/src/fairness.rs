@@ -14,9 +14,8 @@ use api_model::request::{Attributes, UserInfo};
 use http::{HeaderMap, HeaderName};
 use parking_lot::Mutex;
 
-use crate::app::App;
-use crate::config::Config;
-use api_cache::{Cache, Filter, Resource};
+use crate::core::Core;
+use api_cache::{Filter, Resource};
 use api_wire::path::is_connection;
 use api_wire::status::{ApiError, ApiResult};
 
@@ -32,6 +31,7 @@ const WIDTH_MAX: u32 = 10;
 
 /// The gate that requests go through.
 pub(crate) struct Gate {
+    core: Arc<Core>,
     fairness: Fairness,
     wait_max: Duration,
     schemas: Arc<Resource>,
@@ -56,10 +56,12 @@ impl Passed {
 }
 
 impl Gate {
-    pub(crate) fn new(config: &Config, cache: &Cache) -> Self {
-        let resource = |plural: &str| cache.resource(&GroupResource::new("flowcontrol.apiserver.k8s.io", plural));
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
+        let config = &core.config;
+        let resource = |plural: &str| core.cache.resource(&GroupResource::new("flowcontrol.apiserver.k8s.io", plural));
         let limits = Limits { seats: config.max_requests_inflight.saturating_add(config.max_mutating_requests_inflight) };
         Self {
+            core: Arc::clone(core),
             fairness: Fairness::new(limits, api_rules::mandatory_flow_control()),
             wait_max: config.request_timeout / WAIT_PART,
             schemas: resource("flowschemas"),
@@ -89,36 +91,34 @@ impl Gate {
         }
     }
 
+    /// Waits for a request's turn. The seat is to be kept until the request is answered, or a stream has begun.
+    pub(crate) async fn enter(&self, user: &UserInfo, attributes: &Attributes, passed: &mut Passed) -> ApiResult<Option<Seat>> {
+        // A connection may last for days, and costs nothing that would be worth a seat.
+        if is_connection(&attributes.subresource) {
+            return Ok(None);
+        }
+        self.refresh();
+        let Some(schema) = self.fairness.classify(user, attributes) else { return Ok(None) };
+        passed.0 = Some(Arc::clone(&schema));
+        let seat = self.fairness.admit(&schema, user, attributes, self.width(attributes), self.wait_max).await;
+        seat.map(Some).map_err(|why| {
+            tracing::debug!(user = user.username, schema = schema.name, %why, "refused a request");
+            ApiError::too_many_requests("Too many requests, please try again later.", RETRY_AFTER_SECONDS)
+        })
+    }
+
+    /// How many seats a request needs: a list needs more the more objects there are.
+    fn width(&self, attributes: &Attributes) -> u32 {
+        if attributes.verb != "list" {
+            return 1;
+        }
+        let served = self.core.registry.find(&attributes.group, &attributes.version, &attributes.resource);
+        let wanted = served.map_or(1, |served| served.resource.objects_len().div_ceil(OBJECTS_PER_SEAT));
+        u32::try_from(wanted).unwrap_or(WIDTH_MAX).clamp(1, WIDTH_MAX)
+    }
+
     /// Counts for metrics.
     pub(crate) fn report(&self) -> Report {
         self.fairness.report()
     }
-}
-
-/// Waits for a request's turn; the seat is to be kept until it is answered, or a stream has begun.
-pub(crate) async fn enter(app: &App, user: &UserInfo, attributes: &Attributes, passed: &mut Passed) -> ApiResult<Option<Seat>> {
-    // A connection may last for days, and does nothing that would be worth a seat.
-    if is_connection(&attributes.subresource) {
-        return Ok(None);
-    }
-    let gate = &app.gate;
-    gate.refresh();
-    let Some(schema) = gate.fairness.classify(user, attributes) else { return Ok(None) };
-    passed.0 = Some(Arc::clone(&schema));
-    let width = width(app, attributes);
-    let seat = gate.fairness.admit(&schema, user, attributes, width, gate.wait_max).await;
-    seat.map(Some).map_err(|why| {
-        tracing::debug!(user = user.username, schema = schema.name, %why, "refused a request");
-        ApiError::too_many_requests("Too many requests, please try again later.", RETRY_AFTER_SECONDS)
-    })
-}
-
-/// How many seats a request needs: a list takes more the more there is to be listed.
-fn width(app: &App, attributes: &Attributes) -> u32 {
-    if attributes.verb != "list" {
-        return 1;
-    }
-    let served = app.registry.find(&attributes.group, &attributes.version, &attributes.resource);
-    let wanted = served.map_or(1, |served| served.resource.objects_len().div_ceil(OBJECTS_PER_SEAT));
-    u32::try_from(wanted).unwrap_or(WIDTH_MAX).clamp(1, WIDTH_MAX)
 }

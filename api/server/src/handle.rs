@@ -9,17 +9,18 @@ use api_model::request::{Attributes, UserInfo};
 use api_model::selector::FieldSelector;
 use axum::body::Body;
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, header};
 use http_body::Body as _;
 
 use crate::aggregation::forward::forward;
-use crate::app::{App, Call};
+use crate::app::App;
 use crate::audit::Peer;
-use crate::fairness::{self, Passed};
+use crate::call::Call;
+use crate::fairness::Passed;
 use crate::metrics::Observed;
 use crate::registry::Served;
 use crate::serve::socket::Socket;
-use crate::verbs;
+use crate::verbs::{self, WritePath};
 use crate::{audit, authenticate, authorize, components, impersonate, nonresource, reviews, subresource};
 use api_wire::accept;
 use api_wire::deadline;
@@ -74,7 +75,7 @@ async fn recorded(app: Arc<App>, request: Request<Body>) -> Response<Body> {
     headers.extend(audit_id.map(|id| (http::HeaderName::from_static(AUDIT_ID), id)));
     passed.mark(headers);
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-    app.metrics.observe(observed, response.status(), started.elapsed());
+    app.core.metrics.observe(observed, response.status(), started.elapsed());
     match trail {
         Some(trail) => trail.finish(response).await,
         None => response,
@@ -89,7 +90,7 @@ async fn answer(app: &Arc<App>, parts: Parts, body: Body, passed: &mut Passed) -
     };
     let query = Query::parse(parts.uri.query());
     let verb = verb(&parts.method, &found, &query);
-    let served = app.registry.find(&found.group, &found.version, &found.plural);
+    let served = app.core.registry.find(&found.group, &found.version, &found.plural);
     let observed = Observed::resource(verb, served.as_ref(), &found);
     (observed, at_resource(app, parts, body, Wanted { verb, found, query, served }, passed).await)
 }
@@ -99,27 +100,27 @@ async fn at_path(app: &Arc<App>, parts: Parts, body: Body, passed: &mut Passed) 
     let verb = parts.method.as_str().to_ascii_lowercase();
     let attributes = Attributes { verb, path: parts.uri.path().to_owned(), ..Attributes::default() };
     let (user, _seat) = allowed(app, &parts, &attributes, passed).await?;
-    let limit = deadline::of(&Query::parse(parts.uri.query()), app.config.request_timeout)?;
-    match app.aggregation.remote_at(parts.uri.path()) {
-        Some(remote) => forward(app, &remote, &user, parts, body, false).await,
+    let limit = deadline::of(&Query::parse(parts.uri.query()), app.core.config.request_timeout)?;
+    match app.aggregation.remotes.at(parts.uri.path()) {
+        Some(remote) => forward(&app.aggregation, &remote, &user, parts, body, false).await,
         None => tokio::time::timeout(limit, nonresource::answer(app, &parts)).await.unwrap_or_else(|_| Err(ApiError::took_too_long())),
     }
 }
 
 /// Who the request is from, or is to be taken for, where that user may do it, once it is their turn.
 async fn allowed(app: &App, parts: &Parts, attributes: &Attributes, passed: &mut Passed) -> ApiResult<(Arc<UserInfo>, Option<Seat>)> {
-    let trail = audit::trail(parts);
-    let authenticated = authenticate::user(&app.authenticator, &app.cache, parts);
+    let (core, trail) = (&app.core, audit::trail(parts));
+    let authenticated = authenticate::user(&core.authenticator, &core.cache, parts);
     if let Some(trail) = trail {
         trail.begin(authenticated.as_deref().ok(), attributes, parts).await;
     }
     let authenticated = authenticated?;
-    let user = impersonate::acting((&app.authorizer, &app.cache), &authenticated, attributes, &parts.headers)?;
+    let user = impersonate::acting((&core.authorizer, &core.cache), &authenticated, attributes, &parts.headers)?;
     if let Some(trail) = trail.filter(|_| !Arc::ptr_eq(&authenticated, &user)) {
         trail.impersonated(&user);
     }
-    let seat = fairness::enter(app, &user, attributes, passed).await?;
-    let decision = authorize::decide((&app.authorizer, &app.cache), &user, attributes);
+    let seat = app.gate.enter(&user, attributes, passed).await?;
+    let decision = authorize::decide((&core.authorizer, &core.cache), &user, attributes);
     if let Some(trail) = trail {
         trail.decided(if decision.is_allowed() { "allow" } else { "forbid" }, decision.reason());
     }
@@ -139,13 +140,13 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
     let (user, _seat) = allowed(app, &parts, &attributes(&wanted), passed).await?;
     let is_long_running = wanted.verb == "watch" || is_connection(&wanted.found.subresource);
     let limit = match is_long_running {
-        true => app.config.request_timeout,
-        false => deadline::of(&wanted.query, app.config.request_timeout)?,
+        true => app.core.config.request_timeout,
+        false => deadline::of(&wanted.query, app.core.config.request_timeout)?,
     };
     if wanted.served.as_ref().is_none_or(|served| served.kind.custom.is_some())
-        && let Some(remote) = app.aggregation.remote(&wanted.found.group, &wanted.found.version)
+        && let Some(remote) = app.aggregation.remotes.find(&wanted.found.group, &wanted.found.version)
     {
-        return forward(app, &remote, &user, parts, body, wanted.verb == "watch").await;
+        return forward(&app.aggregation, &remote, &user, parts, body, wanted.verb == "watch").await;
     }
     let trail = audit::trail(&parts).cloned();
     if trail.as_ref().is_some_and(|trail| trail.keeps_answer()) {
@@ -163,7 +164,7 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
         false => None,
     };
     let call = Call {
-        app: Arc::clone(app),
+        core: Arc::clone(&app.core),
         warnings: served.deprecation().into_iter().collect(),
         served,
         namespace: found.namespace,
@@ -177,9 +178,9 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
         trail: trail.clone(),
     };
     let answer = if is_connection(&call.subresource) {
-        subresource::connect(call, parts, body).await?
+        subresource::connect(&app.connector, call, parts, body).await?
     } else {
-        tokio::time::timeout(limit, perform(call, verb, body)).await.unwrap_or_else(|_| Err(ApiError::took_too_long()))?
+        tokio::time::timeout(limit, perform(&app.writes, call, verb, body)).await.unwrap_or_else(|_| Err(ApiError::took_too_long()))?
     };
     Ok(match socket {
         Some(socket) => socket.carry(answer, trail.as_ref()),
@@ -187,17 +188,17 @@ async fn at_resource(app: &Arc<App>, mut parts: Parts, body: Body, wanted: Wante
     })
 }
 
-async fn perform(mut call: Call, verb: &str, body: Body) -> ApiResult<Response<Body>> {
+async fn perform(writes: &WritePath, mut call: Call, verb: &str, body: Body) -> ApiResult<Response<Body>> {
     let bytes = api_wire::body::read(body).await?;
     if let Some(trail) = &call.trail {
         trail.request(&call.headers, &bytes);
     }
     if !takes_the_past(verb, &call.query) {
-        call.app.catch_up().await?;
+        call.core.catch_up().await?;
     }
     let answered = match call.subresource.as_str() {
-        "" => main_resource(&mut call, verb, &bytes).await,
-        _ => subresource::answer(&mut call, verb, &bytes).await,
+        "" => main_resource(writes, &mut call, verb, &bytes).await,
+        _ => subresource::answer(writes, &mut call, verb, &bytes).await,
     };
     let errors = if call.served.custom.is_some() { Encoding::Json } else { accept::of_errors(&call.headers) };
     let mut response = answered.unwrap_or_else(|error| error.into_response_in(errors));
@@ -213,7 +214,7 @@ fn takes_the_past(verb: &str, query: &Query) -> bool {
     matches!(verb, "get" | "list" | "watch") && query.filled("resourceVersion").is_some()
 }
 
-async fn main_resource(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<Response<Body>> {
+async fn main_resource(writes: &WritePath, call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<Response<Body>> {
     if !call.served.kind.allows(verb) {
         return Err(ApiError::method_not_allowed());
     }
@@ -227,12 +228,12 @@ async fn main_resource(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<R
             verbs::watch::watch(call, &options).await
         }
         "create" if call.served.is_terminating() => Err(ApiError::terminating(verb)),
-        "create" if reviews::is_review(&call.served) => reviews::create(call, bytes).await,
-        "create" => verbs::create::create(call, bytes).await,
-        "update" => verbs::update::update(call, bytes).await,
-        "patch" => verbs::patch::patch(call, bytes).await,
-        "delete" => verbs::delete::delete(call, bytes).await,
-        "deletecollection" => verbs::delete_collection::delete_collection(call, bytes).await,
+        "create" if reviews::is_review(&call.served) => reviews::create(writes, call, bytes).await,
+        "create" => verbs::create::create(writes, call, bytes).await,
+        "update" => verbs::update::update(writes, call, bytes).await,
+        "patch" => verbs::patch::patch(writes, call, bytes).await,
+        "delete" => verbs::delete::delete(&writes.admission, call, bytes).await,
+        "deletecollection" => verbs::delete_collection::delete_collection(&writes.admission, call, bytes).await,
         _ => Err(ApiError::method_not_allowed()),
     }
 }
@@ -295,13 +296,4 @@ fn check_place(found: &ResourcePath, namespaced: bool, verb: &str) -> ApiResult<
         _ if !found.name.is_empty() && found.subresource.is_empty() && verb == "create" => Err(ApiError::method_not_allowed()),
         _ => Ok(()),
     }
-}
-
-/// Turns a plain text into an answer.
-pub(crate) fn text(status: StatusCode, text: impl Into<Body>) -> Response<Body> {
-    let mut response = Response::new(text.into());
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
 }

@@ -7,8 +7,8 @@ use axum::body::Body;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 
-use crate::app::App;
-use crate::handle::text;
+use crate::core::Core;
+use api_wire::answer::text;
 use api_wire::query::Query;
 use api_wire::status::{ApiError, ApiResult};
 
@@ -52,7 +52,7 @@ impl<'a> Endpoint<'a> {
 }
 
 /// Runs the checks.
-pub(crate) async fn answer(app: &App, endpoint: Endpoint<'_>, parts: &Parts) -> ApiResult<Response<Body>> {
+pub(crate) async fn answer(core: &Core, endpoint: Endpoint<'_>, parts: &Parts) -> ApiResult<Response<Body>> {
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         return Err(ApiError::method_not_allowed());
     }
@@ -61,7 +61,7 @@ pub(crate) async fn answer(app: &App, endpoint: Endpoint<'_>, parts: &Parts) -> 
         if !endpoint.checks().any(|check| check == endpoint.check) {
             return Err(ApiError::no_such_resource());
         }
-        return Ok(match passes(app, endpoint.check).await {
+        return Ok(match passes(core, endpoint.check).await {
             true => text(StatusCode::OK, "ok"),
             false => text(StatusCode::INTERNAL_SERVER_ERROR, "internal server error: check failed\n"),
         });
@@ -73,7 +73,7 @@ pub(crate) async fn answer(app: &App, endpoint: Endpoint<'_>, parts: &Parts) -> 
             check,
             match is_excluded {
                 true => Check::Excluded,
-                false if passes(app, check).await => Check::Ok,
+                false if passes(core, check).await => Check::Ok,
                 false => Check::Failed,
             },
         ));
@@ -83,28 +83,28 @@ pub(crate) async fn answer(app: &App, endpoint: Endpoint<'_>, parts: &Parts) -> 
 }
 
 /// Whether the store takes up writes.
-pub(crate) async fn is_store_well(app: &App) -> bool {
-    matches!(tokio::time::timeout(STORE_TIMEOUT, app.store.check()).await, Ok(Ok(())))
+pub(crate) async fn is_store_well(core: &Core) -> bool {
+    matches!(tokio::time::timeout(STORE_TIMEOUT, core.store.check()).await, Ok(Ok(())))
 }
 
 /// Whether the cache, from which every read is answered, comes to where the store is now within a moment, and its feeder
 /// answers. Measured anew by each check, so that a process that was stopped for a while is well again when it goes on.
-async fn is_cache_current(app: &App) -> bool {
+async fn is_cache_current(core: &Core) -> bool {
     // A server that stops follows its store no longer, and where that does not answer another check says so.
-    if app.shutdown.is_cancelled() {
+    if core.shutdown.is_cancelled() {
         return true;
     }
-    match tokio::time::timeout(STORE_TIMEOUT, app.store.head()).await {
-        Ok(Ok(head)) => !app.cache.is_closed() && app.cache.wait_for(head).await.is_ok() && app.cache.is_fed().await,
-        Ok(Err(_)) | Err(_) => !app.cache.is_closed(),
+    match tokio::time::timeout(STORE_TIMEOUT, core.store.head()).await {
+        Ok(Ok(head)) => !core.cache.is_closed() && core.cache.wait_for(head).await.is_ok() && core.cache.is_fed().await,
+        Ok(Err(_)) | Err(_) => !core.cache.is_closed(),
     }
 }
 
-async fn passes(app: &App, check: &str) -> bool {
+async fn passes(core: &Core, check: &str) -> bool {
     match check {
-        "etcd" => is_store_well(app).await,
-        "informer-sync" => is_cache_current(app).await,
-        "shutdown" => !app.shutdown.is_cancelled(),
+        "etcd" => is_store_well(core).await,
+        "informer-sync" => is_cache_current(core).await,
+        "shutdown" => !core.shutdown.is_cancelled(),
         // The rest was done before the server began to listen.
         _ => true,
     }

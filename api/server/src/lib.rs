@@ -7,16 +7,21 @@
 //! from a cache of final bytes that follows the store's log; writes go to the store and are answered
 //! when the cache has them. Nothing else may write to the store.
 
+mod admission;
 mod aggregation;
 mod app;
+mod attributes;
 mod audit;
 mod authenticate;
 mod authorize;
 mod bootstrap;
+mod call;
 mod components;
+mod condition;
 mod config;
 mod connect;
 mod conversion;
+mod core;
 mod definitions;
 mod documents;
 mod exclusive;
@@ -26,6 +31,7 @@ mod handle;
 mod health;
 mod held;
 mod impersonate;
+mod loopback;
 mod metrics;
 mod nonresource;
 mod oidc;
@@ -51,8 +57,8 @@ pub use api_admission::known_plugin as known_admission_plugin;
 pub use api_cache::{AtRest, EncryptionError};
 pub use api_upstream::tls::TlsError;
 pub use audit::{AuditConfig, AuditLog, AuditPolicy, AuditPolicyError};
-pub use bootstrap::BootstrapError;
 pub use config::Config;
+pub use loopback::BootstrapError;
 pub use oidc::{OidcProvider, OidcStartError};
 pub use server::{InProcess, Server, StartError};
 

@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::documents;
-use crate::handle::text;
 use crate::health;
 use crate::metrics::Gauges;
+use crate::registry::Registry;
 use crate::version;
+use api_wire::answer::text;
 use api_wire::status::{ApiError, ApiResult};
 
 /// What `GET /` lists beside the groups.
@@ -38,39 +39,39 @@ const PATHS: &[&str] = &[
 pub(crate) async fn answer(app: &Arc<App>, parts: &Parts) -> ApiResult<Response<Body>> {
     let path = parts.uri.path();
     if let Some(check) = health::Endpoint::of(path) {
-        return health::answer(app, check, parts).await;
+        return health::answer(&app.core, check, parts).await;
     }
     if !matches!(parts.method, Method::GET | Method::HEAD) {
-        return Err(match is_known(app, path) {
+        return Err(match is_known(&app.core.registry, path) {
             true => ApiError::method_not_allowed(),
             false => ApiError::no_such_resource(),
         });
     }
     match path {
-        "/" => Ok(indented(&json!({"paths": all_paths(app)}))),
+        "/" => Ok(indented(&json!({"paths": all_paths(&app.core.registry)}))),
         "/version" | "/version/" => Ok(indented(&version::version())),
         "/metrics" => {
             let gauges = Gauges {
-                cache: &app.cache,
-                store_bytes: app.store.size_bytes().await.unwrap_or_default(),
+                cache: &app.core.cache,
+                store_bytes: app.core.store.size_bytes().await.unwrap_or_default(),
                 audit: app.audit.as_ref().map(|audit| audit.counts()).unwrap_or_default(),
                 flow_control: app.gate.report(),
             };
-            Ok(text(StatusCode::OK, app.metrics.render(&gauges)))
+            Ok(text(StatusCode::OK, app.core.metrics.render(&gauges)))
         }
-        "/openid/v1/jwks" => Ok(keepable(typed(app.authenticator.tokens().jwks().to_string(), "application/jwk-set+json"))),
-        "/.well-known/openid-configuration" => Ok(keepable(json_answer(&app.authenticator.tokens().discovery()))),
-        _ => documents::answer(app, parts).await,
+        "/openid/v1/jwks" => Ok(keepable(typed(app.core.authenticator.tokens().jwks().to_string(), "application/jwk-set+json"))),
+        "/.well-known/openid-configuration" => Ok(keepable(json_answer(&app.core.authenticator.tokens().discovery()))),
+        _ => documents::answer(&app.documents, &app.aggregation, parts).await,
     }
 }
 
-fn is_known(app: &App, path: &str) -> bool {
-    all_paths(app).iter().any(|known| known == path)
+fn is_known(registry: &Registry, path: &str) -> bool {
+    all_paths(registry).iter().any(|known| known == path)
 }
 
-fn all_paths(app: &App) -> Vec<String> {
+fn all_paths(registry: &Registry) -> Vec<String> {
     let mut paths: Vec<String> = PATHS.iter().map(|&path| path.to_owned()).collect();
-    for kind in app.registry.table().kinds.iter().filter(|kind| !kind.group.is_empty()) {
+    for kind in registry.table().kinds.iter().filter(|kind| !kind.group.is_empty()) {
         paths.push(format!("/apis/{}", kind.group));
         paths.push(format!("/apis/{}", kind.api_version()));
     }

@@ -20,10 +20,9 @@ pub(crate) use self::mutate::mutate;
 use self::params::Source;
 pub(crate) use self::rights::check as check_rights;
 use self::seen::Sight;
-use crate::app::Call;
-use crate::verbs::admit::request;
-use crate::webhooks::AdmissionAttributes;
-use crate::webhooks::forms::Forms;
+use crate::attributes::forms::Forms;
+use crate::attributes::{AdmissionAttributes, request};
+use crate::call::Call;
 use api_cache::{Cache, Filter, Resource};
 use api_wire::status::{ApiError, ApiResult};
 
@@ -127,7 +126,7 @@ fn invocations<'h>(
     hook: &'h Hook,
     complain: &mut dyn FnMut(&Policy, Option<&Binding>, &str),
 ) -> Vec<Invocation<'h>> {
-    let (policy, view, mut found) = (&*hook.policy, &*call.app.cache, Vec::new());
+    let (policy, view, mut found) = (&*hook.policy, &*call.core.cache, Vec::new());
     let form = match policy.matched.form(request, forms, view) {
         Ok(Some(form)) => form,
         Ok(None) => return found,
@@ -136,7 +135,7 @@ fn invocations<'h>(
             return found;
         }
     };
-    let source = match policy.param_kind.as_ref().map(|kind| Source::of(&call.app, kind).ok_or_else(|| kind.missing())).transpose() {
+    let source = match policy.param_kind.as_ref().map(|kind| Source::of(&call.core, kind).ok_or_else(|| kind.missing())).transpose() {
         Ok(source) => source.map(Arc::new),
         Err(why) => {
             complain(policy, None, &why);
@@ -169,13 +168,18 @@ fn params(source: Option<&Source>, binding: &Binding, namespace: &str) -> Result
 }
 
 /// Asks the validating policies whom it concerns whether they agree.
-pub(crate) async fn validate(call: &mut Call, asked: AdmissionAttributes<'_>, object: Option<&mut Value>) -> ApiResult<()> {
-    let hooks = call.app.policies.validating.current();
+pub(crate) async fn validate(
+    policies: &Policies,
+    call: &mut Call,
+    asked: AdmissionAttributes<'_>,
+    object: Option<&mut Value>,
+) -> ApiResult<()> {
+    let hooks = policies.validating.current();
     if hooks.is_empty() || webhook::is_policy(&call.served.kind) {
         return Ok(());
     }
     let (mut findings, refusal) = examine(call, asked, object, &hooks).await?;
-    findings.checks.iter().for_each(|checked| call.app.metrics.policies.validated(checked));
+    findings.checks.iter().for_each(|checked| call.core.metrics.policies.validated(checked));
     if let Some(trail) = &call.trail {
         findings.annotations.drain(..).for_each(|(name, text)| trail.annotate(name, text));
     }

@@ -16,8 +16,9 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::app::App;
 use crate::bootstrap;
+use crate::core::Core;
+use crate::loopback::Loopback;
 use api_cache::key;
 use api_cache::{Filter, Resource, encode};
 use api_wire::status::{ApiError, ApiResult};
@@ -28,7 +29,7 @@ const GONE_AFTER: Duration = Duration::from_secs(15);
 
 /// What is known of the servers.
 pub(crate) struct Presence {
-    app: Arc<App>,
+    loopback: Loopback,
     records: Arc<Resource>,
     seen: Sightings,
 }
@@ -38,16 +39,16 @@ type Sightings = HashMap<Arc<str>, (u64, Instant)>;
 
 impl Presence {
     /// Announces this server and publishes it beside those that are there.
-    pub(crate) async fn announce(app: &Arc<App>) -> ApiResult<Self> {
-        let records = app.cache.resource(&GroupResource::new("skiff.internal", "servers"));
-        let mut presence = Self { app: Arc::clone(app), records, seen: Sightings::new() };
+    pub(crate) async fn announce(loopback: &Loopback) -> ApiResult<Self> {
+        let records = loopback.core.cache.resource(&GroupResource::new("skiff.internal", "servers"));
+        let mut presence = Self { loopback: loopback.clone(), records, seen: Sightings::new() };
         presence.pass().await?;
         Ok(presence)
     }
 
     /// Keeps the list true until the server stops.
     pub(crate) async fn run(mut self) {
-        let shutdown = self.app.shutdown.clone();
+        let shutdown = self.core().shutdown.clone();
         while tokio::time::timeout(RENEW_EVERY, shutdown.cancelled()).await.is_err() {
             if let Err(error) = self.pass().await {
                 tracing::warn!(error = error.message(), "the list of API servers is not renewed; it will be tried again");
@@ -58,8 +59,12 @@ impl Presence {
         }
     }
 
+    fn core(&self) -> &Core {
+        &self.loopback.core
+    }
+
     async fn pass(&mut self) -> ApiResult<()> {
-        let own = self.app.config.advertise_address;
+        let own = self.core().config.advertise_address;
         let value = json!({"kind": "Server", "apiVersion": "skiff.internal/v1", "metadata": {"name": own.to_string()},
             "renewed": Timestamp::now().to_string()});
         self.write(own, Some(encode(&value))).await?;
@@ -67,7 +72,7 @@ impl Presence {
     }
 
     async fn leave(&mut self) -> ApiResult<()> {
-        self.write(self.app.config.advertise_address, None).await?;
+        self.write(self.core().config.advertise_address, None).await?;
         self.publish().await
     }
 
@@ -75,7 +80,7 @@ impl Presence {
     async fn write(&self, own: SocketAddr, value: Option<Bytes>) -> ApiResult<()> {
         let name = own.to_string();
         let key = key::object_key(&self.records.name, "", &name);
-        let sealed = value.map(|value| self.app.cache.seal(&self.records.name, &key, &value)).transpose();
+        let sealed = value.map(|value| self.core().cache.seal(&self.records.name, &key, &value)).transpose();
         let value = sealed.map_err(|error| ApiError::unsealable(&key, &error))?;
         loop {
             let expect = match self.records.get("", &name) {
@@ -84,19 +89,19 @@ impl Presence {
                 None => Expect::Absent,
             };
             let write = Write::new(Arc::clone(&key), value.clone(), expect);
-            match self.app.store.write(write).await {
-                Ok(revision) => return self.app.cache.settled(&self.records, revision).await.map(drop).map_err(Into::into),
-                Err(StoreError::Conflict { .. }) => self.app.catch_up().await?,
+            match self.core().store.write(write).await {
+                Ok(revision) => return self.core().cache.settled(&self.records, revision).await.map(drop).map_err(Into::into),
+                Err(StoreError::Conflict { .. }) => self.core().catch_up().await?,
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
     async fn publish(&mut self) -> ApiResult<()> {
-        let records = self.records.list(&Filter::default(), self.app.cache.applied()).items;
+        let records = self.records.list(&Filter::default(), self.core().cache.applied()).items;
         let records = records.iter().map(|record| (Arc::clone(&record.name), record.revision));
         let there = there(&mut self.seen, records, Instant::now());
-        bootstrap::publish(&self.app, &there).await.map_err(ApiError::internal)
+        bootstrap::publish(&self.loopback, &there).await.map_err(ApiError::internal)
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) mod conversion;
 pub(crate) mod list;
 pub(crate) mod stream;
 
-use crate::registry::Served;
+use crate::registry::{External, Internal, Served};
 use api_cache::{Change, Delivery, Object, Page, Told, write_line};
 use api_wire::accept::{self, Answer, negotiate};
 use api_wire::gzip;
@@ -126,8 +126,7 @@ impl Presentation {
         if self.is_protobuf() {
             return self.respond_encoded(status, self.encoded(object));
         }
-        let value = self.shown(&self.served.current(object));
-        self.value(status, &value)
+        self.unstored(status, &self.served.current(object))
     }
 
     pub(crate) fn is_protobuf(&self) -> bool {
@@ -153,7 +152,7 @@ impl Presentation {
     /// What is shown of an object, in JSON.
     pub(crate) fn json(&self, object: &Object) -> Bytes {
         if self.served.is_view() || !self.served.is_current(object) {
-            return self.served.shown((*self.served.current(object)).clone()).to_string().into();
+            return self.served.external(&self.served.current(object)).to_string().into();
         }
         let part = match self.media.form {
             Form::Metadata => Part::Metadata(self.media.meta_version()),
@@ -175,9 +174,9 @@ impl Presentation {
         }
     }
 
-    /// A value that is no stored object: dry runs, subresource bodies.
-    pub(crate) fn unstored(&self, status: StatusCode, value: Value) -> Response<Body> {
-        let value = self.shown(&value);
+    /// An object that is not stored, such as that of a dry run.
+    pub(crate) fn unstored(&self, status: StatusCode, object: &Internal) -> Response<Body> {
+        let value = self.in_form(object);
         self.value(status, &value)
     }
 
@@ -192,26 +191,24 @@ impl Presentation {
         self.value(status, &table(version, metadata, kind, vec![row], true))
     }
 
-    fn shown(&self, stored: &Value) -> Value {
+    /// An object in the form that the client asks for.
+    fn in_form<'o>(&self, object: &'o Internal) -> External<'o> {
+        let external = self.served.external(object);
         match self.media.form {
-            Form::Object => self.served.shown(stored.clone()),
-            Form::Metadata => partial(self.media.meta_version(), &self.served.shown(stored.clone())),
+            Form::Object => external,
+            Form::Metadata => External::new(partial(self.media.meta_version(), &external)),
             Form::Table => {
-                let metadata = json!({"resourceVersion": api_model::meta::resource_version(stored)});
-                let row = self.row(stored, Timestamp::now());
-                table(self.media.meta_version(), metadata, &self.served.kind, vec![row], true)
+                let metadata = json!({"resourceVersion": api_model::meta::resource_version(object)});
+                let row = self.row(object, Timestamp::now());
+                External::new(table(self.media.meta_version(), metadata, &self.served.kind, vec![row], true))
             }
         }
     }
 
-    /// A row of a table. Whatever the view, what is printed is the stored object, which holds the most.
-    fn row(&self, stored: &Value, now: Timestamp) -> Value {
-        let shown = self.served.shown(stored.clone());
-        let printed = match self.served.conversion {
-            Some(_) => (&*self.served.stored, stored),
-            None => (&*self.served.kind, &shown),
-        };
-        row(self.media.meta_version(), printed, &shown, self.include, now)
+    /// A row of a table. The columns of a view are those of the internal form, which holds the most.
+    fn row(&self, object: &Internal, now: Timestamp) -> Value {
+        let kind = if self.served.is_view() { &self.served.stored } else { &self.served.kind };
+        row(self.media.meta_version(), (kind, object), &self.served.external(object), self.include, now)
     }
 
     /// Any JSON, in the client's encoding.
@@ -246,7 +243,7 @@ impl Presentation {
             let rows = page.items.iter().map(|object| self.row(&self.served.current(object), now)).collect();
             return table(self.media.meta_version(), metadata, &self.served.kind, rows, true);
         }
-        self.list_of(page.items.iter().map(|object| self.served.shown((*self.served.current(object)).clone())), metadata)
+        self.list_of(page.items.iter().map(|object| self.served.external(&self.served.current(object)).into_value()), metadata)
     }
 
     /// A list of what clients of the kind are to see.
@@ -280,8 +277,8 @@ impl Presentation {
         match self.verbatim().filter(|_| self.served.is_current(object)) {
             Some(part) => write_line(change.word(), out, |out| part.write(object, out)),
             None => {
-                let shown = order::text(&self.shown_in_watch(&self.served.current(object), first));
-                write_line(change.word(), out, |out| out.extend_from_slice(&shown));
+                let text = order::text(&self.in_watch(&self.served.current(object), first));
+                write_line(change.word(), out, |out| out.extend_from_slice(&text));
             }
         }
         Told::All
@@ -304,8 +301,8 @@ impl Presentation {
         if is_shared { delivery.frames(lines) } else { lines() }
     }
 
-    fn shown_in_watch(&self, stored: &Value, first: bool) -> Value {
-        let mut value = self.shown(stored);
+    fn in_watch(&self, object: &Internal, first: bool) -> Value {
+        let mut value = self.in_form(object).into_value();
         if self.media.form == Form::Table && !first {
             json::set(&mut value, &["columnDefinitions"], Value::Null);
         }

@@ -18,30 +18,58 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use self::ledger::{Ledger, LedgerSums};
-use crate::app::App;
-use crate::exclusive::{self, Exclusive};
+use crate::core::Core;
+use crate::exclusive::{self, Exclusive, Locks};
 use api_wire::status::ApiResult;
 
 /// What is used, and who holds which namespace.
 pub(crate) struct Quotas {
+    core: Arc<Core>,
+    locks: Arc<Locks>,
     is_on: bool,
     ledger: Ledger,
-    by_namespace: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    namespaces: NamespaceLocks,
 }
+
+/// One lock a namespace, in this server.
+#[derive(Default)]
+struct NamespaceLocks(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
 
 /// The right to be the only one to write in a namespace, in this server and among all.
 pub(crate) type Hold = (OwnedMutexGuard<()>, Option<Arc<Exclusive>>);
 
 impl Quotas {
     /// Obeyed unless the plugin is among those switched off.
-    pub(crate) fn new(off: &[String]) -> Self {
-        Self { is_on: !off.iter().any(|name| name == resource_quota::NAME), ledger: Ledger::default(), by_namespace: Mutex::default() }
+    pub(crate) fn new(core: &Arc<Core>, locks: &Arc<Locks>) -> Arc<Self> {
+        let is_on = !core.config.disable_admission_plugins.iter().any(|name| name == resource_quota::NAME);
+        let (core, locks) = (Arc::clone(core), Arc::clone(locks));
+        Arc::new(Self { core, locks, is_on, ledger: Ledger::default(), namespaces: NamespaceLocks::default() })
     }
 
+    /// Rejects what would break a quota. The answer is true for as long as the returned hold lives. Without quotas there is
+    /// nothing to hold, and a dry run holds up nobody.
+    pub(crate) async fn check(&self, request: &Request<'_>) -> ApiResult<Option<Hold>> {
+        let (namespace, cache) = (request.namespace, &self.core.cache);
+        if !self.is_on || !resource_quota::concerns(request) {
+            return Ok(None);
+        }
+        if cache.list(&GroupResource::new("", "resourcequotas"), Some(namespace)).is_empty() {
+            return Ok(None);
+        }
+        let hold = match request.dry_run {
+            true => None,
+            false => Some((self.namespaces.hold(namespace).await, exclusive::enter(&self.locks, &format!("quota.{namespace}")).await?)),
+        };
+        resource_quota::check(request, &**cache, &LedgerSums { ledger: &self.ledger, cache })?;
+        Ok(hold)
+    }
+}
+
+impl NamespaceLocks {
     /// Waits for the namespace.
     async fn hold(&self, namespace: &str) -> OwnedMutexGuard<()> {
         let lock = {
-            let mut locks = self.by_namespace.lock();
+            let mut locks = self.0.lock();
             // Those that nobody holds or waits for are made again when they are needed.
             locks.retain(|_, lock| Arc::strong_count(lock) > 1);
             Arc::clone(locks.entry(namespace.to_owned()).or_default())
@@ -50,36 +78,17 @@ impl Quotas {
     }
 }
 
-/// Refuses what would break a quota. The answer is true as long as what it answers is held; without quotas
-/// there is nothing to hold, and what is not to be stored holds up nobody.
-pub(crate) async fn check(app: &Arc<App>, request: &Request<'_>) -> ApiResult<Option<Hold>> {
-    let namespace = request.namespace;
-    if !app.quotas.is_on || !resource_quota::concerns(request) {
-        return Ok(None);
-    }
-    if app.cache.list(&GroupResource::new("", "resourcequotas"), Some(namespace)).is_empty() {
-        return Ok(None);
-    }
-    let hold = match request.dry_run {
-        true => None,
-        false => Some((app.quotas.hold(namespace).await, exclusive::enter(app, &format!("quota.{namespace}")).await?)),
-    };
-    let known = LedgerSums { ledger: &app.quotas.ledger, cache: &app.cache };
-    resource_quota::check(request, &*app.cache, &known)?;
-    Ok(hold)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test]
     async fn a_namespace_is_held_by_one_and_forgotten_when_free() {
-        let quotas = Quotas::new(&[]);
-        let (held, other) = (quotas.hold("a").await, quotas.hold("b").await);
-        assert!(quotas.by_namespace.lock()["a"].try_lock().is_err());
+        let locks = NamespaceLocks::default();
+        let (held, other) = (locks.hold("a").await, locks.hold("b").await);
+        assert!(locks.0.lock()["a"].try_lock().is_err());
         drop((held, other));
-        drop(quotas.hold("c").await);
-        assert_eq!(quotas.by_namespace.lock().keys().collect::<Vec<_>>(), ["c"]);
+        drop(locks.hold("c").await);
+        assert_eq!(locks.0.lock().keys().collect::<Vec<_>>(), ["c"]);
     }
 }

@@ -3,20 +3,19 @@
 
 mod autoscaling;
 mod events;
+mod forms;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use api_model::field::FieldError;
 use api_model::kind::{GroupResource, Kind};
 use arc_swap::ArcSwap;
 use serde_json::Value;
 
+pub(crate) use self::forms::{External, Internal};
 use crate::conversion::Converter;
 use api_cache::{Cache, Object, Resource};
-use api_wire::json;
-use api_wire::status::{ApiError, ApiResult};
 
 /// A served kind and where its objects live.
 #[derive(Debug)]
@@ -217,11 +216,6 @@ impl Served {
         self.custom.as_ref().filter(|custom| custom.converter.is_none())
     }
 
-    /// Whether clients see objects in another form than the one that is at hand.
-    pub(crate) fn is_view(&self) -> bool {
-        self.conversion.is_some()
-    }
-
     /// Whether an object is what the kind's definition says by now, so that it need not be looked at.
     pub(crate) fn is_current(&self, object: &Object) -> bool {
         self.plain_custom().is_none_or(|custom| object.written > custom.since)
@@ -230,99 +224,6 @@ impl Served {
     /// Whether an object was written since the definition became what it is.
     pub(crate) fn is_written_since(&self, object: &Object) -> bool {
         self.custom.as_ref().is_none_or(|custom| object.written > custom.since)
-    }
-
-    /// A stored object, in stored form, as the kind's definition says by now.
-    pub(crate) fn current(&self, object: &Object) -> Arc<Value> {
-        match self.plain_custom() {
-            Some(custom) if object.written <= custom.since => {
-                let mut value = (*object.value()).clone();
-                api_rules::read_stored(&self.kind, &mut value);
-                json::set(&mut value, &["apiVersion"], custom.api_version.as_str());
-                Arc::new(value)
-            }
-            _ => object.value(),
-        }
-    }
-
-    /// What is wrong with a new object, in stored form.
-    pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
-        match self.has_own_rules() {
-            true => api_rules::validate_create(&self.kind, &self.shown(object.clone())),
-            false => api_rules::validate_create(&self.stored, object),
-        }
-    }
-
-    /// What is wrong with a changed object, both in stored form.
-    pub(crate) fn validate_update(&self, sub: Option<&str>, new: &Value, old: &Value, warnings: &mut Vec<String>) -> Vec<FieldError> {
-        match self.has_own_rules() {
-            true => api_rules::validate_update(&self.kind, sub, &self.shown(new.clone()), &self.shown(old.clone()), warnings),
-            false => api_rules::validate_update(&self.stored, sub, new, old, warnings),
-        }
-    }
-
-    /// Whether the kind asks more of its objects than the one that it is a view of.
-    fn has_own_rules(&self) -> bool {
-        self.is("events.k8s.io", "events")
-    }
-
-    /// Whether managers own the fields that clients see, not those that are stored: nobody applies Events, so that no
-    /// manager of the other version has to lose what changes here.
-    pub(crate) fn is_recorded_as_shown(&self) -> bool {
-        self.is("events.k8s.io", "events")
-    }
-
-    /// The object as this kind's clients see it.
-    pub(crate) fn shown(&self, mut value: Value) -> Value {
-        if let Some(conversion) = &self.conversion {
-            (conversion.from_stored)(&mut value);
-        }
-        value
-    }
-
-    /// The object as it is stored.
-    pub(crate) fn to_stored(&self, mut value: Value) -> Value {
-        if let Some(conversion) = &self.conversion {
-            (conversion.to_stored)(&mut value);
-        }
-        value
-    }
-
-    /// Stored objects in this kind's version. Kinds of one version return what is stored.
-    pub(crate) async fn in_version(&self, objects: Vec<Arc<Object>>) -> ApiResult<Vec<Arc<Object>>> {
-        match self.converter() {
-            Some(converter) => converter.objects(&self.kind, |object| self.is_written_since(object), objects).await,
-            None => Ok(objects),
-        }
-    }
-
-    /// [`Served::in_version`] of one object.
-    pub(crate) async fn one_in_version(&self, object: Arc<Object>) -> ApiResult<Arc<Object>> {
-        if self.converter().is_none() {
-            return Ok(object);
-        }
-        let converted = self.in_version(vec![object]).await?;
-        converted.into_iter().next().ok_or_else(|| ApiError::internal("an object was lost"))
-    }
-
-    /// A value of any version of the definition in this kind's version.
-    pub(crate) async fn converted(&self, value: Value) -> ApiResult<Value> {
-        match self.converter() {
-            Some(converter) => converter.value(&self.kind, value).await,
-            None => Ok(value),
-        }
-    }
-
-    /// A value of this kind's version in the version that is stored. It gets the defaults of the stored version now; upstream
-    /// applies them at each read.
-    pub(crate) async fn for_storage(&self, value: Value) -> ApiResult<Value> {
-        let Some(converter) = self.converter() else { return Ok(value) };
-        let storage = converter.storage();
-        let mut stored = converter.value(storage, value).await?;
-        if *self.kind != **storage {
-            api_rules::default(storage, &mut stored);
-        }
-        Ok(stored)
     }
 
     /// The warning that comes with a deprecated version.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::app::App;
+use crate::aggregation::Aggregation;
+use crate::connect::Connector;
 use crate::tls::ServingCertificate;
 use api_upstream::tls::{self, TlsError};
 
@@ -14,16 +15,19 @@ use api_upstream::tls::{self, TlsError};
 const LOOK_EVERY: Duration = Duration::from_secs(12 * 3_600);
 
 /// Looks until the server stops.
-pub(crate) async fn run(app: Arc<App>, shown: Arc<ServingCertificate>) {
+pub(crate) async fn run(connector: Arc<Connector>, aggregation: Arc<Aggregation>, serving: Arc<ServingCertificate>) {
+    let shutdown = &aggregation.core.shutdown;
     loop {
         tokio::select! {
-            () = app.shutdown.cancelled() => return,
+            () = shutdown.cancelled() => return,
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
-        let looking = Arc::clone(&app);
-        let shown = Arc::clone(&shown);
+        let (connector, aggregation, serving) = (Arc::clone(&connector), Arc::clone(&aggregation), Arc::clone(&serving));
         // Files are read, and written where a certificate is due.
-        let looked = api_tasks::blocking("api-server/certificates", move || renew(&looking, &shown, Timestamp::now())).await;
+        let looked = api_tasks::blocking("api-server/certificates", move || {
+            renew(&connector, &aggregation, &serving, Timestamp::now());
+        })
+        .await;
         if let Err(error) = looked {
             tracing::error!(%error, "looking at the certificates failed");
         }
@@ -31,14 +35,14 @@ pub(crate) async fn run(app: Arc<App>, shown: Arc<ServingCertificate>) {
 }
 
 /// Renews what is due by then. What cannot be renewed stays as it is until the next look.
-pub(crate) fn renew(app: &App, shown: &ServingCertificate, now: Timestamp) {
-    let pki = match app.config.pki.reopened_at(now) {
+pub(crate) fn renew(connector: &Connector, aggregation: &Aggregation, serving: &ServingCertificate, now: Timestamp) {
+    let pki = match aggregation.core.config.pki.reopened_at(now) {
         Ok(pki) => pki,
         Err(error) => return tracing::error!(%error, "the certificates could not be looked at"),
     };
-    let taken = shown.take_up(&pki).and_then(|()| -> Result<(), TlsError> {
-        app.node_tls.store(Arc::new(tls::node_connector(&pki)?));
-        app.aggregation.renew(Arc::new(pki));
+    let taken = serving.take_up(&pki).and_then(|()| -> Result<(), TlsError> {
+        connector.renew(tls::node_connector(&pki)?);
+        aggregation.renew(Arc::new(pki));
         Ok(())
     });
     if let Err(error) = taken {

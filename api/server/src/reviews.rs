@@ -9,11 +9,11 @@ use http::{Response, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::app::Call;
+use crate::call::Call;
 use crate::present::Presentation;
 use crate::registry::Served;
 use crate::subresource::binding;
-use crate::verbs::body;
+use crate::verbs::{WritePath, body};
 use api_wire::json;
 use api_wire::options::WriteOptions;
 use api_wire::status::{ApiError, ApiResult};
@@ -24,35 +24,35 @@ pub(crate) fn is_review(served: &Served) -> bool {
 }
 
 /// `POST` of a question.
-pub(crate) async fn create(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+pub(crate) async fn create(path: &WritePath, call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
     if call.served.is("", "bindings") {
-        return bind(call, bytes).await;
+        return bind(path, call, bytes).await;
     }
     let presentation = Presentation::plain(&call.served, &call.headers, &call.query)?;
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
     let review = body::object(call, bytes, &options)?;
-    let answered = answer(call, review)?;
+    let answered = answer(call, review.into_value())?;
     Ok(presentation.value(StatusCode::CREATED, &answered))
 }
 
 /// A Binding posted beside the Pods rather than at its Pod.
-async fn bind(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+async fn bind(path: &WritePath, call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
     let name = meta::name(&api_wire::body::decode(&call.headers, bytes)?.value).to_owned();
-    let pods = call.app.registry.find("", "v1", "pods").ok_or_else(ApiError::no_such_resource)?;
+    let pods = call.core.registry.find("", "v1", "pods").ok_or_else(ApiError::no_such_resource)?;
     call.served = pods;
     call.name = name;
     call.subresource = "binding".to_owned();
-    binding::bind(call, bytes).await
+    binding::bind(path, call, bytes).await
 }
 
 fn answer(call: &Call, mut review: Value) -> ApiResult<Value> {
     check_shape(call)?;
-    let (app, view) = (&call.app, &*call.app.cache);
+    let (core, view) = (&call.core, &*call.core.cache);
     match call.served.kind.plural.as_str() {
         "tokenreviews" if review.pointer("/spec/token").and_then(Value::as_str).unwrap_or_default().is_empty() => {
             return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
         }
-        "tokenreviews" => return Ok(app.authenticator.token_review(&review, view, Timestamp::now())),
+        "tokenreviews" => return Ok(core.authenticator.token_review(&review, view, Timestamp::now())),
         "selfsubjectreviews" => {
             json::set(&mut review, &["metadata"], json!({"creationTimestamp": meta::time(Timestamp::now())}));
             json::set(&mut review, &["status"], json!({"userInfo": *call.user}));
@@ -62,12 +62,12 @@ fn answer(call: &Call, mut review: Value) -> ApiResult<Value> {
             if namespace.is_empty() {
                 return Err(ApiError::bad_request("no namespace on request"));
             }
-            let status = app.authorizer.rules_for(&call.user, namespace, view);
+            let status = core.authorizer.rules_for(&call.user, namespace, view);
             json::set(&mut review, &["status"], status);
         }
         _ => {
             let (user, attributes) = question(call, &review)?;
-            let decision = app.authorizer.authorize(&user, &attributes, view);
+            let decision = core.authorizer.authorize(&user, &attributes, view);
             let mut status = json!({"allowed": decision.is_allowed()});
             if !decision.reason().is_empty() {
                 json::set(&mut status, &["reason"], decision.reason());

@@ -25,12 +25,12 @@ use rustls_pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
 
 use self::idle::{Activity, Busy};
-use crate::app::App;
 use crate::audit::Peer;
 use crate::authenticate::{Identity, UnknownCertificate};
-use crate::handle::handle;
+use crate::core::Core;
 use crate::tls::{HTTP2, Verifier};
 use api_wire::holding::Holding;
 use gathered::{Gathered, Gatherer};
@@ -59,12 +59,22 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pause after the system could not accept, for example because files ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Accepts connections until the server stops.
-pub(crate) async fn serve(app: Arc<App>, listener: TcpListener, acceptor: TlsAcceptor, verifier: Verifier) -> io::Result<()> {
-    let places = ConnectionLimiter::new(app.config.connections_max);
+/// Accepts connections until the server stops. `handler` answers their requests.
+pub(crate) async fn serve<H, F>(
+    core: Arc<Core>,
+    handler: H,
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    verifier: Verifier,
+) -> io::Result<()>
+where
+    H: Fn(Request<Body>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
+    let places = ConnectionLimiter::new(core.config.connections_max);
     loop {
         let (stream, client) = tokio::select! {
-            () = app.shutdown.cancelled() => return Ok(()),
+            () = core.shutdown.cancelled() => return Ok(()),
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -78,10 +88,11 @@ pub(crate) async fn serve(app: Arc<App>, listener: TcpListener, acceptor: TlsAcc
             tracing::debug!(%client, "too many connections, one turned away");
             continue;
         };
-        let (task, acceptor, verifier) = (Arc::clone(&app), acceptor.clone(), verifier.clone());
-        app.tasks.request("api-server/connection", async move {
+        let (shutdown, handler) = (core.shutdown.clone(), handler.clone());
+        let tls = (acceptor.clone(), verifier.clone());
+        core.tasks.request("api-server/connection", async move {
             tokio::select! {
-                () = connection(task, stream, acceptor, verifier, &place) => {}
+                () = connection(&shutdown, handler, stream, tls, &place) => {}
                 () = place.evicted() => tracing::debug!(%client, "a connection made room for others"),
             }
         });
@@ -101,7 +112,16 @@ pub(crate) async fn lost(place: Option<&ConnectionSlot>) {
     }
 }
 
-async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, verifier: Verifier, place: &Arc<ConnectionSlot>) {
+async fn connection<H, F>(
+    shutdown: &CancellationToken,
+    handler: H,
+    stream: TcpStream,
+    (acceptor, verifier): (TlsAcceptor, Verifier),
+    place: &Arc<ConnectionSlot>,
+) where
+    H: Fn(Request<Body>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
     if let Err(error) = stream.set_nodelay(true).and_then(|()| idle::notice_absence(&stream)) {
         tracing::debug!(%error, "setting a connection's options failed");
     }
@@ -124,25 +144,25 @@ async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, ver
         gatherer.gather();
     }
     let service = service_fn(|request: Request<Incoming>| {
-        let (app, busy) = (Arc::clone(&app), Busy::new(&activity));
+        let (handler, busy) = (handler.clone(), Busy::new(&activity));
         let (mut request, rest) = if speaks_http2 { drain::lend(request) } else { (request.map(Body::new), None) };
         shown.mark(&mut request, Timestamp::now());
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);
         }
         request.extensions_mut().insert(Arc::clone(place));
-        async move { Ok::<_, Infallible>(busy.until_sent(drain::until_drained(handle(app, request).await, rest))) }
+        async move { Ok::<_, Infallible>(busy.until_sent(drain::until_drained(handler(request).await, rest))) }
     });
     let io = TokioIo::new(stream);
     // Which protocol is spoken was agreed on with TLS. Finding it out from the first bytes, as hyper-util does, would
     // wait for them without end.
     let ended = match speaks_http2 {
-        true => over_http2(&app, http2().serve_connection(io, service), &gatherer, &activity).await,
+        true => over_http2(shutdown, http2().serve_connection(io, service), &gatherer, &activity).await,
         false => {
             let mut serving = std::pin::pin!(http1().serve_connection(io, service).with_upgrades());
             tokio::select! {
                 ended = serving.as_mut() => ended,
-                () = app.shutdown.cancelled() => {
+                () = shutdown.cancelled() => {
                     serving.as_mut().graceful_shutdown();
                     serving.await
                 }
@@ -155,7 +175,7 @@ async fn connection(app: Arc<App>, stream: TcpStream, acceptor: TlsAcceptor, ver
 }
 
 async fn over_http2<S>(
-    app: &App,
+    shutdown: &CancellationToken,
     serving: http2::Connection<TokioIo<TlsStream<Gathered>>, S, TokioExecutor>,
     gatherer: &Gatherer,
     activity: &Activity,
@@ -167,7 +187,7 @@ where
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         ended = gatherer.drive(serving.as_mut()) => ended,
-        () = app.shutdown.cancelled() => {
+        () = shutdown.cancelled() => {
             serving.as_mut().graceful_shutdown();
             gatherer.drive(serving).await
         }

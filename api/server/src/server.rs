@@ -8,15 +8,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use api_admission::{Allows, Chain, UnknownPlugin};
+use api_admission::UnknownPlugin;
 use api_auth::tokens::KeyError;
-use api_auth::{Authenticator, Authorizer, Oidc, Tokens};
+use api_auth::{Authenticator, Oidc, Tokens};
 use api_model::kind::GroupResource;
 use api_model::request::UserInfo;
 use api_model::view::View as _;
 use api_store::{Store, StoreError};
 use api_tasks::{TaskFailure, Tasks};
-use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
@@ -26,32 +25,33 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::aggregation::keeper::Keeper;
 use crate::aggregation::{self, Aggregation};
 use crate::app::App;
 use crate::audit::Audit;
 use crate::authenticate::Identity;
-use crate::bootstrap::{self, BootstrapError, PUBLISHED_AUTHORITY};
+use crate::bootstrap::{self, PUBLISHED_AUTHORITY};
 use crate::config::Config;
+use crate::connect::Connector;
+use crate::core::Core;
 use crate::definitions::Definitions;
 use crate::documents::Documents;
-use crate::exclusive::Locks;
 use crate::expire;
 use crate::fairness::{Gate, keeper};
 use crate::handle::handle;
+use crate::loopback::{BootstrapError, Loopback};
 use crate::metrics::Metrics;
 use crate::oidc::{Follower, OidcStartError};
-use crate::policies::Policies;
 use crate::presence::Presence;
-use crate::quota::{self, Quotas};
+use crate::quota;
 use crate::registry::Registry;
 use crate::renewal;
 use crate::serve;
-use crate::services::Allocator;
 use api_upstream::backend::Driver;
 use api_upstream::tls::TlsError;
 
 use crate::tls;
-use crate::webhooks::Webhooks;
+use crate::verbs::WritePath;
 use api_cache::Cache;
 
 /// How long open requests may take to end when the server stops.
@@ -118,29 +118,34 @@ impl Server {
         }
         let follower = config.oidc.as_ref().map(Follower::new).transpose()?;
         let app = Arc::new(assemble(config, store, cache, follower.as_ref().map(Follower::oidc))?);
+        let tasks = &app.core.tasks;
         if let Some(follower) = follower {
-            app.tasks.own("api-server/oidc", follower.run(app.shutdown.clone()));
+            tasks.own("api-server/oidc", follower.run(app.core.shutdown.clone()));
         }
-        app.tasks.own("api-server/definitions", Definitions::new(&app).keep_up());
-        bootstrap::run(&app).await?;
-        keeper::reconcile(&app).await;
-        app.tasks.own("api-server/flow-control", keeper::keep(Arc::clone(&app)));
-        app.tasks.own("api-server/restore", bootstrap::restore(Arc::clone(&app)));
-        match app.store.is_shared() {
+        let handler = Arc::clone(&app);
+        let loopback = Loopback::new(&app.core, move |request| Box::pin(handle(Arc::clone(&handler), request)));
+        tasks.own("api-server/definitions", Definitions::new(loopback.clone(), &app.writes).keep_up());
+        bootstrap::run(&loopback).await?;
+        keeper::reconcile(&loopback).await;
+        tasks.own("api-server/flow-control", keeper::keep(loopback.clone()));
+        tasks.own("api-server/restore", bootstrap::restore(loopback.clone()));
+        match app.core.store.is_shared() {
             true => {
-                let presence = Presence::announce(&app).await.map_err(|error| StartError::Announce(error.message().to_owned()))?;
-                app.tasks.own("api-server/presence", presence.run());
+                let presence = Presence::announce(&loopback).await.map_err(|error| StartError::Announce(error.message().to_owned()))?;
+                tasks.own("api-server/presence", presence.run());
             }
             false => {
-                bootstrap::publish(&app, &[app.config.advertise_address]).await?;
-                app.tasks.own("api-server/own-service", bootstrap::keep(Arc::clone(&app)));
+                bootstrap::publish(&loopback, &[app.core.config.advertise_address]).await?;
+                tasks.own("api-server/own-service", bootstrap::keep(loopback.clone()));
             }
         }
-        app.tasks.own("api-server/aggregation", aggregation::keeper::run(Arc::clone(&app)));
-        app.tasks.own("api-server/event-expiry", expire::run(Arc::clone(&app)));
-        app.tasks.own("api-server/list-expiry", expire::lists(Arc::clone(&app)));
-        app.tasks.own("api-server/quota-status", quota::status::keep(Arc::clone(&app)));
-        app.tasks.own("api-server/certificates", renewal::run(Arc::clone(&app), shown.clone()));
+        let (aggregation, writes) = (Arc::clone(&app.aggregation), Arc::clone(&app.writes));
+        let quotas = Arc::clone(&writes.admission.quotas);
+        tasks.own("api-server/aggregation", aggregation::keeper::run(Keeper { aggregation, writes, loopback }));
+        tasks.own("api-server/event-expiry", expire::run(Arc::clone(&app.core)));
+        tasks.own("api-server/list-expiry", expire::lists(Arc::clone(&app.core)));
+        tasks.own("api-server/quota-status", quota::status::keep(quotas));
+        tasks.own("api-server/certificates", renewal::run(Arc::clone(&app.connector), Arc::clone(&app.aggregation), shown.clone()));
         Ok(Self {
             app,
             #[cfg(test)]
@@ -174,7 +179,9 @@ impl Server {
     /// [`Server::serve`] as a future that can be spawned.
     pub fn serving(&self, listener: TcpListener) -> impl Future<Output = std::io::Result<()>> + Send + use<> {
         let failed = self.failed();
-        let serving = serve::serve(Arc::clone(&self.app), listener, self.acceptor.clone(), self.verifier.clone());
+        let app = Arc::clone(&self.app);
+        let handler = move |request| handle(Arc::clone(&app), request);
+        let serving = serve::serve(Arc::clone(&self.app.core), handler, listener, self.acceptor.clone(), self.verifier.clone());
         async move {
             tokio::select! {
                 served = serving => served,
@@ -186,7 +193,7 @@ impl Server {
     /// Waits for the failure of a background task of the server or of its store: what it answers is not to be trusted
     /// after that. For ever where there is none.
     pub fn failed(&self) -> impl Future<Output = TaskFailure> + Send + use<> {
-        let (tasks, feeding, store) = (self.app.tasks.clone(), self.feeding.clone(), Arc::clone(&self.app.store));
+        let (tasks, feeding, store) = (self.app.core.tasks.clone(), self.feeding.clone(), Arc::clone(&self.app.core.store));
         async move {
             tokio::select! {
                 failure = tasks.failed() => failure,
@@ -201,6 +208,11 @@ impl Server {
         &self.app
     }
 
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> &Core {
+        &self.app.core
+    }
+
     /// The certificate that clients are shown.
     #[cfg(test)]
     pub(crate) fn shown(&self) -> &tls::ServingCertificate {
@@ -209,16 +221,17 @@ impl Server {
 
     /// A read-only view of what is stored.
     pub fn view(&self) -> Arc<dyn api_model::view::View> {
-        Arc::clone(&self.app.cache) as Arc<dyn api_model::view::View>
+        Arc::clone(&self.app.core.cache) as Arc<dyn api_model::view::View>
     }
 
     /// Takes no new connections, ends watches and tunnels, lets requests under way finish, and
     /// stops following the store. The store itself stays open.
     pub async fn shutdown(&self) {
-        self.app.shutdown.cancel();
-        self.app.cache.end_watches();
-        if tokio::time::timeout(DRAIN_TIMEOUT, self.app.tasks.wait()).await.is_err() {
-            tracing::warn!(connections = self.app.tasks.len(), "stopping with requests under way");
+        let core = &self.app.core;
+        core.shutdown.cancel();
+        core.cache.end_watches();
+        if tokio::time::timeout(DRAIN_TIMEOUT, core.tasks.wait()).await.is_err() {
+            tracing::warn!(connections = core.tasks.len(), "stopping with requests under way");
         }
         if let Some(audit) = &self.app.audit {
             audit.flush().await;
@@ -241,34 +254,30 @@ fn check_authority(config: &Config, cache: &Cache) -> Result<(), StartError> {
 
 fn assemble(mut config: Config, store: Arc<dyn Store>, cache: Arc<Cache>, oidc: Option<Arc<Oidc>>) -> Result<App, StartError> {
     let tokens = Arc::new(Tokens::new(config.pki.service_account_key_pem(), config.tokens())?);
-    let authorizer = Arc::new(Authorizer::default());
-    let asked = Arc::clone(&authorizer);
     let shutdown = CancellationToken::new();
     let tasks = Tasks::new(shutdown.clone());
-    let allows: Allows = Arc::new(move |user, attributes, view| asked.authorize(user, attributes, view).is_allowed());
-    Ok(App {
-        chain: Chain::new(&config.disable_admission_plugins, allows)?,
+    let audit = config.audit.as_ref().map(|audit| Audit::open(audit, &tasks)).transpose().map_err(StartError::Audit)?.map(Arc::new);
+    let core = Arc::new(Core {
         authenticator: Authenticator::new(std::mem::take(&mut config.token_auth_file), tokens, config.anonymous_auth).with_oidc(oidc),
+        authorizer: Arc::default(),
         registry: Registry::new(&cache),
-        policies: Policies::new(&cache, &config.disable_admission_plugins),
-        aggregation: Aggregation::new(&cache),
-        webhooks: Webhooks::new(&cache, &config.disable_admission_plugins),
-        gate: Gate::new(&config, &cache),
-        quotas: Quotas::new(&config.disable_admission_plugins),
-        locks: Locks::default(),
-        services: Allocator::new(config.service_cluster_ip_range, config.service_node_port_range.clone()),
-        node_tls: ArcSwap::from_pointee(api_upstream::tls::node_connector(&config.pki)?),
-        audit: config.audit.as_ref().map(|audit| Audit::open(audit, &tasks)).transpose().map_err(StartError::Audit)?.map(Arc::new),
-        proxy_tls: api_upstream::tls::proxy_connector()?,
         driver: Driver { tasks: tasks.clone(), shutdown: shutdown.clone() },
         metrics: Metrics::default(),
-        documents: Documents::default(),
         shutdown,
         tasks,
-        authorizer,
         cache,
         store,
         config,
+    });
+    let writes = Arc::new(WritePath::new(&core)?);
+    Ok(App {
+        connector: Arc::new(Connector::new(&core, &writes)?),
+        aggregation: Aggregation::new(&core),
+        gate: Gate::new(&core),
+        documents: Documents::default(),
+        audit,
+        writes,
+        core,
     })
 }
 

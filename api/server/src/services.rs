@@ -23,8 +23,7 @@ use serde_json::{Value, json};
 pub(crate) use self::claims::carry_over;
 use self::claims::{NodePort, wants_cluster_ip, wants_node_ports};
 use self::taken::{Claims, Pool, Taken};
-use crate::app::Call;
-use crate::exclusive::{self, Exclusive};
+use crate::exclusive::{self, Exclusive, Locks};
 use crate::registry::Served;
 use api_cache::Cache;
 use api_wire::json;
@@ -49,11 +48,11 @@ impl Drop for Reservation {
     }
 }
 
-/// The only one to hand out addresses and ports among servers that share a store, where the object is
-/// one that may get some.
-pub(crate) async fn alone(call: &Call, dry_run: bool) -> ApiResult<Option<Arc<Exclusive>>> {
-    match call.served.is("", "services") && !dry_run {
-        true => exclusive::enter(&call.app, "services").await,
+/// The right to hand out addresses and ports among servers that share a store, where the object is of a kind that may get
+/// some.
+pub(crate) async fn alone(locks: &Arc<Locks>, served: &Served, dry_run: bool) -> ApiResult<Option<Arc<Exclusive>>> {
+    match served.is("", "services") && !dry_run {
+        true => exclusive::enter(locks, "services").await,
         false => Ok(None),
     }
 }

@@ -10,9 +10,9 @@ use axum::body::Body;
 use http::Response;
 use http::request::Parts;
 
-use crate::app::Call;
-use crate::connect;
-use crate::verbs;
+use crate::call::Call;
+use crate::connect::{self, Connector};
+use crate::verbs::{self, WritePath};
 use api_wire::status::{ApiError, ApiResult};
 
 fn check(call: &Call, verb: &str) -> ApiResult<()> {
@@ -26,22 +26,22 @@ fn check(call: &Call, verb: &str) -> ApiResult<()> {
 }
 
 /// Answers a request for a subresource that is data.
-pub(crate) async fn answer(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<Response<Body>> {
+pub(crate) async fn answer(path: &WritePath, call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<Response<Body>> {
     check(call, verb)?;
     match (call.subresource.as_str(), verb) {
-        ("scale", _) => scale::answer(call, verb, bytes).await,
-        ("binding", _) => binding::bind(call, bytes).await,
-        ("eviction", _) => eviction::evict(call, bytes).await,
-        ("token", _) => token::request(call, bytes).await,
+        ("scale", _) => scale::answer(path, call, verb, bytes).await,
+        ("binding", _) => binding::bind(path, call, bytes).await,
+        ("eviction", _) => eviction::evict(path, call, bytes).await,
+        ("token", _) => token::request(&path.admission, call, bytes).await,
         (_, "get") => verbs::get::get(call).await,
-        (_, "update") => verbs::update::update(call, bytes).await,
-        (_, "patch") => verbs::patch::patch(call, bytes).await,
+        (_, "update") => verbs::update::update(path, call, bytes).await,
+        (_, "patch") => verbs::patch::patch(path, call, bytes).await,
         _ => Err(ApiError::method_not_allowed()),
     }
 }
 
 /// Answers a request for a subresource that is a connection.
-pub(crate) async fn connect(call: Call, parts: Parts, body: Body) -> ApiResult<Response<Body>> {
+pub(crate) async fn connect(connector: &Connector, call: Call, parts: Parts, body: Body) -> ApiResult<Response<Body>> {
     let verb = match parts.method.as_str() {
         "GET" | "HEAD" => "get",
         "POST" => "create",
@@ -53,5 +53,5 @@ pub(crate) async fn connect(call: Call, parts: Parts, body: Body) -> ApiResult<R
         _ => "",
     };
     check(&call, verb)?;
-    connect::answer(call, parts, body).await
+    connect::answer(connector, call, parts, body).await
 }

@@ -2,9 +2,6 @@
 //! before made; the validating ones all at once. Which concern a request, and what their answers mean,
 //! is decided in `api_admission::webhook`; here they are found, called and obeyed.
 
-pub(crate) mod forms;
-pub(crate) mod options;
-
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,15 +12,15 @@ use api_model::meta;
 use parking_lot::RwLock;
 use serde_json::Value;
 
-use self::forms::Forms;
-use crate::app::{App, Call};
+use crate::attributes::forms::{self, Forms};
+use crate::attributes::{AdmissionAttributes, options, request};
+use crate::call::Call;
+use crate::metrics::Metrics;
 use crate::metrics::webhooks::{Outcome, WebhookCall};
 use crate::policies::seen::Sight;
 use crate::registry::Served;
-use crate::verbs::admit::{Step, request};
 use api_cache::{Cache, Filter, Resource};
 use api_upstream::webhook::Client;
-use api_wire::options::DeleteOptions;
 use api_wire::status::{ApiError, ApiResult};
 
 /// What metrics call the two kinds of webhooks.
@@ -89,33 +86,26 @@ fn all_of(configuration: &Value) -> Vec<Webhook> {
     Webhook::all_of(configuration).collect()
 }
 
-/// What is asked about, beside what the step says.
-#[derive(Clone, Copy)]
-pub(crate) struct AdmissionAttributes<'a> {
-    pub(crate) step: Step<'a>,
-    /// Of a deletion; what else has options has them in the query.
-    pub(crate) delete: Option<&'a DeleteOptions>,
-}
-
 /// Asks the mutating webhooks whom it concerns, and applies what they want changed.
 pub(crate) async fn mutate(
+    webhooks: &Webhooks,
     call: &mut Call,
     asked: AdmissionAttributes<'_>,
     mut object: Option<&mut Value>,
     rounds: &mut Reinvocation,
 ) -> ApiResult<()> {
-    let webhooks = call.app.webhooks.mutating.current();
-    if webhooks.is_empty() || webhook::is_exempt(&call.served.kind) {
+    let configured = webhooks.mutating.current();
+    if configured.is_empty() || webhook::is_exempt(&call.served.kind) {
         return Ok(());
     }
     rounds.begin(object.as_deref());
     let forms = Forms::of(call);
-    for webhook in webhooks.iter() {
+    for webhook in configured.iter() {
         let Some(form) = form_for(call, asked, webhook, &forms, object.as_deref_mut()).await? else { continue };
         if !rounds.is_due(&webhook.id) {
             continue;
         }
-        let changed = change(call, asked, webhook, &form, object.as_deref_mut()).await;
+        let changed = change(&webhooks.client, call, asked, (webhook, &form), object.as_deref_mut()).await;
         if matches!(changed, Ok(true)) {
             rounds.changed();
         }
@@ -129,21 +119,28 @@ pub(crate) async fn mutate(
 }
 
 /// Asks the validating webhooks whom it concerns whether they agree.
-pub(crate) async fn validate(call: &mut Call, asked: AdmissionAttributes<'_>, mut object: Option<&mut Value>) -> ApiResult<()> {
-    let webhooks = call.app.webhooks.validating.current();
-    if webhooks.is_empty() || webhook::is_exempt(&call.served.kind) {
+pub(crate) async fn validate(
+    webhooks: &Webhooks,
+    call: &mut Call,
+    asked: AdmissionAttributes<'_>,
+    mut object: Option<&mut Value>,
+) -> ApiResult<()> {
+    let configured = webhooks.validating.current();
+    if configured.is_empty() || webhook::is_exempt(&call.served.kind) {
         return Ok(());
     }
     let forms = Forms::of(call);
     let mut questions = Vec::new();
-    for webhook in webhooks.iter() {
+    for webhook in configured.iter() {
         if let Some(form) = form_for(call, asked, webhook, &forms, object.as_deref_mut()).await? {
             questions.push((webhook, question(call, asked, webhook, &form, object.as_deref_mut()).await));
         }
     }
-    let app = Arc::clone(&call.app);
-    let app = &app;
-    let asking = questions.into_iter().map(|(webhook, question)| async move { (webhook, ask(app, webhook, question, VALIDATING).await) });
+    let (client, core) = (&webhooks.client, Arc::clone(&call.core));
+    let metrics = &core.metrics;
+    let asking = questions
+        .into_iter()
+        .map(|(webhook, question)| async move { (webhook, ask((client, metrics), webhook, question, VALIDATING).await) });
     for (webhook, answer) in futures::future::join_all(asking).await {
         match answer {
             Ok(answer) => obey(call, webhook, answer).map(drop),
@@ -163,7 +160,7 @@ async fn form_for(
 ) -> ApiResult<Option<Arc<Served>>> {
     let request = request(call, asked.step, object);
     let kinds: Vec<&Kind> = forms.kinds().collect();
-    let Some(index) = webhook.concerns(&request, &kinds, &*call.app.cache)? else { return Ok(None) };
+    let Some(index) = webhook.concerns(&request, &kinds, &*call.core.cache)? else { return Ok(None) };
     if webhook.has_conditions() {
         let mut sight = Sight::of(call, &request)?;
         let seen = sight.in_form(asked, &request, forms, index).await?;
@@ -177,15 +174,14 @@ async fn form_for(
 
 /// Asks one mutating webhook; answers whether it changed the object.
 async fn change(
+    client: &Client,
     call: &mut Call,
     asked: AdmissionAttributes<'_>,
-    webhook: &Webhook,
-    form: &Served,
+    (webhook, form): (&Webhook, &Served),
     mut object: Option<&mut Value>,
 ) -> Result<bool, Failure> {
     let question = question(call, asked, webhook, form, object.as_deref_mut()).await;
-    let app = Arc::clone(&call.app);
-    let answer = ask(&app, webhook, question, MUTATING).await?;
+    let answer = ask((client, &call.core.metrics), webhook, question, MUTATING).await?;
     let Some(patch) = obey(call, webhook, answer).map_err(Failure::Refused)? else { return Ok(false) };
     let Some(object) = object else {
         let why = format!("admission webhook {:?} attempted to modify the object, which is not supported for this operation", webhook.name);
@@ -234,18 +230,23 @@ async fn question(
     Ok(Question { uid, version, operation: asked.step.operation.as_str(), review })
 }
 
-async fn ask(app: &App, webhook: &Webhook, question: Result<Question, Failure>, kind: &'static str) -> Result<Answer, Failure> {
+async fn ask(
+    (client, metrics): (&Client, &Metrics),
+    webhook: &Webhook,
+    question: Result<Question, Failure>,
+    kind: &'static str,
+) -> Result<Answer, Failure> {
     let question = question?;
     let turn = WebhookCall { name: webhook.name.clone(), kind, operation: question.operation };
     let started = Instant::now();
-    let answer = exchange(&app.webhooks.client, webhook, question, kind == MUTATING).await;
+    let answer = exchange(client, webhook, question, kind == MUTATING).await;
     let outcome = match &answer {
         Ok(answer) if answer.allowed => Outcome::Allowed,
         Ok(answer) => Outcome::Refused(answer.status.as_ref().and_then(|status| status.get("code")?.as_u64()).unwrap_or_default()),
         Err(_) if webhook.fails_open => Outcome::PassedOver,
         Err(_) => Outcome::Failed,
     };
-    app.metrics.webhooks.observe(turn, outcome, started.elapsed());
+    metrics.webhooks.observe(turn, outcome, started.elapsed());
     answer
 }
 

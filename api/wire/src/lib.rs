@@ -5,6 +5,7 @@
 //! `api-server` (`present`).
 
 pub mod accept;
+pub mod answer;
 pub mod body;
 pub mod deadline;
 pub mod gzip;

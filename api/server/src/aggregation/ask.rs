@@ -1,7 +1,6 @@
 //! Questions that the server itself asks of aggregated servers, each over a connection of its own: that one can be made
 //! is part of the answer.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use api_model::request::UserInfo;
@@ -10,9 +9,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
-use super::Remote;
 use super::forward::{connect, identity};
-use crate::app::App;
+use super::{Aggregation, Remote};
 
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -51,9 +49,9 @@ impl From<String> for Unanswered {
 }
 
 /// Asks.
-pub(super) async fn ask(app: &Arc<App>, remote: &Remote, question: Question<'_>) -> Result<Answer, Unanswered> {
+pub(super) async fn ask(aggregation: &Aggregation, remote: &Remote, question: Question<'_>) -> Result<Answer, Unanswered> {
     let asking = async {
-        let mut sender = connect(app, remote).await?;
+        let mut sender = connect(aggregation, remote).await?;
         let request = Request::get(question.path).header(header::HOST, remote.host()).header(header::ACCEPT, "application/json");
         let mut request = request.body(Body::empty()).map_err(|error| error.to_string())?;
         let user = UserInfo::new(question.user, &["system:masters"]);

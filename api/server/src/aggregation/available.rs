@@ -6,7 +6,7 @@ use api_model::view::View;
 use serde_json::Value;
 
 use super::Remote;
-use crate::definitions::condition::{self, Condition};
+use crate::condition::{self, Condition};
 use api_upstream::resolve::{port_name, ready};
 use api_wire::json;
 

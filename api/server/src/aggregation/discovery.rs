@@ -23,7 +23,7 @@ struct Entry {
 impl Aggregation {
     /// `/apis`, where others answer for some groups.
     pub(crate) fn with_groups(&self, mut list: Value, kinds: &[Arc<Kind>]) -> Value {
-        let remotes = self.remotes();
+        let remotes = self.remotes.all();
         if !remotes.is_empty()
             && let Some(groups) = list.get_mut("groups").and_then(Value::as_array_mut)
         {
@@ -34,7 +34,7 @@ impl Aggregation {
 
     /// `/apis/GROUP`; none for a group that nobody serves.
     pub(crate) fn group(&self, local: Option<Value>, group: &str, kinds: &[Arc<Kind>]) -> Option<Value> {
-        let remotes = self.remotes();
+        let remotes = self.remotes.all();
         if !remotes.iter().any(|remote| remote.group == group) {
             return local;
         }
@@ -48,7 +48,7 @@ impl Aggregation {
 
     /// The aggregated document of `/apis`.
     pub(crate) fn with_discovery(&self, mut list: Value, kinds: &[Arc<Kind>]) -> Value {
-        let remotes = self.remotes();
+        let remotes = self.remotes.all();
         if remotes.is_empty() {
             return list;
         }

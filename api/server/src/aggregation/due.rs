@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Remote, available};
-use crate::definitions::condition::Condition;
+use crate::condition::Condition;
 use api_upstream::resolve;
 
 /// How often everybody is asked, and those who did not answer: upstream's resync, and a pause in which

@@ -2,7 +2,6 @@
 //! Watches, uploads and upgraded connections go through as they come, the latter over a connection of their own.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use api_model::request::UserInfo;
 use axum::body::Body;
@@ -11,14 +10,14 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use hyper::client::conn::http1::SendRequest;
 
-use super::Remote;
-use crate::app::App;
+use super::{Aggregation, Remote};
 use api_upstream::failure::Failure;
 use api_upstream::headers::is_upgrade as wants_upgrade;
 use api_upstream::pass::{Answered, Passed, Way, pass};
 
 use crate::connect::tunnel;
-use crate::handle::text;
+use crate::core::Core;
+use api_wire::answer::text;
 use api_wire::status::{ApiError, ApiResult};
 
 /// What may stand in a header's name beside letters and digits, but for the percent sign.
@@ -31,7 +30,7 @@ const UNAVAILABLE: &str = "service unavailable\n";
 
 /// Passes a request on. A watch is ended when the server stops; what else is under way may finish.
 pub(crate) async fn forward(
-    app: &Arc<App>,
+    aggregation: &Aggregation,
     remote: &Remote,
     user: &UserInfo,
     mut parts: Parts,
@@ -41,39 +40,39 @@ pub(crate) async fn forward(
     if !remote.is_available {
         return Ok(text(StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE));
     }
-    let identity = identity(user)?;
+    let (core, identity) = (&*aggregation.core, identity(user)?);
     let is_upgrade = wants_upgrade(&parts.headers);
     let passing = async {
         let (host, target) = (remote.host(), parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned());
-        let link = app.aggregation.link(app, remote)?;
+        let link = aggregation.link(remote)?;
         let way = match is_upgrade {
-            true => Way::Own(link.server.connect(&app.driver).await?),
+            true => Way::Own(link.server.connect(&core.driver).await?),
             false => Way::Kept(&link.server),
         };
         let passed = Passed { host: &host, target: &target, headers: &parts.headers.clone(), more: identity };
-        let Answered { response, upgraded } = pass(&app.driver, way, &mut parts, passed, body).await?;
+        let Answered { response, upgraded } = pass(&core.driver, way, &mut parts, passed, body).await?;
         if let Some(ends) = upgraded {
-            tunnel::join_beside(app, ends, &parts);
+            tunnel::join_beside(core, ends, &parts);
         }
         Ok(without_redirect(response))
     };
-    let limit = app.config.request_timeout;
+    let limit = core.config.request_timeout;
     let answered = match is_upgrade {
         true => Ok(passing.await),
         false => tokio::time::timeout(limit, passing).await,
     };
     match answered {
-        Ok(Ok(answer)) if is_watch && !is_upgrade => Ok(until_stopping(app, answer)),
+        Ok(Ok(answer)) if is_watch && !is_upgrade => Ok(until_stopping(core, answer)),
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(Failure { why, is_of_request, .. })) => {
             tracing::info!(apiservice = remote.name, why, "an aggregated server did not answer");
             if !is_of_request {
-                app.aggregation.did_not_answer(remote);
+                aggregation.did_not_answer(remote);
             }
             Ok(text(StatusCode::SERVICE_UNAVAILABLE, format!("error trying to reach service: {why}\n")))
         }
         Err(_) => {
-            app.aggregation.did_not_answer(remote);
+            aggregation.did_not_answer(remote);
             Err(ApiError::took_too_long())
         }
     }
@@ -86,14 +85,14 @@ fn without_redirect(answer: Response<Body>) -> Response<Body> {
 }
 
 /// An answer that ends, as it may at any time, when the server stops.
-fn until_stopping(app: &App, answer: Response<Body>) -> Response<Body> {
-    let stopping = app.shutdown.clone().cancelled_owned();
+fn until_stopping(core: &Core, answer: Response<Body>) -> Response<Body> {
+    let stopping = core.shutdown.clone().cancelled_owned();
     answer.map(|body| Body::from_stream(body.into_data_stream().take_until(stopping)))
 }
 
 /// Connects to one of the endpoints of the server's Service, as the front proxy.
-pub(super) async fn connect(app: &Arc<App>, remote: &Remote) -> Result<SendRequest<Body>, String> {
-    app.aggregation.link(app, remote)?.server.connect(&app.driver).await
+pub(super) async fn connect(aggregation: &Aggregation, remote: &Remote) -> Result<SendRequest<Body>, String> {
+    aggregation.link(remote)?.server.connect(&aggregation.core.driver).await
 }
 
 /// The headers that say whom a request is from.

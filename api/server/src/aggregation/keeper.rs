@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_model::kind::GroupResource;
-use api_model::request::UserInfo;
 use futures::StreamExt as _;
 use http::StatusCode;
 use jiff::Timestamp;
@@ -17,9 +16,11 @@ use tokio::time::Instant;
 
 use super::ask::{Answer, Question, ask};
 use super::due::{ASK_AGAIN_AFTER, ASK_EVERY, Looks, ProbeInput};
-use super::{Documents, GROUP, PLURAL, Remote, available, discovery, local, openapi};
-use crate::app::{App, Call};
-use crate::definitions::condition::{self, Condition};
+use super::{Aggregation, Documents, GROUP, PLURAL, Remote, available, discovery, local, openapi};
+use crate::call::Call;
+use crate::condition::{self, Condition};
+use crate::loopback::{Loopback, user};
+use crate::verbs::WritePath;
 use crate::verbs::modify::modify;
 use crate::verbs::recording::Recording;
 use api_cache::Resource;
@@ -38,24 +39,32 @@ const OF_REGISTERED: [(&str, &str); 2] = [(GROUP, PLURAL), ("apiextensions.k8s.i
 /// Whether a server can be asked depends on these, beside what is registered.
 const OF_SERVERS: [(&str, &str); 2] = [("", "services"), ("discovery.k8s.io", "endpointslices")];
 
+/// Who keeps the APIServices.
+pub(crate) struct Keeper {
+    pub(crate) aggregation: Arc<Aggregation>,
+    pub(crate) writes: Arc<WritePath>,
+    pub(crate) loopback: Loopback,
+}
+
 /// Keeps on until the server stops.
-pub(crate) async fn run(app: Arc<App>) {
-    let follow = |names: [(&str, &str); 2]| names.map(|(group, plural)| app.cache.resource(&GroupResource::new(group, plural)));
+pub(crate) async fn run(keeper: Keeper) {
+    let (aggregation, core) = (&*keeper.aggregation, &*keeper.aggregation.core);
+    let follow = |names: [(&str, &str); 2]| names.map(|(group, plural)| core.cache.resource(&GroupResource::new(group, plural)));
     let (of_registered, of_servers) = (follow(OF_REGISTERED), follow(OF_SERVERS));
-    let mut applied = app.cache.follow();
+    let mut applied = core.cache.follow();
     let (mut registered, mut looks) = (Registered::default(), Looks::default());
     loop {
         let revisions = || (revisions_of(&of_registered), revisions_of(&of_servers));
         let seen = revisions();
-        registered.renew(&app, seen.0).await;
-        look(&app, &mut looks).await;
+        registered.renew(&keeper, seen.0).await;
+        look(&keeper, &mut looks).await;
         let until = registered.again_at.into_iter().chain(looks.next()).min();
         let until = until.unwrap_or_else(|| Instant::now() + ASK_EVERY);
         loop {
             tokio::select! {
-                () = app.shutdown.cancelled() => return,
+                () = core.shutdown.cancelled() => return,
                 () = tokio::time::sleep_until(until) => break,
-                () = app.aggregation.doubt.notified() => break,
+                () = aggregation.doubt.notified() => break,
                 changed = applied.changed() => match changed {
                     Err(_) => return,
                     Ok(()) if revisions() != seen => break,
@@ -64,7 +73,7 @@ pub(crate) async fn run(app: Arc<App>) {
             }
         }
         tokio::select! {
-            () = app.shutdown.cancelled() => return,
+            () = core.shutdown.cancelled() => return,
             () = tokio::time::sleep(PAUSE) => {}
         }
     }
@@ -84,29 +93,30 @@ struct Registered {
 
 impl Registered {
     /// Registers anew where that may change something, and from time to time.
-    async fn renew(&mut self, app: &Arc<App>, revisions: [u64; 2]) {
-        let of = (revisions, app.registry.table().number);
+    async fn renew(&mut self, keeper: &Keeper, revisions: [u64; 2]) {
+        let of = (revisions, keeper.aggregation.core.registry.table().number);
         if self.of == Some(of) && self.again_at.is_some_and(|again_at| Instant::now() < again_at) {
             return;
         }
-        let is_done = local::register(app).await;
+        let is_done = local::register(&keeper.loopback, &keeper.writes).await;
         self.of = Some(of);
         self.again_at = Some(Instant::now() + if is_done { ASK_EVERY } else { ASK_AGAIN_AFTER });
     }
 }
 
 /// Looks at those servers that are due.
-async fn look(app: &Arc<App>, looks: &mut Looks) {
-    let remotes = app.aggregation.remotes();
-    app.aggregation.forget_others(&remotes);
+async fn look(keeper: &Keeper, looks: &mut Looks) {
+    let aggregation = &*keeper.aggregation;
+    let remotes = aggregation.remotes.all();
+    aggregation.forget_others(&remotes);
     looks.retain(|name| remotes.iter().any(|remote| remote.name == name));
-    let doubts = std::mem::take(&mut *app.aggregation.doubts.lock());
+    let doubts = std::mem::take(&mut *aggregation.doubts.lock());
     let now = Instant::now();
     doubts.iter().for_each(|name| looks.doubt(name, now));
-    let grounds = remotes.iter().map(|remote| (Arc::clone(remote), ProbeInput::of(remote, &*app.cache)));
+    let grounds = remotes.iter().map(|remote| (Arc::clone(remote), ProbeInput::of(remote, &*aggregation.core.cache)));
     let due: Vec<_> = grounds.filter(|(remote, ground)| looks.is_due(&remote.name, ground, now)).collect();
     let looking = futures::stream::iter(due).map(|(remote, ground)| async move {
-        let is_well = is_well(app, &remote, &ground).await;
+        let is_well = is_well(keeper, &remote, &ground).await;
         (remote, ground, is_well)
     });
     let mut looking = looking.buffer_unordered(AT_ONCE);
@@ -116,28 +126,29 @@ async fn look(app: &Arc<App>, looks: &mut Looks) {
 }
 
 /// Looks at a server and writes down what it found; false where that is to be tried again soon.
-async fn is_well(app: &Arc<App>, remote: &Remote, ground: &ProbeInput) -> bool {
+async fn is_well(keeper: &Keeper, remote: &Remote, ground: &ProbeInput) -> bool {
+    let aggregation = &*keeper.aggregation;
     let (found, resources) = match &ground.obstacle {
         Some(obstacle) => (obstacle.clone(), None),
-        None => found(app, remote).await,
+        None => found(aggregation, remote).await,
     };
-    let known = app.aggregation.documents_of(remote).as_deref().cloned().unwrap_or_default();
+    let known = aggregation.documents_of(remote).as_deref().cloned().unwrap_or_default();
     let documents = resources.map(|resources| Documents { uid: remote.uid.clone(), resources: Arc::new(resources), ..known });
     if let Some(documents) = &documents {
-        app.aggregation.keep(remote, documents.clone());
+        aggregation.keep(remote, documents.clone());
     }
-    let is_well = has_written(app, remote, &found).await;
+    let is_well = has_written(keeper, remote, &found).await;
     // Who is slow at this is not unavailable for longer.
     if let Some(Documents { uid, resources, openapi, openapi_v2 }) = documents {
-        let (openapi, openapi_v2) = tokio::join!(openapi::v3(app, remote, openapi), openapi::v2(app, remote, openapi_v2));
-        app.aggregation.keep(remote, Documents { uid, resources, openapi, openapi_v2 });
+        let (openapi, openapi_v2) = tokio::join!(openapi::v3(aggregation, remote, openapi), openapi::v2(aggregation, remote, openapi_v2));
+        aggregation.keep(remote, Documents { uid, resources, openapi, openapi_v2 });
     }
     is_well
 }
 
 /// Writes what was found; false where that is to be tried again soon, or is not well.
-async fn has_written(app: &Arc<App>, remote: &Remote, found: &Condition) -> bool {
-    match write(app, remote, found).await {
+async fn has_written(keeper: &Keeper, remote: &Remote, found: &Condition) -> bool {
+    match write(keeper, remote, found).await {
         Ok(()) => found.status,
         // Gone meanwhile, and that is a change.
         Err(error) if error.code() == StatusCode::NOT_FOUND => true,
@@ -149,11 +160,11 @@ async fn has_written(app: &Arc<App>, remote: &Remote, found: &Condition) -> bool
 }
 
 /// The condition that a server is in which nothing keeps from being asked, and what it says that it serves.
-async fn found(app: &Arc<App>, remote: &Remote) -> (Condition, Option<Value>) {
+async fn found(aggregation: &Aggregation, remote: &Remote) -> (Condition, Option<Value>) {
     let path = format!("/apis/{}", remote.group_version());
     let url = format!("https://{}:{}{path}", remote.host(), remote.port);
     let question = Question { path: &path, user: CHECKER, etag: None, answer_bytes_max: BODY_BYTES_MAX };
-    let resources: Value = match ask(app, remote, question).await {
+    let resources: Value = match ask(aggregation, remote, question).await {
         // Null where it is no JSON.
         Ok(Answer { status, body, .. }) if status.is_success() => serde_json::from_slice(&body).unwrap_or_default(),
         Ok(answer) => {
@@ -168,8 +179,9 @@ async fn found(app: &Arc<App>, remote: &Remote) -> (Condition, Option<Value>) {
 }
 
 /// Writes the condition where it is another than the one that stands there.
-async fn write(app: &Arc<App>, remote: &Remote, found: &Condition) -> ApiResult<()> {
-    let Some(served) = app.registry.find(GROUP, "v1", PLURAL) else { return Ok(()) };
+async fn write(keeper: &Keeper, remote: &Remote, found: &Condition) -> ApiResult<()> {
+    let core = &keeper.aggregation.core;
+    let Some(served) = core.registry.find(GROUP, "v1", PLURAL) else { return Ok(()) };
     let now = Timestamp::now();
     let is_new = |object: &Value| {
         let mut status = object.get("status").filter(|status| status.is_object()).cloned().unwrap_or_else(|| json!({}));
@@ -179,10 +191,10 @@ async fn write(app: &Arc<App>, remote: &Remote, found: &Condition) -> ApiResult<
     if is_new(&object.value()).is_none() {
         return Ok(());
     }
-    let mut call = Call::internal(app, &served, "", UserInfo::new("system:apiserver", &["system:masters"]));
+    let mut call = Call::internal(core, &served, "", user());
     (call.name, call.subresource) = (remote.name.clone(), "status".to_owned());
     let recording = Recording::By("kube-apiserver".to_owned());
-    modify(&mut call, false, &recording, |_, old| {
+    modify(&keeper.writes, &mut call, false, &recording, |_, old| {
         let mut new = old.clone();
         if let Some(status) = is_new(old) {
             api_wire::json::set(&mut new, &["status"], status);

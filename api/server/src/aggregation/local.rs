@@ -3,17 +3,16 @@
 //! priorities. One that somebody else made stays as it is.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use api_model::meta;
-use api_model::request::UserInfo;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::discovery::{CUSTOM_GROUP_PRIORITY, CUSTOM_VERSION_PRIORITY};
 use super::{GROUP, PLURAL};
-use crate::app::{App, Call};
-use crate::bootstrap;
+use crate::call::Call;
+use crate::loopback::{Loopback, user};
+use crate::verbs::WritePath;
 use crate::verbs::delete::delete_object;
 use api_cache::Filter;
 use api_wire::options::DeleteOptions;
@@ -75,13 +74,14 @@ fn api_service(group: &str, version: &str, (of_group, of_version): (i64, i64), m
 }
 
 /// Brings the APIServices of custom resources up to date; false where a write failed.
-pub(super) async fn register(app: &Arc<App>) -> bool {
-    let table = app.registry.table();
+pub(super) async fn register(loopback: &Loopback, writes: &WritePath) -> bool {
+    let core = &loopback.core;
+    let table = core.registry.table();
     let versions = table.custom.iter().map(|served| (served.kind.group.as_str(), served.kind.version.as_str()));
     let wanted: BTreeSet<(&str, &str)> = versions.collect();
     let priorities = (CUSTOM_GROUP_PRIORITY, CUSTOM_VERSION_PRIORITY);
     let wanted: Vec<Value> = wanted.into_iter().map(|(group, version)| api_service(group, version, priorities, "true")).collect();
-    let Some(served) = app.registry.find(GROUP, "v1", PLURAL) else { return true };
+    let Some(served) = core.registry.find(GROUP, "v1", PLURAL) else { return true };
     let mut is_done = true;
     for object in served.resource.list(&Filter::default(), 0).items {
         let value = object.value();
@@ -89,15 +89,15 @@ pub(super) async fn register(app: &Arc<App>) -> bool {
         if !is_ours || wanted.iter().any(|wanted| meta::name(wanted) == &*object.name) {
             continue;
         }
-        let mut call = Call::internal(app, &served, "", UserInfo::new("system:apiserver", &["system:masters"]));
-        if let Err(error) = delete_object(&mut call, &object.name, &DeleteOptions::default()).await
+        let mut call = Call::internal(core, &served, "", user());
+        if let Err(error) = delete_object(&writes.admission, &mut call, &object.name, &DeleteOptions::default()).await
             && error.code() != StatusCode::NOT_FOUND
         {
             tracing::warn!(apiservice = &*object.name, error = error.message(), "an APIService without a definition was not deleted");
             is_done = false;
         }
     }
-    if let Err(error) = bootstrap::ensure(app, wanted).await {
+    if let Err(error) = loopback.ensure(wanted).await {
         tracing::warn!(%error, "an APIService of a custom resource was not made");
         is_done = false;
     }

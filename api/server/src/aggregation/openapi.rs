@@ -14,7 +14,6 @@ use serde_json::Value;
 
 use super::ask::{Question, Unanswered, ask};
 use super::{Aggregation, Remote, discovery};
-use crate::app::App;
 use api_wire::body::BODY_BYTES_MAX;
 
 /// Who asks: upstream's name.
@@ -32,9 +31,9 @@ pub(super) struct Part {
 }
 
 /// Where a server's OpenAPI v3 document of a version is; empty where it has none. What is known where that cannot be told.
-pub(super) async fn v3(app: &Arc<App>, remote: &Remote, known: String) -> String {
+pub(super) async fn v3(aggregation: &Aggregation, remote: &Remote, known: String) -> String {
     let question = Question { path: "/openapi/v3", user: READER, etag: None, answer_bytes_max: BODY_BYTES_MAX };
-    match ask(app, remote, question).await {
+    match ask(aggregation, remote, question).await {
         Ok(answer) if answer.status.is_success() => {
             let index = serde_json::from_slice(&answer.body).ok();
             index.map(|index: Value| discovery::openapi_of(&index, remote)).unwrap_or_default()
@@ -47,10 +46,10 @@ pub(super) async fn v3(app: &Arc<App>, remote: &Remote, known: String) -> String
 
 /// A version's part of a server's OpenAPI v2 document: the one that is known, where that is the present one or where that
 /// cannot be told.
-pub(super) async fn v2(app: &Arc<App>, remote: &Remote, known: Option<Part>) -> Option<Part> {
+pub(super) async fn v2(aggregation: &Aggregation, remote: &Remote, known: Option<Part>) -> Option<Part> {
     let etag = known.as_ref().and_then(|known| known.etag.as_ref());
     let question = Question { path: "/openapi/v2", user: READER, etag, answer_bytes_max: V2_BYTES_MAX };
-    let answer = match ask(app, remote, question).await {
+    let answer = match ask(aggregation, remote, question).await {
         Ok(answer) => answer,
         Err(why) => {
             tracing::info!(apiservice = remote.name, %why, "an aggregated server's openapi v2 document was not read");
@@ -63,7 +62,7 @@ pub(super) async fn v2(app: &Arc<App>, remote: &Remote, known: Option<Part>) -> 
         _ => return known,
     }
     let etag = answer.headers.get(header::ETAG).cloned();
-    match part_of(app, answer.body, format!("/apis/{}/", remote.group_version())).await {
+    match part_of(aggregation, answer.body, format!("/apis/{}/", remote.group_version())).await {
         Ok(part) => Some(Part { etag, part }),
         Err(why) => {
             tracing::info!(apiservice = remote.name, why, "an aggregated server's openapi v2 document is left out");
@@ -73,8 +72,8 @@ pub(super) async fn v2(app: &Arc<App>, remote: &Remote, known: Option<Part>) -> 
 }
 
 /// Of one document at a time, beside the tasks of the runtime: a tree is large and takes a while.
-async fn part_of(app: &Arc<App>, document: Bytes, prefix: String) -> Result<Bytes, String> {
-    let turn = Arc::clone(&app.aggregation.reading).lock_owned().await;
+async fn part_of(aggregation: &Aggregation, document: Bytes, prefix: String) -> Result<Bytes, String> {
+    let turn = Arc::clone(&aggregation.reading).lock_owned().await;
     let reading = api_tasks::blocking("api-server/aggregated-openapi", move || {
         let _turn = turn;
         openapi::v2_part(&document, &prefix)
@@ -86,7 +85,7 @@ async fn part_of(app: &Arc<App>, document: Bytes, prefix: String) -> Result<Byte
 impl Aggregation {
     /// The index of OpenAPI v3.
     pub(crate) fn with_openapi(&self, mut index: Value) -> Value {
-        for remote in self.remotes().iter() {
+        for remote in self.remotes.all().iter() {
             let Some(documents) = self.documents_of(remote).filter(|documents| !documents.openapi.is_empty()) else { continue };
             let path = format!("apis/{}", remote.group_version());
             api_wire::json::set(&mut index, &["paths", &path, "serverRelativeURL"], documents.openapi.as_str());
@@ -96,7 +95,7 @@ impl Aggregation {
 
     /// What others add to the OpenAPI v2 document of these kinds, those of the highest priority first. Takes a while.
     pub(crate) fn with_openapi_v2(&self, kinds: &[Arc<Kind>]) -> Others {
-        let mut remotes: Vec<Arc<Remote>> = self.remotes().iter().filter(|remote| remote.is_available).cloned().collect();
+        let mut remotes: Vec<Arc<Remote>> = self.remotes.all().iter().filter(|remote| remote.is_available).cloned().collect();
         remotes.sort_by_key(|remote| (Reverse(remote.group_priority), Reverse(remote.version_priority), remote.name.clone()));
         let part = |remote: &Arc<Remote>| Some((remote.name.clone(), self.documents_of(remote)?.openapi_v2.as_ref()?.part.clone()));
         let parts: Vec<(String, Bytes)> = remotes.iter().filter_map(part).collect();

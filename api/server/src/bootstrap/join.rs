@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::app::App;
 use crate::config::Config;
+use crate::core::Core;
 use api_wire::json;
 
 /// The ConfigMap in `kube-system` that says who signs clients' certificates.
@@ -39,9 +39,9 @@ pub(super) fn objects(config: &Config) -> Vec<Value> {
 
 /// `kube-system/extension-apiserver-authentication`: what an aggregated server needs to know who asks, from
 /// a client's certificate or from the front proxy's word. What others put there stays.
-pub(super) fn published_authority(app: &App) -> Option<Value> {
-    let pki = &app.config.pki;
-    let stored = app.cache.get(&GroupResource::new("", "configmaps"), Some("kube-system"), PUBLISHED_AUTHORITY);
+pub(super) fn published_authority(core: &Core) -> Option<Value> {
+    let pki = &core.config.pki;
+    let stored = core.cache.get(&GroupResource::new("", "configmaps"), Some("kube-system"), PUBLISHED_AUTHORITY);
     let mut wanted = stored.as_deref().cloned().unwrap_or_else(
         || json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": PUBLISHED_AUTHORITY, "namespace": "kube-system"}}),
     );

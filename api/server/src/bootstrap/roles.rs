@@ -2,15 +2,12 @@
 //! that it lost, unless it is marked as not to be kept up to date; whatever was added to it stays. A
 //! binding that leads to another role than it should is made anew, since it cannot be changed.
 
-use std::sync::Arc;
-
 use api_auth::rule::Rule;
 use api_model::kind::find_by_kind;
 use api_model::meta;
 use api_model::view::View;
 use serde_json::Value;
 
-use crate::app::App;
 use api_wire::json;
 
 /// `false` says that a stored role is the administrator's.
@@ -26,13 +23,13 @@ pub(super) struct Changes {
 }
 
 /// Compares what is stored with what should be.
-pub(super) fn changes(app: &Arc<App>) -> Changes {
+pub(super) fn changes(view: &dyn View) -> Changes {
     let mut changes = Changes::default();
     for wanted in api_auth::bootstrap::objects() {
         let text = |field: &str| wanted.get(field).and_then(Value::as_str).unwrap_or_default();
         let Some(kind) = find_by_kind(text("apiVersion"), text("kind")) else { continue };
         let namespace = kind.namespaced.then(|| meta::namespace(&wanted));
-        let stored = app.cache.get(&kind.group_resource(), namespace, meta::name(&wanted));
+        let stored = view.get(&kind.group_resource(), namespace, meta::name(&wanted));
         changes.add(stored.as_deref(), wanted);
     }
     changes

@@ -1,6 +1,5 @@
 //! A connection to a node's server: TLS with the cluster's authority on both sides.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -10,9 +9,8 @@ use hyper::client::conn::http1;
 
 use api_upstream::backend::{self, ConnectError, Tls};
 
-use super::proxyable;
+use super::Connector;
 use super::target::{Kubelet, Target};
-use crate::app::App;
 use api_wire::status::ApiError;
 
 /// What the subject of a node's certificate begins with.
@@ -22,19 +20,19 @@ const NODE_USER_PREFIX: &str = "system:node:";
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Connects and authenticates, both ways.
-pub(super) async fn connect(app: &Arc<App>, target: &Target) -> Result<http1::SendRequest<Body>, ApiError> {
-    dial(app, &target.kubelet).await.map_err(|error| match error {
+pub(super) async fn connect(connector: &Connector, target: &Target) -> Result<http1::SendRequest<Body>, ApiError> {
+    dial(connector, &target.kubelet).await.map_err(|error| match error {
         ConnectError::NotAllowed => ApiError::bad_request(error.to_string()),
         ConnectError::Failed(why) => ApiError::internal(format!("error dialing backend: {why}")),
     })
 }
 
 /// Connects to a node's server, which has to show that it is that node's.
-pub(super) async fn dial(app: &Arc<App>, kubelet: &Kubelet) -> Result<http1::SendRequest<Body>, ConnectError> {
-    let (tls, subject) = (app.node_tls.load_full(), format!("{NODE_USER_PREFIX}{}", kubelet.node));
-    let limits = proxyable(app).with_loopback(app.config.nodes_on_loopback);
+pub(super) async fn dial(connector: &Connector, kubelet: &Kubelet) -> Result<http1::SendRequest<Body>, ConnectError> {
+    let (tls, subject) = (connector.node_tls.load_full(), format!("{NODE_USER_PREFIX}{}", kubelet.node));
+    let limits = connector.proxyable().with_loopback(connector.core.config.nodes_on_loopback);
     let tls = Tls { connector: &tls, name: &kubelet.address.host, subject: Some(&subject) };
-    backend::connect(&app.driver, &kubelet.address, &limits, Some(tls)).await
+    backend::connect(&connector.core.driver, &kubelet.address, &limits, Some(tls)).await
 }
 
 /// Sends a request and waits for the head of its answer.

@@ -4,8 +4,9 @@
 use api_admission::webhook::Gvk;
 use serde_json::{Map, Value};
 
-use crate::app::Call;
-use crate::verbs::admit::{self, Step};
+use crate::admission::Admission;
+use crate::attributes::Step;
+use crate::call::Call;
 use api_wire::json;
 use api_wire::query::Query;
 use api_wire::status::ApiResult;
@@ -14,14 +15,14 @@ use api_wire::status::ApiResult;
 const FLAGS: [&str; 4] = ["stdin", "stdout", "stderr", "tty"];
 
 /// Asks admission about a connection. From then on the call asks for what admission has made of it.
-pub(super) async fn through_admission(call: &mut Call, step: Step<'_>) -> ApiResult<()> {
+pub(super) async fn through_admission(admission: &Admission, call: &mut Call, step: Step<'_>) -> ApiResult<()> {
     let asked = of(call);
     let mut options = asked.clone();
-    admit::mutate(call, step, Some(&mut options)).await?;
+    admission.mutate(call, step, Some(&mut options)).await?;
     if options != asked {
         ask_for(call, &options);
     }
-    admit::validate(call, step, Some(&mut options)).await
+    admission.validate(call, step, Some(&mut options)).await
 }
 
 /// The reverse of [`of`].

@@ -18,28 +18,28 @@ use api_upstream::backend::{self, ConnectError, Tls};
 use api_upstream::headers::is_upgrade as wants_upgrade;
 use api_upstream::pass::{Answered, Passed, Way, pass};
 
+use super::Connector;
 use super::node;
 use super::options;
-use super::proxyable;
 use super::tunnel;
-use crate::app::Call;
-use crate::handle::text;
-use crate::verbs::admit::Step;
+use crate::attributes::Step;
+use crate::call::Call;
+use api_wire::answer::text;
 use api_wire::status::{ApiError, ApiResult};
 
 /// Answers a request for a `proxy` subresource.
-pub(super) async fn answer(mut call: Call, parts: Parts, body: Body) -> ApiResult<Response<Body>> {
+pub(super) async fn answer(connector: &Connector, mut call: Call, parts: Parts, body: Body) -> ApiResult<Response<Body>> {
     let candidates = location::find(&call)?;
     let name = call.name.clone();
     let step = Step { operation: Operation::Connect, name: &name, old: None, dry_run: false };
     let prefix = parts.uri.path().strip_suffix(call.rest.as_str()).unwrap_or_default().to_owned();
-    options::through_admission(&mut call, step).await?;
+    options::through_admission(&connector.writes.admission, &mut call, step).await?;
     let is_upgrade = wants_upgrade(&call.headers);
     if call.rest.is_empty() && !is_upgrade && matches!(parts.method, Method::GET | Method::HEAD) {
         return redirect_to_root(&parts.uri);
     }
     let location = candidates.choose(&mut rand::rng()).ok_or_else(|| ApiError::internal("nowhere to go"))?;
-    forward(&call, location, &prefix, parts, body).await
+    forward(connector, &call, location, &prefix, parts, body).await
 }
 
 /// Relative links in a page work only below a path that ends with a slash.
@@ -51,21 +51,27 @@ fn redirect_to_root(uri: &Uri) -> ApiResult<Response<Body>> {
     Ok(response)
 }
 
-async fn forward(call: &Call, location: &Location, prefix: &str, parts: Parts, body: Body) -> ApiResult<Response<Body>> {
+async fn forward(
+    connector: &Connector,
+    call: &Call,
+    location: &Location,
+    prefix: &str,
+    mut parts: Parts,
+    body: Body,
+) -> ApiResult<Response<Body>> {
     let unreachable = |error: String| ApiError::unavailable(format!("error trying to reach service: {error}"));
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let path = if call.rest.is_empty() { "/" } else { &call.rest };
     let authority = location.address().authority();
-    let sender = connect(call, location).await.map_err(|error| match error {
+    let sender = connect(connector, location).await.map_err(|error| match error {
         ConnectError::NotAllowed => ApiError::bad_request(error.to_string()),
         ConnectError::Failed(why) => unreachable(why),
     })?;
     let passed = Passed { host: &authority, target: &format!("{path}{query}"), headers: &call.headers, more: HeaderMap::new() };
-    let mut parts = parts;
-    let answered = pass(&call.app.driver, Way::Own(sender), &mut parts, passed, body).await;
+    let answered = pass(&connector.core.driver, Way::Own(sender), &mut parts, passed, body).await;
     let Answered { mut response, upgraded } = answered.map_err(|failure| unreachable(failure.why))?;
     if let Some(ends) = upgraded {
-        tunnel::join_beside(&call.app, ends, &parts);
+        tunnel::join_beside(&connector.core, ends, &parts);
     }
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         rewrite_location(response.headers_mut(), prefix, &authority);
@@ -73,14 +79,14 @@ async fn forward(call: &Call, location: &Location, prefix: &str, parts: Parts, b
     Ok(response)
 }
 
-async fn connect(call: &Call, location: &Location) -> Result<SendRequest<Body>, ConnectError> {
+async fn connect(connector: &Connector, location: &Location) -> Result<SendRequest<Body>, ConnectError> {
     let (reach, address) = match location {
-        Location::Kubelet(kubelet) => return node::dial(&call.app, kubelet).await,
+        Location::Kubelet(kubelet) => return node::dial(connector, kubelet).await,
         Location::Port(reach, address) => (reach, address),
     };
-    let tls = Tls { connector: &call.app.proxy_tls, name: &address.host, subject: None };
+    let tls = Tls { connector: &connector.proxy_tls, name: &address.host, subject: None };
     let tls = (*reach == Reach::Tls).then_some(tls);
-    backend::connect(&call.app.driver, address, &proxyable(&call.app), tls).await
+    backend::connect(&connector.core.driver, address, &connector.proxyable(), tls).await
 }
 
 /// A redirect to a path of the backend is one to a path below the proxy's.

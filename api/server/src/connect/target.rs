@@ -6,7 +6,7 @@ use api_model::kind::GroupResource;
 use api_model::view::View;
 use serde_json::Value;
 
-use crate::app::Call;
+use crate::call::Call;
 use api_upstream::backend::Address;
 use api_wire::status::{ApiError, ApiResult};
 
@@ -44,7 +44,7 @@ impl Target {
             return Ok(None);
         }
         let nodes = GroupResource::new("", "nodes");
-        let node = call.app.cache.get(&nodes, None, node_name).ok_or_else(|| ApiError::not_found(&nodes, node_name))?;
+        let node = call.core.cache.get(&nodes, None, node_name).ok_or_else(|| ApiError::not_found(&nodes, node_name))?;
         Ok(Some(Self { kubelet: kubelet(&node, node_name), path }))
     }
 }

@@ -12,10 +12,12 @@ use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
 use api_upstream::headers::{is_upgrade, pass_on_protocols};
 use api_upstream::pass::Upgraded as Ends;
 
+use super::Connector;
 use super::node;
 use super::target::Target;
-use crate::app::{App, Call};
 use crate::audit;
+use crate::call::Call;
+use crate::core::Core;
 use crate::serve;
 use api_wire::status::{ApiError, ApiResult};
 
@@ -35,7 +37,7 @@ const PASSED_ON: &[&str] = &[
 const LINGER: Duration = Duration::from_secs(10);
 
 /// Hands the client's upgrade to the node and, when the node agrees, joins the two.
-pub(super) async fn open(call: &Call, target: &Target, mut parts: Parts) -> ApiResult<Response<Body>> {
+pub(super) async fn open(connector: &Connector, call: &Call, target: &Target, mut parts: Parts) -> ApiResult<Response<Body>> {
     if !is_upgrade(&call.headers) {
         return Err(ApiError::bad_request("Upgrade request required"));
     }
@@ -48,7 +50,7 @@ pub(super) async fn open(call: &Call, target: &Target, mut parts: Parts) -> ApiR
         pass_on(&call.headers, headers);
     }
     let request = request.body(Body::empty()).map_err(ApiError::internal)?;
-    let mut sender = node::connect(&call.app, target).await?;
+    let mut sender = node::connect(connector, target).await?;
     let mut answer = node::ask(&mut sender, target, request).await?;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Err(node::refused(target, answer).await);
@@ -57,14 +59,14 @@ pub(super) async fn open(call: &Call, target: &Target, mut parts: Parts) -> ApiR
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     pass_on(answer.headers(), response.headers_mut());
-    join_beside(&call.app, Ends { client, backend: node }, &parts);
+    join_beside(&call.core, Ends { client, backend: node }, &parts);
     Ok(response)
 }
 
 /// Joins two upgraded connections, beside the request that led to them.
-pub(crate) fn join_beside(app: &App, Ends { client, backend }: Ends, parts: &Parts) {
-    let (shutdown, end, place) = (app.shutdown.clone(), audit::completion(parts), serve::place(parts));
-    app.tasks.request("api-server/tunnel", async move {
+pub(crate) fn join_beside(core: &Core, Ends { client, backend }: Ends, parts: &Parts) {
+    let (shutdown, end, place) = (core.shutdown.clone(), audit::completion(parts), serve::place(parts));
+    core.tasks.request("api-server/tunnel", async move {
         tokio::select! {
             () = shutdown.cancelled() => {}
             () = join(client, backend) => {}

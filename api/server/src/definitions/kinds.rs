@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use api_model::kind::{Custom, CustomColumn, Kind, ScalePaths, subresource};
 use serde_json::Value;
 
-use super::condition;
+use crate::condition;
 
 /// Verbs of a custom resource, in upstream's order.
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];

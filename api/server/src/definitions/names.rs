@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::condition::{self, Condition};
+use crate::condition::{self, Condition};
 
 /// The names in use in a group.
 #[derive(Default)]

@@ -11,14 +11,15 @@ use api_store::{Expect, StoreError, Write};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{changed, lifetime, locks};
-use crate::app::App;
+use super::{changed, lifetime, resource};
+use crate::core::Core;
 use api_cache::key;
 use api_cache::{Filter, Object, Resource};
 use api_wire::json;
 
 /// What this server knows of its locks.
 pub(crate) struct Locks {
+    pub(super) core: Arc<Core>,
     /// What all its attempts' names begin with; another one each time it starts.
     server: String,
     state: Mutex<State>,
@@ -34,13 +35,11 @@ struct State {
     looking: Option<Instant>,
 }
 
-impl Default for Locks {
-    fn default() -> Self {
-        Self { server: format!("{}/", meta::new_uid()), state: Mutex::default() }
-    }
-}
-
 impl Locks {
+    pub(crate) fn new(core: &Arc<Core>) -> Arc<Self> {
+        Arc::new(Self { core: Arc::clone(core), server: format!("{}/", meta::new_uid()), state: Mutex::default() })
+    }
+
     fn is_lost(&self, held: &Object) -> bool {
         let value = held.value();
         let attempt = json::text(&value, &["attempt"]);
@@ -50,22 +49,22 @@ impl Locks {
 
 /// An attempt to take a lock, and then the time for which it is held; over when dropped.
 pub(super) struct Attempt {
-    app: Arc<App>,
+    locks: Arc<Locks>,
     name: String,
 }
 
 impl Attempt {
-    pub(super) fn begin(app: &Arc<App>) -> Self {
-        let mut state = app.locks.state.lock();
+    pub(super) fn begin(locks: &Arc<Locks>) -> Self {
+        let mut state = locks.state.lock();
         state.begun += 1;
-        let name = format!("{}{}", app.locks.server, state.begun);
+        let name = format!("{}{}", locks.server, state.begun);
         state.live.insert(name.clone());
         drop(state);
-        Self { app: Arc::clone(app), name }
+        Self { locks: Arc::clone(locks), name }
     }
 
-    pub(super) fn app(&self) -> &Arc<App> {
-        &self.app
+    pub(super) fn locks(&self) -> &Arc<Locks> {
+        &self.locks
     }
 
     /// Its name, like that of no other attempt of any server.
@@ -75,7 +74,7 @@ impl Attempt {
 
     /// A lock of its name is lost from now on.
     pub(super) fn end(&self) {
-        self.app.locks.state.lock().live.remove(&self.name);
+        self.locks.state.lock().live.remove(&self.name);
     }
 }
 
@@ -86,25 +85,26 @@ impl Drop for Attempt {
 }
 
 /// Gives back what is lost, for as long as something may turn up that is not over by itself.
-pub(super) fn look_for_lost(app: &Arc<App>) {
-    let until = Instant::now() + lifetime(app);
-    let is_looked_for = app.locks.state.lock().looking.replace(until).is_some();
+pub(super) fn look_for_lost(locks: &Arc<Locks>) {
+    let until = Instant::now() + lifetime(&locks.core);
+    let is_looked_for = locks.state.lock().looking.replace(until).is_some();
     if !is_looked_for {
-        app.tasks.request("api-server/lost-locks", look(Arc::clone(app)));
+        locks.core.tasks.request("api-server/lost-locks", look(Arc::clone(locks)));
     }
 }
 
-async fn look(app: Arc<App>) {
-    let resource = locks(&app);
-    while let Some(until) = goes_on(&app.locks) {
-        let lost = app.cache.until(|| find(&app, &resource).is_some());
+async fn look(locks: Arc<Locks>) {
+    let core = &locks.core;
+    let resource = resource(core);
+    while let Some(until) = goes_on(&locks) {
+        let lost = core.cache.until(|| find(&locks, &resource).is_some());
         tokio::select! {
-            () = app.shutdown.cancelled() => return,
+            () = core.shutdown.cancelled() => return,
             // When nothing turned up in time, the end may have been put off.
             _in_time = tokio::time::timeout_at(until, lost) => {}
         }
-        if let Some(lost) = find(&app, &resource) {
-            give_back(&app, &resource, &lost).await;
+        if let Some(lost) = find(&locks, &resource) {
+            give_back(core, &resource, &lost).await;
         }
     }
 }
@@ -116,16 +116,16 @@ fn goes_on(locks: &Locks) -> Option<Instant> {
     state.looking
 }
 
-fn find(app: &App, resource: &Resource) -> Option<Arc<Object>> {
-    resource.list(&Filter::default(), 0).items.into_iter().find(|held| app.locks.is_lost(held))
+fn find(locks: &Locks, resource: &Resource) -> Option<Arc<Object>> {
+    resource.list(&Filter::default(), 0).items.into_iter().find(|held| locks.is_lost(held))
 }
 
-async fn give_back(app: &App, resource: &Resource, lost: &Object) {
+async fn give_back(core: &Core, resource: &Resource, lost: &Object) {
     let write = Write::new(key::object_key(&resource.name, "", &lost.name), None, Expect::At(lost.revision));
-    match app.store.write(write).await {
+    match core.store.write(write).await {
         Ok(_) | Err(StoreError::Conflict { .. }) => {}
         Err(error) => tracing::warn!(%error, lock = &*lost.name, "a lock is not given back yet"),
     }
     // Until that is seen, or for a pause.
-    changed(app, resource, lost).await;
+    changed(core, resource, lost).await;
 }

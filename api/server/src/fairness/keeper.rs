@@ -1,7 +1,6 @@
 //! Keeps the stored configuration whole: mandatory objects that somebody deleted come back, and each
 //! FlowSchema says whether its priority level exists.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use api_model::kind::GroupResource;
@@ -11,8 +10,8 @@ use api_store::Expect;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::app::{App, WriteError};
-use crate::bootstrap;
+use crate::core::{Core, WriteError};
+use crate::loopback::Loopback;
 use api_cache::{Filter, Since, Subscription};
 use api_wire::json;
 
@@ -21,44 +20,46 @@ const RESUBSCRIBE: Duration = Duration::from_secs(1);
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
 /// Looks again whenever something changes, until the server stops.
-pub(crate) async fn keep(app: Arc<App>) {
+pub(crate) async fn keep(loopback: Loopback) {
+    let core = &*loopback.core;
     loop {
-        let Some((mut schemas, mut levels)) = subscribe(&app) else { return };
+        let Some((mut schemas, mut levels)) = subscribe(core) else { return };
         // Whatever happened before the subscription is seen now, what happens later is an event.
-        reconcile(&app).await;
+        reconcile(&loopback).await;
         let changed = tokio::select! {
-            () = app.shutdown.cancelled() => return,
+            () = core.shutdown.cancelled() => return,
             told = schemas.events.told() => told,
             told = levels.events.told() => told,
         };
         if !changed {
             tokio::select! {
-                () = app.shutdown.cancelled() => return,
+                () = core.shutdown.cancelled() => return,
                 () = tokio::time::sleep(RESUBSCRIBE) => {}
             }
         }
     }
 }
 
-fn subscribe(app: &App) -> Option<(Subscription, Subscription)> {
+fn subscribe(core: &Core) -> Option<(Subscription, Subscription)> {
     let watch = |plural: &str| {
-        let resource = app.cache.resource(&GroupResource::new(GROUP, plural));
-        resource.watch(Filter::default(), Since::Now, false, app.cache.applied()).ok()
+        let resource = core.cache.resource(&GroupResource::new(GROUP, plural));
+        resource.watch(Filter::default(), Since::Now, false, core.cache.applied()).ok()
     };
     Some((watch("flowschemas")?.1, watch("prioritylevelconfigurations")?.1))
 }
 
 /// Brings what is stored in order, once.
-pub(crate) async fn reconcile(app: &Arc<App>) {
-    if let Err(error) = bootstrap::ensure(app, api_rules::mandatory_flow_control()).await {
+pub(crate) async fn reconcile(loopback: &Loopback) {
+    let core = &*loopback.core;
+    if let Err(error) = loopback.ensure(api_rules::mandatory_flow_control()).await {
         tracing::warn!(%error, "a mandatory object of flow control is missing");
     }
     let levels = GroupResource::new(GROUP, "prioritylevelconfigurations");
-    for schema in app.cache.list(&GroupResource::new(GROUP, "flowschemas"), None) {
+    for schema in core.cache.list(&GroupResource::new(GROUP, "flowschemas"), None) {
         let level = json::text(&schema, &["spec", "priorityLevelConfiguration", "name"]);
-        let exists = app.cache.get(&levels, None, level).is_some();
+        let exists = core.cache.get(&levels, None, level).is_some();
         if let Some(changed) = with_condition(&schema, level, exists, Timestamp::now()) {
-            write(app, changed).await;
+            write(core, changed).await;
         }
     }
 }
@@ -85,10 +86,10 @@ fn with_condition(schema: &Value, level: &str, exists: bool, now: Timestamp) -> 
 }
 
 /// A write that comes too late is made up for when the faster one is seen.
-async fn write(app: &Arc<App>, schema: Value) {
-    let Some(served) = app.registry.find(GROUP, "v1", "flowschemas") else { return };
+async fn write(core: &Core, schema: Value) {
+    let Some(served) = core.registry.find(GROUP, "v1", "flowschemas") else { return };
     let (name, revision) = (meta::name(&schema).to_owned(), meta::resource_version(&schema).parse().unwrap_or_default());
-    match app.put(&served, "", &name, Expect::At(revision), schema).await {
+    match core.put(&served, "", &name, Expect::At(revision), schema).await {
         Ok(_) | Err(WriteError::Conflict) => {}
         Err(WriteError::Api(error)) => tracing::warn!(schema = name, error = error.message(), "writing a condition failed"),
     }

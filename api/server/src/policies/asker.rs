@@ -5,12 +5,12 @@ use api_cel::{Authorizer, Check, Decision};
 use api_model::request::{Attributes, UserInfo};
 use api_model::selector::FieldSelector;
 
-use crate::app::App;
 use crate::authorize::decide;
+use crate::core::Core;
 
 /// Answers for the user of a request, or for a service account.
 pub(crate) struct Asker<'a> {
-    pub(super) app: &'a App,
+    pub(super) core: &'a Core,
     pub(super) user: &'a UserInfo,
 }
 
@@ -34,7 +34,7 @@ impl Authorizer for Asker<'_> {
             path: check.path.clone().unwrap_or_default(),
             field_selector,
         };
-        let decision = decide((&self.app.authorizer, &self.app.cache), account.as_ref().unwrap_or(self.user), &attributes);
+        let decision = decide((&self.core.authorizer, &self.core.cache), account.as_ref().unwrap_or(self.user), &attributes);
         Decision { allowed: decision.is_allowed(), reason: decision.reason().to_owned(), error: String::new() }
     }
 }

@@ -13,23 +13,23 @@ use api_rules::patch::{self, PatchError};
 use serde_json::Value;
 
 use super::seen::{FormVariables, Sight};
-use super::{Invocation, invocations};
-use crate::app::Call;
+use super::{Invocation, Policies, invocations};
+use crate::attributes::forms::{self, Forms};
+use crate::attributes::{AdmissionAttributes, request};
+use crate::call::Call;
 use crate::registry::Served;
-use crate::verbs::admit::request;
-use crate::webhooks::AdmissionAttributes;
-use crate::webhooks::forms::{self, Forms};
 use api_wire::json;
 use api_wire::status::{ApiError, ApiResult};
 
 /// Asks the mutating policies whom it concerns, and makes the changes that they want.
 pub(crate) async fn mutate(
+    policies: &Policies,
     call: &Call,
     asked: AdmissionAttributes<'_>,
     object: Option<&mut Value>,
     rounds: &mut Reinvocation,
 ) -> ApiResult<()> {
-    let hooks = call.app.policies.mutating.current();
+    let hooks = policies.mutating.current();
     let Some(object) = object.filter(|_| !hooks.is_empty() && !webhook::is_policy(&call.served.kind)) else { return Ok(()) };
     rounds.begin(Some(&*object));
     let (forms, mut failures) = (Forms::of(call), Failures::default());
@@ -104,7 +104,7 @@ impl MutationRound<'_> {
             let shown = forms::show(self.call, &served, Some(&*object)).await?.unwrap_or_default();
             let (changed, patching) = timed(|| change.and_then(|change| self.changed(&served, &shown, change)));
             let failure = changed.as_ref().err().map(|why| &**why);
-            self.call.app.metrics.policies.mutated(&policy.name, &binding.name, failure, evaluating + patching);
+            self.call.core.metrics.policies.mutated(&policy.name, &binding.name, failure, evaluating + patching);
             match changed {
                 Ok(Some(changed)) => *object = forms::take_back(self.call, &served, object, &shown, changed).await?,
                 Ok(None) => {}

@@ -6,7 +6,7 @@ use api_admission::policy::{ParamKind, Params};
 use api_model::meta;
 use serde_json::Value;
 
-use crate::app::App;
+use crate::core::Core;
 use crate::registry::Served;
 use api_cache::{Filter, Object};
 use api_wire::status::ApiResult;
@@ -18,8 +18,8 @@ pub(super) struct Source {
 
 impl Source {
     /// None where the kind is not served.
-    pub(super) fn of(app: &App, kind: &ParamKind) -> Option<Self> {
-        app.registry.find_kind(&kind.api_version, &kind.kind).map(|served| Self { served })
+    pub(super) fn of(core: &Core, kind: &ParamKind) -> Option<Self> {
+        core.registry.find_kind(&kind.api_version, &kind.kind).map(|served| Self { served })
     }
 
     /// Parameters in the version that the policy names: those that a webhook converts are found as they are stored.
@@ -30,13 +30,13 @@ impl Source {
         match self.served.resource.get(meta::namespace(&found), meta::name(&found)) {
             Some(object) => Ok(self.served.one_in_version(object).await?.value()),
             // It went in between: what was found still binds this request.
-            None => Ok(Arc::new(self.served.converted((*found).clone()).await?)),
+            None => Ok(Arc::new(self.served.external_of_version(&found).await?)),
         }
     }
 
-    fn shown(&self, object: &Object) -> Arc<Value> {
+    fn external(&self, object: &Object) -> Arc<Value> {
         let current = self.served.current(object);
-        if self.served.is_view() { Arc::new(self.served.shown((*current).clone())) } else { current }
+        if self.served.is_view() { Arc::new(self.served.external(&current).into_value()) } else { current.shared() }
     }
 }
 
@@ -46,12 +46,12 @@ impl Params for Source {
     }
 
     fn get(&self, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        self.served.resource.get(namespace, name).map(|object| self.shown(&object))
+        self.served.resource.get(namespace, name).map(|object| self.external(&object))
     }
 
     fn list(&self, namespace: &str) -> Vec<Arc<Value>> {
         let namespace = self.is_namespaced().then(|| namespace.to_owned());
         let page = self.served.resource.list(&Filter { namespace, ..Filter::default() }, 0);
-        page.items.iter().map(|object| self.shown(object)).collect()
+        page.items.iter().map(|object| self.external(object)).collect()
     }
 }

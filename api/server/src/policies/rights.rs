@@ -7,8 +7,8 @@ use api_model::request::Attributes;
 use api_model::view::View as _;
 use serde_json::Value;
 
-use crate::app::Call;
 use crate::authorize::decide;
+use crate::call::Call;
 use api_wire::json;
 use api_wire::status::{ApiError, ApiResult};
 
@@ -52,7 +52,7 @@ fn binding(call: &Call, policies: &str, old: Option<&Value>, new: &Value) -> Opt
     if old.is_some_and(|old| part(old, "paramRef") == Some(reference) && policy_name(old) == policy_name(new)) {
         return None;
     }
-    let policy = call.app.cache.get(&GroupResource::new(GROUP, policies), None, policy_name(new));
+    let policy = call.core.cache.get(&GroupResource::new(GROUP, policies), None, policy_name(new));
     let or_any = |field: &str| match json::text(reference, &[field]) {
         "" => ANY.to_owned(),
         text => text.to_owned(),
@@ -75,7 +75,7 @@ fn policy_name(binding: &Value) -> &str {
 /// The resource behind a kind; all of them where it is not known.
 fn of_kind(call: &Call, kind: Option<&Value>) -> Attributes {
     let text = |kind: &Value, field: &str| json::text(kind, &[field]).to_owned();
-    let served = kind.and_then(|kind| call.app.registry.find_kind(&text(kind, "apiVersion"), &text(kind, "kind")));
+    let served = kind.and_then(|kind| call.core.registry.find_kind(&text(kind, "apiVersion"), &text(kind, "kind")));
     let [group, version, resource] = served.map_or([ANY, ANY, ANY].map(str::to_owned), |served| {
         [served.kind.group.clone(), served.kind.version.clone(), served.kind.plural.clone()]
     });
@@ -83,6 +83,6 @@ fn of_kind(call: &Call, kind: Option<&Value>) -> Attributes {
 }
 
 fn refusal(call: &Call, attributes: &Attributes, field: &str, why: String) -> Option<FieldError> {
-    let is_allowed = decide((&call.app.authorizer, &call.app.cache), &call.user, attributes).is_allowed();
+    let is_allowed = decide((&call.core.authorizer, &call.core.cache), &call.user, attributes).is_allowed();
     (!is_allowed).then(|| FieldError::forbidden(&Path::new("spec").child(field), why))
 }

@@ -11,10 +11,10 @@ use api_model::view::View as _;
 use serde_json::Value;
 
 use super::asker::Asker;
-use crate::app::Call;
+use crate::attributes::forms::{self, Forms};
+use crate::attributes::{AdmissionAttributes, options};
+use crate::call::Call;
 use crate::registry::Served;
-use crate::webhooks::forms::{self, Forms};
-use crate::webhooks::{AdmissionAttributes, options};
 use api_wire::status::ApiResult;
 
 /// A request and its objects in one form.
@@ -73,7 +73,7 @@ impl<'a> Sight<'a> {
         let resource = GroupResource::new("", "namespaces");
         let namespace = match name {
             "" => None,
-            name => Some(call.app.cache.get(&resource, None, name).ok_or_else(|| Denied::NotFound { resource, name: name.to_owned() })?),
+            name => Some(call.core.cache.get(&resource, None, name).ok_or_else(|| Denied::NotFound { resource, name: name.to_owned() })?),
         };
         let kind = &call.served.kind;
         let check = Check {
@@ -84,7 +84,7 @@ impl<'a> Sight<'a> {
             name: request.object_name().to_owned(),
             ..Check::default()
         };
-        Ok(Self { call, asker: Asker { app: &call.app, user: &call.user }, namespace, check, seen: Vec::new() })
+        Ok(Self { call, asker: Asker { core: &call.core, user: &call.user }, namespace, check, seen: Vec::new() })
     }
 
     /// What is seen in a form; it is worked out once.

@@ -13,10 +13,11 @@ use api_store::Expect;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::app::{App, WriteError};
+use crate::core::WriteError;
+use crate::quota::Quotas;
 use crate::quota::ledger::LedgerSums;
 use crate::registry::Served;
-use api_cache::{Filter, Object};
+use api_cache::{Cache, Filter, Object};
 use api_wire::json;
 
 /// Changes that come in so short a time are told together.
@@ -30,14 +31,15 @@ const MANAGER: &str = "kube-apiserver";
 type Counted = HashMap<(Arc<str>, Arc<str>), u64>;
 
 /// Keeps every quota's status until the server stops.
-pub(crate) async fn keep(app: Arc<App>) {
-    let mut applied = app.cache.follow();
+pub(crate) async fn keep(quotas: Arc<Quotas>) {
+    let core = &quotas.core;
+    let mut applied = core.cache.follow();
     let mut counted = Counted::new();
     loop {
         applied.mark_unchanged();
-        let all_written = pass(&app, &mut counted).await;
+        let all_written = pass(&quotas, &mut counted).await;
         tokio::select! {
-            () = app.shutdown.cancelled() => return,
+            () = core.shutdown.cancelled() => return,
             changed = applied.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(RETRY), if !all_written => {}
         }
@@ -45,9 +47,9 @@ pub(crate) async fn keep(app: Arc<App>) {
         tokio::pin!(pause);
         loop {
             // What the sums follow from is not kept for long.
-            app.quotas.ledger.follow(&app.cache);
+            quotas.ledger.follow(&core.cache);
             tokio::select! {
-                () = app.shutdown.cancelled() => return,
+                () = core.shutdown.cancelled() => return,
                 () = &mut pause => break,
                 changed = applied.changed() => if changed.is_err() { return },
             }
@@ -56,35 +58,35 @@ pub(crate) async fn keep(app: Arc<App>) {
 }
 
 /// Looks where something has changed; answers whether all was written.
-async fn pass(app: &App, counted: &mut Counted) -> bool {
-    let Some(served) = app.registry.find("", "v1", "resourcequotas") else { return true };
-    let quotas = served.resource.list(&Filter::default(), 0).items;
+async fn pass(quotas: &Quotas, counted: &mut Counted) -> bool {
+    let Some(served) = quotas.core.registry.find("", "v1", "resourcequotas") else { return true };
+    let stored = served.resource.list(&Filter::default(), 0).items;
     let mut fresh = Counted::new();
     let mut all_written = true;
-    for quota in &quotas {
-        let (place, upto) = ((Arc::clone(&quota.namespace), Arc::clone(&quota.name)), latest(app, quota));
-        if counted.get(&place) != Some(&upto) && !write(app, &served, quota).await {
+    for quota in &stored {
+        let (place, upto) = ((Arc::clone(&quota.namespace), Arc::clone(&quota.name)), latest(&quotas.core.cache, quota));
+        if counted.get(&place) != Some(&upto) && !write(quotas, &served, quota).await {
             all_written = false;
             continue;
         }
         fresh.insert(place, upto);
     }
-    app.quotas.ledger.keep(quotas.iter().map(|quota| (&*quota.namespace, Scopes::from_quota(&quota.value()))));
+    quotas.ledger.keep(stored.iter().map(|quota| (&*quota.namespace, Scopes::from_quota(&quota.value()))));
     *counted = fresh;
     all_written
 }
 
 /// The last change to the quota or to anything that it may count.
-fn latest(app: &App, quota: &Object) -> u64 {
-    let of = |resource: &GroupResource| app.cache.resource(resource).revision();
+fn latest(cache: &Cache, quota: &Object) -> u64 {
+    let of = |resource: &GroupResource| cache.resource(resource).revision();
     resource_quota::sources(&quota.value()).iter().map(of).chain([quota.revision]).max().unwrap_or_default()
 }
 
 /// Writes the status where it is not right; answers false where that failed for no good reason.
-async fn write(app: &App, served: &Arc<Served>, quota: &Arc<Object>) -> bool {
+async fn write(quotas: &Quotas, served: &Arc<Served>, quota: &Arc<Object>) -> bool {
     let old = quota.value();
     let hard = old.pointer("/spec/hard").cloned().unwrap_or_else(|| json!({}));
-    let known = LedgerSums { ledger: &app.quotas.ledger, cache: &app.cache };
+    let known = LedgerSums { ledger: &quotas.ledger, cache: &quotas.core.cache };
     let status = json!({"hard": hard, "used": resource_quota::used(&old, &known)});
     if old.get("status") == Some(&status) || meta::is_deleting(&old) {
         return true;
@@ -93,7 +95,7 @@ async fn write(app: &App, served: &Arc<Served>, quota: &Arc<Object>) -> bool {
     json::set(&mut new, &["status"], status);
     let now = meta::time(Timestamp::now());
     apply::record(&Target::new(&served.stored, Some("status")), Some(&old), &mut new, Writer { manager: MANAGER, now: &now });
-    match app.put(served, &quota.namespace, &quota.name, Expect::At(quota.revision), new).await {
+    match quotas.core.put(served, &quota.namespace, &quota.name, Expect::At(quota.revision), new).await {
         // Somebody was faster: that change is on its way to us.
         Ok(_) | Err(WriteError::Conflict) => true,
         Err(WriteError::Api(error)) => {

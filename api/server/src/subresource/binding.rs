@@ -7,9 +7,11 @@ use http::{Response, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::app::Call;
+use crate::attributes::Step;
+use crate::call::Call;
 use crate::present::Presentation;
-use crate::verbs::admit::{self, Step};
+use crate::registry::Internal;
+use crate::verbs::WritePath;
 use crate::verbs::modify::modify_unchecked;
 use api_wire::body;
 use api_wire::json;
@@ -17,7 +19,7 @@ use api_wire::options::WriteOptions;
 use api_wire::status::{ApiError, ApiResult};
 
 /// `POST` of a Binding. The call is for the Pod.
-pub(crate) async fn bind(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+pub(crate) async fn bind(path: &WritePath, call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
     let presentation = Presentation::plain(&call.served, &call.headers, &call.query)?;
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
     let decoded = body::decode(&call.headers, bytes)?;
@@ -33,12 +35,12 @@ pub(crate) async fn bind(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Bo
     json::set(&mut binding, &["kind"], "Binding");
     let pod = call.name.clone();
     let step = Step { operation: Operation::Create, name: &pod, old: None, dry_run: options.dry_run };
-    admit::mutate(call, step, Some(&mut binding)).await?;
-    admit::validate(call, step, Some(&mut binding)).await?;
+    path.admission.mutate(call, step, Some(&mut binding)).await?;
+    path.admission.validate(call, step, Some(&mut binding)).await?;
     let node = target(&binding)?.to_owned();
-    modify_unchecked(call, options.dry_run, |call, pod| {
+    modify_unchecked(path, call, options.dry_run, |call, pod| {
         check(call, pod, &binding)?;
-        Ok(bound(pod, &binding, &node))
+        Ok(Internal::new(bound(pod, &binding, &node)))
     })
     .await?;
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});

@@ -11,9 +11,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::budget::Answer;
-use crate::app::Call;
+use crate::attributes::Step;
+use crate::call::Call;
 use crate::present::Presentation;
-use crate::verbs::admit::{self, Step};
+use crate::registry::Internal;
+use crate::verbs::WritePath;
 use crate::verbs::delete::{check_preconditions, delete_object};
 use crate::verbs::modify::modify_unchecked;
 use api_wire::body;
@@ -26,7 +28,7 @@ use api_wire::status::{ApiError, ApiResult};
 const ATTEMPTS_MAX: usize = 20;
 
 /// `POST` of an Eviction.
-pub(super) async fn evict(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+pub(super) async fn evict(path: &WritePath, call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
     let presentation = Presentation::plain(&call.served, &call.headers, &call.query)?;
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
     let decoded = body::decode(&call.headers, bytes)?;
@@ -43,10 +45,10 @@ pub(super) async fn evict(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
     let mut delete = DeleteOptions::parse(&Query::default(), eviction.get("deleteOptions"))?;
     delete.dry_run |= options.dry_run;
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: delete.dry_run };
-    admit::mutate(call, step, Some(&mut eviction)).await?;
-    admit::validate(call, step, Some(&mut eviction)).await?;
-    if !evict_unguarded(call, &delete).await? {
-        evict_guarded(call, &delete).await?;
+    path.admission.mutate(call, step, Some(&mut eviction)).await?;
+    path.admission.validate(call, step, Some(&mut eviction)).await?;
+    if !evict_unguarded(path, call, &delete).await? {
+        evict_guarded(path, call, &delete).await?;
     }
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(presentation.value(StatusCode::CREATED, &status))
@@ -54,7 +56,7 @@ pub(super) async fn evict(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
 
 /// Evicts a Pod that costs no budget anything, because it does not run or stops already; answers
 /// whether it was one.
-async fn evict_unguarded(call: &mut Call, delete: &DeleteOptions) -> ApiResult<bool> {
+async fn evict_unguarded(path: &WritePath, call: &mut Call, delete: &DeleteOptions) -> ApiResult<bool> {
     let mut conflict = None;
     for _ in 0..ATTEMPTS_MAX {
         let pod = call.object()?.value();
@@ -64,7 +66,7 @@ async fn evict_unguarded(call: &mut Call, delete: &DeleteOptions) -> ApiResult<b
         }
         // One that is not over may start to run at any moment, and then its budget must be asked.
         let options = if is_over { delete.clone() } else { as_of(&pod, delete) };
-        match mark_and_delete(call, options).await {
+        match mark_and_delete(path, call, options).await {
             Err(error) if error.code() == StatusCode::CONFLICT && delete.resource_version.is_none() => conflict = Some(error),
             done => return done.map(|()| true),
         }
@@ -73,12 +75,12 @@ async fn evict_unguarded(call: &mut Call, delete: &DeleteOptions) -> ApiResult<b
 }
 
 /// Evicts a Pod that runs, if its budget allows.
-async fn evict_guarded(call: &mut Call, delete: &DeleteOptions) -> ApiResult<()> {
+async fn evict_guarded(path: &WritePath, call: &mut Call, delete: &DeleteOptions) -> ApiResult<()> {
     let pod = call.object()?.value();
-    match budget::ask(&call.app, &pod, delete.dry_run).await? {
-        Answer::Granted => mark_and_delete(call, delete.clone()).await,
+    match budget::ask(&call.core, &pod, delete.dry_run).await? {
+        Answer::Granted => mark_and_delete(path, call, delete.clone()).await,
         // It does not count as healthy, so that nothing is lost with it, as long as it stays so.
-        Answer::NotCounted(name) => match mark_and_delete(call, as_of(&pod, delete)).await {
+        Answer::NotCounted(name) => match mark_and_delete(path, call, as_of(&pod, delete)).await {
             Err(error) if error.code() == StatusCode::CONFLICT && delete.resource_version.is_none() => Err(budget::still_processed(&name)),
             done => done,
         },
@@ -96,11 +98,11 @@ fn as_of(pod: &Value, delete: &DeleteOptions) -> DeleteOptions {
 }
 
 /// Tells on the Pod why it goes, then deletes it, both under the preconditions of `options`.
-async fn mark_and_delete(call: &mut Call, mut options: DeleteOptions) -> ApiResult<()> {
+async fn mark_and_delete(path: &WritePath, call: &mut Call, mut options: DeleteOptions) -> ApiResult<()> {
     if !options.dry_run {
-        let marking = modify_unchecked(call, false, |call, pod| {
+        let marking = modify_unchecked(path, call, false, |call, pod| {
             check_preconditions(call, pod, &options)?;
-            Ok(marked(pod))
+            Ok(Internal::new(marked(pod)))
         });
         let marked = marking.await?.value();
         if options.resource_version.is_some() {
@@ -108,7 +110,7 @@ async fn mark_and_delete(call: &mut Call, mut options: DeleteOptions) -> ApiResu
         }
     }
     let name = call.name.clone();
-    delete_object(call, &name, &options).await.map(drop)
+    delete_object(&path.admission, call, &name, &options).await.map(drop)
 }
 
 /// The Pod with the condition that upstream's eviction sets.

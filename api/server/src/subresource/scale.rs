@@ -10,8 +10,10 @@ use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::app::Call;
+use crate::call::Call;
 use crate::present::Presentation;
+use crate::registry::{External, Internal};
+use crate::verbs::WritePath;
 use crate::verbs::apply::{self, Typed};
 use crate::verbs::body::check_name;
 use crate::verbs::modify::modify;
@@ -24,12 +26,12 @@ use api_wire::options::WriteOptions;
 use api_wire::status::{ApiError, ApiResult};
 
 /// `GET`, `PUT` and `PATCH`.
-pub(super) async fn answer(call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<Response<Body>> {
+pub(super) async fn answer(path: &WritePath, call: &mut Call, verb: &str, bytes: &[u8]) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     let object = match verb {
         "get" => call.object_in_version().await?.value(),
-        "update" => update(call, bytes).await?,
-        _ => patch(call, bytes).await?,
+        "update" => update(path, call, bytes).await?,
+        _ => patch(path, call, bytes).await?,
     };
     let scale = read(call, &object)?;
     let (group, version, kind) = ("autoscaling".to_owned(), "v1".to_owned(), "Scale".to_owned());
@@ -41,21 +43,21 @@ fn read(call: &Call, object: &Value) -> ApiResult<Value> {
     scale::read(&call.served.kind, object).ok_or_else(ApiError::no_such_resource)
 }
 
-async fn update(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
+async fn update(path: &WritePath, call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
     let options = WriteOptions::parse(&call.query, "UpdateOptions")?;
     let decoded = body::decode(&call.headers, bytes)?;
     let scale = checked(call, decoded.value, &decoded.duplicates, &options)?;
-    write(call, &options, |_, _| Ok(scale.clone())).await
+    write(path, call, &options, |_, _| Ok(scale.clone())).await
 }
 
-async fn patch(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
+async fn patch(path: &WritePath, call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
     if apply::is_apply(call) {
-        return apply_scale(call, bytes).await;
+        return apply_scale(path, call, bytes).await;
     }
     let options = WriteOptions::parse(&call.query, "PatchOptions")?;
     let patch = Patch::decode(call, bytes)?;
     let schema = api_schema::of_gvk("autoscaling", "v1", "Scale");
-    write(call, &options, |call, old| {
+    write(path, call, &options, |call, old| {
         let patched = patch.apply(schema, &read(call, old)?)?;
         checked(call, patched, &patch.decoded.duplicates, &options)
     })
@@ -63,7 +65,7 @@ async fn patch(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
 }
 
 /// A Scale that is applied is its replicas applied to the object, through this door.
-async fn apply_scale(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
+async fn apply_scale(path: &WritePath, call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
     let options = WriteOptions::parse_apply(&call.query)?;
     let typing = api_schema::of_gvk("autoscaling", "v1", "Scale").map_or(Typing::Deduced, Typing::Known);
     let typed = Typed { group: "autoscaling", version: "v1", kind: "Scale", typing };
@@ -85,19 +87,20 @@ async fn apply_scale(call: &mut Call, bytes: &[u8]) -> ApiResult<Arc<Value>> {
     if !version.is_empty() {
         meta::set(&mut config, "resourceVersion", version);
     }
-    let config = call.served.to_stored(config);
+    let config = call.served.internal(External::new(config));
     let recording = Recording::applied(&options);
-    let outcome = modify(call, options.dry_run, &recording, |call, old| apply::applied(call, Some(old), &config, &options)).await?;
+    let outcome = modify(path, call, options.dry_run, &recording, |call, old| apply::applied(call, Some(old), &config, &options)).await?;
     Ok(outcome.value())
 }
 
 async fn write(
+    path: &WritePath,
     call: &mut Call,
     options: &WriteOptions,
-    mut scale: impl FnMut(&mut Call, &Value) -> ApiResult<Value>,
+    mut scale: impl FnMut(&mut Call, &Internal) -> ApiResult<Value>,
 ) -> ApiResult<Arc<Value>> {
     let recording = Recording::of(call, options);
-    let outcome = modify(call, options.dry_run, &recording, |call, old| {
+    let outcome = modify(path, call, options.dry_run, &recording, |call, old| {
         let scale = scale(call, old)?;
         let mut new = old.clone();
         scale::write(&call.served.kind, &mut new, &scale);

@@ -5,16 +5,17 @@ use axum::body::Body;
 use http::{Response, StatusCode};
 use jiff::Timestamp;
 
-use crate::app::Call;
+use crate::admission::Admission;
+use crate::attributes::Step;
+use crate::call::Call;
 use crate::present::Presentation;
-use crate::verbs::admit::{self, Step};
 use api_wire::body;
 use api_wire::json;
 use api_wire::options::WriteOptions;
 use api_wire::status::{ApiError, ApiResult};
 
 /// `POST` of a TokenRequest.
-pub(super) async fn request(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+pub(super) async fn request(admission: &Admission, call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
     let presentation = Presentation::plain(&call.served, &call.headers, &call.query)?;
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
     let decoded = body::decode(&call.headers, bytes)?;
@@ -29,9 +30,9 @@ pub(super) async fn request(call: &mut Call, bytes: &[u8]) -> ApiResult<Response
     // A node gets tokens for its own Pods only: that is NodeRestriction's to say.
     let name = call.name.clone();
     let step = Step { operation: Operation::Create, name: &name, old: None, dry_run: options.dry_run };
-    admit::mutate(call, step, Some(&mut request)).await?;
-    admit::validate(call, step, Some(&mut request)).await?;
-    let tokens = call.app.authenticator.tokens();
-    let answer = tokens.request(&call.namespace, &call.name, &request, &*call.app.cache, Timestamp::now())?;
+    admission.mutate(call, step, Some(&mut request)).await?;
+    admission.validate(call, step, Some(&mut request)).await?;
+    let tokens = call.core.authenticator.tokens();
+    let answer = tokens.request(&call.namespace, &call.name, &request, &*call.core.cache, Timestamp::now())?;
     Ok(presentation.value(StatusCode::CREATED, &answer))
 }

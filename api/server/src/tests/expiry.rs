@@ -21,10 +21,10 @@ async fn events_are_gone_an_hour_after_they_were_last_seen() {
     cluster.post(EVENTS, event("old", Timestamp::now())).await.ok();
     cluster.post(EVENTS, event("recurring", later)).await.ok();
     cluster.config_map("no-event", json!({})).await;
-    let app = cluster.server.app();
-    expire::pass(app, Timestamp::now() + jiff::SignedDuration::from_mins(59)).await;
+    let core = cluster.server.core();
+    expire::pass(core, Timestamp::now() + jiff::SignedDuration::from_mins(59)).await;
     assert_eq!(names(&cluster.get(EVENTS).await.ok()), ["old", "recurring"]);
-    expire::pass(app, Timestamp::now() + jiff::SignedDuration::from_mins(61)).await;
+    expire::pass(core, Timestamp::now() + jiff::SignedDuration::from_mins(61)).await;
     assert_eq!(names(&cluster.get(EVENTS).await.ok()), ["recurring"]);
     assert_eq!(names(&cluster.get(CONFIG_MAPS).await.ok()), ["no-event"]);
 }

@@ -89,8 +89,8 @@ async fn the_past_can_be_listed_exactly() {
     cluster.delete(&format!("{CONFIG_MAPS}/c00")).await.ok();
     let exact = cluster.get(&format!("{CONFIG_MAPS}?resourceVersion={then}&resourceVersionMatch=Exact")).await.ok();
     assert_eq!((names(&exact), exact["metadata"]["resourceVersion"].as_str()), (vec!["c00", "c01"], Some(then.as_str())));
-    let app = cluster.server.app();
-    app.cache.expire_lists(app.cache.applied());
+    let core = cluster.server.core();
+    core.cache.expire_lists(core.cache.applied());
     let expired = cluster.get(&format!("{CONFIG_MAPS}?resourceVersion={then}&resourceVersionMatch=Exact")).await;
     assert_eq!(expired.refusal(), (410, "The resourceVersion for the provided list is too old."));
     let not_older = cluster.get(&format!("{CONFIG_MAPS}?resourceVersion={then}&resourceVersionMatch=NotOlderThan")).await.ok();
@@ -113,8 +113,8 @@ async fn a_token_that_is_too_old_comes_with_a_fresh_one() {
     let first = cluster.get(&format!("{CONFIG_MAPS}?limit=1")).await.ok();
     cluster.config_map("e00", json!({})).await;
     // More changes than are remembered.
-    let resource = cluster.server.app().cache.resource(&api_model::kind::GroupResource::new("", "configmaps"));
-    resource.reset(cluster.server.app().cache.applied(), Vec::new());
+    let resource = cluster.server.core().cache.resource(&api_model::kind::GroupResource::new("", "configmaps"));
+    resource.reset(cluster.server.core().cache.applied(), Vec::new());
     cluster.config_map("d00", json!({})).await;
     let token = first["metadata"]["continue"].as_str().expect("a token");
     let gone = cluster.get(&format!("{CONFIG_MAPS}?limit=5&continue={token}")).await;

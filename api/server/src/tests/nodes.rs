@@ -110,7 +110,7 @@ async fn node_at(cluster: &Cluster, name: &str, (kind, address): (&str, &str), p
 async fn no_node_leads_the_server_to_itself() {
     let cluster = cluster_with(Config { nodes_on_loopback: false, ..config() }, Arc::new(MemoryStore::new())).await;
     let (address, _) = served(&cluster).await;
-    let advertised = cluster.server.app().config.advertise_address;
+    let advertised = cluster.server.core().config.advertise_address;
     for (name, at, port) in [
         ("loopback", ("InternalIP", "127.0.0.1"), address.port()),
         ("name", ("Hostname", "localhost"), address.port()),

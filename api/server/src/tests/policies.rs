@@ -339,11 +339,11 @@ async fn a_hundred_policies_about_others_are_passed_by() {
     }
     cluster.config_map("warm", json!({})).await;
     let app = cluster.server.app();
-    let hooks = app.policies.validating_for_tests();
+    let hooks = app.writes.admission.policies.validating_for_tests();
     assert_eq!(hooks.len(), 100);
-    assert!(Arc::ptr_eq(&hooks, &app.policies.validating_for_tests()), "nothing is compiled twice");
+    assert!(Arc::ptr_eq(&hooks, &app.writes.admission.policies.validating_for_tests()), "nothing is compiled twice");
     cluster.validating("last", secrets, json!({})).await;
-    let later = app.policies.validating_for_tests();
+    let later = app.writes.admission.policies.validating_for_tests();
     let kept = hooks.iter().filter(|hook| later.iter().any(|other| Arc::ptr_eq(&hook.policy, &other.policy))).count();
     assert_eq!((later.len(), kept), (101, 100), "what did not change is kept");
 }

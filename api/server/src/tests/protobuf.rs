@@ -152,8 +152,8 @@ async fn watches_are_frames() {
 async fn a_watch_that_starts_too_early_is_told_so() {
     let cluster = cluster().await;
     cluster.config_map("a", json!({})).await;
-    let app = cluster.server.app();
-    app.cache.resource(&api_model::kind::GroupResource::new("", "configmaps")).reset(app.cache.applied(), Vec::new());
+    let core = cluster.server.core();
+    core.cache.resource(&api_model::kind::GroupResource::new("", "configmaps")).reset(core.cache.applied(), Vec::new());
     let answer = get(&cluster, &format!("{CONFIG_MAPS}?watch=true&resourceVersion=1"), PROTOBUF).await;
     let event = meta::WatchEvent::decode(&answer.bytes[4..]).expect("an event");
     let status: meta::Status = message(event.object.expect("an object").raw(), "Status");

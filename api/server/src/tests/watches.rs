@@ -138,9 +138,9 @@ async fn bookmarks_come_every_minute_and_at_the_end() {
 async fn a_version_that_is_forgotten_is_gone() {
     let cluster = cluster().await;
     cluster.config_map("a", json!({})).await;
-    let app = cluster.server.app();
-    let now = app.cache.applied();
-    app.cache.resource(&api_model::kind::GroupResource::new("", "configmaps")).reset(now, Vec::new());
+    let core = cluster.server.core();
+    let now = core.cache.applied();
+    core.cache.resource(&api_model::kind::GroupResource::new("", "configmaps")).reset(now, Vec::new());
     let mut watch = watch(&cluster, &format!("{CONFIG_MAPS}?watch=1&resourceVersion=1")).await;
     let event = watch.next().await.expect("an event");
     assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(410)));

@@ -12,13 +12,14 @@ use http::{Response, StatusCode};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::body;
-use super::create::{Created, create_object};
+use super::create::create_object;
 use super::modify::modify;
 use super::recording::Recording;
-use super::update::answer;
-use crate::app::Call;
+use super::write::Written;
+use super::{WritePath, body};
+use crate::call::Call;
 use crate::present::Presentation;
+use crate::registry::{External, Internal};
 use api_wire::accept::Answer;
 use api_wire::options::WriteOptions;
 use api_wire::status::{ApiError, ApiResult};
@@ -34,7 +35,7 @@ pub(crate) fn is_apply(call: &Call) -> bool {
 }
 
 /// `PATCH` of a name, or of one of the subresources that show the whole object.
-pub(crate) async fn apply(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+pub(crate) async fn apply(path: &WritePath, call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     let options = WriteOptions::parse_apply(&call.query)?;
     let served = Arc::clone(&call.served);
@@ -44,31 +45,30 @@ pub(crate) async fn apply(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
     // What is left to do is to bring values into the writing in which they are stored.
     check_fields(kind, &mut config, &[], FieldValidation::Ignore)
         .map_err(|error| ApiError::bad_request(error.handled_as(&kind.kind, &kind.version)))?;
-    let config = served.to_stored(config);
+    let config = served.internal(External::new(config));
     let recording = Recording::applied(&options);
     for _ in 0..ATTEMPTS_MAX {
         if call.sub().is_none() && call.object().is_err() {
-            match create(call, &config, &options).await {
+            match create(path, call, &config, &options).await {
                 Err(error) if error.is_already_exists() => continue,
                 Err(error) => return Err(error),
-                Ok(Created::Stored(object)) => return Ok(presentation.object(StatusCode::CREATED, &object)),
-                Ok(Created::DryRun(value)) => return Ok(presentation.unstored(StatusCode::CREATED, value)),
+                Ok(created) => return Ok(created.respond(&presentation, StatusCode::CREATED)),
             }
         }
-        let changed = modify(call, options.dry_run, &recording, |call, old| {
+        let changed = modify(path, call, options.dry_run, &recording, |call, old| {
             let mut object = applied(call, Some(old), &config, &options)?;
             body::check_name(call, &mut object)?;
             Ok(object)
         });
         match changed.await {
             Err(_) if call.sub().is_none() && call.object().is_err() => {}
-            changed => return Ok(answer(&presentation, changed?)),
+            changed => return Ok(changed?.respond(&presentation, StatusCode::OK)),
         }
     }
     Err(ApiError::modified(&call.served.name, &call.name))
 }
 
-async fn create(call: &mut Call, config: &Value, options: &WriteOptions) -> ApiResult<Created> {
+async fn create(path: &WritePath, call: &mut Call, config: &Internal, options: &WriteOptions) -> ApiResult<Written> {
     call.check_may("create")?;
     let uid = meta::uid(config);
     if !uid.is_empty() {
@@ -78,14 +78,15 @@ async fn create(call: &mut Call, config: &Value, options: &WriteOptions) -> ApiR
     let mut object = applied(call, None, config, options)?;
     body::set_namespace(call, &mut object)?;
     body::check_name(call, &mut object)?;
-    create_object(call, object, options, &Recording::Done).await
+    create_object(path, call, object, options, &Recording::Done).await
 }
 
-/// The object with a configuration, in stored form, applied to it through the call's door.
-pub(crate) fn applied(call: &Call, live: Option<&Value>, config: &Value, options: &WriteOptions) -> ApiResult<Value> {
+/// The object with a configuration applied to it through the call's main resource or subresource.
+pub(crate) fn applied(call: &Call, live: Option<&Internal>, config: &Internal, options: &WriteOptions) -> ApiResult<Internal> {
     let target = Target::new(&call.served.stored, call.sub());
     let writer = Writer { manager: &options.field_manager, now: &meta::time(Timestamp::now()) };
-    apply::apply(&target, live, config, writer, options.force).map_err(Into::into)
+    let applied = apply::apply(&target, live.map(|live| &**live), config, writer, options.force)?;
+    Ok(Internal::new(applied))
 }
 
 /// What a configuration must be.

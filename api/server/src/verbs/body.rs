@@ -1,5 +1,5 @@
-//! An object from a request's body: decoded, its fields checked, in stored form, with the path's
-//! namespace and without what only the server writes.
+//! An object from a request's body: decoded, its fields checked, in internal form, with the path's namespace and without what
+//! only the server writes.
 
 use api_model::go::json_type;
 use api_model::kind::Kind;
@@ -7,27 +7,28 @@ use api_model::{field, meta};
 use api_rules::{DecodeError, Decoded, Duplicate, check_fields};
 use serde_json::Value;
 
-use crate::app::Call;
+use crate::call::Call;
+use crate::registry::{External, Internal};
 use api_wire::body;
 use api_wire::json;
 use api_wire::options::WriteOptions;
 use api_wire::status::{ApiError, ApiResult};
 
 /// Decodes and checks a body that must be an object of the call's kind.
-pub(crate) fn object(call: &mut Call, body: &[u8], options: &WriteOptions) -> ApiResult<Value> {
+pub(crate) fn object(call: &mut Call, body: &[u8], options: &WriteOptions) -> ApiResult<Internal> {
     let Decoded { value, duplicates } = body::decode_as(&call.headers, body, &call.served.kind.kind)?;
     checked(call, value, &duplicates, options, |error, kind| ApiError::bad_request(error.handled_as(&kind.kind, &kind.version)))
 }
 
-/// Checks a value that must be an object of the call's kind, and brings it into stored form. `unfit` makes the
-/// refusal of one whose fields do not fit.
+/// Checks a value that must be an object of the call's kind, and brings it into internal form. `unfit` makes the error for an
+/// object whose fields do not fit.
 pub(crate) fn checked(
     call: &mut Call,
     mut value: Value,
     duplicates: &[Duplicate],
     options: &WriteOptions,
     unfit: impl FnOnce(DecodeError, &Kind) -> ApiError,
-) -> ApiResult<Value> {
+) -> ApiResult<Internal> {
     let kind = &call.served.kind;
     if !value.is_object() {
         let message = format!(
@@ -39,9 +40,9 @@ pub(crate) fn checked(
     check_kind(kind, &mut value)?;
     let warnings = check_fields(kind, &mut value, duplicates, options.validation).map_err(|error| unfit(error, kind))?;
     call.warn(warnings);
-    let mut value = call.served.to_stored(value);
-    meta::unset(&mut value, "selfLink");
-    Ok(value)
+    let mut object = call.served.internal(External::new(value));
+    meta::unset(&mut object, "selfLink");
+    Ok(object)
 }
 
 /// `apiVersion` and `kind` must be the path's; where they are left out, they are filled in.

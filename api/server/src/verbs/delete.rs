@@ -1,6 +1,7 @@
 //! An object's end, at once or step by step: a Pod gets time to stop, and finalizers hold an object
 //! until they are gone.
 
+pub(crate) mod definition;
 mod plan;
 pub(crate) mod unreadable;
 
@@ -16,9 +17,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::plan::{Plan, plan};
-use super::admit::{self, Step};
-use crate::app::{Call, WriteError};
+use crate::admission::Admission;
+use crate::attributes::Step;
+use crate::call::Call;
+use crate::core::WriteError;
 use crate::present::Presentation;
+use crate::registry::Internal;
 use api_cache::Object;
 use api_wire::accept::Answer;
 use api_wire::body;
@@ -36,23 +40,23 @@ pub(crate) enum Outcome {
     /// The object is on its way out.
     Pending(Arc<Object>),
     /// What would have been left.
-    DryRun(Value),
+    DryRun(Internal),
 }
 
 /// `DELETE` of a name.
-pub(crate) async fn delete(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+pub(crate) async fn delete(admission: &Admission, call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     let options = options(call, bytes)?;
     if options.ignore_read_error {
         return unreadable::delete(call, &options, &presentation).await;
     }
     let name = call.name.clone();
-    Ok(match delete_object(call, &name, &options).await? {
+    Ok(match delete_object(admission, call, &name, &options).await? {
         Outcome::Pending(object) => presentation.object(StatusCode::OK, &object),
         Outcome::Gone(object) if call.served.deletion_answers_object() => presentation.object(StatusCode::OK, &object),
         Outcome::Gone(object) => presentation.value(StatusCode::OK, &success(call, &object.value())),
         Outcome::DryRun(value) if meta::is_deleting(&value) || call.served.deletion_answers_object() => {
-            presentation.unstored(StatusCode::OK, value)
+            presentation.unstored(StatusCode::OK, &value)
         }
         Outcome::DryRun(value) => presentation.value(StatusCode::OK, &success(call, &value)),
     })
@@ -76,20 +80,20 @@ fn success(call: &Call, object: &Value) -> Value {
 }
 
 /// Deletes an object of the call's kind and namespace.
-pub(crate) async fn delete_object(call: &mut Call, name: &str, options: &DeleteOptions) -> ApiResult<Outcome> {
+pub(crate) async fn delete_object(admission: &Admission, call: &mut Call, name: &str, options: &DeleteOptions) -> ApiResult<Outcome> {
     for _ in 0..ATTEMPTS_MAX {
         let object = call.object_named(name)?;
-        let shown = call.served.one_in_version(Arc::clone(&object)).await?;
-        let value = shown.value();
+        let in_version = call.served.one_in_version(Arc::clone(&object)).await?;
+        let value = in_version.value();
         check_preconditions(call, &value, options)?;
         // Who comes through a subresource was admitted there.
         if call.subresource.is_empty() {
             let step = Step { operation: Operation::Delete, name, old: Some(&value), dry_run: options.dry_run };
-            admit::deletion(call, step, options).await?;
+            admission.delete(call, step, options).await?;
         }
-        match perform(call, (&object, &shown), plan(&call.served, &value, options, Timestamp::now()), options.dry_run).await {
+        match perform(call, (&object, &in_version), plan(&call.served, &value, options, Timestamp::now()), options.dry_run).await {
             Ok(outcome) => return Ok(outcome),
-            Err(WriteError::Conflict) => call.app.cache.overtaken(&call.served.resource, &object.namespace, name, object.revision).await,
+            Err(WriteError::Conflict) => call.core.cache.overtaken(&call.served.resource, &object.namespace, name, object.revision).await,
             Err(WriteError::Api(error)) => return Err(error),
         }
     }
@@ -115,16 +119,21 @@ pub(crate) fn check_preconditions(call: &Call, object: &Value, options: &DeleteO
     Ok(())
 }
 
-async fn perform(call: &Call, (object, shown): (&Arc<Object>, &Arc<Object>), plan: Plan, dry_run: bool) -> Result<Outcome, WriteError> {
-    let (app, served) = (&call.app, &call.served);
+async fn perform(
+    call: &Call,
+    (object, in_version): (&Arc<Object>, &Arc<Object>),
+    plan: Plan,
+    dry_run: bool,
+) -> Result<Outcome, WriteError> {
+    let (core, served) = (&call.core, &call.served);
     match plan {
-        Plan::Remove if dry_run => Ok(Outcome::DryRun((*shown.value()).clone())),
-        Plan::Change(value) if dry_run => Ok(Outcome::DryRun(value)),
-        Plan::Keep => Ok(Outcome::Pending(Arc::clone(shown))),
-        Plan::Remove => app.remove_shown(served, object, shown).await.map(Outcome::Gone),
+        Plan::Remove if dry_run => Ok(Outcome::DryRun(served.current(in_version))),
+        Plan::Change(value) if dry_run => Ok(Outcome::DryRun(Internal::new(value))),
+        Plan::Keep => Ok(Outcome::Pending(Arc::clone(in_version))),
+        Plan::Remove => core.remove_in_version(served, object, in_version).await.map(Outcome::Gone),
         Plan::Change(value) => {
-            let value = served.for_storage(value).await.map_err(WriteError::Api)?;
-            let put = app.put(served, &object.namespace, &object.name, Expect::At(object.revision), value);
+            let stored = served.for_storage(Internal::new(value)).await?;
+            let put = core.put(served, &object.namespace, &object.name, Expect::At(object.revision), stored.into_value());
             served.one_in_version(put.await?).await.map(Outcome::Pending).map_err(WriteError::Api)
         }
     }

@@ -5,7 +5,8 @@ use http::{Response, StatusCode};
 
 use super::delete::{delete_object, options};
 use super::list::page;
-use crate::app::Call;
+use crate::admission::Admission;
+use crate::call::Call;
 use crate::present::Presentation;
 use crate::present::list::respond;
 use api_wire::accept::Answer;
@@ -13,12 +14,12 @@ use api_wire::options::ListOptions;
 use api_wire::status::ApiResult;
 
 /// `DELETE` of a collection; answers what was deleted.
-pub(crate) async fn delete_collection(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+pub(crate) async fn delete_collection(admission: &Admission, call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::List)?;
     let options = options(call, bytes)?;
     let page = page(call, &ListOptions::parse(&call.query)?).await?;
     for object in &page.items {
-        match delete_object(call, &object.name, &options).await {
+        match delete_object(admission, call, &object.name, &options).await {
             // Somebody else deleted it meanwhile.
             Err(error) if error.code() == StatusCode::NOT_FOUND => {}
             outcome => {

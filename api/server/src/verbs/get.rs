@@ -3,7 +3,7 @@
 use axum::body::Body;
 use http::{Response, StatusCode};
 
-use crate::app::Call;
+use crate::call::Call;
 use crate::present::Presentation;
 use api_wire::accept::Answer;
 use api_wire::options::resource_version;
@@ -13,7 +13,7 @@ use api_wire::status::{ApiError, ApiResult};
 pub(crate) async fn get(call: &Call) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     if let Some(revision) = resource_version(&call.query)? {
-        let waited = call.app.cache.wait_for(revision).await;
+        let waited = call.core.cache.wait_for(revision).await;
         waited.map_err(|at| ApiError::too_large_version(revision, at))?;
     }
     let object = call.object_in_version().await?;

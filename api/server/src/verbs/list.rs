@@ -6,7 +6,7 @@ use api_model::selector::{FieldSelector, FieldTerm};
 use axum::body::Body;
 use http::Response;
 
-use crate::app::Call;
+use crate::call::Call;
 use crate::conversion::Converter;
 use crate::present::Presentation;
 use crate::present::list::{Token, respond};
@@ -49,7 +49,7 @@ async fn stored_page(call: &Call, options: &ListOptions, filter: &Filter) -> Api
     }
     let asked = options.resource_version.filter(|revision| *revision > 0);
     if let Some(revision) = asked {
-        let waited = call.app.cache.wait_for(revision).await;
+        let waited = call.core.cache.wait_for(revision).await;
         waited.map_err(|at| ApiError::too_large_version(revision, at))?;
     }
     // A limit without a match is exact, as it was before there were matches.
@@ -59,7 +59,7 @@ async fn stored_page(call: &Call, options: &ListOptions, filter: &Filter) -> Api
     };
     match (asked.filter(|_| exact), options.limit) {
         (Some(revision), limit) => past(call, filter, revision, None, limit).ok_or_else(ApiError::list_too_old),
-        (None, None) => Ok(call.served.resource.list(filter, call.app.cache.applied())),
+        (None, None) => Ok(call.served.resource.list(filter, call.core.cache.applied())),
         (None, limit) => Ok(now(call, filter, None, limit)),
     }
 }
@@ -79,11 +79,11 @@ fn next_page(call: &Call, options: &ListOptions, filter: &Filter, token: &Token)
 }
 
 fn past(call: &Call, filter: &Filter, revision: u64, behind: Option<&Behind>, limit: Option<usize>) -> Option<Page> {
-    (revision >= call.app.cache.lists_from()).then(|| call.served.resource.past(filter, revision, behind, limit))?
+    (revision >= call.core.cache.lists_from()).then(|| call.served.resource.past(filter, revision, behind, limit))?
 }
 
 fn now(call: &Call, filter: &Filter, behind: Option<&Behind>, limit: Option<usize>) -> Page {
-    call.served.resource.present(filter, call.app.cache.applied(), behind, limit)
+    call.served.resource.present(filter, call.core.cache.applied(), behind, limit)
 }
 
 /// What a list or watch is about. Fields that the kind does not offer are refused.

@@ -4,7 +4,7 @@
 use api_rules::apply::{self, Target};
 use serde_json::Value;
 
-use crate::app::Call;
+use crate::call::Call;
 use crate::verbs::recording::Recording;
 use api_wire::status::ApiResult;
 
@@ -14,11 +14,11 @@ pub(crate) async fn settle(call: &Call, old: &Value, new: &mut Value, recording:
     if call.served.converter().is_none() {
         return Ok(());
     }
-    let forms = call.app.registry.equivalents(&call.served);
+    let forms = call.core.registry.equivalents(&call.served);
     for version in apply::other_versions(new, &call.served.kind.api_version()) {
         let Some(form) = forms.iter().find(|form| form.kind.api_version() == version) else { continue };
-        let before = form.converted(old.clone()).await?;
-        let after = form.converted(new.clone()).await?;
+        let before = form.external_of_version(old).await?;
+        let after = form.external_of_version(new).await?;
         let applier = match recording {
             Recording::Applied { manager, force: false } => Some(manager.as_str()),
             _ => None,

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use api_model::field::{FieldError, Path};
 use api_rules::{DecodeError, Decoded, Duplicate, FieldValidation, patch};
 use axum::body::Body;
-use http::Response;
+use http::{Response, StatusCode};
 use serde_json::Value;
 
 use super::modify::modify;
 use super::recording::Recording;
-use super::update::answer;
-use super::{apply, body};
-use crate::app::Call;
+use super::{WritePath, apply, body};
+use crate::call::Call;
 use crate::present::Presentation;
 use api_wire::accept::Answer;
 use api_wire::json::go_text;
@@ -113,9 +112,9 @@ impl Patch {
 }
 
 /// `PATCH` of a name, or of one of the subresources that show the whole object.
-pub(crate) async fn patch(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+pub(crate) async fn patch(path: &WritePath, call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
     if apply::is_apply(call) {
-        return apply::apply(call, bytes).await;
+        return apply::apply(path, call, bytes).await;
     }
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     let options = WriteOptions::parse(&call.query, "PatchOptions")?;
@@ -124,9 +123,8 @@ pub(crate) async fn patch(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
     let schema = api_schema::of_kind(&served.kind);
     let recording = Recording::of(call, &options);
     let complaints = if options.validation == FieldValidation::Ignore { Vec::new() } else { patch.complaints() };
-    let outcome = modify(call, options.dry_run, &recording, |call, old| {
-        let shown = served.is_view().then(|| served.shown(old.clone()));
-        let old = shown.as_ref().unwrap_or(old);
+    let written = modify(path, call, options.dry_run, &recording, |call, old| {
+        let old = &*served.external(old);
         let patched = patch.apply(schema, old)?;
         let is_strict = options.validation == FieldValidation::Strict;
         if !is_strict {
@@ -147,5 +145,5 @@ pub(crate) async fn patch(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<B
         Ok(object)
     })
     .await?;
-    Ok(answer(&presentation, outcome))
+    Ok(written.respond(&presentation, StatusCode::OK))
 }

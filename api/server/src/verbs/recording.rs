@@ -5,7 +5,8 @@ use api_rules::apply::{self, Target, Writer};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::app::Call;
+use crate::call::Call;
+use crate::registry::Internal;
 use api_wire::options::{FIELD_MANAGER_LEN_MAX, WriteOptions};
 
 /// The manager of requests that name none and have no User-Agent.
@@ -35,15 +36,15 @@ impl Recording {
     }
 
     /// Enters what `new` changes in `old`, or brings where there is none.
-    pub(crate) fn enter(&self, call: &Call, old: Option<&Value>, new: &mut Value) {
+    pub(crate) fn enter(&self, call: &Call, old: Option<&Internal>, new: &mut Internal) {
         let Self::By(manager) = self else { return };
         let (served, writer) = (&call.served, Writer { manager, now: &meta::time(Timestamp::now()) });
-        if !served.is_recorded_as_shown() {
-            return apply::record(&Target::new(&served.stored, call.sub()), old, new, writer);
+        if !served.is_recorded_externally() {
+            return apply::record(&Target::new(&served.stored, call.sub()), old.map(|old| &**old), new, writer);
         }
-        let (before, mut shown) = (old.map(|old| served.shown(old.clone())), served.shown(new.clone()));
-        apply::record(&Target::new(&served.kind, call.sub()), before.as_ref(), &mut shown, writer);
-        match shown.pointer_mut("/metadata/managedFields").map(Value::take) {
+        let (before, mut after) = (old.map(|old| served.external(old)), served.external(new).into_value());
+        apply::record(&Target::new(&served.kind, call.sub()), before.as_deref(), &mut after, writer);
+        match after.pointer_mut("/metadata/managedFields").map(Value::take) {
             Some(entries) => meta::set(new, "managedFields", entries),
             None => meta::unset(new, "managedFields"),
         }

@@ -4,18 +4,18 @@ use api_model::meta;
 use axum::body::Body;
 use http::{Response, StatusCode};
 
-use super::body;
-use super::create::{Created, create_object};
-use super::modify::{Outcome, modify};
+use super::create::create_object;
+use super::modify::modify;
 use super::recording::Recording;
-use crate::app::Call;
+use super::{WritePath, body};
+use crate::call::Call;
 use crate::present::Presentation;
 use api_wire::accept::Answer;
 use api_wire::options::WriteOptions;
 use api_wire::status::ApiResult;
 
 /// `PUT` on a name, or on one of the subresources that show the whole object.
-pub(crate) async fn update(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
+pub(crate) async fn update(path: &WritePath, call: &mut Call, bytes: &[u8]) -> ApiResult<Response<Body>> {
     let presentation = Presentation::negotiate(&call.served, &call.headers, &call.query, Answer::Object)?;
     let options = WriteOptions::parse(&call.query, "UpdateOptions")?;
     let mut object = body::object(call, bytes, &options)?;
@@ -26,10 +26,8 @@ pub(crate) async fn update(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<
             return Err(call.not_found());
         }
         call.check_may("create")?;
-        return Ok(match create_object(call, object, &options, &recording).await? {
-            Created::Stored(object) => presentation.object(StatusCode::CREATED, &object),
-            Created::DryRun(value) => presentation.unstored(StatusCode::CREATED, value),
-        });
+        let created = create_object(path, call, object, &options, &recording).await?;
+        return Ok(created.respond(&presentation, StatusCode::CREATED));
     }
     let mut decoded = Some(object);
     let again = |call: &mut Call| {
@@ -40,14 +38,6 @@ pub(crate) async fn update(call: &mut Call, bytes: &[u8]) -> ApiResult<Response<
         call.warnings.truncate(warnings);
         Ok(object)
     };
-    let outcome = modify(call, options.dry_run, &recording, |call, _| decoded.take().map_or_else(|| again(call), Ok)).await?;
-    Ok(answer(&presentation, outcome))
-}
-
-/// The changed object.
-pub(crate) fn answer(presentation: &Presentation, outcome: Outcome) -> Response<Body> {
-    match outcome {
-        Outcome::Stored(object) | Outcome::Gone(object) => presentation.object(StatusCode::OK, &object),
-        Outcome::DryRun(value) => presentation.unstored(StatusCode::OK, value),
-    }
+    let written = modify(path, call, options.dry_run, &recording, |call, _| decoded.take().map_or_else(|| again(call), Ok)).await?;
+    Ok(written.respond(&presentation, StatusCode::OK))
 }

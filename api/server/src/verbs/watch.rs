@@ -8,7 +8,7 @@ use http::{HeaderValue, Response, header};
 use rand::Rng;
 
 use super::list::filter;
-use crate::app::Call;
+use crate::call::Call;
 use crate::present::Presentation;
 use crate::present::conversion::WatchConversion;
 use crate::present::stream::{WatchBody, Wish};
@@ -34,11 +34,11 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
         (Some(false) | None, Some(revision)) => Since::Revision(revision),
     };
     if let Some(revision) = asked {
-        let waited = call.app.cache.wait_for(revision).await;
+        let waited = call.core.cache.wait_for(revision).await;
         waited.map_err(|at| ApiError::too_large_version(revision, at))?;
     }
     let (conversion, filter) = WatchConversion::of(&call.served, filter);
-    let started = call.served.resource.watch(filter, since, call.served.kind.namespaced, call.app.cache.applied());
+    let started = call.served.resource.watch(filter, since, call.served.kind.namespaced, call.core.cache.applied());
     let (mut beginning, subscription) = match started {
         Ok(started) => started,
         // Clients take it from the stream, as upstream sends it.
@@ -57,7 +57,7 @@ pub(crate) async fn watch(call: &Call, options: &ListOptions) -> ApiResult<Respo
         timeout: options.timeout.unwrap_or_else(|| TIMEOUT_MIN.mul_f64(rand::rng().random_range(1.0..2.0))),
     };
     let media = presentation.media;
-    Ok(stream(media, Body::new(WatchBody::new(presentation, Arc::clone(&call.app.cache), beginning, subscription, wish))))
+    Ok(stream(media, Body::new(WatchBody::new(presentation, Arc::clone(&call.core.cache), beginning, subscription, wish))))
 }
 
 fn stream(media: Media, body: Body) -> Response<Body> {

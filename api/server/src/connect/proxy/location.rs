@@ -6,7 +6,7 @@ use api_model::meta;
 use api_model::view::View;
 use serde_json::Value;
 
-use crate::app::Call;
+use crate::call::Call;
 use crate::connect::target::Kubelet;
 use api_upstream::backend::Address;
 use api_upstream::proxyable::is_global_unicast;
@@ -81,7 +81,7 @@ pub(super) fn find(call: &Call) -> ApiResult<Vec<Location>> {
     match kind {
         "pods" => of_pod(&object, wanted).map(|location| vec![location]),
         "nodes" => of_node(&object, wanted).map(|location| vec![location]),
-        "services" => of_service(&object, &*call.app.cache, wanted),
+        "services" => of_service(&object, &*call.core.cache, wanted),
         _ => Err(ApiError::no_such_resource()),
     }
 }

@@ -22,7 +22,7 @@ fn scoped(scope: &str) -> Scopes {
 
 /// What a ledger of its own says, held against a count.
 fn sum(cluster: &Cluster, ledger: &Ledger, resource: &GroupResource, scopes: &Scopes) -> Sum {
-    let cache = &cluster.server.app().cache;
+    let cache = &cluster.server.core().cache;
     let sum = LedgerSums { ledger, cache }.sum(resource, "default", scopes);
     assert_eq!(sum, Counted(&**cache).sum(resource, "default", scopes), "{resource} {scopes:?}");
     sum
@@ -86,7 +86,7 @@ fn mark(ledger: &Ledger, resource: &GroupResource) {
 }
 
 fn is_marked(cluster: &Cluster, ledger: &Ledger, resource: &GroupResource) -> bool {
-    let known = LedgerSums { ledger, cache: &cluster.server.app().cache };
+    let known = LedgerSums { ledger, cache: &cluster.server.core().cache };
     format!("{:?}", known.sum(resource, "default", &Scopes::default())).contains("secrets")
 }
 
@@ -104,8 +104,8 @@ async fn what_happens_is_added_and_nothing_counted_anew() {
     let entry = Entry { scopes: Scopes::default(), upto: 0, sum: Sum::default() };
     ledger.books.lock().get_mut(&resource).expect("a book").open("other", entry);
     cluster.delete(&format!("{CONFIG_MAPS}/a")).await.ok();
-    let known = LedgerSums { ledger: &ledger, cache: &cluster.server.app().cache };
-    let mut wanted = Counted(&*cluster.server.app().cache).sum(&resource, "default", &Scopes::default());
+    let known = LedgerSums { ledger: &ledger, cache: &cluster.server.core().cache };
+    let mut wanted = Counted(&*cluster.server.core().cache).sum(&resource, "default", &Scopes::default());
     wanted.add(&core("secrets"), &Value::Null);
     assert_eq!(known.sum(&resource, "default", &Scopes::default()), wanted);
 }

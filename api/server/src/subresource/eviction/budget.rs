@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::ATTEMPTS_MAX;
-use crate::app::{App, WriteError};
+use crate::core::{Core, WriteError};
 use api_wire::json;
 use api_wire::status::{ApiError, ApiResult};
 
@@ -27,10 +27,10 @@ pub(super) enum Answer {
 }
 
 /// Takes one disruption from the Pod's budget, or refuses.
-pub(super) async fn ask(app: &App, pod: &Value, dry_run: bool) -> ApiResult<Answer> {
+pub(super) async fn ask(core: &Core, pod: &Value, dry_run: bool) -> ApiResult<Answer> {
     let mut name = String::new();
     for _ in 0..ATTEMPTS_MAX {
-        let budgets = budgets(app, pod);
+        let budgets = budgets(core, pod);
         let budget = match budgets.as_slice() {
             [] => return Ok(Answer::Granted),
             [budget] => budget,
@@ -48,12 +48,12 @@ pub(super) async fn ask(app: &App, pod: &Value, dry_run: bool) -> ApiResult<Answ
         if dry_run {
             return Ok(Answer::Granted);
         }
-        let served = app.registry.find("policy", "v1", "poddisruptionbudgets").ok_or_else(ApiError::no_such_resource)?;
+        let served = core.registry.find("policy", "v1", "poddisruptionbudgets").ok_or_else(ApiError::no_such_resource)?;
         let namespace = meta::namespace(budget);
         let revision = meta::resource_version(budget).parse().unwrap_or_default();
-        match app.put(&served, namespace, &name, api_store::Expect::At(revision), changed).await {
+        match core.put(&served, namespace, &name, api_store::Expect::At(revision), changed).await {
             Ok(_) => return Ok(Answer::Granted),
-            Err(WriteError::Conflict) => app.cache.overtaken(&served.resource, namespace, &name, revision).await,
+            Err(WriteError::Conflict) => core.cache.overtaken(&served.resource, namespace, &name, revision).await,
             Err(WriteError::Api(error)) => return Err(error),
         }
     }
@@ -66,8 +66,8 @@ pub(super) fn still_processed(budget: &str) -> ApiError {
     ApiError::disruption("Cannot evict pod as it would violate the pod's disruption budget.", &cause, RETRY_SECONDS)
 }
 
-fn budgets(app: &App, pod: &Value) -> Vec<std::sync::Arc<Value>> {
-    let all = app.cache.list(&GroupResource::new("policy", "poddisruptionbudgets"), Some(meta::namespace(pod)));
+fn budgets(core: &Core, pod: &Value) -> Vec<std::sync::Arc<Value>> {
+    let all = core.cache.list(&GroupResource::new("policy", "poddisruptionbudgets"), Some(meta::namespace(pod)));
     all.into_iter()
         .filter(|budget| Selector::from_label_selector(budget.pointer("/spec/selector")).is_ok_and(|selector| selector.matches(pod)))
         .collect()

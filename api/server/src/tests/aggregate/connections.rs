@@ -124,7 +124,12 @@ async fn a_renewed_certificate_is_shown_from_then_on() {
     };
     let (before, after) = (format!("{GADGETS}?before"), format!("{GADGETS}?after"));
     let kept = backing.asked_often(&cluster, &before).await;
-    crate::renewal::renew(cluster.server.app(), cluster.server.shown(), jiff::Timestamp::now());
+    crate::renewal::renew(
+        &cluster.server.app().connector,
+        &cluster.server.app().aggregation,
+        cluster.server.shown(),
+        jiff::Timestamp::now(),
+    );
     backing.asked_often(&cluster, &after).await;
     assert_eq!((shown(&before).len(), shown(&after).len()), (1, 1));
     assert!(shown(&after).is_disjoint(&shown(&before)), "another certificate");

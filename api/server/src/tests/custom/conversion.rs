@@ -71,7 +71,7 @@ fn widget_v2(name: &str, spec: Value) -> Value {
 
 /// What the store holds.
 fn stored(cluster: &Cluster, name: &str) -> Value {
-    let resource = cluster.server.app().registry.find("example.com", "v1", "widgets").expect("served").resource.clone();
+    let resource = cluster.server.core().registry.find("example.com", "v1", "widgets").expect("served").resource.clone();
     (*resource.get("default", name).expect("stored").value()).clone()
 }
 

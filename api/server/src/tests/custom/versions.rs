@@ -43,7 +43,7 @@ fn of_version(version: &str, name: &str, spec: Value) -> Value {
 
 /// What the store holds.
 fn stored(cluster: &Cluster, name: &str) -> Value {
-    let resource = cluster.server.app().registry.find("example.com", "v1", "widgets").expect("served").resource.clone();
+    let resource = cluster.server.core().registry.find("example.com", "v1", "widgets").expect("served").resource.clone();
     (*resource.get("default", name).expect("stored").value()).clone()
 }
 

@@ -117,18 +117,19 @@ async fn certificates_are_renewed_under_open_connections() {
     let (address, _) = served(&cluster).await;
     let mut open = connected_to(address, &crate::tls::tests_connector(&pki, None)).await;
     let (app, shown) = (cluster.server.app(), cluster.server.shown());
-    let (first, to_nodes) = (shown.certificate(), app.node_tls.load_full());
+    let renew = |now| crate::renewal::renew(&app.connector, &app.aggregation, shown, now);
+    let (first, to_nodes) = (shown.certificate(), app.connector.node_tls());
     let days = |count: i64| jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24 * count);
-    crate::renewal::renew(app, shown, days(30));
+    renew(days(30));
     assert_eq!(shown.certificate(), first, "it is good for long yet");
-    crate::renewal::renew(app, shown, days(300));
+    renew(days(300));
     assert_ne!(shown.certificate(), first);
-    assert!(!Arc::ptr_eq(&app.node_tls.load_full(), &to_nodes));
+    assert!(!Arc::ptr_eq(&app.connector.node_tls(), &to_nodes));
     let answer = told(&mut open, b"GET /version HTTP/1.1\r\nhost: skiff\r\nconnection: close\r\n\r\n").await;
     assert_eq!(status_of(&answer), "200", "{answer}");
     // Keys that vanish are not made anew: nobody would believe them.
     let second = shown.certificate();
     directory.close().expect("removed");
-    crate::renewal::renew(app, shown, days(600));
+    renew(days(600));
     assert_eq!(shown.certificate(), second);
 }

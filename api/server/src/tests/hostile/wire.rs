@@ -100,7 +100,7 @@ async fn a_watch_whose_client_is_gone_ends() {
     block.extend_from_slice(path.as_bytes());
     block.extend_from_slice(b"\x41\x05skiff");
     gone.write_all(&[PREFACE, &frame(HEADERS, END_STREAM | END_HEADERS, 1, &block)].concat()).await.expect("written");
-    let resource = cluster.server.app().cache.resource(&api_model::kind::GroupResource::new("", "configmaps"));
+    let resource = cluster.server.core().cache.resource(&api_model::kind::GroupResource::new("", "configmaps"));
     let watched = async {
         while resource.watchers_len() == 0 {
             tokio::task::yield_now().await;

@@ -118,9 +118,9 @@ async fn a_dry_run_is_not_shown_to_webhooks_with_side_effects() {
     // Such a configuration can only be there from before side effects were forbidden.
     let value = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": "old"}, "webhooks": [hook.webhook("old.example.com", json!({"sideEffects": "Some"}))]});
-    let app = cluster.server.app();
-    let served = app.registry.find("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations").expect("served");
-    app.put(&served, "", "old", api_store::Expect::Absent, value).await.expect("stored");
+    let core = cluster.server.core();
+    let served = core.registry.find("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations").expect("served");
+    core.put(&served, "", "old", api_store::Expect::Absent, value).await.expect("stored");
     let refused = cluster.post(&format!("{CONFIG_MAPS}?dryRun=All"), config_map("c", json!({}))).await;
     assert_eq!(refused.refusal(), (400, "admission webhook \"old.example.com\" does not support dry run"));
     cluster.config_map("c", json!({})).await;
@@ -133,14 +133,14 @@ async fn a_connection_is_used_only_while_its_endpoint_is_in_the_slices() {
     let (first, second) = (Hook::thinking(agree).await, Hook::thinking(agree).await);
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "hook"}, "spec": {"ports": [{"port": 443}]}});
     cluster.post("/api/v1/namespaces/default/services", service).await.ok();
-    let app = cluster.server.app();
-    let served = app.registry.find("discovery.k8s.io", "v1", "endpointslices").expect("served");
+    let core = cluster.server.core();
+    let served = core.registry.find("discovery.k8s.io", "v1", "endpointslices").expect("served");
     // Loopback is no endpoint that the rules allow, but where these hooks are.
     let point = async |expect, hook: &Hook| {
         let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
             "metadata": {"name": "hook-x", "namespace": "default", "labels": {"kubernetes.io/service-name": "hook"}},
             "ports": [{"name": "", "port": hook.port}], "endpoints": [{"addresses": ["127.0.0.1"]}]});
-        app.put(&served, "default", "hook-x", expect, slice).await.expect("stored").revision
+        core.put(&served, "default", "hook-x", expect, slice).await.expect("stored").revision
     };
     let revision = point(api_store::Expect::Absent, &first).await;
     let mut webhook = first.webhook("s.example.com", json!({}));

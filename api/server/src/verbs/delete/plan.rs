@@ -6,9 +6,9 @@ use api_model::meta;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::definitions;
 use crate::registry::Served;
-use crate::verbs::modify::spec_finalizers;
+use crate::verbs::delete::definition;
+use crate::verbs::write::spec_finalizers;
 use api_wire::json;
 use api_wire::options::{DeleteOptions, Propagation};
 
@@ -35,8 +35,8 @@ pub(super) fn plan(served: &Served, object: &Value, options: &DeleteOptions, now
     let Some(grace) = grace(served, object, options) else { return Plan::Keep };
     let mut new = object.clone();
     set_finalizers(&mut new, options.propagation.or_else(|| default_propagation(served, object)));
-    if served.is(definitions::GROUP, definitions::PLURAL) && !meta::is_deleting(object) {
-        definitions::hold_for_cleanup(&mut new, now);
+    if served.is("apiextensions.k8s.io", "customresourcedefinitions") && !meta::is_deleting(object) {
+        definition::hold_for_cleanup(&mut new, now);
     }
     let held = !meta::finalizers(&new).is_empty() || spec_finalizers(&new) > 0;
     if !held && grace == 0 {

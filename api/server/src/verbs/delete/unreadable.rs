@@ -9,7 +9,8 @@ use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::json;
 
-use crate::app::{Call, WriteError};
+use crate::call::Call;
+use crate::core::WriteError;
 use crate::present::Presentation;
 use api_cache::key;
 use api_wire::options::{DeleteOptions, IGNORE_READ_ERROR};
@@ -21,7 +22,7 @@ const VERB: &str = "unsafe-delete-ignore-read-errors";
 /// Deletes the object that the path names, which must be one that cannot be read.
 pub(super) async fn delete(call: &Call, options: &DeleteOptions, presentation: &Presentation) -> ApiResult<Response<Body>> {
     call.check_may(VERB)?;
-    let (app, resource, namespace) = (&call.app, &call.served.resource, call.namespace_key());
+    let (core, resource, namespace) = (&call.core, &call.served.resource, call.namespace_key());
     let Some(unreadable) = resource.unreadable(namespace, &call.name) else {
         if resource.get(namespace, &call.name).is_none() {
             return Err(call.not_found());
@@ -33,12 +34,12 @@ pub(super) async fn delete(call: &Call, options: &DeleteOptions, presentation: &
     if !options.dry_run {
         let key = key::object_key(&resource.name, namespace, &call.name);
         tracing::warn!(%key, user = call.user.username, why = unreadable.why, "deleting an object that cannot be read");
-        let gone = app.write(Write::new(key, None, Expect::At(unreadable.revision))).await;
+        let gone = core.write(Write::new(key, None, Expect::At(unreadable.revision))).await;
         let revision = gone.map_err(|error| match error {
             WriteError::Conflict => ApiError::modified(&call.served.name, &call.name),
             WriteError::Api(error) => error,
         })?;
-        app.cache.settled(resource, revision).await?;
+        core.cache.settled(resource, revision).await?;
     }
     let details = json!({"name": call.name, "group": call.served.name.group, "kind": call.served.name.resource});
     let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});

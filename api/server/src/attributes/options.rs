@@ -4,7 +4,7 @@ use api_admission::Operation;
 use serde_json::{Value, json};
 
 use super::AdmissionAttributes;
-use crate::app::Call;
+use crate::call::Call;
 use api_wire::json;
 use api_wire::options::{DeleteOptions, Propagation};
 

@@ -9,7 +9,7 @@ use api_rules::apply::Typing;
 use api_rules::{FieldValidation, scale};
 use serde_json::Value;
 
-use crate::app::Call;
+use crate::call::Call;
 use crate::registry::Served;
 use api_wire::status::{ApiError, ApiResult};
 
@@ -19,7 +19,7 @@ pub(crate) struct Forms(Vec<Arc<Served>>);
 impl Forms {
     pub(crate) fn of(call: &Call) -> Self {
         let mut forms = vec![Arc::clone(&call.served)];
-        forms.extend(call.app.registry.equivalents(&call.served));
+        forms.extend(call.core.registry.equivalents(&call.served));
         Self(forms)
     }
 
@@ -45,7 +45,7 @@ pub(crate) async fn show(call: &Call, form: &Served, object: Option<&Value>) -> 
     let Some(object) = object else { return Ok(None) };
     let shown = match call.subresource.as_str() {
         "scale" => scale::read(&form.kind, object).unwrap_or_default(),
-        _ if shows_object(call, form) => form.converted(form.shown(object.clone())).await?,
+        _ if shows_object(call, form) => form.external_of_version(object).await?,
         _ => object.clone(),
     };
     Ok(Some(shown))
@@ -55,7 +55,7 @@ pub(crate) async fn show(call: &Call, form: &Served, object: Option<&Value>) -> 
 ///
 /// # Errors
 /// When the patch does not apply or makes something of another kind.
-pub(super) async fn patch(call: &Call, form: &Served, object: &Value, patch: &Value) -> ApiResult<Value> {
+pub(crate) async fn patch(call: &Call, form: &Served, object: &Value, patch: &Value) -> ApiResult<Value> {
     let shown = show(call, form, Some(object)).await?.unwrap_or_default();
     let patched = api_rules::patch::json(&shown, patch).map_err(ApiError::internal)?;
     take_back(call, form, object, &shown, patched).await
@@ -84,8 +84,9 @@ pub(crate) async fn take_back(call: &Call, form: &Served, object: &Value, shown:
         return Ok(scaled);
     }
     if shows_object(call, form) {
-        patched = call.served.converted(form.to_stored(patched)).await?;
+        let mut patched = call.served.internal_from(form, patched).await?;
         api_rules::default(&call.served.stored, &mut patched);
+        return Ok(patched.into_value());
     }
     Ok(patched)
 }
