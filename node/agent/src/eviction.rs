@@ -4,7 +4,7 @@
 //!
 //! The decisions are pure and follow the kubelet: [`state`] (which threshold is met, which condition holds), [`rank`]
 //! (which Pod is first), [`limits`] (which Pod exceeds its own limit), [`message`] (the words), [`admission`] (which Pods the
-//! node still takes). [`crate::eviction_manager`] has the two loops that perform them.
+//! node still takes). The eviction manager has the two loops that perform them.
 
 mod admission;
 pub(crate) mod limits;

@@ -1,5 +1,5 @@
-//! The record of a Pod: everything that its worker knows of it. Only the worker changes the record, when an effect reports
-//! ([`crate::worker::learn`]) or begins. The enums are the states of a Pod on its node; the comment of each state names the
+//! The record of a Pod: everything that its worker knows of it. Only the worker changes the record, when an effect begins
+//! and when it reports its result. The enums are the states of a Pod on its node; the comment of each state names the
 //! transitions out of it.
 
 mod container_record;
