@@ -1,17 +1,17 @@
-//! What scheduling plugins see and answer: the Pod and the nodes reduced to what placement depends
-//! on, a snapshot of the cluster, verdicts, and the extension points as traits. No I/O: the same
-//! snapshot, Pod and seed give the same verdict.
+//! What scheduling plugins read and return: Pods and nodes reduced to what a placement depends on, a snapshot of the
+//! cluster, the status of a Pod on a node, and the extension points as traits. The crate does no I/O: the same snapshot, Pod
+//! and starting point give the same status.
 
+mod host_port;
 mod node;
 mod plugin;
 mod pod;
-mod port;
 mod resources;
-mod verdict;
+mod status;
 
+pub use host_port::HostPort;
 pub use node::{NodeInfo, Snapshot};
-pub use plugin::{ClusterEvent, CycleState, FilterPlugin, Plugin, SCORE_MAX, ScorePlugin, normalize_default};
+pub use plugin::{ClusterEvent, CycleState, FilterPlugin, Plugin, SCORE_MAX, ScorePlugin, default_normalize_score};
 pub use pod::PodInfo;
-pub use port::PortUse;
-pub use resources::ResourceList;
-pub use verdict::Verdict;
+pub use resources::Resource;
+pub use status::Status;

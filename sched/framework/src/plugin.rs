@@ -1,90 +1,91 @@
-//! The extension points. A plugin is one type in one file that implements those it needs.
+//! The extension points of the scheduler. A plugin is one type in one file that implements the traits it needs.
 
 use std::any::Any;
 use std::collections::HashMap;
 
-use crate::{NodeInfo, PodInfo, Snapshot, Verdict};
+use crate::{NodeInfo, PodInfo, Snapshot, Status};
 
-/// The best normalized score.
+/// The highest score of a node: upstream's `MaxNodeScore`.
 pub const SCORE_MAX: i64 = 100;
 
-/// A change that may make a Pod fit which did not: upstream's queueing hints.
+/// A change in the cluster that may make an unschedulable Pod fit. The names are upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClusterEvent {
     /// A node appeared.
-    NodeAdded,
-    /// A node's labels changed.
-    NodeLabels,
-    /// A node's taints or `unschedulable` changed.
-    NodeTaints,
-    /// A node's allocatable resources changed.
-    NodeAllocatable,
-    /// A placed Pod ended, was deleted, or asks for less.
-    PodGone,
+    NodeAdd,
+    /// The labels of a node changed.
+    UpdateNodeLabel,
+    /// The taints or `spec.unschedulable` of a node changed.
+    UpdateNodeTaint,
+    /// The allocatable resources of a node changed.
+    UpdateNodeAllocatable,
+    /// A Pod on a node ended or was deleted.
+    AssignedPodDelete,
 }
 
-/// What a plugin worked out for one Pod before the nodes are looked at, by plugin name.
+/// Values that plugins compute once for one Pod, before they filter and score nodes. The key is the plugin's name.
+/// [`FilterPlugin::pre_filter`] writes them; [`FilterPlugin::filter`] and [`ScorePlugin::score`] read them.
 #[derive(Default)]
 pub struct CycleState {
     values: HashMap<&'static str, Box<dyn Any + Send + Sync>>,
 }
 
 impl CycleState {
-    /// Keeps a value for the rest of the cycle.
-    pub fn put<T: Any + Send + Sync>(&mut self, plugin: &'static str, value: T) {
+    /// Stores the plugin's value for the rest of the cycle.
+    pub fn write<T: Any + Send + Sync>(&mut self, plugin: &'static str, value: T) {
         self.values.insert(plugin, Box::new(value));
     }
 
-    /// The value that the plugin kept.
-    pub fn get<T: Any>(&self, plugin: &'static str) -> Option<&T> {
+    /// The value that the plugin stored.
+    pub fn read<T: Any>(&self, plugin: &'static str) -> Option<&T> {
         self.values.get(plugin)?.downcast_ref()
     }
 }
 
-/// What every plugin has.
+/// What all plugins have in common.
 pub trait Plugin: Send + Sync {
-    /// Upstream's name, for example `NodeResourcesFit`.
+    /// Upstream's name of the plugin, for example `NodeResourcesFit`. It is the plugin's key in [`CycleState`].
     fn name(&self) -> &'static str;
 }
 
-/// Rules nodes out.
+/// Decides which nodes a Pod may run on.
 pub trait FilterPlugin: Plugin {
-    /// Works out once a cycle what [`FilterPlugin::filter`] needs. An error rules out every node.
-    ///
-    /// # Errors
-    /// The reason shown to users.
-    fn pre_filter(&self, _state: &mut CycleState, _pod: &PodInfo, _snapshot: &Snapshot) -> Result<(), String> {
-        Ok(())
+    /// Computes once a cycle what [`FilterPlugin::filter`] needs for every node, such as the Pods that match a Pod's
+    /// anti-affinity, and writes it to the state. Any status but `Success` rules out every node.
+    fn pre_filter(&self, _state: &mut CycleState, _pod: &PodInfo, _snapshot: &Snapshot) -> Status {
+        Status::Success
     }
 
     /// Whether the Pod may run on the node.
-    fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict;
+    fn filter(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status;
 
-    /// Which changes may turn a refusal of this plugin around.
-    fn helped_by(&self) -> &'static [ClusterEvent];
+    /// The changes that may make a Pod fit which this plugin ruled out. Only these events move the Pod out of the
+    /// unschedulable Pods.
+    fn events_to_register(&self) -> &'static [ClusterEvent];
 }
 
-/// Orders the nodes that are left.
+/// Ranks the nodes that all filters allow.
 pub trait ScorePlugin: Plugin {
-    /// How much the score counts beside other plugins'.
+    /// The factor of this plugin's score in the sum over all plugins.
     fn weight(&self) -> i64 {
         1
     }
 
-    /// Whether the plugin has anything to say about the Pod; skipped otherwise.
+    /// Whether the plugin has a preference for this Pod. The cycle skips the plugin when it has none.
     fn applies(&self, _pod: &PodInfo) -> bool {
         true
     }
 
-    /// A score; from 0 to [`SCORE_MAX`] unless [`ScorePlugin::normalize`] makes it so.
+    /// The score of a node: from 0 to [`SCORE_MAX`], or any number if [`ScorePlugin::normalize_score`] scales it.
     fn score(&self, state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> i64;
 
-    /// Brings raw scores of all nodes to 0 to [`SCORE_MAX`].
-    fn normalize(&self, _scores: &mut [i64]) {}
+    /// Scales the raw scores of all nodes to 0 to [`SCORE_MAX`].
+    fn normalize_score(&self, _scores: &mut [i64]) {}
 }
 
-/// Upstream's usual normalization: the highest becomes [`SCORE_MAX`]; `reverse` turns the order.
-pub fn normalize_default(scores: &mut [i64], reverse: bool) {
+/// Upstream's `DefaultNormalizeScore`: the highest score becomes [`SCORE_MAX`]. With `reverse` the highest raw score becomes
+/// the lowest.
+pub fn default_normalize_score(scores: &mut [i64], reverse: bool) {
     let highest = scores.iter().copied().max().unwrap_or_default();
     for score in scores {
         let scaled = if highest == 0 { 0 } else { SCORE_MAX * *score / highest };

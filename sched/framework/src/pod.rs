@@ -1,57 +1,57 @@
-//! A Pod reduced to what placement depends on.
+//! A Pod reduced to what its placement depends on.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Affinity, Container, Pod, PodSpec, PodStatus, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::BTreeMap;
 
-use crate::{PortUse, ResourceList};
+use crate::{HostPort, Resource};
 
-/// What a container counts as in scores when it asks for no CPU, as upstream: a tenth of a core.
+/// The CPU that scores count for a container without a CPU request, as upstream: a tenth of a core.
 const DEFAULT_CPU_MILLI: i64 = 100;
-/// What a container counts as in scores when it asks for no memory, as upstream.
+/// The memory that scores count for a container without a memory request, as upstream.
 const DEFAULT_MEMORY_BYTES: i64 = 200 << 20;
 
-/// What the scheduler keeps of a Pod.
+/// The fields of a Pod that the scheduler needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodInfo {
     /// Namespace.
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// UID: tells a Pod from a later one of the same name.
+    /// UID: it differs from the UID of a later Pod of the same name.
     pub uid: String,
-    /// Revision it was read at.
+    /// The revision at which the Pod was read.
     pub resource_version: String,
     /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// Priority; higher goes first.
+    /// Priority: Pods of a higher one are scheduled first.
     pub priority: i32,
-    /// When it was created.
+    /// The time at which the Pod was created.
     pub created: Option<Timestamp>,
-    /// Node it is bound to; empty when none.
+    /// The node to which the Pod is bound; empty when it is not bound.
     pub node_name: String,
     /// `schedulerName`.
     pub scheduler_name: String,
-    /// Whether it has ended (`Succeeded` or `Failed`) and holds nothing.
+    /// Whether the Pod has ended (`Succeeded` or `Failed`) and uses no resources.
     pub terminated: bool,
-    /// Whether it is being deleted.
+    /// Whether the Pod is being deleted.
     pub deleting: bool,
-    /// Whether scheduling gates hold it back.
+    /// Whether the Pod has scheduling gates.
     pub gated: bool,
-    /// What it asks for, overhead included.
-    pub requests: ResourceList,
-    /// The same with upstream's stand-ins for containers that ask for nothing: scores use it.
-    pub scored_requests: ResourceList,
+    /// The Pod's requests with its overhead.
+    pub requests: Resource,
+    /// The same with upstream's defaults for containers without requests. Scores use it.
+    pub non_zero_requests: Resource,
     /// Host ports.
-    pub ports: Vec<PortUse>,
+    pub ports: Vec<HostPort>,
     /// Node selector.
     pub node_selector: BTreeMap<String, String>,
     /// Affinity.
     pub affinity: Option<Affinity>,
     /// Tolerations.
     pub tolerations: Vec<Toleration>,
-    /// The present `PodScheduled` condition's reason and message, when false.
+    /// Reason and message of the present `PodScheduled` condition when its status is `False`.
     pub unschedulable: Option<(String, String)>,
 }
 
@@ -61,7 +61,7 @@ impl PodInfo {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// Reduces a Pod.
+    /// Copies what the scheduler needs from the Pod.
     pub fn new(pod: &Pod) -> Self {
         let none = PodSpec::default();
         let (metadata, spec, status) = (&pod.metadata, pod.spec.as_ref().unwrap_or(&none), pod.status.as_ref());
@@ -70,7 +70,7 @@ impl PodInfo {
         let scheduled = conditions.into_iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
         Self {
             requests: requests(spec, status, &|list| list),
-            scored_requests: requests(spec, status, &with_stand_ins),
+            non_zero_requests: requests(spec, status, &with_defaults),
             ports: ports(spec),
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
@@ -91,89 +91,89 @@ impl PodInfo {
         }
     }
 
-    /// Whether anything that decides its placement differs from another reading of the same Pod.
+    /// Whether a field that the placement depends on differs from another state of the same Pod.
     pub fn placement_differs(&self, other: &Self) -> bool {
-        let plain = |pod: &Self| Self { resource_version: String::new(), unschedulable: None, ..pod.clone() };
-        plain(self) != plain(other)
+        let placement = |pod: &Self| Self { resource_version: String::new(), unschedulable: None, ..pod.clone() };
+        placement(self) != placement(other)
     }
 }
 
-/// The most of what the spec asks for, what was allocated and what is had: a resize may be under way. One that is
-/// infeasible does not come, and its spec does not count (upstream's `PodRequests` with `UseStatusResources`).
-fn requests(spec: &PodSpec, status: Option<&PodStatus>, adjust: &dyn Fn(ResourceList) -> ResourceList) -> ResourceList {
+/// The largest of what the spec requests, what the node allocated and what the containers have: a resize may be under way.
+/// A resize that is infeasible is never applied, so the spec of such a Pod does not count (upstream's `PodRequests` with
+/// `UseStatusResources`).
+fn requests(spec: &PodSpec, status: Option<&PodStatus>, adjust: &dyn Fn(Resource) -> Resource) -> Resource {
     let conditions = status.and_then(|status| status.conditions.as_ref());
     let infeasible = conditions.into_iter().flatten().any(|c| c.type_ == "PodResizePending" && c.reason.as_deref() == Some("Infeasible"));
-    let asked = |container: &Container| container.resources.as_ref().and_then(|r| r.requests.clone());
-    let known = |container: &Container| {
+    let desired = |container: &Container| container.resources.as_ref().and_then(|r| r.requests.clone());
+    let container_status = |container: &Container| {
         let mut all =
             status.into_iter().flat_map(|status| status.container_statuses.iter().chain(&status.init_container_statuses).flatten());
         all.find(|status| status.name == container.name)
     };
     let allocated = |container: &Container| {
-        let told = known(container).and_then(|status| status.allocated_resources.clone());
-        told.or_else(|| asked(container).filter(|_| !infeasible))
+        let reported = container_status(container).and_then(|status| status.allocated_resources.clone());
+        reported.or_else(|| desired(container).filter(|_| !infeasible))
     };
-    let had = |container: &Container| {
-        let told = known(container).and_then(|status| status.resources.as_ref()?.requests.clone());
-        told.or_else(|| allocated(container))
+    let actual = |container: &Container| {
+        let reported = container_status(container).and_then(|status| status.resources.as_ref()?.requests.clone());
+        reported.or_else(|| allocated(container))
     };
-    // Container by container, since one may grow while another shrinks.
+    // Container by container, since one may grow while another one shrinks.
     total(spec, &|container| {
-        let coming = asked(container).filter(|_| !infeasible);
-        let lists = [allocated(container), had(container), coming].map(|list| ResourceList::from_quantities(&list.unwrap_or_default()));
-        let [mut most, had, coming] = lists;
-        most.raise_to(&had);
-        most.raise_to(&coming);
-        adjust(most)
+        let feasible = desired(container).filter(|_| !infeasible);
+        let lists = [allocated(container), actual(container), feasible].map(|list| Resource::from_quantities(&list.unwrap_or_default()));
+        let [mut largest, actual, feasible] = lists;
+        largest.set_max(&actual);
+        largest.set_max(&feasible);
+        adjust(largest)
     })
 }
 
-/// The sum over containers, or the most that the init containers need beside the sidecars before
-/// them if that is more, and the overhead. KEP-753 has the formula.
-fn total(spec: &PodSpec, of: &dyn Fn(&Container) -> ResourceList) -> ResourceList {
-    let mut total = ResourceList::default();
-    spec.containers.iter().for_each(|container| total.add(&of(container)));
-    let (mut sidecars, mut peak) = (ResourceList::default(), ResourceList::default());
+/// The sum over the containers, or the largest need of an init container beside the sidecars before it if that is more,
+/// plus the overhead. KEP-753 has the formula.
+fn total(spec: &PodSpec, container_requests: &dyn Fn(&Container) -> Resource) -> Resource {
+    let mut total = Resource::default();
+    spec.containers.iter().for_each(|container| total.add(&container_requests(container)));
+    let (mut sidecars, mut peak) = (Resource::default(), Resource::default());
     for container in spec.init_containers.iter().flatten() {
-        let mut now = of(container);
+        let mut needed = container_requests(container);
         if container.restart_policy.as_deref() == Some("Always") {
-            total.add(&now);
-            sidecars.add(&now);
-            peak.raise_to(&sidecars);
+            total.add(&needed);
+            sidecars.add(&needed);
+            peak.set_max(&sidecars);
         } else {
-            now.add(&sidecars);
-            peak.raise_to(&now);
+            needed.add(&sidecars);
+            peak.set_max(&needed);
         }
     }
-    total.raise_to(&peak);
-    if let Some(whole) = spec.resources.as_ref().and_then(|r| r.requests.as_ref()) {
-        let whole = ResourceList::from_quantities(whole);
-        total.raise_to(&whole);
+    total.set_max(&peak);
+    if let Some(pod_level) = spec.resources.as_ref().and_then(|r| r.requests.as_ref()) {
+        total.set_max(&Resource::from_quantities(pod_level));
     }
     if let Some(overhead) = &spec.overhead {
-        total.add(&ResourceList::from_quantities(overhead));
+        total.add(&Resource::from_quantities(overhead));
     }
     total
 }
 
-fn with_stand_ins(mut list: ResourceList) -> ResourceList {
-    if list.cpu_milli == 0 {
-        list.cpu_milli = DEFAULT_CPU_MILLI;
+fn with_defaults(mut resource: Resource) -> Resource {
+    if resource.cpu_milli == 0 {
+        resource.cpu_milli = DEFAULT_CPU_MILLI;
     }
-    if list.memory_bytes == 0 {
-        list.memory_bytes = DEFAULT_MEMORY_BYTES;
+    if resource.memory_bytes == 0 {
+        resource.memory_bytes = DEFAULT_MEMORY_BYTES;
     }
-    list
+    resource
 }
 
-fn ports(spec: &PodSpec) -> Vec<PortUse> {
+fn ports(spec: &PodSpec) -> Vec<HostPort> {
     let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
     let ports = spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
     ports
         .filter_map(|port| {
             let host_port = port.host_port.filter(|&p| p > 0)?;
             let ip = port.host_ip.clone().filter(|ip| !ip.is_empty()).unwrap_or_else(|| "0.0.0.0".to_owned());
-            Some(PortUse { ip, protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()), port: host_port })
+            Some(HostPort { ip, protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()), port: host_port })
         })
         .collect()
 }
@@ -186,11 +186,11 @@ mod tests {
 
     #[test]
     fn a_resize_counts_at_its_most_unless_it_is_infeasible() {
-        let count = |asked: &str, allocated: &str, had: &str, reason: &str| {
-            let container = json!({"name": "c", "resources": {"requests": {"cpu": asked}}});
+        let count = |desired: &str, allocated: &str, actual: &str, reason: &str| {
+            let container = json!({"name": "c", "resources": {"requests": {"cpu": desired}}});
             let status = json!({
                 "name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 0,
-                "allocatedResources": {"cpu": allocated}, "resources": {"requests": {"cpu": had}},
+                "allocatedResources": {"cpu": allocated}, "resources": {"requests": {"cpu": actual}},
             });
             let pending = json!({"type": "PodResizePending", "status": "True", "reason": reason});
             let status = json!({"containerStatuses": [status], "conditions": [pending]});

@@ -1,13 +1,13 @@
-//! Amounts of what nodes have and Pods ask for, in the scheduler's units.
+//! Amounts of the resources that nodes have and Pods request, in the scheduler's units.
 
 use std::collections::BTreeMap;
 
 use api_model::quantity;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// Amounts of each resource.
+/// An amount of each resource: upstream's `framework.Resource`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ResourceList {
+pub struct Resource {
     /// CPU in thousandths of a core.
     pub cpu_milli: i64,
     /// Memory in bytes.
@@ -18,9 +18,9 @@ pub struct ResourceList {
     pub scalar: BTreeMap<String, i64>,
 }
 
-impl ResourceList {
-    /// From a `requests`, `allocatable` or `overhead` map. What cannot be parsed was refused by the
-    /// API server and counts as nothing.
+impl Resource {
+    /// From a `requests`, `allocatable` or `overhead` map. A quantity that cannot be parsed counts as zero; the API server
+    /// does not store one.
     pub fn from_quantities(map: &BTreeMap<String, Quantity>) -> Self {
         let mut list = Self::default();
         for (name, Quantity(text)) in map {
@@ -37,19 +37,19 @@ impl ResourceList {
         list
     }
 
-    /// Adds another list to this one.
+    /// Adds the other amounts to these.
     pub fn add(&mut self, other: &Self) {
         self.combine(other, |a, b| a.saturating_add(b));
     }
 
-    /// Takes another list from this one.
+    /// Subtracts the other amounts from these.
     pub fn subtract(&mut self, other: &Self) {
         self.combine(other, |a, b| a.saturating_sub(b));
         self.scalar.retain(|_, amount| *amount != 0);
     }
 
-    /// Raises each amount to the other's where that is larger.
-    pub fn raise_to(&mut self, other: &Self) {
+    /// Sets each amount to the larger one of the two.
+    pub fn set_max(&mut self, other: &Self) {
         self.combine(other, i64::max);
     }
 
@@ -63,27 +63,27 @@ impl ResourceList {
         }
     }
 
-    /// Whether `wanted` would fit in this list if nothing of it were used.
+    /// Whether `wanted` fits into these amounts when nothing of them is used.
     pub fn could_hold(&self, wanted: &Self) -> bool {
-        self.lacking(&Self::default(), wanted).is_empty()
+        self.insufficient(&Self::default(), wanted).is_empty()
     }
 
-    /// The resources of which `wanted` does not fit beside `used` in this list, in upstream's order.
-    pub fn lacking(&self, used: &Self, wanted: &Self) -> Vec<String> {
-        let mut lacking = Vec::new();
+    /// The resources of which `wanted` does not fit into these amounts beside `used`, in upstream's order.
+    pub fn insufficient(&self, used: &Self, wanted: &Self) -> Vec<String> {
+        let mut insufficient = Vec::new();
         let mut check = |name: &str, has: i64, used: i64, wants: i64| {
             if wants > 0 && wants > has.saturating_sub(used) {
-                lacking.push(name.to_owned());
+                insufficient.push(name.to_owned());
             }
         };
         check("cpu", self.cpu_milli, used.cpu_milli, wanted.cpu_milli);
         check("memory", self.memory_bytes, used.memory_bytes, wanted.memory_bytes);
         check("ephemeral-storage", self.ephemeral_bytes, used.ephemeral_bytes, wanted.ephemeral_bytes);
         for (name, wants) in &wanted.scalar {
-            let of = |list: &Self| list.scalar.get(name).copied().unwrap_or_default();
-            check(name, of(self), of(used), *wants);
+            let amount = |resource: &Self| resource.scalar.get(name).copied().unwrap_or_default();
+            check(name, amount(self), amount(used), *wants);
         }
-        lacking
+        insufficient
     }
 }
 
@@ -92,9 +92,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_much_for_any_node_is_not_nothing() {
+    fn a_quantity_beyond_the_integer_range_is_the_largest_amount_and_not_zero() {
         let names = ["cpu", "memory", "ephemeral-storage", "example.com/device"];
-        let list = ResourceList::from_quantities(&names.map(|name| (name.to_owned(), Quantity("1e35".to_owned()))).into());
+        let list = Resource::from_quantities(&names.map(|name| (name.to_owned(), Quantity("1e35".to_owned()))).into());
         assert_eq!([list.cpu_milli, list.memory_bytes, list.ephemeral_bytes], [i64::MAX; 3]);
         assert_eq!(list.scalar.get("example.com/device"), Some(&i64::MAX));
     }

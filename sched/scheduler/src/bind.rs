@@ -7,16 +7,16 @@ use kube::api::{Patch, PatchParams, PostParams};
 use sched_framework::PodInfo;
 use serde_json::json;
 
-/// How a binding ended.
+/// The result of a binding.
 #[derive(Debug)]
-pub(crate) enum Bound {
-    /// The Pod is on its node.
-    Done,
-    /// The Pod is gone: the watch tells.
-    Moot,
-    /// Somebody else changed the Pod at the same time, or has bound it.
+pub(crate) enum BindingResult {
+    /// The Pod is bound to the node.
+    Bound,
+    /// The Pod does not exist any more. The informer reports that too.
+    PodGone,
+    /// Another client changed the Pod at the same time, or bound it.
     Conflict,
-    /// Try again.
+    /// The request failed; the binding may be tried again.
     Failed(kube::Error),
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Binds the Pod to the node.
-    pub async fn bind(&self, pod: &PodInfo, node: &str) -> Bound {
+    pub async fn bind(&self, pod: &PodInfo, node: &str) -> BindingResult {
         let binding = json!({
             "apiVersion": "v1",
             "kind": "Binding",
@@ -40,18 +40,18 @@ impl Writer {
         match answer {
             Ok(_) => {
                 self.events.normal(&reference(pod), "Scheduled", format!("Successfully assigned {} to {node}", pod.key()));
-                Bound::Done
+                BindingResult::Bound
             }
-            Err(kube::Error::Api(status)) if status.code == 404 => Bound::Moot,
-            Err(kube::Error::Api(status)) if status.code == 409 => Bound::Conflict,
-            Err(error) => Bound::Failed(error),
+            Err(kube::Error::Api(status)) if status.code == 404 => BindingResult::PodGone,
+            Err(kube::Error::Api(status)) if status.code == 409 => BindingResult::Conflict,
+            Err(error) => BindingResult::Failed(error),
         }
     }
 
-    /// Says on the Pod and in an event why it has no node.
+    /// Records in the condition `PodScheduled` and in an event why the Pod has no node.
     pub async fn unschedulable(&self, pod: &PodInfo, message: &str) {
         self.events.warning(&reference(pod), "FailedScheduling", message);
-        if pod.unschedulable.as_ref().is_some_and(|(reason, known)| reason == "Unschedulable" && known == message) {
+        if pod.unschedulable.as_ref().is_some_and(|(reason, written)| reason == "Unschedulable" && written == message) {
             return;
         }
         let now = api_model::meta::time(jiff::Timestamp::now());
@@ -64,7 +64,7 @@ impl Writer {
         let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
         match self.pods(pod).patch_status(&pod.name, &PatchParams::default(), &patch).await {
             Ok(_) => {}
-            // Gone, or another Pod's name by now.
+            // The Pod is gone, or another Pod has its name.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
             Err(error) => tracing::warn!(pod = pod.key(), error = api_client::error::chain(&error), "condition not written"),
         }

@@ -1,5 +1,5 @@
-//! The scheduler's picture of the cluster: the nodes and what is placed on them, with Pods assumed
-//! on a node from the decision until the watch confirms it.
+//! The scheduler's cache: the nodes and the Pods on them. A Pod is assumed on its node from the decision until the informer
+//! has the Pod with its `spec.nodeName`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use sched_framework::{ClusterEvent, NodeInfo, PodInfo, Snapshot};
 
-/// Nodes and placed Pods.
+/// Nodes with the Pods on them, confirmed and assumed.
 #[derive(Default)]
 pub(crate) struct Cache {
     snapshot: Snapshot,
-    /// Where in the snapshot a node is.
-    positions: HashMap<String, usize>,
-    /// Pods bound to nodes that do not exist, or not yet.
-    homeless: HashMap<String, NodeInfo>,
-    /// The node a placed Pod counts on, by UID.
-    placed: HashMap<String, String>,
+    /// The index of a node in the snapshot, by name.
+    node_index: HashMap<String, usize>,
+    /// Nodes without a Node object to which Pods are bound, by name.
+    nodes_without_object: HashMap<String, NodeInfo>,
+    /// The node of a Pod, by the Pod's UID.
+    pod_nodes: HashMap<String, String>,
 }
 
 impl Cache {
@@ -25,79 +25,94 @@ impl Cache {
         &self.snapshot
     }
 
-    /// Takes over a Node; answers what changed for Pods that wait.
-    pub fn set_node(&mut self, node: &Node) -> Vec<ClusterEvent> {
+    /// Stores the new state of a Node, or adds it. Returns the changes that may help unschedulable Pods.
+    pub fn update_node(&mut self, node: &Node) -> Vec<ClusterEvent> {
         let name = node.metadata.name.clone().unwrap_or_default();
-        if let Some(known) = self.node_mut(&name) {
-            let before = known.clone();
-            known.set_node(node);
-            return changes(&before, known);
+        if let Some(info) = self.node_mut(&name) {
+            let before = info.clone();
+            info.set_node(node);
+            return changes(&before, info);
         }
-        let mut info = self.homeless.remove(&name).unwrap_or_else(|| NodeInfo::named(&name));
+        let mut info = self.nodes_without_object.remove(&name).unwrap_or_else(|| NodeInfo::named(&name));
         info.set_node(node);
-        self.positions.insert(name, self.snapshot.nodes.len());
+        self.node_index.insert(name, self.snapshot.nodes.len());
         self.snapshot.nodes.push(Arc::new(info));
-        vec![ClusterEvent::NodeAdded]
+        vec![ClusterEvent::NodeAdd]
     }
 
-    /// Forgets a Node; its Pods stay known, should it come back.
+    /// Removes a Node. The cache keeps the Node's Pods, in case the Node is created again.
     pub fn remove_node(&mut self, name: &str) {
-        let Some(at) = self.positions.remove(name) else { return };
-        let info = Arc::unwrap_or_clone(self.snapshot.nodes.swap_remove(at));
-        if let Some(moved) = self.snapshot.nodes.get(at) {
-            self.positions.insert(moved.name.clone(), at);
+        let Some(index) = self.node_index.remove(name) else { return };
+        let info = Arc::unwrap_or_clone(self.snapshot.nodes.swap_remove(index));
+        if let Some(moved) = self.snapshot.nodes.get(index) {
+            self.node_index.insert(moved.name.clone(), index);
         }
         if !info.pods.is_empty() {
-            self.homeless.insert(name.to_owned(), NodeInfo { exists: false, ..info });
+            self.nodes_without_object.insert(name.to_owned(), NodeInfo { exists: false, ..info });
         }
     }
 
-    /// Counts a Pod on its node, whether confirmed or assumed.
-    pub fn place(&mut self, pod: Arc<PodInfo>, node: &str) {
-        self.remove(&pod.uid);
-        self.placed.insert(pod.uid.clone(), node.to_owned());
-        match self.node_mut(node) {
-            Some(info) => info.add_pod(pod),
-            None => self.homeless.entry(node.to_owned()).or_insert_with(|| NodeInfo::named(node)).add_pod(pod),
-        }
+    /// Adds a Pod to the node that the scheduler chose, before the binding is written.
+    pub fn assume_pod(&mut self, pod: Arc<PodInfo>, node: &str) {
+        self.insert(pod, node);
     }
 
-    /// No longer counts a Pod; whether it was counted.
-    pub fn remove(&mut self, uid: &str) -> bool {
-        let Some(node) = self.placed.remove(uid) else { return false };
+    /// Takes back [`Cache::assume_pod`] after a binding that failed.
+    pub fn forget_pod(&mut self, uid: &str) {
+        self.remove_pod(uid);
+    }
+
+    /// Adds a Pod to the node to which it is bound. An assumed Pod with the same UID is replaced.
+    pub fn add_pod(&mut self, pod: Arc<PodInfo>) {
+        let node = pod.node_name.clone();
+        self.insert(pod, &node);
+    }
+
+    /// Removes a Pod. Returns whether the cache had it.
+    pub fn remove_pod(&mut self, uid: &str) -> bool {
+        let Some(node) = self.pod_nodes.remove(uid) else { return false };
         if let Some(info) = self.node_mut(&node) {
             info.remove_pod(uid);
-        } else if let Some(info) = self.homeless.get_mut(&node) {
+        } else if let Some(info) = self.nodes_without_object.get_mut(&node) {
             info.remove_pod(uid);
             if info.pods.is_empty() {
-                self.homeless.remove(&node);
+                self.nodes_without_object.remove(&node);
             }
         }
         true
     }
 
-    /// UIDs of the Pods counted.
+    /// The number of Pods, confirmed and assumed.
     #[cfg(test)]
-    pub fn placed(&self) -> Vec<String> {
-        self.placed.keys().cloned().collect()
+    pub fn pod_count(&self) -> usize {
+        self.pod_nodes.len()
+    }
+
+    fn insert(&mut self, pod: Arc<PodInfo>, node: &str) {
+        self.remove_pod(&pod.uid);
+        self.pod_nodes.insert(pod.uid.clone(), node.to_owned());
+        match self.node_mut(node) {
+            Some(info) => info.add_pod(pod),
+            None => self.nodes_without_object.entry(node.to_owned()).or_insert_with(|| NodeInfo::named(node)).add_pod(pod),
+        }
     }
 
     fn node_mut(&mut self, name: &str) -> Option<&mut NodeInfo> {
-        let at = *self.positions.get(name)?;
-        self.snapshot.nodes.get_mut(at).map(Arc::make_mut)
+        let index = *self.node_index.get(name)?;
+        self.snapshot.nodes.get_mut(index).map(Arc::make_mut)
     }
 }
 
 fn changes(before: &NodeInfo, after: &NodeInfo) -> Vec<ClusterEvent> {
     let mut events = Vec::new();
     if before.labels != after.labels {
-        events.push(ClusterEvent::NodeLabels);
+        events.push(ClusterEvent::UpdateNodeLabel);
     }
     if before.taints != after.taints || before.unschedulable != after.unschedulable {
-        events.push(ClusterEvent::NodeTaints);
+        events.push(ClusterEvent::UpdateNodeTaint);
     }
     if before.allocatable != after.allocatable || before.pods_max != after.pods_max {
-        events.push(ClusterEvent::NodeAllocatable);
+        events.push(ClusterEvent::UpdateNodeAllocatable);
     }
     events
 }
@@ -107,7 +122,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plugins::fixtures::asking;
+    use crate::plugins::fixtures::requesting;
 
     fn object(name: &str) -> Node {
         serde_json::from_value(json!({"metadata": {"name": name}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}}))
@@ -121,28 +136,28 @@ mod tests {
     #[test]
     fn pods_count_once_and_move_with_their_node() {
         let mut cache = Cache::default();
-        let pod = Arc::new(asking("p", "1", "0"));
-        cache.place(Arc::clone(&pod), "a");
-        assert_eq!(cache.set_node(&object("a")), [ClusterEvent::NodeAdded]);
-        cache.place(Arc::clone(&pod), "a");
+        let pod = Arc::new(requesting("p", "1", "0"));
+        cache.assume_pod(Arc::clone(&pod), "a");
+        assert_eq!(cache.update_node(&object("a")), [ClusterEvent::NodeAdd]);
+        cache.assume_pod(Arc::clone(&pod), "a");
         assert_eq!(used(&cache, "a"), 1000);
-        cache.set_node(&object("b"));
+        cache.update_node(&object("b"));
         cache.remove_node("a");
         assert_eq!((used(&cache, "a"), used(&cache, "b")), (-1, 0));
-        cache.set_node(&object("a"));
+        cache.update_node(&object("a"));
         assert_eq!(used(&cache, "a"), 1000);
-        assert!(cache.remove("p"));
+        assert!(cache.remove_pod("p"));
         assert_eq!(used(&cache, "a"), 0);
-        assert!(!cache.remove("p"));
+        assert!(!cache.remove_pod("p"));
     }
 
     #[test]
-    fn only_changes_that_matter_are_told() {
+    fn only_changes_that_may_help_a_pod_are_events() {
         let mut cache = Cache::default();
-        cache.set_node(&object("a"));
-        assert_eq!(cache.set_node(&object("a")), []);
+        cache.update_node(&object("a"));
+        assert_eq!(cache.update_node(&object("a")), []);
         let mut cordoned = object("a");
         cordoned.spec.get_or_insert_default().unschedulable = Some(true);
-        assert_eq!(cache.set_node(&cordoned), [ClusterEvent::NodeTaints]);
+        assert_eq!(cache.update_node(&cordoned), [ClusterEvent::UpdateNodeTaint]);
     }
 }

@@ -1,8 +1,8 @@
-//! The scheduler: gives each Pod that has no node one that fits, best first.
+//! The scheduler: binds each Pod without a node to the best node that fits.
 //!
-//! Watches Pods and Nodes; writes Pod bindings, the `PodScheduled` condition and events; never
-//! deletes anything. One task owns cache and queue and runs one cycle after the other; a cycle works
-//! on memory alone. Binding goes on beside it, the Pod being assumed on its node meanwhile.
+//! It watches Pods and Nodes; it writes Pod bindings, the `PodScheduled` condition and events; it never deletes anything. One
+//! task owns the cache and the scheduling queue and runs one cycle after the other; a cycle works on memory alone. Other tasks
+//! write the bindings, while the cache assumes the Pod on its node.
 
 mod bind;
 mod cache;

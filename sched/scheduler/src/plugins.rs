@@ -10,7 +10,7 @@ mod taint_toleration;
 
 use sched_framework::{FilterPlugin, ScorePlugin};
 
-/// The plugins of a profile, in the order they are asked.
+/// The plugins of a profile, in the order in which the cycle calls them.
 pub(crate) struct Profile {
     pub filters: Vec<Box<dyn FilterPlugin>>,
     pub scores: Vec<Box<dyn ScorePlugin>>,
@@ -40,7 +40,7 @@ impl Default for Profile {
 
 #[cfg(test)]
 pub(crate) mod fixtures {
-    //! Short ways to make nodes and Pods for tables.
+    //! Nodes and Pods for the tables of tests.
 
     use k8s_openapi::api::core::v1::{Node, Pod};
     use sched_framework::{NodeInfo, PodInfo};
@@ -63,8 +63,8 @@ pub(crate) mod fixtures {
         PodInfo::new(&serde_json::from_value::<Pod>(object).expect("a pod"))
     }
 
-    /// A Pod that asks for CPU and memory.
-    pub(crate) fn asking(name: &str, cpu: &str, memory: &str) -> PodInfo {
+    /// A Pod that requests CPU and memory.
+    pub(crate) fn requesting(name: &str, cpu: &str, memory: &str) -> PodInfo {
         pod(name, json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}}]}))
     }
 

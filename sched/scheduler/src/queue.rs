@@ -1,5 +1,5 @@
-//! Pods that wait for a node: those to try now (by priority, then age), those backing off after a
-//! failure, and those parked until something changes that may help them.
+//! The scheduling queue: the Pods that wait for a node. A Pod is active (to be scheduled next, by priority, then age), in
+//! back-off after a failure, or unschedulable until an event may help it. Upstream's `PriorityQueue` is the model.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -10,167 +10,171 @@ use jiff::Timestamp;
 use sched_framework::{ClusterEvent, PodInfo};
 use tokio::time::Instant;
 
-/// First back-off; it doubles with each attempt. Upstream's `podInitialBackoffSeconds`.
+/// The first back-off; each attempt doubles it. Upstream's `podInitialBackoffSeconds`.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
-/// Longest back-off. Upstream's `podMaxBackoffSeconds`.
+/// The longest back-off. Upstream's `podMaxBackoffSeconds`.
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
-/// Parked Pods are tried again after this even if nothing was seen to help, as upstream.
-const PARKED_MAX: Duration = Duration::from_secs(300);
+/// An unschedulable Pod is tried again after this time even if no event may help it. Upstream's
+/// `podMaxInUnschedulablePodsDuration`.
+const UNSCHEDULABLE_MAX: Duration = Duration::from_secs(300);
 
 type Order = (Reverse<i32>, Option<Timestamp>, u64);
 
-struct Entry {
+/// A Pod of the queue with its attempts: upstream's `QueuedPodInfo`.
+struct QueuedPodInfo {
     pod: Arc<PodInfo>,
     attempts: u32,
     stage: Stage,
 }
 
+/// Where in the queue a Pod is.
 enum Stage {
+    /// Among the active Pods.
     Active(Order),
-    /// Tried again at that time.
-    BackingOff(Instant, u64),
-    /// Tried again when one of these happens, and not before back-off ends.
-    Unschedulable {
-        until: Instant,
-        backoff: Instant,
-        sequence: u64,
-        helped_by: HashSet<ClusterEvent>,
-    },
-    /// Taken out to be scheduled; a change meanwhile makes it active again if it comes back.
+    /// Active again at that time.
+    Backoff(Instant, u64),
+    /// Active again after one of these events, but not before the back-off ends; at the latest at `until`.
+    Unschedulable { until: Instant, backoff: Instant, sequence: u64, events: HashSet<ClusterEvent> },
+    /// Popped: a cycle or a binding is under way. The queue keeps the newest state of the Pod for a next attempt.
     InFlight,
 }
 
 /// The waiting Pods by UID.
 #[derive(Default)]
-pub(crate) struct Queue {
-    entries: HashMap<String, Entry>,
+pub(crate) struct SchedulingQueue {
+    pods: HashMap<String, QueuedPodInfo>,
     active: BTreeSet<(Order, String)>,
-    timed: BTreeMap<(Instant, u64), String>,
+    /// The Pods in back-off and the unschedulable ones, by the time at which they become active.
+    deadlines: BTreeMap<(Instant, u64), String>,
     sequence: u64,
 }
 
-impl Queue {
-    /// Adds a Pod or takes over its new state. A parked Pod is tried again when what decides its
-    /// placement changed.
-    pub fn set(&mut self, pod: Arc<PodInfo>) {
+impl SchedulingQueue {
+    /// Adds a new Pod to the active Pods.
+    pub fn add(&mut self, pod: Arc<PodInfo>) {
         let uid = pod.uid.clone();
-        let Some(entry) = self.entries.get_mut(&uid) else {
-            self.entries.insert(uid.clone(), Entry { pod, attempts: 0, stage: Stage::InFlight });
-            self.activate(&uid);
-            return;
-        };
-        let differs = entry.pod.placement_differs(&pod);
-        entry.pod = pod;
-        if differs && !matches!(entry.stage, Stage::InFlight) {
-            self.activate(&uid);
+        self.pods.insert(uid.clone(), QueuedPodInfo { pod, attempts: 0, stage: Stage::InFlight });
+        self.move_to_active(&uid);
+    }
+
+    /// Stores the new state of a Pod, or adds the Pod when the queue does not have it. A Pod in back-off or an unschedulable
+    /// Pod becomes active when a field changed that its placement depends on.
+    pub fn update(&mut self, pod: Arc<PodInfo>) {
+        let Some(queued) = self.pods.get_mut(&pod.uid) else { return self.add(pod) };
+        let uid = pod.uid.clone();
+        let differs = queued.pod.placement_differs(&pod);
+        queued.pod = pod;
+        if differs && !matches!(queued.stage, Stage::InFlight) {
+            self.move_to_active(&uid);
         }
     }
 
-    /// Forgets a Pod.
-    pub fn remove(&mut self, uid: &str) {
-        self.leave(uid);
-        self.entries.remove(uid);
+    /// Removes a Pod from the queue.
+    pub fn delete(&mut self, uid: &str) {
+        self.leave_stage(uid);
+        self.pods.remove(uid);
     }
 
-    /// Whether a Pod waits here.
+    /// Whether the queue has the Pod, in flight or not.
     pub fn contains(&self, uid: &str) -> bool {
-        self.entries.contains_key(uid)
+        self.pods.contains_key(uid)
     }
 
-    /// Whether [`Queue::take`] has one.
+    /// Whether [`SchedulingQueue::pop`] returns a Pod.
     pub fn has_active(&self) -> bool {
         !self.active.is_empty()
     }
 
-    /// The next Pod to try. It stays known until [`Queue::remove`], [`Queue::park`] or
-    /// [`Queue::back_off`].
-    pub fn take(&mut self) -> Option<Arc<PodInfo>> {
+    /// The next Pod to schedule. The Pod stays in flight until [`SchedulingQueue::delete`],
+    /// [`SchedulingQueue::add_unschedulable_if_not_present`] or [`SchedulingQueue::move_to_backoff`].
+    pub fn pop(&mut self) -> Option<Arc<PodInfo>> {
         let (_, uid) = self.active.pop_first()?;
-        let entry = self.entries.get_mut(&uid)?;
-        entry.stage = Stage::InFlight;
-        entry.attempts += 1;
-        Some(Arc::clone(&entry.pod))
+        let queued = self.pods.get_mut(&uid)?;
+        queued.stage = Stage::InFlight;
+        queued.attempts += 1;
+        Some(Arc::clone(&queued.pod))
     }
 
-    /// Puts a taken Pod aside until one of the events happens.
-    pub fn park(&mut self, uid: &str, helped_by: HashSet<ClusterEvent>, now: Instant) {
+    /// Puts a popped Pod among the unschedulable ones until one of the events happens. A Pod that was deleted from the queue
+    /// meanwhile is not added again.
+    pub fn add_unschedulable_if_not_present(&mut self, uid: &str, events: HashSet<ClusterEvent>, now: Instant) {
         let sequence = self.next_sequence();
-        let Some(entry) = self.entries.get_mut(uid) else { return };
-        let (until, backoff) = (now + PARKED_MAX, now + backoff(entry.attempts));
-        entry.stage = Stage::Unschedulable { until, backoff, sequence, helped_by };
-        self.timed.insert((until, sequence), uid.to_owned());
+        let Some(queued) = self.pods.get_mut(uid) else { return };
+        let (until, backoff) = (now + UNSCHEDULABLE_MAX, now + backoff(queued.attempts));
+        queued.stage = Stage::Unschedulable { until, backoff, sequence, events };
+        self.deadlines.insert((until, sequence), uid.to_owned());
     }
 
-    /// Tries a taken Pod again after its back-off.
-    pub fn back_off(&mut self, uid: &str, now: Instant) {
-        let Some(entry) = self.entries.get(uid) else { return };
-        let due = now + backoff(entry.attempts);
-        self.wait(uid, due);
+    /// Puts a popped Pod into back-off.
+    pub fn move_to_backoff(&mut self, uid: &str, now: Instant) {
+        let Some(queued) = self.pods.get(uid) else { return };
+        let due = now + backoff(queued.attempts);
+        self.insert_backoff(uid, due);
     }
 
-    /// Something happened: the parked Pods that it may help are tried again.
-    pub fn happened(&mut self, event: ClusterEvent, now: Instant) {
-        let helped: Vec<(String, Instant)> = self
-            .entries
+    /// Moves the unschedulable Pods that the event may help to the active ones, or into back-off while theirs lasts.
+    pub fn move_all_to_active_or_backoff(&mut self, event: ClusterEvent, now: Instant) {
+        let moved: Vec<(String, Instant)> = self
+            .pods
             .iter()
-            .filter_map(|(uid, entry)| match &entry.stage {
-                Stage::Unschedulable { backoff, helped_by, .. } if helped_by.contains(&event) => Some((uid.clone(), *backoff)),
+            .filter_map(|(uid, queued)| match &queued.stage {
+                Stage::Unschedulable { backoff, events, .. } if events.contains(&event) => Some((uid.clone(), *backoff)),
                 _ => None,
             })
             .collect();
-        for (uid, backoff) in helped {
+        for (uid, backoff) in moved {
             if backoff <= now {
-                self.activate(&uid);
+                self.move_to_active(&uid);
             } else {
-                self.leave(&uid);
-                self.wait(&uid, backoff);
+                self.leave_stage(&uid);
+                self.insert_backoff(&uid, backoff);
             }
         }
     }
 
-    /// When [`Queue::tick`] has something to do next.
-    pub fn next_due(&self) -> Option<Instant> {
-        self.timed.first_key_value().map(|((due, _), _)| *due)
+    /// The time at which [`SchedulingQueue::flush`] moves a Pod next.
+    pub fn next_flush(&self) -> Option<Instant> {
+        self.deadlines.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Makes active whose time has come.
-    pub fn tick(&mut self, now: Instant) {
-        while let Some(((due, _), uid)) = self.timed.first_key_value() {
+    /// Makes the Pods active whose back-off has ended or who were unschedulable for [`UNSCHEDULABLE_MAX`].
+    pub fn flush(&mut self, now: Instant) {
+        while let Some(((due, _), uid)) = self.deadlines.first_key_value() {
             if *due > now {
                 return;
             }
             let uid = uid.clone();
-            self.activate(&uid);
+            self.move_to_active(&uid);
         }
     }
 
-    fn activate(&mut self, uid: &str) {
-        self.leave(uid);
+    fn move_to_active(&mut self, uid: &str) {
+        self.leave_stage(uid);
         let sequence = self.next_sequence();
-        if let Some(entry) = self.entries.get_mut(uid) {
-            let order = (Reverse(entry.pod.priority), entry.pod.created, sequence);
-            entry.stage = Stage::Active(order);
+        if let Some(queued) = self.pods.get_mut(uid) {
+            let order = (Reverse(queued.pod.priority), queued.pod.created, sequence);
+            queued.stage = Stage::Active(order);
             self.active.insert((order, uid.to_owned()));
         }
     }
 
-    fn wait(&mut self, uid: &str, due: Instant) {
+    fn insert_backoff(&mut self, uid: &str, due: Instant) {
         let sequence = self.next_sequence();
-        if let Some(entry) = self.entries.get_mut(uid) {
-            entry.stage = Stage::BackingOff(due, sequence);
-            self.timed.insert((due, sequence), uid.to_owned());
+        if let Some(queued) = self.pods.get_mut(uid) {
+            queued.stage = Stage::Backoff(due, sequence);
+            self.deadlines.insert((due, sequence), uid.to_owned());
         }
     }
 
-    /// Takes an entry out of the order it stands in.
-    fn leave(&mut self, uid: &str) {
-        let Some(entry) = self.entries.get_mut(uid) else { return };
-        match std::mem::replace(&mut entry.stage, Stage::InFlight) {
+    /// Removes a Pod from the active Pods or from the deadlines.
+    fn leave_stage(&mut self, uid: &str) {
+        let Some(queued) = self.pods.get_mut(uid) else { return };
+        match std::mem::replace(&mut queued.stage, Stage::InFlight) {
             Stage::Active(order) => {
                 self.active.remove(&(order, uid.to_owned()));
             }
-            Stage::BackingOff(due, sequence) | Stage::Unschedulable { until: due, sequence, .. } => {
-                self.timed.remove(&(due, sequence));
+            Stage::Backoff(due, sequence) | Stage::Unschedulable { until: due, sequence, .. } => {
+                self.deadlines.remove(&(due, sequence));
             }
             Stage::InFlight => {}
         }
@@ -197,52 +201,52 @@ mod tests {
         Arc::new(pod(name, json!({"priority": priority})))
     }
 
-    fn taken(queue: &mut Queue) -> Vec<String> {
-        std::iter::from_fn(|| queue.take()).map(|pod| pod.name.clone()).collect()
+    fn popped(queue: &mut SchedulingQueue) -> Vec<String> {
+        std::iter::from_fn(|| queue.pop()).map(|pod| pod.name.clone()).collect()
     }
 
     #[tokio::test(start_paused = true)]
     async fn higher_priority_goes_first_and_then_the_earlier() {
-        let mut queue = Queue::default();
+        let mut queue = SchedulingQueue::default();
         for (name, priority) in [("a", 0), ("b", 0), ("c", 10), ("d", -1)] {
-            queue.set(queued(name, priority));
+            queue.update(queued(name, priority));
         }
-        assert_eq!(taken(&mut queue), ["c", "a", "b", "d"]);
+        assert_eq!(popped(&mut queue), ["c", "a", "b", "d"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_parked_pod_comes_back_for_what_helps_it_and_not_before_its_back_off() {
-        let mut queue = Queue::default();
-        queue.set(queued("a", 0));
-        queue.take().expect("active");
-        queue.park("a", [ClusterEvent::PodGone].into(), Instant::now());
-        queue.happened(ClusterEvent::NodeLabels, Instant::now());
-        assert_eq!(queue.next_due(), Some(Instant::now() + PARKED_MAX));
-        queue.happened(ClusterEvent::PodGone, Instant::now());
+    async fn an_unschedulable_pod_is_active_after_an_event_that_helps_it_and_its_back_off() {
+        let mut queue = SchedulingQueue::default();
+        queue.update(queued("a", 0));
+        queue.pop().expect("active");
+        queue.add_unschedulable_if_not_present("a", [ClusterEvent::AssignedPodDelete].into(), Instant::now());
+        queue.move_all_to_active_or_backoff(ClusterEvent::UpdateNodeLabel, Instant::now());
+        assert_eq!(queue.next_flush(), Some(Instant::now() + UNSCHEDULABLE_MAX));
+        queue.move_all_to_active_or_backoff(ClusterEvent::AssignedPodDelete, Instant::now());
         assert!(!queue.has_active());
         tokio::time::advance(BACKOFF_MIN).await;
-        queue.tick(Instant::now());
-        assert_eq!(taken(&mut queue), ["a"]);
-        queue.park("a", [ClusterEvent::PodGone].into(), Instant::now());
+        queue.flush(Instant::now());
+        assert_eq!(popped(&mut queue), ["a"]);
+        queue.add_unschedulable_if_not_present("a", [ClusterEvent::AssignedPodDelete].into(), Instant::now());
         tokio::time::advance(BACKOFF_MAX).await;
-        queue.happened(ClusterEvent::PodGone, Instant::now());
-        assert_eq!(taken(&mut queue), ["a"]);
+        queue.move_all_to_active_or_backoff(ClusterEvent::AssignedPodDelete, Instant::now());
+        assert_eq!(popped(&mut queue), ["a"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_parked_pod_is_tried_again_after_five_minutes_or_when_it_changes() {
-        let mut queue = Queue::default();
-        queue.set(queued("a", 0));
-        queue.take().expect("active");
-        queue.park("a", HashSet::new(), Instant::now());
-        queue.set(queued("a", 0));
-        assert!(!queue.has_active(), "nothing of its placement changed");
-        queue.set(queued("a", 5));
-        assert_eq!(taken(&mut queue), ["a"]);
-        queue.park("a", HashSet::new(), Instant::now());
-        tokio::time::advance(PARKED_MAX).await;
-        queue.tick(Instant::now());
-        assert_eq!(taken(&mut queue), ["a"]);
+    async fn an_unschedulable_pod_is_tried_again_after_five_minutes_or_when_it_changes() {
+        let mut queue = SchedulingQueue::default();
+        queue.update(queued("a", 0));
+        queue.pop().expect("active");
+        queue.add_unschedulable_if_not_present("a", HashSet::new(), Instant::now());
+        queue.update(queued("a", 0));
+        assert!(!queue.has_active(), "no field changed that its placement depends on");
+        queue.update(queued("a", 5));
+        assert_eq!(popped(&mut queue), ["a"]);
+        queue.add_unschedulable_if_not_present("a", HashSet::new(), Instant::now());
+        tokio::time::advance(UNSCHEDULABLE_MAX).await;
+        queue.flush(Instant::now());
+        assert_eq!(popped(&mut queue), ["a"]);
     }
 
     #[test]
@@ -252,14 +256,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_removed_pod_leaves_every_order() {
-        let mut queue = Queue::default();
-        queue.set(queued("a", 0));
-        queue.set(queued("b", 0));
-        queue.take().expect("active");
-        queue.back_off("a", Instant::now());
-        queue.remove("a");
-        queue.remove("b");
-        assert!(!queue.contains("a") && !queue.has_active() && queue.next_due().is_none());
+    async fn a_deleted_pod_leaves_every_stage() {
+        let mut queue = SchedulingQueue::default();
+        queue.update(queued("a", 0));
+        queue.update(queued("b", 0));
+        queue.pop().expect("active");
+        queue.move_to_backoff("a", Instant::now());
+        queue.delete("a");
+        queue.delete("b");
+        assert!(!queue.contains("a") && !queue.has_active() && queue.next_flush().is_none());
     }
 }

@@ -1,5 +1,5 @@
-//! The loop: one task takes in what the watches and the bindings tell, and runs one cycle after the
-//! other while Pods wait.
+//! The loop of the scheduler: one task handles the changes of the informers and the results of the bindings, and runs one
+//! cycle after the other while Pods are active.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::bind::{Bound, Writer};
+use crate::bind::{BindingResult, Writer};
 use crate::cache::Cache;
 use crate::cycle;
 use crate::plugins::Profile;
-use crate::queue::Queue;
+use crate::queue::SchedulingQueue;
 
-/// Writes under way at once.
-const IN_FLIGHT_MAX: usize = 128;
+/// The highest number of bindings and conditions that are written at the same time.
+const WRITES_IN_FLIGHT_MAX: usize = 128;
 
 /// Settings.
 #[derive(Clone)]
 pub struct Config {
     /// The `schedulerName` of the Pods to schedule, upstream's `default-scheduler`.
     pub scheduler_name: String,
-    /// Run only while holding a Lease: for several servers on one store.
+    /// The scheduler runs only while it holds this Lease. For several servers on one store.
     pub election: Option<Election>,
 }
 
@@ -49,7 +49,7 @@ pub async fn run(client: kube::Client, informers: Informers, config: Config, can
         None => schedule(client, informers, config, cancel).await,
         Some(election) => {
             let leading = |term: CancellationToken| schedule(client.clone(), informers.clone(), config.clone(), term);
-            // `None`: cancelled while another one led.
+            // `None`: cancelled while another scheduler was the leader.
             lead(client.clone(), &election, cancel, leading).await.unwrap_or(Ok(()))
         }
     }
@@ -58,13 +58,13 @@ pub async fn run(client: kube::Client, informers: Informers, config: Config, can
 async fn schedule(client: kube::Client, informers: Informers, config: Config, cancel: CancellationToken) -> Result<(), TaskFailure> {
     let tasks = Tasks::new(cancel.clone());
     let events = Recorder::new(client.clone(), &config.scheduler_name, None, &tasks);
-    let (finished, results) = mpsc::channel(IN_FLIGHT_MAX);
+    let (finished, results) = mpsc::channel(WRITES_IN_FLIGHT_MAX);
     let scheduler = Scheduler {
         config,
         profile: Profile::default(),
         cache: Cache::default(),
-        queue: Queue::default(),
-        start: 0,
+        queue: SchedulingQueue::default(),
+        next_start_node: 0,
         writer: Writer { client, events },
         writes: JoinSet::new(),
         finished,
@@ -76,37 +76,37 @@ async fn schedule(client: kube::Client, informers: Informers, config: Config, ca
     }
 }
 
-/// A binding that ended: the Pod, its node, how.
-type Finished = (Arc<PodInfo>, Bound);
+/// A Pod with the result of its binding.
+type FinishedBinding = (Arc<PodInfo>, BindingResult);
 
 struct Scheduler {
     config: Config,
     profile: Profile,
     cache: Cache,
-    queue: Queue,
-    /// Where in the snapshot the next search begins.
-    start: usize,
+    queue: SchedulingQueue,
+    /// The index in the snapshot at which the next search begins.
+    next_start_node: usize,
     writer: Writer,
     writes: JoinSet<()>,
-    finished: mpsc::Sender<Finished>,
-    /// UIDs of the Pods that the informer had: a Pod may be created again under its name.
+    finished: mpsc::Sender<FinishedBinding>,
+    /// The UIDs of the Pods at their last change: a Pod may be deleted and created again under the same name.
     uids: HashMap<ObjectKey, String>,
 }
 
 impl Scheduler {
-    async fn run(mut self, informers: &Informers, mut results: mpsc::Receiver<Finished>, cancel: CancellationToken) {
+    async fn run(mut self, informers: &Informers, mut results: mpsc::Receiver<FinishedBinding>, cancel: CancellationToken) {
         let (mut nodes, mut pods) = (informers.informer::<Node>().changes(), informers.informer::<Pod>().changes());
-        // Before the first lists are complete a cycle would weigh half of the cluster.
+        // A cycle before the first lists are complete would know a part of the cluster only.
         let (mut has_nodes, mut has_pods) = (false, false);
         loop {
-            let due = self.queue.next_due();
-            let may_schedule = has_nodes && has_pods && self.queue.has_active() && self.writes.len() < IN_FLIGHT_MAX;
+            let flush_at = self.queue.next_flush();
+            let may_schedule = has_nodes && has_pods && self.queue.has_active() && self.writes.len() < WRITES_IN_FLIGHT_MAX;
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
-                // A write that panicked reports nothing, and its Pod would wait for it without end.
+                // A write that panicked has no result, and its Pod would stay in flight for ever.
                 Some(ended) = self.writes.join_next() => drop(api_tasks::joined(ended)),
-                Some((pod, bound)) = results.recv() => self.bound(&pod, bound),
+                Some((pod, result)) = results.recv() => self.binding_finished(&pod, result),
                 Batch { keys, synced } = nodes.next() => {
                     keys.iter().for_each(|key| self.node_changed(key, nodes.informer().get(key).as_deref()));
                     has_nodes = synced;
@@ -115,58 +115,59 @@ impl Scheduler {
                     keys.into_iter().for_each(|key| self.pod_changed(&key, pods.informer().get(&key).as_deref()));
                     has_pods = synced;
                 }
-                () = std::future::ready(()), if may_schedule => self.cycle(),
-                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.queue.tick(Instant::now()),
+                () = std::future::ready(()), if may_schedule => self.schedule_one(),
+                () = tokio::time::sleep_until(flush_at.unwrap_or_else(Instant::now)), if flush_at.is_some() => self.queue.flush(Instant::now()),
             }
         }
-        // What was decided is written; what was not is decided by the next one in charge.
+        // The decisions that were made are written; the next leader makes the others.
         while self.writes.join_next().await.is_some() {}
     }
 
-    fn cycle(&mut self) {
-        let Some(pod) = self.queue.take() else { return };
-        match cycle::schedule(&self.profile, &pod, self.cache.snapshot(), &mut self.start) {
+    fn schedule_one(&mut self) {
+        let Some(pod) = self.queue.pop() else { return };
+        match cycle::schedule_pod(&self.profile, &pod, self.cache.snapshot(), &mut self.next_start_node) {
             Ok(node) => {
                 tracing::debug!(pod = pod.key(), node = node.name, "node chosen");
-                self.cache.place(Arc::clone(&pod), &node.name);
+                self.cache.assume_pod(Arc::clone(&pod), &node.name);
                 let (writer, finished) = (self.writer.clone(), self.finished.clone());
                 self.writes.spawn(api_tasks::named("scheduler/binding", async move {
-                    let bound = writer.bind(&pod, &node.name).await;
+                    let result = writer.bind(&pod, &node.name).await;
                     // The receiver is gone only at shutdown.
-                    let _gone = finished.send((pod, bound)).await;
+                    let _gone = finished.send((pod, result)).await;
                 }));
             }
-            Err(unfit) => {
-                tracing::debug!(pod = pod.key(), message = unfit.message, "no node fits");
-                self.queue.park(&pod.uid, unfit.helped_by, Instant::now());
+            Err(error) => {
+                let message = error.to_string();
+                tracing::debug!(pod = pod.key(), message, "no node fits");
+                self.queue.add_unschedulable_if_not_present(&pod.uid, error.events(), Instant::now());
                 let writer = self.writer.clone();
-                self.writes.spawn(api_tasks::named("scheduler/status", async move { writer.unschedulable(&pod, &unfit.message).await }));
+                self.writes.spawn(api_tasks::named("scheduler/status", async move { writer.unschedulable(&pod, &message).await }));
             }
         }
     }
 
-    fn bound(&mut self, pod: &PodInfo, bound: Bound) {
-        match bound {
-            // The queue keeps the Pod as taken until the watch shows where it is: a stale event of it
-            // without a node must not schedule it again.
-            Bound::Done | Bound::Moot => return,
-            Bound::Conflict => tracing::debug!(pod = pod.key(), "binding conflicted"),
-            Bound::Failed(error) => tracing::warn!(pod = pod.key(), error = chain(&error), "binding failed"),
+    fn binding_finished(&mut self, pod: &PodInfo, result: BindingResult) {
+        match result {
+            // The Pod stays in flight until the informer has it with its node: an older state of the Pod without a node must
+            // not schedule it again.
+            BindingResult::Bound | BindingResult::PodGone => return,
+            BindingResult::Conflict => tracing::debug!(pod = pod.key(), "binding conflicted"),
+            BindingResult::Failed(error) => tracing::warn!(pod = pod.key(), error = chain(&error), "binding failed"),
         }
-        // The watch may have shown by now where the Pod is (an answer can get lost on its way): then
-        // that is what counts. Else it is tried again; whoever has a node leaves the queue.
+        // A Pod that the informer has with its node is not in the queue any more: the binding was written and only its answer
+        // was lost. Any other Pod is tried again.
         if self.queue.contains(&pod.uid) {
-            self.cache.remove(&pod.uid);
-            self.queue.back_off(&pod.uid, Instant::now());
-            self.happened(&[ClusterEvent::PodGone]);
+            self.cache.forget_pod(&pod.uid);
+            self.queue.move_to_backoff(&pod.uid, Instant::now());
+            self.move_all_to_active_or_backoff(&[ClusterEvent::AssignedPodDelete]);
         }
     }
 
     fn node_changed(&mut self, key: &ObjectKey, node: Option<&Node>) {
         match node {
             Some(node) => {
-                let events = self.cache.set_node(node);
-                self.happened(&events);
+                let events = self.cache.update_node(node);
+                self.move_all_to_active_or_backoff(&events);
             }
             None => self.cache.remove_node(&key.name),
         }
@@ -191,26 +192,25 @@ impl Scheduler {
         if pod.terminated {
             self.pod_gone(&pod.uid);
         } else if !pod.node_name.is_empty() {
-            self.queue.remove(&pod.uid);
-            let node = pod.node_name.clone();
-            self.cache.place(pod, &node);
+            self.queue.delete(&pod.uid);
+            self.cache.add_pod(pod);
         } else if pod.deleting || pod.gated || pod.scheduler_name != self.config.scheduler_name {
             self.pod_gone(&pod.uid);
         } else {
-            self.queue.set(pod);
+            self.queue.update(pod);
         }
     }
 
     fn pod_gone(&mut self, uid: &str) {
-        self.queue.remove(uid);
-        if self.cache.remove(uid) {
-            self.happened(&[ClusterEvent::PodGone]);
+        self.queue.delete(uid);
+        if self.cache.remove_pod(uid) {
+            self.move_all_to_active_or_backoff(&[ClusterEvent::AssignedPodDelete]);
         }
     }
 
-    fn happened(&mut self, events: &[ClusterEvent]) {
+    fn move_all_to_active_or_backoff(&mut self, events: &[ClusterEvent]) {
         for event in events {
-            self.queue.happened(*event, Instant::now());
+            self.queue.move_all_to_active_or_backoff(*event, Instant::now());
         }
     }
 }
@@ -221,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// A scheduler whose requests nobody answers.
+    /// A scheduler whose API server does not answer.
     fn scheduler() -> Scheduler {
         let silent = kube::Config::new("http://127.0.0.1:1".parse().expect("a URL"));
         let client = kube::Client::try_from(silent).expect("a client");
@@ -231,8 +231,8 @@ mod tests {
             config: Config::default(),
             profile: Profile::default(),
             cache: Cache::default(),
-            queue: Queue::default(),
-            start: 0,
+            queue: SchedulingQueue::default(),
+            next_start_node: 0,
             writer: Writer { client, events },
             writes: JoinSet::new(),
             finished,
@@ -250,9 +250,9 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"name": "n"}, "status": status})).expect("a Node")
     }
 
-    fn failures() -> [Bound; 2] {
+    fn failures() -> [BindingResult; 2] {
         let lost = kube::Error::Service(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into());
-        [Bound::Conflict, Bound::Failed(lost)]
+        [BindingResult::Conflict, BindingResult::Failed(lost)]
     }
 
     #[tokio::test]
@@ -261,10 +261,10 @@ mod tests {
             let mut scheduler = scheduler();
             scheduler.node_changed(&ObjectKey::new("", "n"), Some(&node()));
             scheduler.pod_applied(&pod(Value::Null));
-            scheduler.cycle();
-            assert_eq!((scheduler.cache.placed().len(), scheduler.queue.next_due()), (1, None), "assumed");
-            scheduler.bound(&PodInfo::new(&pod(Value::Null)), failure);
-            assert!(scheduler.cache.placed().is_empty() && scheduler.queue.next_due().is_some());
+            scheduler.schedule_one();
+            assert_eq!((scheduler.cache.pod_count(), scheduler.queue.next_flush()), (1, None), "assumed");
+            scheduler.binding_finished(&PodInfo::new(&pod(Value::Null)), failure);
+            assert!(scheduler.cache.pod_count() == 0 && scheduler.queue.next_flush().is_some());
         }
     }
 
@@ -274,10 +274,10 @@ mod tests {
             let mut scheduler = scheduler();
             scheduler.node_changed(&ObjectKey::new("", "n"), Some(&node()));
             scheduler.pod_applied(&pod(Value::Null));
-            scheduler.cycle();
+            scheduler.schedule_one();
             scheduler.pod_applied(&pod(json!("n")));
-            scheduler.bound(&PodInfo::new(&pod(Value::Null)), failure);
-            assert_eq!((scheduler.cache.placed().len(), scheduler.queue.next_due()), (1, None), "the watch has told");
+            scheduler.binding_finished(&PodInfo::new(&pod(Value::Null)), failure);
+            assert_eq!((scheduler.cache.pod_count(), scheduler.queue.next_flush()), (1, None), "the informer has the Pod with its node");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Prefers nodes whose CPU and memory would be used alike (`NodeResourcesBalancedAllocation`).
+//! Prefers nodes whose CPU and memory would be used to the same share (`NodeResourcesBalancedAllocation`).
 
 use sched_framework::{CycleState, NodeInfo, Plugin, PodInfo, SCORE_MAX, ScorePlugin};
 
@@ -11,7 +11,7 @@ impl Plugin for BalancedAllocation {
 }
 
 impl ScorePlugin for BalancedAllocation {
-    /// A Pod that asks for nothing unbalances nothing.
+    /// A Pod without requests does not change the shares.
     fn applies(&self, pod: &PodInfo) -> bool {
         pod.requests.cpu_milli > 0 || pod.requests.memory_bytes > 0
     }
@@ -26,7 +26,7 @@ impl ScorePlugin for BalancedAllocation {
         let (has, used, wants) = (&node.allocatable, &node.requested, &pod.requests);
         let cpu = share(has.cpu_milli, used.cpu_milli.saturating_add(wants.cpu_milli));
         let memory = share(has.memory_bytes, used.memory_bytes.saturating_add(wants.memory_bytes));
-        // Of two shares the standard deviation is half their distance.
+        // The standard deviation of two shares is half of their difference.
         let deviation = (cpu - memory).abs() / 2.0;
         ((1.0 - deviation) * SCORE_MAX as f64) as i64
     }
@@ -37,12 +37,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plugins::fixtures::{asking, node};
+    use crate::plugins::fixtures::{node, requesting};
 
     #[test]
     fn even_use_scores_best() {
-        let score =
-            |cpu: &str, memory: &str| BalancedAllocation.score(&CycleState::default(), &asking("p", cpu, memory), &node("n", json!({})));
+        let score = |cpu: &str, memory: &str| {
+            BalancedAllocation.score(&CycleState::default(), &requesting("p", cpu, memory), &node("n", json!({})))
+        };
         assert_eq!((score("2", "4Gi"), score("4", "0"), score("2", "2Gi")), (100, 50, 87));
     }
 }

@@ -1,7 +1,7 @@
-//! Node selector and node affinity: required terms rule nodes out, preferred ones add to the score.
+//! Node selector and node affinity: required terms rule nodes out, preferred terms add to the score.
 
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm};
-use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, ScorePlugin, Verdict, normalize_default};
+use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, ScorePlugin, Status, default_normalize_score};
 
 pub(crate) struct NodeAffinity;
 
@@ -12,15 +12,15 @@ impl Plugin for NodeAffinity {
 }
 
 impl FilterPlugin for NodeAffinity {
-    fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
+    fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         let selected = pod.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value));
         let required = affinity(pod).and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
         let fits = selected && required.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| matches(term, node)));
-        Verdict::unless(fits, "node(s) didn't match Pod's node affinity/selector")
+        Status::unless(fits, "node(s) didn't match Pod's node affinity/selector")
     }
 
-    fn helped_by(&self) -> &'static [ClusterEvent] {
-        &[ClusterEvent::NodeAdded, ClusterEvent::NodeLabels]
+    fn events_to_register(&self) -> &'static [ClusterEvent] {
+        &[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeLabel]
     }
 }
 
@@ -38,8 +38,8 @@ impl ScorePlugin for NodeAffinity {
         preferred.into_iter().flatten().filter(|term| matches(&term.preference, node)).map(|term| i64::from(term.weight)).sum()
     }
 
-    fn normalize(&self, scores: &mut [i64]) {
-        normalize_default(scores, false);
+    fn normalize_score(&self, scores: &mut [i64]) {
+        default_normalize_score(scores, false);
     }
 }
 
@@ -47,7 +47,7 @@ fn affinity(pod: &PodInfo) -> Option<&k8s_openapi::api::core::v1::NodeAffinity> 
     pod.affinity.as_ref()?.node_affinity.as_ref()
 }
 
-/// All of a term's requirements; a term without any matches nothing.
+/// Whether the node meets all requirements of the term. A term without requirements matches no node.
 fn matches(term: &NodeSelectorTerm, node: &NodeInfo) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
@@ -58,18 +58,18 @@ fn matches(term: &NodeSelectorTerm, node: &NodeInfo) -> bool {
         && fields.iter().all(|r| r.key == "metadata.name" && holds(r, Some(&node.name)))
 }
 
-fn holds(requirement: &NodeSelectorRequirement, found: Option<&str>) -> bool {
+fn holds(requirement: &NodeSelectorRequirement, label: Option<&str>) -> bool {
     let values = requirement.values.as_deref().unwrap_or_default();
     let listed = |value: &str| values.iter().any(|v| v == value);
     let number = |text: &str| text.parse::<i64>().ok();
     let bound = values.first().and_then(|v| number(v));
     match requirement.operator.as_str() {
-        "In" => found.is_some_and(listed),
-        "NotIn" => found.is_none_or(|value| !listed(value)),
-        "Exists" => found.is_some(),
-        "DoesNotExist" => found.is_none(),
-        "Gt" => found.and_then(number).zip(bound).is_some_and(|(value, bound)| value > bound),
-        "Lt" => found.and_then(number).zip(bound).is_some_and(|(value, bound)| value < bound),
+        "In" => label.is_some_and(listed),
+        "NotIn" => label.is_none_or(|value| !listed(value)),
+        "Exists" => label.is_some(),
+        "DoesNotExist" => label.is_none(),
+        "Gt" => label.and_then(number).zip(bound).is_some_and(|(value, bound)| value > bound),
+        "Lt" => label.and_then(number).zip(bound).is_some_and(|(value, bound)| value < bound),
         _ => false,
     }
 }
@@ -103,7 +103,7 @@ mod tests {
             (required(json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}])), false),
             (required(json!([{}])), false),
         ] {
-            let fits = NodeAffinity.filter(&CycleState::default(), &pod("p", spec.clone()), &node) == Verdict::Fits;
+            let fits = NodeAffinity.filter(&CycleState::default(), &pod("p", spec.clone()), &node) == Status::Success;
             assert_eq!(fits, wanted, "{spec}");
         }
     }

@@ -1,6 +1,6 @@
-//! Keeps a Pod that names its node to that node.
+//! A Pod that names a node runs on that node only.
 
-use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Verdict};
+use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Status};
 
 pub(crate) struct NodeName;
 
@@ -11,11 +11,11 @@ impl Plugin for NodeName {
 }
 
 impl FilterPlugin for NodeName {
-    fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
-        Verdict::unless(pod.node_name.is_empty() || pod.node_name == node.name, "node(s) didn't match the requested node name")
+    fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        Status::unless(pod.node_name.is_empty() || pod.node_name == node.name, "node(s) didn't match the requested node name")
     }
 
-    fn helped_by(&self) -> &'static [ClusterEvent] {
-        &[ClusterEvent::NodeAdded]
+    fn events_to_register(&self) -> &'static [ClusterEvent] {
+        &[ClusterEvent::NodeAdd]
     }
 }

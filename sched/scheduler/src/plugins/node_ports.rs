@@ -1,6 +1,6 @@
-//! Keeps two Pods from one host port.
+//! Rules out nodes where another Pod uses a host port of the Pod.
 
-use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Verdict};
+use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Status};
 
 pub(crate) struct NodePorts;
 
@@ -11,14 +11,14 @@ impl Plugin for NodePorts {
 }
 
 impl FilterPlugin for NodePorts {
-    fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
-        if pod.ports.iter().any(|wanted| node.ports.iter().any(|held| held.conflicts(wanted))) {
-            return Verdict::Unschedulable(vec!["node(s) didn't have free ports for the requested pod ports".to_owned()]);
+    fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        if pod.ports.iter().any(|wanted| node.used_ports.iter().any(|used| used.conflicts(wanted))) {
+            return Status::Unschedulable(vec!["node(s) didn't have free ports for the requested pod ports".to_owned()]);
         }
-        Verdict::Fits
+        Status::Success
     }
 
-    fn helped_by(&self) -> &'static [ClusterEvent] {
-        &[ClusterEvent::NodeAdded, ClusterEvent::PodGone]
+    fn events_to_register(&self) -> &'static [ClusterEvent] {
+        &[ClusterEvent::NodeAdd, ClusterEvent::AssignedPodDelete]
     }
 }

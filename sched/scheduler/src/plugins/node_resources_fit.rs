@@ -1,7 +1,7 @@
-//! Keeps a node from more than it can hold, and prefers those with most to spare
+//! Rules out nodes with fewer free resources than the Pod requests, and prefers the nodes with the largest free share
 //! (`LeastAllocated`).
 
-use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, SCORE_MAX, ScorePlugin, Verdict};
+use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, SCORE_MAX, ScorePlugin, Status};
 
 pub(crate) struct NodeResourcesFit;
 
@@ -12,22 +12,22 @@ impl Plugin for NodeResourcesFit {
 }
 
 impl FilterPlugin for NodeResourcesFit {
-    fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
+    fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         let mut reasons = Vec::new();
         if node.pods.len() >= node.pods_max {
             reasons.push("Too many pods".to_owned());
         }
-        let lacking = node.allocatable.lacking(&node.requested, &pod.requests);
-        reasons.extend(lacking.iter().map(|lack| format!("Insufficient {lack}")));
+        let insufficient = node.allocatable.insufficient(&node.requested, &pod.requests);
+        reasons.extend(insufficient.iter().map(|resource| format!("Insufficient {resource}")));
         match (reasons.is_empty(), node.allocatable.could_hold(&pod.requests)) {
-            (true, _) => Verdict::Fits,
-            (false, true) => Verdict::Unschedulable(reasons),
-            (false, false) => Verdict::Unresolvable(reasons),
+            (true, _) => Status::Success,
+            (false, true) => Status::Unschedulable(reasons),
+            (false, false) => Status::UnschedulableAndUnresolvable(reasons),
         }
     }
 
-    fn helped_by(&self) -> &'static [ClusterEvent] {
-        &[ClusterEvent::NodeAdded, ClusterEvent::NodeAllocatable, ClusterEvent::PodGone]
+    fn events_to_register(&self) -> &'static [ClusterEvent] {
+        &[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeAllocatable, ClusterEvent::AssignedPodDelete]
     }
 }
 
@@ -37,7 +37,7 @@ impl ScorePlugin for NodeResourcesFit {
             left if has <= 0 || left < 0 => 0,
             left => i64::try_from(left * i128::from(SCORE_MAX) / i128::from(has)).unwrap_or(SCORE_MAX),
         };
-        let (has, used, wants) = (&node.allocatable, &node.scored_requested, &pod.scored_requests);
+        let (has, used, wants) = (&node.allocatable, &node.non_zero_requested, &pod.non_zero_requests);
         let cpu = free(has.cpu_milli, used.cpu_milli.saturating_add(wants.cpu_milli));
         let memory = free(has.memory_bytes / 1024, used.memory_bytes.saturating_add(wants.memory_bytes) / 1024);
         (cpu + memory) / 2
@@ -51,26 +51,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plugins::fixtures::{asking, node, pod};
+    use crate::plugins::fixtures::{node, pod, requesting};
 
-    fn verdict(pod: &PodInfo, node: &NodeInfo) -> Verdict {
+    fn verdict(pod: &PodInfo, node: &NodeInfo) -> Status {
         NodeResourcesFit.filter(&CycleState::default(), pod, node)
     }
 
     #[test]
     fn a_node_holds_what_it_has_and_no_more() {
         let mut full = node("n", json!({"status": {"allocatable": {"pods": "3"}}}));
-        full.add_pod(Arc::new(asking("a", "3", "1Gi")));
+        full.add_pod(Arc::new(requesting("a", "3", "1Gi")));
         for (pod, wanted) in [
-            (asking("p", "1", "1Gi"), Verdict::Fits),
-            (asking("p", "1001m", "1Gi"), Verdict::Unschedulable(vec!["Insufficient cpu".to_owned()])),
-            (asking("p", "2", "8Gi"), Verdict::Unschedulable(vec!["Insufficient cpu".to_owned(), "Insufficient memory".to_owned()])),
+            (requesting("p", "1", "1Gi"), Status::Success),
+            (requesting("p", "1001m", "1Gi"), Status::Unschedulable(vec!["Insufficient cpu".to_owned()])),
+            (requesting("p", "2", "8Gi"), Status::Unschedulable(vec!["Insufficient cpu".to_owned(), "Insufficient memory".to_owned()])),
         ] {
             assert_eq!(verdict(&pod, &full), wanted, "{:?}", pod.requests);
         }
-        full.add_pod(Arc::new(asking("b", "0", "0")));
-        full.add_pod(Arc::new(asking("c", "0", "0")));
-        assert_eq!(verdict(&asking("p", "0", "0"), &full), Verdict::Unschedulable(vec!["Too many pods".to_owned()]));
+        full.add_pod(Arc::new(requesting("b", "0", "0")));
+        full.add_pod(Arc::new(requesting("c", "0", "0")));
+        assert_eq!(verdict(&requesting("p", "0", "0"), &full), Status::Unschedulable(vec!["Too many pods".to_owned()]));
     }
 
     #[test]
@@ -88,18 +88,18 @@ mod tests {
         }
     }
 
-    /// Nodes say themselves what they have.
+    /// A node reports its own resources, so that the numbers may be any.
     #[test]
-    fn a_node_that_boasts_scores_no_more_than_all() {
-        let boasting = node("boasting", json!({"status": {"allocatable": {"cpu": "9223372036854775807m", "memory": "8Ei"}}}));
-        assert_eq!(NodeResourcesFit.score(&CycleState::default(), &asking("p", "1", "1Gi"), &boasting), SCORE_MAX - 1);
+    fn a_node_with_the_largest_amounts_scores_below_the_maximum() {
+        let huge = node("huge", json!({"status": {"allocatable": {"cpu": "9223372036854775807m", "memory": "8Ei"}}}));
+        assert_eq!(NodeResourcesFit.score(&CycleState::default(), &requesting("p", "1", "1Gi"), &huge), SCORE_MAX - 1);
     }
 
     #[test]
     fn the_emptier_node_scores_higher() {
         let mut busy = node("busy", json!({}));
-        busy.add_pod(Arc::new(asking("a", "2", "4Gi")));
-        let score = |node: &NodeInfo| NodeResourcesFit.score(&CycleState::default(), &asking("p", "1", "1Gi"), node);
+        busy.add_pod(Arc::new(requesting("a", "2", "4Gi")));
+        let score = |node: &NodeInfo| NodeResourcesFit.score(&CycleState::default(), &requesting("p", "1", "1Gi"), node);
         assert_eq!((score(&node("idle", json!({}))), score(&busy)), (81, 31));
     }
 }

@@ -1,7 +1,7 @@
-//! Keeps Pods off nodes that are cordoned, unless they tolerate that.
+//! Rules out cordoned nodes, unless the Pod tolerates the taint of a cordoned node.
 
 use k8s_openapi::api::core::v1::Taint;
-use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Verdict};
+use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, Status};
 
 use super::taint_toleration::tolerates;
 
@@ -14,12 +14,12 @@ impl Plugin for NodeUnschedulable {
 }
 
 impl FilterPlugin for NodeUnschedulable {
-    fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
+    fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
         let taint = Taint { key: "node.kubernetes.io/unschedulable".to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
-        Verdict::unless(!node.unschedulable || tolerates(&pod.tolerations, &taint), "node(s) were unschedulable")
+        Status::unless(!node.unschedulable || tolerates(&pod.tolerations, &taint), "node(s) were unschedulable")
     }
 
-    fn helped_by(&self) -> &'static [ClusterEvent] {
-        &[ClusterEvent::NodeAdded, ClusterEvent::NodeTaints]
+    fn events_to_register(&self) -> &'static [ClusterEvent] {
+        &[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeTaint]
     }
 }

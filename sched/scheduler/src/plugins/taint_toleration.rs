@@ -1,8 +1,8 @@
-//! Keeps Pods off nodes whose taints they do not tolerate, and prefers nodes with fewer
-//! `PreferNoSchedule` taints.
+//! Rules out nodes with taints that the Pod does not tolerate, and prefers nodes with fewer `PreferNoSchedule` taints that
+//! the Pod does not tolerate.
 
 use k8s_openapi::api::core::v1::{Taint, Toleration};
-use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, ScorePlugin, Verdict, normalize_default};
+use sched_framework::{ClusterEvent, CycleState, FilterPlugin, NodeInfo, Plugin, PodInfo, ScorePlugin, Status, default_normalize_score};
 
 pub(crate) struct TaintToleration;
 
@@ -34,13 +34,13 @@ impl Plugin for TaintToleration {
 }
 
 impl FilterPlugin for TaintToleration {
-    fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Verdict {
-        let mut keeping_off = node.taints.iter().filter(|taint| taint.effect != "PreferNoSchedule");
-        Verdict::unless(keeping_off.all(|taint| tolerates(&pod.tolerations, taint)), "node(s) had untolerated taint(s)")
+    fn filter(&self, _state: &CycleState, pod: &PodInfo, node: &NodeInfo) -> Status {
+        let mut hard = node.taints.iter().filter(|taint| taint.effect != "PreferNoSchedule");
+        Status::unless(hard.all(|taint| tolerates(&pod.tolerations, taint)), "node(s) had untolerated taint(s)")
     }
 
-    fn helped_by(&self) -> &'static [ClusterEvent] {
-        &[ClusterEvent::NodeAdded, ClusterEvent::NodeTaints]
+    fn events_to_register(&self) -> &'static [ClusterEvent] {
+        &[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeTaint]
     }
 }
 
@@ -54,8 +54,8 @@ impl ScorePlugin for TaintToleration {
         i64::try_from(intolerable.count()).unwrap_or(i64::MAX)
     }
 
-    fn normalize(&self, scores: &mut [i64]) {
-        normalize_default(scores, true);
+    fn normalize_score(&self, scores: &mut [i64]) {
+        default_normalize_score(scores, true);
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
         ] {
             let node = node("n", json!({"spec": {"taints": [taint]}}));
             let pod = pod("p", json!({"tolerations": [toleration]}));
-            let fits = TaintToleration.filter(&CycleState::default(), &pod, &node) == Verdict::Fits;
+            let fits = TaintToleration.filter(&CycleState::default(), &pod, &node) == Status::Success;
             assert_eq!(fits, wanted, "{toleration}");
         }
     }
@@ -89,9 +89,9 @@ mod tests {
     fn untolerated_preferences_only_cost_score() {
         let soft = node("n", json!({"spec": {"taints": [{"key": "a", "effect": "PreferNoSchedule"}]}}));
         let plain = pod("p", Value::Object(serde_json::Map::new()));
-        assert_eq!(TaintToleration.filter(&CycleState::default(), &plain, &soft), Verdict::Fits);
+        assert_eq!(TaintToleration.filter(&CycleState::default(), &plain, &soft), Status::Success);
         let mut scores = [TaintToleration.score(&CycleState::default(), &plain, &soft), 0];
-        TaintToleration.normalize(&mut scores);
+        TaintToleration.normalize_score(&mut scores);
         assert_eq!(scores, [0, 100]);
     }
 }

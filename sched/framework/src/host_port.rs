@@ -1,9 +1,9 @@
 //! Ports of a node that Pods use.
 
-/// A port of the node's that a Pod holds.
+/// A port of the node that a Pod uses (`hostPort`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PortUse {
-    /// Address; `0.0.0.0` is every one.
+pub struct HostPort {
+    /// Address; `0.0.0.0` stands for every address of the node.
     pub ip: String,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
@@ -11,8 +11,8 @@ pub struct PortUse {
     pub port: i32,
 }
 
-impl PortUse {
-    /// Whether both cannot be had at once.
+impl HostPort {
+    /// Whether two Pods on one node cannot use both ports.
     pub fn conflicts(&self, other: &Self) -> bool {
         self.port == other.port && self.protocol == other.protocol && (self.ip == other.ip || self.ip == "0.0.0.0" || other.ip == "0.0.0.0")
     }
