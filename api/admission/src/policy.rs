@@ -23,7 +23,7 @@ pub use failures::Failures;
 pub use findings::Findings;
 pub use hooks::{Binding, Bindings, Hook, Policy};
 pub use matching::Match;
-pub use params::{ParamKind, Params};
+pub use params::{ParamError, ParamKind, Params};
 
 #[cfg(test)]
 mod tests;

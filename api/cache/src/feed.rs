@@ -17,7 +17,7 @@ use super::event::{Before, Event};
 use super::object::Object;
 use super::resource::Applied;
 use super::{Cache, Resource, Unreadable};
-use crate::at_rest::{AtRest, Opened};
+use crate::at_rest::{AtRest, AtRestError, Opened};
 use crate::key;
 
 /// Pause before a store that failed is asked again.
@@ -87,8 +87,9 @@ fn read_current(cache: &Cache, key: &str, revision: u64, stored: &bytes::Bytes) 
     match read(cache, &resource, key, revision, stored) {
         Ok(object) => Some((resource, object)),
         Err(problem) => {
-            tracing::error!(key, revision, problem, "a stored object cannot be read");
-            resource.put_unreadable(place.namespace, place.name, Unreadable { revision, why: problem });
+            let why = problem.to_string();
+            tracing::error!(key, revision, problem = why, "a stored object cannot be read");
+            resource.put_unreadable(place.namespace, place.name, Unreadable { revision, why });
             None
         }
     }
@@ -102,19 +103,30 @@ fn place(key: &str) -> Option<key::Parts<'_>> {
     place
 }
 
-/// The object behind stored bytes, or why there is none.
-fn read(cache: &Cache, resource: &Resource, key: &str, revision: u64, stored: &bytes::Bytes) -> Result<Object, String> {
-    let place = place(key).ok_or("a key that is not ours")?;
+/// Why stored bytes are no object.
+#[derive(Debug, thiserror::Error)]
+enum UnreadableError {
+    #[error("a key that is not ours")]
+    Key,
+    #[error(transparent)]
+    Sealed(#[from] AtRestError),
+    #[error("not JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// The object behind stored bytes.
+fn read(cache: &Cache, resource: &Resource, key: &str, revision: u64, stored: &bytes::Bytes) -> Result<Object, UnreadableError> {
+    let place = place(key).ok_or(UnreadableError::Key)?;
     let (plain, stale) = match cache.take_written(key, stored) {
         Some(plain) => (plain, false),
         None => {
             let opened = cache.at_rest.open(&resource.name, key, stored);
-            let Opened { bytes, stale } = opened.map_err(|error| error.to_string())?;
+            let Opened { bytes, stale } = opened?;
             (bytes, stale)
         }
     };
     let object = Object::new((place.namespace.into(), place.name.into()), revision, plain, None, &cache.recent);
-    object.map(|object| if stale { object.stale() } else { object }).map_err(|error| format!("not JSON: {error}"))
+    Ok(object.map(|object| if stale { object.stale() } else { object })?)
 }
 
 /// Reads the history up to the snapshot's revision into the rings.

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use api_auth::Pki;
 use api_model::kind::GroupResource;
 use api_model::meta;
+use api_upstream::backend::ConnectError;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::{Mutex, RwLock};
@@ -196,10 +197,10 @@ impl Aggregation {
         *self.renewed.write() = Some(pki);
     }
 
-    /// The present way to a server, or why there can be none.
-    fn link(&self, remote: &Remote) -> Result<Arc<Link>, String> {
+    /// The present way to a server.
+    fn link(&self, remote: &Remote) -> Result<Arc<Link>, ConnectError> {
         let pki = self.renewed.read().as_ref().map_or_else(|| Arc::clone(&self.core.config.pki), Arc::clone);
-        self.links.to(remote, &pki, &self.core.cache)
+        Ok(self.links.to(remote, &pki, &self.core.cache)?)
     }
 
     /// Grows with every change of what discovery says of others.

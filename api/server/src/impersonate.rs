@@ -227,7 +227,7 @@ impl Impersonation<'_> {
             ..self.naming(mode, "userextras", value)
         };
         if mode.is_constrained() {
-            check_extra(extra).map_err(|why| self.refused(&of("", ""), &why))?;
+            check_extra(extra).map_err(|error| self.refused(&of("", ""), &error.to_string()))?;
             let is_large = extra.values().map(Vec::len).sum::<usize>() >= MANY;
             if is_large && self.may(&of("*", "*")).is_ok() {
                 return Ok(());
@@ -264,22 +264,35 @@ impl Impersonation<'_> {
     }
 }
 
+/// Why extra fields cannot be impersonated. The messages are upstream's.
+#[derive(Debug, thiserror::Error)]
+enum ExtraError<'e> {
+    #[error("impersonating the empty string key in extra is not allowed")]
+    EmptyKey,
+    #[error(
+        "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: {0:?}: must be a domain-prefixed path (such as \"acme.io/foo\")"
+    )]
+    Key(&'e str),
+    #[error("impersonating a non-lowercase key in extra is not allowed: {0:?}")]
+    Case(&'e str),
+    #[error("impersonating the empty string value in extra is not allowed")]
+    EmptyValue,
+}
+
 /// What constrained impersonation asks of extra fields.
-fn check_extra(extra: &BTreeMap<String, Vec<String>>) -> Result<(), String> {
+fn check_extra(extra: &BTreeMap<String, Vec<String>>) -> Result<(), ExtraError<'_>> {
     for (key, values) in extra {
         if key.is_empty() {
-            return Err("impersonating the empty string key in extra is not allowed".to_owned());
+            return Err(ExtraError::EmptyKey);
         }
         if !key.split_once('/').is_some_and(|(domain, path)| is_subdomain(domain) && !path.is_empty()) {
-            return Err(format!(
-                "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: {key:?}: must be a domain-prefixed path (such as \"acme.io/foo\")"
-            ));
+            return Err(ExtraError::Key(key));
         }
         if *key != key.to_lowercase() {
-            return Err(format!("impersonating a non-lowercase key in extra is not allowed: {key:?}"));
+            return Err(ExtraError::Case(key));
         }
         if values.iter().any(String::is_empty) {
-            return Err("impersonating the empty string value in extra is not allowed".to_owned());
+            return Err(ExtraError::EmptyValue);
         }
     }
     Ok(())

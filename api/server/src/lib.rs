@@ -62,11 +62,6 @@ pub use loopback::BootstrapError;
 pub use oidc::{OidcProvider, OidcStartError};
 pub use server::{InProcess, Server, StartError};
 
-/// A body in protobuf as JSON, or what is wrong with it: for who tries what bodies do, as fuzz targets.
-pub fn decode_protobuf(body: &[u8]) -> Result<serde_json::Value, String> {
-    api_wire::protobuf::decode(body).map(|decoded| decoded.value).map_err(|error| error.to_string())
-}
-
 /// The version that `/version` states, `v1.37.0+skiff`: nodes report it too.
 pub fn version() -> String {
     version::git_version()

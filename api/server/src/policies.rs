@@ -10,7 +10,7 @@ pub(crate) mod seen;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use api_admission::policy::{Binding, Bindings, Findings, Hook, Match, Policy};
+use api_admission::policy::{Binding, Bindings, Findings, Hook, Match, ParamError, Policy};
 use api_admission::{Request, webhook};
 use api_model::kind::{GroupResource, Kind};
 use parking_lot::RwLock;
@@ -110,11 +110,10 @@ struct Invocation<'h> {
 }
 
 impl Invocation<'_> {
-    /// Its parameters as the policy is to see them, or why that cannot be.
-    async fn shown_params(&self) -> Result<Option<Arc<Value>>, String> {
+    /// Its parameters in the version that the policy names.
+    async fn params_in_version(&self) -> ApiResult<Option<Arc<Value>>> {
         let (Some(source), Some(params)) = (&self.source, &self.params) else { return Ok(self.params.clone()) };
-        let converted = source.converted(Arc::clone(params)).await;
-        converted.map(Some).map_err(|error| error.message().to_owned())
+        source.converted(Arc::clone(params)).await.map(Some)
     }
 }
 
@@ -146,7 +145,7 @@ fn invocations<'h>(
         let is_meant = |matched: &Match| matched.form(request, forms, view).map(|form| form.is_some());
         let params = match binding.matched.as_ref().map_or(Ok(true), is_meant) {
             Ok(false) => continue,
-            Ok(true) => params(source.as_deref(), binding, request.namespace),
+            Ok(true) => params(source.as_deref(), binding, request.namespace).map_err(|error| error.to_string()),
             Err(denied) => Err(denied.to_string()),
         };
         match params {
@@ -160,7 +159,7 @@ fn invocations<'h>(
 }
 
 /// The objects of parameters that a policy is evaluated with, once for each.
-fn params(source: Option<&Source>, binding: &Binding, namespace: &str) -> Result<Vec<Option<Arc<Value>>>, String> {
+fn params(source: Option<&Source>, binding: &Binding, namespace: &str) -> Result<Vec<Option<Arc<Value>>>, ParamError> {
     match (source, &binding.param_ref) {
         (Some(source), Some(reference)) => Ok(reference.find(source, namespace)?.into_iter().map(Some).collect()),
         _ => Ok(vec![None]),
@@ -200,12 +199,12 @@ async fn examine(
         let mut complain = |policy: &Policy, binding: Option<&Binding>, why: &str| findings.misconfigured(policy, binding, why);
         let invocations = invocations(call, &request, &kinds, hook, &mut complain);
         for invocation in invocations {
-            let params = invocation.shown_params().await;
+            let params = invocation.params_in_version().await;
             let Invocation { policy, binding, form, .. } = invocation;
             let params = match params {
                 Ok(params) => params,
-                Err(why) => {
-                    findings.misconfigured(policy, Some(binding), &why);
+                Err(error) => {
+                    findings.misconfigured(policy, Some(binding), error.message());
                     continue;
                 }
             };

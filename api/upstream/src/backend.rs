@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::keepalive;
 use crate::proxyable::Proxyable;
+use crate::resolve::ResolveError;
+use crate::tls::TlsError;
 
 /// Who does not answer within this time is unreachable.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,21 +61,46 @@ pub struct Tls<'t> {
     pub subject: Option<&'t str>,
 }
 
-/// Why there is no connection.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+/// Why there is no connection. The messages are upstream's, or Go's, where people search for them.
+#[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Nobody is to be led there. Upstream's words.
+    /// Clients may not be led to this address.
     #[error("address not allowed")]
     NotAllowed,
-    /// There was an attempt.
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl From<String> for ConnectError {
-    fn from(why: String) -> Self {
-        Self::Failed(why)
-    }
+    /// The host is a Service that does not exist, or that leads nowhere.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    /// The authorities or the certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// No TCP connection came about.
+    #[error("dial tcp {address}: {}", dialling(error))]
+    Dial {
+        /// Host and port.
+        address: String,
+        /// The system's error.
+        error: std::io::Error,
+    },
+    /// No connection came about in time.
+    #[error("dial tcp {0}: i/o timeout")]
+    TimedOut(String),
+    /// The host's name cannot stand in a certificate.
+    #[error(transparent)]
+    Name(#[from] rustls_pki_types::InvalidDnsNameError),
+    /// The TLS handshake failed.
+    #[error(transparent)]
+    Handshake(std::io::Error),
+    /// The certificate is valid for the address, but belongs to somebody else.
+    #[error("tls: certificate is for {found:?}, not {wanted:?}")]
+    Subject {
+        /// The name in the certificate.
+        found: String,
+        /// The name that the connection is for.
+        wanted: String,
+    },
+    /// The other end does not speak HTTP.
+    #[error(transparent)]
+    Http(#[from] hyper::Error),
 }
 
 /// TLS over TCP.
@@ -86,22 +113,21 @@ pub async fn connect(
     within: &Proxyable,
     tls: Option<Tls<'_>>,
 ) -> Result<http1::SendRequest<Body>, ConnectError> {
-    let speaking = match tls {
+    match tls {
         None => speak(driver, in_time(to, CONNECT_TIMEOUT, dial(to, Some(within))).await?).await,
         Some(tls) => speak(driver, in_time(to, CONNECT_TIMEOUT, shake_hands(to, Some(within), tls)).await?).await,
-    };
-    Ok(speaking?)
+    }
 }
 
 /// Connects and authenticates within a time, to where an administrator's word leads.
-pub async fn secure(to: &Address, tls: Tls<'_>, limit: Duration) -> Result<Secure, String> {
-    in_time(to, limit, shake_hands(to, None, tls)).await.map_err(|error| error.to_string())
+pub async fn secure(to: &Address, tls: Tls<'_>, limit: Duration) -> Result<Secure, ConnectError> {
+    in_time(to, limit, shake_hands(to, None, tls)).await
 }
 
 async fn shake_hands(to: &Address, within: Option<&Proxyable>, tls: Tls<'_>) -> Result<Secure, ConnectError> {
     let stream = dial(to, within).await?;
-    let name = ServerName::try_from(tls.name.to_owned()).map_err(|error| error.to_string())?;
-    let stream = tls.connector.connect(name, stream).await.map_err(|error| error.to_string())?;
+    let name = ServerName::try_from(tls.name.to_owned())?;
+    let stream = tls.connector.connect(name, stream).await.map_err(ConnectError::Handshake)?;
     if let Some(wanted) = tls.subject {
         check_subject(&stream, wanted)?;
     }
@@ -109,21 +135,21 @@ async fn shake_hands(to: &Address, within: Option<&Proxyable>, tls: Tls<'_>) -> 
 }
 
 /// That a certificate is good for an address does not make its owner whom the connection is for.
-fn check_subject(stream: &Secure, wanted: &str) -> Result<(), String> {
+fn check_subject(stream: &Secure, wanted: &str) -> Result<(), ConnectError> {
     let leaf = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let info = leaf.and_then(|leaf| api_auth::pki::read_certificate_der(leaf).ok());
     let found = info.map(|info| info.common_name).unwrap_or_default();
-    if found == wanted { Ok(()) } else { Err(format!("tls: certificate is for {found:?}, not {wanted:?}")) }
+    if found == wanted { Ok(()) } else { Err(ConnectError::Subject { found, wanted: wanted.to_owned() }) }
 }
 
 async fn in_time<T>(to: &Address, limit: Duration, connecting: impl Future<Output = Result<T, ConnectError>>) -> Result<T, ConnectError> {
     let connected = tokio::time::timeout(limit, connecting).await;
-    connected.unwrap_or_else(|_| Err(ConnectError::Failed(format!("dial tcp {}: i/o timeout", to.authority()))))
+    connected.unwrap_or_else(|_| Err(ConnectError::TimedOut(to.authority())))
 }
 
 /// Connects to one of the addresses that a host stands for, if all of them are allowed.
 async fn dial(to: &Address, within: Option<&Proxyable>) -> Result<TcpStream, ConnectError> {
-    let failed = |error: std::io::Error| dialling(to, &error);
+    let failed = |error| ConnectError::Dial { address: to.authority(), error };
     let found: Vec<SocketAddr> = tokio::net::lookup_host((to.host.as_str(), to.port)).await.map_err(failed)?.collect();
     if within.is_some_and(|within| !found.iter().all(|address| within.allows(*address))) {
         return Err(ConnectError::NotAllowed);
@@ -136,22 +162,21 @@ async fn dial(to: &Address, within: Option<&Proxyable>) -> Result<TcpStream, Con
 }
 
 /// An error of connecting, in the words that people search for.
-fn dialling(to: &Address, error: &std::io::Error) -> String {
-    let why = match error.kind() {
+fn dialling(error: &std::io::Error) -> String {
+    match error.kind() {
         std::io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
         std::io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
         std::io::ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
         _ => error.to_string(),
-    };
-    format!("dial tcp {}: {why}", to.authority())
+    }
 }
 
 /// Speaks HTTP/1.1 over a connection, beside what is asked over it.
-pub async fn speak<T>(driver: &Driver, stream: T) -> Result<http1::SendRequest<Body>, String>
+pub async fn speak<T>(driver: &Driver, stream: T) -> Result<http1::SendRequest<Body>, ConnectError>
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let shutdown = driver.shutdown.clone();
     driver.tasks.request("api-server/backend", async move {
         tokio::select! {

@@ -4,6 +4,7 @@ use std::error::Error;
 
 use hyper_util::client::legacy;
 
+use crate::backend::ConnectError;
 use crate::reused::Unheard;
 
 /// Why there is no answer.
@@ -43,9 +44,9 @@ impl Failure {
 }
 
 /// Of connecting.
-impl From<String> for Failure {
-    fn from(why: String) -> Self {
-        Self { why, is_of_request: false, is_of_reuse: false }
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        Self { why: error.to_string(), is_of_request: false, is_of_reuse: false }
     }
 }
 

@@ -21,9 +21,9 @@ use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio_rustls::TlsConnector;
 
-use crate::backend::{self, Address, CONNECT_TIMEOUT, Driver, Secure, Tls};
+use crate::backend::{self, Address, CONNECT_TIMEOUT, ConnectError, Driver, Secure, Tls};
 use crate::failure::Failure;
-use crate::resolve;
+use crate::resolve::{self, ResolveError};
 use crate::reused::Reused;
 use api_cache::Cache;
 
@@ -64,7 +64,7 @@ impl Server {
     }
 
     /// A connection for one purpose, which nobody else uses.
-    pub async fn connect(&self, driver: &Driver) -> Result<SendRequest<Body>, String> {
+    pub async fn connect(&self, driver: &Driver) -> Result<SendRequest<Body>, ConnectError> {
         backend::speak(driver, dial(&*self.cache, &self.tls, (&self.host, self.port), CONNECT_TIMEOUT).await?).await
     }
 
@@ -134,8 +134,8 @@ pub fn port_of(uri: &Uri) -> u16 {
 }
 
 /// Connects to the first that answers of those that a host stands for; `limit` is for each.
-async fn dial(view: &dyn View, tls: &TlsConnector, (host, port): (&str, u16), limit: Duration) -> Result<Secure, String> {
-    let mut failure = format!("no endpoints available for service {host:?}");
+async fn dial(view: &dyn View, tls: &TlsConnector, (host, port): (&str, u16), limit: Duration) -> Result<Secure, ConnectError> {
+    let mut failure = ConnectError::from(ResolveError::NoEndpoints(host.to_owned()));
     let tls = Tls { connector: tls, name: host, subject: None };
     for (address, port) in resolve::targets(view, host, port)? {
         match backend::secure(&Address { host: address, port }, tls, limit).await {

@@ -11,12 +11,31 @@ use api_wire::json;
 /// Endpoints of a Service that are tried before it counts as unreachable.
 const TRIES_MAX: usize = 3;
 
+/// Why a host that is a Service leads nowhere. The messages are upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    /// There is no such Service.
+    #[error("service {0:?} not found")]
+    NoService(String),
+    /// The Service has no such port.
+    #[error("no service port {port} found for service {service:?}")]
+    NoPort {
+        /// Name of the Service.
+        service: String,
+        /// The port that was asked for.
+        port: u16,
+    },
+    /// No endpoint of the Service is ready.
+    #[error("no endpoints available for service {0:?}")]
+    NoEndpoints(String),
+}
+
 /// Hosts and ports to try in this order for a host of the form `name.namespace.svc`; any other host
 /// stands for itself.
 ///
 /// # Errors
 /// When there is no such Service, no such port, or nothing behind it.
-pub fn targets(view: &dyn View, host: &str, port: u16) -> Result<Vec<(String, u16)>, String> {
+pub fn targets(view: &dyn View, host: &str, port: u16) -> Result<Vec<(String, u16)>, ResolveError> {
     let Some(service) = Service::named_by(host) else { return Ok(vec![(host.to_owned(), port)]) };
     let mut targets = service.endpoints(view, port)?;
     targets.shuffle(&mut rand::rng());
@@ -49,17 +68,17 @@ impl<'h> Service<'h> {
     ///
     /// # Errors
     /// When there is no such Service, no such port, or nothing behind it.
-    fn endpoints(&self, view: &dyn View, port: u16) -> Result<Vec<(String, u16)>, String> {
+    fn endpoints(&self, view: &dyn View, port: u16) -> Result<Vec<(String, u16)>, ResolveError> {
         let Self { name, namespace } = *self;
         let service = view.get(&GroupResource::new("", "services"), Some(namespace), name);
-        let service = service.ok_or_else(|| format!("service {name:?} not found"))?;
+        let service = service.ok_or_else(|| ResolveError::NoService(name.to_owned()))?;
         if json::text(&service, &["spec", "type"]) == "ExternalName" {
             return Ok(vec![(json::text(&service, &["spec", "externalName"]).to_owned(), port)]);
         }
-        let port_name = port_name(&service, port).ok_or_else(|| format!("no service port {port} found for service {name:?}"))?;
+        let port_name = port_name(&service, port).ok_or_else(|| ResolveError::NoPort { service: name.to_owned(), port })?;
         let slices = view.endpoint_slices_of(name, namespace);
         let found: Vec<_> = slices.iter().flat_map(|slice| ready(slice, port_name)).collect();
-        if found.is_empty() { Err(format!("no endpoints available for service {name:?}")) } else { Ok(found) }
+        if found.is_empty() { Err(ResolveError::NoEndpoints(name.to_owned())) } else { Ok(found) }
     }
 }
 
@@ -117,7 +136,7 @@ mod tests {
             ("hook.n.svc", 80, "no service port 80 found for service \"hook\""),
             ("hook.n.svc", 444, "no endpoints available for service \"hook\""),
         ] {
-            assert_eq!(target(host, port), Err(wanted.to_owned()));
+            assert_eq!(target(host, port).map_err(|error| error.to_string()), Err(wanted.to_owned()));
         }
     }
 }

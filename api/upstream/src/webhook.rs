@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::failure::root_cause;
 use crate::pool::{self, Http, port_of};
 use crate::resolve;
-use crate::tls;
+use crate::tls::{self, TlsError};
 use api_cache::Cache;
 
 /// The longest answer about one object; one that big is refused anyway.
@@ -61,6 +61,39 @@ struct Pool {
     endpoints: Option<Vec<(String, u16)>>,
 }
 
+/// Why a webhook gave no answer. The messages are upstream's.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The authorities of the webhook cannot be used.
+    #[error("unable to load root certificates: {0}")]
+    Authorities(#[from] TlsError),
+    /// The address is none.
+    #[error("parse {url:?}: {error}")]
+    Url {
+        /// The address.
+        url: String,
+        /// Why it is none.
+        error: http::Error,
+    },
+    /// The webhook could not be asked, or broke off.
+    #[error("Post {url:?}: {why}")]
+    Post {
+        /// The address.
+        url: String,
+        /// The innermost error.
+        why: String,
+    },
+    /// The answer did not come in time.
+    #[error("Post {0:?}: context deadline exceeded")]
+    TimedOut(String),
+    /// The answer's status is no success.
+    #[error("{0}")]
+    Status(String),
+    /// The answer is no JSON.
+    #[error("couldn't get version/kind; json parse error: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
 /// The way to webhooks.
 pub struct Client {
     cache: Arc<Cache>,
@@ -73,8 +106,8 @@ impl Client {
         Self { cache, pools: Mutex::default() }
     }
 
-    /// Posts a question; answers the JSON that comes back, or why there is none, in upstream's words.
-    pub async fn post(&self, callee: Callee<'_>, body: String) -> Result<Value, String> {
+    /// Posts a question and returns the JSON of the answer.
+    pub async fn post(&self, callee: Callee<'_>, body: String) -> Result<Value, CallError> {
         let url = format!("{}?timeout={}s", callee.endpoint.url(), callee.timeout.as_secs());
         let http = self.http(Pool { bundle: callee.ca_bundle.clone(), endpoints: self.endpoints(&url) })?;
         let request = Request::builder()
@@ -84,17 +117,17 @@ impl Client {
             .header(header::ACCEPT, "application/json, */*")
             .header(header::USER_AGENT, "kube-apiserver-admission")
             .body(Body::from(body))
-            .map_err(|error| format!("parse {url:?}: {error}"))?;
+            .map_err(|error| CallError::Url { url: url.clone(), error })?;
         let exchanged = tokio::time::timeout(callee.timeout, exchange(&http, request, callee.answer_bytes_max)).await;
         let (status, body) = match exchanged {
             Ok(Ok(answer)) => answer,
-            Ok(Err(why)) => return Err(format!("Post {url:?}: {why}")),
-            Err(_) => return Err(format!("Post {url:?}: context deadline exceeded")),
+            Ok(Err(why)) => return Err(CallError::Post { url, why }),
+            Err(_) => return Err(CallError::TimedOut(url)),
         };
         if !status.is_success() {
-            return Err(refused(status, &body));
+            return Err(CallError::Status(refused(status, &body)));
         }
-        serde_json::from_slice(&body).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))
+        Ok(serde_json::from_slice(&body)?)
     }
 
     /// All that is behind a Service now.
@@ -103,13 +136,12 @@ impl Client {
         resolve::endpoints(&*self.cache, uri.host()?, port_of(&uri))
     }
 
-    fn http(&self, pool: Pool) -> Result<Http, String> {
+    fn http(&self, pool: Pool) -> Result<Http, TlsError> {
         let mut pools = self.pools.lock();
         if let Some(http) = pools.get(&pool) {
             return Ok(http.clone());
         }
-        let tls = tls::connector(pool.bundle.as_deref(), "caBundle");
-        let tls = tls.map_err(|error| format!("unable to load root certificates: {error}"))?;
+        let tls = tls::connector(pool.bundle.as_deref(), "caBundle")?;
         let http = pool::pool(&self.cache, tls, DIAL_TIMEOUT);
         if pools.len() == POOLS_MAX {
             pools.clear();
@@ -119,6 +151,8 @@ impl Client {
     }
 }
 
+/// # Errors
+/// The innermost error, in words.
 async fn exchange(http: &Http, request: Request<Body>, answer_bytes_max: usize) -> Result<(StatusCode, Bytes), String> {
     let answer = pool::send(http, request).await.map_err(|failure| failure.why)?;
     let status = answer.status();

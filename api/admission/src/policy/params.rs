@@ -65,19 +65,33 @@ impl ParamKind {
     }
 }
 
+/// Why a binding's parameters cannot be used. The messages are upstream's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParamError {
+    /// The parameters are namespaced, the request is not, and the binding names no namespace.
+    #[error("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")]
+    NoNamespace,
+    /// The binding names a namespace, and the parameters have none.
+    #[error("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")]
+    Namespace,
+    /// There are none, although the binding wants some.
+    #[error("no params found for policy binding with `Deny` parameterNotFoundAction")]
+    NotFound,
+}
+
 impl ParamRef {
     /// The objects, each of which the policy is evaluated with; none where the policy is left out.
     ///
     /// # Errors
     /// When the reference does not fit the kind, or when something must be found and is not.
-    pub fn find(&self, params: &dyn Params, request_namespace: &str) -> Result<Vec<Arc<Value>>, String> {
+    pub fn find(&self, params: &dyn Params, request_namespace: &str) -> Result<Vec<Arc<Value>>, ParamError> {
         let namespace = match (params.is_namespaced(), self.namespace.as_str()) {
             (true, "") if request_namespace.is_empty() => {
-                return Err("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".to_owned());
+                return Err(ParamError::NoNamespace);
             }
             (true, "") => request_namespace,
             (false, namespace) if !namespace.is_empty() => {
-                return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned());
+                return Err(ParamError::Namespace);
             }
             (_, namespace) => namespace,
         };
@@ -89,7 +103,7 @@ impl ParamRef {
             found.retain(|object| self.selector.matches(object));
         }
         if found.is_empty() && self.must_exist {
-            return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
+            return Err(ParamError::NotFound);
         }
         Ok(found)
     }

@@ -272,7 +272,7 @@ fn parameters_are_found_by_name_and_by_labels() {
     let find = |params: &Fixed, reference: Value, namespace: &str| {
         let policy = validating(&json!({}));
         let reference = binding(&policy, &json!({"paramRef": reference})).param_ref.expect("a reference");
-        let found = reference.find(params, namespace)?;
+        let found = reference.find(params, namespace).map_err(|error| error.to_string())?;
         Ok(found.iter().map(|object| object["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>().join(" "))
     };
     let ok = |names: &str| Ok::<_, String>(names.to_owned());

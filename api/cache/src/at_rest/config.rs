@@ -198,17 +198,28 @@ fn keyed(kind: &str, keys: Option<&Keys>, lens: &[usize], make: MakeCipher, path
         match secret(key, lens, make) {
             Ok(cipher) => providers.push(Provider::keyed(kind, &key.name, cipher)),
             // The secret itself is never shown.
-            Err(problem) => errors.push(FieldError::invalid(&path.child("secret"), "REDACTED", problem)),
+            Err(problem) => errors.push(FieldError::invalid(&path.child("secret"), "REDACTED", problem.to_string())),
         }
     }
     providers
 }
 
-fn secret(key: &Key, lens: &[usize], make: MakeCipher) -> Result<Box<dyn Cipher>, String> {
+/// Why a secret is no key. The messages are upstream's.
+#[derive(Debug, thiserror::Error)]
+enum SecretError {
+    #[error("secret is required")]
+    Missing,
+    #[error("secrets must be base64 encoded")]
+    Encoding,
+    #[error("secret is not of the expected length, got {len}, expected one of [{expected}]")]
+    Len { len: usize, expected: String },
+}
+
+fn secret(key: &Key, lens: &[usize], make: MakeCipher) -> Result<Box<dyn Cipher>, SecretError> {
     if key.secret.is_empty() {
-        return Err("secret is required".to_owned());
+        return Err(SecretError::Missing);
     }
-    let bytes = STANDARD.decode(key.secret.trim()).map_err(|_| "secrets must be base64 encoded".to_owned())?;
+    let bytes = STANDARD.decode(key.secret.trim()).map_err(|_| SecretError::Encoding)?;
     let lens: Vec<String> = lens.iter().map(usize::to_string).collect();
-    make(&bytes).ok_or_else(|| format!("secret is not of the expected length, got {}, expected one of [{}]", bytes.len(), lens.join(" ")))
+    make(&bytes).ok_or_else(|| SecretError::Len { len: bytes.len(), expected: lens.join(" ") })
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use api_model::request::UserInfo;
+use api_upstream::backend::ConnectError;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
@@ -42,9 +43,9 @@ pub(super) enum Unanswered {
     Failed(String),
 }
 
-impl From<String> for Unanswered {
-    fn from(why: String) -> Self {
-        Self::Failed(why)
+impl From<ConnectError> for Unanswered {
+    fn from(error: ConnectError) -> Self {
+        Self::Failed(error.to_string())
     }
 }
 
@@ -53,11 +54,11 @@ pub(super) async fn ask(aggregation: &Aggregation, remote: &Remote, question: Qu
     let asking = async {
         let mut sender = connect(aggregation, remote).await?;
         let request = Request::get(question.path).header(header::HOST, remote.host()).header(header::ACCEPT, "application/json");
-        let mut request = request.body(Body::empty()).map_err(|error| error.to_string())?;
+        let mut request = request.body(Body::empty()).map_err(|error| Unanswered::Failed(error.to_string()))?;
         let user = UserInfo::new(question.user, &["system:masters"]);
-        request.headers_mut().extend(identity(&user).map_err(|error| error.message().to_owned())?);
+        request.headers_mut().extend(identity(&user).map_err(|error| Unanswered::Failed(error.message().to_owned()))?);
         request.headers_mut().extend(question.etag.map(|etag| (header::IF_NONE_MATCH, etag.clone())));
-        let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let answer = sender.send_request(request).await.map_err(ConnectError::from)?;
         let (head, body) = answer.into_parts();
         let body = Limited::new(body, question.answer_bytes_max).collect().await.map_err(|error| match error.is::<LengthLimitError>() {
             true => Unanswered::TooLong(error.to_string()),

@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use hyper::client::conn::http1::SendRequest;
 
 use super::{Aggregation, Remote};
+use api_upstream::backend::ConnectError;
 use api_upstream::failure::Failure;
 use api_upstream::headers::is_upgrade as wants_upgrade;
 use api_upstream::pass::{Answered, Passed, Way, pass};
@@ -91,7 +92,7 @@ fn until_stopping(core: &Core, answer: Response<Body>) -> Response<Body> {
 }
 
 /// Connects to one of the endpoints of the server's Service, as the front proxy.
-pub(super) async fn connect(aggregation: &Aggregation, remote: &Remote) -> Result<SendRequest<Body>, String> {
+pub(super) async fn connect(aggregation: &Aggregation, remote: &Remote) -> Result<SendRequest<Body>, ConnectError> {
     aggregation.link(remote)?.server.connect(&aggregation.core.driver).await
 }
 

@@ -14,7 +14,7 @@ use super::Remote;
 use api_cache::Cache;
 use api_upstream::pool::Server;
 use api_upstream::resolve;
-use api_upstream::tls;
+use api_upstream::tls::{self, TlsError};
 
 /// To one server.
 pub(super) struct Link {
@@ -40,8 +40,8 @@ struct Terms {
 pub(super) struct Links(Mutex<HashMap<String, Arc<Link>>>);
 
 impl Links {
-    /// The present link to a server, or why there can be none.
-    pub(super) fn to(&self, remote: &Remote, pki: &Pki, cache: &Arc<Cache>) -> Result<Arc<Link>, String> {
+    /// The present link to a server.
+    pub(super) fn to(&self, remote: &Remote, pki: &Pki, cache: &Arc<Cache>) -> Result<Arc<Link>, TlsError> {
         let host = remote.host();
         let terms = Terms {
             endpoints: resolve::endpoints(&**cache, &host, remote.port),
@@ -55,7 +55,7 @@ impl Links {
             return Ok(Arc::clone(link));
         }
         // The machine's authorities may be read for this: not under the lock.
-        let tls = tls::aggregator_connector(pki, remote.ca_bundle.as_deref(), remote.insecure).map_err(|error| error.to_string())?;
+        let tls = tls::aggregator_connector(pki, remote.ca_bundle.as_deref(), remote.insecure)?;
         let server = Server::new(cache, tls, &terms.host, terms.port);
         let link = Arc::new(Link { terms, server });
         self.0.lock().insert(remote.name.clone(), Arc::clone(&link));

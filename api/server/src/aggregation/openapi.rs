@@ -72,6 +72,9 @@ pub(super) async fn v2(aggregation: &Aggregation, remote: &Remote, known: Option
 }
 
 /// Of one document at a time, beside the tasks of the runtime: a tree is large and takes a while.
+///
+/// # Errors
+/// In words for the log.
 async fn part_of(aggregation: &Aggregation, document: Bytes, prefix: String) -> Result<Bytes, String> {
     let turn = Arc::clone(&aggregation.reading).lock_owned().await;
     let reading = api_tasks::blocking("api-server/aggregated-openapi", move || {

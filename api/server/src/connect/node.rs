@@ -23,7 +23,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) async fn connect(connector: &Connector, target: &Target) -> Result<http1::SendRequest<Body>, ApiError> {
     dial(connector, &target.kubelet).await.map_err(|error| match error {
         ConnectError::NotAllowed => ApiError::bad_request(error.to_string()),
-        ConnectError::Failed(why) => ApiError::internal(format!("error dialing backend: {why}")),
+        error => ApiError::internal(format!("error dialing backend: {error}")),
     })
 }
 

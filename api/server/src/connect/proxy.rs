@@ -65,7 +65,7 @@ async fn forward(
     let authority = location.address().authority();
     let sender = connect(connector, location).await.map_err(|error| match error {
         ConnectError::NotAllowed => ApiError::bad_request(error.to_string()),
-        ConnectError::Failed(why) => unreachable(why),
+        error => unreachable(error.to_string()),
     })?;
     let passed = Passed { host: &authority, target: &format!("{path}{query}"), headers: &call.headers, more: HeaderMap::new() };
     let answered = pass(&connector.core.driver, Way::Own(sender), &mut parts, passed, body).await;

@@ -71,10 +71,10 @@ impl MutationRound<'_> {
     async fn invoke(&mut self, invocation: &Invocation<'_>, object: &mut Value) -> ApiResult<()> {
         let Invocation { policy, binding, form, .. } = invocation;
         let Some(served) = self.forms.get(*form) else { return Ok(()) };
-        let params = match invocation.shown_params().await {
+        let params = match invocation.params_in_version().await {
             Ok(params) => params,
-            Err(why) => {
-                self.failures.misconfigured(policy, Some(binding), &why);
+            Err(error) => {
+                self.failures.misconfigured(policy, Some(binding), error.message());
                 return Ok(());
             }
         };

@@ -31,7 +31,8 @@ pub fn yaml(input: &[u8]) {
 
 /// A body in protobuf.
 pub fn protobuf(input: &[u8]) {
-    let Ok(value) = api_server::decode_protobuf(input) else { return };
+    let Ok(decoded) = api_wire::protobuf::decode(input) else { return };
+    let value = decoded.value;
     is_readable(&value);
     checked(&Decoded { value, duplicates: Vec::new() });
 }
