@@ -1,5 +1,7 @@
 //! URLs: absolute ones (`https://example.com:80/a?b=c`) and absolute paths, as Go's `url.ParseRequestURI` takes.
 
+use api_model::percent;
+
 use crate::error::EvaluateError;
 
 /// A URL in its parts.
@@ -70,31 +72,5 @@ pub(crate) fn split_host(host: &str) -> (&str, &str) {
 
 /// Decodes percent escapes; `None` where one is malformed.
 pub(crate) fn unescape(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let (high, low) = (char::from(rest.next()?).to_digit(16)?, char::from(rest.next()?).to_digit(16)?);
-            bytes.push(u8::try_from(high * 16 + low).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Encodes a path as Go's `EscapedPath` does.
-pub(crate) fn escape(path: &str) -> String {
-    let mut escaped = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => escaped.push(char::from(byte)),
-            b'-' | b'_' | b'.' | b'~' | b'$' | b'&' | b'+' | b',' | b'/' | b':' | b';' | b'=' | b'@' | b'!' | b'\'' | b'(' | b')'
-            | b'*' => {
-                escaped.push(char::from(byte));
-            }
-            other => escaped.push_str(&format!("%{other:02X}")),
-        }
-    }
-    escaped
+    percent::decode(text).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

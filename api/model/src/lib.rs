@@ -10,6 +10,7 @@ pub mod json_path;
 pub mod kind;
 pub mod message;
 pub mod meta;
+pub mod percent;
 pub mod quantity;
 pub mod request;
 pub mod selector;

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use api_model::percent;
+
 /// A path of a resource: `/api/v1/namespaces/NS/pods/NAME/log` and its kin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourcePath {
@@ -126,8 +128,8 @@ fn decode_name(segment: &str) -> Option<String> {
     (!decoded.contains(['/', '\0'])).then(|| decoded.into_owned())
 }
 
-/// Decodes `%XX`, and `+` as a space where `plus` says so; `None` when the outcome is not UTF-8 or
-/// an escape is cut short.
+/// Decodes percent escapes, and `+` as a space where `plus` is set; `None` when an escape is malformed or the result is not
+/// UTF-8.
 pub fn percent_decode(text: &str, plus: bool) -> Option<Cow<'_, str>> {
     match percent_bytes(text, plus)? {
         Cow::Borrowed(_) => Some(Cow::Borrowed(text)),
@@ -135,25 +137,12 @@ pub fn percent_decode(text: &str, plus: bool) -> Option<Cow<'_, str>> {
     }
 }
 
-/// [`percent_decode`] to bytes of any kind: `None` only when an escape is broken.
+/// [`percent_decode`] to any bytes: `None` only when an escape is malformed.
 pub fn percent_bytes(text: &str, plus: bool) -> Option<Cow<'_, [u8]>> {
-    if !text.bytes().any(|b| b == b'%' || plus && b == b'+') {
-        return Some(Cow::Borrowed(text.as_bytes()));
+    if plus && text.contains('+') {
+        return percent::decode(&text.replace('+', " ")).map(|bytes| Cow::Owned(bytes.into_owned()));
     }
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        out.push(match byte {
-            b'%' => hex(bytes.next()?)? << 4 | hex(bytes.next()?)?,
-            b'+' if plus => b' ',
-            byte => byte,
-        });
-    }
-    Some(Cow::Owned(out))
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+    percent::decode(text)
 }
 
 #[cfg(test)]

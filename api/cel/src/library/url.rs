@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api_model::percent;
+
 use super::CallResult;
 use crate::meter::Meter;
-use crate::url::{escape, is_url, parse, split_host, unescape};
+use crate::url::{is_url, parse, split_host, unescape};
 use crate::value::{Key, Value};
 
 /// Calls a function of URLs.
@@ -26,7 +28,7 @@ pub(super) fn call<'v>(function: &str, args: &[Value<'v>], meter: &mut Meter) ->
                 "getHost" => Value::from(url.host.as_str()),
                 "getHostname" => Value::from(split_host(&url.host).0),
                 "getPort" => Value::from(split_host(&url.host).1),
-                "getEscapedPath" => Value::from(escape(&url.path)),
+                "getEscapedPath" => Value::from(percent::encode(&url.path, percent::PATH)),
                 "getQuery" => {
                     meter.pay_text(url.query.len() as u64)?;
                     query(&url.query)

@@ -1,8 +1,7 @@
 //! A request passed on to an aggregated server: whole, whatever it is, with the user's name in headers.
 //! Watches, uploads and upgraded connections go through as they come, the latter over a connection of their own.
 
-use std::fmt::Write as _;
-
+use api_model::percent;
 use api_model::request::UserInfo;
 use axum::body::Body;
 use futures::StreamExt as _;
@@ -20,9 +19,6 @@ use crate::connect::tunnel;
 use crate::core::Core;
 use api_wire::answer::text;
 use api_wire::status::{ApiError, ApiResult};
-
-/// What may stand in a header's name beside letters and digits, but for the percent sign.
-const OF_NAMES: &[u8] = b"!#$&'*+-.^_`|~";
 
 /// What a client is told of a server that sends it elsewhere; upstream's words.
 const REDIRECTED: &str = "the backend attempted to redirect this request, which is not permitted";
@@ -112,24 +108,10 @@ pub(super) fn identity(user: &UserInfo) -> ApiResult<HeaderMap> {
         add("x-remote-group", group)?;
     }
     for (key, values) in &user.extra {
-        let name = format!("x-remote-extra-{}", escaped(key));
+        let name = format!("x-remote-extra-{}", percent::encode(key, percent::HEADER_NAME));
         values.iter().try_for_each(|value| add(&name, value))?;
     }
     Ok(headers)
-}
-
-/// A key as it may stand in a header's name: what may not is written `%XX`.
-fn escaped(key: &str) -> String {
-    let mut text = String::new();
-    for byte in key.bytes() {
-        if byte.is_ascii_alphanumeric() || OF_NAMES.contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            // Writing to a string has no way to fail.
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
-    text
 }
 
 #[cfg(test)]

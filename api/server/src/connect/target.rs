@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use api_model::kind::GroupResource;
+use api_model::percent;
 use api_model::view::View;
 use serde_json::Value;
 
@@ -96,14 +97,7 @@ fn push(query: &mut String, name: &str, value: &str) {
     }
     query.push_str(name);
     query.push('=');
-    for byte in value.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => query.push(char::from(byte)),
-            byte => {
-                let _ = write!(query, "%{byte:02X}");
-            }
-        }
-    }
+    query.push_str(&percent::encode(value, percent::QUERY_VALUE));
 }
 
 /// The node's names of what the client asks for: `stdin` is `input`, and so on.

@@ -2,6 +2,8 @@
 
 use std::net::Ipv6Addr;
 
+use api_model::percent;
+
 /// Whether it is one.
 pub(super) fn is_request_uri(text: &str) -> bool {
     let is_control = |b: u8| b < b' ' || b == 0x7f;
@@ -16,9 +18,9 @@ pub(super) fn is_request_uri(text: &str) -> bool {
     match rest.strip_prefix("//").filter(|_| scheme.is_some()) {
         Some(rest) => {
             let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            is_authority(authority) && is_escaped(path)
+            is_authority(authority) && percent::is_valid(path)
         }
-        None => is_escaped(rest),
+        None => percent::is_valid(rest),
     }
 }
 
@@ -33,15 +35,10 @@ fn scheme(text: &str) -> Option<(Option<&str>, &str)> {
     }
 }
 
-/// Whether each `%` has its two digits.
-fn is_escaped(text: &str) -> bool {
-    text.split('%').skip(1).all(|rest| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2)
-}
-
 fn is_authority(authority: &str) -> bool {
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
     let is_user = |b: u8| b.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&b);
-    user.bytes().all(is_user) && is_escaped(user) && is_host(host)
+    user.bytes().all(is_user) && percent::is_valid(user) && is_host(host)
 }
 
 fn is_host(host: &str) -> bool {
@@ -60,5 +57,5 @@ fn is_host(host: &str) -> bool {
     let is_plain = |b: u8| !b.is_ascii() || b.is_ascii_alphanumeric() || b"!$&'()*+,;=:[]<>\"-_.~%".contains(&b);
     // Escapes in a host's name are for what is not ASCII.
     let is_high = |rest: &str| rest.starts_with("25") || rest.starts_with(|c: char| c.to_digit(16).is_some_and(|digit| digit >= 8));
-    is_port && name.bytes().all(is_plain) && is_escaped(name) && name.split('%').skip(1).all(is_high)
+    is_port && name.bytes().all(is_plain) && percent::is_valid(name) && name.split('%').skip(1).all(is_high)
 }
