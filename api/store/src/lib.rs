@@ -5,6 +5,8 @@
 pub mod battery;
 mod error;
 mod etcd;
+#[cfg(feature = "fixtures")]
+pub mod fixtures;
 mod memory;
 mod sqlite;
 mod tail;

@@ -1,5 +1,6 @@
 //! The feeder on a store that compaction overtakes, and what several objects of one revision become.
 
+use api_store::fixtures::StoreWrapper;
 use api_store::{Expect, MemoryStore, Revision, Write};
 use async_trait::async_trait;
 use serde_json::json;
@@ -11,39 +12,15 @@ use crate::{Filter, encode};
 struct Overtaken(MemoryStore, Revision);
 
 #[async_trait]
-impl Store for Overtaken {
-    async fn write(&self, write: Write) -> Result<Revision, StoreError> {
-        self.0.write(write).await
+impl StoreWrapper for Overtaken {
+    fn inner(&self) -> &dyn Store {
+        &self.0
     }
 
-    async fn snapshot(&self) -> Result<Snapshot, StoreError> {
+    async fn wrapped_snapshot(&self) -> Result<Snapshot, StoreError> {
         let snapshot = self.0.snapshot().await?;
         self.0.compact(self.1).await?;
         Ok(snapshot)
-    }
-
-    async fn head(&self) -> Result<Revision, StoreError> {
-        self.0.head().await
-    }
-
-    async fn watch(&self, after: Revision) -> Result<Events, StoreError> {
-        self.0.watch(after).await
-    }
-
-    async fn compacted(&self) -> Result<Revision, StoreError> {
-        self.0.compacted().await
-    }
-
-    async fn compact(&self, upto: Revision) -> Result<(), StoreError> {
-        self.0.compact(upto).await
-    }
-
-    async fn size_bytes(&self) -> Result<u64, StoreError> {
-        self.0.size_bytes().await
-    }
-
-    async fn close(&self) {
-        self.0.close().await;
     }
 }
 

@@ -4,7 +4,8 @@ mod lost;
 
 use std::time::Duration;
 
-use api_store::{Events, Revision, Snapshot, StoreError, Write};
+use api_store::fixtures::StoreWrapper;
+use api_store::{Events, Revision, StoreError, Write};
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::future::join_all;
@@ -15,24 +16,16 @@ use super::*;
 struct Shared(Arc<MemoryStore>, Duration);
 
 #[async_trait]
-impl Store for Shared {
-    async fn write(&self, write: Write) -> Result<Revision, StoreError> {
-        self.0.write(write).await
+impl StoreWrapper for Shared {
+    fn inner(&self) -> &dyn Store {
+        self.0.as_ref()
     }
 
-    async fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        self.0.snapshot().await
-    }
-
-    async fn head(&self) -> Result<Revision, StoreError> {
-        self.0.head().await
-    }
-
-    fn is_shared(&self) -> bool {
+    fn wrapped_is_shared(&self) -> bool {
         true
     }
 
-    async fn watch(&self, after: Revision) -> Result<Events, StoreError> {
+    async fn wrapped_watch(&self, after: Revision) -> Result<Events, StoreError> {
         let (events, late) = (self.0.watch(after).await?, self.1);
         Ok(events
             .then(move |batch| async move {
@@ -40,22 +33,6 @@ impl Store for Shared {
                 batch
             })
             .boxed())
-    }
-
-    async fn compacted(&self) -> Result<Revision, StoreError> {
-        self.0.compacted().await
-    }
-
-    async fn compact(&self, upto: Revision) -> Result<(), StoreError> {
-        self.0.compact(upto).await
-    }
-
-    async fn size_bytes(&self) -> Result<u64, StoreError> {
-        self.0.size_bytes().await
-    }
-
-    async fn close(&self) {
-        self.0.close().await;
     }
 }
 

@@ -53,8 +53,12 @@ impl Faulty {
 }
 
 #[async_trait]
-impl Store for Faulty {
-    async fn write(&self, write: Write) -> Result<Revision, StoreError> {
+impl StoreWrapper for Faulty {
+    fn inner(&self) -> &dyn Store {
+        &self.shared
+    }
+
+    async fn wrapped_write(&self, write: Write) -> Result<Revision, StoreError> {
         let lost = StoreError::Backend { doing: "writing".to_owned(), source: Arc::new(std::io::Error::other("the answer is lost")) };
         match self.fault(&write) {
             None => self.shared.write(write).await,
@@ -70,38 +74,6 @@ impl Store for Faulty {
                 Ok(revision)
             }
         }
-    }
-
-    async fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        self.shared.snapshot().await
-    }
-
-    async fn head(&self) -> Result<Revision, StoreError> {
-        self.shared.head().await
-    }
-
-    fn is_shared(&self) -> bool {
-        true
-    }
-
-    async fn watch(&self, after: Revision) -> Result<Events, StoreError> {
-        self.shared.watch(after).await
-    }
-
-    async fn compacted(&self) -> Result<Revision, StoreError> {
-        self.shared.compacted().await
-    }
-
-    async fn compact(&self, upto: Revision) -> Result<(), StoreError> {
-        self.shared.compact(upto).await
-    }
-
-    async fn size_bytes(&self) -> Result<u64, StoreError> {
-        self.shared.size_bytes().await
-    }
-
-    async fn close(&self) {
-        self.shared.close().await;
     }
 }
 
