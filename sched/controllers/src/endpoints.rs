@@ -1,8 +1,8 @@
-//! Endpoints: the older form of EndpointSlices, one object a Service, kept for those who read it.
+//! Endpoints: the older form of EndpointSlices, one object a Service, for clients that still read it.
 //!
-//! Watches Services, Pods and Endpoints. Creates and changes the Endpoints of Services with a
-//! selector and deletes those that it made for Services that are gone. Never touches the Endpoints of a
-//! Service without a selector, nor those that somebody made without a Service: somebody else keeps them.
+//! The controller watches Services, Pods and Endpoints. It creates and changes the Endpoints of Services with a selector, and
+//! deletes the Endpoints that it made when their Service is gone. It never touches the Endpoints of a Service without a
+//! selector, nor Endpoints that a client made without a Service.
 
 mod plan;
 
@@ -28,13 +28,10 @@ pub struct EndpointsOfServices {
     endpoints: Informer<Endpoints>,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
-    let services =
-        context.feed(&queue, |change: &Change<Service>| change.latest().map(|s| ObjectKey::from(&s.metadata)).into_iter().collect());
-    let known = services.clone();
-    let pods = context.feed(&queue, move |change: &Change<Pod>| service::concerned(change, &known));
+    let (services, pods) = service::feed(context, &queue);
     let endpoints =
         context.feed(&queue, |change: &Change<Endpoints>| change.latest().map(|e| ObjectKey::from(&e.metadata)).into_iter().collect());
     let controller =

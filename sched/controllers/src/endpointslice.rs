@@ -1,8 +1,7 @@
 //! EndpointSlice: the addresses of the Pods that each Service selects, in slices of at most a hundred.
 //!
-//! Watches Services, Pods, Nodes (for zones) and EndpointSlices. Creates, changes and deletes the
-//! slices that carry its own managed-by label. Never touches slices of others, nor Services without
-//! a selector.
+//! The controller watches Services, Pods, Nodes (for zones) and EndpointSlices. It creates, changes and deletes the slices
+//! with its own managed-by label. It never touches the slices of other controllers, nor Services without a selector.
 
 mod plan;
 
@@ -21,7 +20,7 @@ use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, service, writes};
 use plan::Action;
 
-/// How long a pass waits for the watch to deliver what the pass has written.
+/// How long a pass waits until the informer has the newest slice that the pass wrote.
 const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The controller.
@@ -34,13 +33,10 @@ pub struct EndpointSlices {
     slices: Informer<EndpointSlice>,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
-    let services =
-        context.feed(&queue, |change: &Change<Service>| change.latest().map(|s| ObjectKey::from(&s.metadata)).into_iter().collect());
-    let known = services.clone();
-    let pods = context.feed(&queue, move |change: &Change<Pod>| service::concerned(change, &known));
+    let (services, pods) = service::feed(context, &queue);
     let slices = context
         .feed(&queue, |change: &Change<EndpointSlice>| change.latest().and_then(|slice| plan::service_of(slice)).into_iter().collect());
     let nodes = context.informer();
@@ -88,14 +84,14 @@ impl EndpointSlices {
                 Action::Change { slice, patch } => writes::patch(&self.client, slice.as_ref(), patch).await.map(Some),
                 Action::Delete(slice) => writes::delete(&self.client, slice.as_ref(), DeleteParams::default()).await.map(|()| None),
             };
-            // The rest is done all the same: one slice's conflict must not leave others stale.
+            // The other actions follow all the same: the conflict of one slice must not leave other slices stale.
             match written {
                 Ok(written) => newest = written.or(newest),
                 Err(failure) if failure.is_namespace_terminating() => {}
                 Err(failure) => result = result.and(Err(failure)),
             }
         }
-        // Names of slices are random: a pass over a cache without them would create them twice.
+        // The names of slices are random: a pass over a cache without the new slices would create them again.
         if let Some(newest) = newest
             && !self.slices.wait_for_write(&newest, DELIVERED_WITHIN).await
         {

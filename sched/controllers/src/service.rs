@@ -1,5 +1,5 @@
-//! What both endpoint controllers ask of Services and Pods: which Pods a Service selects, at which
-//! of their ports it is served, and which of them belong in its endpoints.
+//! What both endpoint controllers need of Services and Pods: which Pods a Service selects, which port of a Pod serves it,
+//! which Pods belong in its endpoints, and which Services a change concerns.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,24 +8,35 @@ use api_client::informer::{Change, Informer, ObjectKey};
 use k8s_openapi::api::core::v1::{Container, ObjectReference, Pod, Service, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use crate::context::ControllerContext;
+use crate::work::WorkQueue;
 use crate::{meta, pods};
 
 /// Marks the endpoints of a Service without a cluster IP.
 pub const HEADLESS_LABEL: &str = "service.kubernetes.io/headless";
 
-/// The Service's selector; `None` where somebody else keeps its endpoints, or where it has none.
+/// The informers of Services and Pods. Each change adds the Services that it concerns to the queue.
+pub fn feed(context: &mut ControllerContext, queue: &Arc<WorkQueue<ObjectKey>>) -> (Informer<Service>, Informer<Pod>) {
+    let services =
+        context.feed(queue, |change: &Change<Service>| change.latest().map(|s| ObjectKey::from(&s.metadata)).into_iter().collect());
+    let of_pods = services.clone();
+    let pods = context.feed(queue, move |change: &Change<Pod>| concerned(change, &of_pods));
+    (services, pods)
+}
+
+/// The Service's selector; `None` for a Service without one, and for `ExternalName`, which has no endpoints.
 pub fn selector(service: &Service) -> Option<api_model::selector::Selector> {
     let spec = service.spec.as_ref()?;
     let labels = spec.selector.as_ref().filter(|labels| !labels.is_empty())?;
     (spec.type_.as_deref() != Some("ExternalName")).then(|| meta::selector_of(labels))
 }
 
-/// Whether the Service has no cluster IP on purpose.
+/// Whether the Service is headless (`clusterIP: None`).
 pub fn is_headless(service: &Service) -> bool {
     service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()) == Some("None")
 }
 
-/// Whether Pods count as ready for this Service although they are not.
+/// Whether Pods that are not ready count as ready for this Service.
 pub fn publishes_not_ready(service: &Service) -> bool {
     service.spec.as_ref().and_then(|spec| spec.publish_not_ready_addresses) == Some(true)
 }
@@ -40,7 +51,7 @@ pub fn protocol(port: &ServicePort) -> &str {
     port.protocol.as_deref().unwrap_or("TCP")
 }
 
-/// The number at which a Pod serves a Service's port; `None` when it has no container port of that name.
+/// The Pod's port behind a Service's port; `None` when the Pod has no container port of that name.
 pub fn target_port(port: &ServicePort, pod: &Pod) -> Option<i32> {
     match &port.target_port {
         None => Some(port.port),
@@ -59,8 +70,8 @@ fn named_port(pod: &Pod, name: &str, protocol: &str) -> Option<i32> {
         .map(|port| port.container_port)
 }
 
-/// Whether a Pod belongs in endpoints at all: it has an address and has not ended; one on its way
-/// out only where terminating Pods are wanted.
+/// Whether a Pod belongs in endpoints: it has an address and has not ended. A Pod that is being deleted belongs there only
+/// with `include_terminating`.
 pub fn belongs(pod: &Pod, include_terminating: bool) -> bool {
     !pods::is_terminal(pod) && !addresses(pod).is_empty() && (include_terminating || !meta::is_deleting(&pod.metadata))
 }
@@ -72,14 +83,14 @@ pub fn addresses(pod: &Pod) -> Vec<&str> {
     if all.is_empty() { status.pod_ip.as_deref().filter(|ip| !ip.is_empty()).into_iter().collect() } else { all }
 }
 
-/// The Pod's address of the Service's family. A node writes its Pods' addresses: one that the server refuses among
-/// endpoints would keep all changes of the Service's endpoints from being written.
+/// The Pod's address of the Service's family that endpoints may have. Nodes write the addresses of their Pods; the API server
+/// would reject all endpoints of the Service because of one address that endpoints must not have.
 pub fn address_of_family<'a>(pod: &'a Pod, family: &str) -> Option<&'a str> {
     let is_fit = |address: &&str| address.parse().is_ok_and(|ip: IpAddr| ip.is_ipv6() == (family == "IPv6") && is_of_one_machine(ip));
     addresses(pod).into_iter().find(is_fit)
 }
 
-/// Whether an address is neither the sender's own, nor of one link, nor of several machines.
+/// Whether an address is not local to the machine or to a link, and not a multicast or broadcast address.
 fn is_of_one_machine(ip: IpAddr) -> bool {
     let is_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
@@ -88,7 +99,7 @@ fn is_of_one_machine(ip: IpAddr) -> bool {
     !is_local && !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast()
 }
 
-/// The name under which DNS knows the Pod below the Service, if any.
+/// The Pod's name in DNS below the name of the Service, if it has one.
 pub fn hostname(pod: &Pod, service: &Service) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     let hostname = spec.hostname.as_ref().filter(|name| !name.is_empty())?;
@@ -106,11 +117,11 @@ pub fn target(pod: &Pod) -> ObjectReference {
     }
 }
 
-/// The Services that a change of a Pod concerns: those that select it now or did before. None when
-/// nothing changed that endpoints tell.
-pub fn concerned(change: &Change<Pod>, services: &Informer<Service>) -> Vec<ObjectKey> {
+/// The Services that a change of a Pod concerns: those that select the new or the old state. Empty when no field changed that
+/// endpoints contain.
+fn concerned(change: &Change<Pod>, services: &Informer<Service>) -> Vec<ObjectKey> {
     if let (Some(old), Some(new)) = (&change.old, &change.new)
-        && told(old) == told(new)
+        && endpoint_fields(old) == endpoint_fields(new)
     {
         return Vec::new();
     }
@@ -122,8 +133,8 @@ pub fn concerned(change: &Change<Pod>, services: &Informer<Service>) -> Vec<Obje
     concerned.map(|service| ObjectKey::from(&service.metadata)).collect()
 }
 
-/// Everything about a Pod that its endpoints tell.
-fn told(pod: &Pod) -> impl PartialEq + use<'_> {
+/// Everything of a Pod that its endpoints contain.
+fn endpoint_fields(pod: &Pod) -> impl PartialEq + use<'_> {
     let spec = pod.spec.as_ref();
     let names = spec.map(|spec| (&spec.hostname, &spec.subdomain, &spec.node_name));
     let state = (pods::is_ready(pod), pods::is_terminal(pod), meta::is_deleting(&pod.metadata));
