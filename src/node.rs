@@ -183,7 +183,7 @@ pub fn start(tasks: &Tasks, settings: &NodeSettings, parts: Parts, identity: Ide
     };
     let (proxy_informers, stop) = (informers.clone(), cancel.clone());
     tasks.own("service-proxy", async move {
-        node_proxy::run(client, &proxy_informers, proxy, listening, stop).await.context("the Service proxy ended")
+        node_proxy::run(client, &proxy_informers, proxy, node_network::listening, stop).await.context("the Service proxy ended")
     });
     let resolvers = watch::Sender::new(resolvers(settings));
     let (names, stop) = (dns_config(settings, resolvers.subscribe()), cancel.clone());
@@ -192,12 +192,6 @@ pub fn start(tasks: &Tasks, settings: &NodeSettings, parts: Parts, identity: Ide
     tasks.own("resolvers", async move {
         stop.run_until_cancelled(follow_resolvers(&settings, &resolvers)).await;
     });
-}
-
-/// Where the node's programs listen, in the words of the Service proxy.
-fn listening() -> std::io::Result<Vec<node_proxy::Listener>> {
-    let all = node_network::listening()?.into_iter();
-    Ok(all.map(|listener| node_proxy::Listener { protocol: listener.protocol, at: listener.at }).collect())
 }
 
 /// The machine's resolvers. Without the file it has none: names outside the cluster are refused then.

@@ -5,6 +5,7 @@
 //! Every function blocks, and works in the network namespace of the calling thread.
 
 mod flow;
+mod listener;
 mod nft;
 mod tool;
 
@@ -13,6 +14,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use flow::Flow;
+pub use listener::Listener;
 pub use nft::{apply, has_table};
 pub use tool::NetfilterError;
 

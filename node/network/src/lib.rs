@@ -35,7 +35,7 @@ use parking_lot::Mutex;
 
 pub use config::{Config, HostPort, Peer, PodNetwork};
 pub use error::NetworkError;
-pub use listeners::{Listener, listening};
+pub use listeners::listening;
 pub use node_netfilter::Protocol;
 pub use sysctl::set_sysctls;
 

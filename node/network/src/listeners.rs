@@ -1,9 +1,10 @@
-//! Where the node's own programs listen, read from the kernel: a host port must not take such a port away.
+//! The sockets on which the node's own programs listen, read from the kernel: a Pod must not get such a port as host port.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 
+use node_netfilter::Listener;
 use procfs_core::net::{TcpNetEntries, TcpState, UdpNetEntries};
 use procfs_core::{ExplicitSystemInfo, FromReadSI, ProcError};
 
@@ -15,17 +16,8 @@ const TABLES: &str = "/proc/thread-self/net";
 const SYSTEM: ExplicitSystemInfo =
     ExplicitSystemInfo { boot_time_secs: 0, ticks_per_second: 0, page_size: 0, is_little_endian: cfg!(target_endian = "little") };
 
-/// A socket of the node's own that waits for whoever comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listener {
-    /// Transport.
-    pub protocol: Protocol,
-    /// Where; the unspecified address is everywhere.
-    pub at: SocketAddrV4,
-}
-
-/// Refuses host ports on addresses that are the cluster's, and where a program of the node listens.
-/// Blocks; the calling thread is in the node's namespaces.
+/// Rejects host ports on addresses of the cluster, and those on which a program of the node listens. Blocks; the calling
+/// thread is in the node's namespaces.
 pub(crate) fn check(config: &Config, ports: &[HostPort]) -> Result<(), NetworkError> {
     if ports.is_empty() {
         return Ok(());
@@ -42,7 +34,7 @@ fn check_one(config: &Config, port: &HostPort, listening: &[Listener]) -> Result
     if let Some((ip, (range, what))) = port.host_ip.and_then(|ip| Some((ip, range_of(ip)?))) {
         return Err(NetworkError::HostIpRefused { ip, what, range: *range });
     }
-    // A host port is on no address of the cluster's ranges, so what listens there is not in its way.
+    // A host port is never on an address of the cluster's ranges, so a listener there is no conflict.
     let meets = |at: Ipv4Addr| match port.host_ip {
         _ if at.is_unspecified() => true,
         Some(ip) => at == ip,
@@ -55,8 +47,7 @@ fn check_one(config: &Config, port: &HostPort, listening: &[Listener]) -> Result
     }
 }
 
-/// Sockets that wait for whoever comes: listening ones of TCP, unconnected ones of UDP. Blocks; of the
-/// calling thread's network namespace.
+/// The listening TCP sockets and the unconnected UDP sockets of the calling thread's network namespace. Blocks.
 pub fn listening() -> io::Result<Vec<Listener>> {
     let mut all = Vec::new();
     let listener = |protocol, at: SocketAddr| Some(Listener { protocol, at: SocketAddrV4::new(v4(at.ip())?, at.port()) });
@@ -73,8 +64,8 @@ pub fn listening() -> io::Result<Vec<Listener>> {
     Ok(all)
 }
 
-/// An IPv6 socket on all addresses takes IPv4 in as well, unless it was told not to; the tables do not
-/// say that.
+/// An IPv6 socket on all addresses accepts IPv4 as well, unless it has the option `IPV6_V6ONLY`, which the tables do not
+/// show.
 fn v4(ip: IpAddr) -> Option<Ipv4Addr> {
     match ip {
         IpAddr::V4(ip) => Some(ip),
@@ -83,7 +74,7 @@ fn v4(ip: IpAddr) -> Option<Ipv4Addr> {
     }
 }
 
-/// A table, unless the kernel has not got that family.
+/// A table; `None` when the kernel does not have the address family.
 fn read<T: FromReadSI>(table: &str) -> io::Result<Option<T>> {
     match T::from_file(Path::new(TABLES).join(table), &SYSTEM) {
         Ok(entries) => Ok(Some(entries)),

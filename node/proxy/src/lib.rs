@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use config::Config;
 pub use error::ProxyError;
-pub use machine::{Listener, Listening};
+pub use machine::Listening;
 pub use node_netfilter::Protocol;
 
 use external::Refusal;

@@ -1,26 +1,17 @@
-//! The machine's own addresses, and the ports where its programs listen: a Service must not take them. They are read
+//! The machine's own addresses, and the ports on which its programs listen: a Service must not take them over. They are read
 //! periodically; the rules get them as a value.
 
-use node_netfilter::Protocol;
+use node_netfilter::{Listener, Protocol};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use crate::{Config, ProxyError};
 
-/// A socket of the machine's own that waits for whoever comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listener {
-    /// Transport.
-    pub protocol: Protocol,
-    /// Where; the unspecified address is everywhere.
-    pub at: SocketAddrV4,
-}
-
-/// Reads where the machine's programs listen. It may block.
+/// Reads the sockets on which the machine's programs listen. It may block.
 pub type Listening = fn() -> io::Result<Vec<Listener>>;
 
-/// A machine's addresses, and where its programs listen.
+/// A machine's addresses, and the sockets on which its programs listen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub(crate) addresses: BTreeSet<Ipv4Addr>,
@@ -32,13 +23,13 @@ impl Machine {
     pub(crate) fn read(config: &Config, listening: Listening) -> Result<Self, ProxyError> {
         let interfaces = nix::ifaddrs::getifaddrs().map_err(|errno| ProxyError::Machine(errno.into()))?;
         let addresses = interfaces.filter_map(|interface| Some(interface.address?.as_sockaddr_in()?.ip())).collect();
-        let now = listening().map_err(ProxyError::Machine)?.into_iter().map(|listener| (listener.protocol, listener.at));
+        let listeners = listening().map_err(ProxyError::Machine)?.into_iter().map(|listener| (listener.protocol, listener.at));
         let reserved = config.reserved_ports.iter().map(|port| (Protocol::Tcp, SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, *port)));
-        Ok(Self { addresses, listening: now.chain(reserved).collect() })
+        Ok(Self { addresses, listening: listeners.chain(reserved).collect() })
     }
 
-    /// Whether a program of the node listens where a Service wants to be served: at an address of the
-    /// node, or, without one, at all of them. The cluster's addresses are no node port's.
+    /// Whether a program of the node listens on a Service's port: at the address of the node that the Service has, or, without
+    /// one (a node port), at any address of the node that is not the cluster's.
     pub(crate) fn listens(&self, ip: Option<Ipv4Addr>, protocol: Protocol, port: u16, config: &Config) -> bool {
         if ip.is_some_and(|ip| !self.addresses.contains(&ip)) {
             return false;
@@ -48,6 +39,6 @@ impl Machine {
             Some(ip) => *at == ip,
             None => !at.is_loopback() && !config.service_cidr.contains(at),
         };
-        self.listening.iter().any(|(of, at)| *of == protocol && at.port() == port && meets(at.ip()))
+        self.listening.iter().any(|(transport, at)| *transport == protocol && at.port() == port && meets(at.ip()))
     }
 }

@@ -16,6 +16,7 @@ use futures::StreamExt as _;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
+use node_netfilter::Listener;
 use serde_json::json;
 
 use super::*;
