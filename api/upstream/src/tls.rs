@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use api_auth::{Identity, Pki};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::CryptoProvider;
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use api_tls::AnyCertificate;
+pub use api_tls::provider;
+use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 use tokio_rustls::TlsConnector;
 
@@ -26,11 +26,6 @@ pub enum TlsError {
     /// The authority's certificate cannot verify others.
     #[error("cannot verify client certificates")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
-}
-
-/// The cryptography that all TLS here is made with.
-pub fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
 }
 
 /// The cluster's authority, as roots.
@@ -91,7 +86,7 @@ pub fn proxy_connector() -> Result<TlsConnector, TlsError> {
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::Unusable("the protocols of TLS", error))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Unverified(provider())))
+        .with_custom_certificate_verifier(AnyCertificate::verifier())
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
 }
@@ -105,7 +100,7 @@ pub fn aggregator_connector(pki: &Pki, ca_bundle: Option<&[u8]>, insecure: bool)
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::Unusable(what, error))?;
     let config = match insecure {
-        true => config.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider()))),
+        true => config.dangerous().with_custom_certificate_verifier(AnyCertificate::verifier()),
         false => config.with_root_certificates(bundle_roots(ca_bundle, "caBundle")?),
     };
     let config = config.with_client_auth_cert(certificates, key).map_err(|error| TlsError::Unusable(what, error))?;
@@ -124,44 +119,4 @@ fn bundle_roots(pem: Option<&[u8]>, what: &'static str) -> Result<RootCertStore,
         roots.add(certificate).map_err(|error| TlsError::Unusable(what, error))?;
     }
     if roots.is_empty() { Err(TlsError::NoRoots(what)) } else { Ok(roots) }
-}
-
-/// Takes any certificate whose key the backend has: it is spoken to by address, and no authority of
-/// ours has signed for it. Upstream's proxy does the same.
-#[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -1,9 +1,8 @@
-//! Atomic writes of key files: a temporary file beside the target, fsync, rename, fsync of the directory. A kill or a
-//! power cut leaves the old or the new content, never a part.
+//! The files of keys and certificates. A kill or a power cut leaves the old or the new content, never a part.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use super::PkiError;
@@ -35,23 +34,9 @@ pub fn read(path: &Path) -> Result<Option<String>, PkiError> {
 pub fn write(path: &Path, content: &str, mode: Mode) -> Result<(), PkiError> {
     let mode = match mode {
         Mode::Public => 0o644,
-        Mode::Secret => 0o600,
+        Mode::Secret => api_files::PRIVATE,
     };
-    let temporary = path.with_extension("tmp");
-    write_and_sync(&temporary, content, mode).map_err(|source| failed("write", &temporary, source))?;
-    fs::rename(&temporary, path).map_err(|source| failed("rename into place", path, source))?;
-    match path.parent() {
-        Some(directory) => File::open(directory).and_then(|d| d.sync_all()).map_err(|source| failed("sync", directory, source)),
-        None => Ok(()),
-    }
-}
-
-fn write_and_sync(path: &Path, content: &str, mode: u32) -> std::io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;
-    // Opening a temporary file that a kill left behind does not change its mode.
-    file.set_permissions(fs::Permissions::from_mode(mode))?;
-    file.write_all(content.as_bytes())?;
-    file.sync_all()
+    api_files::write_atomic(path, content.as_bytes(), mode).map_err(|source| failed("write", path, source))
 }
 
 fn failed(action: &'static str, path: &Path, source: std::io::Error) -> PkiError {

@@ -137,7 +137,7 @@ fn any_prefix_of_the_steps_opens() {
         for name in steps.iter().take(done) {
             fs::copy(whole.path().join(name), dir.path().join(name)).expect("copy");
         }
-        fs::write(dir.path().join("ca.tmp"), "half a k").expect("write");
+        fs::write(dir.path().join("ca.key.new"), "half a k").expect("write");
         let pki = Pki::open(dir.path(), &config()).unwrap_or_else(|e| panic!("after {done} steps: {e}"));
         assert!(signed_by(&pki.serving().certificate_pem, pki.ca_pem()), "after {done} steps");
         let again = Pki::open(dir.path(), &config()).expect("opens again");

@@ -4,6 +4,7 @@ mod restore;
 
 use std::path::Path;
 
+use api_files::sync_parent;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection};
 
@@ -71,7 +72,7 @@ pub async fn backup(path: &Path, to: &Path) -> Result<Backup, StoreError> {
     };
     // A hard link fails where the name exists; a rename would replace a file that another process created meanwhile.
     let named = std::fs::hard_link(&partial, to).and_then(|()| std::fs::remove_file(&partial));
-    named.and_then(|()| sync_directory(to)).map_err(|source| io("naming", to, source))?;
+    named.and_then(|()| sync_parent(to)).map_err(|source| io("naming", to, source))?;
     Ok(Backup { revision: health.revision, entries: health.entries, bytes: health.bytes })
 }
 
@@ -209,12 +210,6 @@ fn beside(path: &Path, what: &str) -> std::path::PathBuf {
     name.push(".");
     name.push(what);
     name.into()
-}
-
-/// Flushes the directory, so that a file's name is as durable as its content.
-fn sync_directory(path: &Path) -> std::io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::File::open(parent)?.sync_all()
 }
 
 fn refused(path: &Path, why: &str) -> StoreError {

@@ -5,13 +5,13 @@ mod url;
 
 use std::sync::Arc;
 
+use api_tls::AnyCertificate;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::HTTPGetAction;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
@@ -142,53 +142,13 @@ where
     }
 }
 
-/// Upstream does not check the certificates that Pods show to probes, and neither do we: a probe
-/// carries nothing secret and its answer is one bit.
+/// Upstream does not verify the certificates of Pods under probes either: a probe carries no secret, and its result is one bit.
 fn unverified() -> tokio_rustls::TlsConnector {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
+    let builder = rustls::ClientConfig::builder_with_provider(api_tls::provider()).with_safe_default_protocol_versions();
     #[expect(clippy::expect_used, reason = "the ring provider has the default protocol versions")]
     let builder = builder.expect("protocol versions");
-    let config = builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider))).with_no_client_auth();
+    let config = builder.dangerous().with_custom_certificate_verifier(AnyCertificate::verifier()).with_no_client_auth();
     tokio_rustls::TlsConnector::from(Arc::new(config))
-}
-
-#[derive(Debug)]
-struct Anyone(Arc<rustls::crypto::CryptoProvider>);
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ impl Acceptors {
 
 fn acceptor(serving: &Serving) -> Result<TlsAcceptor, AgentError> {
     let bad = |error: &dyn std::fmt::Display| AgentError::Certificate(error.to_string());
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = api_tls::provider();
     let certificates =
         |pem: &str| CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(|error| bad(&error));
     let mut roots = RootCertStore::empty();

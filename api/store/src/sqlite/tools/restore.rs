@@ -12,12 +12,13 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use api_files::sync_parent;
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
 
 use super::super::open::{self, failed};
 use super::super::{signed, unsigned, wal};
-use super::{Backup, beside, check, close, copy, io, open_existing, refused, sync_directory};
+use super::{Backup, beside, check, close, copy, io, open_existing, refused};
 use crate::{Revision, StoreError};
 
 /// How far the log jumps: more than a server writes between a backup and its restoring. The number is
@@ -117,7 +118,7 @@ fn replace(restoring: &Path, path: &Path) -> std::io::Result<()> {
         remove_if_there(&beside)?;
     }
     std::fs::rename(restoring, path)?;
-    sync_directory(path)
+    sync_parent(path)
 }
 
 fn remove_if_there(path: &Path) -> std::io::Result<()> {

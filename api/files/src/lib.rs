@@ -1,0 +1,108 @@
+//! Files that survive a power cut: after [`write_atomic`] returns, a reader finds the whole new content under the name, also
+//! after the machine lost its power. On a tmpfs the syncs cost nothing.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Mode of a file that only its owner may read.
+pub const PRIVATE: u32 = 0o600;
+
+/// Replaces a file: the content is written to a temporary file beside it and synced, then the temporary file is renamed and
+/// the directory synced. A reader sees the old content or the new one. A failed write leaves the old content and no other file.
+///
+/// # Errors
+/// The first call that failed.
+pub fn write_atomic(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let temporary = beside(path);
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&temporary)?;
+        // A temporary file that a kill left behind has its old mode.
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        file.write_all(content)?;
+        file.sync_all()
+    };
+    let written = write().and_then(|()| rename(&temporary, path));
+    if written.is_err() {
+        // The error of the write is the one to return.
+        let _removed = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Renames a file or directory whose content is synced, and syncs the directory.
+///
+/// # Errors
+/// The first call that failed.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    sync_parent(to)
+}
+
+/// Syncs the directory of a path, so that the name is as durable as the content.
+///
+/// # Errors
+/// When the directory cannot be opened or synced.
+pub fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent)?.sync_all()
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    path.with_file_name(name)
+}
+
+/// Creates a directory that only its owner may enter, or sets the mode of one that exists. The files below need no protection
+/// of their own from other users of the machine.
+///
+/// # Errors
+/// When the directory cannot be created or its mode cannot be set.
+pub fn private_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    // A link is followed: the directory to which it leads is to be private.
+    if fs::metadata(dir)?.permissions().mode() & 0o7777 == 0o700 {
+        return Ok(());
+    }
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("record");
+        for content in ["first", "second, which is longer"] {
+            write_atomic(&path, content.as_bytes(), PRIVATE).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), content);
+        }
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, PRIVATE);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_temporary_file_of_an_earlier_process_does_not_keep_its_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        fs::write(beside(&path), "left behind").unwrap();
+        fs::set_permissions(beside(&path), fs::Permissions::from_mode(0o644)).unwrap();
+        write_atomic(&path, b"secret", PRIVATE).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, PRIVATE);
+        assert_eq!(fs::read(&path).unwrap(), b"secret");
+    }
+
+    #[test]
+    fn a_failed_replacement_keeps_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("record");
+        fs::create_dir(&path).unwrap();
+        assert!(write_atomic(&path, b"x", PRIVATE).is_err());
+        assert!(path.is_dir());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "the temporary file is removed");
+    }
+}
