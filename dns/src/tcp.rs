@@ -27,7 +27,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers on a listener for as long as it is polled; connections end with it.
 pub(crate) async fn serve(listener: TcpListener, handler: Handler) -> std::convert::Infallible {
-    let places = ConnectionLimiter::new(CONNECTIONS_MAX);
+    let slots = ConnectionLimiter::new(CONNECTIONS_MAX);
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -45,12 +45,12 @@ pub(crate) async fn serve(listener: TcpListener, handler: Handler) -> std::conve
                 continue;
             }
         };
-        let Some(place) = places.acquire(client.ip()) else { continue };
+        let Some(slot) = slots.acquire(client.ip()) else { continue };
         let handler = handler.clone();
         connections.spawn(api_tasks::named("dns/connection", async move {
             tokio::select! {
                 () = converse(stream, client, handler) => {}
-                () = place.evicted() => {}
+                () = slot.evicted() => {}
             }
         }));
     }

@@ -14,7 +14,7 @@ const BODY_LENS: [usize; 3] = [1, 300_000, 5 << 20];
 fn curl_is_told_what_it_did_wrong() {
     let mut cluster = Cluster::prepared(Net::alone(), &["server"]);
     cluster.start();
-    let curl = Curl::of(&cluster);
+    let curl = Curl::with_credentials_of(&cluster);
     // Over HTTP/1.1 a server closes the connection on what it does not read: who goes on sending may miss the answer.
     for (protocol, lens) in [("--http1.1", &BODY_LENS[..2]), ("--http2", &BODY_LENS[..])] {
         for &len in lens {
@@ -50,7 +50,7 @@ struct Curl<'a> {
 }
 
 impl<'a> Curl<'a> {
-    fn of(cluster: &'a Cluster) -> Self {
+    fn with_credentials_of(cluster: &'a Cluster) -> Self {
         let dir = cluster.data_dir().join("curl");
         std::fs::create_dir(&dir).expect("a directory");
         for (field, file) in [("client-certificate-data", "cert"), ("client-key-data", "key")] {

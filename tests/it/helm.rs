@@ -16,7 +16,7 @@ const WAIT: &str = "--wait --timeout=60s";
 #[test]
 fn helm_and_the_newest_kubectl_work() {
     let cluster = Cluster::up();
-    let (helm, kubectl) = (Helm { cluster: &cluster }, cluster.kubectl().of(cluster::tool("kubectl")));
+    let (helm, kubectl) = (Helm { cluster: &cluster }, cluster.kubectl().with_program(cluster::tool("kubectl")));
     a_chart_is_installed(&helm, &kubectl);
     a_conflict_is_told_and_overruled(&helm, &kubectl);
     a_failed_upgrade_is_rolled_back(&helm, &kubectl);

@@ -73,7 +73,7 @@ impl Forward {
         Self { child, port }
     }
 
-    fn of(kubectl: &Kubectl<'_>, what: &str, port: &str, spdy_alone: bool) -> Self {
+    fn to(kubectl: &Kubectl<'_>, what: &str, port: &str, spdy_alone: bool) -> Self {
         let mut command = kubectl.command(&["port-forward", what, port]);
         if spdy_alone {
             command.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", "false");
@@ -111,10 +111,10 @@ fn ports_are_forwarded(cluster: &Cluster, kubectl: &Kubectl<'_>) {
     let web = web_pod(kubectl);
     for spdy_alone in [false, true] {
         for (what, port) in [(web.as_str(), ":8080"), ("service/web", ":80"), ("deployment/web", ":8080")] {
-            let forward = Forward::of(kubectl, what, port, spdy_alone);
+            let forward = Forward::to(kubectl, what, port, spdy_alone);
             assert_eq!(forward.curl(cluster, "/x").ok(), "Hello from WebAssembly! You asked for /x\n", "{what}");
         }
-        let forward = Forward::of(kubectl, "pod/tools", ":8081", spdy_alone);
+        let forward = Forward::to(kubectl, "pod/tools", ":8081", spdy_alone);
         assert_eq!(forward.curl(cluster, "/").ok(), "from linux\n");
         // Many connections at once.
         let many = format!("for i in $(seq 40); do curl -sS --max-time 30 http://127.0.0.1:{}/ & done; wait", forward.port);
@@ -122,14 +122,14 @@ fn ports_are_forwarded(cluster: &Cluster, kubectl: &Kubectl<'_>) {
     }
     // Much at once, and nothing of it lost.
     kubectl.run(&["exec", "tools", "--", "sh", "-c", "head -c 20000000 /dev/zero > /www/much"]).ok();
-    let forward = Forward::of(kubectl, "pod/tools", ":8081", false);
+    let forward = Forward::to(kubectl, "pod/tools", ":8081", false);
     let count = format!("curl -sS --max-time 60 http://127.0.0.1:{}/much | wc -c", forward.port);
     assert_eq!(cluster.net.run("sh", &["-c", &count]).ok().trim(), "20000000");
 }
 
 fn a_refused_port_is_told(cluster: &Cluster, kubectl: &Kubectl<'_>) {
     for spdy_alone in [false, true] {
-        let forward = Forward::of(kubectl, "pod/tools", ":81", spdy_alone);
+        let forward = Forward::to(kubectl, "pod/tools", ":81", spdy_alone);
         assert!(!forward.curl(cluster, "/").succeeded());
         let complaint = forward.complaint();
         assert!(complaint.contains("error forwarding port 81 to pod tools"), "{complaint}");

@@ -287,7 +287,7 @@ impl Cluster {
         let dir = self.data_dir().display().to_string();
         let mut marks = vec![dir.as_str()];
         marks.extend(self.prefix.as_deref());
-        Trace::of(&self.net, &marks)
+        Trace::take(&self.net, &marks)
     }
 
     /// Process ids of its containers' shims.
@@ -339,8 +339,8 @@ impl<'a> Kubectl<'a> {
         Self { net, kubeconfig, program: PathBuf::from("kubectl") }
     }
 
-    /// Another kubectl with the same kubeconfig.
-    pub fn of(self, program: PathBuf) -> Self {
+    /// The same kubeconfig with another kubectl.
+    pub fn with_program(self, program: PathBuf) -> Self {
         Self { program, ..self }
     }
 

@@ -21,9 +21,9 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// What is there now: everything in a namespace, and on the machine what bears one of the marks
+    /// What is present now: everything in a namespace, and on the machine everything that bears one of the marks
     /// (a data directory, a cluster's prefix), so that what runs beside a story does not count.
-    pub fn of(net: &Net, marks: &[&str]) -> Self {
+    pub fn take(net: &Net, marks: &[&str]) -> Self {
         let lines = |text: String| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
         let marked = |name: &str| marks.iter().any(|mark| name.contains(mark));
         let links =

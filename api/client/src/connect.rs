@@ -84,11 +84,11 @@ pub struct InlineUser {
 /// The users of a kubeconfig whose certificates and keys stand in its text; none where it is no kubeconfig.
 pub fn inline_users(content: &str) -> Vec<InlineUser> {
     let users = Kubeconfig::from_yaml(content).map(|kubeconfig| kubeconfig.auth_infos).unwrap_or_default();
-    users.into_iter().filter_map(|named| InlineUser::of(&named.auth_info?)).collect()
+    users.into_iter().filter_map(|named| InlineUser::from_auth_info(&named.auth_info?)).collect()
 }
 
 impl InlineUser {
-    fn of(user: &AuthInfo) -> Option<Self> {
+    fn from_auth_info(user: &AuthInfo) -> Option<Self> {
         let user = serde_json::to_value(user).ok()?;
         let data = |field: &str| Some(user.get(field)?.as_str()?.trim().to_owned()).filter(|data| !data.is_empty());
         let written = [data("client-certificate-data")?, data("client-key-data")?];

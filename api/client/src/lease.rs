@@ -35,17 +35,17 @@ pub async fn heartbeat(client: kube::Client, node_name: &str, duration: Duration
         duration,
     };
     let mut retry = RETRY_MIN;
-    let mut known = None;
+    let mut last = None;
     loop {
         // A server that does not answer must not keep the beat from its next attempt.
-        let renewal = tokio::time::timeout(duration / 4, beat.renew(known.take()));
+        let renewal = tokio::time::timeout(duration / 4, beat.renew(last.take()));
         let renewed = tokio::select! {
             () = cancel.cancelled() => return,
             renewed = renewal => renewed,
         };
         let failure = match renewed {
             Ok(Ok(lease)) => {
-                known = Some(lease);
+                last = Some(lease);
                 None
             }
             Ok(Err(error)) => Some(crate::error::chain(&error)),
@@ -79,8 +79,8 @@ struct Heartbeat {
 
 impl Heartbeat {
     /// One renewal on the Lease last written, or on a fresh read where none is known.
-    async fn renew(&self, known: Option<Lease>) -> Result<Lease, kube::Error> {
-        let current = match known {
+    async fn renew(&self, last: Option<Lease>) -> Result<Lease, kube::Error> {
+        let current = match last {
             Some(lease) => Some(lease),
             None => self.leases.get_opt(&self.node_name).await?,
         };
@@ -196,11 +196,11 @@ impl Candidate {
         loop {
             // A server that does not answer keeps neither the next attempt nor the end waiting.
             let attempt = tokio::time::timeout(self.election.renew_deadline, self.try_hold_logged());
-            let held = tokio::select! {
+            let is_leader = tokio::select! {
                 () = cancel.cancelled() => return false,
-                held = attempt => matches!(held, Ok(true)),
+                is_leader = attempt => matches!(is_leader, Ok(true)),
             };
-            if held {
+            if is_leader {
                 return true;
             }
             tokio::select! {
@@ -247,8 +247,8 @@ impl Candidate {
             return Ok(false);
         }
         lease.spec = Some(claim(Some(&spec), &self.election, Timestamp::now()));
-        let held = self.leases.replace(&self.election.name, &PostParams::default(), &lease).await?;
-        self.observe(held.spec.unwrap_or_default());
+        let written = self.leases.replace(&self.election.name, &PostParams::default(), &lease).await?;
+        self.observe(written.spec.unwrap_or_default());
         Ok(true)
     }
 
@@ -326,18 +326,18 @@ mod tests {
 
     /// A client of a server that takes requests and says nothing, and how many it took.
     fn client_of_silence() -> (kube::Client, Arc<AtomicUsize>) {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&asked);
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&requests);
         let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
             counter.fetch_add(1, Ordering::Relaxed);
             std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
         });
-        (kube::Client::new(service, "default"), asked)
+        (kube::Client::new(service, "default"), requests)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_says_nothing_is_asked_again_and_holds_nobody_up() {
-        let (client, asked) = client_of_silence();
+        let (client, requests) = client_of_silence();
         let cancel = CancellationToken::new();
         let beating = tokio::spawn(heartbeat(client.clone(), "n", Duration::from_secs(40), cancel.clone()));
         let leading = tokio::spawn({
@@ -346,8 +346,8 @@ mod tests {
         });
         tokio::time::sleep(Duration::from_secs(60)).await;
         // Six heartbeats of ten seconds, and five attempts to lead.
-        let asked = asked.load(Ordering::Relaxed);
-        assert!(asked >= 9, "only {asked}");
+        let requests = requests.load(Ordering::Relaxed);
+        assert!(requests >= 9, "only {requests}");
         cancel.cancel();
         let ended = tokio::time::timeout(Duration::from_secs(1), async { (beating.await, leading.await) }).await;
         let (beating, leading) = ended.expect("both end at once");

@@ -10,7 +10,7 @@ use super::*;
 use crate::fixtures::{add, service, slice, zone};
 
 /// An answer as people read it; the SOA's serial is the time, so only its owner is told.
-fn told(zone: &Zone, name: &str, kind: RecordType) -> String {
+fn written(zone: &Zone, name: &str, kind: RecordType) -> String {
     let record = |record: &Record| match &record.data {
         RData::SOA(soa) => format!("{} SOA minimum {}", record.name, soa.minimum),
         data => format!("{} {} {} {}", record.name, record.ttl, record.record_type(), data),
@@ -39,7 +39,7 @@ fn told(zone: &Zone, name: &str, kind: RecordType) -> String {
 }
 
 fn all(zone: &Zone, questions: &[(&str, RecordType)]) -> String {
-    questions.iter().map(|(name, kind)| told(zone, name, *kind)).collect::<Vec<_>>().join("\n")
+    questions.iter().map(|(name, kind)| written(zone, name, *kind)).collect::<Vec<_>>().join("\n")
 }
 
 use RecordType::{A, AAAA, ANY, CNAME, MX, NS, PTR, SOA, SRV, TXT};
@@ -104,7 +104,7 @@ fn aliases() {
             ("literal.default.svc.cluster.local.", A),
         ]
     ));
-    let round = told(&zone(), "round.default.svc.cluster.local.", A);
+    let round = written(&zone(), "round.default.svc.cluster.local.", A);
     assert_eq!(round.matches("CNAME").count(), CHAIN_LEN_MAX + 1, "a ring has an end: {round}");
 }
 
@@ -167,7 +167,7 @@ fn nothing_is_denied_before_the_first_lists_are_complete() {
 fn names_follow_their_objects() {
     let mut zone = zone();
     let key = |name: &str| ("default".to_owned(), name.to_owned());
-    let ask = |zone: &Zone, name: &str, kind| told(zone, name, kind).replace(&format!("{name} "), "");
+    let ask = |zone: &Zone, name: &str, kind| written(zone, name, kind).replace(&format!("{name} "), "");
     // Another address: the old one's reverse name goes with it.
     add(&mut zone, &service("web", json!({"clusterIP": "10.96.0.9"})), &[]);
     assert_eq!(ask(&zone, "web.default.svc.cluster.local.", A), "A => No Error\n  5 A 10.96.0.9");

@@ -44,26 +44,26 @@ pub(crate) fn enough(pod: &Pod, others: &[&Pod], node: Allocatable, pods_max: u3
     if count >= pods_max {
         return Err(out_of("pods", 1, i64::from(count), i64::from(pods_max)));
     }
-    let asked = resources::requests(pod);
+    let requested = resources::requests(pod);
     let used = others.iter().map(|other| resources::requests(other)).fold(Amount::default(), |sum, one| Amount {
         cpu_milli: sum.cpu_milli.saturating_add(one.cpu_milli),
         memory_bytes: sum.memory_bytes.saturating_add(one.memory_bytes),
         storage_bytes: sum.storage_bytes.saturating_add(one.storage_bytes),
     });
-    for (name, asked, used, capacity) in [
-        ("cpu", asked.cpu_milli, used.cpu_milli, node.cpu_milli),
-        ("memory", asked.memory_bytes, used.memory_bytes, node.memory_bytes),
-        ("ephemeral-storage", asked.storage_bytes, used.storage_bytes, node.ephemeral_storage_bytes),
+    for (name, requested, used, capacity) in [
+        ("cpu", requested.cpu_milli, used.cpu_milli, node.cpu_milli),
+        ("memory", requested.memory_bytes, used.memory_bytes, node.memory_bytes),
+        ("ephemeral-storage", requested.storage_bytes, used.storage_bytes, node.ephemeral_storage_bytes),
     ] {
-        if asked > 0 && asked > capacity.saturating_sub(used) {
-            return Err(out_of(name, asked, used, capacity));
+        if requested > 0 && requested > capacity.saturating_sub(used) {
+            return Err(out_of(name, requested, used, capacity));
         }
     }
     Ok(())
 }
 
-fn out_of(resource: &str, asked: i64, used: i64, capacity: i64) -> Rejection {
-    let message = format!("Node didn't have enough resource: {resource}, requested: {asked}, used: {used}, capacity: {capacity}");
+fn out_of(resource: &str, requested: i64, used: i64, capacity: i64) -> Rejection {
+    let message = format!("Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}");
     Rejection { reason: format!("OutOf{resource}"), message }
 }
 

@@ -101,9 +101,9 @@ impl State {
         if self.running.len() - slow.min(self.limits.slow) >= self.limits.all {
             return None;
         }
-        let held = |namespace: &str| self.running.values().filter(|(holder, _)| holder == namespace).count();
-        let counts = self.waiting.iter().enumerate().map(|(index, (namespace, _))| (held(namespace), index));
-        counts.filter(|(held, _)| *held < self.limits.of_namespace).min().map(|(_, index)| index)
+        let running = |namespace: &str| self.running.values().filter(|(holder, _)| holder == namespace).count();
+        let counts = self.waiting.iter().enumerate().map(|(index, (namespace, _))| (running(namespace), index));
+        counts.filter(|(running, _)| *running < self.limits.of_namespace).min().map(|(_, index)| index)
     }
 
     fn slow_next(&self, now: Instant) -> Option<Instant> {
@@ -133,18 +133,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_namespace_leaves_a_place_to_others_and_work_that_lasts_makes_room() {
         let queue = FairQueue::new(PLACES);
-        let mut held = Vec::new();
+        let mut permits = Vec::new();
         for _ in 0..3 {
-            held.push(at_once(&queue, "greedy").await.expect("a place"));
+            permits.push(at_once(&queue, "greedy").await.expect("a place"));
         }
         assert!(at_once(&queue, "greedy").await.is_none(), "its share is used up");
-        held.push(at_once(&queue, "modest").await.expect("the last place"));
+        permits.push(at_once(&queue, "modest").await.expect("the last place"));
         assert!(at_once(&queue, "third").await.is_none(), "all places are taken");
         let begun = Instant::now();
         let late = tokio::time::timeout(Duration::from_secs(61), queue.acquire("third")).await.expect("room beside slow work");
         assert!(begun.elapsed() > Duration::from_secs(50));
         assert!(at_once(&queue, "greedy").await.is_none(), "slow work counts for its namespace");
-        drop((held, late));
+        drop((permits, late));
         assert_eq!(queue.0.lock().running.len(), 0);
     }
 
@@ -152,12 +152,12 @@ mod tests {
     async fn who_has_the_fewest_goes_first_and_who_gives_up_holds_nothing() {
         let queue = FairQueue::new(QueueLimits { all: 2, of_namespace: 2, slow: 0, slow_after: Duration::from_secs(60) });
         let (first, second) = (queue.acquire("greedy").await, queue.acquire("greedy").await);
-        let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
+        let (granted, mut order) = tokio::sync::mpsc::unbounded_channel();
         for namespace in ["greedy", "greedy", "modest"] {
-            let (queue, told) = (queue.clone(), told.clone());
+            let (queue, granted) = (queue.clone(), granted.clone());
             tokio::spawn(async move {
                 let permit = queue.acquire(namespace).await;
-                told.send((namespace, permit)).expect("heard");
+                granted.send((namespace, permit)).expect("heard");
             });
             tokio::task::yield_now().await;
         }

@@ -50,8 +50,8 @@ pub(crate) fn signal_number(text: &str) -> Option<i32> {
         let rest = name.strip_prefix(base)?.trim_start_matches(['+', '-']);
         if rest.is_empty() { Some(from) } else { rest.parse::<i32>().ok().map(|offset| from + sign * offset) }
     };
-    let known = name.parse::<nix::sys::signal::Signal>().ok().map(|signal| signal as i32);
-    known.or_else(|| realtime("SIGRTMIN", 34, 1)).or_else(|| realtime("SIGRTMAX", 64, -1))
+    let named = name.parse::<nix::sys::signal::Signal>().ok().map(|signal| signal as i32);
+    named.or_else(|| realtime("SIGRTMIN", 34, 1)).or_else(|| realtime("SIGRTMAX", 64, -1))
 }
 
 #[cfg(test)]

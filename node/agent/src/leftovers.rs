@@ -123,7 +123,7 @@ async fn remove_once(node: &Node, names: &PodName, found: &[RuntimeContainer]) -
 
 /// Directories with logs of Pods that are none of these: they ended, were freed but for their logs, and
 /// were deleted while no agent ran. Blocks for one look at one directory.
-pub(crate) fn logs_of_others(node: &Node, known: &BTreeSet<&str>) -> Vec<PathBuf> {
+pub(crate) fn logs_of_others(node: &Node, uids: &BTreeSet<&str>) -> Vec<PathBuf> {
     let dir = node.layout.logs();
     let entries = match std::fs::read_dir(&dir) {
         Ok(entries) => entries,
@@ -133,7 +133,7 @@ pub(crate) fn logs_of_others(node: &Node, known: &BTreeSet<&str>) -> Vec<PathBuf
         }
     };
     let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-    paths.filter(|path| Layout::uid_of_logs(path).is_some_and(|uid| !known.contains(uid))).collect()
+    paths.filter(|path| Layout::uid_of_logs(path).is_some_and(|uid| !uids.contains(uid))).collect()
 }
 
 /// Removes directories of logs.

@@ -208,8 +208,8 @@ impl Manager {
     fn first_list_done(&mut self) {
         self.listed = true;
         let leftovers = self.leftovers.drain();
-        let known: BTreeSet<&str> = self.handles.keys().chain(leftovers.keys()).map(String::as_str).collect();
-        let of_others = leftovers::logs_of_others(&self.node, &known);
+        let uids: BTreeSet<&str> = self.handles.keys().chain(leftovers.keys()).map(String::as_str).collect();
+        let of_others = leftovers::logs_of_others(&self.node, &uids);
         self.removals.spawn(api_tasks::named("node-agent/leftover-logs", leftovers::forget_logs(of_others)));
         for (uid, found) in leftovers {
             tracing::info!(uid, containers = found.len(), "removing what a Pod left that is no more");

@@ -174,7 +174,7 @@ impl PodRecord {
             .map(|(role, container)| (container.name.clone(), ContainerRecord::new(role)))
             .collect();
         let started_at = pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map_or(now, |time| time.0);
-        let told = pod.status.as_ref().and_then(|status| status.ephemeral_container_statuses.as_ref());
+        let reported = pod.status.as_ref().and_then(|status| status.ephemeral_container_statuses.as_ref());
         Self {
             sandbox: SandboxState::Absent,
             containers,
@@ -189,10 +189,10 @@ impl PodRecord {
             started_at,
             faults: Backoff::default(),
             allocation: resize::remembered(pod),
-            pending: resize::told(pod),
+            pending: resize::reported_pending(pod),
             resize: Resize::Settled,
             resizing: false,
-            ephemeral_refused: told.into_iter().flatten().map(|status| status.name.clone()).collect(),
+            ephemeral_refused: reported.into_iter().flatten().map(|status| status.name.clone()).collect(),
         }
     }
 

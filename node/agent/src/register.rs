@@ -112,8 +112,8 @@ impl Registrar {
                 // The sender is the node's own, which is held here.
                 _ = pressure.changed() => {}
             }
-            let known = self.node.objects.node(&self.node.config.node_name);
-            if let Err(error) = self.write(known.as_deref()).await {
+            let present = self.node.objects.node(&self.node.config.node_name);
+            if let Err(error) = self.write(present.as_deref()).await {
                 tracing::warn!(error = chain(&error), "node status not written");
                 if matches!(&error, kube::Error::Api(status) if status.code == 404) {
                     self.written = None;
@@ -123,16 +123,16 @@ impl Registrar {
         }
     }
 
-    async fn write(&mut self, known: Option<&ApiNode>) -> Result<(), kube::Error> {
+    async fn write(&mut self, present: Option<&ApiNode>) -> Result<(), kube::Error> {
         let (pulse, age_max) = (&self.node.pulse, self.node.config.sync_loop_max);
         // The same text for as long as it lasts: each change of the health is written at once.
         let stands_still = || format!("Pod manager is not healthy: it has not been active for more than {age_max:?}");
         self.health.set("pod-manager", (!pulse.is_alive(age_max).await).then(stands_still));
-        let wanted = object::node(&self.node.config, &self.facts(), known);
+        let wanted = object::node(&self.node.config, &self.facts(), present);
         let status = serde_json::to_value(&wanted.status).unwrap_or_default();
         let bare = object::without_heartbeats(&status);
         let due = |(last, at): &(Value, Instant)| *last != bare || at.elapsed() >= self.node.config.status_report;
-        let fresh = !self.written.as_ref().is_none_or(due) && known.is_none_or(|known| object::says_the_same(known, &wanted));
+        let fresh = !self.written.as_ref().is_none_or(due) && present.is_none_or(|present| object::says_the_same(present, &wanted));
         if fresh {
             return Ok(());
         }
@@ -168,7 +168,7 @@ async fn renew(node: Arc<Node>, uid: String) {
                 Err(kube::Error::Api(status)) if status.code == 404 => {
                     // The Node may have been deleted and registered anew since: a Lease of the old one would be
                     // garbage as soon as it is there.
-                    let present = node.objects.node(name).and_then(|known| known.metadata.uid.clone());
+                    let present = node.objects.node(name).and_then(|node| node.metadata.uid.clone());
                     leases.create(&PostParams::default(), &lease(&node, &present.unwrap_or_else(|| uid.clone()), now)).await
                 }
                 other => other,

@@ -42,7 +42,7 @@ impl Pending {
 }
 
 /// What a Pod's spec asks for.
-pub(crate) fn asked(pod: &Pod) -> Allocation {
+pub(crate) fn desired(pod: &Pod) -> Allocation {
     let all = pod.spec.iter().flat_map(container::all);
     all.map(|(_, container)| (container.name.clone(), container.resources.clone().unwrap_or_default())).collect()
 }
@@ -50,7 +50,7 @@ pub(crate) fn asked(pod: &Pod) -> Allocation {
 /// What a Pod was allocated before this agent began, as its status tells; a container that is not in it has what it
 /// asks for.
 pub(crate) fn remembered(pod: &Pod) -> Allocation {
-    let mut allocation = asked(pod);
+    let mut allocation = desired(pod);
     let status = pod.status.as_ref();
     let lists = status.map(|status| [&status.init_container_statuses, &status.container_statuses]).into_iter().flatten();
     for ContainerStatus { name, resources, .. } in lists.flatten().flatten() {
@@ -62,7 +62,7 @@ pub(crate) fn remembered(pod: &Pod) -> Allocation {
 }
 
 /// Why it did not get what it asked for before this agent began, as its status tells.
-pub(crate) fn told(pod: &Pod) -> Option<Pending> {
+pub(crate) fn reported_pending(pod: &Pod) -> Option<Pending> {
     let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let pending = conditions.find(|condition| condition.type_ == PENDING)?;
     let reason = if pending.reason.as_deref() == Some(INFEASIBLE) { INFEASIBLE } else { DEFERRED };
@@ -94,7 +94,7 @@ pub(crate) fn with_allocation(pod: &Arc<Pod>, allocation: &Allocation) -> Arc<Po
 
 /// A Pod as it counts for what others may have: what is infeasible it will not get.
 pub(crate) fn counted(pod: &Arc<Pod>) -> Arc<Pod> {
-    let is_infeasible = told(pod).is_some_and(|pending| !pending.is_deferred());
+    let is_infeasible = reported_pending(pod).is_some_and(|pending| !pending.is_deferred());
     if is_infeasible { with_allocation(pod, &remembered(pod)) } else { pod.clone() }
 }
 
@@ -108,10 +108,11 @@ pub(crate) fn differs(pod: &Pod, allocation: &Allocation) -> bool {
 
 /// Whether a node has room for what a Pod asks for, beside the other Pods. Upstream's reasons and words.
 pub(crate) fn weigh(pod: &Pod, others: &[&Pod], node: Allocatable) -> Result<(), Pending> {
-    let asked = resources::requests(pod);
-    for (name, asked, capacity) in [("cpu", asked.cpu_milli, node.cpu_milli), ("memory", asked.memory_bytes, node.memory_bytes)] {
-        if asked > capacity {
-            let message = format!("Node didn't have enough capacity: {name}, requested: {asked}, capacity: {capacity}");
+    let requested = resources::requests(pod);
+    for (name, requested, capacity) in [("cpu", requested.cpu_milli, node.cpu_milli), ("memory", requested.memory_bytes, node.memory_bytes)]
+    {
+        if requested > capacity {
+            let message = format!("Node didn't have enough capacity: {name}, requested: {requested}, capacity: {capacity}");
             return Err(Pending::infeasible(message));
         }
     }

@@ -70,7 +70,7 @@ pub(crate) async fn run(node: Arc<Node>, health: Arc<Health>, cancel: Cancellati
 
 /// Gives the network the node's Pod range, when it has one.
 async fn program_own(node: &Node) -> Result<Option<Ipv4Net>, NetworkError> {
-    let assigned = node.objects.node(&node.config.node_name).and_then(|known| pod_cidr(&known));
+    let assigned = node.objects.node(&node.config.node_name).and_then(|node| pod_cidr(&node));
     let Some(cidr) = node.config.pod_cidr.or(assigned) else { return Ok(None) };
     node.parts.network.set_pod_cidr(cidr).await?;
     tracing::info!(%cidr, "Pod range programmed");

@@ -73,7 +73,7 @@ impl Server {
     pub(crate) async fn run(mut self, cancel: CancellationToken) {
         tracing::info!(address = %self.address, "node server listens");
         let router = router(self.node.clone());
-        let (places, tasks) = (ConnectionLimiter::new(CONNECTIONS_MAX), Tasks::new(cancel.clone()));
+        let (slots, tasks) = (ConnectionLimiter::new(CONNECTIONS_MAX), Tasks::new(cancel.clone()));
         loop {
             let accepted = tokio::select! {
                 () = cancel.cancelled() => break,
@@ -88,7 +88,7 @@ impl Server {
                     continue;
                 }
             };
-            let Some(place) = places.acquire(client.ip()) else {
+            let Some(slot) = slots.acquire(client.ip()) else {
                 tracing::debug!(%client, "too many connections, one turned away");
                 continue;
             };
@@ -96,8 +96,8 @@ impl Server {
             tasks.request("node-agent/connection", async move {
                 tokio::select! {
                     () = cancel.cancelled() => {}
-                    () = serve(stream, acceptor, router, &place) => {}
-                    () = place.evicted() => tracing::debug!(%client, "a connection made room for others"),
+                    () = serve(stream, acceptor, router, &slot) => {}
+                    () = slot.evicted() => tracing::debug!(%client, "a connection made room for others"),
                 }
             });
         }
@@ -105,7 +105,7 @@ impl Server {
     }
 }
 
-async fn serve(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, router: Router, place: &ConnectionSlot) {
+async fn serve(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, router: Router, slot: &ConnectionSlot) {
     let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "no TLS connection"),
@@ -113,7 +113,7 @@ async fn serve(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, router: R
     };
     let Some(user) = identity::user(stream.get_ref().1) else { return };
     if authorize::may_everything(&user) {
-        place.protect();
+        slot.protect();
     }
     let service = TowerToHyperService::new(router.layer(axum::Extension(user)));
     let served = auto::Builder::new(TokioExecutor::new()).serve_connection_with_upgrades(TokioIo::new(stream), service).await;

@@ -283,18 +283,18 @@ impl Cluster {
 
     /// Waits until the Pod's status is as wanted.
     async fn status(&self, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        let seen = Mutex::new(Value::Null);
+        let latest = Mutex::new(Value::Null);
         let look = async || {
             let pod = self.pods().get(name).await.expect("the pod");
             let status = serde_json::to_value(pod.status).expect("JSON");
             let good = wanted(&status);
-            *seen.lock() = status;
+            *latest.lock() = status;
             good
         };
         if !poll(look).await {
-            panic!("{name} never came to {what}: {:#}", seen.into_inner());
+            panic!("{name} never came to {what}: {:#}", latest.into_inner());
         }
-        seen.into_inner()
+        latest.into_inner()
     }
 
     async fn ready(&self, name: &str) -> Value {
@@ -313,18 +313,18 @@ impl Cluster {
     /// `reason: message` of the Pod's events in order.
     async fn event(&self, name: &str, wanted: &str) {
         let events: Api<Event> = Api::default_namespaced(self.client.clone());
-        let seen = Mutex::new(Vec::new());
+        let latest = Mutex::new(Vec::new());
         let look = async || {
             let list = events.list(&kube::api::ListParams::default()).await.expect("events");
             let of_pod = list.items.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
             let texts: Vec<String> =
                 of_pod.map(|event| format!("{}: {}", event.reason.unwrap_or_default(), event.message.unwrap_or_default())).collect();
             let found = texts.iter().any(|text| text.contains(wanted));
-            *seen.lock() = texts;
+            *latest.lock() = texts;
             found
         };
         if !poll(look).await {
-            panic!("no event {wanted:?} on {name}: {:#?}", seen.into_inner());
+            panic!("no event {wanted:?} on {name}: {:#?}", latest.into_inner());
         }
     }
 

@@ -423,8 +423,8 @@ impl Worker {
             matches!(self.record.sandbox, SandboxState::Making) && self.record.containers.values().any(|record| record.alive().is_some());
         // An adopted Pod's status is whole only when its base has been found again.
         if !self.record.delete_sent && !self.record.gone && !self.record.ended_before && !sandbox_unknown {
-            let seen = std::mem::take(&mut self.seen_anew).then_some(&*self.pod);
-            self.writer.set(status, seen);
+            let observed = std::mem::take(&mut self.seen_anew).then_some(&*self.pod);
+            self.writer.set(status, observed);
         }
     }
 }

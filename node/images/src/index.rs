@@ -62,9 +62,9 @@ impl Index {
                 other.references.retain(|name| !image.references.contains(name));
             }
             if let Some(at) = images.iter().position(|other| other.id == image.id && other.kind == image.kind) {
-                let known = images.swap_remove(at);
-                merge(&mut image.references, known.references);
-                merge(&mut image.digests, known.digests);
+                let earlier = images.swap_remove(at);
+                merge(&mut image.references, earlier.references);
+                merge(&mut image.digests, earlier.digests);
             }
             images.retain(|other| !other.references.is_empty() || !other.digests.is_empty());
             images.push(image.clone());

@@ -28,18 +28,18 @@ pub fn manifest(document: &[u8], config: &[u8]) {
 /// An archive: where the library sees a header, the one who looks for long records has seen it before.
 pub fn archive(bytes: &[u8]) {
     let mut archive = Archive::new(Records::noting(bytes, Verdict::default()));
-    let mut seen = Vec::new();
+    let mut positions = Vec::new();
     if let Ok(entries) = archive.entries() {
         for entry in entries {
             let Ok(mut entry) = entry else { break };
-            seen.push(entry.raw_header_position());
+            positions.push(entry.raw_header_position());
             let mut content = Vec::new();
             // An archive that ends too early is as good as any.
             let _read = entry.by_ref().take(1 << 16).read_to_end(&mut content);
         }
     }
     let records = archive.into_inner();
-    for at in seen {
+    for at in positions {
         assert!(records.headers().contains(&at), "a header at {at} that nobody looked at; {:?}", records.headers());
     }
 }

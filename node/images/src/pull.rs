@@ -45,8 +45,8 @@ pub(crate) async fn pull(store: &ImageStore, name: &Name, auth: &[RegistryAuth])
     let fitting = auth
         .iter()
         .filter(|auth| host(&auth.registry) == registry || (registry == "docker.io" && host(&auth.registry) == "index.docker.io"));
-    let known = fitting.map(|auth| Credentials { username: auth.username.clone(), password: auth.password.clone() });
-    let attempts: Vec<Option<Credentials>> = known.map(Some).chain([None]).collect();
+    let credentials = fitting.map(|auth| Credentials { username: auth.username.clone(), password: auth.password.clone() });
+    let attempts: Vec<Option<Credentials>> = credentials.map(Some).chain([None]).collect();
     let mut refused = None;
     for auth in attempts {
         match pull_as(store, name, auth).await {

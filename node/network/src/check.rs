@@ -27,9 +27,9 @@ pub(crate) fn check(config: &Config) -> Result<(), NetworkError> {
     let own = std::fs::File::open("/proc/thread-self/ns/net").map_err(NetworkError::io("opening the namespace of a thread"))?;
     let mut socket = Socket::open()?;
     let bridge = message::add_bridge(&config.bridge(), config.dns_ip, 1_500);
-    socket.apply(vec![bridge]).map_err(|error| missing(&format!("{}: load the kernel module bridge (CONFIG_BRIDGE)", told(&error))))?;
+    socket.apply(vec![bridge]).map_err(|error| missing(&format!("{}: load the kernel module bridge (CONFIG_BRIDGE)", cause(&error))))?;
     let veth = message::add_veth("veth", "peer", std::os::fd::AsFd::as_fd(&own), Ipv4Addr::LOCALHOST, 1_500);
-    socket.apply(vec![veth]).map_err(|error| missing(&format!("{}: load the kernel module veth (CONFIG_VETH)", told(&error))))?;
+    socket.apply(vec![veth]).map_err(|error| missing(&format!("{}: load the kernel module veth (CONFIG_VETH)", cause(&error))))?;
     let port = HostPort { host_ip: None, protocol: Protocol::Tcp, host_port: 1, container_port: 1 };
     let inputs =
         Inputs { pod_cidr: config.cluster_cidr, nodes: vec![config.dns_ip], host_ports: vec![(port, config.cluster_cidr.network())] };
@@ -46,7 +46,7 @@ pub(crate) fn check(config: &Config) -> Result<(), NetworkError> {
     apply(&guard).map_err(|error| refused(error, "the kernel needs CONFIG_NF_TABLES_BRIDGE"))
 }
 
-fn told(error: &NetworkError) -> String {
+fn cause(error: &NetworkError) -> String {
     match error {
         NetworkError::Kernel { doing, source } => format!("{doing} failed ({source})"),
         other => other.to_string(),

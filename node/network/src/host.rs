@@ -195,8 +195,9 @@ pub(crate) fn plan_routes(config: &Config, pod_cidr: Option<Ipv4Net>, present: &
         .filter(|route| !wanted.iter().any(|peer| peer.pod_cidr.trunc() == route.destination.trunc()))
         .map(|route| route.destination)
         .collect();
-    let there = |peer: &Peer| present.iter().filter(own).any(|r| r.destination.trunc() == peer.pod_cidr.trunc() && r.via == Some(peer.via));
-    (gone, wanted.into_iter().filter(|peer| !there(peer)).collect())
+    let is_present =
+        |peer: &Peer| present.iter().filter(own).any(|r| r.destination.trunc() == peer.pod_cidr.trunc() && r.via == Some(peer.via));
+    (gone, wanted.into_iter().filter(|peer| !is_present(peer)).collect())
 }
 
 /// Replaces the routes to other nodes' Pods; the error names all routes that the kernel rejects.

@@ -72,8 +72,8 @@ impl Ledger {
         if let Some(taken) = host_ports.iter().find(|port| others().any(|r| r.host_ports.iter().any(|p| collide(p, port)))) {
             return Err(NetworkError::HostPortTaken { port: taken.host_port, protocol: Protocol::as_str(taken.protocol) });
         }
-        let known = self.records.get(uid).map(|record| record.ip);
-        let ip = match known {
+        let reserved = self.records.get(uid).map(|record| record.ip);
+        let ip = match reserved {
             Some(ip) => ip,
             None => {
                 let taken = others().map(|record| record.ip).collect();
@@ -86,7 +86,7 @@ impl Ledger {
             write(&self.path(uid), &text)?;
             self.records.insert(uid.to_owned(), record.clone());
         }
-        if known.is_none() {
+        if reserved.is_none() {
             self.last = Some(ip);
             write(&self.dir.join(LAST), ip.to_string().as_bytes())?;
         }

@@ -329,11 +329,11 @@ fn names_are_for_pods_and_the_node() {
         answer(dns);
         answer(at([192, 0, 2, 1], 8000));
         let from_lan = |address| {
-            let asked = std::thread::spawn(move || {
+            let asking = std::thread::spawn(move || {
                 setns(File::open("/run/netns/lan").expect("opened"), CloneFlags::CLONE_NEWNET).expect("entered");
                 ask(address)
             });
-            asked.join().expect("no panic")
+            asking.join().expect("no panic")
         };
         assert_eq!(ask(dns).as_deref(), Ok("the node's own"));
         assert_eq!(ask_from(&pod, dns).as_deref(), Ok("the node's own"));

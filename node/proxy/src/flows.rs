@@ -47,16 +47,20 @@ mod tests {
 
     #[test]
     fn forgets_what_leads_to_endpoints_that_are_gone() {
-        let told = |old: &RuleSet, new: &RuleSet| -> Vec<String> {
+        let stale_flows = |old: &RuleSet, new: &RuleSet| -> Vec<String> {
             let one = |s: Stale| format!("{} {}", s.front.port, s.endpoint.map_or("*".to_owned(), |endpoint| endpoint.to_string()));
             stale(old, new).into_iter().map(one).collect()
         };
         let none = [] as [String; 0];
-        assert_eq!(told(&rules(&[(53, &[(2, 53), (3, 53)])]), &rules(&[(53, &[(3, 53), (4, 53)])])), ["53 10.244.0.2:53"]);
-        assert_eq!(told(&rules(&[(53, &[(2, 53)])]), &rules(&[(53, &[(2, 5353)])])), ["53 10.244.0.2:53"], "the target port changed");
-        assert_eq!(told(&rules(&[(53, &[(2, 53)])]), &rules(&[])), ["53 10.244.0.2:53"]);
-        assert_eq!(told(&rules(&[(53, &[])]), &rules(&[(53, &[(2, 53)])])), ["53 *"]);
-        assert_eq!(told(&rules(&[]), &rules(&[(53, &[(2, 53)])])), ["53 *"]);
-        assert_eq!(told(&rules(&[(53, &[(2, 53)])]), &rules(&[(53, &[(2, 53)])])), none);
+        assert_eq!(stale_flows(&rules(&[(53, &[(2, 53), (3, 53)])]), &rules(&[(53, &[(3, 53), (4, 53)])])), ["53 10.244.0.2:53"]);
+        assert_eq!(
+            stale_flows(&rules(&[(53, &[(2, 53)])]), &rules(&[(53, &[(2, 5353)])])),
+            ["53 10.244.0.2:53"],
+            "the target port changed"
+        );
+        assert_eq!(stale_flows(&rules(&[(53, &[(2, 53)])]), &rules(&[])), ["53 10.244.0.2:53"]);
+        assert_eq!(stale_flows(&rules(&[(53, &[])]), &rules(&[(53, &[(2, 53)])])), ["53 *"]);
+        assert_eq!(stale_flows(&rules(&[]), &rules(&[(53, &[(2, 53)])])), ["53 *"]);
+        assert_eq!(stale_flows(&rules(&[(53, &[(2, 53)])]), &rules(&[(53, &[(2, 53)])])), none);
     }
 }

@@ -290,8 +290,8 @@ impl<'a> Port<'a> {
                 }
             };
         }
-        let known = |b: &Backend| format!("ip saddr @{} goto {}", self.affinity_set(*b), self.per_backend("endpoint", *b));
-        let mut lines: Vec<String> = backends.iter().map(known).collect();
+        let by_affinity = |b: &Backend| format!("ip saddr @{} goto {}", self.affinity_set(*b), self.per_backend("endpoint", *b));
+        let mut lines: Vec<String> = backends.iter().map(by_affinity).collect();
         let any: Vec<_> = backends.iter().enumerate().map(|(at, b)| format!("{at} : goto {}", self.per_backend("endpoint", *b))).collect();
         lines.push(format!("{choice} vmap {{ {} }}", any.join(", ")));
         lines

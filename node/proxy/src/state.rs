@@ -114,8 +114,8 @@ impl State {
                     let names = self.index.get(&key).into_iter().flatten();
                     let slices: Vec<&Slice> = names.filter_map(|name| self.slices.get(&(key.0.clone(), name.clone()))).collect();
                     let rules = rules(&key, service, &slices, &self.config, &self.machine);
-                    let known = self.rules.get(&key).map(|rules| &rules.refused);
-                    let new = rules.refused.iter().filter(|refusal| known.is_none_or(|known| !known.contains(refusal)));
+                    let reported = self.rules.get(&key).map(|rules| &rules.refused);
+                    let new = rules.refused.iter().filter(|refusal| reported.is_none_or(|reported| !reported.contains(refusal)));
                     self.refused.extend(new.map(|refusal| (key.clone(), service.seniority.uid.clone(), *refusal)));
                     self.rules.insert(key, rules);
                 }

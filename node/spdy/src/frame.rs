@@ -36,18 +36,18 @@ pub enum Reset {
 }
 
 impl Reset {
-    const KNOWN: [(Self, u32); 5] =
+    const CODES: [(Self, u32); 5] =
         [(Self::ProtocolError, 1), (Self::InvalidStream, 2), (Self::RefusedStream, 3), (Self::Cancel, 5), (Self::FlowControlError, 7)];
 
     fn code(self) -> u32 {
         match self {
             Self::Other(code) => code,
-            known => Self::KNOWN.iter().find(|(reset, _)| *reset == known).map_or(1, |(_, code)| *code),
+            named => Self::CODES.iter().find(|(reset, _)| *reset == named).map_or(1, |(_, code)| *code),
         }
     }
 
     fn from_code(code: u32) -> Self {
-        Self::KNOWN.iter().find(|(_, known)| *known == code).map_or(Self::Other(code), |(reset, _)| *reset)
+        Self::CODES.iter().find(|(_, number)| *number == code).map_or(Self::Other(code), |(reset, _)| *reset)
     }
 }
 

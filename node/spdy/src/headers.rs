@@ -50,7 +50,7 @@ impl Headers {
 
     /// The first value of a name.
     pub fn get(&self, name: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let found = self.0.iter().find(|(header, _)| header.eq_ignore_ascii_case(name));
         // Several values of one name are separated by NUL.
         found.and_then(|(_, value)| value.split('\0').next())
     }

@@ -203,12 +203,12 @@ fn show_names(volume: &Path, payload: &Payload) -> Result<(), VolumeError> {
 }
 
 /// Removes dated directories but one: those that `..data` left, and those of a writer that was killed.
-fn sweep_dated(volume: &Path, kept: Option<&Path>) -> Result<(), VolumeError> {
+fn sweep_dated(volume: &Path, current: Option<&Path>) -> Result<(), VolumeError> {
     for entry in fs::read_dir(volume).map_err(VolumeError::io("listing", volume))? {
         let entry = entry.map_err(VolumeError::io("listing", volume))?;
         let (name, path) = (entry.file_name(), entry.path());
         let is_dir = entry.file_type().map_err(VolumeError::io("reading", &path))?.is_dir();
-        if is_dir && name.to_string_lossy().starts_with("..") && kept != Some(Path::new(&name)) {
+        if is_dir && name.to_string_lossy().starts_with("..") && current != Some(Path::new(&name)) {
             runtimes_host::files::remove_tree(&path).map_err(VolumeError::io("removing", &path))?;
         }
     }

@@ -39,9 +39,9 @@ impl VolumeKind for ProjectedVolume {
         let mut payload = Payload::default();
         for source in wanted.sources.iter().flatten() {
             if let Some(token) = &source.service_account_token {
-                let kept = known_due.and_then(|due| Some((payload::read(&path, &token.path)?, due)));
-                let (bytes, at) = match kept {
-                    Some(kept) => kept,
+                let reused = known_due.and_then(|due| Some((payload::read(&path, &token.path)?, due)));
+                let (bytes, at) = match reused {
+                    Some(reused) => reused,
                     None => fresh_token(context, token).await?,
                 };
                 due = Some(due.map_or(at, |due| due.min(at)));

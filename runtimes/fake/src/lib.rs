@@ -95,7 +95,7 @@ impl Runtime for FakeRuntime {
 
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         self.world.pass(Operation::ReopenLog).await?;
-        self.world.known(id)
+        self.world.check_exists(id)
     }
 
     async fn exec(&self, id: &ContainerId, exec: ExecSpec) -> Result<ExecSession, RuntimeError> {

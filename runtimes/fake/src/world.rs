@@ -147,7 +147,7 @@ impl World {
         self.inner.lock().containers.values().map(|(container, _)| container.status(now, |at| self.ms(at))).collect()
     }
 
-    pub(crate) fn known(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+    pub(crate) fn check_exists(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         self.inner.lock().containers.get(id).map(|_| ()).ok_or_else(|| not_found(id))
     }
 
@@ -164,7 +164,7 @@ impl World {
     }
 
     pub(crate) fn exec(&self, id: &ContainerId, exec: &ExecSpec) -> Result<ExecSession, RuntimeError> {
-        self.known(id)?;
+        self.check_exists(id)?;
         let reply = (self.script.exec)(exec)?;
         let code = reply.code;
         Ok(ExecSession {

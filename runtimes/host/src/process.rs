@@ -173,10 +173,10 @@ mod tests {
 
     #[test]
     fn another_process_with_the_same_pid_is_not_it() {
-        let us = ProcessRef::read(std::process::id().cast_signed()).unwrap();
-        assert!(us.is_alive());
-        assert!(!ProcessRef { start_ticks: us.start_ticks + 1, ..us.clone() }.is_alive());
-        assert!(!ProcessRef { boot_id: "earlier".into(), ..us }.is_alive());
+        let own = ProcessRef::read(std::process::id().cast_signed()).unwrap();
+        assert!(own.is_alive());
+        assert!(!ProcessRef { start_ticks: own.start_ticks + 1, ..own.clone() }.is_alive());
+        assert!(!ProcessRef { boot_id: "earlier".into(), ..own }.is_alive());
     }
 
     /// The pid of a container from before a power cut may be anything now.

@@ -121,7 +121,7 @@ fn process(spec: &ContainerSpec) -> Value {
 fn environment(spec: &ContainerSpec) -> Vec<String> {
     let mut all = spec.env.clone();
     let mut default = |name: &str, value: &str| {
-        if !all.iter().any(|(known, _)| known == name) {
+        if !all.iter().any(|(present, _)| present == name) {
             all.push((name.into(), value.into()));
         }
     };

@@ -37,32 +37,32 @@ const MESSAGE_LEN_MAX: usize = 4096;
 /// the Pod holds: a client that begins commands and leaves must not fill the node with them.
 const OUTLIVING_MAX: usize = 64;
 
-/// The places of processes that outlive their sessions, by container.
+/// The permits of processes that outlive their sessions, by container.
 #[derive(Default)]
-pub struct Places(Mutex<HashMap<ContainerId, Weak<Semaphore>>>);
+pub struct Permits(Mutex<HashMap<ContainerId, Weak<Semaphore>>>);
 
-impl Places {
-    /// A place for one more process; none is needed for one that ends with its session.
+impl Permits {
+    /// A permit for one more process; `None` for a process that ends with its session, which needs no permit.
     pub fn take(&self, id: &ContainerId, exec: &ExecSpec) -> Result<Option<OwnedSemaphorePermit>, RuntimeError> {
         if !exec.outlives_session {
             return Ok(None);
         }
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        places.retain(|_, of_container| of_container.strong_count() > 0);
-        // Whoever has a place keeps the container's entry.
-        let of_container = places.get(id).and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(Semaphore::new(OUTLIVING_MAX)));
-        let place = of_container.clone().try_acquire_owned();
-        places.insert(id.clone(), Arc::downgrade(&of_container));
+        let mut permits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        permits.retain(|_, of_container| of_container.strong_count() > 0);
+        // A permit keeps the container's entry.
+        let of_container = permits.get(id).and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(Semaphore::new(OUTLIVING_MAX)));
+        let permit = of_container.clone().try_acquire_owned();
+        permits.insert(id.clone(), Arc::downgrade(&of_container));
         let full = |_| {
             RuntimeError::Start(format!(
                 "{OUTLIVING_MAX} commands run in container {id} already; end some of them, for those of clients that left run on"
             ))
         };
-        place.map(Some).map_err(full)
+        permit.map(Some).map_err(full)
     }
 }
 
-/// Starts a further process in a running container. `place` is given back when the process has ended.
+/// Starts a further process in a running container. `permit` is returned when the process has ended.
 pub async fn start(
     shim: &Path,
     runc: &Runc,
@@ -70,7 +70,7 @@ pub async fn start(
     id: &ContainerId,
     process: &Process,
     exec: &ExecSpec,
-    place: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 ) -> Result<ExecSession, RuntimeError> {
     let files = Files::new(dir);
     let text = serde_json::to_vec(process).map_err(io::Error::other).map_err(RuntimeError::io("writing the exec's spec"))?;
@@ -89,12 +89,12 @@ pub async fn start(
     command.args(args).env_clear().stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null());
     let mut helper = command.spawn().map_err(RuntimeError::io(format!("starting {}", shim.display())))?;
     drop(command);
-    // Reaped here, also when the session is dropped; until then it has its place.
+    // Reaped here, also when the session is dropped; until then it has its permit.
     tokio::spawn(async move {
         if let Err(error) = helper.wait().await {
             tracing::debug!(%error, "a helper of an exec was not waited for");
         }
-        drop(place);
+        drop(permit);
     });
 
     let session = if exec.tty { terminal(&socket, exec).await } else { pipes(&socket, exec).await };

@@ -38,7 +38,7 @@ pub struct RuncRuntime {
     shims: Shims,
     shim: PathBuf,
     runc: Runc,
-    places: exec::Places,
+    permits: exec::Permits,
 }
 
 impl RuncRuntime {
@@ -46,7 +46,7 @@ impl RuncRuntime {
     pub fn new(config: Config) -> Result<Self, RuntimeError> {
         let shims = Shims::open(&config.state_dir)?;
         let runc = Runc { binary: config.runc, root: config.state_dir.join("runc") };
-        Ok(Self { shims, shim: config.shim, runc, places: exec::Places::default() })
+        Ok(Self { shims, shim: config.shim, runc, permits: exec::Permits::default() })
     }
 }
 
@@ -134,17 +134,17 @@ impl Runtime for RuncRuntime {
     async fn exec(&self, id: &ContainerId, exec: ExecSpec) -> Result<ExecSession, RuntimeError> {
         let shims = self.shims.clone();
         let owned = id.clone();
-        let asked = exec.clone();
+        let spec = exec.clone();
         let (dir, process) = blocking(move || {
             let (made, state) = shims.look(&owned)?;
             match state {
-                ContainerState::Running { .. } => Ok((shims.state.dir(&owned), exec_process(&made.spec, &asked)?)),
+                ContainerState::Running { .. } => Ok((shims.state.dir(&owned), exec_process(&made.spec, &spec)?)),
                 _ => Err(RuntimeError::Start(format!("cannot exec in a container that is not running: {owned}"))),
             }
         })
         .await?;
-        let place = self.places.take(id, &exec)?;
-        exec::start(&self.shim, &self.runc, &dir, id, &process, &exec, place).await
+        let permit = self.permits.take(id, &exec)?;
+        exec::start(&self.shim, &self.runc, &dir, id, &process, &exec, permit).await
     }
 
     async fn attach(&self, id: &ContainerId, stdin: bool) -> Result<AttachSession, RuntimeError> {

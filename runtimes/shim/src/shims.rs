@@ -42,8 +42,8 @@ impl Shims {
         blocking(move || {
             let ids = shims.state.ids()?;
             // One that is removed while we look is not there.
-            let there = ids.iter().map(|id| shims.status(id)).filter(|status| !matches!(status, Err(RuntimeError::NotFound(_))));
-            there.collect()
+            let statuses = ids.iter().map(|id| shims.status(id)).filter(|status| !matches!(status, Err(RuntimeError::NotFound(_))));
+            statuses.collect()
         })
         .await
     }

@@ -42,11 +42,11 @@ pub fn build(context: &mut ControllerContext) {
     let secrets = context.feed_selected(SECRETS, &queue, |change: &Change<Secret>| {
         change.new.iter().map(|secret| ObjectKey::from(&secret.metadata)).collect()
     });
-    let known = secrets.clone();
+    let secret_cache = secrets.clone();
     let accounts = context.feed(&queue, move |change: &Change<ServiceAccount>| {
         let Some(account) = change.latest() else { return Vec::new() };
         let of_account = |secret: &&Arc<Secret>| account_name(secret) == meta::name(&account.metadata);
-        let secrets = known.in_namespace(meta::namespace(&account.metadata));
+        let secrets = secret_cache.in_namespace(meta::namespace(&account.metadata));
         secrets.iter().filter(of_account).map(|secret| ObjectKey::from(&secret.metadata)).collect()
     });
     context.run(Arc::new(AccountTokens { client: context.client(), ca, secrets, accounts }), queue);

@@ -24,10 +24,10 @@ pub struct Aggregation {
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let roles = context.informer::<ClusterRole>();
-    let known = roles.clone();
+    let role_cache = roles.clone();
     // Any role may feed, or have fed, any aggregated one.
     context.feed(&queue, move |_: &Change<ClusterRole>| {
-        let aggregated = known.list().into_iter().filter(|role| role.aggregation_rule.is_some());
+        let aggregated = role_cache.list().into_iter().filter(|role| role.aggregation_rule.is_some());
         aggregated.map(|role| meta::name(&role.metadata).to_owned()).collect()
     });
     context.run(Arc::new(Aggregation { client: context.client(), roles }), queue);

@@ -166,10 +166,10 @@ pub(crate) fn enabled(list: &[String], name: &str) -> bool {
 }
 
 /// Checks that every mention names one of `known`.
-pub(crate) fn check_names(list: &[String], known: &[&str]) -> Result<(), UnknownController> {
+pub(crate) fn check_names(list: &[String], controllers: &[&str]) -> Result<(), UnknownController> {
     for item in list.iter().filter(|item| *item != "*") {
         let name = item.strip_prefix('-').unwrap_or(item);
-        if !known.iter().any(|k| same_controller(name, k)) {
+        if !controllers.iter().any(|k| same_controller(name, k)) {
             return Err(UnknownController { name: name.to_owned() });
         }
     }
@@ -203,8 +203,8 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_refused() {
-        let known = ["deployment-controller"];
-        assert_eq!(check_names(&["*".to_owned(), "-deployment".to_owned()], &known), Ok(()));
-        assert!(check_names(&["-deploymnt".to_owned()], &known).is_err());
+        let controllers = ["deployment-controller"];
+        assert_eq!(check_names(&["*".to_owned(), "-deployment".to_owned()], &controllers), Ok(()));
+        assert!(check_names(&["-deploymnt".to_owned()], &controllers).is_err());
     }
 }

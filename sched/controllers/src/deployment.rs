@@ -46,10 +46,10 @@ pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let deployments =
         context.feed(&queue, |change: &Change<Deployment>| change.latest().map(|d| ObjectKey::from(&d.metadata)).into_iter().collect());
-    let known = deployments.clone();
-    let sets = context.feed(&queue, move |change: &Change<ReplicaSet>| touched(change, &known));
-    let (known, owners) = (deployments.clone(), sets.clone());
-    let pods = context.feed(&queue, move |change: &Change<Pod>| waiting_for(change, &known, &owners));
+    let deployment_cache = deployments.clone();
+    let sets = context.feed(&queue, move |change: &Change<ReplicaSet>| touched(change, &deployment_cache));
+    let (deployment_cache, owners) = (deployments.clone(), sets.clone());
+    let pods = context.feed(&queue, move |change: &Change<Pod>| waiting_for(change, &deployment_cache, &owners));
     let controller = Deployments { client: context.client(), recorder: context.recorder(Deployments::NAME), deployments, sets, pods };
     context.run(Arc::new(controller), queue);
 }
@@ -108,8 +108,8 @@ impl Deployments {
         let message = "This deployment is selecting all pods. A non-empty selector is required.";
         self.recorder.warning(&reference(deployment), "SelectingAll", message);
         let before = deployment.status.clone().unwrap_or_default();
-        let seen = DeploymentStatus { observed_generation: deployment.metadata.generation, ..before };
-        writes::set_status(&self.client, deployment, deployment.status.as_ref(), &seen).await?;
+        let status = DeploymentStatus { observed_generation: deployment.metadata.generation, ..before };
+        writes::set_status(&self.client, deployment, deployment.status.as_ref(), &status).await?;
         Ok(Next::OnChange)
     }
 

@@ -101,7 +101,7 @@ fn read(list: APIGroupDiscoveryList, into: &mut Discovered) {
         for resource in version.resources {
             let plural = resource.resource.unwrap_or_default();
             // Versions come in order of preference: the first that serves a resource counts.
-            if into.kinds.iter().any(|known| known.kind.group == name && known.kind.plural == plural) {
+            if into.kinds.iter().any(|served| served.kind.group == name && served.kind.plural == plural) {
                 continue;
             }
             let kind = resource.response_kind.and_then(|kind| kind.kind).unwrap_or_default();

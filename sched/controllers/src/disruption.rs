@@ -41,10 +41,10 @@ pub fn build(context: &mut ControllerContext) {
     let selecting = budgets.clone();
     let pods =
         context.feed(&queue, move |change: &Change<Pod>| if counts_alike(change) { Vec::new() } else { concerned(change, &selecting) });
-    let there = budgets.clone();
-    context.feed(&queue, move |change: &Change<ReplicaSet>| rescaled(change, &there, |set| set.spec.replicas));
-    let there = budgets.clone();
-    context.feed(&queue, move |change: &Change<Deployment>| rescaled(change, &there, |deployment| deployment.spec.replicas));
+    let budget_cache = budgets.clone();
+    context.feed(&queue, move |change: &Change<ReplicaSet>| rescaled(change, &budget_cache, |set| set.spec.replicas));
+    let budget_cache = budgets.clone();
+    context.feed(&queue, move |change: &Change<Deployment>| rescaled(change, &budget_cache, |deployment| deployment.spec.replicas));
     let scales = Scales::new(context);
     let recorder = context.recorder("controllermanager");
     context.run(Arc::new(Disruption { client: context.client(), recorder, budgets, pods, scales }), queue);

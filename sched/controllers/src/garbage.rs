@@ -121,8 +121,8 @@ impl GarbageCollector {
         reference: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference,
         latest: &ObjectMeta,
     ) -> Result<Owner, Failure> {
-        if let Some(known) = self.graph.owner(item, reference) {
-            return Ok(known);
+        if let Some(owner) = self.graph.owner(item, reference) {
+            return Ok(owner);
         }
         let owner = self.remote.look_up(item, reference).await?;
         if owner == Owner::Absent && self.graph.lives_elsewhere(item, &reference.uid) {

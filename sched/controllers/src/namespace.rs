@@ -45,10 +45,10 @@ pub fn build(context: &mut ControllerContext) {
         let deleting = change.new.iter().filter(|ns| meta::is_deleting(&ns.metadata));
         deleting.map(|ns| meta::name(&ns.metadata).to_owned()).collect()
     });
-    let known = namespaces.clone();
+    let namespace_cache = namespaces.clone();
     context.feed(&queue, move |change: &Change<Pod>| {
         let removed = change.old.iter().filter(|_| change.new.is_none()).map(|pod| meta::namespace(&pod.metadata).to_owned());
-        let deleting = |name: &String| known.get(&ObjectKey::new("", name)).is_some_and(|ns| meta::is_deleting(&ns.metadata));
+        let deleting = |name: &String| namespace_cache.get(&ObjectKey::new("", name)).is_some_and(|ns| meta::is_deleting(&ns.metadata));
         removed.filter(deleting).collect()
     });
     context.run(Arc::new(Namespaces { client: context.client(), namespaces }), queue);
@@ -61,8 +61,8 @@ impl Controller for Namespaces {
 
     async fn reconcile(&self, key: &String) -> Result<Next, Failure> {
         let Some(namespace) = self.namespaces.get(&ObjectKey::new("", key)) else { return Ok(Next::OnChange) };
-        let held = namespace.spec.iter().flat_map(|spec| spec.finalizers.iter().flatten()).any(|finalizer| finalizer == FINALIZER);
-        if !meta::is_deleting(&namespace.metadata) || !held {
+        let has_finalizer = namespace.spec.iter().flat_map(|spec| spec.finalizers.iter().flatten()).any(|finalizer| finalizer == FINALIZER);
+        if !meta::is_deleting(&namespace.metadata) || !has_finalizer {
             return Ok(Next::OnChange);
         }
         let outcome = match discovery::discover(&self.client).await {

@@ -41,11 +41,11 @@ struct Range {
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let nodes = context.informer::<Node>();
-    let known = nodes.clone();
+    let node_cache = nodes.clone();
     context.feed(&queue, move |change: &Change<Node>| match &change.new {
         Some(node) => vec![meta::name(&node.metadata).to_owned()],
         // A part came free: those who got none may try again.
-        None => known.list().iter().filter(|node| cidrs(node).is_empty()).map(|node| meta::name(&node.metadata).to_owned()).collect(),
+        None => node_cache.list().iter().filter(|node| cidrs(node).is_empty()).map(|node| meta::name(&node.metadata).to_owned()).collect(),
     });
     let config = Arc::clone(&context.config);
     let range = Range { cluster: config.cluster_cidr, part_len: config.node_cidr_mask_size, services: config.service_cidr };

@@ -47,13 +47,13 @@ pub struct NodeLifecycle {
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let nodes = context.informer::<Node>();
-    let known = nodes.clone();
+    let node_cache = nodes.clone();
     context.feed(&queue, move |change: &Change<Node>| {
         let mut keys: Vec<String> = change.latest().map(|node| meta::name(&node.metadata).to_owned()).into_iter().collect();
         let ready = |node: Option<&Arc<Node>>| node.map(|node| health::is_ready(node));
         if ready(change.old.as_ref()) != ready(change.new.as_ref()) {
             // Whether lost Nodes are evicted depends on how the others fare.
-            let lost = known.list().into_iter().filter(|node| !health::is_ready(node));
+            let lost = node_cache.list().into_iter().filter(|node| !health::is_ready(node));
             keys.extend(lost.map(|node| meta::name(&node.metadata).to_owned()));
         }
         keys
@@ -61,10 +61,10 @@ pub fn build(context: &mut ControllerContext) {
     let leases = context.feed_selected(nodes::LEASES, &queue, |change: &Change<Lease>| {
         change.latest().map(|lease| meta::name(&lease.metadata).to_owned()).into_iter().collect()
     });
-    let known = nodes.clone();
+    let node_cache = nodes.clone();
     let pods = context.feed(&queue, move |change: &Change<Pod>| {
         let node = change.new.as_ref().filter(|pod| pods::is_ready(pod)).and_then(|pod| pods::node_name(pod));
-        let lost = |node: &&str| known.get(&ObjectKey::new("", *node)).is_some_and(|node| !health::is_ready(&node));
+        let lost = |node: &&str| node_cache.get(&ObjectKey::new("", *node)).is_some_and(|node| !health::is_ready(&node));
         node.filter(lost).map(str::to_owned).into_iter().collect()
     });
     let controller = NodeLifecycle {
@@ -170,10 +170,10 @@ impl NodeLifecycle {
     /// still wait for its turn.
     async fn taint(&self, key: &str, node: &Node, now: Timestamp) -> Result<Option<Duration>, Failure> {
         let wanted = taints::no_execute(node);
-        let held = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-        let has_it = wanted.is_some_and(|wanted| held.clone().any(|taint| taint.key == wanted && taint.effect == "NoExecute"));
+        let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+        let has_it = wanted.is_some_and(|wanted| taints.clone().any(|taint| taint.key == wanted && taint.effect == "NoExecute"));
         // Moving from one kind of loss to the other is no new eviction.
-        let has_any = held.clone().any(taints::is_ours_no_execute);
+        let has_any = taints.clone().any(taints::is_ours_no_execute);
         let (allowed, wait) = match wanted {
             None => (None, None),
             Some(_) if self.everything_is_lost() => (None, None),

@@ -38,9 +38,9 @@ pub fn build(context: &mut ControllerContext) {
     let queue: Arc<WorkQueue<()>> = Arc::new(WorkQueue::default());
     let (nodes, pods) = (context.informer::<Node>(), context.informer::<Pod>());
     let period = context.config.pod_gc_period;
-    let (known, woken) = (nodes.clone(), Arc::clone(&queue));
+    let (node_cache, woken) = (nodes.clone(), Arc::clone(&queue));
     context.on_change(&pods, move |change: &Change<Pod>| {
-        let has_node = |pod: &Pod| pods::node_name(pod).is_none_or(|node| known.get(&ObjectKey::new("", node)).is_some());
+        let has_node = |pod: &Pod| pods::node_name(pod).is_none_or(|node| node_cache.get(&ObjectKey::new("", node)).is_some());
         let interesting = |pod: &Arc<Pod>| pods::is_terminal(pod) || meta::is_deleting(&pod.metadata) || !has_node(pod);
         if change.new.as_ref().is_some_and(interesting) {
             woken.add_after((), period);
@@ -87,13 +87,13 @@ impl Controller for PodGc {
 }
 
 impl PodGc {
-    /// Whether a Node is gone, asked of the server once a pass.
-    async fn is_gone(&self, node: &str, known: &mut HashMap<String, bool>) -> Result<bool, Failure> {
-        if let Some(gone) = known.get(node) {
+    /// Whether a Node is gone. The server is asked once a pass; `checked` has the answers of this pass.
+    async fn is_gone(&self, node: &str, checked: &mut HashMap<String, bool>) -> Result<bool, Failure> {
+        if let Some(gone) = checked.get(node) {
             return Ok(*gone);
         }
         let gone = writes::get::<Node>(&self.client, &ObjectKey::new("", node)).await?.is_none();
-        known.insert(node.to_owned(), gone);
+        checked.insert(node.to_owned(), gone);
         Ok(gone)
     }
 

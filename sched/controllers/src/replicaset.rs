@@ -48,10 +48,10 @@ pub fn build(context: &mut ControllerContext) {
             forgetting.forget(&ObjectKey::from(&old.metadata));
         }
     });
-    let (known, seen) = (sets.clone(), Arc::clone(&expectations));
+    let (set_cache, observed) = (sets.clone(), Arc::clone(&expectations));
     let pods = context.feed(&queue, move |change: &Change<Pod>| {
-        observe(change, &known, &seen);
-        touched(change, &known)
+        observe(change, &set_cache, &observed);
+        touched(change, &set_cache)
     });
     let controller = ReplicaSets { client: context.client(), recorder: context.recorder(ReplicaSets::NAME), sets, pods, expectations };
     context.run(Arc::new(controller), queue);

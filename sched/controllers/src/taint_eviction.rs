@@ -39,20 +39,20 @@ pub struct TaintEviction {
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let nodes = context.informer::<Node>();
-    let known = nodes.clone();
+    let node_cache = nodes.clone();
     let pods = context.feed(&queue, move |change: &Change<Pod>| {
         let Some(pod) = change.latest() else { return Vec::new() };
         let old = change.old.as_ref().and_then(|pod| pods::node_name(pod));
         let Some(node) = pods::node_name(pod) else { return Vec::new() };
-        let tainted = known.get(&ObjectKey::new("", node)).is_some_and(|node| !plan::no_execute(&node).is_empty());
+        let tainted = node_cache.get(&ObjectKey::new("", node)).is_some_and(|node| !plan::no_execute(&node).is_empty());
         let moved = change.new.is_none() || old != Some(node) || tolerations_differ(change);
         if tainted && moved { vec![ObjectKey::from(&pod.metadata)] } else { Vec::new() }
     });
-    let there = pods.clone();
+    let pod_cache = pods.clone();
     context.feed(&queue, move |change: &Change<Node>| {
         let taints = |node: Option<&Arc<Node>>| node.map(|node| plan::no_execute(node)).unwrap_or_default();
         let (Some(node), true) = (&change.new, taints(change.old.as_ref()) != taints(change.new.as_ref())) else { return Vec::new() };
-        there.indexed(BY_NODE, meta::name(&node.metadata)).iter().map(|pod| ObjectKey::from(&pod.metadata)).collect()
+        pod_cache.indexed(BY_NODE, meta::name(&node.metadata)).iter().map(|pod| ObjectKey::from(&pod.metadata)).collect()
     });
     let recorder = context.recorder(TaintEviction::NAME);
     context.run(Arc::new(TaintEviction { client: context.client(), recorder, nodes, pods, leaving: Mutex::default() }), queue);
@@ -77,8 +77,8 @@ impl Controller for TaintEviction {
         let node = pods::node_name(&pod).and_then(|node| self.nodes.get(&ObjectKey::new("", node)));
         let taints = node.map(|node| plan::no_execute(&node)).unwrap_or_default();
         let now = Timestamp::now();
-        let seen = self.leaving.lock().get(key).copied().unwrap_or(now);
-        match plan::verdict(&taints, &plan::tolerations(&pod), seen, now) {
+        let first_observed = self.leaving.lock().get(key).copied().unwrap_or(now);
+        match plan::verdict(&taints, &plan::tolerations(&pod), first_observed, now) {
             Verdict::Stays => {
                 if self.leaving.lock().remove(key).is_some() {
                     self.recorder.normal(&reference(pod.as_ref()), "TaintManagerEviction", format!("Cancelling deletion of Pod {key}"));
@@ -86,7 +86,7 @@ impl Controller for TaintEviction {
                 Ok(Next::OnChange)
             }
             Verdict::LeavesAt(at) if at > now => {
-                self.leaving.lock().insert(key.clone(), seen);
+                self.leaving.lock().insert(key.clone(), first_observed);
                 Ok(Next::After(Duration::try_from(at.duration_since(now)).unwrap_or_default()))
             }
             Verdict::LeavesAt(_) => {

@@ -91,8 +91,8 @@ pub fn reaches_nothing_but_its_own_pod(kubectl: &Kubectl<'_>) {
     for pod in ATTACKERS.into_iter().chain(["victim"]) {
         kubectl.until_ready(pod);
     }
-    let victim = Shim::of(kubectl, "victim");
-    let attackers = ATTACKERS.map(|pod| Shim::of(kubectl, pod));
+    let victim = Shim::of_pod(kubectl, "victim");
+    let attackers = ATTACKERS.map(|pod| Shim::of_pod(kubectl, pod));
     let outside = Outside::new();
     for shim in &attackers {
         no_descriptor_leads_out(shim, &outside);
@@ -118,7 +118,7 @@ struct Shim {
 }
 
 impl Shim {
-    fn of(kubectl: &Kubectl<'_>, pod: &str) -> Self {
+    fn of_pod(kubectl: &Kubectl<'_>, pod: &str) -> Self {
         let id = kubectl.field(&format!("pod/{pod}"), "/status/containerStatuses/0/containerID");
         let id = id.as_str().and_then(|id| id.split_once("://")).expect("a container id").1.to_owned();
         let found = tests::trace::shims(&|line| line.contains(&id));

@@ -74,7 +74,7 @@ fn a_node_on_cgroup_v2_alone_limits_kills_and_resizes() {
 fn resize(machine: &mut Machine) {
     let started = machine.kubectl().field("pod/linux", "/status/containerStatuses/0/state/running/startedAt");
     let patch = json!({ "spec": { "containers": [{ "name": "main", "resources": { "limits": { "cpu": "500m", "memory": "64Mi" } } }] } });
-    machine.kubectl().of(tool("kubectl")).run(&["patch", "pod", "linux", "--subresource=resize", "-p", &patch.to_string()]).ok();
+    machine.kubectl().with_program(tool("kubectl")).run(&["patch", "pod", "linux", "--subresource=resize", "-p", &patch.to_string()]).ok();
     until_limited(machine, "linux", "cpu.max", "50000 100000");
     until_limited(machine, "linux", "memory.max", "67108864");
     assert_eq!(machine.kubectl().field("pod/linux", "/status/containerStatuses/0/state/running/startedAt"), started, "without a restart");

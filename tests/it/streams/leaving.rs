@@ -120,9 +120,9 @@ fn what_was_sent_to_a_port_arrives(cluster: &Cluster) {
 
 /// What kubectl has sent arrives, and with kubectl goes the Pod's connection.
 fn a_killed_forward_ends_its_connections(cluster: &Cluster, n: u32, spdy_alone: bool) {
-    let kubectl = cluster.kubectl().of(tool("kubectl"));
+    let kubectl = cluster.kubectl().with_program(tool("kubectl"));
     let path = format!("/tmp/forwarded-{n}");
-    let mut forward = Forward::of(&kubectl, "pod/listens", ":9001", spdy_alone);
+    let mut forward = Forward::to(&kubectl, "pod/listens", ":9001", spdy_alone);
     let port: u16 = forward.port.parse().expect("a port");
     let connection = cluster.net.enter(move || {
         let mut connection = TcpStream::connect(("127.0.0.1", port)).expect("kubectl listens");

@@ -40,7 +40,7 @@ pub(super) struct Observed {
 pub(super) struct Correlator {
     buckets: HashMap<Object, Bucket>,
     groups: HashMap<Group, Similar>,
-    seen: HashMap<Identity, Observed>,
+    events: HashMap<Identity, Observed>,
 }
 
 /// An object that events are about.
@@ -54,7 +54,7 @@ struct Object {
 }
 
 impl Object {
-    fn of(reference: &ObjectReference) -> Self {
+    fn from_reference(reference: &ObjectReference) -> Self {
         let ObjectReference { api_version, kind, namespace, name, uid, .. } = reference.clone();
         Self { api_version, kind, namespace, name, uid }
     }
@@ -86,16 +86,16 @@ struct Similar {
 impl Correlator {
     /// Takes in an entry; `None` when it is one too many of its object. Those count all the same.
     pub(super) fn observe(&mut self, entry: &Entry) -> Option<Observed> {
-        let group = (Object::of(&entry.object), entry.kind, entry.reason.clone());
+        let group = (Object::from_reference(&entry.object), entry.kind, entry.reason.clone());
         let (identity, message) = if self.is_one_of_many(&group, entry) {
             (Identity::Combined(group), format!("(combined from similar events): {}", entry.message))
         } else {
             (Identity::Single(group, entry.object.field_path.clone(), entry.message.clone()), entry.message.clone())
         };
-        make_room(&mut self.seen);
+        make_room(&mut self.events);
         let name = || format!("{}.{:x}", entry.object.name.as_deref().unwrap_or_default(), entry.at.as_nanosecond());
         let new = || Observed { name: name(), message: String::new(), count: 0, first: entry.at };
-        let observed = self.seen.entry(identity).or_insert_with(new);
+        let observed = self.events.entry(identity).or_insert_with(new);
         observed.message = message;
         observed.count = observed.count.saturating_add(1);
         let observed = observed.clone();
@@ -121,7 +121,7 @@ impl Correlator {
     fn has_token(&mut self, entry: &Entry) -> bool {
         make_room(&mut self.buckets);
         let full = || Bucket { tokens: BURST_MAX, counted: entry.at };
-        let bucket = self.buckets.entry(Object::of(&entry.object)).or_insert_with(full);
+        let bucket = self.buckets.entry(Object::from_reference(&entry.object)).or_insert_with(full);
         // A step of the clock backwards takes nothing away.
         let refilled = entry.at.duration_since(bucket.counted).as_secs_f64().max(0.0) / REFILL.as_secs_f64();
         bucket.tokens = (bucket.tokens + refilled).min(BURST_MAX);
@@ -193,7 +193,7 @@ mod tests {
         for i in 0..10_000 {
             correlator.observe(&entry(&format!("p{i}"), "Killing", "", 0));
         }
-        let lens = [correlator.buckets.len(), correlator.groups.len(), correlator.seen.len()];
+        let lens = [correlator.buckets.len(), correlator.groups.len(), correlator.events.len()];
         assert!(lens.iter().all(|len| *len <= REMEMBERED_MAX), "{lens:?}");
     }
 }

@@ -33,13 +33,13 @@ pub(crate) async fn run(node: &Node, alive: &RunningInstance, args: Vec<String>)
 
 /// The beginning of a stream, which is read to its end.
 async fn output(stream: Option<Box<dyn AsyncRead + Send + Unpin>>) -> Vec<u8> {
-    let mut kept = Vec::new();
-    let Some(mut stream) = stream else { return kept };
+    let mut output = Vec::new();
+    let Some(mut stream) = stream else { return output };
     let mut head = (&mut stream).take(OUTPUT_LEN_MAX);
-    if head.read_to_end(&mut kept).await.is_ok()
+    if head.read_to_end(&mut output).await.is_ok()
         && let Err(error) = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
     {
         tracing::debug!(%error, "rest of a command's output not read");
     }
-    kept
+    output
 }

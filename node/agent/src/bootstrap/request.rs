@@ -125,8 +125,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_fails_is_not_asked_without_a_pause() {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = asked.clone();
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = sent.clone();
         let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
             let number = count.fetch_add(1, Ordering::SeqCst);
             async move {
@@ -140,7 +140,7 @@ mod tests {
         let requests = Api::all(kube::Client::new(service, "default"));
         let waited = tokio::time::timeout(Duration::from_secs(60), issued(requests, "csr-1")).await;
         assert!(waited.is_err(), "it is still waited for");
-        let asked = asked.load(Ordering::SeqCst);
-        assert!((2..60).contains(&asked), "{asked} requests in a minute");
+        let sent = sent.load(Ordering::SeqCst);
+        assert!((2..60).contains(&sent), "{sent} requests in a minute");
     }
 }

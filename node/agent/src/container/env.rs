@@ -65,14 +65,14 @@ pub(crate) fn whole(image: &[(String, String)], hostname: &str, vars: BTreeMap<S
 }
 
 fn set(all: &mut Vec<(String, String)>, name: String, value: String) {
-    match all.iter_mut().find(|(known, _)| *known == name) {
+    match all.iter_mut().find(|(present, _)| *present == name) {
         Some(entry) => entry.1 = value,
         None => all.push((name, value)),
     }
 }
 
 /// Replaces `$(NAME)` where the name is known, `$$` by `$`, and leaves the rest as it is.
-pub(crate) fn expand(text: &str, known: &dyn Fn(&str) -> Option<String>) -> String {
+pub(crate) fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
@@ -81,7 +81,7 @@ pub(crate) fn expand(text: &str, known: &dyn Fn(&str) -> Option<String>) -> Stri
             out.push('$');
             rest = tail;
         } else if let Some((name, tail)) = after.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
-            out.push_str(&known(name).unwrap_or_else(|| format!("$({name})")));
+            out.push_str(&lookup(name).unwrap_or_else(|| format!("$({name})")));
             rest = tail;
         } else {
             out.push('$');

@@ -80,7 +80,7 @@ impl Resolv {
         }
         for option in config.options.iter().flatten() {
             let Some(name) = option.name.as_deref() else { continue };
-            self.options.retain(|known| known.split(':').next() != Some(name));
+            self.options.retain(|option| option.split(':').next() != Some(name));
             self.options.push(option.value.as_ref().map_or_else(|| name.to_owned(), |value| format!("{name}:{value}")));
         }
     }

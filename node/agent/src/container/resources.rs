@@ -129,8 +129,8 @@ pub(crate) fn oom_score_adj(pod: &Pod, container: &Container, machine_bytes: u64
         "BestEffort" => OOM_BEST_EFFORT,
         _ => {
             let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
-            let asked = bytes(requests, "memory").and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
-            let share = asked.saturating_mul(1_000).checked_div(machine_bytes).and_then(|share| i32::try_from(share).ok());
+            let requested = bytes(requests, "memory").and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
+            let share = requested.saturating_mul(1_000).checked_div(machine_bytes).and_then(|share| i32::try_from(share).ok());
             (OOM_BEST_EFFORT - share.unwrap_or(i32::MAX).min(OOM_BEST_EFFORT)).clamp(OOM_BEST_EFFORT + OOM_GUARANTEED, OOM_BEST_EFFORT - 1)
         }
     }

@@ -102,10 +102,10 @@ pub(crate) fn user(pod: &Pod, container: &Container, image_user: &str, content: 
     for group in supplemental.into_iter().chain(of_pod.and_then(|of_pod| of_pod.fs_group)) {
         groups.extend(number(Some(group))?);
     }
-    let asked = User { uid, gid, groups };
+    let requested = User { uid, gid, groups };
     Ok(match content.kind() {
-        ContentKind::Linux => asked,
-        ContentKind::Wasm => user_id::never_root(asked, &PodName::of(pod).uid),
+        ContentKind::Linux => requested,
+        ContentKind::Wasm => user_id::never_root(requested, &PodName::of(pod).uid),
     })
 }
 
@@ -120,8 +120,8 @@ fn check_not_root(
     image_uid: Option<u32>,
     kind: ContentKind,
 ) -> Result<(), ConfigError> {
-    let asked = own.and_then(|own| own.run_as_non_root).or(of_pod.and_then(|of_pod| of_pod.run_as_non_root));
-    if asked != Some(true) {
+    let non_root = own.and_then(|own| own.run_as_non_root).or(of_pod.and_then(|of_pod| of_pod.run_as_non_root));
+    if non_root != Some(true) {
         return Ok(());
     }
     let at = format!("(pod: \"{}\", container: {})", PodName::of(pod), container.name);
@@ -246,8 +246,8 @@ mod tests {
             nix::unistd::mkfifo(&root.path().join(file), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
         }
         let linux = Content::Linux { rootfs: root.path().to_owned() };
-        let (told, answer) = std::sync::mpsc::channel();
-        std::thread::spawn(move || told.send(["web", "1000:staff"].map(|user| run(json!({}), json!({}), user, &linux))));
+        let (results, answer) = std::sync::mpsc::channel();
+        std::thread::spawn(move || results.send(["web", "1000:staff"].map(|user| run(json!({}), json!({}), user, &linux))));
         let answers = answer.recv_timeout(std::time::Duration::from_secs(10)).expect("an answer");
         let wanted = [("user", "web"), ("group", "staff")];
         assert_eq!(answers, wanted.map(|(what, name)| Err(format!("unable to find {what} {name}: no matching entries in the image"))));

@@ -19,10 +19,10 @@ fn of_pod(uid: &str) -> u32 {
 }
 
 /// What was asked for, with the Pod's own ids for root and for what was left out.
-pub(crate) fn never_root(asked: User, pod_uid: &str) -> User {
+pub(crate) fn never_root(requested: User, pod_uid: &str) -> User {
     let own = of_pod(pod_uid);
     let or_own = |id: Option<u32>| id.filter(|&id| id != 0).or(Some(own));
-    User { uid: or_own(asked.uid), gid: or_own(asked.gid), groups: asked.groups }
+    User { uid: or_own(requested.uid), gid: or_own(requested.gid), groups: requested.groups }
 }
 
 #[cfg(test)]

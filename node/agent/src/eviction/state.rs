@@ -70,7 +70,7 @@ pub(crate) fn is_resolved(thresholds: &Thresholds, observed: &Observations) -> b
 
 fn lacks(thresholds: &Thresholds, observed: &Observations, signal: Signal, with_reclaim: bool) -> bool {
     let wanted = |all: u64| if with_reclaim { thresholds.resolved(signal, all) } else { thresholds.least(signal, all) };
-    observed.get(&signal).is_some_and(|seen| wanted(seen.capacity).is_some_and(|wanted| seen.available < wanted))
+    observed.get(&signal).is_some_and(|observation| wanted(observation.capacity).is_some_and(|wanted| observation.available < wanted))
 }
 
 #[cfg(test)]

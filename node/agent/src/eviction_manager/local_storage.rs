@@ -39,8 +39,8 @@ async fn look(node: &Arc<Node>, due: &mut HashMap<String, Instant>) {
     let entries: HashMap<String, _> = node.directory.all().into_iter().map(|entry| (PodName::of(&entry.pod).uid, entry)).collect();
     due.retain(|uid, _| entries.contains_key(uid));
     for (uid, entry) in entries {
-        let held = entry.is_active() && limits::has_any(&entry.pod) && !is_critical(&entry.pod);
-        if !held || due.get(&uid).is_some_and(|due| *due > Instant::now()) {
+        let is_limited = entry.is_active() && limits::has_any(&entry.pod) && !is_critical(&entry.pod);
+        if !is_limited || due.get(&uid).is_some_and(|due| *due > Instant::now()) {
             continue;
         }
         let began = Instant::now();

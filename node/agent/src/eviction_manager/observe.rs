@@ -66,8 +66,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let observed = observe(dir.path(), Some(dir.path()));
         for signal in [Signal::MemoryAvailable, Signal::NodeFsAvailable, Signal::ImageFsAvailable, Signal::PidAvailable] {
-            let seen = observed.signals.get(&signal).expect("it is read");
-            assert!(seen.available > 0 && seen.available <= seen.capacity, "{signal:?}: {seen:?}");
+            let observation = observed.signals.get(&signal).expect("it is read");
+            assert!(observation.available > 0 && observation.available <= observation.capacity, "{signal:?}: {observation:?}");
         }
         assert!(!observed.dedicated_image_fs);
         assert!(observe(dir.path(), Some(Path::new("/proc"))).dedicated_image_fs);

@@ -63,11 +63,11 @@ async fn following_sees_growth_and_rotation_and_the_end() {
     fs::rename(&path, path.with_extension("log.old")).expect("renaming");
     file.write_all(b"2026-01-01T00:00:01Z stdout F last of the old\n").expect("writing");
     fs::write(&path, "2026-01-01T00:00:02Z stdout F new\n").expect("writing");
-    let mut seen = String::new();
-    while !seen.ends_with("new\n") {
-        seen.push_str(&next().await.expect("more"));
+    let mut text = String::new();
+    while !text.ends_with("new\n") {
+        text.push_str(&next().await.expect("more"));
     }
-    assert_eq!(seen, "last of the old\nnew\n");
+    assert_eq!(text, "last of the old\nnew\n");
     end.send(()).expect("ending");
     assert_eq!(next().await, None);
     task.await.expect("joined");

@@ -39,7 +39,7 @@ fn architecture() -> &'static str {
 }
 
 /// The whole object; `known` is the one in the API, whose transition times are kept.
-pub(crate) fn node(config: &Config, facts: &Facts, known: Option<&Node>) -> Node {
+pub(crate) fn node(config: &Config, facts: &Facts, present: Option<&Node>) -> Node {
     let mut labels: BTreeMap<String, String> = [
         ("kubernetes.io/hostname", config.node_name.as_str()),
         ("kubernetes.io/os", "linux"),
@@ -54,11 +54,11 @@ pub(crate) fn node(config: &Config, facts: &Facts, known: Option<&Node>) -> Node
     Node {
         metadata: ObjectMeta { name: Some(config.node_name.clone()), labels: Some(labels), ..ObjectMeta::default() },
         spec: Some(NodeSpec { taints: Some(config.taints.clone()).filter(|taints| !taints.is_empty()), ..NodeSpec::default() }),
-        status: Some(status(config, facts, known)),
+        status: Some(status(config, facts, present)),
     }
 }
 
-fn status(config: &Config, facts: &Facts, known: Option<&Node>) -> NodeStatus {
+fn status(config: &Config, facts: &Facts, present: Option<&Node>) -> NodeStatus {
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let machine = &facts.machine;
     let capacity = Allocatable {
@@ -70,7 +70,7 @@ fn status(config: &Config, facts: &Facts, known: Option<&Node>) -> NodeStatus {
     NodeStatus {
         capacity: Some(quantities(capacity, config.pods_max)),
         allocatable: Some(quantities(facts.allocatable, config.pods_max)),
-        conditions: Some(conditions(facts, known)),
+        conditions: Some(conditions(facts, present)),
         addresses: Some(vec![
             NodeAddress { type_: "InternalIP".to_owned(), address: config.node_ip.to_string() },
             NodeAddress { type_: "Hostname".to_owned(), address: config.node_name.clone() },
@@ -109,7 +109,7 @@ fn quantities(amount: Allocatable, pods: u32) -> BTreeMap<String, Quantity> {
 }
 
 /// The four conditions, in upstream's order and words.
-fn conditions(facts: &Facts, known: Option<&Node>) -> Vec<NodeCondition> {
+fn conditions(facts: &Facts, present: Option<&Node>) -> Vec<NodeCondition> {
     let pressure = facts.pressure;
     let pick = |bad: bool, yes: (&'static str, &'static str), no: (&'static str, &'static str)| {
         let (reason, message) = if bad { yes } else { no };
@@ -146,12 +146,12 @@ fn conditions(facts: &Facts, known: Option<&Node>) -> Vec<NodeCondition> {
         ),
         ("Ready", ready),
     ];
-    all.into_iter().map(|(name, verdict)| condition(name, verdict, facts.now, known)).collect()
+    all.into_iter().map(|(name, verdict)| condition(name, verdict, facts.now, present)).collect()
 }
 
-fn condition(name: &str, (verdict, reason, message): (bool, String, String), now: Timestamp, known: Option<&Node>) -> NodeCondition {
+fn condition(name: &str, (verdict, reason, message): (bool, String, String), now: Timestamp, present: Option<&Node>) -> NodeCondition {
     let status = if verdict { "True" } else { "False" };
-    let before = known.and_then(|node| node.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == name));
+    let before = present.and_then(|node| node.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == name));
     let since = before.filter(|before| before.status == status).and_then(|before| before.last_transition_time.clone());
     NodeCondition {
         type_: name.to_owned(),
@@ -165,10 +165,10 @@ fn condition(name: &str, (verdict, reason, message): (bool, String, String), now
 
 /// Whether the object in the API carries the conditions that the node would write. They differ after
 /// the node was taken for lost: the control plane has then written `Unknown` in its place.
-pub(crate) fn says_the_same(known: &Node, wanted: &Node) -> bool {
+pub(crate) fn says_the_same(present: &Node, wanted: &Node) -> bool {
     let conditions = |node: &Node| node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
-    let known = conditions(known);
-    conditions(wanted).iter().all(|wanted| known.iter().any(|known| known.type_ == wanted.type_ && known.status == wanted.status))
+    let present = conditions(present);
+    conditions(wanted).iter().all(|wanted| present.iter().any(|present| present.type_ == wanted.type_ && present.status == wanted.status))
 }
 
 /// A status without what changes at each look.
@@ -200,16 +200,16 @@ mod tests {
             handlers: Vec::new(),
             now: Timestamp::from_second(1_700_000_000).expect("in range"),
         };
-        let mut known = node(&config, &facts, None);
+        let mut present = node(&config, &facts, None);
         let later = Facts { now: Timestamp::from_second(1_700_000_100).expect("in range"), ..facts };
-        let wanted = node(&config, &later, Some(&known));
-        assert!(says_the_same(&known, &wanted), "times alone are no difference");
-        for condition in known.status.iter_mut().flat_map(|status| status.conditions.iter_mut().flatten()) {
+        let wanted = node(&config, &later, Some(&present));
+        assert!(says_the_same(&present, &wanted), "times alone are no difference");
+        for condition in present.status.iter_mut().flat_map(|status| status.conditions.iter_mut().flatten()) {
             condition.status = "Unknown".to_owned();
         }
-        assert!(!says_the_same(&known, &wanted));
-        known.status = None;
-        assert!(!says_the_same(&known, &wanted));
+        assert!(!says_the_same(&present, &wanted));
+        present.status = None;
+        assert!(!says_the_same(&present, &wanted));
     }
 
     #[test]

@@ -75,7 +75,7 @@ async fn answer(node: &Node, endpoint: &str, query: &str) -> Response {
 }
 
 async fn answer_one(node: &Node, endpoint: &str, check: &str) -> Response {
-    if !checks(endpoint).any(|known| known == check) {
+    if !checks(endpoint).any(|name| name == check) {
         return refuse(StatusCode::NOT_FOUND, "404 page not found\n");
     }
     match passes(node, check).await {

@@ -66,7 +66,7 @@ impl Streams {
         let resizes = options.tty && protocol.is_some_and(|protocol| protocol.starts_with("v4") || protocol.starts_with("v3"));
         while !streams.are_whole(options, resizes) {
             let stream = connection.accept().await?;
-            let place = match stream.headers.get("streamtype") {
+            let slot = match stream.headers.get("streamtype") {
                 Some("stdin") => &mut streams.stdin,
                 Some("stdout") => &mut streams.stdout,
                 Some("stderr") => &mut streams.stderr,
@@ -75,7 +75,7 @@ impl Streams {
                 // Dropped, it is broken off.
                 _ => continue,
             };
-            *place = Some(stream);
+            *slot = Some(stream);
         }
         Some(streams)
     }

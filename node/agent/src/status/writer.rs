@@ -46,8 +46,8 @@ impl Writer {
     /// Wants this status; nothing happens when it is the one wanted already, unless the Pod as it was last `seen`
     /// says otherwise: somebody has written over it. (The node controller takes `Ready` from the Pods of a node
     /// that is not ready.)
-    pub(crate) fn set(&self, status: PodStatus, seen: Option<&Pod>) {
-        let overwritten = seen.is_some_and(|pod| !says(pod, &status));
+    pub(crate) fn set(&self, status: PodStatus, observed: Option<&Pod>) {
+        let overwritten = observed.is_some_and(|pod| !says(pod, &status));
         self.wanted.send_if_modified(|wanted| {
             let same = wanted.status.as_ref() == Some(&status);
             wanted.urgent = !is_dull(&status);

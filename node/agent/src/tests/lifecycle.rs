@@ -5,10 +5,10 @@ use super::*;
 #[tokio::test]
 async fn a_pod_becomes_ready_and_its_status_is_whole() {
     let (cluster, agent) = Cluster::running().await;
-    let asked = std::time::Instant::now();
+    let started = std::time::Instant::now();
     cluster.create("web", one("web:1")).await;
     let status = cluster.ready("web").await;
-    assert!(asked.elapsed() < Duration::from_secs(1), "took {:?}", asked.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(1), "took {:?}", started.elapsed());
     insta::assert_snapshot!(without_chance(&status));
     cluster.event("web", "Started: Container started").await;
     agent.stop().await;
@@ -89,10 +89,10 @@ async fn jobs_end_as_succeeded_or_failed() {
 #[tokio::test]
 async fn init_containers_run_in_order_and_sidecars_stay() {
     let order = Arc::new(Mutex::new(Vec::new()));
-    let seen = order.clone();
+    let names = order.clone();
     let script = Script::default().containers(move |spec| {
         let name = spec.labels["io.kubernetes.container.name"].clone();
-        seen.lock().push(name.clone());
+        names.lock().push(name.clone());
         if name.starts_with("init") { Behaviour::Exit { after: Duration::from_millis(10), code: 0 } } else { Behaviour::Run }
     });
     let cluster = Cluster::new(script).await;
@@ -365,8 +365,8 @@ async fn an_ephemeral_container_is_refused_where_people_see_it() {
     let patch = json!({"spec": {"ephemeralContainers": [{"name": "debugger", "image": "busybox"}]}});
     let patch = Patch::Strategic(patch);
     cluster.pods().patch_ephemeral_containers("debugged", &PatchParams::default(), &patch).await.expect("patched");
-    let told = |status: &Value| !status["ephemeralContainerStatuses"].is_null();
-    let status = cluster.status("debugged", "a word about the debugger", told).await;
+    let has_status = |status: &Value| !status["ephemeralContainerStatuses"].is_null();
+    let status = cluster.status("debugged", "a word about the debugger", has_status).await;
     let waiting = json!({"reason": "Unsupported", "message": "ephemeral containers are not supported on this node"});
     assert_eq!(status["ephemeralContainerStatuses"][0]["state"], json!({"waiting": waiting}));
     assert_eq!(condition(&status, "Ready"), "True");

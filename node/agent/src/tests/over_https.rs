@@ -78,8 +78,8 @@ async fn silent_connections_keep_nobody_out() {
         socket.bind("127.0.0.2:0".parse().expect("an address")).expect("bound");
         silent.push(socket.connect(([127, 0, 0, 1], port).into()).await.expect("connected"));
     }
-    let asked = tokio::time::timeout(Duration::from_secs(5), get(port, ADMIN, "/pods")).await;
-    assert_eq!(asked.expect("in time").map(|(status, _)| status), Ok(200));
+    let answer = tokio::time::timeout(Duration::from_secs(5), get(port, ADMIN, "/pods")).await;
+    assert_eq!(answer.expect("in time").map(|(status, _)| status), Ok(200));
 }
 
 #[tokio::test]

@@ -47,10 +47,10 @@ async fn what_the_node_does_not_have_is_infeasible_and_changes_nothing() {
     cluster.create("web", asks("web:1", json!({"cpu": "100m"}), json!({}))).await;
     cluster.ready("web").await;
     cluster.resize("web", json!({"requests": {"cpu": "4k"}})).await;
-    let told = cluster.pending("web", "Infeasible").await;
-    let message = told["message"].as_str().unwrap_or_default();
-    assert!(message.starts_with("Node didn't have enough capacity: cpu, requested: 4000000, capacity: "), "{told}");
-    assert_eq!((&told["status"], &told["observedGeneration"]), (&json!("True"), &json!(2)));
+    let pending = cluster.pending("web", "Infeasible").await;
+    let message = pending["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with("Node didn't have enough capacity: cpu, requested: 4000000, capacity: "), "{pending}");
+    assert_eq!((&pending["status"], &pending["observedGeneration"]), (&json!("True"), &json!(2)));
     cluster.event("web", "ResizeInfeasible: Pod resize Infeasible: Node didn't have enough capacity: cpu").await;
     agent.stop().await;
     let _agent = cluster.start();
@@ -75,8 +75,11 @@ async fn what_does_not_fit_beside_others_waits_for_them() {
     cluster.ready("large").await;
     cluster.ready("small").await;
     cluster.resize("small", json!({"requests": {"cpu": part(2)}})).await;
-    let told = cluster.pending("small", "Deferred").await;
-    assert!(told["message"].as_str().unwrap_or_default().starts_with("Node didn't have enough resource: cpu, requested: "), "{told}");
+    let condition = cluster.pending("small", "Deferred").await;
+    assert!(
+        condition["message"].as_str().unwrap_or_default().starts_with("Node didn't have enough resource: cpu, requested: "),
+        "{condition}"
+    );
     cluster.delete("large", 1).await;
     let wanted = api_model::quantity::milli(&part(2)).expect("an amount");
     let given = |status: &Value| {
@@ -106,10 +109,10 @@ async fn a_wasm_containers_memory_does_not_change_while_it_runs() {
     cluster.create("web", asks("wasm:1", json!({"cpu": "100m"}), json!({"memory": "64Mi"}))).await;
     cluster.ready("web").await;
     cluster.resize("web", json!({"limits": {"memory": "128Mi"}})).await;
-    let told = cluster.pending("web", "Infeasible").await;
+    let condition = cluster.pending("web", "Infeasible").await;
     let message = "the memory limit of WebAssembly container \"c\" cannot change while it runs; \
                    a resizePolicy RestartContainer for memory allows it";
-    assert_eq!(told["message"], message);
+    assert_eq!(condition["message"], message);
     cluster.resize("web", json!({"requests": {"cpu": "200m"}, "limits": {"memory": "64Mi"}})).await;
     cluster.status("web", "200m", |status| has(status, "200m")).await;
 }

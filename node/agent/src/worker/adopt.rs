@@ -58,10 +58,10 @@ pub(crate) fn adopt(pod: &Pod, found: Vec<RuntimeContainer>, now: Timestamp) -> 
         }
     }
     for (name, record) in &mut pod_record.containers {
-        let seen = api_status(pod, name);
+        let status = api_status(pod, name);
         match newest.remove(name) {
-            Some(one) => take_up(pod, name, record, one, seen, pod_record.allocation.get(name).cloned().unwrap_or_default()),
-            None => remember(record, seen, now),
+            Some(one) => take_up(pod, name, record, one, status, pod_record.allocation.get(name).cloned().unwrap_or_default()),
+            None => remember(record, status, now),
         }
     }
     (pod_record, useless)
@@ -73,17 +73,19 @@ fn take_up(
     name: &str,
     record: &mut ContainerRecord,
     one: RuntimeContainer,
-    seen: Option<&ApiStatus>,
+    reported: Option<&ApiStatus>,
     resources: ResourceRequirements,
 ) {
     let attempt = one.attempt();
     let time = |ms: u64| i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     // The start time in the Pod's status stays the same, to the second.
-    let told = seen.filter(|seen| seen.container_id.as_deref().map(bare_id).as_deref() == Some(one.status.id.0.as_str()));
-    let told = told.and_then(|seen| seen.state.as_ref()?.running.as_ref()?.started_at.as_ref().map(|time| time.0));
-    let started_at = told.or(one.status.started_at_ms.and_then(time));
+    let reported_start =
+        reported.filter(|reported| reported.container_id.as_deref().map(bare_id).as_deref() == Some(one.status.id.0.as_str()));
+    let reported_start =
+        reported_start.and_then(|reported| reported.state.as_ref()?.running.as_ref()?.started_at.as_ref().map(|time| time.0));
+    let started_at = reported_start.or(one.status.started_at_ms.and_then(time));
     record.attempts = attempt + 1;
-    record.last = seen.and_then(|seen| last_of(seen, &one.status.id.0));
+    record.last = reported.and_then(|reported| last_of(reported, &one.status.id.0));
     if let Some(last) = record.last.as_ref().filter(|_| attempt > 0) {
         record.crash = Backoff::after(attempt, last.finished_at);
     }
@@ -91,15 +93,15 @@ fn take_up(
     record.run = match &one.status.state {
         ContainerState::Running { .. } => {
             let container = container::find(pod, name).map(|(_, container)| container);
-            let probed = |probe: bool, seen: Option<bool>| !probe || seen.unwrap_or(false);
+            let probed = |probe: bool, reported: Option<bool>| !probe || reported.unwrap_or(false);
             InstanceState::Running(RunningInstance {
                 id: one.status.id.clone(),
                 attempt,
                 started_at: started_at.unwrap_or_else(Timestamp::now),
                 hash: one.label(label::HASH).to_owned(),
                 resources,
-                startup_ok: probed(container.is_some_and(|c| c.startup_probe.is_some()), seen.and_then(|seen| seen.started)),
-                readiness_ok: probed(container.is_some_and(|c| c.readiness_probe.is_some()), seen.map(|seen| seen.ready)),
+                startup_ok: probed(container.is_some_and(|c| c.startup_probe.is_some()), reported.and_then(|reported| reported.started)),
+                readiness_ok: probed(container.is_some_and(|c| c.readiness_probe.is_some()), reported.map(|reported| reported.ready)),
                 hooked: true,
                 condemned: None,
                 stopping: false,
@@ -116,12 +118,12 @@ fn take_up(
 }
 
 /// A container that no runtime has: only the Pod's last status is known.
-fn remember(record: &mut ContainerRecord, seen: Option<&ApiStatus>, now: Timestamp) {
-    let Some(seen) = seen else { return };
-    let state = seen.state.clone().unwrap_or_default();
-    let restarts = u32::try_from(seen.restart_count).unwrap_or(0);
-    let last = seen.last_state.as_ref().and_then(|state| terminated(state, &seen.image_id));
-    match (terminated(&state, &seen.image_id), state.running) {
+fn remember(record: &mut ContainerRecord, reported: Option<&ApiStatus>, now: Timestamp) {
+    let Some(reported) = reported else { return };
+    let state = reported.state.clone().unwrap_or_default();
+    let restarts = u32::try_from(reported.restart_count).unwrap_or(0);
+    let last = reported.last_state.as_ref().and_then(|state| terminated(state, &reported.image_id));
+    match (terminated(&state, &reported.image_id), state.running) {
         (Some(ended), _) => {
             record.attempts = restarts + 1;
             record.last = last;
@@ -130,8 +132,9 @@ fn remember(record: &mut ContainerRecord, seen: Option<&ApiStatus>, now: Timesta
         (None, Some(running)) => {
             record.attempts = restarts + 1;
             record.last = last;
-            let id = seen.container_id.as_deref().map(bare_id);
-            record.run = InstanceState::Ended(ExitedInstance::lost(id, seen.image_id.clone(), running.started_at.map(|time| time.0), now));
+            let id = reported.container_id.as_deref().map(bare_id);
+            record.run =
+                InstanceState::Ended(ExitedInstance::lost(id, reported.image_id.clone(), running.started_at.map(|time| time.0), now));
         }
         // It waits for its next instance.
         (None, None) => {
@@ -145,10 +148,10 @@ fn remember(record: &mut ContainerRecord, seen: Option<&ApiStatus>, now: Timesta
 }
 
 /// How the instance before this one ended.
-fn last_of(seen: &ApiStatus, id: &str) -> Option<ExitedInstance> {
-    let of = |state: Option<&ApiState>| state.and_then(|state| terminated(state, &seen.image_id));
-    let newest = of(seen.state.as_ref()).filter(|ended| ended.id.as_deref() != Some(id));
-    newest.or_else(|| of(seen.last_state.as_ref()))
+fn last_of(reported: &ApiStatus, id: &str) -> Option<ExitedInstance> {
+    let of = |state: Option<&ApiState>| state.and_then(|state| terminated(state, &reported.image_id));
+    let newest = of(reported.state.as_ref()).filter(|ended| ended.id.as_deref() != Some(id));
+    newest.or_else(|| of(reported.last_state.as_ref()))
 }
 
 fn terminated(state: &ApiState, image_id: &str) -> Option<ExitedInstance> {

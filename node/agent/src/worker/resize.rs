@@ -31,7 +31,7 @@ impl Worker {
         };
         match weighed {
             Ok(()) => {
-                self.record.allocation = resize::asked(&self.wanted);
+                self.record.allocation = resize::desired(&self.wanted);
                 self.record.pending = None;
                 self.record.resize.ask(now);
                 self.record.resizing = true;

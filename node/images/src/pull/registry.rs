@@ -104,8 +104,8 @@ impl Repository {
     pub(super) async fn manifest(&self, reference: &Reference) -> Result<(Vec<u8>, String), RegistryError> {
         hurried(async {
             let named = reference.digest().or(reference.tag()).unwrap_or("latest");
-            let asked = self.get(&format!("{}/{}/manifests/{named}", self.base, self.name)).header(ACCEPT, ACCEPTED.join(", "));
-            let body = read(accepted(asked.send().await?).await?, MANIFEST_BYTES_MAX, "its manifest").await?;
+            let request = self.get(&format!("{}/{}/manifests/{named}", self.base, self.name)).header(ACCEPT, ACCEPTED.join(", "));
+            let body = read(accepted(request.send().await?).await?, MANIFEST_BYTES_MAX, "its manifest").await?;
             let digest = digest_of(&body);
             match reference.digest().filter(|wanted| wanted.starts_with("sha256:") && *wanted != digest) {
                 None => Ok((body, digest)),
@@ -127,11 +127,11 @@ impl Repository {
     }
 
     fn get(&self, url: &str) -> RequestBuilder {
-        let asked = self.http.get(url);
+        let request = self.http.get(url);
         match &*self.proof.lock() {
-            Proof::None => asked,
-            Proof::Basic(who) => asked.basic_auth(&who.username, Some(&who.password)),
-            Proof::Bearer(token) => asked.bearer_auth(token),
+            Proof::None => request,
+            Proof::Basic(who) => request.basic_auth(&who.username, Some(&who.password)),
+            Proof::Bearer(token) => request.bearer_auth(token),
         }
     }
 
@@ -167,12 +167,12 @@ impl Repository {
         route::check(&url, self.scope).map_err(|error| refused(error.to_string()))?;
         url.query_pairs_mut().extend_pairs(service.map(|service| ("service", service)));
         url.query_pairs_mut().append_pair("scope", &format!("repository:{}:pull", self.name));
-        let asked = self.http.get(url);
-        let asked = match &self.credentials {
-            Some(who) => asked.basic_auth(&who.username, Some(&who.password)),
-            None => asked,
+        let request = self.http.get(url);
+        let request = match &self.credentials {
+            Some(who) => request.basic_auth(&who.username, Some(&who.password)),
+            None => request,
         };
-        let answer = asked.send().await?;
+        let answer = request.send().await?;
         let status = answer.status();
         if !status.is_success() {
             return match status {
@@ -200,7 +200,7 @@ enum Challenge {
 }
 
 fn challenges(header: &str) -> Vec<Challenge> {
-    let known = |challenge: http_auth::ChallengeRef<'_>| {
+    let supported = |challenge: http_auth::ChallengeRef<'_>| {
         let value =
             |name: &str| challenge.params.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_unescaped());
         match challenge.scheme {
@@ -211,7 +211,7 @@ fn challenges(header: &str) -> Vec<Challenge> {
             _ => None,
         }
     };
-    parse_challenges(header).unwrap_or_default().into_iter().filter_map(known).collect()
+    parse_challenges(header).unwrap_or_default().into_iter().filter_map(supported).collect()
 }
 
 async fn hurried<T>(work: impl Future<Output = Result<T, RegistryError>>) -> Result<T, RegistryError> {

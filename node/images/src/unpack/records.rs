@@ -38,8 +38,8 @@ pub(crate) struct Records<R> {
     inner: R,
     verdict: Verdict,
     part: Part,
-    /// What has come of a block, or of an extended header.
-    held: Vec<u8>,
+    /// The bytes read so far of a block or of an extended header.
+    buffer: Vec<u8>,
     /// The next entry's length by its extended header.
     len_by_pax: Option<u64>,
     /// Bytes that have passed.
@@ -50,7 +50,7 @@ pub(crate) struct Records<R> {
 
 impl<R> Records<R> {
     pub(super) fn new(inner: R, verdict: Verdict) -> Self {
-        Self { inner, verdict, part: Part::Header, held: Vec::with_capacity(BLOCK_LEN), len_by_pax: None, at: 0, headers: None }
+        Self { inner, verdict, part: Part::Header, buffer: Vec::with_capacity(BLOCK_LEN), len_by_pax: None, at: 0, headers: None }
     }
 
     /// One that notes where headers are.
@@ -71,22 +71,22 @@ impl<R> Records<R> {
     fn pass(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.part {
             Part::Header | Part::Sparse { .. } => {
-                let taken = bytes.len().min(BLOCK_LEN - self.held.len());
-                self.held.extend_from_slice(bytes.get(..taken).unwrap_or_default());
-                if self.held.len() == BLOCK_LEN {
-                    let block = std::mem::take(&mut self.held);
+                let taken = bytes.len().min(BLOCK_LEN - self.buffer.len());
+                self.buffer.extend_from_slice(bytes.get(..taken).unwrap_or_default());
+                if self.buffer.len() == BLOCK_LEN {
+                    let block = std::mem::take(&mut self.buffer);
                     self.part = self.after(&block)?;
                 }
                 Ok(taken)
             }
             Part::Extended { left } => {
                 let taken = clamp(left, bytes.len());
-                self.held.extend_from_slice(bytes.get(..taken).unwrap_or_default());
+                self.buffer.extend_from_slice(bytes.get(..taken).unwrap_or_default());
                 let left = left.saturating_sub(taken as u64);
                 self.part = Part::Extended { left };
                 if left == 0 {
-                    let held = std::mem::take(&mut self.held);
-                    self.len_by_pax = len_by_pax(&held);
+                    let header = std::mem::take(&mut self.buffer);
+                    self.len_by_pax = len_by_pax(&header);
                     self.part = Part::Header;
                 }
                 Ok(taken)
@@ -104,7 +104,7 @@ impl<R> Records<R> {
     /// How much [`Records::pass`] takes of so many bytes.
     fn will_pass(&self, len: usize) -> u64 {
         let taken = match self.part {
-            Part::Header | Part::Sparse { .. } => len.min(BLOCK_LEN - self.held.len()),
+            Part::Header | Part::Sparse { .. } => len.min(BLOCK_LEN - self.buffer.len()),
             Part::Extended { left } | Part::Content { left } => clamp(left, len),
             Part::End => len,
         };
@@ -220,7 +220,7 @@ mod tests {
     }
 
     /// What is told of a stream that is read in small pieces.
-    fn told(stream: &[u8]) -> (u64, Option<String>) {
+    fn outcome(stream: &[u8]) -> (u64, Option<String>) {
         let verdict = Verdict::default();
         let mut records = Records::new(stream, verdict.clone());
         let (mut buffer, mut total) = ([0; 100], 0);
@@ -245,7 +245,7 @@ mod tests {
             stream.extend([b'x'; 3].iter().chain(&[0; 509]));
             stream.extend(header(kind, len));
             stream.extend(vec![b'y'; 100_000]);
-            let (total, fault) = told(&stream);
+            let (total, fault) = outcome(&stream);
             assert!(fault.as_deref().is_some_and(|fault| fault.contains(wanted)), "{kind:?}: {fault:?}");
             assert!(total <= 1_600, "{kind:?}: {total}");
         }
@@ -265,7 +265,7 @@ mod tests {
         stream.extend(&bomb);
         stream.extend(vec![0; 1_024]);
         stream.extend(&bomb);
-        assert_eq!(told(&stream), (stream.len() as u64, None));
+        assert_eq!(outcome(&stream), (stream.len() as u64, None));
     }
 
     /// A length that the library does not believe must not hide what comes next.
@@ -291,7 +291,7 @@ mod tests {
             ("before a global header", [pax("13 size=4096\n"), header(EntryType::XGlobalHeader, 0), file.clone()].concat()),
             ("in an old header", [of_old, file.clone()].concat()),
         ] {
-            let (_, fault) = told(&[hidden, bomb.clone()].concat());
+            let (_, fault) = outcome(&[hidden, bomb.clone()].concat());
             assert!(fault.as_deref().is_some_and(|fault| fault.contains("a name of 8 GiB")), "{what}: {fault:?}");
         }
     }
@@ -307,7 +307,7 @@ mod tests {
         let mut block = [0; BLOCK_LEN];
         block[504] = 1;
         stream.extend(block.repeat(5_000));
-        let (_, fault) = told(&stream);
+        let (_, fault) = outcome(&stream);
         assert_eq!(fault.as_deref(), Some("a sparse file of more than 86016 parts"));
     }
 }

@@ -95,7 +95,7 @@ fn only_routes_that_differ_change() {
         via: last.map(|last| Ipv4Addr::new(192, 0, 2, last)),
     };
     let own = metric("sk1");
-    let there = [
+    let present = [
         route("10.244.1.0/24", Some(2), own),
         route("10.244.2.0/24", Some(3), own),
         route("10.244.3.0/24", Some(4), own),
@@ -110,7 +110,7 @@ fn only_routes_that_differ_change() {
         peer("10.244.0.0/16", 7),
         peer("172.16.0.0/24", 7),
     ];
-    let (gone, new) = plan_routes(&config(), Some(range("10.244.0.0/24")), &there, &peers);
+    let (gone, new) = plan_routes(&config(), Some(range("10.244.0.0/24")), &present, &peers);
     assert_eq!(gone, [range("10.244.3.0/24")]);
     assert_eq!(new, [peer("10.244.2.0/24", 9), peer("10.244.4.0/24", 5)]);
 }

@@ -104,10 +104,10 @@ fn what_the_machine_has_itself_is_served_to_nobody_and_told_once() {
     let listening =
         |port| Machine { addresses: [node].into(), listening: [(crate::Protocol::Tcp, std::net::SocketAddrV4::new(node, port))].into() };
     state.set_machine(listening(80));
-    let told = |state: &mut State| -> Vec<String> { state.take_refused().iter().map(|(_, _, refusal)| refusal.to_string()).collect() };
+    let refusals = |state: &mut State| -> Vec<String> { state.take_refused().iter().map(|(_, _, refusal)| refusal.to_string()).collect() };
     assert_eq!(verdicts(&mut state), ["10.96.0.1 . tcp . 80 goto service"]);
     assert_eq!(
-        told(&mut state),
+        refusals(&mut state),
         [
             "External address 10.96.0.10 is not served: it lies in the range of Service addresses 10.96.0.0/12",
             "External address 192.0.2.1 is not served: a program of the node listens on port 80/tcp there",
@@ -116,7 +116,7 @@ fn what_the_machine_has_itself_is_served_to_nobody_and_told_once() {
     // Another program ends, and this one's port is free.
     state.set_machine(listening(81));
     assert_eq!(verdicts(&mut state), ["10.96.0.1 . tcp . 80 goto service", "192.0.2.1 . tcp . 80 goto external"]);
-    assert_eq!(told(&mut state), [] as [&str; 0]);
+    assert_eq!(refusals(&mut state), [] as [&str; 0]);
     state.set_machine(listening(81));
     assert!(!state.is_dirty());
 }

@@ -42,7 +42,7 @@ impl Layout {
         for (kind, dir, options) in mountinfo.lines().filter_map(parse_line) {
             match kind {
                 // A second mount of one hierarchy is another window on the same groups.
-                "cgroup" if v1.iter().all(|(known, _)| *known != options) => v1.push((options, dir)),
+                "cgroup" if v1.iter().all(|(present, _)| *present != options) => v1.push((options, dir)),
                 "cgroup2" if unified.is_none() => unified = Some(dir),
                 _ => {}
             }

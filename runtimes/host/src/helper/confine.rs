@@ -91,7 +91,7 @@ fn limit(bounds: &Bounds) -> nix::Result<()> {
 }
 
 /// What making files of any owner takes; no device files, nothing of the trusted extended attributes.
-fn kept(rights: Rights) -> CapsHashSet {
+fn capabilities(rights: Rights) -> CapsHashSet {
     match rights {
         Rights::Files => CapsHashSet::from([
             Capability::CAP_CHOWN,
@@ -107,7 +107,7 @@ fn kept(rights: Rights) -> CapsHashSet {
 fn drop_capabilities(rights: Rights) -> Result<(), Failure> {
     let step = "dropping capabilities";
     let failed = |error: caps::errors::CapsError| (step, io::Error::other(error));
-    let kept = kept(rights);
+    let capabilities = capabilities(rights);
     caps::clear(None, CapSet::Bounding).map_err(failed)?;
     setgroups(&[]).map_err(doing(step))?;
     if rights == Rights::Memory {
@@ -119,7 +119,7 @@ fn drop_capabilities(rights: Rights) -> Result<(), Failure> {
         caps::clear(None, set).map_err(failed)?;
     }
     for set in [CapSet::Effective, CapSet::Permitted] {
-        caps::set(None, set, &kept).map_err(failed)?;
+        caps::set(None, set, &capabilities).map_err(failed)?;
     }
     Ok(())
 }

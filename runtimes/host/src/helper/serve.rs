@@ -145,8 +145,8 @@ fn code(status: WaitStatus, bounds: Bounds) -> i32 {
 /// tells afterwards.
 fn has_used(cpu: Duration) -> bool {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return false };
-    let us = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
-    Duration::from_micros(us.try_into().unwrap_or_default()) >= cpu / 2
+    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Duration::from_micros(micros.try_into().unwrap_or_default()) >= cpu / 2
 }
 
 /// Closes what a careless starter left open.

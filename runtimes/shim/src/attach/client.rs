@@ -32,8 +32,8 @@ const SIZES_MAX: usize = 4;
 /// Attaches to the container whose directory this is. It must be running.
 pub async fn connect(dir: &Path, id: &ContainerId, stdin: bool, tty: bool) -> Result<AttachSession, RuntimeError> {
     let doing = || format!("attaching to container {id}");
-    let held = File::open(dir).map_err(RuntimeError::io(doing()))?;
-    let connected = UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET}", held.as_raw_fd())).await;
+    let directory = File::open(dir).map_err(RuntimeError::io(doing()))?;
+    let connected = UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd())).await;
     let socket = connected.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => RuntimeError::Unsupported(format!("container {id} was started by a version that knew no attach")),
         _ => RuntimeError::io(doing())(error),
@@ -48,7 +48,7 @@ pub async fn connect(dir: &Path, id: &ContainerId, stdin: bool, tty: bool) -> Re
     let (stderr, our_stderr) = duplex(WAITING_MAX);
     let (stdin, our_stdin) = stdin.then(|| duplex(WAITING_MAX)).unzip();
     let (resize, sizes) = mpsc::channel(SIZES_MAX);
-    let (held, left) = oneshot::channel();
+    let (alive, left) = oneshot::channel();
     let mut sender = Sender { to, stdin: our_stdin, sizes, waiting: Cursor::default(), chunk: vec![0; CHUNK_LEN] };
     tokio::spawn(async move {
         let is_left = tokio::select! {
@@ -64,7 +64,7 @@ pub async fn connect(dir: &Path, id: &ContainerId, stdin: bool, tty: bool) -> Re
     });
     Ok(AttachSession {
         stdin: stdin.map(|stdin| Box::new(stdin) as Box<_>),
-        stdout: Box::new(AttachedStdout { from: stdout, _held: held }),
+        stdout: Box::new(AttachedStdout { from: stdout, _alive: alive }),
         stderr: (!tty).then(|| Box::new(stderr) as Box<_>),
         resize: tty.then_some(resize),
     })
@@ -159,7 +159,7 @@ async fn read(stdin: &mut Option<DuplexStream>, chunk: &mut [u8]) -> usize {
 /// The container's stdout; who drops it is attached no more.
 struct AttachedStdout {
     from: DuplexStream,
-    _held: oneshot::Sender<Infallible>,
+    _alive: oneshot::Sender<Infallible>,
 }
 
 impl AsyncRead for AttachedStdout {

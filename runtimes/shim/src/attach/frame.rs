@@ -29,7 +29,7 @@ const KINDS: [(Kind, u8); 6] =
 
 /// Appends bytes as frames of a kind; a frame of nothing when there are none.
 pub(super) fn put(kind: Kind, bytes: &[u8], to: &mut impl Extend<u8>) {
-    let code = KINDS.iter().find(|(known, _)| *known == kind).map_or(u8::MAX, |(_, code)| *code);
+    let code = KINDS.iter().find(|(listed, _)| *listed == kind).map_or(u8::MAX, |(_, code)| *code);
     let mut pieces = bytes.chunks(LEN_MAX);
     let mut piece = pieces.next().unwrap_or_default();
     loop {
@@ -58,7 +58,7 @@ impl Frames {
         let Some((head, rest)) = self.0.split_first_chunk::<HEAD_LEN>() else { return Ok(None) };
         let [code, len @ ..] = *head;
         let len = usize::try_from(u32::from_be_bytes(len)).unwrap_or(usize::MAX);
-        let kind = KINDS.iter().find(|(_, known)| *known == code).map(|(kind, _)| *kind);
+        let kind = KINDS.iter().find(|(_, number)| *number == code).map(|(kind, _)| *kind);
         let Some(kind) = kind.filter(|_| len <= LEN_MAX) else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "not a frame of an attached client"));
         };

@@ -66,13 +66,13 @@ impl Hub {
     /// Listens in a container's directory.
     pub fn listen(dir: &Path) -> io::Result<Self> {
         // Paths of sockets are short, state directories may be deep.
-        let held = File::open(dir)?;
+        let directory = File::open(dir)?;
         // One that is there is of a start that failed.
         match std::fs::remove_file(dir.join(SOCKET)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let listener = UnixListener::bind(format!("/proc/self/fd/{}/{SOCKET}", held.as_raw_fd()))?;
+        let listener = UnixListener::bind(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd()))?;
         listener.set_nonblocking(true)?;
         Ok(Self { listener: Arc::new(listener), clients: Vec::new(), input: Input::default(), terminal: None })
     }

@@ -28,25 +28,25 @@ struct CachedArtifact {
 /// Removes what was not used for the longest time until no more than `bytes_max` are left, and code that
 /// lost its note. `fresh` stays: it was compiled for someone who waits.
 pub(super) fn sweep(dir: &Path, fresh: &str, bytes_max: u64) -> io::Result<()> {
-    let (mut kept, mut codes) = (Vec::new(), HashSet::new());
+    let (mut notes, mut codes) = (Vec::new(), HashSet::new());
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let Some(key) = path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned) else { continue };
         match path.extension().and_then(|extension| extension.to_str()) {
-            Some("json") => kept.extend(look(&path, key)),
+            Some("json") => notes.extend(look(&path, key)),
             Some("cwasm") => drop(codes.insert(key)),
             _ => {}
         }
     }
     // The note is written first, so code without one is nobody's. A note without code may be about to
     // get it.
-    let noted: HashSet<&str> = kept.iter().map(|one| one.key.as_str()).collect();
+    let noted: HashSet<&str> = notes.iter().map(|one| one.key.as_str()).collect();
     let lost = |key: &&String| !noted.contains(key.as_str()) && !dir.join(format!("{key}.json")).exists();
     codes.iter().filter(lost).try_for_each(|key| remove(&dir.join(format!("{key}.cwasm"))))?;
-    kept.retain(|one| codes.contains(&one.key));
-    kept.sort_by_key(|one| one.used);
-    let mut bytes: u64 = kept.iter().map(|one| one.len).sum();
-    for one in kept.iter().filter(|one| one.key != fresh) {
+    notes.retain(|one| codes.contains(&one.key));
+    notes.sort_by_key(|one| one.used);
+    let mut bytes: u64 = notes.iter().map(|one| one.len).sum();
+    for one in notes.iter().filter(|one| one.key != fresh) {
         if bytes <= bytes_max {
             break;
         }

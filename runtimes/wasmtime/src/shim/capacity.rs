@@ -72,17 +72,17 @@ mod tests {
     #[tokio::test]
     async fn the_node_is_answered_when_others_wait() {
         let capacity = Capacity::new("secret");
-        let mut held = Vec::new();
+        let mut instances = Vec::new();
         for _ in 0..HTTP_INSTANCES_MAX {
-            held.push(capacity.instance(false).await.unwrap());
+            instances.push(capacity.instance(false).await.unwrap());
         }
         for _ in 0..HTTP_PROBE_INSTANCES_MAX {
-            held.push(capacity.instance(true).await.unwrap());
+            instances.push(capacity.instance(true).await.unwrap());
         }
         let queue = capacity.queue.acquire_many(u32::try_from(QUEUE_LEN_MAX).unwrap()).await.unwrap();
         assert!(capacity.instance(false).await.is_none(), "the queue is full");
         drop(queue);
-        held.clear();
+        instances.clear();
         assert!(capacity.instance(false).await.is_some());
     }
 

@@ -19,7 +19,7 @@ use super::Failure;
 /// A container that is ours to run; nothing is written yet.
 pub struct Claim {
     dir: OwnedFd,
-    us: ProcessRef,
+    process: ProcessRef,
     records: Records,
 }
 
@@ -41,13 +41,13 @@ impl Claim {
             .map_err(|_| Failure::new(Refusal::Start, "the container is already running"))?;
         let directory = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(dir).map_err(Failure::io(opening()))?;
         // There is no /proc in the root that we are going to.
-        let us = ProcessRef::current().map_err(Failure::io("reading /proc/self/stat"))?;
-        Ok(Self { dir: directory.into(), us, records: Records { exit: file("exit")?, _lock: lock } })
+        let process = ProcessRef::current().map_err(Failure::io("reading /proc/self/stat"))?;
+        Ok(Self { dir: directory.into(), process, records: Records { exit: file("exit")?, _lock: lock } })
     }
 
     /// Says who we are, whole or not at all, and lets go of the directory.
     pub fn write_pid(self) -> Result<Records, Failure> {
-        let record = PidRecord { shim: self.us.clone(), init: self.us, started_at_ms: now_ms() };
+        let record = PidRecord { shim: self.process.clone(), init: self.process, started_at_ms: now_ms() };
         let writing = "writing the pid record";
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_CLOEXEC;
         let fresh = openat(self.dir.as_fd(), "pid.new", flags, Mode::S_IRUSR | Mode::S_IWUSR).map_err(Failure::io(writing))?;

@@ -34,7 +34,7 @@ fn resolver(harness: &Wasmtime, network: &Network, name: &str) -> ContainerSpec 
 /// Answers three questions for A with 10.96.7.8 (and for AAAA with nothing); what was asked.
 fn nameserver(socket: &UdpSocket) -> Vec<String> {
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut asked = Vec::new();
+    let mut names = Vec::new();
     // glibc asks for both families.
     for _ in 0..2 {
         let mut packet = [0; 512];
@@ -54,9 +54,9 @@ fn nameserver(socket: &UdpSocket) -> Vec<String> {
             answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 5, 0, 4, 10, 96, 7, 8]);
         }
         socket.send_to(&answer, client).unwrap();
-        asked.push(name);
+        names.push(name);
     }
-    asked
+    names
 }
 
 async fn code(harness: &Wasmtime, spec: &ContainerSpec) -> i32 {
@@ -78,7 +78,7 @@ async fn the_pods_hosts_file_is_asked() {
 async fn the_pods_nameserver_is_asked_along_its_search_list() {
     let (harness, network) = (Wasmtime::new(), Network::new("dns"));
     let socket = network.inside(|| UdpSocket::bind("127.0.0.1:53").unwrap()).await;
-    let asked = tokio::task::spawn_blocking(move || nameserver(&socket));
+    let names = tokio::task::spawn_blocking(move || nameserver(&socket));
     assert_eq!(code(&harness, &resolver(&harness, &network, "web")).await, 8);
-    assert_eq!(asked.await.unwrap(), ["web.default.svc.cluster.local."; 2]);
+    assert_eq!(names.await.unwrap(), ["web.default.svc.cluster.local."; 2]);
 }

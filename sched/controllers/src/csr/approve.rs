@@ -58,13 +58,13 @@ pub fn build(context: &mut ControllerContext) {
     let requests = context.feed(&queue, |change: &Change<CertificateSigningRequest>| {
         change.new.iter().map(|csr| meta::name(&csr.metadata).to_owned()).collect()
     });
-    let known = requests.clone();
+    let request_cache = requests.clone();
     let nodes = context.feed(&queue, move |change: &Change<Node>| {
         let addresses = |node: Option<&Arc<Node>>| node.map(|node| node.status.as_ref().and_then(|status| status.addresses.clone()));
         if addresses(change.old.as_ref()) == addresses(change.new.as_ref()) {
             return Vec::new();
         }
-        known.list().into_iter().filter(|csr| is_pending(csr)).map(|csr| meta::name(&csr.metadata).to_owned()).collect()
+        request_cache.list().into_iter().filter(|csr| is_pending(csr)).map(|csr| meta::name(&csr.metadata).to_owned()).collect()
     });
     let mut reserved = context.config.reserved.clone();
     reserved.ranges.extend(context.config.service_cidr.into_iter().chain([context.config.cluster_cidr]));
@@ -273,9 +273,9 @@ mod tests {
     }
 
     /// Where both are as told.
-    struct Told(Result<(), serving::Objection>, Result<(), newcomer::Objection>);
+    struct Objections(Result<(), serving::Objection>, Result<(), newcomer::Objection>);
 
-    impl Cluster for Told {
+    impl Cluster for Objections {
         fn serving(&self, _: &CertificateSigningRequest, _: &Request) -> Result<(), serving::Objection> {
             self.0.clone()
         }
@@ -299,26 +299,26 @@ mod tests {
             (csr(KUBELET_SERVING, "system:bootstrap:abc", of_node(&["n1"], &[]), &server), Approval::NotOurs),
         ];
         for (csr, expected) in cases {
-            assert_eq!(plan(&csr, &Told(Ok(()), Ok(()))), expected, "{csr:?}");
+            assert_eq!(plan(&csr, &Objections(Ok(()), Ok(()))), expected, "{csr:?}");
         }
         let good = csr(KUBELET_SERVING, "system:node:n1", of_node(&["n1"], &["10.0.0.1"]), &server);
-        assert!(matches!(plan(&good, &Told(Ok(()), Ok(()))), Approval::Now(_)));
+        assert!(matches!(plan(&good, &Objections(Ok(()), Ok(()))), Approval::Now(_)));
         let mut denied = good;
         denied.status = serde_json::from_value(json!({"conditions": [{"type": "Denied", "status": "True"}]})).expect("a status");
-        assert_eq!(plan(&denied, &Told(Ok(()), Ok(()))), Approval::NotOurs);
+        assert_eq!(plan(&denied, &Objections(Ok(()), Ok(()))), Approval::NotOurs);
     }
 
     #[test]
     fn what_is_in_doubt_is_left_to_a_person() {
         let (serving, newcomer) = (serving::Objection::NoNode("n1".to_owned()), newcomer::Objection::Exists("n1".to_owned()));
-        let told = Told(Err(serving.clone()), Err(newcomer.clone()));
+        let objections = Objections(Err(serving.clone()), Err(newcomer.clone()));
         let client = |user: &str| {
             csr(KUBELET_CLIENT, user, pem("system:node:n1", "system:nodes", &[], &[], false), &["digital signature", "client auth"])
         };
-        assert_eq!(plan(&client("system:bootstrap:abc"), &told), Approval::Open(newcomer.into()));
-        assert_eq!(plan(&client("system:node:n1"), &told), Approval::Permission(&[SELF, OTHER]), "the node itself");
+        assert_eq!(plan(&client("system:bootstrap:abc"), &objections), Approval::Open(newcomer.into()));
+        assert_eq!(plan(&client("system:node:n1"), &objections), Approval::Permission(&[SELF, OTHER]), "the node itself");
         let request = pem("system:node:n1", "system:nodes", &["n1"], &[], false);
         let server = csr(KUBELET_SERVING, "system:node:n1", request, &["digital signature", "server auth"]);
-        assert_eq!(plan(&server, &told), Approval::Open(serving.into()));
+        assert_eq!(plan(&server, &objections), Approval::Open(serving.into()));
     }
 }

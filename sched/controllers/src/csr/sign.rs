@@ -60,8 +60,8 @@ fn plan(csr: &CertificateSigningRequest, duration_max: Duration) -> Action {
     if let Err(refusal) = checked {
         return Action::Fail(refusal.to_string());
     }
-    let asked = csr.spec.expiration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
-    let duration = asked.map_or(duration_max, |asked| asked.max(DURATION_MIN).min(duration_max));
+    let requested = csr.spec.expiration_seconds.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
+    let duration = requested.map_or(duration_max, |requested| requested.max(DURATION_MIN).min(duration_max));
     Action::Sign(SigningRequest { request_pem: String::from_utf8_lossy(&csr.spec.request.0).into_owned(), usages, duration })
 }
 
@@ -119,8 +119,8 @@ mod tests {
         assert_eq!(plan(&csr("system:nodes", json!([]), None), year), Action::Nothing);
         let Action::Sign(request) = plan(&csr("system:nodes", approved.clone(), None), year) else { panic!("not signed") };
         assert_eq!(request.duration, year);
-        for (asked, got) in [(1, 600), (3_600, 3_600), (i32::MAX, 365 * 86_400)] {
-            let Action::Sign(request) = plan(&csr("system:nodes", approved.clone(), Some(asked)), year) else { panic!("not signed") };
+        for (requested, got) in [(1, 600), (3_600, 3_600), (i32::MAX, 365 * 86_400)] {
+            let Action::Sign(request) = plan(&csr("system:nodes", approved.clone(), Some(requested)), year) else { panic!("not signed") };
             assert_eq!(request.duration.as_secs(), got);
         }
         let Action::Fail(why) = plan(&csr("system:masters", approved.clone(), None), year) else { panic!("not refused") };

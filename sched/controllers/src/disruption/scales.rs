@@ -157,10 +157,10 @@ impl Scales {
         let (group, version) = owner.api_version.rsplit_once('/').unwrap_or(("", &owner.api_version));
         let find =
             |served: &[Resource]| served.iter().find(|one| one.group == group && one.version == version && one.kind == owner.kind).cloned();
-        let known = self.served.lock().clone();
-        if let Some((asked, served)) = known {
+        let cached = self.served.lock().clone();
+        if let Some((discovered_at, served)) = cached {
             let found = find(&served);
-            if found.is_some() || asked.elapsed() < DISCOVERY_PERIOD {
+            if found.is_some() || discovered_at.elapsed() < DISCOVERY_PERIOD {
                 return Ok(found);
             }
         }

@@ -167,14 +167,14 @@ impl Graph {
         let nodes = self.nodes.lock();
         let node = nodes.by_uid.get(uid)?;
         let dependent = |dependent: &String| {
-            let known = nodes.by_uid.get(dependent)?;
+            let child = nodes.by_uid.get(dependent)?;
             // Who is in another namespace cannot have this owner, whatever the reference says.
-            let is_reachable = !node.identity.kind.namespaced || known.identity.namespace == node.identity.namespace;
+            let is_reachable = !node.identity.kind.namespaced || child.identity.namespace == node.identity.namespace;
             if !is_reachable {
                 return None;
             }
-            let blocks = known.owners.iter().any(|(owner, blocks)| owner == uid && *blocks);
-            Some((dependent.clone(), Dependent { identity: known.identity.clone(), blocks, phase: known.phase }))
+            let blocks = child.owners.iter().any(|(owner, blocks)| owner == uid && *blocks);
+            Some((dependent.clone(), Dependent { identity: child.identity.clone(), blocks, phase: child.phase }))
         };
         Some(NodeSnapshot {
             identity: node.identity.clone(),

@@ -59,12 +59,12 @@ impl Monitor {
 
     /// Starts the watches, which go on in the background; returns when every kind known at first has been listed.
     pub async fn start(self, cancel: CancellationToken) {
-        let (mut watches, mut known) = (Watches::new(), Discovered::default());
+        let (mut watches, mut discovered) = (Watches::new(), Discovered::default());
         while !cancel.is_cancelled() {
             match discovery::discover(&self.client).await {
                 Ok(found) => {
                     self.adopt(&found, &mut watches);
-                    known = found;
+                    discovered = found;
                     break;
                 }
                 Err(failure) => self.complain(&failure),
@@ -74,10 +74,10 @@ impl Monitor {
         for watch in watches.values() {
             cancel.run_until_cancelled(watch.informer.synced()).await;
         }
-        self.owner.clone().own("garbage-collector-controller/monitor", self.keep_up(known, watches, cancel));
+        self.owner.clone().own("garbage-collector-controller/monitor", self.keep_up(discovered, watches, cancel));
     }
 
-    async fn keep_up(self, mut known: Discovered, mut watches: Watches, cancel: CancellationToken) {
+    async fn keep_up(self, mut discovered: Discovered, mut watches: Watches, cancel: CancellationToken) {
         loop {
             tokio::select! {
                 () = cancel.cancelled() => break,
@@ -85,10 +85,10 @@ impl Monitor {
                 () = tokio::time::sleep(self.period) => {}
             }
             match discovery::discover(&self.client).await {
-                Ok(found) if found == known => {}
+                Ok(found) if found == discovered => {}
                 Ok(found) => {
                     self.adopt(&found, &mut watches);
-                    known = found;
+                    discovered = found;
                 }
                 Err(failure) => self.complain(&failure),
             }

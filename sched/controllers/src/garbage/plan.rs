@@ -62,8 +62,8 @@ fn unblocked(latest: &ObjectMeta) -> Vec<OwnerReference> {
 /// The owners without those UIDs; `None` when none of them is there.
 pub fn without_owners(latest: &ObjectMeta, uids: &[&str]) -> Option<Vec<OwnerReference>> {
     let owners = latest.owner_references.clone().unwrap_or_default();
-    let kept: Vec<OwnerReference> = owners.iter().filter(|owner| !uids.contains(&owner.uid.as_str())).cloned().collect();
-    (kept.len() != owners.len()).then_some(kept)
+    let remaining: Vec<OwnerReference> = owners.iter().filter(|owner| !uids.contains(&owner.uid.as_str())).cloned().collect();
+    (remaining.len() != owners.len()).then_some(remaining)
 }
 
 #[cfg(test)]

@@ -94,8 +94,8 @@ impl Remote {
         if latest.uid.as_deref() != Some(uid) || !crate::meta::has_finalizer(&latest, finalizer) {
             return Ok(());
         }
-        let kept: Vec<&String> = latest.finalizers.iter().flatten().filter(|other| *other != finalizer).collect();
-        self.patch(identity, &latest, json!({"finalizers": crate::meta::list_or_null(&kept)})).await
+        let remaining: Vec<&String> = latest.finalizers.iter().flatten().filter(|other| *other != finalizer).collect();
+        self.patch(identity, &latest, json!({"finalizers": crate::meta::list_or_null(&remaining)})).await
     }
 
     /// Deletes the object of that UID, if it is still at `version`; `false` when it was gone.

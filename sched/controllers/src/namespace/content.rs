@@ -109,13 +109,13 @@ async fn delete_kind(client: &kube::Client, namespace: &str, served: &Served, ou
 /// Deletes all objects; answers what is left of those and how many more there may be.
 async fn empty(api: &Api<DynamicObject>, served: &Served, what: &str) -> Result<Left, Failure> {
     let first = list(api, what).await?;
-    if first.seen.is_empty() {
+    if first.listed.is_empty() {
         return Ok(first);
     }
     if served.allows("deletecollection") {
         api.delete_collection(&DeleteParams::background(), &ListParams::default()).await.during("deleting all", what)?;
     } else {
-        for object in &first.seen {
+        for object in &first.listed {
             let precondition = Preconditions { uid: object.uid.clone(), resource_version: None };
             let params = DeleteParams::background().preconditions(precondition);
             gone_is_fine(api.delete(meta::name(object), &params).await.during("deleting", what))?;
@@ -125,23 +125,23 @@ async fn empty(api: &Api<DynamicObject>, served: &Served, what: &str) -> Result<
 }
 
 struct Left {
-    seen: Vec<ObjectMeta>,
-    unseen: usize,
+    listed: Vec<ObjectMeta>,
+    unlisted: usize,
 }
 
 async fn list(api: &Api<DynamicObject>, what: &str) -> Result<Left, Failure> {
     let page = api.list_metadata(&ListParams::default().limit(PAGE_LEN)).await.during("listing", what)?;
-    let unseen = page.metadata.remaining_item_count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-    Ok(Left { seen: page.items.into_iter().map(|object| object.metadata).collect(), unseen })
+    let unlisted = page.metadata.remaining_item_count.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+    Ok(Left { listed: page.items.into_iter().map(|object| object.metadata).collect(), unlisted })
 }
 
 fn note(what: &str, left: &Left, outcome: &mut Outcome) {
-    let count = left.seen.len() + left.unseen;
+    let count = left.listed.len() + left.unlisted;
     if count == 0 {
         return;
     }
     outcome.remaining.insert(what.to_owned(), count);
-    for object in &left.seen {
+    for object in &left.listed {
         for finalizer in object.finalizers.iter().flatten() {
             *outcome.finalizers.entry(finalizer.clone()).or_default() += 1;
             outcome.estimate_seconds = outcome.estimate_seconds.max(FINALIZER_ESTIMATE_SECONDS);
@@ -160,7 +160,7 @@ mod tests {
             let mut outcome = Outcome::default();
             let finalizers = Some(finalizers.iter().map(|&name| name.to_owned()).collect());
             let left = ObjectMeta { finalizers, deletion_grace_period_seconds: Some(grace), ..ObjectMeta::default() };
-            note("pods.", &Left { seen: vec![left], unseen: 0 }, &mut outcome);
+            note("pods.", &Left { listed: vec![left], unlisted: 0 }, &mut outcome);
             outcome
         };
         assert_eq!(remaining(&["example.com/hold"], 0).look_again_within(), Duration::from_secs(8), "half the estimate and a second");

@@ -174,10 +174,10 @@ mod tests {
         let timing = NodeTiming::default();
         let health = observe(None, &node(0), None, clock(0));
         let conditions = conditions_of_lost(&node(0), &health, &timing, clock(41), at(41)).expect("lost");
-        let told: Vec<_> =
+        let written: Vec<_> =
             conditions.iter().map(|c| format!("{} {} {}", c.type_, c.status, c.reason.as_deref().unwrap_or_default())).collect();
         assert_eq!(
-            told,
+            written,
             [
                 "Ready Unknown NodeStatusUnknown",
                 "MemoryPressure Unknown NodeStatusUnknown",

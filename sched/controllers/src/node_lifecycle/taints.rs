@@ -39,7 +39,7 @@ fn is_ours_no_schedule(taint: &Taint) -> bool {
 /// All taints the Node should have: those of others as they are, ours by its conditions, and
 /// `no_execute`, when allowed. `None` when it has them.
 pub fn planned(node: &Node, no_execute: Option<&str>, now: Timestamp) -> Option<Vec<Taint>> {
-    let held = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+    let present = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let mut wanted: Vec<(&str, &str)> = Vec::new();
     for (kind, status, key) in BY_CONDITION {
         if nodes::condition(node, kind).is_some_and(|condition| condition.status == status) {
@@ -57,14 +57,14 @@ pub fn planned(node: &Node, no_execute: Option<&str>, now: Timestamp) -> Option<
         let unreported = !reported && taint.key == NOT_READY;
         !ours || unreported || wanted.contains(&(taint.key.as_str(), taint.effect.as_str()))
     };
-    let mut taints: Vec<Taint> = held.iter().filter(|taint| stays(taint)).cloned().collect();
+    let mut taints: Vec<Taint> = present.iter().filter(|taint| stays(taint)).cloned().collect();
     for (key, effect) in &wanted {
         if !taints.iter().any(|taint| taint.key == *key && taint.effect == *effect) {
             let time_added = Some(meta::whole_seconds(now));
             taints.push(Taint { key: (*key).to_owned(), effect: (*effect).to_owned(), time_added, value: None });
         }
     }
-    (taints != held).then_some(taints)
+    (taints != present).then_some(taints)
 }
 
 #[cfg(test)]
@@ -78,7 +78,7 @@ mod tests {
             .expect("a Node")
     }
 
-    fn told(taints: Option<Vec<Taint>>) -> Option<Vec<String>> {
+    fn planned_keys(taints: Option<Vec<Taint>>) -> Option<Vec<String>> {
         taints.map(|taints| taints.iter().map(|t| format!("{}:{}", t.key.trim_start_matches("node.kubernetes.io/"), t.effect)).collect())
     }
 
@@ -115,7 +115,7 @@ mod tests {
         ];
         for (node, no_execute, expected) in cases {
             let expected = expected.map(|taints| taints.into_iter().map(str::to_owned).collect());
-            assert_eq!(told(planned(&node, no_execute, now)), expected, "{node:?}");
+            assert_eq!(planned_keys(planned(&node, no_execute, now)), expected, "{node:?}");
         }
     }
 }

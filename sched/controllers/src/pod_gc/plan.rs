@@ -53,9 +53,9 @@ pub fn is_out_of_service(node: &Node) -> bool {
 
 /// Finds the garbage; `quarantine` remembers Nodes that are missing.
 pub fn plan(pods: &[Arc<Pod>], nodes: &[Arc<Node>], quarantine: &mut Quarantine, limits: &Limits, now: Timestamp) -> Plan {
-    let there: HashSet<&str> = nodes.iter().map(|node| meta::name(&node.metadata)).collect();
+    let node_names: HashSet<&str> = nodes.iter().map(|node| meta::name(&node.metadata)).collect();
     let out: HashSet<&str> = nodes.iter().filter(|node| is_out_of_service(node)).map(|node| meta::name(&node.metadata)).collect();
-    let missing: HashSet<&str> = pods.iter().filter_map(|pod| pods::node_name(pod)).filter(|node| !there.contains(node)).collect();
+    let missing: HashSet<&str> = pods.iter().filter_map(|pod| pods::node_name(pod)).filter(|node| !node_names.contains(node)).collect();
     quarantine.retain(|node, _| missing.contains(node.as_str()));
     let mut look_again: Option<Duration> = None;
     let mut gone: HashSet<&str> = HashSet::new();

@@ -39,17 +39,17 @@ pub fn warnings(spec: &ValidatingAdmissionPolicySpec, types: &Types) -> Vec<Expr
 /// What an expression gets wrong about each kind, in at most that many bytes. Kinds that come after these are full are
 /// not looked at: what is wrong with a long expression may be as long for each.
 fn complaints<'k>(mut kinds: impl Iterator<Item = (&'k Gvk, &'k Env)>, text: &str, bytes_max: usize) -> String {
-    let mut told = String::new();
-    while told.len() < bytes_max
+    let mut issues = String::new();
+    while issues.len() < bytes_max
         && let Some((kind, env)) = kinds.next()
     {
         if let Err(error) = Expression::compile(text, env) {
-            let gap = if told.is_empty() { "" } else { "\n" };
-            told.push_str(&format!("{gap}{kind}: {}\n", error.issues()));
+            let gap = if issues.is_empty() { "" } else { "\n" };
+            issues.push_str(&format!("{gap}{kind}: {}\n", error.issues()));
         }
     }
-    told.truncate(told.floor_char_boundary(bytes_max));
-    told
+    issues.truncate(issues.floor_char_boundary(bytes_max));
+    issues
 }
 
 /// What expressions may name when they look at objects of a type. A variable that is wrong itself is of any type.
@@ -82,22 +82,22 @@ mod tests {
         }
     }
 
-    fn told(spec: Value, params: Type) -> Vec<(String, String)> {
+    fn warnings_of(spec: Value, params: Type) -> Vec<(String, String)> {
         let spec = serde_json::from_value(spec).expect("a spec");
         warnings(&spec, &types(params)).into_iter().map(|warning| (warning.field_ref, warning.warning)).collect()
     }
 
     #[test]
     fn each_expression_is_held_against_each_kind() {
-        let found = told(
+        let found = warnings_of(
             json!({"validations": [
                 {"expression": "object.spec.replicas > 1", "messageExpression": "'not ' + object.kind"},
                 {"expression": "has(object.spec) && authorizer.requestResource.check('x').allowed()"},
             ]}),
             Type::Dyn,
         );
-        let places: Vec<&str> = found.iter().map(|(place, _)| place.as_str()).collect();
-        assert_eq!(places, ["spec.validations[0].expression", "spec.validations[0].messageExpression"]);
+        let fields: Vec<&str> = found.iter().map(|(field, _)| field.as_str()).collect();
+        assert_eq!(fields, ["spec.validations[0].expression", "spec.validations[0].messageExpression"]);
         let wanted =
             "apps/v1, Kind=DaemonSet: ERROR: <input>:1:12: undefined field 'replicas'\n | object.spec.replicas > 1\n | ...........^\n";
         assert_eq!(found[0].1, wanted);
@@ -120,19 +120,19 @@ mod tests {
                 {"name": "twice", "expression": "variables.seconds * 2"},
             ]})
         };
-        assert_eq!(told(spec("variables.twice < params.max"), params.clone()), []);
-        let found = told(spec("variables.twice < params.min || variables.seconds == 'a'"), params);
+        assert_eq!(warnings_of(spec("variables.twice < params.max"), params.clone()), []);
+        let found = warnings_of(spec("variables.twice < params.min || variables.seconds == 'a'"), params);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].1.matches("undefined field 'min'").count(), 2);
         // The variable has a type where the field is there, and is any where it is not.
         assert_eq!(found[0].1.matches("found no matching overload for '_==_' applied to '(int, string)'").count(), 1);
-        assert_eq!(told(spec("params.anything == 1"), Type::Dyn), []);
+        assert_eq!(warnings_of(spec("params.anything == 1"), Type::Dyn), []);
     }
 
     #[test]
     fn warnings_have_room_in_a_status() {
         let long = format!("object.{} == 1", "x".repeat(90_000));
-        let found = told(json!({"validations": [{"expression": long}, {"expression": long}, {"expression": long}]}), Type::Dyn);
+        let found = warnings_of(json!({"validations": [{"expression": long}, {"expression": long}, {"expression": long}]}), Type::Dyn);
         let bytes: usize = found.iter().map(|(_, warning)| warning.len()).sum();
         assert_eq!(bytes, WARNINGS_BYTES_MAX);
     }
@@ -144,8 +144,8 @@ mod tests {
         let envs: Vec<(&Gvk, Env)> = types.objects.iter().map(|(kind, of)| (kind, env(&spec, of, &types.params))).collect();
         let looked_at = |text: &str, bytes_max: usize| {
             let mut count = 0;
-            let told = complaints(envs.iter().map(|(kind, env)| (*kind, env)).inspect(|_| count += 1), text, bytes_max);
-            assert!(told.len() <= bytes_max);
+            let issues = complaints(envs.iter().map(|(kind, env)| (*kind, env)).inspect(|_| count += 1), text, bytes_max);
+            assert!(issues.len() <= bytes_max);
             count
         };
         assert_eq!(looked_at("object.kind == 'a'", 10_000), 2);

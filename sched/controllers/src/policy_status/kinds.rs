@@ -43,7 +43,7 @@ pub fn named(spec: &ValidatingAdmissionPolicySpec, served: &[Resource]) -> BTree
     let constraints = spec.match_constraints.as_ref();
     for rule in constraints.and_then(|constraints| constraints.resource_rules.as_ref()).into_iter().flatten() {
         let mut count = 0;
-        for resource in named_resources(rule).iter().flat_map(|place| served.iter().filter(move |resource| place.is(resource))) {
+        for resource in named_resources(rule).iter().flat_map(|name| served.iter().filter(move |resource| name.is(resource))) {
             kinds.insert(Gvk { group: resource.group.clone(), version: resource.version.clone(), kind: resource.kind.clone() });
             count += 1;
             // Upstream looks at no further rule then either.
@@ -123,7 +123,7 @@ mod tests {
         served
     }
 
-    fn of(rules: Value) -> Vec<String> {
+    fn kinds_of(rules: Value) -> Vec<String> {
         let spec = serde_json::from_value(json!({"matchConstraints": {"resourceRules": rules}})).expect("a spec");
         named(&spec, &served()).iter().map(ToString::to_string).collect()
     }
@@ -138,8 +138,8 @@ mod tests {
             rule(&["apps"], &["v1", "v2"], &["replicasets", "deployment", "nothings", "deployments/scale"]),
             rule(&[""], &["v1"], &["pods"])
         ]);
-        assert_eq!(of(rules), ["/v1, Kind=Pod", "apps/v1, Kind=Deployment", "apps/v1, Kind=ReplicaSet"]);
-        assert_eq!(of(json!([rule(&[""], &["v1"], &["events"])])), ["/v1, Kind=Event", "events.k8s.io/v1, Kind=Event"]);
+        assert_eq!(kinds_of(rules), ["/v1, Kind=Pod", "apps/v1, Kind=Deployment", "apps/v1, Kind=ReplicaSet"]);
+        assert_eq!(kinds_of(json!([rule(&[""], &["v1"], &["events"])])), ["/v1, Kind=Event", "events.k8s.io/v1, Kind=Event"]);
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
         for rule in
             [rule(&["*"], &["v1"], &["pods"]), rule(&["apps"], &["*"], &["deployments"]), rule(&["apps"], &["v1"], &["*", "*/scale"])]
         {
-            assert_eq!(of(json!([rule])), Vec::<String>::new());
+            assert_eq!(kinds_of(json!([rule])), Vec::<String>::new());
         }
     }
 
@@ -155,7 +155,7 @@ mod tests {
     fn ten_kinds_are_enough() {
         let many: Vec<String> = (0..12).map(|at| format!("kind{at:02}s")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let found = of(json!([
+        let found = kinds_of(json!([
             rule(&[""], &["v1"], &["pods"]),
             rule(&["many.example.com"], &["v1"], &many),
             rule(&["apps"], &["v1"], &["deployments"])

@@ -36,7 +36,7 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 /// When a Pod must leave: at once for a taint it does not tolerate, else when the shortest time
 /// that it tolerates one has passed. For taints that do not say since when they are there (people's do
 /// not) it counts from `seen`, when this process first saw the Pod under them.
-pub fn verdict(taints: &[Taint], tolerations: &[Toleration], seen: Timestamp, now: Timestamp) -> Verdict {
+pub fn verdict(taints: &[Taint], tolerations: &[Toleration], first_observed: Timestamp, now: Timestamp) -> Verdict {
     let mut leaves: Option<Timestamp> = None;
     for taint in taints {
         let mut matching = tolerations.iter().filter(|toleration| tolerates(toleration, taint)).peekable();
@@ -44,7 +44,7 @@ pub fn verdict(taints: &[Taint], tolerations: &[Toleration], seen: Timestamp, no
             return Verdict::LeavesAt(now);
         }
         let Some(seconds) = matching.filter_map(|toleration| toleration.toleration_seconds).min() else { continue };
-        let since = meta::instant(taint.time_added.as_ref()).unwrap_or(seen);
+        let since = meta::instant(taint.time_added.as_ref()).unwrap_or(first_observed);
         let at = since.checked_add(SignedDuration::from_secs(seconds.max(0))).unwrap_or(Timestamp::MAX);
         leaves = Some(leaves.map_or(at, |other| other.min(at)));
     }

@@ -55,8 +55,8 @@ async fn foreground_deletion_waits_for_dependents() {
     cluster.api::<ConfigMap>().delete("owner", &DeleteParams::foreground()).await.expect("deleted");
     until("only the slow one left", cluster.api::<Secret>(), |all| all.len() == 1 && all["slow"].metadata.deletion_timestamp.is_some())
         .await;
-    let held = cluster.api::<ConfigMap>().get("owner").await.expect("still there");
-    assert_eq!(held.finalizers(), ["foregroundDeletion"]);
+    let owner = cluster.api::<ConfigMap>().get("owner").await.expect("still there");
+    assert_eq!(owner.finalizers(), ["foregroundDeletion"]);
     cluster
         .api::<Secret>()
         .patch("slow", &PatchParams::default(), &Patch::Merge(json!({"metadata": {"finalizers": null}})))

@@ -26,8 +26,8 @@ async fn a_namespace_gets_its_account_and_certificate_and_is_emptied_when_delete
     maps.delete("kube-root-ca.crt", &DeleteParams::default()).await.expect("deleted");
     until("its certificate again", maps.clone(), |all| all.contains_key("kube-root-ca.crt")).await;
 
-    let held = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
-    maps.create(&PostParams::default(), &from(held)).await.expect("a held ConfigMap");
+    let blocker = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
+    maps.create(&PostParams::default(), &from(blocker)).await.expect("a held ConfigMap");
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}},
         "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "v1"}]}}}});
     Api::<Deployment>::namespaced(client.clone(), "team").create(&PostParams::default(), &from(deployment)).await.expect("a Deployment");

@@ -35,16 +35,16 @@ async fn expressions_are_held_against_the_kinds_that_a_policy_matches() {
     };
     let checked = observed(1).await;
     let warnings = checked.status.clone().and_then(|status| status.type_checking?.expression_warnings).expect("warnings");
-    let told: Vec<(&str, &str)> = warnings.iter().map(|warning| (warning.field_ref.as_str(), warning.warning.as_str())).collect();
+    let written: Vec<(&str, &str)> = warnings.iter().map(|warning| (warning.field_ref.as_str(), warning.warning.as_str())).collect();
     assert_eq!(
-        told[0],
+        written[0],
         (
             "spec.validations[0].expression",
             "apps/v1, Kind=DaemonSet: ERROR: <input>:1:12: undefined field 'replicas'\n | object.spec.replicas > 1\n | ...........^\n"
         )
     );
-    assert_eq!((told.len(), told[1].0), (2, "spec.validations[2].expression"));
-    assert!(told[1].1.contains("/v1, Kind=Deployment: ERROR: <input>:1:7: undefined field 'nothing'"), "{}", told[1].1);
+    assert_eq!((written.len(), written[1].0), (2, "spec.validations[2].expression"));
+    assert!(written[1].1.contains("/v1, Kind=Deployment: ERROR: <input>:1:7: undefined field 'nothing'"), "{}", written[1].1);
     let owner = checked.managed_fields().iter().find(|entry| entry.subresource.as_deref() == Some("status")).expect("an owner");
     assert_eq!((owner.manager.as_deref(), owner.operation.as_deref()), (Some("validatingadmissionpolicy-status"), Some("Apply")));
     let better = json!({"spec": {"validations": [{"expression": "has(object.spec.selector)"}]}});

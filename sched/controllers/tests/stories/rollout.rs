@@ -75,13 +75,13 @@ async fn a_deployment_is_made_served_rolled_and_deleted() {
     let old = sets.values().find(|set| set.spec.replicas == Some(0)).expect("the old one is kept");
     let old_name = old.name_any();
     until("events tell", cluster.api::<Event>(), |events| {
-        let told = |reason: &str, message: &str| {
+        let has_event = |reason: &str, message: &str| {
             events.values().any(|e| e.reason.as_deref() == Some(reason) && e.message.as_deref().is_some_and(|m| m.starts_with(message)))
         };
-        told("ScalingReplicaSet", &format!("Scaled up replica set {old_name} from 0 to 3"))
-            && told("ScalingReplicaSet", &format!("Scaled down replica set {old_name} from "))
-            && told("SuccessfulCreate", "Created pod: web-")
-            && told("SuccessfulDelete", "Deleted pod: web-")
+        has_event("ScalingReplicaSet", &format!("Scaled up replica set {old_name} from 0 to 3"))
+            && has_event("ScalingReplicaSet", &format!("Scaled down replica set {old_name} from "))
+            && has_event("SuccessfulCreate", "Created pod: web-")
+            && has_event("SuccessfulDelete", "Deleted pod: web-")
     })
     .await;
 

@@ -167,20 +167,20 @@ async fn kubelet(client: Client, node: String) {
         let Ok(pod) = event else { continue };
         let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
         if pod.metadata.deletion_timestamp.is_some() {
-            told("deleting", api.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await);
+            log_failure("deleting", api.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await);
         } else if pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()).is_none() {
             address = address.wrapping_add(1);
             let broken = pod.spec.iter().flat_map(|spec| &spec.containers).any(|container| container.image.as_deref() == Some("broken"));
             let ip = format!("10.244.{}.{address}", node.bytes().map(u32::from).sum::<u32>() % 250);
             let ready = json!({"type": "Ready", "status": if broken { "False" } else { "True" }, "lastTransitionTime": jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()});
             let status = json!({"status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": [ready]}});
-            told("running", api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(status)).await);
+            log_failure("running", api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(status)).await);
         }
     }
 }
 
 /// A stand-in may lose races with the controllers; what it could not do is in the log.
-fn told<T>(what: &str, result: kube::Result<T>) {
+fn log_failure<T>(what: &str, result: kube::Result<T>) {
     if let Err(error) = result {
         tracing::warn!(what, %error, "stand-in failed");
     }

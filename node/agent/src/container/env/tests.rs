@@ -104,10 +104,10 @@ fn the_image_lies_under_the_container() {
 
 #[test]
 fn odd_dollars_stay() {
-    let known = |name: &str| (name == "A").then(|| "1".to_owned());
+    let lookup = |name: &str| (name == "A").then(|| "1".to_owned());
     for (text, wanted) in
         [("$(A)", "1"), ("$A", "$A"), ("$$(A)", "$(A)"), ("$$$(A)", "$1"), ("$(A", "$(A"), ("$(B)x", "$(B)x"), ("a$", "a$")]
     {
-        assert_eq!(expand(text, &known), wanted, "{text}");
+        assert_eq!(expand(text, &lookup), wanted, "{text}");
     }
 }

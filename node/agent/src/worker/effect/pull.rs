@@ -35,12 +35,12 @@ impl Effects {
             return Err(image_fault(&never));
         }
         note("Pulling", format!("Pulling image \"{reference}\""));
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let auth = self.credentials().await;
         let _permit = self.node.pulls.acquire(&PodName::of(&self.pod).namespace).await;
         let began = Instant::now();
         let image = self.node.parts.images.pull(reference, policy, &auth).await.map_err(|error| image_fault(&error))?;
-        let (took, waited) = (began.elapsed(), asked.elapsed());
+        let (took, waited) = (began.elapsed(), requested_at.elapsed());
         note(
             "Pulled",
             format!(

@@ -120,8 +120,9 @@ fn each_ephemeral_container_is_refused_once() {
     assert_eq!(notes, [warning("debugger", "Failed", "Error: ephemeral containers are not supported on this node".to_owned())]);
     assert_eq!(pod_record.look(&debugged), []);
     assert_eq!(PodRecord::new(&debugged, at(0)).look(&debugged).len(), 1);
-    let told = json!({"ephemeralContainerStatuses": [{"name": "debugger", "image": "", "imageID": "", "ready": false, "restartCount": 0}]});
-    debugged.status = serde_json::from_value(told).expect("a status");
+    let status =
+        json!({"ephemeralContainerStatuses": [{"name": "debugger", "image": "", "imageID": "", "ready": false, "restartCount": 0}]});
+    debugged.status = serde_json::from_value(status).expect("a status");
     assert_eq!(PodRecord::new(&debugged, at(0)).look(&debugged), [], "an earlier agent has said it");
 }
 

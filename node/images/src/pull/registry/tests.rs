@@ -20,9 +20,9 @@ async fn server(answer: impl Fn(&str) -> (String, &'static [u8]) + Send + Sync +
 }
 
 async fn serve(mut stream: TcpStream, answer: Arc<impl Fn(&str) -> (String, &'static [u8])>) {
-    let mut asked = [0; 8_192];
-    let read = stream.read(&mut asked).await.expect("a request");
-    let (head, more) = answer(&String::from_utf8_lossy(&asked[..read]));
+    let mut request = [0; 8_192];
+    let read = stream.read(&mut request).await.expect("a request");
+    let (head, more) = answer(&String::from_utf8_lossy(&request[..read]));
     let mut sent = stream.write_all(head.as_bytes()).await;
     while sent.is_ok() && !more.is_empty() {
         sent = stream.write_all(more).await;
@@ -142,8 +142,8 @@ async fn a_token_that_has_ended_is_asked_for_again() {
 
 #[tokio::test]
 async fn credentials_stay_with_their_registry() {
-    let told = Arc::new(AtomicUsize::new(0));
-    let counted = told.clone();
+    let authorized = Arc::new(AtomicUsize::new(0));
+    let counted = authorized.clone();
     let elsewhere = server(move |head| {
         counted.fetch_add(usize::from(head.to_lowercase().contains("authorization:")), Ordering::Relaxed);
         plain("200 OK", "{}")
@@ -162,7 +162,7 @@ async fn credentials_stay_with_their_registry() {
     })
     .await;
     assert_eq!(fetched(&registry, sailor()).await, Ok(2));
-    assert_eq!(told.load(Ordering::Relaxed), 0, "the other host was shown the password");
+    assert_eq!(authorized.load(Ordering::Relaxed), 0, "the other host was shown the password");
 }
 
 #[tokio::test]

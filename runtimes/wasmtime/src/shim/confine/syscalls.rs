@@ -69,7 +69,7 @@ fn conditional() -> Vec<(i64, Vec<Vec<When>>)> {
     let one_of = |argument: u8, values: &[i32]| values.iter().map(|&value| vec![(argument, Op::Eq, bits(value))]).collect::<Vec<_>>();
     let none_of = |argument: u8, flags: i32| (argument, Op::MaskedEq(bits(flags)), 0);
     let thread = bits(libc::CLONE_THREAD | libc::CLONE_VM);
-    let us = std::process::id().into();
+    let pid = std::process::id().into();
     vec![
         // Threads, not processes and not namespaces.
         (libc::SYS_clone, vec![vec![(0, Op::MaskedEq(thread | bits(NAMESPACES)), thread)]]),
@@ -78,7 +78,7 @@ fn conditional() -> Vec<(i64, Vec<Vec<When>>)> {
         (libc::SYS_mprotect, vec![vec![none_of(2, libc::PROT_EXEC)]]),
         (libc::SYS_memfd_create, vec![vec![none_of(1, !(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING).cast_signed())]]),
         // glibc's abort and raise.
-        (libc::SYS_tgkill, vec![vec![(0, Op::Eq, us)]]),
+        (libc::SYS_tgkill, vec![vec![(0, Op::Eq, pid)]]),
         (libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME, libc::PR_SET_VMA])),
         // No owners of descriptors (who would be sent signals), no leases, no locks.
         (

@@ -109,18 +109,18 @@ mod tests {
             ))
         };
         let asking = csr("asking", "n1", "192.0.2.7", false);
-        let told = |node, lease, requests: &[Arc<CertificateSigningRequest>]| {
+        let checked = |node, lease, requests: &[Arc<CertificateSigningRequest>]| {
             check(&asking, "n1", &Present { node, lease, requests, grace_period: Duration::from_secs(40), now })
         };
-        assert_eq!(told(None, None, &[Arc::clone(&asking)]), Ok(()));
-        assert_eq!(told(node(), None, &[]), Err(Objection::Exists("n1".to_owned())), "also one that is not ready");
-        assert_eq!(told(None, lease(10), &[]), Err(Objection::Alive("n1".to_owned())));
-        assert_eq!(told(None, lease(-10), &[]), Err(Objection::Alive("n1".to_owned())), "by a clock that is ahead");
-        assert_eq!(told(None, lease(60), &[]), Ok(()));
+        assert_eq!(checked(None, None, &[Arc::clone(&asking)]), Ok(()));
+        assert_eq!(checked(node(), None, &[]), Err(Objection::Exists("n1".to_owned())), "also one that is not ready");
+        assert_eq!(checked(None, lease(10), &[]), Err(Objection::Alive("n1".to_owned())));
+        assert_eq!(checked(None, lease(-10), &[]), Err(Objection::Alive("n1".to_owned())), "by a clock that is ahead");
+        assert_eq!(checked(None, lease(60), &[]), Ok(()));
         let given = Err(Objection::Given("n1".to_owned(), "r".to_owned()));
-        assert_eq!(told(None, None, &[csr("r", "n1", "192.0.2.9", true)]), given);
-        assert_eq!(told(None, None, &[csr("r", "n1", "192.0.2.7", true)]), Ok(()), "it asks again");
-        assert_eq!(told(None, None, &[csr("r", "n1", "192.0.2.9", false)]), Ok(()));
-        assert_eq!(told(None, None, &[csr("r", "n2", "192.0.2.9", true)]), Ok(()));
+        assert_eq!(checked(None, None, &[csr("r", "n1", "192.0.2.9", true)]), given);
+        assert_eq!(checked(None, None, &[csr("r", "n1", "192.0.2.7", true)]), Ok(()), "it asks again");
+        assert_eq!(checked(None, None, &[csr("r", "n1", "192.0.2.9", false)]), Ok(()));
+        assert_eq!(checked(None, None, &[csr("r", "n2", "192.0.2.9", true)]), Ok(()));
     }
 }

@@ -61,46 +61,54 @@ impl Objection {
 pub fn check(request: &Request, from: Option<IpAddr>, nodes: &[Arc<Node>], reserved: &Reserved) -> Result<(), Objection> {
     let name = request.node_name().unwrap_or_default();
     let node = nodes.iter().find(|node| meta::name(&node.metadata) == name).ok_or_else(|| Objection::NoNode(name.to_owned()))?;
-    for asked in &request.dns {
-        check_name(asked, name, reserved)?;
+    for dns in &request.dns {
+        check_name(dns, name, reserved)?;
     }
-    for asked in &request.ips {
-        check_address(*asked, (from, node), nodes, reserved)?;
+    for ip in &request.ips {
+        check_address(*ip, (from, node), nodes, reserved)?;
     }
     Ok(())
 }
 
-fn check_name(asked: &str, node: &str, reserved: &Reserved) -> Result<(), Objection> {
-    if asked != node {
-        return Err(Objection::OtherName(asked.to_owned()));
+fn check_name(name: &str, node: &str, reserved: &Reserved) -> Result<(), Objection> {
+    if name != node {
+        return Err(Objection::OtherName(name.to_owned()));
     }
-    let lower = asked.trim_end_matches('.').to_ascii_lowercase();
+    let lower = name.trim_end_matches('.').to_ascii_lowercase();
     let below =
         |parent: &str| !parent.is_empty() && (lower == parent || lower.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.')));
     let is_kubernetes = lower == "kubernetes" || lower.starts_with("kubernetes.");
     let is_taken = is_kubernetes || reserved.names.iter().any(|name| name.eq_ignore_ascii_case(&lower));
     if is_taken || below("localhost") || below("svc") || below(&reserved.cluster_domain) || lower.contains('*') {
-        return Err(Objection::ReservedName(asked.to_owned()));
+        return Err(Objection::ReservedName(name.to_owned()));
     }
     Ok(())
 }
 
-fn check_address(asked: IpAddr, (from, node): (Option<IpAddr>, &Node), nodes: &[Arc<Node>], reserved: &Reserved) -> Result<(), Objection> {
-    if !is_unicast(asked) {
-        return Err(Objection::NotUnicast(asked));
+fn check_address(
+    address: IpAddr,
+    (from, node): (Option<IpAddr>, &Node),
+    nodes: &[Arc<Node>],
+    reserved: &Reserved,
+) -> Result<(), Objection> {
+    if !is_unicast(address) {
+        return Err(Objection::NotUnicast(address));
     }
-    let is_in_range = |range: &Ipv4Net| matches!(asked, IpAddr::V4(ip) if range.contains(&ip));
-    if reserved.addresses.contains(&asked) || reserved.ranges.iter().any(is_in_range) || nodes.iter().any(|node| has_pods_at(node, asked)) {
-        return Err(Objection::ReservedAddress(asked));
+    let is_in_range = |range: &Ipv4Net| matches!(address, IpAddr::V4(ip) if range.contains(&ip));
+    if reserved.addresses.contains(&address)
+        || reserved.ranges.iter().any(is_in_range)
+        || nodes.iter().any(|node| has_pods_at(node, address))
+    {
+        return Err(Objection::ReservedAddress(address));
     }
-    if !has_address(node, asked) {
-        return Err(Objection::NotReported(asked));
+    if !has_address(node, address) {
+        return Err(Objection::NotReported(address));
     }
-    let other = nodes.iter().find(|other| meta::name(&other.metadata) != meta::name(&node.metadata) && has_address(other, asked));
+    let other = nodes.iter().find(|other| meta::name(&other.metadata) != meta::name(&node.metadata) && has_address(other, address));
     if let Some(other) = other {
-        return Err(Objection::Claimed(asked, meta::name(&other.metadata).to_owned()));
+        return Err(Objection::Claimed(address, meta::name(&other.metadata).to_owned()));
     }
-    if from == Some(asked) { Ok(()) } else { Err(Objection::Unproven { wanted: asked, found: from }) }
+    if from == Some(address) { Ok(()) } else { Err(Objection::Unproven { wanted: address, found: from }) }
 }
 
 fn is_unicast(ip: IpAddr) -> bool {
@@ -140,8 +148,8 @@ mod tests {
     }
 
     /// What comes of a node that asks for a name or an address, which it also says is its own, from its address.
-    fn told(node_name: &str, asked: &str) -> Result<(), Objection> {
-        let all = [asked, "192.0.2.7", "192.0.2.8"];
+    fn check_one_address(node_name: &str, wanted: &str) -> Result<(), Objection> {
+        let all = [wanted, "192.0.2.7", "192.0.2.8"];
         let nodes = [node(node_name, &all, "10.244.3.0/24"), node("other", &["192.0.2.8"], "172.20.4.0/24")];
         let reserved = Reserved {
             cluster_domain: "cluster.local".to_owned(),
@@ -154,23 +162,23 @@ mod tests {
             organizations: vec!["system:nodes".to_owned()],
             ..Request::default()
         };
-        match asked.parse() {
+        match wanted.parse() {
             Ok(address) => request.ips.push(address),
-            Err(_) => request.dns.push(asked.to_owned()),
+            Err(_) => request.dns.push(wanted.to_owned()),
         }
         check(&request, Some(ip("192.0.2.7")), &nodes, &reserved)
     }
 
     #[test]
     fn a_node_is_its_own_name_and_nothing_else() {
-        for (node, asked, wanted) in [
+        for (node, name, wanted) in [
             ("n1", "n1", Ok(())),
             ("n1.example.com", "n1.example.com", Ok(())),
             ("n1", "other", Err(Objection::OtherName("other".to_owned()))),
             ("n1", "*.example.com", Err(Objection::OtherName("*.example.com".to_owned()))),
             ("n1", "kubernetes.default.svc", Err(Objection::OtherName("kubernetes.default.svc".to_owned()))),
         ] {
-            assert_eq!(told(node, asked), wanted, "{node} {asked}");
+            assert_eq!(check_one_address(node, name), wanted, "{node} {name}");
         }
         // A node may be called anything; it does not become that for others.
         for name in [
@@ -184,13 +192,13 @@ mod tests {
             "a.localhost",
             "api.example.com",
         ] {
-            assert_eq!(told(name, name), Err(Objection::ReservedName(name.to_owned())), "{name}");
+            assert_eq!(check_one_address(name, name), Err(Objection::ReservedName(name.to_owned())), "{name}");
         }
     }
 
     #[test]
     fn an_address_is_the_one_that_the_request_came_from() {
-        let address = |text: &str| told("n1", text);
+        let address = |text: &str| check_one_address("n1", text);
         assert_eq!(address("192.0.2.7"), Ok(()));
         assert_eq!(address("192.0.2.9"), Err(Objection::Unproven { wanted: ip("192.0.2.9"), found: Some(ip("192.0.2.7")) }));
         assert_eq!(address("192.0.2.8"), Err(Objection::Claimed(ip("192.0.2.8"), "other".to_owned())));
@@ -209,11 +217,11 @@ mod tests {
         let mut request = Request { ips: vec![ip("192.0.2.7")], ..Request::default() };
         request.organizations = vec!["system:nodes".to_owned()];
         request.common_name = "system:node:n1".to_owned();
-        let told = |nodes: &[Arc<Node>], from: Option<IpAddr>| check(&request, from, nodes, &Reserved::default());
-        assert_eq!(told(&[], Some(ip("192.0.2.7"))), Err(Objection::NoNode("n1".to_owned())));
-        assert_eq!(told(&[node("n1", &[], "")], Some(ip("192.0.2.7"))), Err(Objection::NotReported(ip("192.0.2.7"))));
-        let known = [node("n1", &["192.0.2.7"], "")];
-        assert_eq!(told(&known, None), Err(Objection::Unproven { wanted: ip("192.0.2.7"), found: None }));
-        assert_eq!(told(&known, Some(ip("192.0.2.7"))), Ok(()));
+        let checked = |nodes: &[Arc<Node>], from: Option<IpAddr>| check(&request, from, nodes, &Reserved::default());
+        assert_eq!(checked(&[], Some(ip("192.0.2.7"))), Err(Objection::NoNode("n1".to_owned())));
+        assert_eq!(checked(&[node("n1", &[], "")], Some(ip("192.0.2.7"))), Err(Objection::NotReported(ip("192.0.2.7"))));
+        let nodes = [node("n1", &["192.0.2.7"], "")];
+        assert_eq!(checked(&nodes, None), Err(Objection::Unproven { wanted: ip("192.0.2.7"), found: None }));
+        assert_eq!(checked(&nodes, Some(ip("192.0.2.7"))), Ok(()));
     }
 }

@@ -140,8 +140,8 @@ fn conditions_follow_readiness_and_deletion() {
     for (spec, change, expected) in cases {
         let slices = after(&[], plan(&service(spec.clone()), &[pod("a", change.clone())], &zone, Vec::new()));
         let conditions = slices[0].endpoints.iter().flatten().next().and_then(|endpoint| endpoint.conditions.clone());
-        let told = conditions.map(|c| (c.ready == Some(true), c.serving == Some(true), c.terminating == Some(true)));
-        assert_eq!(told, expected, "{spec} {change}");
+        let flags = conditions.map(|c| (c.ready == Some(true), c.serving == Some(true), c.terminating == Some(true)));
+        assert_eq!(flags, expected, "{spec} {change}");
     }
 }
 
