@@ -1,9 +1,9 @@
-//! ServiceAccount tokens in Secrets: a Secret of type `kubernetes.io/service-account-token` that names
-//! an account gets a token of it that is good for as long as the Secret exists.
+//! ServiceAccount tokens in Secrets: a Secret of type `kubernetes.io/service-account-token` that names an account gets a token
+//! of that account, which is valid as long as the Secret exists.
 //!
-//! Watches these Secrets and ServiceAccounts; writes the Secrets' `token`, `ca.crt` and `namespace` and
-//! the account's uid into an annotation; deletes a Secret whose account is gone. The token is asked
-//! for as any client would, bound to the Secret.
+//! Watches these Secrets and ServiceAccounts; writes the Secrets' `token`, `ca.crt` and `namespace` and the account's UID as an
+//! annotation; deletes a Secret whose account is gone. The controller requests the token as any client would, bound to the
+//! Secret.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use crate::{meta, writes};
 
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
-/// The longest time that may be asked for, 136 years: the Secret is what ends the token.
+/// The longest lifetime that a request may have, 136 years: the Secret ends the token.
 const EXPIRATION_SECONDS: i64 = 1 << 32;
 
-/// Only Secrets of this type are kept in memory.
+/// Informers cache Secrets of this type only.
 const SECRETS: &str = "type=kubernetes.io/service-account-token";
 
 /// The controller; its keys are Secrets.
@@ -35,7 +35,7 @@ pub struct AccountTokens {
     accounts: Informer<ServiceAccount>,
 }
 
-/// Sets the controller up, when the cluster's authority is known.
+/// Registers the controller, if the cluster's authority is known.
 pub fn build(context: &mut ControllerContext) {
     let Some(ca) = context.config.root_ca_pem.clone() else { return };
     let queue = Arc::new(WorkQueue::default());
@@ -59,9 +59,9 @@ fn account_name(secret: &Secret) -> &str {
 #[derive(Debug, PartialEq)]
 enum Action {
     Nothing,
-    /// The account is another than the one that the Secret was made for, or gone.
+    /// The account is gone, or is not the account that the Secret was made for.
     Delete,
-    /// What the Secret lacks, beside the token.
+    /// The fields that the Secret lacks, apart from the token.
     Complete {
         patch: Value,
         token: bool,
@@ -103,7 +103,7 @@ impl Controller for AccountTokens {
         match plan(&secret, self.accounts.get(&account).as_deref(), &self.ca) {
             Action::Nothing => {}
             Action::Delete => {
-                // The cache may be behind: an account that was just made is not gone.
+                // The cache may be behind: an account that was just created is not gone.
                 if writes::get::<ServiceAccount>(&self.client, &account).await?.is_none_or(|live| is_other(&secret, &live)) {
                     writes::delete(&self.client, secret.as_ref(), DeleteParams::default()).await?;
                 }

@@ -1,5 +1,5 @@
-//! Bootstrap tokens, with which nodes join: removing those that have run out, and signing the public
-//! `cluster-info` with those that are for it. Two controllers on one kind of Secret, as upstream.
+//! Bootstrap tokens, with which nodes join: one controller removes expired tokens, another signs the public `cluster-info` with
+//! the tokens that allow it. Two controllers on one kind of Secret, as upstream.
 
 pub mod clean;
 pub mod sign;
@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::Secret;
 
 use crate::meta;
 
-/// Where they count.
+/// The namespace in which bootstrap tokens are valid.
 const NAMESPACE: &str = "kube-system";
-/// Only Secrets of this type are kept in memory.
+/// Informers cache Secrets of this type only.
 const SECRETS: &str = "type=bootstrap.kubernetes.io/token";
 const NAME_PREFIX: &str = "bootstrap-token-";
 
@@ -19,7 +19,7 @@ fn field<'a>(secret: &'a Secret, name: &str) -> Option<&'a str> {
     std::str::from_utf8(&secret.data.as_ref()?.get(name)?.0).ok()
 }
 
-/// When the token runs out; none, never. A time that cannot be read counts as past.
+/// The time at which the token expires; `None` when it never does. A time that cannot be parsed counts as past.
 fn expiration(secret: &Secret) -> Option<Timestamp> {
     field(secret, "expiration").filter(|at| !at.is_empty()).map(|at| at.parse().unwrap_or(Timestamp::MIN))
 }

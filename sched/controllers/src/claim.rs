@@ -1,6 +1,5 @@
-//! Which objects a controller owns: those whose controller reference names it and whose labels
-//! match are kept, matching ones without a controller are adopted, its own that no longer match
-//! are released. Upstream's `ControllerRefManager`.
+//! Which objects a controller owns. Objects whose controller reference names it and whose labels match stay; matching objects
+//! without a controller are adopted; owned objects that no longer match are released. Upstream's `ControllerRefManager`.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use crate::meta;
 
 use crate::writes::{self, Object};
 
-/// What becomes of the candidates.
+/// The candidates by what is to be done with them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Claims<K> {
     /// Owned and matching.
@@ -24,7 +23,7 @@ pub struct Claims<K> {
     pub release: Vec<Arc<K>>,
 }
 
-/// Sorts the candidates of one owner's namespace.
+/// Sorts the candidates in the owner's namespace.
 pub fn claims<K: Cached>(owner: &ObjectMeta, selector: &Selector, candidates: Vec<Arc<K>>) -> Claims<K> {
     let mut claims = Claims { mine: Vec::new(), adopt: Vec::new(), release: Vec::new() };
     let leaving = meta::is_deleting(owner);
@@ -46,7 +45,7 @@ pub fn claims<K: Cached>(owner: &ObjectMeta, selector: &Selector, candidates: Ve
     claims
 }
 
-/// What an owner may claim: the objects that name it as controller and those without one.
+/// The objects that an owner may claim: those that name it as controller, and those without a controller.
 pub fn candidates<K: Cached>(store: &Informer<K>, owner: &ObjectMeta) -> Vec<Arc<K>> {
     let mut candidates = store.indexed(BY_CONTROLLER, meta::uid(owner));
     candidates.extend(store.indexed(BY_CONTROLLER, ""));
@@ -79,7 +78,7 @@ where
     Ok(owned)
 }
 
-/// Whether the owner, read afresh, is the same one and not being deleted: only then may it adopt.
+/// Whether a live read of the owner returns the same object and it is not being deleted: only then may the owner adopt.
 async fn still_there<O: Object>(client: &kube::Client, owner: &O) -> Result<bool, Failure> {
     let fresh: Option<O> = writes::get(client, &ObjectKey::from(owner.meta())).await?;
     Ok(fresh.is_some_and(|fresh| fresh.meta().uid == owner.meta().uid && !meta::is_deleting(fresh.meta())))

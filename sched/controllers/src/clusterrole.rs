@@ -1,7 +1,7 @@
 //! ClusterRole aggregation: a ClusterRole with an `aggregationRule` has the rules of all
 //! ClusterRoles that its selectors find.
 //!
-//! Watches ClusterRoles; writes the `rules` of aggregated ones and nothing else.
+//! Watches ClusterRoles; writes the `rules` of aggregated ClusterRoles and nothing else.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ pub struct Aggregation {
     roles: Informer<ClusterRole>,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let roles = context.informer::<ClusterRole>();
     let role_cache = roles.clone();
-    // Any role may feed, or have fed, any aggregated one.
+    // Any role may be, or have been, part of any aggregated role.
     context.feed(&queue, move |_: &Change<ClusterRole>| {
         let aggregated = role_cache.list().into_iter().filter(|role| role.aggregation_rule.is_some());
         aggregated.map(|role| meta::name(&role.metadata).to_owned()).collect()
@@ -33,7 +33,7 @@ pub fn build(context: &mut ControllerContext) {
     context.run(Arc::new(Aggregation { client: context.client(), roles }), queue);
 }
 
-/// The rules that `role` should have: those of the roles found, in their names' order, without duplicates.
+/// The rules that `role` should have: the rules of the selected roles, in the order of their names, without duplicates.
 fn aggregated(role: &ClusterRole, all: &[Arc<ClusterRole>]) -> Option<Vec<PolicyRule>> {
     let rule = role.aggregation_rule.as_ref()?;
     let mut rules: Vec<PolicyRule> = Vec::new();

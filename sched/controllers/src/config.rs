@@ -1,4 +1,4 @@
-//! What the binary tells the controllers: which of them run, the cluster's addresses, the signing
+//! The settings that the binary passes to the controllers: which controllers run, the cluster's addresses, the signing
 //! authority and every duration, so that tests can shorten them.
 
 use std::collections::BTreeSet;
@@ -10,10 +10,10 @@ use api_client::lease::Election;
 use ipnet::Ipv4Net;
 use thiserror::Error;
 
-/// Makes a client that acts as a ServiceAccount of `kube-system`.
+/// Creates a client that acts as a ServiceAccount of `kube-system`.
 pub type Accounts = Arc<dyn Fn(&'static str) -> kube::Client + Send + Sync>;
 
-/// What no node may be: the cluster's own names and addresses.
+/// Names and addresses that no node may have in its certificate: the cluster's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reserved {
     /// The cluster's DNS domain: all names below it are Services' and Pods'.
@@ -32,41 +32,41 @@ pub struct Config {
     /// Upstream's `--controllers`: `*`, names, and names with a leading `-`, with or without the
     /// suffix `-controller`. See [`crate::controller_names`].
     pub controllers: Vec<String>,
-    /// Pod addresses of the whole cluster; each Node gets a part of it.
+    /// The range of Pod addresses of the whole cluster; each Node gets a part of it.
     pub cluster_cidr: Ipv4Net,
     /// Prefix length of a Node's part, upstream's 24.
     pub node_cidr_mask_size: u8,
-    /// Service addresses: never given to a Node, should the two ranges overlap.
+    /// The range of Service addresses: no Node gets a part that overlaps it.
     pub service_cidr: Option<Ipv4Net>,
-    /// What no node gets a serving certificate for; the two ranges above need not be repeated.
+    /// Names and addresses for which no node gets a serving certificate. The two ranges above need not be repeated.
     pub reserved: Reserved,
-    /// PEM published in every namespace as ConfigMap `kube-root-ca.crt`; none, no such ConfigMap.
+    /// The PEM that every namespace gets as ConfigMap `kube-root-ca.crt`; without it there is no such ConfigMap.
     pub root_ca_pem: Option<String>,
-    /// Signs certificate signing requests; none, requests are approved but not signed.
+    /// Signs certificate signing requests; without it requests are approved but not signed.
     pub signer: Option<Arc<dyn Signer>>,
     /// Longest validity of a signed certificate, upstream's year.
     pub certificate_duration: Duration,
-    /// A client for each of the ServiceAccounts of `kube-system` that controllers act as; none, all act as the client that they
-    /// are run with.
+    /// A client for each ServiceAccount of `kube-system` that controllers act as; without it all controllers act as the client
+    /// with which they are run.
     pub accounts: Option<Accounts>,
-    /// Run only while holding a Lease: for several servers on one store.
+    /// The controllers run only while they hold this Lease. For several servers on one store.
     pub election: Option<Election>,
     /// Timing of node lifecycle and eviction.
     pub nodes: NodeTiming,
     /// How often the Pod garbage collector may look, upstream's 20 s. It sleeps when nothing changes.
     pub pod_gc_period: Duration,
-    /// Pods on a Node that is gone are left alone so long, upstream's 40 s.
+    /// How long Pods on a Node that is gone are left alone, upstream's 40 s.
     pub pod_gc_quarantine: Duration,
     /// Terminated Pods above this number are deleted, oldest first; 0, never. Upstream's 12,500.
     pub terminated_pod_gc_threshold: usize,
-    /// How often the garbage collector asks what kinds are served, upstream's 30 s.
+    /// The period in which the garbage collector discovers the served kinds, upstream's 30 s.
     pub discovery_period: Duration,
 }
 
 /// Timing of node lifecycle and taint eviction, upstream's flags.
 #[derive(Clone, Debug)]
 pub struct NodeTiming {
-    /// Without a heartbeat for so long a Node is lost: `--node-monitor-grace-period`.
+    /// A Node without a heartbeat for this time is lost: `--node-monitor-grace-period`.
     pub grace_period: Duration,
     /// The same for a Node that never reported: `--node-startup-grace-period`.
     pub startup_grace_period: Duration,
@@ -74,9 +74,9 @@ pub struct NodeTiming {
     pub eviction_rate: f64,
     /// The same in a large zone that is partly down: `--secondary-node-eviction-rate`.
     pub secondary_eviction_rate: f64,
-    /// Zones of up to so many Nodes are not evicted while partly down: `--large-cluster-size-threshold`.
+    /// Zones of at most so many Nodes are not evicted while partly down: `--large-cluster-size-threshold`.
     pub large_cluster_size_threshold: usize,
-    /// Share of lost Nodes that makes a zone partly down: `--unhealthy-zone-threshold`.
+    /// The share of lost Nodes at which a zone is partly down: `--unhealthy-zone-threshold`.
     pub unhealthy_zone_threshold: f64,
 }
 
@@ -115,7 +115,7 @@ impl Default for Config {
     }
 }
 
-/// What a certificate is to be signed for; the request was approved and checked.
+/// What a certificate is signed for. The request was approved and checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SigningRequest {
     /// The PKCS #10 request in PEM.
@@ -151,12 +151,12 @@ pub struct SigningError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("\"{name}\" is not in the list of known controllers")]
 pub struct UnknownController {
-    /// The name as given.
+    /// The name in the list.
     pub name: String,
 }
 
-/// Whether upstream's `--controllers` list turns `name` on: an explicit mention decides, `-name`
-/// first, else `*` does.
+/// Whether upstream's `--controllers` list enables `name`: an explicit mention decides, `-name` before `name`, else `*` enables
+/// it.
 pub(crate) fn enabled(list: &[String], name: &str) -> bool {
     let mentions = |item: &str| same_controller(item, name);
     if list.iter().any(|item| item.strip_prefix('-').is_some_and(mentions)) {
@@ -165,7 +165,7 @@ pub(crate) fn enabled(list: &[String], name: &str) -> bool {
     list.iter().any(|item| item == "*" || mentions(item))
 }
 
-/// Checks that every mention names one of `known`.
+/// Checks that every mention names one of `controllers`.
 pub(crate) fn check_names(list: &[String], controllers: &[&str]) -> Result<(), UnknownController> {
     for item in list.iter().filter(|item| *item != "*") {
         let name = item.strip_prefix('-').unwrap_or(item);

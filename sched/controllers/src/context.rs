@@ -1,4 +1,4 @@
-//! What a controller is built from, upstream's `ControllerContext`, and the list of those that were built.
+//! What a controller is built from, upstream's `ControllerContext`, and the controllers that were built.
 
 use std::any::{Any, TypeId};
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::kind::KindInfo;
 use crate::work::{self, Controller, WorkQueue};
 
-/// As whom a controller acts.
+/// The identity with which a controller acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Account {
     /// As the user `system:kube-controller-manager`.
@@ -46,17 +46,17 @@ pub struct ControllerContext {
     /// Settings.
     pub config: Arc<Config>,
     informers: Informers,
-    /// As whom the controller that is being set up acts.
+    /// The client of the controller that is being set up.
     client: kube::Client,
     tasks: Tasks,
     runs: Vec<Run>,
-    /// Informers that a controller holds: kinds with their field selectors.
+    /// The informers that controllers use: kinds with their field selectors.
     requested: HashSet<(TypeId, &'static str)>,
     syncs: Vec<Task>,
     handlers: Vec<Guard>,
     observer: Option<Arc<dyn MetadataObserver>>,
     observations: Vec<Observe>,
-    /// Kinds of which the observer gets every change through the informers of controllers.
+    /// The kinds whose changes the observer gets through the controllers' informers.
     observed: Arc<Mutex<Vec<Arc<KindInfo>>>>,
 }
 
@@ -70,7 +70,7 @@ pub struct Built {
 }
 
 impl Built {
-    /// Waits until every cache holds its first list.
+    /// Waits until every cache has its first list.
     pub async fn synced(&mut self) {
         for sync in self.syncs.drain(..) {
             sync.await;
@@ -79,7 +79,7 @@ impl Built {
 }
 
 impl ControllerContext {
-    /// Nothing set up yet; what runs in the background is one of `tasks`.
+    /// A context without controllers. Background tasks run in `tasks`.
     pub fn new(informers: Informers, config: Arc<Config>, tasks: Tasks) -> Self {
         let client = informers.client().clone();
         Self {
@@ -97,7 +97,7 @@ impl ControllerContext {
         }
     }
 
-    /// Lets the next controllers act as an account. The caches are the manager's, which may list and watch everything.
+    /// The next controllers act as this account. The caches belong to the manager, which may list and watch everything.
     pub fn act_as(&mut self, account: Account) {
         self.client = match (account, &self.config.accounts) {
             (Account::Named(name), Some(accounts)) => accounts(name),
@@ -149,7 +149,7 @@ impl ControllerContext {
         self.handlers.push(Box::new(informer.on_change(handler)));
     }
 
-    /// The informer of a kind, which feeds a queue: `keys` returns what a change makes worth a pass.
+    /// The informer of a kind, which feeds a queue: `keys` returns the keys to reconcile after a change.
     pub fn feed<K: Cached<DynamicType = ()>, Q: work::Key>(
         &mut self,
         queue: &Arc<WorkQueue<Q>>,
@@ -160,7 +160,7 @@ impl ControllerContext {
         informer
     }
 
-    /// The informer of the objects that a field selector finds, which feeds a queue.
+    /// The informer of the objects that a field selector selects, which feeds a queue.
     pub fn feed_selected<K: Cached<DynamicType = ()>, Q: work::Key>(
         &mut self,
         fields: &'static str,
@@ -200,7 +200,7 @@ impl ControllerContext {
         self.tasks.clone()
     }
 
-    /// Has `observer` observe all objects of every kind whose whole informer a controller holds.
+    /// Registers `observer` for all objects of every kind whose unfiltered informer a controller uses.
     ///
     /// Returns these kinds; the list is complete once all controllers are set up.
     pub fn observe(&mut self, observer: Arc<dyn MetadataObserver>) -> Arc<Mutex<Vec<Arc<KindInfo>>>> {
@@ -208,7 +208,7 @@ impl ControllerContext {
         Arc::clone(&self.observed)
     }
 
-    /// What was set up.
+    /// The controllers that were set up.
     pub fn build(mut self) -> Built {
         if let Some(observer) = &self.observer {
             self.handlers.extend(self.observations.drain(..).map(|observe| observe(observer)));

@@ -1,5 +1,5 @@
-//! Certificate signing requests: approving those by which nodes join, signing what is approved,
-//! and removing what is done with. Three controllers on one kind, as upstream.
+//! Certificate signing requests: one controller approves the requests with which nodes join, one signs approved requests, one
+//! removes old requests. Three controllers on one kind, as upstream.
 
 pub mod approve;
 pub mod clean;

@@ -1,10 +1,9 @@
 //! Deployment: ReplicaSets of successive templates, moved from the old to the new one step by step.
 //!
-//! Watches Deployments, ReplicaSets and, for `Recreate`, Pods. Creates, scales, annotates, adopts
-//! and deletes ReplicaSets and writes Deployment status and its revision annotation. Never touches
-//! Pods. Each pass plans from the caches alone; each write carries the revision read, so a stale
-//! cache costs a retry and never a step too many. Roll-back is the client's: it restores a
-//! template, and the ReplicaSet that has it becomes the newest again.
+//! Watches Deployments, ReplicaSets and, for `Recreate`, Pods. Creates, scales, annotates, adopts and deletes ReplicaSets and
+//! writes Deployment status and its revision annotation. Never touches Pods. Each pass plans from the caches alone; each write
+//! carries the revision that was read, so a stale cache costs a retry and never a wrong step. A roll-back is the client's: it
+//! restores a template, and the ReplicaSet with that template becomes the newest again.
 
 mod fence;
 mod history;
@@ -41,7 +40,7 @@ pub struct Deployments {
     pods: Informer<Pod>,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let deployments =
@@ -60,8 +59,8 @@ fn owner(set: &ReplicaSet, deployments: &Informer<Deployment>) -> Option<Arc<Dep
     deployments.get(&key).filter(|deployment| deployment.metadata.uid.as_deref() == Some(&reference.uid))
 }
 
-/// The Deployments that a change of a ReplicaSet concerns: its owners before and now, or, when it
-/// has none, those that could adopt it.
+/// The Deployments that a change of a ReplicaSet concerns: its owners before and after, or, when it has none, the Deployments
+/// that could adopt it.
 fn touched(change: &Change<ReplicaSet>, deployments: &Informer<Deployment>) -> Vec<ObjectKey> {
     let mut keys: Vec<ObjectKey> = change.both().filter_map(|set| owner(set, deployments)).map(|d| ObjectKey::from(&d.metadata)).collect();
     if let Some(orphan) = change.new.as_ref().filter(|set| meta::controller_of(&set.metadata).is_none()) {
@@ -72,7 +71,7 @@ fn touched(change: &Change<ReplicaSet>, deployments: &Informer<Deployment>) -> V
     keys
 }
 
-/// A `Recreate` Deployment waits for its old Pods to be gone or at their end.
+/// A `Recreate` Deployment waits until its old Pods are gone or have ended.
 fn waiting_for(change: &Change<Pod>, deployments: &Informer<Deployment>, sets: &Informer<ReplicaSet>) -> Vec<ObjectKey> {
     let ended = change.new.as_ref().is_none_or(|pod| pods::is_terminal(pod));
     let Some(pod) = change.old.as_ref().filter(|_| ended) else { return Vec::new() };
@@ -103,7 +102,7 @@ impl Controller for Deployments {
 }
 
 impl Deployments {
-    /// A selector that takes every Pod is never acted on.
+    /// A selector that selects every Pod is never acted on.
     async fn refuse(&self, deployment: &Deployment) -> Result<Next, Failure> {
         let message = "This deployment is selecting all pods. A non-empty selector is required.";
         self.recorder.warning(&reference(deployment), "SelectingAll", message);
@@ -124,7 +123,7 @@ impl Deployments {
         Ok(Next::OnChange.or_after(plan.look_again))
     }
 
-    /// Performs one action; answers the Deployment when the action changed it.
+    /// Performs one action; returns the Deployment when the action changed it.
     async fn perform(&self, deployment: &Deployment, action: Action) -> Result<Option<Deployment>, Failure> {
         match action {
             Action::SetRevision(revision) => {
@@ -163,8 +162,8 @@ impl Deployments {
         }
     }
 
-    /// The name is taken: by the very ReplicaSet, which a stale cache did not show, or by another
-    /// one whose template has the same hash; then the collision count changes the hash.
+    /// The name exists already. Either this ReplicaSet has it and the cache is stale, or another one whose template has the
+    /// same hash; then the collision count changes the hash.
     async fn collided(&self, deployment: &Deployment, wanted: &ReplicaSet, failure: Failure) -> Result<(), Failure> {
         let Some(existing) = writes::get::<ReplicaSet>(&self.client, &ObjectKey::from(&wanted.metadata)).await? else {
             return Err(failure);

@@ -1,5 +1,5 @@
-//! What kinds the API server serves, asked by aggregated discovery: for those who work on objects
-//! of every kind, custom ones included.
+//! The kinds that the API server serves, from aggregated discovery: for controllers of objects of every kind, custom kinds
+//! included.
 
 use kube::api::ApiResource;
 use kube::client::{APIGroupDiscoveryList, APIVersionDiscovery};
@@ -23,12 +23,12 @@ impl Served {
     }
 }
 
-/// The answer of one asking.
+/// The result of one discovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {
     /// Served kinds.
     pub kinds: Vec<Served>,
-    /// Group versions that a server behind this one could not tell about.
+    /// Group versions that an aggregated server could not describe.
     pub stale: Vec<String>,
 }
 
@@ -49,15 +49,15 @@ pub struct Resource {
     pub has_scale: bool,
 }
 
-/// Asks the server.
+/// Requests the discovery documents from the server.
 pub async fn discover(client: &kube::Client) -> Result<Discovered, Failure> {
     let mut discovered = Discovered::default();
     ask(client).await?.into_iter().for_each(|list| read(list, &mut discovered));
     Ok(discovered)
 }
 
-/// Asks the server for all resources in all versions, in order of preference. What a server behind this one could not
-/// tell of is not among them.
+/// Requests all resources in all versions, in order of preference. Resources that an aggregated server could not describe are
+/// missing.
 pub async fn every_version(client: &kube::Client) -> Result<Vec<Resource>, Failure> {
     Ok(ask(client).await?.into_iter().flat_map(versions).flat_map(|(group, version)| resources(group, version)).collect())
 }
@@ -100,7 +100,7 @@ fn read(list: APIGroupDiscoveryList, into: &mut Discovered) {
         }
         for resource in version.resources {
             let plural = resource.resource.unwrap_or_default();
-            // Versions come in order of preference: the first that serves a resource counts.
+            // Versions are in order of preference: the first version that serves a resource counts.
             if into.kinds.iter().any(|served| served.kind.group == name && served.kind.plural == plural) {
                 continue;
             }

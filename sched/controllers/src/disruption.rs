@@ -1,8 +1,8 @@
 //! Disruption: how many Pods of each PodDisruptionBudget may be evicted now.
 //!
-//! Watches PodDisruptionBudgets, Pods, and the workloads that Pods belong to; reads the `scale` subresource of other
-//! kinds. Writes the status of budgets, and takes the condition `DisruptionTarget` back from Pods that stayed after
-//! all (`stale`). Never evicts: the API server's eviction does, and charges the budget's status with each eviction.
+//! Watches PodDisruptionBudgets, Pods, and the workloads that Pods belong to; reads the `scale` subresource of other kinds.
+//! Writes the status of budgets, and removes the condition `DisruptionTarget` from Pods that were not deleted (`stale`). Never
+//! evicts: the API server's eviction does, and charges the budget's status with each eviction.
 
 mod plan;
 mod scales;
@@ -33,7 +33,7 @@ pub struct Disruption {
     scales: Scales,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let budgets = context
@@ -51,7 +51,7 @@ pub fn build(context: &mut ControllerContext) {
     stale::build(context);
 }
 
-/// Whether a change of a Pod is none to any budget.
+/// Whether no budget depends on a change of a Pod.
 fn counts_alike(change: &Change<Pod>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
     let facts = |pod: &Pod| (pods::is_ready(pod), meta::is_deleting(&pod.metadata), meta::controller_uid(&pod.metadata).to_owned());
@@ -68,7 +68,7 @@ fn concerned(change: &Change<Pod>, budgets: &Informer<PodDisruptionBudget>) -> V
     budgets.in_namespace(&namespace).iter().filter(|budget| selects(budget)).map(|budget| ObjectKey::from(&budget.metadata)).collect()
 }
 
-/// The budgets beside a workload that came, or whose number of replicas changed.
+/// The budgets in the namespace of a workload that was created, or whose number of replicas changed.
 fn rescaled<K: Cached>(change: &Change<K>, budgets: &Informer<PodDisruptionBudget>, replicas: fn(&K) -> Option<i32>) -> Vec<ObjectKey> {
     let Some(new) = &change.new else { return Vec::new() };
     if change.old.as_ref().is_some_and(|old| replicas(old) == replicas(new)) {
@@ -117,7 +117,7 @@ impl Disruption {
         Ok(Next::OnChange.or_after(plan.look_again))
     }
 
-    /// Without knowing how many Pods there should be, none may go.
+    /// Without the expected number of Pods, no Pod may be evicted.
     async fn fail_safe(&self, budget: &PodDisruptionBudget, unscaled: &Unscaled) -> Result<Next, Failure> {
         let message = format!("Failed to calculate the number of expected pods: {unscaled}");
         self.recorder.warning(&reference(budget), "CalculateExpectedPodCountFailed", message);

@@ -1,5 +1,5 @@
-//! What can go wrong in a reconcile, and what the loop does about it: conflicts and vanished
-//! objects are everyday, everything is tried again with back-off.
+//! The failures of a reconcile, and what the loop does about them: conflicts and vanished objects are normal, and every key is
+//! tried again with back-off.
 
 use thiserror::Error;
 
@@ -11,37 +11,37 @@ pub enum Failure {
     Request {
         /// What was attempted, for example `create pod`.
         action: &'static str,
-        /// On which object.
+        /// The object of the attempt.
         object: String,
         /// The server's answer, or why there was none.
         #[source]
         source: Box<kube::Error>,
     },
-    /// An object holds something that cannot be worked with; a change of it is waited for.
+    /// An object has a value that the controller cannot work with; the key waits for a change of the object.
     #[error("{object}: {problem}")]
     Unusable {
         /// The object.
         object: String,
-        /// What is wrong with it.
+        /// What is wrong with the value.
         problem: String,
     },
     /// The signing authority failed.
     #[error(transparent)]
     Signing(#[from] crate::config::SigningError),
-    /// Some of what was to be done is not done yet.
+    /// A part of the work is not done yet.
     #[error("{object}: {waiting_for}")]
     Unfinished {
         /// The object.
         object: String,
-        /// What is waited for.
+        /// What the work waits for.
         waiting_for: String,
-        /// Look again after so long at the latest; sooner at first.
+        /// Reconcile again after this time at the latest; the first attempts are sooner.
         at_most: std::time::Duration,
     },
 }
 
 impl Failure {
-    /// The server's status reason code, where the server answered.
+    /// The server's status reason code, when the server answered.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Request { source, .. } => code(source),
@@ -54,12 +54,12 @@ impl Failure {
         self.code() == Some(409)
     }
 
-    /// Whether the object is not there.
+    /// Whether the object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.code() == Some(404)
     }
 
-    /// Whether the namespace is being deleted, so that creating in it is pointless.
+    /// Whether the namespace is being deleted, so that nothing can be created in it.
     pub fn is_namespace_terminating(&self) -> bool {
         match self {
             Self::Request { source, .. } => match source.as_ref() {
@@ -73,7 +73,7 @@ impl Failure {
         }
     }
 
-    /// The server's own words, for events; else the whole chain.
+    /// The server's own words for events, else the whole chain.
     pub fn message(&self) -> String {
         match self {
             Self::Request { source, .. } => match source.as_ref() {
@@ -98,7 +98,7 @@ pub fn code(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// Says what was attempted on which object.
+/// Adds what was attempted on which object.
 pub trait During<T> {
     /// Turns a client error into a [`Failure`].
     fn during(self, action: &'static str, object: impl ToString) -> Result<T, Failure>;
@@ -110,7 +110,7 @@ impl<T> During<T> for Result<T, kube::Error> {
     }
 }
 
-/// For deletes and clean-ups: what is gone already is success.
+/// For deletions and clean-ups: an object that is gone already is a success.
 pub fn gone_is_fine<T>(result: Result<T, Failure>) -> Result<(), Failure> {
     match result {
         Ok(_) => Ok(()),

@@ -1,10 +1,9 @@
-//! Garbage collector: deletes what has lost all its owners, and sees deletions through that wait
-//! for dependents (`foregroundDeletion`) or let them go (`orphan`).
+//! Garbage collector: deletes objects that have lost all their owners, and completes deletions that wait for dependents
+//! (`foregroundDeletion`) or release them (`orphan`).
 //!
-//! Hears of the metadata of every object of every kind that can be listed, watched and deleted,
-//! custom kinds included (Events excepted, as upstream). Deletes objects, takes vanished owners
-//! off them and takes its two finalizers off. Never deletes an object before a live read of it,
-//! never on account of an owner that it could not prove absent.
+//! Gets the metadata of every object of every kind that can be listed, watched and deleted, custom kinds included (Events
+//! excepted, as upstream). Deletes objects, removes vanished owners from them and removes its two finalizers. Never deletes an
+//! object before a live read of it, and never because of an owner whose absence is not proven.
 
 mod graph;
 mod monitor;
@@ -28,7 +27,7 @@ use remote::Remote;
 
 /// Finalizer of a deletion that waits for dependents.
 const FOREGROUND: &str = "foregroundDeletion";
-/// Finalizer of a deletion that lets dependents go.
+/// The finalizer of a deletion that releases dependents.
 const ORPHAN: &str = "orphan";
 
 /// The controller; its keys are UIDs.
@@ -38,7 +37,7 @@ pub struct GarbageCollector {
     recorder: Recorder,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let graph = Arc::new(Graph::default());
     let remote = Remote::new(context.client());
@@ -71,7 +70,7 @@ impl Controller for GarbageCollector {
 }
 
 impl GarbageCollector {
-    /// Takes this owner off its dependents, then lets it go.
+    /// Removes this owner from its dependents, then removes the owner's finalizer.
     async fn orphan(&self, uid: &str, node: &NodeSnapshot) -> Result<(), Failure> {
         for (_, dependent) in &node.dependents {
             let Some(latest) = self.remote.read(&dependent.identity).await? else { continue };
@@ -82,7 +81,7 @@ impl GarbageCollector {
         self.remote.remove_finalizer(&node.identity, uid, ORPHAN).await
     }
 
-    /// Lets an owner go whose blocking dependents are gone; else has them looked at.
+    /// Removes the finalizer of an owner whose blocking dependents are gone; else queues these dependents.
     async fn wait_for_dependents(&self, uid: &str, node: &NodeSnapshot) -> Result<(), Failure> {
         let blocking: Vec<&String> = node.dependents.iter().filter(|(_, d)| d.blocks).map(|(uid, _)| uid).collect();
         if blocking.is_empty() {
@@ -94,7 +93,7 @@ impl GarbageCollector {
         Ok(())
     }
 
-    /// Whether the object may stay, and what of its owners is left.
+    /// Whether the object may stay, and which of its owners are left.
     async fn judge(&self, uid: &str, node: &NodeSnapshot) -> Result<(), Failure> {
         if node.owners.is_empty() {
             return Ok(());
@@ -114,7 +113,7 @@ impl GarbageCollector {
         self.perform(uid, node, &latest, plan::plan(&latest, &owners, &dependents)).await
     }
 
-    /// What became of one owner: as the graph knows it, else as the server says.
+    /// The state of one owner: from the graph if it is there, else from the server.
     async fn owner(
         &self,
         item: &Identity,
@@ -167,7 +166,7 @@ fn reference_of(item: &Identity, latest: &ObjectMeta) -> ObjectReference {
     }
 }
 
-/// The policy that an object's own finalizers ask for.
+/// The policy that an object's own finalizers request.
 fn policy(latest: &ObjectMeta) -> PropagationPolicy {
     if crate::meta::has_finalizer(latest, ORPHAN) {
         PropagationPolicy::Orphan

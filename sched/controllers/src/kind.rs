@@ -1,4 +1,4 @@
-//! Which kind an object is of.
+//! The kind of an object.
 
 /// A kind that the server serves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

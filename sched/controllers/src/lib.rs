@@ -1,7 +1,7 @@
 //! Controllers: a pure plan and a thin apply each, in one shared loop.
 //!
-//! [`run`] starts those that [`Config::controllers`] selects. They read the informers of the process, write through one
-//! client each, and write nothing but what their heads say.
+//! [`run`] starts the controllers that [`Config::controllers`] selects. They read the informers of the process, write through
+//! one client each, and write only what the head of their file lists.
 
 mod account_token;
 mod bootstrap_token;
@@ -50,10 +50,10 @@ pub use failure::Failure;
 /// Why the controllers could not start, or ended.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// `--controllers` names one that does not exist.
+    /// `--controllers` names a controller that does not exist.
     #[error(transparent)]
     UnknownController(#[from] UnknownController),
-    /// One of them is not what it was any more.
+    /// A background task of the controllers failed.
     #[error(transparent)]
     Task(#[from] TaskFailure),
 }
@@ -61,7 +61,7 @@ pub enum Error {
 /// How long the others may take to end when one has failed.
 const FAILED_ENDING_MAX: Duration = Duration::from_millis(200);
 
-/// A controller's name, as whom it acts, and how it is set up.
+/// A controller's name, the identity with which it acts, and the function that sets it up.
 type Row = (&'static str, Account, fn(&mut ControllerContext));
 
 /// Every controller, by upstream's name, with upstream's account.
@@ -103,14 +103,14 @@ pub async fn run(informers: Informers, config: Config, cancel: CancellationToken
         None => run_now(informers, config, cancel).await,
         Some(election) => {
             let leading = |term| run_now(informers.clone(), Arc::clone(&config), term);
-            // `None`: cancelled while another one led.
+            // `None`: cancelled while another process was the leader.
             api_client::lease::lead(informers.client().clone(), &election, cancel, leading).await.unwrap_or(Ok(()))
         }
     }
 }
 
 async fn run_now(informers: Informers, config: Arc<Config>, cancel: CancellationToken) -> Result<(), Error> {
-    // Ends them all when one of them fails.
+    // Ends all of them when one fails.
     let cancel = cancel.child_token();
     let tasks = Tasks::new(cancel.clone());
     let mut context = ControllerContext::new(informers, Arc::clone(&config), tasks.clone());
@@ -134,7 +134,7 @@ async fn run_now(informers: Informers, config: Arc<Config>, cancel: Cancellation
         () = working => {}
         failure = tasks.failed() => {
             cancel.cancel();
-            // Whoever leads next must not meet what goes on here.
+            // The next leader must not meet writes of this one.
             let _in_time = tokio::time::timeout(FAILED_ENDING_MAX, tasks.wait()).await;
             return Err(failure.into());
         }

@@ -35,7 +35,7 @@ pub fn namespace(meta: &ObjectMeta) -> &str {
     meta.namespace.as_deref().unwrap_or_default()
 }
 
-/// Whether a deletion was asked for.
+/// Whether a deletion was requested.
 pub fn is_deleting(meta: &ObjectMeta) -> bool {
     meta.deletion_timestamp.is_some()
 }
@@ -55,7 +55,7 @@ pub fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
     meta.finalizers.iter().flatten().any(|f| f == finalizer)
 }
 
-/// The reference that makes `owner` the controller of what it creates.
+/// The reference that makes `owner` the controller of the objects that it creates.
 pub fn controller_reference<K: kube::Resource<DynamicType = ()>>(owner: &K) -> OwnerReference {
     OwnerReference {
         api_version: K::api_version(&()).into_owned(),
@@ -67,7 +67,7 @@ pub fn controller_reference<K: kube::Resource<DynamicType = ()>>(owner: &K) -> O
     }
 }
 
-/// A typed selector for matching; one that cannot be parsed matches nothing.
+/// A typed selector; one that cannot be parsed matches nothing.
 pub fn selector(selector: &LabelSelector) -> Selector {
     let value = serde_json::to_value(selector).unwrap_or_default();
     Selector::from_label_selector(Some(&value)).unwrap_or_else(|_| Selector::from_label_selector(None).unwrap_or_default())
@@ -88,7 +88,7 @@ pub fn instant(time: Option<&Time>) -> Option<jiff::Timestamp> {
     time.map(|t| t.0)
 }
 
-/// `at` in whole seconds, as `metav1.Time` is stored: so that what is written compares equal to what is read.
+/// `at` in whole seconds, as `metav1.Time` is stored, so that what is written equals what is read.
 pub fn whole_seconds(at: jiff::Timestamp) -> Time {
     Time(jiff::Timestamp::from_second(at.as_second()).unwrap_or(at))
 }
@@ -116,7 +116,7 @@ pub fn merge_patch(old: &Value, new: &Value) -> Value {
     Value::Object(patch)
 }
 
-/// Puts one JSON merge patch over another; what the second says stands.
+/// Merges a JSON merge patch into another; values of the second one win.
 pub fn overlay(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
@@ -128,12 +128,12 @@ pub fn overlay(into: &mut Value, from: &Value) {
     }
 }
 
-/// A list for a merge patch: an empty one removes the field, as upstream's encoding leaves it out.
+/// A list for a merge patch: an empty list removes the field, as upstream's encoding omits it.
 pub fn list_or_null<T: serde::Serialize>(list: &[T]) -> Value {
     if list.is_empty() { Value::Null } else { serde_json::to_value(list).unwrap_or_default() }
 }
 
-/// Whether two values are the same when what says nothing counts as absent (upstream's semantic equality).
+/// Whether two values are equal when empty values count as absent (upstream's semantic equality).
 pub fn semantically_equal<T: PartialEq + serde::Serialize>(a: &T, b: &T) -> bool {
     let plain = |value: &T| serde_json::to_value(value).unwrap_or_default();
     a == b || zero::same(Some(&plain(a)), Some(&plain(b)))

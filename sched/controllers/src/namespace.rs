@@ -1,10 +1,9 @@
-//! Namespace: empties a namespace that is being deleted and then lets it go.
+//! Namespace: deletes the content of a namespace that is being deleted, and then removes its finalizer.
 //!
-//! Watches Namespaces, and Pods for when the last is gone. Deletes every object of every kind in
-//! the namespace, found by discovery: first Pods, and only when they are gone the rest (so that
-//! nothing a running Pod relies on goes before it). Writes `status.conditions` while something
-//! remains and removes the finalizer `kubernetes` when nothing does. Never touches a namespace
-//! that nobody asked to delete.
+//! Watches Namespaces, and Pods to learn when the last one is gone. Deletes every object of every kind in the namespace, found
+//! by discovery: first Pods, and the rest only when they are gone (so that nothing that a running Pod uses is deleted before
+//! it). Writes `status.conditions` while objects remain and removes the finalizer `kubernetes` when none does. Never touches a
+//! namespace that is not being deleted.
 
 mod content;
 mod plan;
@@ -38,7 +37,7 @@ pub struct Namespaces {
     namespaces: Informer<Namespace>,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let namespaces = context.feed(&queue, |change: &Change<Namespace>| {
@@ -84,7 +83,7 @@ impl Controller for Namespaces {
 }
 
 impl Namespaces {
-    /// Takes our finalizer off, so that the server removes the namespace.
+    /// Removes our finalizer, so that the server removes the namespace.
     async fn finalize(&self, name: &str, uid: &str) -> Result<(), Failure> {
         let Some(mut fresh) = writes::get::<Namespace>(&self.client, &ObjectKey::new("", name)).await? else { return Ok(()) };
         if meta::uid(&fresh.metadata) != uid {

@@ -1,7 +1,7 @@
 //! Node IPAM: every Node gets its own part of the cluster's Pod addresses.
 //!
-//! Watches Nodes; writes `spec.podCIDR` and `spec.podCIDRs` of Nodes that have none. Never changes
-//! or takes back what a Node has: a part is free again when its Node is gone.
+//! Watches Nodes; writes `spec.podCIDR` and `spec.podCIDRs` of Nodes without them. Never changes or removes the range of a
+//! Node: a range is free again when its Node is gone.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -25,11 +25,11 @@ pub struct NodeIpam {
     recorder: Recorder,
     nodes: Informer<Node>,
     range: Range,
-    /// Given and perhaps not yet seen in the cache, by Node UID.
+    /// Ranges that were written and that the cache may not show yet, by Node UID.
     given: Mutex<BTreeMap<String, Ipv4Net>>,
 }
 
-/// The addresses that are given out.
+/// The allocated ranges.
 #[derive(Clone, Copy, Debug)]
 struct Range {
     cluster: Ipv4Net,
@@ -37,14 +37,14 @@ struct Range {
     services: Option<Ipv4Net>,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let nodes = context.informer::<Node>();
     let node_cache = nodes.clone();
     context.feed(&queue, move |change: &Change<Node>| match &change.new {
         Some(node) => vec![meta::name(&node.metadata).to_owned()],
-        // A part came free: those who got none may try again.
+        // A range is free again: Nodes without one may get it.
         None => node_cache.list().iter().filter(|node| cidrs(node).is_empty()).map(|node| meta::name(&node.metadata).to_owned()).collect(),
     });
     let config = Arc::clone(&context.config);
@@ -65,7 +65,7 @@ fn overlap(a: Ipv4Net, b: Ipv4Net) -> bool {
     a.contains(&b.network()) || b.contains(&a.network())
 }
 
-/// The lowest part that touches nothing taken and no Service address.
+/// The lowest range that overlaps no allocated range and no Service address.
 fn free_part(range: Range, taken: &[Ipv4Net]) -> Option<Ipv4Net> {
     let mut taken: Vec<Ipv4Net> = taken.iter().copied().chain(range.services).collect();
     taken.sort_by_key(Ipv4Net::network);
@@ -85,7 +85,7 @@ fn free_part(range: Range, taken: &[Ipv4Net]) -> Option<Ipv4Net> {
 
 impl Controller for NodeIpam {
     const NAME: &'static str = "node-ipam-controller";
-    /// One: two Nodes must not be given the same part.
+    /// One worker: two Nodes must not get the same range.
     const WORKERS: usize = 1;
     type Key = String;
 
@@ -114,7 +114,7 @@ impl Controller for NodeIpam {
 }
 
 impl NodeIpam {
-    /// A part for the Node, noted as given until the cache shows it.
+    /// Allocates a range for the Node, and remembers it until the cache shows it.
     fn choose(&self, node: &Node) -> Option<Ipv4Net> {
         let nodes = self.nodes.list();
         let mut given = self.given.lock();

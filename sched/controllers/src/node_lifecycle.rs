@@ -1,10 +1,9 @@
-//! Node lifecycle: finds out that a Node is lost, says so on the Node and its Pods, and taints it.
+//! Node lifecycle: detects that a Node is lost, marks the Node and its Pods, and taints the Node.
 //!
-//! Watches Nodes, their Leases and Pods. A Node whose Lease and status stay unchanged for the grace
-//! period gets the conditions `Unknown`; its Pods are marked not ready; taints follow the
-//! conditions. `NoExecute` taints, which make Pods leave, are rationed by zone, and withheld when
-//! every Node is lost: then it is this process that is cut off. Never deletes Pods (taint eviction
-//! does) or Nodes. Times in heartbeats are only compared with each other, never with this clock.
+//! Watches Nodes, their Leases and Pods. A Node whose Lease and status do not change for the grace period gets the conditions
+//! `Unknown`; its Pods are marked not ready; taints follow the conditions. `NoExecute` taints, which make Pods leave, are
+//! rate-limited by zone. When every Node is lost there are none: then this process itself has lost the network. Never deletes
+//! Pods (taint eviction does) or Nodes. Times in heartbeats are only compared with each other, never with this machine's clock.
 
 mod health;
 mod taints;
@@ -43,7 +42,7 @@ pub struct NodeLifecycle {
     rations: Mutex<HashMap<String, Ration>>,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let nodes = context.informer::<Node>();
@@ -109,7 +108,7 @@ impl Controller for NodeLifecycle {
 }
 
 impl NodeLifecycle {
-    /// Notes what was heard of the Node.
+    /// Records the present heartbeats of the Node.
     fn observe(&self, key: &str, node: &Node, now: Instant) -> Health {
         let lease = self.leases.get(&ObjectKey::new(api_client::lease::NODE_LEASE_NAMESPACE, key));
         let mut all = self.health.lock();
@@ -136,8 +135,8 @@ impl NodeLifecycle {
         }
     }
 
-    /// Whether the Pods must be marked: always on a Node that is lost, once on one that says itself
-    /// that it is not ready (its kubelet lives, and corrects what is wrong).
+    /// Whether the Pods must be marked: always on a lost Node; once on a Node that reports itself not ready (its kubelet runs
+    /// and corrects the marks that are wrong).
     fn pods_are_not_ready(&self, key: &str, node: &Node) -> bool {
         let Some(ready) = nodes::condition(node, "Ready") else { return false };
         let mut all = self.health.lock();
@@ -150,7 +149,7 @@ impl NodeLifecycle {
         }
     }
 
-    /// Some Pods could not be marked (their kubelet wrote at the same time): all are looked at again.
+    /// Some Pods could not be marked (their kubelet wrote at the same time): all Pods are checked again.
     fn mark_again(&self, key: &str) {
         if let Some(health) = self.health.lock().get_mut(key) {
             health.marked_since = None;
@@ -166,13 +165,13 @@ impl NodeLifecycle {
         Ok(())
     }
 
-    /// Brings the taints in line with the conditions; answers how long a `NoExecute` taint must
-    /// still wait for its turn.
+    /// Brings the taints in line with the conditions; returns how long a `NoExecute` taint must still wait for the zone's rate
+    /// limit.
     async fn taint(&self, key: &str, node: &Node, now: Timestamp) -> Result<Option<Duration>, Failure> {
         let wanted = taints::no_execute(node);
         let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
         let has_it = wanted.is_some_and(|wanted| taints.clone().any(|taint| taint.key == wanted && taint.effect == "NoExecute"));
-        // Moving from one kind of loss to the other is no new eviction.
+        // A change from one `NoExecute` taint to the other is not a new eviction.
         let has_any = taints.clone().any(taints::is_ours_no_execute);
         let (allowed, wait) = match wanted {
             None => (None, None),
@@ -194,8 +193,7 @@ impl NodeLifecycle {
         self.nodes.list().iter().all(|node| !health::is_ready(node))
     }
 
-    /// Takes the zone's permission to evict one more Node, or answers how long to wait for it;
-    /// `None` until something changes.
+    /// Takes the zone's permission to evict one more Node, or returns how long to wait for it; `None` until something changes.
     fn ration(&self, node: &Node) -> Result<(), Option<Duration>> {
         let zone = zones::zone_of(node);
         let zone_nodes: Vec<Arc<Node>> = self.nodes.list().into_iter().filter(|other| zones::zone_of(other) == zone).collect();

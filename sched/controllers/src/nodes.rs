@@ -1,4 +1,4 @@
-//! What controllers ask of a Node.
+//! What controllers read from a Node.
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 

@@ -1,9 +1,8 @@
-//! Pod garbage collector: removes Pods that nobody else will.
+//! Pod garbage collector: removes Pods that no other part of the cluster removes.
 //!
-//! Watches Pods and Nodes. Removes Pods of Nodes that are gone, Pods being deleted that never had
-//! a Node or whose Node is out of service, and the oldest ended Pods above a threshold. Removal is
-//! at once, without grace: no kubelet is there to finish it. It looks at most every 20 s, and only
-//! after something changed that it might act on.
+//! Watches Pods and Nodes. Removes Pods of Nodes that are gone, Pods being deleted that never had a Node or whose Node is out
+//! of service, and the oldest ended Pods above a threshold. It deletes them without grace: no kubelet is there to end them. It
+//! runs at most every 20 s, and only after a change that may make a Pod garbage.
 
 mod plan;
 
@@ -33,7 +32,7 @@ pub struct PodGc {
     quarantine: Mutex<Quarantine>,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue: Arc<WorkQueue<()>> = Arc::new(WorkQueue::default());
     let (nodes, pods) = (context.informer::<Node>(), context.informer::<Pod>());

@@ -1,5 +1,5 @@
-//! What controllers ask of a Pod: is it active, ready, available, and which goes first when there
-//! are too many.
+//! What controllers read from a Pod: whether it is active, ready or available, and which Pod is deleted first when there are
+//! too many.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Pod, PodCondition};
 
 use crate::meta;
 
-/// Annotation by which users order deletions.
+/// The annotation with which users order deletions.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// The Node the Pod is bound to.
@@ -43,7 +43,7 @@ pub fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
     pod.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)
 }
 
-/// The Pod's conditions with this one in place of its own of the same type.
+/// The Pod's conditions, with this one instead of the one of the same type.
 pub fn with_condition(pod: &Pod, condition: PodCondition) -> Vec<PodCondition> {
     let mut conditions = pod.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
     conditions.retain(|other| other.type_ != condition.type_);
@@ -66,7 +66,7 @@ pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
     is_ready(pod) && available_in(pod, min_ready_seconds, now).is_none()
 }
 
-/// How long until a ready Pod becomes available; none when it is or when it is not ready.
+/// How long until a ready Pod becomes available; `None` when it is available or not ready.
 pub fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Option<Duration> {
     if min_ready_seconds <= 0 || !is_ready(pod) {
         return None;
@@ -77,9 +77,9 @@ pub fn available_in(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> Option
     needed.checked_sub(been).filter(|left| !left.is_zero())
 }
 
-/// The order in which surplus Pods go, first to last: upstream's `ActivePodsWithRanks` as a total
-/// order. Unbound before bound, pending before running, unready before ready, cheap before dear,
-/// crowded before alone, newer ready, more restarts, newer.
+/// The order in which surplus Pods are deleted: upstream's `ActivePodsWithRanks` as a total order. Unbound before bound,
+/// pending before running, not ready before ready, lower before higher deletion cost, crowded before alone, ready for a shorter
+/// time, more restarts, newer.
 pub fn deletion_order(mut pods: Vec<Arc<Pod>>, related: &[Arc<Pod>], now: Timestamp) -> Vec<Arc<Pod>> {
     let crowd = |pod: &Pod| match node_name(pod) {
         Some(node) => related.iter().filter(|other| is_active(other) && node_name(other) == Some(node)).count(),

@@ -1,9 +1,9 @@
-//! ValidatingAdmissionPolicy status: what a policy's expressions cannot be right about, held against the kinds that
-//! it matches (`typeChecking`), and up to which generation it was looked at (`observedGeneration`).
+//! ValidatingAdmissionPolicy status: the type errors of a policy's expressions for the kinds that the policy matches
+//! (`typeChecking`), and the generation that was checked (`observedGeneration`).
 //!
-//! Watches ValidatingAdmissionPolicies; reads what kinds are served and how they are described; writes the two fields,
-//! by server-side apply, and nothing else. A policy is looked at once a generation: what changes about the kinds
-//! later is not told, as upstream has it. Whether an expression is one at all the API server has checked before.
+//! Watches ValidatingAdmissionPolicies; reads the served kinds and their schemas; writes the two fields, by server-side apply,
+//! and nothing else. It checks a policy once a generation: later changes of the kinds do not change the status, as upstream.
+//! The API server has already checked that each expression compiles.
 
 mod check;
 mod kinds;
@@ -24,7 +24,7 @@ use crate::failure::{Failure, gone_is_fine};
 use crate::work::{Controller, Next, WorkQueue};
 use crate::{discovery, meta, writes};
 
-/// Who owns the status, as upstream's controller calls itself.
+/// The field manager of the status, upstream's name.
 const FIELD_MANAGER: &str = "validatingadmissionpolicy-status";
 
 /// The controller; its keys are policies' names.
@@ -33,7 +33,7 @@ pub struct PolicyStatus {
     policies: Informer<ValidatingAdmissionPolicy>,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let policies = context.feed(&queue, |change: &Change<ValidatingAdmissionPolicy>| {
@@ -42,20 +42,20 @@ pub fn build(context: &mut ControllerContext) {
     context.run(Arc::new(PolicyStatus { client: context.client(), policies }), queue);
 }
 
-/// The generation that is to be looked at, where the status is behind.
+/// The generation to check, when the status is behind.
 fn due(policy: &ValidatingAdmissionPolicy) -> Option<i64> {
     let observed = policy.status.as_ref().and_then(|status| status.observed_generation).unwrap_or_default();
     policy.metadata.generation.filter(|generation| *generation > observed)
 }
 
-/// The status of a policy that was looked at. That nothing was found is said by an empty `typeChecking`.
+/// The status of a checked policy. An empty `typeChecking` says that there are no warnings.
 fn status(generation: i64, warnings: &[ExpressionWarning]) -> Value {
     let checked = if warnings.is_empty() { json!({}) } else { json!({"expressionWarnings": warnings}) };
     json!({"observedGeneration": generation, "typeChecking": checked})
 }
 
 impl PolicyStatus {
-    /// What the expressions are to be held against.
+    /// The types that the expressions are checked with.
     async fn types(&self, spec: &ValidatingAdmissionPolicySpec) -> Result<Types, Failure> {
         let objects = kinds::named(spec, &discovery::every_version(&self.client).await?);
         let params = spec.param_kind.as_ref().map(Gvk::of_params);

@@ -1,9 +1,8 @@
-//! ReplicaSet: as many Pods of one template as asked for.
+//! ReplicaSet: keeps the wanted number of Pods of one template.
 //!
-//! Watches ReplicaSets and Pods. Creates, deletes, adopts and releases Pods and writes ReplicaSet
-//! status. Never touches a Pod that another controller owns, never counts Pods that are on their
-//! way out, and never counts again before it has seen what it did (see
-//! [`Expectations`](crate::work::Expectations)).
+//! Watches ReplicaSets and Pods. Creates, deletes, adopts and releases Pods and writes ReplicaSet status. Never touches a Pod
+//! that another controller owns, never counts Pods that are being deleted, and never counts again before the cache shows its
+//! own writes (see [`Expectations`](crate::work::Expectations)).
 
 mod plan;
 #[cfg(test)]
@@ -34,7 +33,7 @@ pub struct ReplicaSets {
     expectations: Arc<Expectations>,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let expectations = Arc::new(Expectations::default());
@@ -57,14 +56,14 @@ pub fn build(context: &mut ControllerContext) {
     context.run(Arc::new(controller), queue);
 }
 
-/// The ReplicaSet that a Pod names as its controller, if it is that very one.
+/// The ReplicaSet that a Pod names as its controller, if it has the UID of the reference.
 fn owner(pod: &Pod, sets: &Informer<ReplicaSet>) -> Option<ObjectKey> {
     let reference = meta::controller_of(&pod.metadata).filter(|owner| owner.kind == "ReplicaSet")?;
     let key = ObjectKey::new(meta::namespace(&pod.metadata), &reference.name);
     sets.get(&key).is_some_and(|set| set.metadata.uid.as_deref() == Some(&reference.uid)).then_some(key)
 }
 
-/// Tells the expectations what a change of a Pod fulfils.
+/// Reports to the expectations what a change of a Pod fulfils.
 fn observe(change: &Change<Pod>, sets: &Informer<ReplicaSet>, expectations: &Expectations) {
     let deleting = |pod: Option<&Arc<Pod>>| pod.is_some_and(|pod| meta::is_deleting(&pod.metadata));
     if let (None, Some(new)) = (&change.old, &change.new)
@@ -80,8 +79,8 @@ fn observe(change: &Change<Pod>, sets: &Informer<ReplicaSet>, expectations: &Exp
     }
 }
 
-/// The ReplicaSets that a change of a Pod concerns: its owners before and now, or, when it has
-/// none, those that could adopt it.
+/// The ReplicaSets that a change of a Pod concerns: its owners before and after, or, when it has none, the ReplicaSets that
+/// could adopt it.
 fn touched(change: &Change<Pod>, sets: &Informer<ReplicaSet>) -> Vec<ObjectKey> {
     let mut keys: Vec<ObjectKey> = change.both().filter_map(|pod| owner(pod, sets)).collect();
     if let Some(orphan) = change.new.as_ref().filter(|pod| meta::controller_of(&pod.metadata).is_none()) {
@@ -102,7 +101,7 @@ impl Controller for ReplicaSets {
             self.expectations.forget(key);
             return Ok(Next::OnChange);
         };
-        // Asked before the Pods are read: what is expected afterwards cannot be missing from them.
+        // This is read before the Pods: expectations that are fulfilled now cannot be missing from them.
         let settled = self.expectations.satisfied(key);
         let selector = meta::selector(&set.spec.selector);
         let active = claim::candidates(&self.pods, &set.metadata).into_iter().filter(|pod| pods::is_active(pod)).collect();

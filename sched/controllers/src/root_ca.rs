@@ -1,8 +1,7 @@
 //! Root CA publisher: every active namespace has ConfigMap `kube-root-ca.crt` with the certificate
 //! authority of the API server, so that Pods can verify it.
 //!
-//! Watches Namespaces and the ConfigMaps of that name. Creates the ConfigMap or puts its data
-//! right. Never deletes one.
+//! Watches Namespaces and the ConfigMaps of that name. Creates the ConfigMap or corrects its data. Never deletes one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::{meta, writes};
 
 /// The ConfigMap's name.
 const NAME: &str = "kube-root-ca.crt";
-/// Only ConfigMaps of that name are kept in memory.
+/// Informers cache ConfigMaps of that name only.
 const MAPS: &str = "metadata.name=kube-root-ca.crt";
 /// The key in its data.
 const KEY: &str = "ca.crt";
@@ -36,7 +35,7 @@ pub struct RootCa {
     maps: Informer<ConfigMap>,
 }
 
-/// Sets the controller up, when there is a certificate authority to publish.
+/// Registers the controller, if there is a certificate authority to publish.
 pub fn build(context: &mut ControllerContext) {
     let Some(pem) = context.config.root_ca_pem.clone() else { return };
     let queue = Arc::new(WorkQueue::default());

@@ -1,7 +1,6 @@
 //! ServiceAccount: every active namespace has the account `default`.
 //!
-//! Watches Namespaces and the accounts of that name. Creates the account when it is missing.
-//! Never changes or deletes one.
+//! Watches Namespaces and the accounts of that name. Creates the account when it is missing. Never changes or deletes one.
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ pub struct ServiceAccounts {
     accounts: Informer<ServiceAccount>,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let namespaces =

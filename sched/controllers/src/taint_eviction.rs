@@ -1,8 +1,8 @@
 //! Taint eviction: Pods leave a Node whose `NoExecute` taints they do not tolerate, or tolerate
 //! only for a time.
 //!
-//! Watches Nodes and Pods; deletes Pods, with the condition `DisruptionTarget` set before. The time
-//! counts from when the taint was added, so that a restart of this process gives no Pod more.
+//! Watches Nodes and Pods; deletes Pods after it has set the condition `DisruptionTarget`. The time counts from the addition of
+//! the taint, so that a restart of this process does not extend it.
 
 mod plan;
 
@@ -30,12 +30,12 @@ pub struct TaintEviction {
     recorder: Recorder,
     nodes: Informer<Node>,
     pods: Informer<Pod>,
-    /// Pods that were told a time to leave, by since when they have been: when the taint goes, an event
-    /// says so.
+    /// Pods that have a time to leave, by the time since when: when the taint is removed, an event reports that the eviction is
+    /// cancelled.
     leaving: Mutex<HashMap<ObjectKey, Timestamp>>,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let nodes = context.informer::<Node>();

@@ -1,8 +1,8 @@
-//! The one loop that every controller runs in: shared watches fill shared caches, changes put keys
-//! into a controller's queue, and workers reconcile one key at a time with back-off.
+//! The loop of every controller: shared watches fill shared caches, changes put keys into a controller's queue, and workers
+//! reconcile one key at a time with back-off.
 //!
-//! A key is never worked on twice at once, and a key added while it is worked on is worked on once
-//! more (client-go's work queue promises). No content of an event goes through the queue.
+//! Two workers never process one key at the same time. A key that is added while it is processed is processed once more (the
+//! promises of client-go's work queue). The queue has keys only, never the content of an event.
 
 mod expectations;
 mod queue;
@@ -21,16 +21,16 @@ pub use queue::WorkQueue;
 
 use crate::failure::Failure;
 
-/// What a queue can hold.
+/// What a queue can have as a key.
 pub trait Key: Clone + Debug + Eq + Hash + Ord + Send + Sync + 'static {}
 impl<T: Clone + Debug + Eq + Hash + Ord + Send + Sync + 'static> Key for T {}
 
-/// When a key wants to be looked at again although nothing changed.
+/// When to reconcile a key again although nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Only when something changes.
     OnChange,
-    /// After so long at the latest.
+    /// After this time at the latest.
     After(Duration),
 }
 
@@ -46,7 +46,7 @@ impl Next {
     }
 }
 
-/// One controller: brings the cluster nearer to what one key's object asks for.
+/// One controller: brings the cluster nearer to what the object of one key specifies.
 pub trait Controller: Send + Sync + 'static {
     /// Upstream's name, for example `replicaset-controller`.
     const NAME: &'static str;
@@ -77,7 +77,7 @@ pub async fn work<C: Controller>(controller: Arc<C>, queue: Arc<WorkQueue<C::Key
     }
 }
 
-/// A panic concerns the one key, which is tried again with back-off; it was logged and counted where it happened.
+/// A panic concerns one key only, which is tried again with back-off. The panic was logged and counted where it happened.
 fn note_panic(controller: &str, ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::debug!(controller, %error, "reconcile did not end");

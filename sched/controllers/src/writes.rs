@@ -1,6 +1,6 @@
-//! The few ways in which controllers write, each saying what was attempted. Changes are JSON merge
-//! patches that carry the resourceVersion read: a stale cache gets a conflict, never an overwrite. Where upstream
-//! applies a status instead, the fields' owner does.
+//! How controllers write; each function's errors say what was attempted. Changes are JSON merge patches with the
+//! resourceVersion that was read: a stale cache leads to a conflict, never to an overwrite. Where upstream applies a status, so
+//! does this crate.
 
 use api_client::informer::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -15,7 +15,7 @@ use std::fmt::Debug;
 use crate::failure::{During, Failure, gone_is_fine};
 use crate::meta;
 
-/// Who writes, as `managedFields` names it.
+/// The field manager in `managedFields`.
 const FIELD_MANAGER: &str = "kube-controller-manager";
 
 /// A typed kind that can be read and written.
@@ -69,7 +69,7 @@ pub async fn create<K: Object>(client: &kube::Client, object: &K) -> Result<K, F
     api::<K>(client, meta::namespace(object.meta())).create(&post(), object).await.during("creating", named(object))
 }
 
-/// Deletes exactly this object, by UID; that it is gone already is fine.
+/// Deletes exactly this object, by UID; an object that is gone already is no failure.
 pub async fn delete<K: Object>(client: &kube::Client, object: &K, params: DeleteParams) -> Result<(), Failure> {
     let preconditions = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
     let params = params.preconditions(preconditions);
@@ -84,8 +84,8 @@ pub async fn patch<K: Object>(client: &kube::Client, object: &K, patch: Value) -
     api::<K>(client, meta::namespace(object.meta())).patch(name, &patching(), &Patch::Merge(&patch)).await.during("patching", named(object))
 }
 
-/// Makes the status `new`, provided that the object is still as it was read. Writes nothing when
-/// it is so already, and says whether it wrote.
+/// Writes the status `new`, provided that the object has not changed since it was read. Writes nothing when the status is
+/// equal, and returns whether it wrote.
 pub async fn set_status<K: Object, S: Serialize>(client: &kube::Client, object: &K, old: Option<&S>, new: &S) -> Result<bool, Failure> {
     let as_value = |status: &S| serde_json::to_value(status).unwrap_or_default();
     let change = meta::merge_patch(&old.map_or_else(|| json!({}), as_value), &as_value(new));
@@ -106,8 +106,7 @@ pub async fn patch_status<K: Object>(client: &kube::Client, object: &K, status: 
         .during("patching the status of", named(object))
 }
 
-/// Applies `status` in a manager's name, which comes to own these fields and no others: for controllers that upstream
-/// has do so.
+/// Applies `status` as a field manager, which then owns these fields and no others: for controllers that do so upstream.
 pub async fn apply_status<K: Object>(client: &kube::Client, object: &K, manager: &str, status: Value) -> Result<K, Failure> {
     let (api_version, kind, name) = (K::api_version(&()), K::kind(&()), meta::name(object.meta()));
     let config = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "status": status});
@@ -117,7 +116,7 @@ pub async fn apply_status<K: Object>(client: &kube::Client, object: &K, manager:
         .during("applying the status of", named(object))
 }
 
-/// Makes `owners` the object's owners, provided that the object is still as it was read.
+/// Writes `owners` as the object's owners, provided that the object has not changed since it was read.
 pub async fn set_owners<K: Object>(client: &kube::Client, object: &K, owners: &[OwnerReference]) -> Result<K, Failure> {
     patch(client, object, json!({"metadata": {"ownerReferences": meta::list_or_null(owners)}})).await
 }

@@ -1,7 +1,6 @@
 //! Token cleaner: removes bootstrap tokens when they run out.
 //!
-//! Watches Secrets of that type in kube-system; deletes those whose `expiration` is past. Touches
-//! no other Secret.
+//! Watches Secrets of that type in kube-system; deletes those whose `expiration` is past. Touches no other Secret.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +22,7 @@ pub struct TokenCleaner {
     secrets: Informer<Secret>,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let secrets = context.feed_selected(super::SECRETS, &queue, |change: &Change<Secret>| {
@@ -33,7 +32,7 @@ pub fn build(context: &mut ControllerContext) {
     context.run(Arc::new(TokenCleaner { client: context.client(), secrets }), queue);
 }
 
-/// How long the token may stay; none, for ever.
+/// How long the token is still valid; `None` for ever.
 fn stays(secret: &Secret, now: Timestamp) -> Option<Duration> {
     expiration(secret).map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default())
 }

@@ -1,8 +1,8 @@
-//! Bootstrap signer: signs the kubeconfig in `kube-public/cluster-info` with every bootstrap token
-//! that is for it, so that whoever holds a token knows that the authority in it is the cluster's.
+//! Bootstrap signer: signs the kubeconfig in `kube-public/cluster-info` with every bootstrap token that allows it, so that the
+//! owner of a token can verify that the authority in it is the cluster's.
 //!
-//! Watches Secrets of that type; writes the keys `jws-kubeconfig-ID` of that ConfigMap and nothing
-//! else. The ConfigMap itself is read when there is something to do, and now and then.
+//! Watches Secrets of that type; writes the keys `jws-kubeconfig-ID` of that ConfigMap and nothing else. It reads the ConfigMap
+//! when there is work, and periodically.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const NAMESPACE: &str = "kube-public";
 const NAME: &str = "cluster-info";
 const KUBECONFIG: &str = "kubeconfig";
 const SIGNATURE_PREFIX: &str = "jws-kubeconfig-";
-/// How often the ConfigMap is looked at though no token changed: it is not watched.
+/// The period in which the ConfigMap is read although no token changed: it is not watched.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// The controller; its only key is the ConfigMap.
@@ -36,11 +36,11 @@ pub struct BootstrapSigner {
     secrets: Informer<Secret>,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let secrets = context.feed_selected(super::SECRETS, &queue, |_: &Change<Secret>| vec![()]);
-    // Signatures of tokens that went while nobody looked have to go too.
+    // Signatures of tokens that were removed while no controller ran must be removed too.
     queue.add(());
     context.run(Arc::new(BootstrapSigner { client: context.client(), secrets }), queue);
 }
@@ -53,7 +53,7 @@ fn signature(content: &str, id: &str, key: &str) -> Option<String> {
     Some(format!("{header}..{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes())))
 }
 
-/// What has to change in the ConfigMap's data, as a merge patch; empty when it is right.
+/// The change of the ConfigMap's data, as a merge patch; empty when the data is right.
 fn plan(data: &BTreeMap<String, String>, tokens: &[Arc<Secret>], now: Timestamp) -> Map<String, Value> {
     let Some(content) = data.get(KUBECONFIG) else { return Map::new() };
     let wanted: BTreeMap<String, String> = tokens

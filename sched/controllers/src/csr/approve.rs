@@ -1,10 +1,10 @@
-//! Approves the requests by which nodes join.
+//! Approves the requests with which nodes join.
 //!
-//! Watches CertificateSigningRequests, Nodes, their Leases and the API servers' endpoints; writes `Approved` conditions,
-//! and events on requests that are left to a person. A kubelet's client certificate is approved when the requester may
-//! ask for it (a SubjectAccessReview on `selfnodeclient` or `nodeclient`), as upstream, and the name is free
-//! ([`newcomer`]). A kubelet's serving certificate is approved when its own Node asks and every name in it is proven to
-//! be the Node's ([`serving`]), which upstream leaves to others. Denies nothing.
+//! Watches CertificateSigningRequests, Nodes, their Leases and the API servers' endpoints; writes `Approved` conditions, and
+//! events on requests that an administrator must approve. It approves a kubelet's client certificate when the requester has the
+//! permission for it (a SubjectAccessReview on `selfnodeclient` or `nodeclient`), as upstream, and the name is free
+//! ([`newcomer`]). It approves a kubelet's serving certificate when its own Node requests it and every name in it is proven to
+//! be the Node's ([`serving`]); upstream leaves serving certificates to others. It denies nothing.
 
 pub mod newcomer;
 pub mod serving;
@@ -37,7 +37,7 @@ use crate::failure::{During, Failure};
 use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, writes};
 
-/// How often a request is looked at whose name was given to another: that one is forgotten after an hour.
+/// The period in which a request is checked again whose name another request got: that request is removed after an hour.
 const GIVEN_AGAIN: Duration = Duration::from_secs(300);
 
 /// The controller; its keys are requests' names.
@@ -52,7 +52,7 @@ pub struct Approver {
     grace_period: Duration,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let requests = context.feed(&queue, |change: &Change<CertificateSigningRequest>| {
@@ -81,16 +81,16 @@ pub fn build(context: &mut ControllerContext) {
     context.run(Arc::new(approver), queue);
 }
 
-/// On what an approval depends.
+/// What an approval depends on.
 #[derive(Debug, PartialEq, Eq)]
 enum Approval {
-    /// Nobody but an administrator approves it.
+    /// Only an administrator approves the request.
     NotOurs,
-    /// On the permission to create this subresource of CertificateSigningRequests, one of them.
+    /// It depends on the permission to create one of these subresources of CertificateSigningRequests.
     Permission(&'static [(&'static str, &'static str)]),
     /// On nothing more.
     Now(&'static str),
-    /// On a person, or on what is there later.
+    /// It depends on an administrator, or on objects that may exist later.
     Open(Objection),
 }
 
@@ -103,7 +103,7 @@ enum Objection {
     Newcomer(#[from] newcomer::Objection),
 }
 
-/// What is looked at beside the request.
+/// What is checked apart from the request.
 trait Cluster {
     fn serving(&self, csr: &CertificateSigningRequest, request: &Request) -> Result<(), serving::Objection>;
     fn newcomer(&self, csr: &CertificateSigningRequest, request: &Request) -> Result<(), newcomer::Objection>;
@@ -180,7 +180,7 @@ impl Cluster for Approver {
     }
 }
 
-/// Whether a slice says where the API servers are.
+/// Whether a slice has the addresses of the API servers.
 fn is_of_servers(slice: &EndpointSlice) -> bool {
     meta::namespace(&slice.metadata) == "default" && meta::label(&slice.metadata, SERVICE_NAME) == Some("kubernetes")
 }
@@ -191,7 +191,7 @@ fn addresses(slice: &EndpointSlice) -> Vec<IpAddr> {
 }
 
 impl Approver {
-    /// Says why nobody approves the request by itself, and when to look again.
+    /// Records in an event why the request is not approved, and returns when to check again.
     fn leave(&self, csr: &CertificateSigningRequest, objection: &Objection) -> Next {
         let is_passing = matches!(objection, Objection::Serving(objection) if objection.is_passing());
         if !is_passing {
@@ -272,7 +272,7 @@ mod tests {
         csr
     }
 
-    /// Where both are as told.
+    /// A cluster with these two answers.
     struct Objections(Result<(), serving::Objection>, Result<(), newcomer::Objection>);
 
     impl Cluster for Objections {

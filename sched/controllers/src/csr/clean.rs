@@ -1,5 +1,5 @@
-//! Removes CertificateSigningRequests that are done with: an hour after they were answered, a day
-//! after they were made when nobody answered, and when their certificate has run out.
+//! Removes old CertificateSigningRequests: an hour after they were approved, denied or failed, a day after their creation when
+//! they were not, and when their certificate has expired.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub struct Cleaner {
     requests: Informer<CertificateSigningRequest>,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let requests = context.feed(&queue, |change: &Change<CertificateSigningRequest>| {

@@ -1,4 +1,4 @@
-//! What a certificate signing request asks for, and whether a signer may grant it.
+//! What a certificate signing request contains, and whether a signer may grant it.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use x509_parser::x509::AttributeTypeAndValue;
 
 use super::{CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY};
 
-/// Why a request is refused, in upstream's words.
+/// Why a request is rejected, in upstream's words.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Refusal {
     /// It is no PKCS #10 request in PEM.
@@ -35,7 +35,7 @@ pub struct Request {
     pub dns: Vec<String>,
     /// Addresses.
     pub ips: Vec<IpAddr>,
-    /// Whether it asks for names of other sorts.
+    /// Whether it has names of other sorts.
     pub others: bool,
 }
 
@@ -65,13 +65,14 @@ pub fn parse(pem: &[u8]) -> Result<Request, Refusal> {
     Ok(request)
 }
 
-/// The texts of attributes. One in an encoding that is not read here could be read by others, so none is left out.
+/// The texts of attributes. An attribute in an encoding that is not parsed here could be read by others, so no attribute is
+/// left out.
 fn texts<'a>(attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>) -> Result<Vec<String>, Refusal> {
     let read = attributes.map(|attribute| attribute.as_str().map(str::to_owned).map_err(|error| Refusal::Unreadable(error.to_string())));
     read.collect()
 }
 
-/// Where a request came from, as the server noted it.
+/// The address that a request came from, as the server recorded it.
 pub fn remote_address(csr: &CertificateSigningRequest) -> Option<IpAddr> {
     csr.spec.extra.as_ref()?.get(REMOTE_ADDRESS)?.first()?.parse().ok()
 }
@@ -96,7 +97,7 @@ impl Request {
     }
 }
 
-/// Whether usages are those of one purpose: all required ones, and no others but the optional.
+/// Whether usages are those of one purpose: all required usages, and no others but the optional ones.
 fn usages_are(usages: &[String], required: &[&str], optional: &[&str]) -> bool {
     let has = |wanted: &str| usages.iter().any(|usage| usage == wanted);
     required.iter().all(|usage| has(usage))
@@ -174,7 +175,7 @@ pub mod tests {
         }
     }
 
-    /// Go's readers take the last of several common names, others the first.
+    /// Go reads the last of several common names, other readers the first.
     #[test]
     fn a_subject_is_one() {
         let two = include_bytes!("two-names.csr");

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, writes};
 
-/// Shortest validity that may be asked for, upstream's.
+/// The shortest validity that a request may have, upstream's.
 const DURATION_MIN: Duration = Duration::from_secs(600);
 
 /// The controller; its keys are requests' names.
@@ -31,7 +31,7 @@ pub struct Signing {
     requests: Informer<CertificateSigningRequest>,
 }
 
-/// Sets the controller up, when there is an authority to sign with.
+/// Registers the controller, if there is an authority to sign with.
 pub fn build(context: &mut ControllerContext) {
     let Some(signer) = context.config.signer.clone() else { return };
     let queue = Arc::new(WorkQueue::default());

@@ -3,12 +3,12 @@
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, RollingUpdateDeployment};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// Replicas that a Deployment asks for.
+/// The replicas of a Deployment's spec.
 pub fn wanted(deployment: &Deployment) -> i32 {
     deployment.spec.replicas.unwrap_or(1)
 }
 
-/// Replicas that a ReplicaSet asks for.
+/// The replicas of a ReplicaSet's spec.
 pub fn size(set: &ReplicaSet) -> i32 {
     set.spec.replicas.unwrap_or(1)
 }
@@ -18,7 +18,7 @@ pub fn available(set: &ReplicaSet) -> i32 {
     set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
 }
 
-/// Whether all old Pods go before new ones come.
+/// Whether all old Pods are deleted before new ones are created.
 pub fn recreates(deployment: &Deployment) -> bool {
     deployment.spec.strategy.as_ref().and_then(|strategy| strategy.type_.as_deref()) == Some("Recreate")
 }
@@ -34,7 +34,7 @@ pub fn max_unavailable(deployment: &Deployment) -> i32 {
     if recreates(deployment) || wanted == 0 { 0 } else { resolve(deployment).1.min(wanted) }
 }
 
-/// Surge rounds up, unavailable rounds down; both zero would never move, so one may be missing.
+/// Surge is rounded up and unavailable down. If both are zero the rollout would never move, so one Pod may be unavailable.
 fn resolve(deployment: &Deployment) -> (i32, i32) {
     let rolling = deployment.spec.strategy.as_ref().and_then(|strategy| strategy.rolling_update.clone());
     let RollingUpdateDeployment { max_surge, max_unavailable } = rolling.unwrap_or_default();

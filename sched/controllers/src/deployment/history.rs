@@ -1,5 +1,5 @@
-//! Revisions: which ReplicaSet has the Deployment's template, how a new one is named and labelled,
-//! and the annotations by which `kubectl rollout history` and `undo` find their way.
+//! Revisions: which ReplicaSet has the Deployment's template, how a new one is named and labelled, and the annotations that
+//! `kubectl rollout history` and `undo` read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::meta;
 
 /// Sequence number of a template.
 pub const REVISION: &str = "deployment.kubernetes.io/revision";
-/// Revisions that a ReplicaSet had before it was rolled back to.
+/// The revisions that a ReplicaSet had before it was rolled back to.
 const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 /// The Deployment's replicas when the ReplicaSet was last scaled.
 pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
@@ -23,9 +23,9 @@ pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 pub const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 /// Left over from `extensions/v1beta1` roll-backs.
 const ROLLBACK_TO: &str = "deprecated.deployment.rollback.revisionHash";
-/// Tells the Pods of one template from those of another.
+/// The label that separates the Pods of one template from those of another.
 pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
-/// Longest revision history kept, upstream's.
+/// The longest revision history, upstream's.
 const HISTORY_LEN_MAX: usize = 2000;
 /// Upstream's alphabet of safe names.
 const SAFE: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -89,7 +89,7 @@ pub fn annotations(deployment: &Deployment, current: Option<&BTreeMap<String, St
     annotations
 }
 
-/// The annotations by which later scaling knows what this size was a share of.
+/// The annotations with which later scaling computes the proportions.
 pub fn size_annotations(deployment: &Deployment) -> [(String, String); 2] {
     let wanted = fence::wanted(deployment);
     let most = wanted.saturating_add(fence::max_surge(deployment));
@@ -127,8 +127,8 @@ pub fn new_set(deployment: &Deployment, revision: i64, replicas: i32) -> Replica
     }
 }
 
-/// A hash of a template that depends on nothing but its content: FNV-1a over the JSON with sorted
-/// keys, and the number of collisions met, in upstream's safe letters.
+/// A hash of a template that depends on its content only: FNV-1a over the JSON with sorted keys and the number of collisions,
+/// in upstream's safe letters.
 pub fn template_hash(template: &PodTemplateSpec, collisions: Option<i32>) -> String {
     let mut hash = Fnv(0x811c_9dc5);
     feed(&mut hash, &serde_json::to_value(template).unwrap_or_default());

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{fence, history, rollout, scale, status};
 use crate::meta;
 
-/// What a plan is made from.
+/// The objects that a plan is made from.
 pub struct Snapshot<'a> {
     /// The Deployment.
     pub deployment: &'a Deployment,
@@ -31,18 +31,18 @@ pub enum Action {
     SetRevision(String),
     /// Change a ReplicaSet.
     Change {
-        /// Which.
+        /// The ReplicaSet.
         set: Arc<ReplicaSet>,
         /// A JSON merge patch.
         patch: Value,
-        /// Size before and after, where it changes.
+        /// The sizes before and after, where the size changes.
         scaled: Option<(i32, i32)>,
     },
-    /// Delete an old ReplicaSet that history no longer keeps.
+    /// Delete an old ReplicaSet that is beyond the revision history.
     Delete(Arc<ReplicaSet>),
 }
 
-/// What one pass does.
+/// The result of one pass.
 #[derive(Debug, PartialEq)]
 pub struct Plan {
     /// The writes, in order.
@@ -55,7 +55,7 @@ pub struct Plan {
 
 /// The ReplicaSets of a Deployment, sorted out.
 pub struct Sets {
-    /// The one of the present template.
+    /// The ReplicaSet of the present template.
     pub new: Option<Arc<ReplicaSet>>,
     /// All others, oldest first.
     pub old: Vec<Arc<ReplicaSet>>,
@@ -67,7 +67,7 @@ impl Sets {
         self.old.iter().chain(self.new.iter())
     }
 
-    /// Replicas that all together ask for.
+    /// The sum of the ReplicaSets' replicas in their specs.
     pub fn total(&self) -> i32 {
         self.all().map(|set| fence::size(set)).fold(0, i32::saturating_add)
     }
@@ -119,8 +119,7 @@ fn settle(snapshot: &Snapshot<'_>, sets: &Sets, actions: Vec<Action>, only_count
     Plan { actions, status, look_again }
 }
 
-/// Brings the newest ReplicaSet's annotations and the Deployment's revision up to date; `None`
-/// when there is no such ReplicaSet.
+/// Updates the newest ReplicaSet's annotations and the Deployment's revision; `None` when there is no such ReplicaSet.
 fn revised(deployment: &Deployment, sets: &Sets) -> Option<Vec<Action>> {
     let new = sets.new.as_ref()?;
     let revision = history::next_revision(&sets.old);
@@ -178,7 +177,7 @@ fn recreate(snapshot: &Snapshot<'_>, sets: &Sets) -> Vec<Action> {
     merged(actions)
 }
 
-/// The change that gives a ReplicaSet a size and notes what the size is a share of; none when both are so.
+/// The change that gives a ReplicaSet a size and records the size of the whole; `None` when both are so already.
 pub fn resized(deployment: &Deployment, set: &Arc<ReplicaSet>, size: i32) -> Option<Action> {
     let from = fence::size(set);
     let notes = history::size_annotations(deployment);
@@ -194,7 +193,7 @@ pub fn resized(deployment: &Deployment, set: &Arc<ReplicaSet>, size: i32) -> Opt
     Some(Action::Change { set: Arc::clone(set), patch, scaled: (from != size).then_some((from, size)) })
 }
 
-/// Two changes of one ReplicaSet become one: the second would carry an old revision.
+/// Two changes of one ReplicaSet are merged: the second would carry an old revision.
 fn merged(actions: Vec<Action>) -> Vec<Action> {
     let mut merged: Vec<Action> = Vec::new();
     for action in actions {

@@ -1,5 +1,5 @@
-//! The rolling update: how far the new ReplicaSet may grow and the old ones may shrink, so that
-//! never more than the surge exist and never more than the allowed number are missing.
+//! The rolling update: how far the new ReplicaSet may grow and the old ReplicaSets may shrink, so that there are never more
+//! Pods than the surge allows and never fewer available Pods than required.
 
 use std::sync::Arc;
 
@@ -21,15 +21,15 @@ pub fn new_size(deployment: &Deployment, sets: &Sets) -> i32 {
     if room <= 0 { current } else { current.saturating_add(room.min(wanted(deployment).saturating_sub(current))) }
 }
 
-/// Grows, or shrinks, the newest ReplicaSet towards what is wanted.
+/// Scales the newest ReplicaSet towards the wanted size.
 pub fn resize_new(deployment: &Deployment, sets: &Sets) -> Sizes {
     let Some(new) = &sets.new else { return Vec::new() };
     let target = if size(new) > wanted(deployment) { wanted(deployment) } else { new_size(deployment, sets) };
     if target == size(new) { Vec::new() } else { vec![(Arc::clone(new), target)] }
 }
 
-/// Shrinks old ReplicaSets as far as enough Pods stay available: first by those Pods that are not
-/// available anyway, then, oldest first, by available ones that new ones have replaced.
+/// Shrinks old ReplicaSets as far as enough Pods stay available: first by the Pods that are not available, then, oldest
+/// ReplicaSet first, by available Pods that new Pods have replaced.
 pub fn shrink_old(deployment: &Deployment, sets: &Sets) -> Sizes {
     if sets.old.iter().all(|set| size(set) == 0) {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! Scaling while a rollout is under way or paused: the ReplicaSets grow or shrink in proportion to
-//! their sizes, so that a change of scale moves no Pod from one template to another.
+//! Scaling while a rollout is in progress or paused: the ReplicaSets grow or shrink in proportion to their sizes, so that a
+//! change of scale moves no Pod from one template to another.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn number(set: &ReplicaSet, annotation: &str) -> Option<i32> {
     meta::annotation(&set.metadata, annotation)?.parse().ok()
 }
 
-/// The changes that bring the scale to what is wanted.
+/// The changes that bring the ReplicaSets to the wanted scale.
 pub fn proportionally(deployment: &Deployment, sets: &Sets) -> Vec<Action> {
     if let Some(only) = active_or_latest(sets) {
         return if size(only) == wanted(deployment) {
@@ -39,7 +39,7 @@ pub fn proportionally(deployment: &Deployment, sets: &Sets) -> Vec<Action> {
     shares(deployment, active).into_iter().filter_map(|(set, size)| resized(deployment, &set, size)).collect()
 }
 
-/// The one ReplicaSet with replicas, or the newest when none has any; `None` when several have.
+/// The only ReplicaSet with replicas, or the newest when none has any; `None` when several have.
 fn active_or_latest(sets: &Sets) -> Option<&Arc<ReplicaSet>> {
     let mut active = sets.all().filter(|set| size(set) > 0);
     match (active.next(), active.next()) {
@@ -55,7 +55,7 @@ fn is_saturated(deployment: &Deployment, sets: &Sets) -> bool {
     sets.new.as_ref().is_some_and(|new| size(new) == wanted && number(new, DESIRED_REPLICAS) == Some(wanted) && available(new) == wanted)
 }
 
-/// Sizes in proportion; what rounding leaves goes to the largest.
+/// Sizes in proportion; the largest gets the remainder of the rounding.
 fn shares(deployment: &Deployment, mut active: Vec<Arc<ReplicaSet>>) -> Vec<(Arc<ReplicaSet>, i32)> {
     let allowed = if wanted(deployment) > 0 { wanted(deployment).saturating_add(fence::max_surge(deployment)) } else { 0 };
     let to_add = allowed.saturating_sub(active.iter().map(|set| size(set)).fold(0, i32::saturating_add));
@@ -86,7 +86,7 @@ fn share(set: &ReplicaSet, deployment: &Deployment, to_add: i32, added: i32) -> 
     if to_add > 0 { fraction.min(allowed) } else { fraction.max(allowed) }
 }
 
-/// By how much a ReplicaSet would change if it kept its part of the whole.
+/// The change of a ReplicaSet that keeps its share of the whole.
 fn fraction(set: &ReplicaSet, deployment: &Deployment) -> i32 {
     if wanted(deployment) == 0 {
         return size(set).saturating_neg();
@@ -97,7 +97,7 @@ fn fraction(set: &ReplicaSet, deployment: &Deployment) -> i32 {
     if whole_before <= 0 {
         return 0;
     }
-    // Half away from zero, as Go's integer rounding of the quotient of positives.
+    // Rounded half away from zero, as Go's integer rounding of the quotient of positives.
     let product = i64::from(size(set)).saturating_mul(whole_now);
     let share = product.saturating_mul(2).saturating_add(whole_before) / whole_before.saturating_mul(2);
     i32::try_from(share).unwrap_or(i32::MAX).saturating_sub(size(set))

@@ -9,7 +9,7 @@ use super::fence::{self, size, wanted};
 use super::plan::Sets;
 use crate::meta;
 
-/// Why a Deployment does not progress: its ReplicaSet could not be made.
+/// A Deployment does not progress because its ReplicaSet could not be created.
 pub const REPLICA_SET_CREATE_ERROR: &str = "ReplicaSetCreateError";
 const PROGRESSING: &str = "Progressing";
 const AVAILABLE: &str = "Available";
@@ -42,8 +42,8 @@ fn remove(status: &mut DeploymentStatus, kind: &str) {
     }
 }
 
-/// Sets a condition. One with the same status and reason stays as it is, times and all; one with
-/// the same status keeps its transition time.
+/// Sets a condition. A condition with the same status and reason stays as it is, times included; one with the same status keeps
+/// its transition time.
 pub fn set_condition(status: &mut DeploymentStatus, condition: Condition, now: Timestamp) {
     let current = find(status, condition.kind).cloned();
     let same_status = current.as_ref().filter(|current| current.status.as_deref() == Some(condition.status));
@@ -98,7 +98,7 @@ pub fn counted(deployment: &Deployment, sets: &Sets, now: Timestamp) -> Deployme
     status
 }
 
-/// Whether everything that is wanted is there, new and available, and nothing else.
+/// Whether all wanted replicas exist, are updated and available, and no others exist.
 pub fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let wanted = Some(wanted(deployment)).filter(|count| *count != 0);
     status.updated_replicas == wanted
@@ -107,7 +107,7 @@ pub fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
         && status.observed_generation >= deployment.metadata.generation
 }
 
-/// Whether the rollout came further since the status last written.
+/// Whether the rollout progressed since the last written status.
 fn is_progressing(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let before = deployment.status.clone().unwrap_or_default();
     let old = |status: &DeploymentStatus| status.replicas.unwrap_or(0).saturating_sub(status.updated_replicas.unwrap_or(0));
@@ -117,7 +117,7 @@ fn is_progressing(deployment: &Deployment, status: &DeploymentStatus) -> bool {
         || status.available_replicas > before.available_replicas
 }
 
-/// How long a rollout may still go without progress: none when it is not being timed.
+/// How long a rollout may still be without progress; `None` when it has no deadline.
 fn time_left(deployment: &Deployment, now: Timestamp) -> Option<Duration> {
     let condition = find(deployment.status.as_ref()?, PROGRESSING)?;
     let deadline = u64::try_from(deployment.spec.progress_deadline_seconds?).ok()?;
@@ -138,8 +138,8 @@ fn is_timed_out(deployment: &Deployment, now: Timestamp) -> bool {
     }
 }
 
-/// The status during a rollout, and when its deadline must be looked at. `creating` names the
-/// ReplicaSet that this pass makes.
+/// The status during a rollout, and when its deadline must be checked. `creating` is the name of the ReplicaSet that this pass
+/// creates.
 pub fn of_rollout(deployment: &Deployment, sets: &Sets, creating: Option<&str>, now: Timestamp) -> (DeploymentStatus, Option<Duration>) {
     let mut status = counted(deployment, sets, now);
     match replica_failure(sets) {
@@ -193,7 +193,7 @@ fn judge(deployment: &Deployment, status: &mut DeploymentStatus, sets: &Sets, cr
         let message = format!("{subject} has successfully progressed.");
         set_condition(status, Condition::new(PROGRESSING, "True", NEW_REPLICA_SET_AVAILABLE, message), now);
     } else if is_progressing(deployment, status) {
-        // The update time must move on even where status and reason stay: the deadline counts from it.
+        // The update time must change even where status and reason stay: the deadline counts from it.
         let transition =
             find(status, PROGRESSING).filter(|c| c.status.as_deref() == Some("True")).and_then(|c| c.last_transition_time.clone());
         push(status, Condition::new(PROGRESSING, "True", "ReplicaSetUpdated", format!("{subject} is progressing.")), transition, now);
@@ -216,7 +216,7 @@ fn replica_failure(sets: &Sets) -> Option<&ReplicaSetCondition> {
     newest_first.filter_map(|set| failure(set).and_then(|at| set.status.as_ref()?.conditions.as_ref()?.get(at))).next()
 }
 
-/// What pausing or resuming does to Progressing; a rollout that timed out stays so.
+/// The effect of pausing or resuming on Progressing. A rollout that timed out stays so.
 pub fn pause_change(deployment: &Deployment) -> Option<Condition> {
     if !has_deadline(deployment) {
         return None;
@@ -232,7 +232,7 @@ pub fn pause_change(deployment: &Deployment) -> Option<Condition> {
     }
 }
 
-/// The present status with the reason why no ReplicaSet could be made.
+/// The present status with the reason why no ReplicaSet could be created.
 pub fn with_create_failure(deployment: &Deployment, message: String, now: Timestamp) -> DeploymentStatus {
     let mut status = deployment.status.clone().unwrap_or_default();
     if has_deadline(deployment) {

@@ -1,4 +1,4 @@
-//! What a budget's status says: from the budget, the Pods that it selects, the scale of their workloads and the time.
+//! The status of a budget, computed from the budget, its Pods, the scale of their workloads and the time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ mod tests;
 
 /// A Pod whose eviction was granted and whose deletion did not begin within this time counts again, as upstream.
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
-/// The type of the one condition.
+/// The type of the only condition.
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
-/// What one pass does.
+/// The result of one pass.
 #[derive(Debug, PartialEq)]
 pub struct Plan {
     /// The status that the budget gets.
@@ -35,19 +35,19 @@ pub struct Plan {
     pub has_unmanaged: bool,
 }
 
-/// Which Pods the budget selects: all with an empty selector, none without one.
+/// The Pods that the budget selects: all with an empty selector, none without a selector.
 pub fn selector(budget: &PodDisruptionBudget) -> Selector {
     let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     selector.map_or_else(|| Selector::from_label_selector(None).unwrap_or_default(), meta::selector)
 }
 
-/// Whether the budget is a share of what the Pods' workloads want; an integer `minAvailable` is not.
+/// Whether the budget is a share of the scale of the Pods' workloads; an integer `minAvailable` is not.
 pub fn needs_scale(budget: &PodDisruptionBudget) -> bool {
     let Some(spec) = &budget.spec else { return false };
     spec.max_unavailable.is_some() || matches!(spec.min_available, Some(IntOrString::String(_)))
 }
 
-/// Reckons the budget's status. `scale` counts only where [`needs_scale`].
+/// Computes the budget's status. `scale` is used only where [`needs_scale`].
 pub fn plan(budget: &PodDisruptionBudget, pods: &[Arc<Pod>], scale: &Total, now: Timestamp) -> Result<Plan, Unscaled> {
     let (expected, desired) = expected(budget, pods.len(), scale.replicas)?;
     let (disrupted, not_deleted) = disrupted(budget, pods, now);
@@ -72,7 +72,7 @@ pub fn plan(budget: &PodDisruptionBudget, pods: &[Arc<Pod>], scale: &Total, now:
     Ok(Plan { status, look_again, not_deleted, has_unmanaged: scale.has_unmanaged })
 }
 
-/// Pods that there should be, and how many of them must stay healthy. Percentages are rounded up, both ways.
+/// The expected number of Pods, and how many of them must stay healthy. Percentages are rounded up in both cases.
 fn expected(budget: &PodDisruptionBudget, selected: usize, scale: i32) -> Result<(i32, i32), Unscaled> {
     let Some(spec) = &budget.spec else { return Ok((0, 0)) };
     if let Some(most) = &spec.max_unavailable {
@@ -97,7 +97,7 @@ fn share(amount: &IntOrString, total: i32) -> Result<i32, Unscaled> {
     Ok(i32::try_from(rounded_up).unwrap_or(i32::MAX))
 }
 
-/// Granted evictions whose Pods are still there and not yet being deleted, and the Pods of those that timed out.
+/// Granted evictions whose Pods still exist and are not being deleted yet, and the Pods of evictions that timed out.
 fn disrupted(budget: &PodDisruptionBudget, pods: &[Arc<Pod>], now: Timestamp) -> (BTreeMap<String, Time>, Vec<Arc<Pod>>) {
     let granted = budget.status.as_ref().and_then(|status| status.disrupted_pods.as_ref());
     let (mut waiting, mut timed_out) = (BTreeMap::new(), Vec::new());
@@ -144,7 +144,7 @@ fn with_condition(budget: &PodDisruptionBudget, generation: Option<i64>, says: (
     conditions
 }
 
-/// What the event says when Pods without a workload are selected.
+/// The message of the event for a budget that selects Pods without a workload.
 pub fn unmanaged_message(budget: &PodDisruptionBudget) -> String {
     let selector = budget.spec.as_ref().and_then(|spec| spec.selector.clone()).unwrap_or_default();
     format!(
@@ -155,7 +155,7 @@ pub fn unmanaged_message(budget: &PodDisruptionBudget) -> String {
     )
 }
 
-/// The selector as Go prints it, which upstream's event has.
+/// The selector as Go prints it, as in upstream's event.
 fn selector_text(selector: &LabelSelector) -> String {
     let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}: {value},"));
     let requirement = |one: &k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement| {

@@ -21,10 +21,10 @@ use crate::failure::{During, Failure};
 use crate::kind::KindInfo;
 use crate::meta;
 
-/// For a kind that is not among those last discovered, the server is asked again at most so often.
+/// For a kind that the last discovery did not have, the server is asked again at most once in this period.
 const DISCOVERY_PERIOD: Duration = Duration::from_secs(1);
 
-/// What the workloads of some Pods want together.
+/// The sum of the replicas that the workloads of some Pods want.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Total {
     /// Replicas of all of them.
@@ -33,10 +33,10 @@ pub struct Total {
     pub has_unmanaged: bool,
 }
 
-/// Why it cannot be told how many Pods there should be.
+/// Why the expected number of Pods is unknown.
 #[derive(Debug, Error)]
 pub enum Unscaled {
-    /// The Pod's controller is not there.
+    /// The Pod's controller does not exist.
     #[error("found no controllers for pod {0:?}")]
     NoController(String),
     /// The kind of the Pod's controller is not served.
@@ -50,10 +50,10 @@ pub enum Unscaled {
     /// The kind of the Pod's controller has no replicas.
     #[error("{0} does not implement the scale subresource")]
     NoScale(String),
-    /// Neither a number nor a percentage.
+    /// The value is neither a number nor a percentage.
     #[error("invalid value for IntOrString: {0:?}")]
     NotAShare(String),
-    /// The server could not be asked.
+    /// The request to the server failed.
     #[error("{}", .0.message())]
     Request(#[from] Failure),
 }
@@ -90,7 +90,7 @@ impl Scales {
         }
     }
 
-    /// What the workloads of `pods` want together; each workload counts once.
+    /// The sum of the replicas that the workloads of `pods` want; each workload counts once.
     pub async fn total(&self, namespace: &str, pods: &[Arc<Pod>]) -> Result<Total, Unscaled> {
         let mut has_unmanaged = false;
         let mut owners: BTreeMap<&str, (String, i32)> = BTreeMap::new();
@@ -114,7 +114,7 @@ impl Scales {
         Ok(Total { replicas, has_unmanaged })
     }
 
-    /// A workload whose kind is kept in a cache, by the UID of the topmost: a Deployment stands for its ReplicaSets.
+    /// A workload whose kind is cached, by the UID of the topmost owner: a Deployment counts instead of its ReplicaSets.
     fn cached(&self, namespace: &str, owner: &OwnerReference) -> Cache {
         let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let key = ObjectKey::new(namespace, &owner.name);
@@ -132,7 +132,7 @@ impl Scales {
         }
     }
 
-    /// The replicas of a workload of any kind, from its `scale`; `None` when it is not there.
+    /// The replicas of a workload of any kind, from its `scale`; `None` when the workload does not exist.
     async fn foreign(&self, namespace: &str, owner: &OwnerReference) -> Result<Option<i32>, Unscaled> {
         let Some(resource) = self.resource(owner).await? else {
             return Err(Unscaled::NoKind { kind: owner.kind.clone(), api_version: owner.api_version.clone() });
@@ -171,11 +171,11 @@ impl Scales {
     }
 }
 
-/// What the caches have of a Pod's controller.
+/// The result of a look-up of a Pod's controller in the caches.
 enum Cache {
     /// The workload's UID and replicas.
     Found(String, i32),
-    /// It is not there.
+    /// The object does not exist.
     Absent,
     /// Its kind is not in a cache.
     Foreign,

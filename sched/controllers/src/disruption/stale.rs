@@ -1,7 +1,7 @@
-//! Takes the condition `DisruptionTarget` back from Pods that were to be deleted and stayed.
+//! Removes the condition `DisruptionTarget` from Pods that were to be deleted and were not.
 //!
-//! Whoever disrupts a Pod sets the condition first and deletes the Pod then. Where the second step never came, the
-//! condition would say for ever that the Pod is about to go.
+//! A client that disrupts a Pod sets the condition first and deletes the Pod then. If the deletion never happens, the condition
+//! would announce for ever that the Pod is about to be deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::failure::{Failure, gone_is_fine};
 use crate::work::{Controller, Next, WorkQueue};
 use crate::{meta, pods, writes};
 
-/// Without a deletion the condition is stale after so long, upstream's `stalePodDisruptionTimeout`.
+/// Without a deletion the condition is stale after this time, upstream's `stalePodDisruptionTimeout`.
 const TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 /// The kubelet's own reason: it ends the Pod itself, without a deletion.
@@ -28,7 +28,7 @@ struct StaleDisruption {
     pods: Informer<Pod>,
 }
 
-/// Sets the controller up.
+/// Registers the controller.
 pub fn build(context: &mut ControllerContext) {
     let queue = Arc::new(WorkQueue::default());
     let pods = context.feed(&queue, |change: &Change<Pod>| {
@@ -38,7 +38,7 @@ pub fn build(context: &mut ControllerContext) {
     context.run(Arc::new(StaleDisruption { client: context.client(), pods }), queue);
 }
 
-/// Since when the Pod is said to be about to go although nobody deletes it.
+/// The time since which the Pod has the condition without being deleted.
 fn marked_since(pod: &Pod) -> Option<Timestamp> {
     if meta::is_deleting(&pod.metadata) || pods::is_terminal(pod) {
         return None;

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use crate::{meta, pods, service};
 
-/// Names who keeps the object.
+/// The label that names the managing controller.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const MANAGER: &str = "endpoint-controller";
-/// Set where not all addresses fit.
+/// The annotation of objects in which not all addresses fit.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
-/// Addresses in one object, upstream's.
+/// The highest number of addresses in one object, upstream's.
 const ADDRESSES_MAX: usize = 1000;
 
 /// A write.
@@ -28,7 +28,7 @@ pub enum Action {
     Change(Value),
 }
 
-/// Whether this controller made them: then they are leftovers without their Service.
+/// Whether this controller made the object: then it is deleted when its Service is gone.
 pub fn is_ours(endpoints: &Endpoints) -> bool {
     meta::label(&endpoints.metadata, MANAGED_BY) == Some(MANAGER)
 }
@@ -66,7 +66,7 @@ fn labels(service: &Service) -> BTreeMap<String, String> {
 
 type Ports = Vec<(String, i32, String, Option<String>)>;
 
-/// The addresses by their ports, and whether some had to be left out; ready ones have the room first.
+/// The addresses by their ports, and whether some had to be left out; ready addresses come first.
 fn subsets(service: &Service, pods: &[Arc<Pod>]) -> (Vec<EndpointSubset>, bool) {
     let publish = service::publishes_not_ready(service);
     let family = service.spec.as_ref().and_then(|spec| spec.ip_families.as_ref()?.first().cloned()).unwrap_or_else(|| "IPv4".to_owned());

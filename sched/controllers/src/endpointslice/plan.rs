@@ -1,5 +1,5 @@
-//! From a Service and its Pods to slices: which endpoints there are, and the fewest writes that
-//! bring the slices there.
+//! From a Service and its Pods to slices: the endpoints that should exist, and the fewest writes with which the slices have
+//! them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{meta, pods, service};
 
-/// Names who keeps a slice.
+/// The label that names the managing controller.
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// This controller, as upstream names itself.
 pub const MANAGER: &str = "endpointslice-controller.k8s.io";
@@ -27,7 +27,7 @@ pub enum Action {
     Create(Box<EndpointSlice>),
     /// Change a slice by a JSON merge patch.
     Change {
-        /// Which.
+        /// The slice.
         slice: Arc<EndpointSlice>,
         /// How.
         patch: Value,
@@ -43,11 +43,10 @@ pub fn service_of(slice: &EndpointSlice) -> Option<ObjectKey> {
     Some(ObjectKey::new(meta::namespace(&slice.metadata), name))
 }
 
-/// Ports as a key: endpoints with the same ones share slices.
+/// Ports as a key: endpoints with the same ports share slices.
 type Ports = Vec<(String, i32, String, Option<String>)>;
 
-/// The writes that bring a Service's slices up to date. `slices` are those it has; `zone` tells a
-/// Node's zone.
+/// The writes that bring a Service's slices up to date. `slices` are its present slices; `zone` returns a Node's zone.
 pub fn plan(service: &Service, pods: &[Arc<Pod>], zone: &dyn Fn(&str) -> Option<String>, slices: Vec<Arc<EndpointSlice>>) -> Vec<Action> {
     let mut actions = Vec::new();
     let families = families(service);
@@ -66,7 +65,7 @@ fn families(service: &Service) -> Vec<String> {
     if families.is_empty() { vec!["IPv4".to_owned()] } else { families }
 }
 
-/// The endpoints there should be, by their ports.
+/// The endpoints that should exist, by their ports.
 fn wanted(service: &Service, pods: &[Arc<Pod>], family: &str, zone: &dyn Fn(&str) -> Option<String>) -> BTreeMap<Ports, Vec<Endpoint>> {
     let mut wanted: BTreeMap<Ports, Vec<Endpoint>> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| service::belongs(pod, true)) {
@@ -134,8 +133,8 @@ fn identity(endpoint: &Endpoint) -> Option<(&str, &[String])> {
     Some((uid, endpoint.addresses.as_slice()))
 }
 
-/// Brings the slices of one address family to hold exactly `wanted`; a Service without endpoints
-/// keeps one empty slice, so that consumers know that it was looked at.
+/// Brings the slices of one address family to exactly the `wanted` endpoints. A Service without endpoints has one empty slice,
+/// so that consumers know that the controller has processed it.
 fn pack(
     service: &Service,
     family: &str,
@@ -155,7 +154,7 @@ fn pack(
     actions.extend(by_ports.into_values().flatten().map(Action::Delete));
 }
 
-/// A slice that exists and what it is to hold.
+/// An existing slice and the endpoints that it is to have.
 struct Filled {
     slice: Arc<EndpointSlice>,
     endpoints: Vec<Endpoint>,
@@ -173,7 +172,7 @@ fn pack_ports(
     let placeholder = wanted.is_empty();
     let mut left = wanted;
     let mut filled: Vec<Filled> = slices.into_iter().map(|slice| keep(slice, &mut left)).collect();
-    // What is written anyway is filled up first, then the fullest.
+    // Slices that change anyway are filled first, then the fullest.
     filled.sort_by_key(|f| (!f.changed, std::cmp::Reverse(f.endpoints.len()), f.slice.metadata.name.clone()));
     let mut left = left.into_iter();
     for slot in &mut filled {
@@ -196,7 +195,7 @@ fn pack_ports(
     actions.extend(more.map(|chunk| Action::Create(Box::new(slice(service, family, ports, chunk.to_vec())))));
 }
 
-/// Takes from `left` what the slice holds already, in its newest form.
+/// Takes the endpoints that the slice has already out of `left`, in their newest form.
 fn keep(slice: Arc<EndpointSlice>, left: &mut Vec<Endpoint>) -> Filled {
     let mut endpoints = Vec::new();
     let mut changed = false;

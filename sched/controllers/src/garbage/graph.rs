@@ -1,6 +1,6 @@
-//! Who owns whom, by UID, as the watches tell it. Each change answers which objects are worth a look.
+//! The ownership graph by UID, built from the watches. Each change returns the objects that need a check.
 //!
-//! Of an object only its identity, its owners and the phase of its deletion are kept.
+//! The graph stores only the identity of an object, its owners and the phase of its deletion.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::kind::KindInfo;
 use crate::meta;
 use crate::work::WorkQueue;
 
-/// Where an object is found.
+/// The identity of an object: kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its kind.
@@ -36,13 +36,13 @@ impl fmt::Display for Identity {
 /// How far an object's deletion is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Nobody asked for it.
+    /// No deletion was requested.
     Living,
     /// It waits for something that is not ours.
     Deleting,
-    /// It waits for its dependents to be gone.
+    /// The object waits until its dependents are gone.
     Foreground,
-    /// It waits for its dependents to be let go.
+    /// The object waits until its dependents are released.
     Orphaning,
 }
 
@@ -66,23 +66,23 @@ struct Node {
     phase: Phase,
 }
 
-/// What the graph knows of one object.
+/// The graph's record of one object.
 #[derive(Debug)]
 pub struct NodeSnapshot {
-    /// Where it is.
+    /// The object.
     pub identity: Identity,
     /// UIDs of its owners.
     pub owners: Vec<String>,
     /// How far its deletion is.
     pub phase: Phase,
-    /// Those that name it as an owner, by UID.
+    /// The objects that name it as an owner, by UID.
     pub dependents: Vec<(String, Dependent)>,
 }
 
-/// What an owner needs to know of a dependent.
+/// What an owner's plan needs of a dependent.
 #[derive(Debug)]
 pub struct Dependent {
-    /// Where it is.
+    /// The object.
     pub identity: Identity,
     /// Whether the owner's foreground deletion waits for it.
     pub blocks: bool,
@@ -93,15 +93,15 @@ pub struct Dependent {
 #[derive(Debug, Default)]
 struct Nodes {
     by_uid: HashMap<String, Node>,
-    /// Also of owners that are not, or not yet, known.
+    /// Also the dependents of owners that the graph does not have, or does not have yet.
     dependents: HashMap<String, BTreeSet<String>>,
 }
 
-/// The graph, and the queue of what is worth a look.
+/// The graph, and the queue of objects to check.
 pub struct Graph {
     nodes: Mutex<Nodes>,
     queue: Arc<WorkQueue<String>>,
-    /// Told when a kind may have come or gone.
+    /// Notified when a kind may have appeared or disappeared.
     kinds_changed: tokio::sync::Notify,
 }
 
@@ -126,28 +126,28 @@ impl MetadataObserver for Graph {
 }
 
 impl Graph {
-    /// What is worth a look.
+    /// The queue of objects to check.
     pub fn queue(&self) -> Arc<WorkQueue<String>> {
         Arc::clone(&self.queue)
     }
 
-    /// Waits until a kind may have come or gone.
+    /// Waits until a kind may have appeared or disappeared.
     pub async fn kinds_changed(&self) {
         self.kinds_changed.notified().await;
     }
 
-    /// Has an object looked at.
+    /// Queues an object for a check.
     pub fn look_at(&self, uid: &str) {
         self.queue.add(uid.to_owned());
     }
 
-    /// An object was seen.
+    /// Records the present state of an object.
     pub fn upsert(&self, kind: &Arc<KindInfo>, meta: &ObjectMeta) {
         let worth = self.nodes.lock().upsert(kind, meta);
         worth.into_iter().for_each(|uid| self.queue.add(uid));
     }
 
-    /// An object is gone.
+    /// Records that an object is gone.
     pub fn forget(&self, uid: &str) {
         let worth = self.nodes.lock().forget(uid);
         worth.into_iter().for_each(|uid| self.queue.add(uid));
@@ -162,13 +162,13 @@ impl Graph {
         gone.iter().for_each(|uid| self.forget(uid));
     }
 
-    /// What is known of an object.
+    /// A copy of what the graph has of an object and its dependents.
     pub fn snapshot(&self, uid: &str) -> Option<NodeSnapshot> {
         let nodes = self.nodes.lock();
         let node = nodes.by_uid.get(uid)?;
         let dependent = |dependent: &String| {
             let child = nodes.by_uid.get(dependent)?;
-            // Who is in another namespace cannot have this owner, whatever the reference says.
+            // An object in another namespace cannot have this owner, whatever its reference says.
             let is_reachable = !node.identity.kind.namespaced || child.identity.namespace == node.identity.namespace;
             if !is_reachable {
                 return None;
@@ -184,8 +184,8 @@ impl Graph {
         })
     }
 
-    /// What is known of the owner that a reference names; nothing unless kind, name and namespace
-    /// are as the reference says.
+    /// The graph's record of the owner that a reference names; `None` unless kind, name and namespace are those of the
+    /// reference.
     pub fn owner(&self, item: &Identity, reference: &OwnerReference) -> Option<Owner> {
         let nodes = self.nodes.lock();
         let node = nodes.by_uid.get(&reference.uid)?;
@@ -196,7 +196,7 @@ impl Graph {
         (same && reachable).then_some(if node.phase == Phase::Foreground { Owner::WaitsForUs } else { Owner::Solid })
     }
 
-    /// Whether an object of that UID is known in another namespace than the item's.
+    /// Whether the graph has an object of that UID in another namespace than the item's.
     pub fn lives_elsewhere(&self, item: &Identity, uid: &str) -> bool {
         let nodes = self.nodes.lock();
         nodes.by_uid.get(uid).is_some_and(|node| node.identity.kind.namespaced && node.identity.namespace != item.namespace)
@@ -220,7 +220,7 @@ impl Nodes {
             self.dependents.entry(owner.clone()).or_default().insert(uid.clone());
         }
         if old_owners != owners {
-            // Owners that waited for this object need perhaps wait no more, and new ones may not exist.
+            // Owners that waited for this object may be done now, and owners that it names now may not exist.
             worth.extend(old_owners.iter().filter(|(owner, _)| self.is_foreground(owner)).map(|(owner, _)| owner.clone()));
             if owners.iter().any(|(owner, _)| self.is_foreground(owner) || !self.by_uid.contains_key(owner)) {
                 worth.push(uid.clone());
@@ -350,7 +350,7 @@ mod tests {
         assert!(graph.lives_elsewhere(&item("elsewhere"), "set"));
     }
 
-    /// Anybody may write any UID into their own objects; nobody's deletion waits for a stranger's finalizer.
+    /// Every user can write any UID into their own objects; a deletion does not wait for the finalizer of a stranger's object.
     #[test]
     fn a_deletion_waits_for_nobody_in_another_namespace() {
         let graph = Graph::default();

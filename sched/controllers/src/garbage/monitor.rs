@@ -1,5 +1,4 @@
-//! Watches the metadata of every kind that no shared cache holds, and keeps up with kinds that
-//! come and go.
+//! Watches the metadata of every kind that has no shared cache, and follows kinds that appear and disappear.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,10 +22,10 @@ use crate::kind::KindInfo;
 /// After a custom resource definition changed, its kind is served this soon.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// Kinds that own nothing and come in masses; upstream leaves them out too.
+/// Kinds that own nothing and have very many objects; upstream leaves them out too.
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 
-/// Kinds that a shared cache tells the graph about.
+/// Kinds whose changes the graph gets from a shared cache.
 pub type Observed = Arc<Mutex<Vec<Arc<KindInfo>>>>;
 
 /// The monitor.
@@ -36,14 +35,14 @@ pub struct Monitor {
     kinds: Kinds,
     observed: Observed,
     period: Duration,
-    /// To which the monitor belongs once it runs.
+    /// The set in which the monitor's tasks run.
     owner: Tasks,
 }
 
 /// An object of a kind that no controller watches.
 type Metadata = PartialObjectMeta<DynamicObject>;
 
-/// The watch of a kind, and what tells the graph of its changes.
+/// The watch of a kind, and the handler that passes its changes to the graph.
 struct Watch {
     informer: Informer<Metadata>,
     _changes: Registration<Metadata>,
@@ -52,12 +51,12 @@ struct Watch {
 type Watches = HashMap<KindInfo, Watch>;
 
 impl Monitor {
-    /// Sets up; nothing is asked yet.
+    /// A monitor that has not sent a request yet.
     pub fn new(client: kube::Client, graph: Arc<Graph>, kinds: Kinds, observed: Observed, period: Duration, owner: Tasks) -> Self {
         Self { client, graph, kinds, observed, period, owner }
     }
 
-    /// Starts the watches, which go on in the background; returns when every kind known at first has been listed.
+    /// Starts the watches, which continue in the background; returns when every kind of the first discovery is listed.
     pub async fn start(self, cancel: CancellationToken) {
         let (mut watches, mut discovered) = (Watches::new(), Discovered::default());
         while !cancel.is_cancelled() {
@@ -106,13 +105,13 @@ impl Monitor {
         }
     }
 
-    /// Starts watches of new kinds, ends those of kinds that are gone.
+    /// Starts the watches of new kinds and ends those of kinds that are gone.
     fn adopt(&self, found: &Discovered, watches: &mut Watches) {
         let by_kind =
             found.kinds.iter().map(|served| ((served.kind.group.clone(), served.kind.kind.clone()), Arc::new(served.kind.clone())));
         *self.kinds.write() = by_kind.collect();
         let wanted: Vec<&KindInfo> = found.kinds.iter().filter(|served| self.is_ours(served)).map(|served| &served.kind).collect();
-        // While a group's server is away its kinds are not gone.
+        // The kinds of a group whose server is unavailable are not gone.
         let stale = |kind: &KindInfo| found.stale.contains(&kind.api_version());
         watches.retain(|kind, _| {
             let stays = wanted.contains(&kind) || stale(kind);
@@ -129,7 +128,7 @@ impl Monitor {
     }
 
     fn watch(&self, kind: &KindInfo) -> Watch {
-        // What an earlier watch of the kind left may be gone by now.
+        // Objects from an earlier watch of the kind may be gone by now.
         self.graph.forget_kind(kind);
         let api = Api::all_with(self.client.clone(), &api_resource(kind));
         let informer = Informer::start(api, &kind.plural, "", &self.owner);

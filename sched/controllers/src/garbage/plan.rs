@@ -1,4 +1,4 @@
-//! What becomes of an object, given what became of its owners.
+//! What to do with an object, by the states of its owners.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::PropagationPolicy;
@@ -6,14 +6,14 @@ use kube::api::PropagationPolicy;
 use super::graph::Phase;
 use super::policy;
 
-/// What became of an owner.
+/// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// It is there and stays.
+    /// The owner exists and is not waiting for its dependents.
     Solid,
-    /// It is certainly gone.
+    /// It is proven that the owner does not exist.
     Absent,
-    /// It is there and being deleted, waiting for its dependents.
+    /// The owner exists, is being deleted and waits for its dependents.
     WaitsForUs,
 }
 
@@ -24,16 +24,16 @@ pub enum Action {
     Nothing,
     /// It stays, with these owners.
     SetOwners(Vec<OwnerReference>),
-    /// It goes.
+    /// Delete the object.
     Delete {
-        /// What happens to its own dependents.
+        /// The policy for its own dependents.
         policy: PropagationPolicy,
-        /// First these owners, who no longer wait for it: a circle of waiting would never end.
+        /// First unblock these owners, which then no longer wait for the object: a circle of waiting would never end.
         unblock: Option<Vec<OwnerReference>>,
     },
 }
 
-/// Decides on an object with owners. `dependents` are the phases of those that name it as an owner.
+/// Decides about an object with owners. `dependents` are the phases of the objects that name it as an owner.
 pub fn plan(latest: &ObjectMeta, owners: &[(String, Owner)], dependents: &[Phase]) -> Action {
     if owners.is_empty() {
         return Action::Nothing;
@@ -59,7 +59,7 @@ fn unblocked(latest: &ObjectMeta) -> Vec<OwnerReference> {
     owners
 }
 
-/// The owners without those UIDs; `None` when none of them is there.
+/// The owners without those UIDs; `None` when the object has none of them.
 pub fn without_owners(latest: &ObjectMeta, uids: &[&str]) -> Option<Vec<OwnerReference>> {
     let owners = latest.owner_references.clone().unwrap_or_default();
     let remaining: Vec<OwnerReference> = owners.iter().filter(|owner| !uids.contains(&owner.uid.as_str())).cloned().collect();

@@ -16,7 +16,7 @@ use crate::failure::{During, Failure, gone_is_fine};
 use crate::kind::KindInfo;
 use crate::writes;
 
-/// A kind whose owners cannot be looked up is tried again after so long.
+/// The period after which a kind whose owners cannot be looked up is tried again.
 const UNKNOWN_KIND_RETRY: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Served kinds by group and kind, as the monitor last discovered them.
@@ -29,7 +29,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Knows no kinds yet.
+    /// A client that knows no kinds yet.
     pub fn new(client: kube::Client) -> Self {
         Self { client, kinds: Kinds::default() }
     }
@@ -48,14 +48,14 @@ impl Remote {
         }
     }
 
-    /// The object's metadata as it is now; `None` when it is gone.
+    /// The object's present metadata; `None` when it is gone.
     pub async fn read(&self, identity: &Identity) -> Result<Option<ObjectMeta>, Failure> {
         let api = self.api(&identity.kind, &identity.namespace);
         let found = api.get_metadata_opt(&identity.name).await.during("reading", identity)?;
         Ok(found.map(|found| found.metadata))
     }
 
-    /// What became of an owner, from the server. An error where that cannot be told.
+    /// The state of an owner, from the server; an error when that cannot be found out.
     pub async fn look_up(&self, item: &Identity, reference: &OwnerReference) -> Result<Owner, Failure> {
         let group = reference.api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let kind = self.kinds.read().get(&(group.to_owned(), reference.kind.clone())).cloned();
@@ -76,7 +76,7 @@ impl Remote {
         })
     }
 
-    /// Makes `owners` the object's owners, provided that it is still as it was read.
+    /// Writes `owners` as the object's owners, provided that the object has not changed since it was read.
     pub async fn set_owners(&self, identity: &Identity, latest: &ObjectMeta, owners: Vec<OwnerReference>) -> Result<(), Failure> {
         self.patch(identity, latest, json!({"ownerReferences": crate::meta::list_or_null(&owners)})).await
     }
@@ -88,7 +88,7 @@ impl Remote {
         gone_is_fine(api.patch_metadata(&identity.name, &writes::patching(), &patch).await.during("patching", identity))
     }
 
-    /// Takes a finalizer off the object of that UID.
+    /// Removes a finalizer from the object of that UID.
     pub async fn remove_finalizer(&self, identity: &Identity, uid: &str, finalizer: &str) -> Result<(), Failure> {
         let Some(latest) = self.read(identity).await? else { return Ok(()) };
         if latest.uid.as_deref() != Some(uid) || !crate::meta::has_finalizer(&latest, finalizer) {
@@ -98,7 +98,7 @@ impl Remote {
         self.patch(identity, &latest, json!({"finalizers": crate::meta::list_or_null(&remaining)})).await
     }
 
-    /// Deletes the object of that UID, if it is still at `version`; `false` when it was gone.
+    /// Deletes the object of that UID, provided that it still has `version`; returns `false` when it was gone.
     pub async fn delete(&self, identity: &Identity, uid: &str, version: Option<String>, params: DeleteParams) -> Result<bool, Failure> {
         let params = params.preconditions(Preconditions { uid: Some(uid.to_owned()), resource_version: version });
         let api = self.api(&identity.kind, &identity.namespace);

@@ -1,4 +1,4 @@
-//! Deleting everything in a namespace, and telling what is left.
+//! Deletes everything in a namespace and reports what is left.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,25 +11,25 @@ use crate::discovery::{Discovered, Served, api_resource};
 use crate::failure::{During, Failure, gone_is_fine};
 use crate::meta;
 
-/// How long what has finalizers may take, upstream's `finalizerEstimateSeconds`.
+/// The expected time for objects with finalizers, upstream's `finalizerEstimateSeconds`.
 const FINALIZER_ESTIMATE_SECONDS: i64 = 15;
 /// Longest back-off after a fault, upstream's for namespaces.
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
-/// Objects of one kind that are looked at for what they wait for; the rest are only counted.
+/// The number of objects of one kind whose finalizers are read; the rest is only counted.
 const PAGE_LEN: u32 = 500;
 
-/// What remains after one attempt.
+/// The result of one attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Why not all kinds are known.
+    /// Why not all kinds were discovered.
     pub discovery: Option<String>,
-    /// What could not be deleted.
+    /// The failures of deletions.
     pub failures: Vec<String>,
     /// Objects left, by `resource.group`.
     pub remaining: BTreeMap<String, usize>,
     /// Objects left, by the finalizer they have.
     pub finalizers: BTreeMap<String, usize>,
-    /// The longest grace of what is left.
+    /// The longest grace period of the remaining objects.
     pub estimate_seconds: i64,
 }
 
@@ -39,8 +39,8 @@ impl Outcome {
         self.discovery.is_none() && self.failures.is_empty() && self.remaining.is_empty()
     }
 
-    /// When another look is worth it at the latest, as upstream: half the estimate and a second for what ends by
-    /// itself. What failed, and what is left for no reason that shows, is tried again later each time, up to a minute.
+    /// The time after which to try again at the latest, as upstream: half the estimate and a second for objects that end by
+    /// themselves. After failures, and for objects that remain for no visible reason, the time grows up to a minute.
     pub fn look_again_within(&self) -> Duration {
         let is_waiting = self.discovery.is_none() && self.failures.is_empty() && self.estimate_seconds > 0;
         match u64::try_from(self.estimate_seconds / 2) {
@@ -106,7 +106,7 @@ async fn delete_kind(client: &kube::Client, namespace: &str, served: &Served, ou
     }
 }
 
-/// Deletes all objects; answers what is left of those and how many more there may be.
+/// Deletes all objects; returns those of the first page that are left and the number of the others.
 async fn empty(api: &Api<DynamicObject>, served: &Served, what: &str) -> Result<Left, Failure> {
     let first = list(api, what).await?;
     if first.listed.is_empty() {

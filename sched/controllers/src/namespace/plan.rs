@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition, NamespaceStatus}
 use super::content::Outcome;
 use crate::meta;
 
-/// Type, and reason and message while there is nothing to complain about.
+/// The type, and the reason and message while there is no problem.
 const CONDITIONS: [(&str, &str, &str); 5] = [
     ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
     ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"),

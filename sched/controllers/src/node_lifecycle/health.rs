@@ -1,4 +1,4 @@
-//! Whether a Node is heard of, from what its Lease and status show.
+//! Whether a Node is alive, from the changes of its Lease and status.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use crate::config::NodeTiming;
 use crate::{meta, nodes};
 
-/// Conditions that a lost Node can tell nothing about.
+/// The conditions that a lost Node cannot report.
 const TOLD_BY_KUBELET: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// What was last heard of a Node, and when by this clock.
+/// The last heartbeats of a Node, and when this process observed them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// UID of the Node.
@@ -21,20 +21,20 @@ pub struct Health {
     /// The kubelet's own times, only compared with each other.
     heartbeat: Option<Timestamp>,
     renewed: Option<Timestamp>,
-    /// When one of them changed last, by a clock that is never set: a step of the machine's time must not
-    /// make every Node silent at once.
+    /// The time of the last change, by a clock that is never set: a step of the machine's time must not make every Node silent
+    /// at once.
     heard_at: Instant,
     /// Since when the Node is not ready, as its Pods were last marked for it.
     pub marked_since: Option<Timestamp>,
 }
 
-/// Whether the Node says that it is ready.
+/// Whether the Node reports that it is ready.
 pub fn is_ready(node: &Node) -> bool {
     nodes::condition(node, "Ready").is_some_and(|ready| ready.status == "True")
 }
 
-/// Notes the present heartbeats. A Node never heard of counts from its creation, or, when this
-/// process is younger, from now: what happened before is not known.
+/// Records the present heartbeats. A Node without heartbeats counts from its creation, or from the start of this process when
+/// that is later: the process does not know what happened before.
 pub fn observe(before: Option<Health>, node: &Node, lease: Option<&Lease>, now: Instant) -> Health {
     let heartbeat = nodes::condition(node, "Ready").and_then(|ready| meta::instant(ready.last_heartbeat_time.as_ref()));
     let renewed = lease.and_then(|lease| lease.spec.as_ref()).and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0);
@@ -70,8 +70,8 @@ pub fn lost_in(node: &Node, health: &Health, timing: &NodeTiming, now: Instant) 
     Some(grace(node, timing).saturating_sub(now.duration_since(health.heard_at)))
 }
 
-/// The conditions to write on a Node that is lost, with the time to write; `None` while it is not, or
-/// when they are so.
+/// The conditions to write on a lost Node, with the time to write; `None` while the Node is not lost, or when it has these
+/// conditions.
 pub fn conditions_of_lost(
     node: &Node,
     health: &Health,

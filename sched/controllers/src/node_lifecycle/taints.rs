@@ -18,7 +18,7 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// The `NoExecute` taint that the Node's readiness asks for.
+/// The `NoExecute` taint for the Node's readiness.
 pub fn no_execute(node: &Node) -> Option<&'static str> {
     match nodes::condition(node, "Ready")?.status.as_str() {
         "False" => Some(NOT_READY),
@@ -36,8 +36,8 @@ fn is_ours_no_schedule(taint: &Taint) -> bool {
     taint.effect == "NoSchedule" && (taint.key == UNSCHEDULABLE || BY_CONDITION.iter().any(|(_, _, key)| *key == taint.key))
 }
 
-/// All taints the Node should have: those of others as they are, ours by its conditions, and
-/// `no_execute`, when allowed. `None` when it has them.
+/// All taints that the Node should have: the taints of others unchanged, ours by its conditions, and `no_execute` when it is
+/// allowed. `None` when the Node has exactly these.
 pub fn planned(node: &Node, no_execute: Option<&str>, now: Timestamp) -> Option<Vec<Taint>> {
     let present = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let mut wanted: Vec<(&str, &str)> = Vec::new();

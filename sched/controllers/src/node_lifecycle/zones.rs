@@ -17,7 +17,7 @@ pub fn zone_of(node: &Node) -> String {
     format!("{}:{}", label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"))
 }
 
-/// Evictions a second in a zone of `nodes`, of which `lost` are lost.
+/// Evictions a second in a zone of `nodes` Nodes, of which `lost` are lost.
 pub fn rate(nodes: usize, lost: usize, timing: &NodeTiming) -> f64 {
     let share = f64::from(u32::try_from(lost).unwrap_or(u32::MAX)) / f64::from(u32::try_from(nodes.max(1)).unwrap_or(u32::MAX));
     let partly_down = lost < nodes && lost > LOST_NODES_MIN && share >= timing.unhealthy_zone_threshold;
@@ -28,14 +28,14 @@ pub fn rate(nodes: usize, lost: usize, timing: &NodeTiming) -> f64 {
     }
 }
 
-/// A bucket that holds one permission and fills at the zone's rate.
+/// A bucket that has at most one permission and fills at the zone's rate.
 #[derive(Debug, Default)]
 pub struct Ration {
     taken_at: Option<Instant>,
 }
 
 impl Ration {
-    /// Takes the permission, or answers when there is one: `None` when never at this rate.
+    /// Takes the permission, or returns when there is one: `None` when there is never one at this rate.
     pub fn take(&mut self, rate: f64, now: Instant) -> Result<(), Option<Duration>> {
         if rate <= 0.0 {
             return Err(None);

@@ -13,15 +13,15 @@ use crate::{meta, nodes, pods};
 /// Set by an administrator on a Node that certainly runs nothing.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// Nodes that Pods name and that are not there, by since when.
+/// Nodes that Pods name and that do not exist, by the time since when.
 pub type Quarantine = HashMap<String, Timestamp>;
 
 /// Why a Pod is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Its Node is gone; to be proved by a live read.
+    /// The Pod's Node is gone; a live read must prove it.
     NodeGone,
-    /// It is being deleted and never had a Node.
+    /// The Pod is being deleted and never had a Node.
     Unscheduled,
     /// It is being deleted and its Node is out of service.
     OutOfService,
@@ -29,15 +29,15 @@ pub enum Reason {
     Ended,
 }
 
-/// What bounds the collecting.
+/// The thresholds of the collector.
 pub struct Limits {
     /// Ended Pods that may stay; 0, all.
     pub ended_max: usize,
-    /// A Node must be gone for so long.
+    /// A Node must be gone for this time.
     pub quarantine: Duration,
 }
 
-/// What one pass does.
+/// The result of one pass.
 pub struct Plan {
     /// Pods to remove.
     pub remove: Vec<(Arc<Pod>, Reason)>,
@@ -81,7 +81,7 @@ pub fn plan(pods: &[Arc<Pod>], nodes: &[Arc<Node>], quarantine: &mut Quarantine,
     Plan { remove, look_again }
 }
 
-/// Ended Pods above the threshold: evicted ones first, then the oldest.
+/// Ended Pods above the threshold: evicted Pods first, then the oldest.
 fn surplus(pods: &[Arc<Pod>], limits: &Limits) -> Vec<Arc<Pod>> {
     if limits.ended_max == 0 {
         return Vec::new();

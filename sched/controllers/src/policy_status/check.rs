@@ -1,23 +1,23 @@
-//! Expressions held against the types of the kinds that their policy is about, in upstream's words: what cannot
-//! be right is worth a warning. Looked at are validations and the expressions that make their messages.
+//! Type-checks a policy's expressions with the types of the kinds that the policy matches, in upstream's words: each type error
+//! becomes a warning. It checks validations and their message expressions.
 
 use api_cel::{Env, Expression, Type, admission};
 use k8s_openapi::api::admissionregistration::v1::{ExpressionWarning, ValidatingAdmissionPolicySpec};
 
 use super::kinds::Gvk;
 
-/// Bytes of all warnings of a policy, so that its status can be stored whatever its expressions are.
+/// The highest size of all warnings of a policy, so that its status can be stored whatever its expressions are.
 const WARNINGS_BYTES_MAX: usize = 256 * 1024;
 
-/// What expressions are held against.
+/// The types that expressions are checked with.
 pub struct Types {
     /// The kinds of objects.
     pub objects: Vec<(Gvk, Type)>,
-    /// The type of parameters; any where it is not known.
+    /// The type of parameters; `Dyn` where it is not known.
     pub params: Type,
 }
 
-/// What the expressions of a policy cannot be right about.
+/// The warnings for the expressions of a policy.
 pub fn warnings(spec: &ValidatingAdmissionPolicySpec, types: &Types) -> Vec<ExpressionWarning> {
     let envs: Vec<(&Gvk, Env)> = types.objects.iter().map(|(kind, of)| (kind, env(spec, of, &types.params))).collect();
     let mut found = Vec::new();
@@ -36,8 +36,8 @@ pub fn warnings(spec: &ValidatingAdmissionPolicySpec, types: &Types) -> Vec<Expr
     found
 }
 
-/// What an expression gets wrong about each kind, in at most that many bytes. Kinds that come after these are full are
-/// not looked at: what is wrong with a long expression may be as long for each.
+/// The type errors of an expression for each kind, in at most that many bytes. When the text is full, the remaining kinds are
+/// not checked: the errors of a long expression may be as long for each kind.
 fn complaints<'k>(mut kinds: impl Iterator<Item = (&'k Gvk, &'k Env)>, text: &str, bytes_max: usize) -> String {
     let mut issues = String::new();
     while issues.len() < bytes_max
@@ -52,7 +52,7 @@ fn complaints<'k>(mut kinds: impl Iterator<Item = (&'k Gvk, &'k Env)>, text: &st
     issues
 }
 
-/// What expressions may name when they look at objects of a type. A variable that is wrong itself is of any type.
+/// The variables of an expression for objects of a type. A policy variable with an error of its own has the type `Dyn`.
 fn env(spec: &ValidatingAdmissionPolicySpec, object: &Type, params: &Type) -> Env {
     let mut env = admission::env(spec.param_kind.is_some(), true).with("object", object.clone()).with("oldObject", object.clone());
     if spec.param_kind.is_some() {
@@ -124,7 +124,7 @@ mod tests {
         let found = warnings_of(spec("variables.twice < params.min || variables.seconds == 'a'"), params);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].1.matches("undefined field 'min'").count(), 2);
-        // The variable has a type where the field is there, and is any where it is not.
+        // The variable has a type for the kind with the field, and is `Dyn` for the other one.
         assert_eq!(found[0].1.matches("found no matching overload for '_==_' applied to '(int, string)'").count(), 1);
         assert_eq!(warnings_of(spec("params.anything == 1"), Type::Dyn), []);
     }

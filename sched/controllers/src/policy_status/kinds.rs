@@ -1,5 +1,4 @@
-//! Which kinds a policy's expressions are held against: those that its rules name, at most ten of each
-//! rule.
+//! The kinds for which a policy's expressions are checked: those that its rules name, at most ten of each rule.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,7 +7,7 @@ use k8s_openapi::api::admissionregistration::v1::{NamedRuleWithOperations, Param
 
 use crate::discovery::Resource;
 
-/// Kinds of one rule that are looked at, as upstream.
+/// The highest number of kinds of one rule that are checked, as upstream.
 const KINDS_MAX: usize = 10;
 
 /// A kind in a version.
@@ -37,7 +36,7 @@ impl Gvk {
     }
 }
 
-/// The kinds that a policy's rules name, in order. Wildcards and subresources name none.
+/// The kinds that a policy's rules name, in order. Wildcards and subresources name no kind.
 pub fn named(spec: &ValidatingAdmissionPolicySpec, served: &[Resource]) -> BTreeSet<Gvk> {
     let mut kinds = BTreeSet::new();
     let constraints = spec.match_constraints.as_ref();
@@ -46,7 +45,7 @@ pub fn named(spec: &ValidatingAdmissionPolicySpec, served: &[Resource]) -> BTree
         for resource in named_resources(rule).iter().flat_map(|name| served.iter().filter(move |resource| name.is(resource))) {
             kinds.insert(Gvk { group: resource.group.clone(), version: resource.version.clone(), kind: resource.kind.clone() });
             count += 1;
-            // Upstream looks at no further rule then either.
+            // Upstream does not read further rules then either.
             if count == KINDS_MAX {
                 return kinds;
             }
@@ -63,8 +62,8 @@ struct GroupVersionResource<'r> {
 }
 
 impl GroupVersionResource<'_> {
-    /// By plural or singular. The core group stands for every group that has the version: upstream's RESTMapper
-    /// takes no group for any.
+    /// A match by plural or singular. The core group stands for every group that has the version: upstream's RESTMapper takes
+    /// an empty group for any.
     fn is(&self, resource: &Resource) -> bool {
         (self.group.is_empty() || self.group == resource.group)
             && self.version == resource.version

@@ -1,4 +1,4 @@
-//! The types of kinds, from the documents in which the API server describes them.
+//! The types of kinds, from the OpenAPI documents of the API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::kinds::Gvk;
 use crate::failure::{During, Failure};
 
-/// What is read of an OpenAPI document.
+/// The parts of an OpenAPI document that are read.
 #[derive(Default, Deserialize)]
 struct Document {
     #[serde(default)]
@@ -22,8 +22,7 @@ struct Components {
     schemas: Map<String, Value>,
 }
 
-/// The types of these kinds. Those of which the server, or the one behind it, cannot tell are left out: a
-/// policy is not worse for that.
+/// The types of these kinds. Kinds that no document describes are left out: their policies have no warnings.
 pub async fn types(client: &kube::Client, kinds: &BTreeSet<Gvk>) -> Result<BTreeMap<Gvk, Type>, Failure> {
     let mut types = BTreeMap::new();
     let mut at_hand: Option<(String, Document)> = None;

@@ -1,4 +1,4 @@
-//! What a ReplicaSet needs: how many Pods to make or which to delete, and its status.
+//! What a ReplicaSet needs: how many Pods to create or which to delete, and its status.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{meta, pods};
 
-/// Pods made or deleted in one pass, upstream's `BurstReplicas`.
+/// The highest number of Pods that one pass creates or deletes, upstream's `BurstReplicas`.
 const BURST_MAX: usize = 500;
 
 /// What to do about the number of Pods.
@@ -17,14 +17,14 @@ const BURST_MAX: usize = 500;
 pub enum Manage {
     /// It is right.
     Nothing,
-    /// So many more are needed.
+    /// So many Pods are missing.
     Create(usize),
     /// These are too many.
     Delete(Vec<Arc<Pod>>),
 }
 
-/// Compares the active Pods with what is asked for. `related` are the Pods among which crowding
-/// counts; asked for only when some Pod must go.
+/// Compares the active Pods with the wanted number. `related` returns the Pods by which crowding is counted; it is called only
+/// when a Pod must be deleted.
 pub fn manage(set: &ReplicaSet, active: &[Arc<Pod>], related: impl FnOnce() -> Vec<Arc<Pod>>, now: Timestamp) -> Manage {
     let wanted = usize::try_from(set.spec.replicas.unwrap_or(1)).unwrap_or(0);
     if active.len() < wanted {
@@ -58,13 +58,13 @@ pub fn pod(set: &ReplicaSet) -> Pod {
     }
 }
 
-/// What a ReplicaSet's status is worked out from.
+/// What a ReplicaSet's status is computed from.
 pub struct Counted<'a> {
     /// Its active Pods.
     pub active: &'a [Arc<Pod>],
     /// How many are on their way out.
     pub terminating: usize,
-    /// Why Pods could not be made or deleted in this pass.
+    /// Why Pods could not be created or deleted in this pass.
     pub failure: Option<String>,
 }
 
@@ -93,7 +93,7 @@ fn number(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// `ReplicaFailure` while Pods cannot be made or deleted; kept as it is while it stays true.
+/// `ReplicaFailure` while Pods cannot be created or deleted; it stays unchanged while that is so.
 fn conditions(set: &ReplicaSet, counted: &Counted<'_>, now: Timestamp) -> Option<Vec<ReplicaSetCondition>> {
     let mut conditions = set.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
     let is_failure = |condition: &ReplicaSetCondition| condition.type_.as_deref() == Some("ReplicaFailure");

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, PodCondition, Taint, Toleration};
 
 use crate::meta;
 
-/// What becomes of a Pod.
+/// Whether a Pod stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It tolerates everything.
@@ -20,7 +20,7 @@ pub fn no_execute(node: &Node) -> Vec<Taint> {
     taints.filter(|taint| taint.effect == "NoExecute").cloned().collect()
 }
 
-/// What a Pod tolerates.
+/// Whether a toleration tolerates a taint.
 pub fn tolerations(pod: &Pod) -> Vec<Toleration> {
     pod.spec.as_ref().and_then(|spec| spec.tolerations.clone()).unwrap_or_default()
 }
@@ -33,9 +33,9 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     (effect.is_empty() || effect == taint.effect) && (key == taint.key || (key.is_empty() && exists)) && (exists || value())
 }
 
-/// When a Pod must leave: at once for a taint it does not tolerate, else when the shortest time
-/// that it tolerates one has passed. For taints that do not say since when they are there (people's do
-/// not) it counts from `seen`, when this process first saw the Pod under them.
+/// When a Pod must leave: at once for a taint that it does not tolerate, else when the shortest of its toleration times has
+/// passed. For taints without `timeAdded` (those that users add) the time counts from `first_observed`, when this process first
+/// observed the Pod under the taints.
 pub fn verdict(taints: &[Taint], tolerations: &[Toleration], first_observed: Timestamp, now: Timestamp) -> Verdict {
     let mut leaves: Option<Timestamp> = None;
     for taint in taints {

@@ -1,8 +1,8 @@
-//! What a controller has done and not yet seen in its cache. Until that is seen, or five minutes
-//! have passed, it must not count Pods again, or it would create and delete twice.
+//! The writes of a controller that its cache does not show yet. Until the cache shows them, or five minutes have passed, the
+//! controller must not count Pods again, or it would create and delete twice.
 //!
-//! Upstream's `UIDTrackingControllerExpectations`: creations are counted, deletions are remembered
-//! by UID because a Pod may be seen deleting and deleted.
+//! Upstream's `UIDTrackingControllerExpectations`: creations are counted; deletions are remembered by UID, because the cache
+//! may show a Pod both as being deleted and as gone.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use api_client::informer::ObjectKey;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// After so long a lost watch event is assumed, upstream's.
+/// After this time the watch event is assumed to be lost, upstream's.
 const EXPECTATION_TTL: Duration = Duration::from_secs(300);
 
 /// Expectations of one controller, by the owner's key.
@@ -28,32 +28,32 @@ struct Expected {
 }
 
 impl Expectations {
-    /// Whether all that was expected was seen, or the wait was too long.
+    /// Whether the cache shows everything that was expected, or the wait was too long.
     pub fn satisfied(&self, owner: &ObjectKey) -> bool {
         let owners = self.owners.lock();
         owners.get(owner).is_none_or(|e| (e.creations == 0 && e.deletions.is_empty()) || e.since.elapsed() >= EXPECTATION_TTL)
     }
 
-    /// Expects so many creations; call before creating.
+    /// Expects so many creations. Call it before creating.
     pub fn expect_creations(&self, owner: &ObjectKey, count: usize) {
         let fresh = Expected { creations: count, deletions: HashSet::new(), since: Instant::now() };
         self.owners.lock().insert(owner.clone(), fresh);
     }
 
-    /// Expects these UIDs to be seen deleting; call before deleting.
+    /// Expects the deletion of these UIDs. Call it before deleting.
     pub fn expect_deletions(&self, owner: &ObjectKey, uids: impl IntoIterator<Item = String>) {
         let fresh = Expected { creations: 0, deletions: uids.into_iter().collect(), since: Instant::now() };
         self.owners.lock().insert(owner.clone(), fresh);
     }
 
-    /// A creation was seen, or did not happen.
+    /// A creation was observed, or did not happen.
     pub fn created(&self, owner: &ObjectKey) {
         if let Some(expected) = self.owners.lock().get_mut(owner) {
             expected.creations = expected.creations.saturating_sub(1);
         }
     }
 
-    /// A deletion was seen, or did not happen.
+    /// A deletion was observed, or did not happen.
     pub fn deleted(&self, owner: &ObjectKey, uid: &str) {
         if let Some(expected) = self.owners.lock().get_mut(owner) {
             expected.deletions.remove(uid);

@@ -19,7 +19,7 @@ const RETRIES_PER_SECOND: f64 = 10.0;
 /// Retries at once before that rate binds, upstream's.
 const RETRY_BURST: f64 = 100.0;
 
-/// A queue of keys. It holds each key at most once, so its length is bounded by the objects there are.
+/// A queue of keys. It has each key at most once, so the number of objects bounds its length.
 #[derive(Debug)]
 pub struct WorkQueue<K> {
     state: Mutex<State<K>>,
@@ -56,13 +56,13 @@ impl<K> Default for WorkQueue<K> {
 }
 
 impl<K: Key> WorkQueue<K> {
-    /// Asks for a pass over `key` as soon as a worker is free.
+    /// Requests a pass over `key` as soon as a worker is free.
     pub fn add(&self, key: K) {
         self.state.lock().add(key);
         self.wake.notify_one();
     }
 
-    /// Asks for a pass after `delay`; an earlier wish for the same key stands.
+    /// Requests a pass after `delay`; an earlier request for the same key stays.
     pub fn add_after(&self, key: K, delay: Duration) {
         if delay.is_zero() {
             return self.add(key);
@@ -71,7 +71,7 @@ impl<K: Key> WorkQueue<K> {
         self.wake.notify_one();
     }
 
-    /// Asks for another pass over a key whose pass failed, later each time up to `at_most`.
+    /// Requests another pass over a key whose pass failed, later each time up to `at_most`.
     pub fn add_rate_limited(&self, key: K, at_most: Duration) {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -86,7 +86,7 @@ impl<K: Key> WorkQueue<K> {
         self.state.lock().failures.remove(key);
     }
 
-    /// Ends the work on a key taken by [`WorkQueue::next`].
+    /// Ends the work on a key that [`WorkQueue::next`] returned.
     pub fn done(&self, key: &K) {
         let mut state = self.state.lock();
         if state.processing.remove(key) && state.dirty.contains(key) {
@@ -96,8 +96,8 @@ impl<K: Key> WorkQueue<K> {
         }
     }
 
-    /// The next key, which stays taken until [`WorkQueue::done`]. For one caller at a time; dropping
-    /// the future loses nothing.
+    /// The next key, which is being processed until [`WorkQueue::done`]. For one caller at a time; dropping the future loses
+    /// nothing.
     pub async fn next(&self) -> K {
         loop {
             let due = match self.state.lock().take(Instant::now()) {
@@ -133,7 +133,7 @@ impl<K: Key> State<K> {
         self.later.insert((at, key));
     }
 
-    /// A key to work on, or when the next delayed one is due.
+    /// A key to process, or the time at which the next delayed key is due.
     fn take(&mut self, now: Instant) -> Result<K, Option<Instant>> {
         while let Some((at, _)) = self.later.first() {
             if *at > now {

@@ -1,7 +1,7 @@
-//! Whether whoever holds a bootstrap token gets a client certificate of a node without a person's word. Pure.
+//! Whether the owner of a bootstrap token gets a client certificate of a node without an administrator. Pure.
 //!
-//! A token says nothing of which machine has it. The name of a node that is there, or that somebody was just given, is
-//! therefore not given once more: its certificate reads the Secrets of all Pods that are bound to the node.
+//! A token does not say which machine has it. The name of a node that exists, or that was given to another request a short time
+//! ago, is therefore not given again: the certificate can read the Secrets of all Pods that are bound to the node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +19,18 @@ use crate::meta;
 /// Why a name is not given.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Objection {
-    /// The Node is there, whether it is ready or not.
+    /// The Node exists, ready or not.
     #[error("there is a Node {0}: whoever has taken its place has to be approved, or the Node deleted first")]
     Exists(String),
-    /// The Node is gone, but whoever has its certificate still renews its Lease.
+    /// The Node is gone, but the owner of its certificate still renews its Lease.
     #[error("the Lease of {0} is being renewed")]
     Alive(String),
-    /// The name was given to somebody else, who may not have registered yet.
+    /// The name was given to another machine, which may not have registered yet.
     #[error("{0} was given to another by request {1}")]
     Given(String, String),
 }
 
-/// What is there now.
+/// The present objects of the node.
 pub struct Present<'p> {
     /// The Node of the name.
     pub node: Option<Arc<Node>>,
@@ -44,7 +44,7 @@ pub struct Present<'p> {
     pub now: Timestamp,
 }
 
-/// Looks at a request for a name that the requester does not have.
+/// Checks a request for a name that the requester does not have.
 pub fn check(csr: &CertificateSigningRequest, name: &str, present: &Present<'_>) -> Result<(), Objection> {
     if present.node.is_some() {
         return Err(Objection::Exists(name.to_owned()));
@@ -70,7 +70,8 @@ fn is_given(csr: &CertificateSigningRequest, name: &str) -> bool {
     csr.spec.signer_name == KUBELET_CLIENT && condition(csr, "Approved").is_some() && condition(csr, "Denied").is_none() && is_named()
 }
 
-/// A machine that was interrupted before it kept what it got, or that was set up anew, asks again from the same address.
+/// A machine that was interrupted before it stored its certificate, or that was set up again, requests again from the same
+/// address.
 fn is_same_requester(one: &CertificateSigningRequest, other: &CertificateSigningRequest) -> bool {
     match (remote_address(one), remote_address(other)) {
         (None, None) => one.spec.username == other.spec.username,

@@ -1,9 +1,9 @@
-//! Which names and addresses a node gets into its serving certificate without a person's word. Pure.
+//! Which names and addresses a node gets into its serving certificate without an administrator. Pure.
 //!
-//! A node writes the addresses of its own Node, so these prove nothing. What does is the address that its request came
-//! from: whoever speaks from an address over TLS is who is reached there. What is not proven, or what a node must
-//! never be for others (an API server, a Service, a Pod, another node), stays for a person, as all of these requests
-//! do upstream.
+//! A node writes the addresses of its own Node, so these prove nothing. The address that the request came from is the proof: a
+//! client that opens a TLS connection from an address is the machine that is reached there. Everything else waits for an
+//! administrator, as all of these requests do upstream: what is not proven, and what a node must never be for others (an API
+//! server, a Service, a Pod, another node).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ pub enum Objection {
     /// The Node has not registered yet.
     #[error("there is no Node {0}")]
     NoNode(String),
-    /// The Node has not told this address yet.
+    /// The Node does not report this address yet.
     #[error("{0} is not among the addresses of the Node")]
     NotReported(IpAddr),
-    /// A name that the node does not have, as far as anybody knows.
+    /// A name that the node is not known to have.
     #[error("{0:?} is not the name of the Node")]
     OtherName(String),
-    /// A name that is looked up in the cluster for something else.
+    /// A name that clients in the cluster look up for something else.
     #[error("{0:?} is a name of the cluster's own")]
     ReservedName(String),
     /// Loopback, link-local, multicast, or no address at all.
@@ -37,27 +37,27 @@ pub enum Objection {
     /// An API server's, a Service's or a Pod's.
     #[error("{0} is an address of the cluster's own")]
     ReservedAddress(IpAddr),
-    /// Another Node says that it has this address.
+    /// Another Node reports this address.
     #[error("{0} is also an address of Node {1}")]
     Claimed(IpAddr, String),
-    /// Nobody knows whether the node has this address.
+    /// It is not proven that the node has this address.
     #[error("{wanted} is not proven: the request came from {}", .found.map_or_else(|| "nowhere".to_owned(), |found| found.to_string()))]
     Unproven {
         /// The address in the request.
         wanted: IpAddr,
-        /// Where the request came from.
+        /// The address that the request came from.
         found: Option<IpAddr>,
     },
 }
 
 impl Objection {
-    /// Whether it is everyday: a node that has just come has not told everything yet.
+    /// Whether the objection is normal for a short time: a new node has not reported all its addresses yet.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::NoNode(_) | Self::NotReported(_))
     }
 }
 
-/// Looks at a request that its own node made, from an address; `nodes` are all there are.
+/// Checks a request from an address that its own node made. `nodes` are all Nodes.
 pub fn check(request: &Request, from: Option<IpAddr>, nodes: &[Arc<Node>], reserved: &Reserved) -> Result<(), Objection> {
     let name = request.node_name().unwrap_or_default();
     let node = nodes.iter().find(|node| meta::name(&node.metadata) == name).ok_or_else(|| Objection::NoNode(name.to_owned()))?;
@@ -147,7 +147,7 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    /// What comes of a node that asks for a name or an address, which it also says is its own, from its address.
+    /// The result for a node that requests a name or an address, which it also reports as its own, from its address.
     fn check_one_address(node_name: &str, wanted: &str) -> Result<(), Objection> {
         let all = [wanted, "192.0.2.7", "192.0.2.8"];
         let nodes = [node(node_name, &all, "10.244.3.0/24"), node("other", &["192.0.2.8"], "172.20.4.0/24")];
