@@ -27,14 +27,15 @@ pub(crate) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// What tells a runtime's own server that the node asks; a Linux container's server is not the runtime's.
+    /// The token with which a runtime's own server knows the node's probes; the server of a Linux container is not the
+    /// runtime's.
     pub(crate) fn token(&self) -> Option<String> {
         let runtime = self.node.parts.by_handler(&self.alive.handler)?;
         (runtime.runs() == ContentKind::Wasm).then(|| self.node.probe_token(&self.alive.id))
     }
 }
 
-/// A port by number, or by the name that the container gives it.
+/// A port by number, or by the name in the container's ports.
 pub(crate) fn port(container: &Container, port: &IntOrString) -> Result<u16, ActionError> {
     let number = match port {
         IntOrString::Int(number) => Some(*number),

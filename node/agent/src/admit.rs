@@ -12,11 +12,11 @@ use crate::container::resources::{self, Amount};
 pub(crate) struct Rejection {
     /// `status.reason`.
     pub(crate) reason: String,
-    /// What the event says.
+    /// The message of the event.
     pub(crate) message: String,
 }
 
-/// Looks at a Pod beside those that the node has taken.
+/// Admits or rejects a Pod beside those that the node has admitted.
 pub(crate) fn admit(pod: &Pod, others: &[&Pod], node: Option<&Node>, allocatable: Allocatable, pods_max: u32) -> Result<(), Rejection> {
     enough(pod, others, allocatable, pods_max)?;
     if node.is_some_and(|node| !fits_node(pod, node)) {

@@ -11,12 +11,12 @@ pub(crate) const MAX: SignedDuration = SignedDuration::from_secs(300);
 /// How long to wait after the next failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Backoff {
-    /// The wait now, and when it was last made longer; `None` before the first failure.
+    /// The present wait, and when it was last extended; `None` before the first failure.
     entry: Option<(SignedDuration, Timestamp)>,
 }
 
 impl Backoff {
-    /// One that has seen `failures` failures, the last at `at`: for a worker that begins in the middle.
+    /// The back-off after `failures` failures, the last at `at`: for a worker that adopts a Pod.
     pub(crate) fn after(failures: u32, at: Timestamp) -> Self {
         let mut backoff = Self::default();
         for _ in 0..failures.min(8) {
@@ -30,7 +30,7 @@ impl Backoff {
         self.entry.map_or(SignedDuration::ZERO, |(delay, _)| delay)
     }
 
-    /// When what ended at `ended` may begin again.
+    /// When what ended at `ended` may start again.
     pub(crate) fn until(&self, ended: Timestamp) -> Timestamp {
         match self.entry {
             Some((delay, since)) if ended.duration_since(since) <= MAX * 2 => ended.checked_add(delay).unwrap_or(ended),

@@ -29,19 +29,19 @@ use identity::Identity;
 
 pub use token::{JoinToken, ca_hash};
 
-/// What the node's requests bear: upstream's name, by which others tell in `managedFields` what a node wrote.
+/// The user agent of the node's requests: upstream's name, by which `managedFields` shows what a node wrote.
 pub const USER_AGENT: &str = "kubelet";
 /// The signers of upstream's kubelet certificates.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
-/// Longest time between two looks at what is due: a machine that sleeps at night stops the clock that waits,
-/// but not the one by which certificates expire.
+/// The longest time between two checks of what is due: a suspended machine stops the clock of the timer, but not the clock by
+/// which certificates expire.
 const LOOK_PERIOD: Duration = Duration::from_secs(3_600);
 /// Wait after a failed renewal; the old certificate is good for long yet.
 const RENEW_RETRY: Duration = Duration::from_secs(60);
 
-/// How long a server that cannot be reached is tried again before a join fails, as `kubeadm join` does: a machine's network
-/// or its server may come up after its node.
+/// How long a join tries to reach the server before it fails, as `kubeadm join` does: the machine's network or the server may
+/// start later than the node.
 const REACHED_WITHIN: Duration = Duration::from_secs(300);
 /// Pause between two tries.
 const REACHED_RETRY: Duration = Duration::from_secs(1);
@@ -57,16 +57,16 @@ pub struct Join {
     pub node_name: String,
     /// The node's address, for its serving certificate.
     pub node_ip: IpAddr,
-    /// Where CA, certificates and keys are kept: `<data_dir>/pki`.
+    /// The directory of CA, certificates and keys: `<data_dir>/pki`.
     pub data_dir: PathBuf,
 }
 
-/// What a member has.
+/// The credentials of a node that has joined.
 pub struct Joined {
-    /// Speaks to the server as the node; renewed certificates are taken up without a new client.
+    /// Sends requests as the node. The client uses renewed certificates without being replaced.
     pub client: kube::Client,
-    /// The serving identity, for [`crate::Config::serving`]. On a first join a stand-in that no client
-    /// trusts, until the renewal has brought the real one.
+    /// The serving identity, for [`crate::Config::serving`]. After a first join it is a placeholder that no client trusts,
+    /// until the renewal gets the real one.
     pub serving: watch::Receiver<Serving>,
     /// The cluster's CA.
     pub ca_pem: String,
@@ -80,23 +80,23 @@ pub enum JoinError {
     /// The token is not `<ca sha256 hex>.<token id>.<token secret>`.
     #[error("the join token is malformed: it should read <sha256 of the CA>.<token id>.<token secret>")]
     Token,
-    /// Neither certificates of an earlier join nor a token.
+    /// There are neither certificates of an earlier join nor a token.
     #[error("this node has not joined a cluster yet: a join token is needed")]
     NoToken,
-    /// The server's CA is not the one that the token names.
+    /// The server's CA does not have the hash in the token.
     #[error("the CA of {server} has the hash {found}, but the join token says {wanted}: this is another cluster, or someone in between")]
     OtherCa {
-        /// Whom we asked.
+        /// The server's URL.
         server: String,
-        /// What it showed.
+        /// The hash of the server's CA.
         found: String,
-        /// What the token says.
+        /// The hash in the token.
         wanted: String,
     },
     /// The server has no usable `cluster-info`.
     #[error("{server} offers no usable kube-public/cluster-info: {reason}")]
     ClusterInfo {
-        /// Whom we asked.
+        /// The server's URL.
         server: String,
         /// What is wrong.
         reason: String,
@@ -104,7 +104,7 @@ pub enum JoinError {
     /// A request failed.
     #[error("{doing}")]
     Api {
-        /// What was being done.
+        /// What was attempted.
         doing: &'static str,
         /// What went wrong.
         #[source]
@@ -121,7 +121,7 @@ pub enum JoinError {
     /// A certificate, key or URL that cannot be used.
     #[error("{doing}: {reason}")]
     Bad {
-        /// What was being done.
+        /// What was attempted.
         doing: &'static str,
         /// What is wrong.
         reason: String,
@@ -129,18 +129,18 @@ pub enum JoinError {
     /// A file of the node.
     #[error("{doing} {}", .path.display())]
     Io {
-        /// What was being done.
+        /// What was attempted.
         doing: &'static str,
-        /// To what.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl JoinError {
-    /// Whether the server may be reached later: no connection came about, or it broke.
+    /// Whether the server may be reachable later: no connection was established, or it broke.
     fn is_of_the_network(&self) -> bool {
         matches!(self, Self::Api { source, .. } if comes_from_the_network(&**source))
     }
@@ -152,7 +152,7 @@ fn comes_from_the_network(error: &(dyn std::error::Error + 'static)) -> bool {
     OF_THE_NETWORK.contains(&io.kind()) || io.get_ref().is_some_and(|inner| comes_from_the_network(inner))
 }
 
-/// What the system says of a network that does not reach a server.
+/// The system's error for a network that does not reach a server.
 const OF_THE_NETWORK: [ErrorKind; 9] = [
     ErrorKind::BrokenPipe,
     ErrorKind::ConnectionAborted,
@@ -165,7 +165,7 @@ const OF_THE_NETWORK: [ErrorKind; 9] = [
     ErrorKind::UnexpectedEof,
 ];
 
-/// Joins, or takes up an earlier join; idempotent. A server that cannot be reached is tried again for five minutes.
+/// Joins, or loads an earlier join; idempotent. The join tries for five minutes to reach the server.
 pub async fn join(join: &Join) -> Result<Joined, JoinError> {
     let began = tokio::time::Instant::now();
     let mut is_said = false;
@@ -197,8 +197,8 @@ async fn try_join(join: &Join) -> Result<Joined, JoinError> {
     let current = Arc::new(RwLock::new(connect(&join.server, &ca_pem, auth_by(&client_identity))?));
     let client = following(current.clone());
     let stored = Identity::load(&dir, "kubelet-serving")?;
-    // A serving certificate is only signed for a Node that has registered with these names: the
-    // renewal, which runs beside the node, asks for it.
+    // A serving certificate is only signed for a Node that is registered with these names. So the renewal, which runs beside
+    // the node, requests it.
     let serving_identity = match stored.filter(|identity| identity.is_good() && identity.names(join.node_ip)) {
         Some(identity) => identity,
         None => request::stand_in(join)?,
@@ -216,7 +216,7 @@ async fn try_join(join: &Join) -> Result<Joined, JoinError> {
     Ok(Joined { client, serving, ca_pem, renewal })
 }
 
-/// Renews certificates before they expire, and asks for the first serving certificate.
+/// Renews certificates before they expire, and requests the first serving certificate.
 pub struct Renewal {
     join: Join,
     ca_pem: String,
@@ -274,7 +274,7 @@ async fn cluster_ca(join: &Join, dir: &Path) -> Result<String, JoinError> {
         Err(source) => return Err(JoinError::Io { doing: "reading", path, source }),
     };
     if let Some(pem) = stored {
-        // A token of another cluster means another cluster: what is stored is of no use then.
+        // A token of another cluster means that the node joins another cluster: the stored certificates are useless then.
         if join.token.as_ref().is_none_or(|token| ca_hash(&pem).is_ok_and(|hash| hash == token.ca_hash)) {
             return Ok(pem);
         }
@@ -290,8 +290,8 @@ async fn cluster_ca(join: &Join, dir: &Path) -> Result<String, JoinError> {
     Ok(pem)
 }
 
-/// Asks whoever answers for `cluster-info`: nothing is believed before the hash is checked, and
-/// nothing secret is sent.
+/// Requests `cluster-info` from an unverified server: the answer is not used before the hash is checked, and the request
+/// contains no secret.
 async fn fetch_ca(server: &str) -> Result<String, JoinError> {
     let mut config = kube::Config::new(server.parse().map_err(|_| bad("reading the server's URL", server))?);
     config.accept_invalid_certs = true;

@@ -1,5 +1,5 @@
-//! Removes what a Pod and its containers have on the node. A Pod's worker calls it for its own Pod, and `leftovers` for what an
-//! earlier agent left of a Pod that no longer exists. Every function may be repeated.
+//! Removes what a Pod and its containers have on the node. A Pod's worker calls it for its own Pod, and `leftovers` for Pods of
+//! an earlier agent that no longer exist. Every function may be repeated.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ pub(crate) enum CleanupError {
     Interrupted,
 }
 
-/// Frees what a Pod has beside its containers. `qos` is unknown for a Pod that is known by UID alone.
+/// Frees what a Pod has beside its containers. `qos` is `None` for a Pod of which only the UID is known.
 pub(crate) async fn free_pod(node: &Node, names: &PodName, qos: Option<&str>, forget_logs: bool) -> Result<(), CleanupError> {
     node.parts.network.remove_pod(&names.uid).await?;
     node.volumes.tear_down(&names.uid).await?;
@@ -56,7 +56,7 @@ pub(crate) async fn free_pod(node: &Node, names: &PodName, qos: Option<&str>, fo
     Ok(())
 }
 
-/// Removes a directory with all that is in it; none is no error.
+/// Removes a directory and its content; a directory that does not exist is no error.
 pub(crate) async fn remove_dir(dir: &Path) -> Result<(), CleanupError> {
     let path = dir.to_owned();
     match api_tasks::blocking("node-agent/remove-directory", move || remove_tree(&path)).await {
@@ -74,7 +74,7 @@ pub(crate) async fn remove_container(node: &Node, handler: &str, id: &ContainerI
     Ok(node.parts.images.unmount(&id.0).await?)
 }
 
-/// Frees a container whichever runtime has it: removing one that is not there is no error.
+/// Removes a container from whichever runtime has it: removing one that does not exist is no error.
 pub(crate) async fn remove_everywhere(node: &Node, id: &ContainerId) -> Result<(), CleanupError> {
     for runtime in &node.parts.runtimes {
         match runtime.remove(id).await {
@@ -85,8 +85,8 @@ pub(crate) async fn remove_everywhere(node: &Node, id: &ContainerId) -> Result<(
     Ok(node.parts.images.unmount(&id.0).await?)
 }
 
-/// Removes the logs and termination messages of instances before the previous one: nobody can ask for
-/// them (`kubectl logs --previous` is the last), and a container that crashes for weeks has thousands.
+/// Removes the logs and termination messages of instances before the previous one. No request can read them
+/// (`kubectl logs --previous` reads the previous one), and a container that crashes for weeks has thousands.
 pub(crate) async fn forget_old_files(node: &Node, names: &PodName, container: &str, attempt: u32) {
     let files = [node.layout.log(names, container, attempt), node.layout.termination_log(&names.uid, container, attempt)];
     for dir in files.iter().filter_map(|file| file.parent()) {
@@ -98,7 +98,7 @@ pub(crate) async fn forget_old_files(node: &Node, names: &PodName, container: &s
     }
 }
 
-/// Removes files that are named after an instance (`3`, `3.log`, `3.log.<time>`) before that one. Blocks.
+/// Removes the files named after an instance (`3`, `3.log`, `3.log.<time>`) before that one. Blocks.
 fn of_instances_before(dir: &Path, kept_from: u32) -> std::io::Result<()> {
     let old = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

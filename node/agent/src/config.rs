@@ -10,14 +10,14 @@ use k8s_openapi::api::core::v1::Taint;
 
 use crate::eviction::Thresholds;
 
-/// The agent's settings. [`Config::new`] fills what has an upstream default.
+/// The agent's settings. [`Config::new`] sets those that have an upstream default.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The Node object's name.
     pub node_name: String,
     /// The node's address: `InternalIP`, and `status.hostIP` of its Pods.
     pub node_ip: IpAddr,
-    /// Where everything of the node is kept.
+    /// The directory of all data of the node.
     pub data_dir: PathBuf,
     /// Short name of this cluster on this machine: the cgroup tree is `skiff/<prefix>`.
     pub prefix: String,
@@ -29,10 +29,9 @@ pub struct Config {
     pub labels: BTreeMap<String, String>,
     /// Taints that the Node registers with.
     pub taints: Vec<Taint>,
-    /// Where the node's HTTPS server listens; its port is published on the Node. Port 0 takes a free
-    /// one.
+    /// The address of the node's HTTPS server; the Node publishes its port. Port 0 takes a free one.
     pub listen: SocketAddr,
-    /// The server's identity, which may be renewed; without it there is no server, so no logs and no exec.
+    /// The server's identity, which may be renewed. Without it there is no server, and so neither logs nor exec.
     pub serving: Option<tokio::sync::watch::Receiver<Serving>>,
     /// Nameservers for `ClusterFirst`.
     pub cluster_dns: Vec<IpAddr>,
@@ -40,50 +39,51 @@ pub struct Config {
     pub cluster_domain: String,
     /// The node's own resolver file, for `Default` and for the search paths of `ClusterFirst`.
     pub host_resolv_conf: PathBuf,
-    /// Most Pods the node takes (upstream's `--max-pods`).
+    /// The highest number of Pods on the node (upstream's `--max-pods`).
     pub pods_max: u32,
-    /// Most processes and threads of one Pod (upstream's `--pod-max-pids`); `None` is a share of what the machine has.
+    /// The highest number of processes and threads of one Pod (upstream's `--pod-max-pids`); `None` takes a share of the
+    /// machine's.
     pub pod_pids_max: Option<i64>,
     /// The range of Pod addresses; `None` waits for `spec.podCIDR`.
     pub pod_cidr: Option<Ipv4Net>,
-    /// CPU and memory kept from Pods: thousandths of a CPU, bytes.
+    /// CPU and memory that Pods do not get: thousandths of a CPU, bytes.
     pub reserved: (i64, i64),
-    /// How long a Lease holds.
+    /// The duration of the node's Lease.
     pub lease_duration: Duration,
     /// How often the Lease is renewed.
     pub lease_renew: Duration,
-    /// How often the node looks at itself; changes are written at once.
+    /// The period in which the node checks its own state; changes are written at once.
     pub status_check: Duration,
     /// How often an unchanged status is written.
     pub status_report: Duration,
-    /// How often ConfigMaps and Secrets of running Pods are looked at again.
+    /// The period in which ConfigMaps and Secrets of running Pods are read again.
     pub volume_refresh: Duration,
-    /// Size at which a container's log is rotated, in bytes.
+    /// The size at which a container's log is rotated, in bytes.
     pub log_size_bytes_max: u64,
-    /// How many log files of one container instance are kept.
+    /// The number of log files of one container instance.
     pub log_files_max: usize,
-    /// How often log sizes, disk use and leftovers are looked at.
+    /// The period in which log sizes, disk use and leftovers are checked.
     pub housekeeping: Duration,
-    /// Fullness of the image file system, in percent, at which unused images go, and down to which.
+    /// The fullness of the image file system, in percent, at which unused images are removed, and at which the removal stops.
     pub image_gc_percent: (u8, u8),
     /// What must stay free on the node (upstream's `--eviction-hard` and `--eviction-minimum-reclaim`).
     pub eviction_hard: Thresholds,
     /// How long a pressure condition outlasts its cause (upstream's `--eviction-pressure-transition-period`).
     pub eviction_pressure_transition_period: Duration,
-    /// How often local storage is held against its limits, and how long an eviction threshold that nothing helped
-    /// against is left alone.
+    /// The period in which local storage is compared with its limits, and how long the node waits after an eviction that did
+    /// not resolve a threshold.
     pub eviction_monitoring_period: Duration,
-    /// Whether Pods get cgroups; off for trials with many nodes on one machine.
+    /// Whether Pods get cgroups; off in trials with many nodes on one machine.
     pub cgroups: bool,
-    /// Pulls at one time.
+    /// The highest number of pulls at one time.
     pub pulls_max: usize,
-    /// Where the health endpoints are served without TLS; nowhere when `None`.
+    /// The address of the health endpoints without TLS; `None` for no such server.
     pub healthz: Option<SocketAddr>,
     /// How long the Pod manager may stand still before the node is not well.
     pub sync_loop_max: Duration,
 }
 
-/// The node server's certificate and whom it trusts, as PEM.
+/// The node server's certificate and the CA of its clients, as PEM.
 #[derive(Clone)]
 pub struct Serving {
     /// Certificate chain.

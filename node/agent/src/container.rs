@@ -16,10 +16,10 @@ mod user_id;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-/// What a container is to its Pod.
+/// The role of a container in its Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Runs to its end before the next one begins.
+    /// Runs to its end before the next one starts.
     Init,
     /// An init container with `restartPolicy: Always`: started in order, ended last.
     Sidecar,
@@ -51,7 +51,7 @@ pub(crate) fn find<'a>(pod: &'a Pod, name: &str) -> Option<(Role, &'a Container)
     all(pod.spec.as_ref()?).find(|(_, container)| container.name == name)
 }
 
-/// What is said of ephemeral containers: a Linux container's namespaces could be joined by one, nothing here does it.
+/// The message for ephemeral containers: one could join a Linux container's namespaces, but this is not implemented.
 pub(crate) const EPHEMERAL_REFUSED: &str = "ephemeral containers are not supported on this node";
 
 /// The path that events name for a container of any kind, as upstream.

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod, PodSpec, SELin
 use crate::admit::Rejection;
 use crate::container::{self, ConfigError};
 
-/// The annotation that was there before the field `appArmorProfile`; the container's name follows.
+/// The annotation that preceded the field `appArmorProfile`; the container's name follows.
 const APP_ARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// Sysctls that a Pod may set: each acts in the Pod's own namespaces alone. Upstream's safe set.
@@ -32,8 +32,8 @@ pub(crate) fn has_selinux() -> bool {
     Path::new("/sys/fs/selinux/enforce").exists()
 }
 
-/// Why the Pod is turned away, if it is. `selinux` tells whether this machine has SELinux: one that has not ignores labels,
-/// as container runtimes do.
+/// Why the Pod is rejected, if it is. `selinux` tells whether this machine has SELinux: a machine without it ignores labels, as
+/// container runtimes do.
 pub(crate) fn rejection(pod: &Pod, selinux: bool) -> Option<Rejection> {
     let spec = pod.spec.as_ref()?;
     foreign_system(spec).or_else(|| sysctls(spec)).or_else(|| app_armor(pod, spec)).or_else(|| selinux_labels(spec, selinux))
@@ -66,7 +66,7 @@ fn sysctls(spec: &PodSpec) -> Option<Rejection> {
     forbidden.and_then(|why| rejected("SysctlForbidden", format!("forbidden sysctl: {why}")))
 }
 
-/// A sysctl's name with dots, which may be written with slashes.
+/// A sysctl's name with dots; a spec may write it with slashes.
 fn dotted(name: &str) -> String {
     name.replace('/', ".")
 }
@@ -107,7 +107,7 @@ pub(crate) fn sandbox_fault(pod: &Pod) -> Option<String> {
     (host_users == Some(false)).then(|| "this node does not support user namespaces (hostUsers: false)".to_owned())
 }
 
-/// Refuses mounts whose options this node cannot enforce.
+/// Rejects mounts whose options this node cannot enforce.
 pub(crate) fn check_mounts(container: &Container) -> Result<(), ConfigError> {
     let refused = |mount: &VolumeMount| {
         if mount.recursive_read_only.as_deref() == Some("Enabled") {

@@ -1,11 +1,11 @@
-//! Why the agent cannot go on, and how errors become text for people.
+//! The errors that end the agent, and how errors become text for users.
 
 use std::path::PathBuf;
 
 pub(crate) use api_client::error::chain;
 use thiserror::Error;
 
-/// What ends the agent, or keeps it from starting.
+/// An error that ends the agent, or prevents its start.
 #[derive(Debug, Error)]
 pub enum AgentError {
     /// A runtime lacks something of the machine; the text says what to install.
@@ -22,15 +22,15 @@ pub enum AgentError {
     /// A file or directory of the node.
     #[error("{doing} {}", .path.display())]
     Io {
-        /// What was being done.
+        /// What was attempted.
         doing: &'static str,
-        /// To what.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// The directory of what belongs to one boot is another node's.
+    /// The run directory belongs to another node.
     #[error("{} holds containers of the node of {owner}; give this node another --run-dir", .path.display())]
     RunDirTaken {
         /// The directory.
@@ -38,12 +38,12 @@ pub enum AgentError {
         /// The other node's data directory.
         owner: String,
     },
-    /// The server's port cannot be had.
+    /// The server's port cannot be used.
     #[error("listening on {address}")]
     Listen {
-        /// Where.
+        /// The address.
         address: std::net::SocketAddr,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
@@ -53,7 +53,7 @@ pub enum AgentError {
     /// A part of the node could not be cleaned.
     #[error("removing what the node left: {0}")]
     Remove(String),
-    /// A background task failed: the node is not looked after any more.
+    /// A background task failed: no task looks after the node any more.
     #[error(transparent)]
     Task(#[from] api_tasks::TaskFailure),
 }

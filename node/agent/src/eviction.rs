@@ -1,6 +1,6 @@
-//! Eviction: what the node does when memory, disk or process ids run short, and when a Pod uses more local storage
-//! than it may. In come observations of the machine and measurements of Pods; out go the node's pressure conditions
-//! and at most one Pod a round, which its worker ends as `Failed` with reason `Evicted`.
+//! Eviction: what the node does when memory, disk or process ids run short, and when a Pod uses more local storage than it may.
+//! The input is observations of the machine and measurements of Pods; the output is the node's pressure conditions and at most
+//! one Pod a round, which its worker ends as `Failed` with reason `Evicted`.
 //!
 //! The decisions are pure and follow the kubelet: [`state`] (which threshold is met, which condition holds), [`rank`]
 //! (which Pod is first), [`limits`] (which Pod exceeds its own limit), [`message`] (the words), [`admission`] (which Pods the
@@ -23,10 +23,10 @@ pub use threshold::{MinimumReclaim, ThresholdError, Thresholds};
 pub(crate) use admission::refusal;
 pub(crate) use signal::Pressure;
 
-/// `status.reason` of an evicted Pod, and of one that is not taken in under pressure.
+/// `status.reason` of an evicted Pod, and of a Pod that is rejected under pressure.
 pub(crate) const REASON: &str = "Evicted";
 
-/// The least priority of what the system needs: upstream's `SystemCriticalPriority`.
+/// The lowest priority of Pods that the system needs: upstream's `SystemCriticalPriority`.
 const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
 /// An order to end a Pod.
@@ -36,12 +36,12 @@ pub(crate) struct Eviction {
     pub(crate) uid: String,
     /// `status.message`.
     pub(crate) message: String,
-    /// The node's need, not the Pod's own limit, is the cause: the Pod gets the condition `DisruptionTarget`.
+    /// The cause is the node's shortage, not the Pod's own limit: the Pod gets the condition `DisruptionTarget`.
     pub(crate) disruption: bool,
 }
 
-/// Whether a Pod is never evicted and always taken in. As upstream, its priority says so. Upstream also spares static
-/// Pods and their mirrors; this node has no static Pods, and an annotation that anybody may write spares nobody.
+/// Whether a Pod is never evicted and always admitted. As upstream, its priority decides. Upstream also spares static Pods and
+/// their mirrors; this node has no static Pods, and an annotation that every user can write must not spare a Pod.
 pub(crate) fn is_critical(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.priority).is_some_and(|priority| priority >= CRITICAL_PRIORITY)
 }

@@ -10,14 +10,14 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// How many places there are.
+/// The limits of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueLimits {
     /// In all, for work that has not lasted for long.
     pub(crate) all: usize,
-    /// Of one namespace, whatever it lasts.
+    /// The limit of one namespace, however long its work takes.
     pub(crate) of_namespace: usize,
-    /// Further ones, for work that has lasted for `slow_after`.
+    /// Additional permits for work that has run for `slow_after`.
     pub(crate) slow: usize,
     /// When work counts as slow.
     pub(crate) slow_after: Duration,
@@ -36,7 +36,7 @@ struct State {
     next: u64,
 }
 
-/// A place, given back when dropped.
+/// A permit to run, which is returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     queue: FairQueue,
@@ -48,7 +48,7 @@ impl FairQueue {
         Self(Arc::new(Mutex::new(State { limits, running: HashMap::new(), waiting: Vec::new(), next: 0 })))
     }
 
-    /// Waits for a place. Giving up gives the place back.
+    /// Waits for a permit. Dropping the future returns it.
     pub(crate) async fn acquire(&self, namespace: &str) -> Permit {
         loop {
             let (sender, mut receiver) = oneshot::channel();
@@ -67,7 +67,7 @@ impl FairQueue {
         }
     }
 
-    /// Gives places to those who may have one; answers when work becomes slow next, and room with it.
+    /// Gives permits to the waiters that may have one; returns when work becomes slow next, which frees a permit.
     fn grant(&self) -> Option<Instant> {
         loop {
             let (sender, permit) = {
@@ -81,7 +81,7 @@ impl FairQueue {
                 state.running.insert(number, (namespace, now));
                 (sender, Permit { queue: self.clone(), number })
             };
-            // One who has given up meanwhile gives the place back here, outside of the lock.
+            // A waiter that has given up meanwhile returns its permit here, outside of the lock.
             drop(sender.send(permit));
         }
     }
@@ -95,7 +95,7 @@ impl Drop for Permit {
 }
 
 impl State {
-    /// Who of the waiting goes next, if anybody may.
+    /// The next waiter, if one may run.
     fn choose(&self, now: Instant) -> Option<usize> {
         let slow = self.running.values().filter(|(_, begun)| now.duration_since(*begun) >= self.limits.slow_after).count();
         if self.running.len() - slow.min(self.limits.slow) >= self.limits.all {
@@ -125,7 +125,7 @@ mod tests {
 
     const PLACES: QueueLimits = QueueLimits { all: 4, of_namespace: 3, slow: 4, slow_after: Duration::from_secs(60) };
 
-    /// Whether a place is had at once.
+    /// Whether a permit is granted at once.
     async fn at_once(queue: &FairQueue, namespace: &str) -> Option<Permit> {
         tokio::time::timeout(Duration::from_millis(1), queue.acquire(namespace)).await.ok()
     }

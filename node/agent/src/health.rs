@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// Why the node cannot take Pods, as its Ready condition says; `None` when it can.
+/// Why the node cannot run Pods, as its Ready condition reports; `None` when it can.
 #[derive(Default)]
 pub(crate) struct Health {
     problems: Mutex<BTreeMap<&'static str, String>>,
@@ -13,7 +13,7 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// Names a problem of a part, or takes it back.
+    /// Sets or clears the problem of a part.
     pub(crate) fn set(&self, part: &'static str, problem: Option<String>) {
         let mut problems = self.problems.lock();
         let before = problems.get(part).cloned();

@@ -10,7 +10,7 @@ use crate::layout::PodName;
 use crate::node::Node;
 use crate::record::RunningInstance;
 
-/// Runs a hook; the error is what the event says.
+/// Runs a hook; the error is the text of the event.
 pub(crate) async fn run(
     node: &Node,
     pod: &Pod,

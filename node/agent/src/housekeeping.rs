@@ -12,7 +12,7 @@ use crate::node::Node;
 
 /// Runs until cancelled.
 pub(crate) async fn run(node: Arc<Node>, cancel: CancellationToken) {
-    // Not at once: first it must be known again which Pods there are.
+    // Not at once: first the node must know all its Pods again.
     let period = node.config.housekeeping;
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

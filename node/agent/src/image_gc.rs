@@ -1,4 +1,4 @@
-//! Image garbage collection: which images the node's Pods use, and removal of the others when the disk is full.
+//! Image garbage collection: which images the node's Pods use, and the removal of the others when the disk is full.
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use crate::container;
 use crate::error::chain;
 use crate::node::Node;
 
-/// Removes images that no Pod uses when the disk is so full, until it is less full.
+/// Removes unused images when the disk is fuller than the high threshold, until it is below the low one.
 pub(crate) async fn collect_images(node: &Node, high: u8, low: u8) {
     let mut in_use = BTreeSet::new();
     for entry in node.directory.all() {
         let named = entry.pod.spec.iter().flat_map(container::all).filter_map(|(_, container)| container.image.as_deref());
-        // A name may lead to another image by now than the one that runs.
+        // A name may refer to another image by now than the running one.
         let statuses = entry.status.container_statuses.iter().flatten().chain(entry.status.init_container_statuses.iter().flatten());
         for reference in named.chain(statuses.map(|status| status.image_id.as_str()).filter(|id| !id.is_empty())) {
             if let Ok(Some(image)) = node.parts.images.get(reference).await {

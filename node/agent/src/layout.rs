@@ -1,5 +1,5 @@
-//! Names of everything that a Pod has on the node: container ids and labels, directories, log files, cgroups. The names follow
-//! from the Pod, so that a new agent finds everything again. Pure.
+//! The names of everything that a Pod has on the node: container ids and labels, directories, log files, cgroups. The names are
+//! computed from the Pod, so that a new agent finds everything again. Pure.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use runtimes_contract::ContainerId;
 use sha2::{Digest, Sha256};
 
-/// Labels of a container, given back by the runtime after a restart of the agent. Upstream's names
-/// where upstream has them.
+/// Labels of a container; after a restart of the agent the runtime returns them. They are upstream's where upstream has them.
 pub(crate) mod label {
     pub(crate) const POD_UID: &str = "io.kubernetes.pod.uid";
     pub(crate) const POD_NAME: &str = "io.kubernetes.pod.name";
@@ -25,7 +24,7 @@ pub(crate) mod label {
 /// Bytes of a hash that name a container: 16 give 32 hex digits, short enough for a socket's path.
 const ID_LEN: usize = 16;
 
-/// Where the agent's files are.
+/// The paths of the agent's files.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     data_dir: PathBuf,
@@ -42,7 +41,7 @@ impl Layout {
         self.kubelet().join("probe.key")
     }
 
-    /// Directory of what the agent keeps for Pods.
+    /// The directory of the agent's data about Pods.
     pub(crate) fn kubelet(&self) -> PathBuf {
         self.data_dir.join("kubelet")
     }
@@ -93,7 +92,7 @@ impl Layout {
         self.pod_logs(&pod.namespace, &pod.name, &pod.uid).join(container).join(format!("{attempt}.log"))
     }
 
-    /// The cgroup that holds everything of this node.
+    /// The cgroup of everything of this node.
     pub(crate) fn cgroup_root(&self) -> String {
         format!("skiff/{}", self.prefix)
     }
@@ -104,7 +103,7 @@ impl Layout {
     }
 }
 
-/// What names a Pod for ever.
+/// The identity of a Pod, which never changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PodName {
     pub(crate) namespace: String,
@@ -137,8 +136,8 @@ pub(crate) fn container_id(uid: &str, container: &str, attempt: u32) -> Containe
     ContainerId(digest.iter().take(ID_LEN).map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// What a container was made from; a change means a new instance. As upstream: name and image only,
-/// for nothing else of a running container can change.
+/// A hash of what a container was made from; a change means a new instance. As upstream it covers name and image only, because
+/// nothing else of a running container can change.
 pub(crate) fn spec_hash(container: &Container) -> String {
     let digest = Sha256::digest(format!("{}\0{}", container.name, container.image.as_deref().unwrap_or_default()));
     digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()

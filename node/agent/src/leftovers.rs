@@ -19,14 +19,14 @@ use crate::node::Node;
 use crate::parts::Parts;
 use crate::worker::adopt::RuntimeContainer;
 
-/// Containers by Pod UID; a UID may have none and still have something else.
+/// Containers by Pod UID; a UID may have no container and still have other leftovers.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
     pods: BTreeMap<String, Vec<RuntimeContainer>>,
 }
 
 impl Leftovers {
-    /// Looks at every part of the node. Image mounts that no container has are removed on the way.
+    /// Lists the leftovers of every part of the node. Removes image mounts without a container.
     pub(crate) async fn find(node: &Node) -> Result<Self, AgentError> {
         let failed = |what: &'static str| move |error: String| AgentError::Remove(format!("listing {what}: {error}"));
         let mut pods: BTreeMap<String, Vec<RuntimeContainer>> = BTreeMap::new();
@@ -35,7 +35,7 @@ impl Leftovers {
             ids.insert(found.status.id.0.clone());
             let uid = found.status.labels.get(label::POD_UID).cloned().unwrap_or_default();
             if uid.is_empty() {
-                // Half made, before its labels were written: nobody's.
+                // A container that was not completed, before its labels were written: it belongs to no Pod.
                 if let Err(error) = cleanup::remove_container(node, &found.handler, &found.status.id).await {
                     tracing::warn!(container = %found.status.id, error = chain(&error), "half-made container not removed");
                 }
@@ -58,12 +58,12 @@ impl Leftovers {
         Ok(Self { pods })
     }
 
-    /// What there is of a Pod; its worker takes it up.
+    /// Takes the leftovers of a Pod; its worker adopts them.
     pub(crate) fn take(&mut self, uid: &str) -> Vec<RuntimeContainer> {
         self.pods.remove(uid).unwrap_or_default()
     }
 
-    /// All that nobody took.
+    /// Takes all remaining leftovers.
     pub(crate) fn drain(&mut self) -> BTreeMap<String, Vec<RuntimeContainer>> {
         std::mem::take(&mut self.pods)
     }
@@ -88,7 +88,7 @@ pub(crate) async fn containers(parts: &Parts) -> Result<Vec<RuntimeContainer>, L
     Ok(all)
 }
 
-/// Ends and removes what is left of a Pod that is no more; tries until it succeeds.
+/// Ends and removes the leftovers of a Pod that does not exist any more; tries until it succeeds.
 pub(crate) async fn remove(node: Arc<Node>, uid: String, found: Vec<RuntimeContainer>, cancel: CancellationToken) {
     let names = found.first().and_then(|one| PodName::from_labels(&one.status.labels));
     let names = names.unwrap_or(PodName { uid, ..PodName::default() });
@@ -121,8 +121,8 @@ async fn remove_once(node: &Node, names: &PodName, found: &[RuntimeContainer]) -
     cleanup::free_pod(node, names, None, true).await
 }
 
-/// Directories with logs of Pods that are none of these: they ended, were freed but for their logs, and
-/// were deleted while no agent ran. Blocks for one look at one directory.
+/// Log directories of Pods with other UIDs: Pods that ended, were freed except for their logs, and were deleted while no agent
+/// ran. Blocks while it lists one directory.
 pub(crate) fn logs_of_others(node: &Node, uids: &BTreeSet<&str>) -> Vec<PathBuf> {
     let dir = node.layout.logs();
     let entries = match std::fs::read_dir(&dir) {
@@ -152,7 +152,7 @@ pub(crate) async fn of_pod(node: &Node, uid: &str) -> Result<Vec<RuntimeContaine
     Ok(found)
 }
 
-/// `SIGTERM`, and the grace that the Pod asked for.
+/// `SIGTERM`, and the grace period of the Pod.
 async fn stop(node: &Node, one: &RuntimeContainer) {
     if !matches!(one.status.state, ContainerState::Running { .. }) {
         return;

@@ -1,11 +1,10 @@
-//! The kubelet's role: it registers the Node, runs the Pods that are bound to it and tells the API
-//! server how they are. In come Pods (a watch on `spec.nodeName`); out go calls to runtimes, images,
-//! network and volumes, and Pod status. One serial worker a Pod decides what is next
-//! (`worker::plan`, pure) from what it knows (`record`); only its status writer writes Pod
-//! status. What runs outlives this process, and a new one takes it up again.
+//! The kubelet's role: it registers the Node, runs the Pods that are bound to it and reports their status to the API server.
+//! The input is Pods (a watch on `spec.nodeName`); the output is calls to runtimes, images, network and volumes, and Pod
+//! status. One serial worker a Pod decides the next step (`worker::plan`, pure) from the Pod's record (`record`); only its
+//! status writer writes Pod status. Containers outlive this process, and a new process adopts them.
 //!
-//! It never knows how a runtime works, never binds Pods, and keeps no state of its own but files that
-//! carry the Pod's UID.
+//! The crate does not know how a runtime works, never binds Pods, and has no state of its own except files named after the
+//! Pod's UID.
 
 mod action;
 mod admit;
@@ -85,7 +84,7 @@ const EVICTIONS_MAX: usize = 16;
 pub struct Agent;
 
 impl Agent {
-    /// Runs the node until cancelled; containers go on running then.
+    /// Runs the node until cancelled; containers continue to run then.
     ///
     /// # Errors
     /// When the node cannot begin, or when one of its background tasks fails: its Lease is not renewed any more then,
@@ -139,17 +138,18 @@ impl Agent {
     }
 }
 
-/// Modules that are made ready at one time. Nearly all are there already; of those that have to be compiled no namespace
-/// puts more than these into the compiler's own queue.
+/// The highest number of modules that are prepared at one time. Nearly all are in the cache already. Of those that must be
+/// compiled, no namespace puts more than these into the compiler's own queue.
 const PREPARATIONS: QueueLimits = QueueLimits { all: 64, of_namespace: 2, slow: 0, slow_after: Duration::from_secs(3_600) };
 
-/// So many pulls at one time, three quarters of them of one namespace at most, and three times as many that are slow.
+/// The highest number of pulls at one time: at most three quarters of them for one namespace, and three times as many slow
+/// ones.
 fn pull_limits(pulls_max: usize) -> QueueLimits {
     let all = pulls_max.max(2);
     QueueLimits { all, of_namespace: (all * 3 / 4).max(1), slow: all * 3, slow_after: Duration::from_secs(60) }
 }
 
-/// The secret of this node's probes: containers that an earlier agent started know what follows from it.
+/// The secret of this node's probes. Containers that an earlier agent started have tokens derived from it.
 fn probe_key(layout: &Layout) -> Result<String, AgentError> {
     let path = layout.probe_key();
     let failed = |doing| {

@@ -12,11 +12,11 @@ use std::path::Path;
 
 pub(crate) use line::Line;
 
-/// Bytes at the end of a log that are looked at for its last lines.
+/// The bytes at the end of a log among which its last lines are searched.
 const TAIL_LEN_MAX: u64 = 64 * 1_024;
 
-/// The beginning of a text file; `None` when it cannot be read. The file may be a guest's doing, so it
-/// is read to a limit only.
+/// The beginning of a text file; `None` when it cannot be read. A guest may have written the file, so only a limited part is
+/// read.
 pub(crate) fn head(path: &Path, len_max: usize) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(u64::try_from(len_max).ok()?).read_to_end(&mut bytes).ok()?;

@@ -11,7 +11,7 @@ use crate::eviction::Thresholds;
 /// Room for all of `/proc/meminfo`, in bytes.
 const MEMINFO_SIZE: usize = 4_096;
 
-/// What does not change while the machine runs.
+/// Facts that do not change while the machine runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub(crate) cpus: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Machine {
     pub(crate) boot_id: String,
     /// Processes and threads that the kernel allows.
     pub(crate) pids_max: i64,
-    /// This process's own `oom_score_adj`: without `CAP_SYS_RESOURCE` the kernel refuses its children a lower one.
+    /// This process's own `oom_score_adj`: without `CAP_SYS_RESOURCE` the kernel does not let its children have a lower one.
     pub(crate) oom_score_adj: i32,
 }
 
@@ -32,14 +32,14 @@ pub(crate) struct Machine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileSystem {
     pub(crate) bytes: u64,
-    /// What others than root may still use.
+    /// The free bytes for users other than root.
     pub(crate) free_bytes: u64,
     pub(crate) inodes: u64,
     pub(crate) free_inodes: u64,
 }
 
 impl Machine {
-    /// Reads it; what cannot be read is empty. `data_dir` is on the disk that Pods use.
+    /// Reads the machine; a fact that cannot be read is empty. `data_dir` is on the disk that Pods use.
     pub(crate) fn read(data_dir: &Path) -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let os_release = text("/etc/os-release");
@@ -58,8 +58,7 @@ impl Machine {
         }
     }
 
-    /// What is left for Pods after what is kept back (thousandths of a CPU, bytes of memory) and what
-    /// must stay free.
+    /// What Pods may use after the reservation (thousandths of a CPU, bytes of memory) and the part that must stay free.
     pub(crate) fn allocatable(&self, reserved: (i64, i64), thresholds: &Thresholds) -> Allocatable {
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         Allocatable {
@@ -70,17 +69,17 @@ impl Machine {
     }
 }
 
-/// The share of all processes that one Pod may have by default, and the least.
+/// The share of all processes that one Pod may have by default, and the least number.
 const POD_PIDS_SHARE: i64 = 8;
 const POD_PIDS_MIN: i64 = 1_024;
 
 impl Machine {
-    /// What one Pod may have of the machine's processes, where nobody says.
+    /// The highest number of processes of one Pod, when the configuration does not set it.
     pub(crate) fn pod_pids_max(&self) -> i64 {
         (self.pids_max / POD_PIDS_SHARE).max(POD_PIDS_MIN)
     }
 
-    /// What all Pods together may have: the rest is for the node itself, and for who has to put it right.
+    /// The highest number of processes of all Pods together: the rest is for the node itself and for administrators.
     pub(crate) fn all_pods_pids_max(&self) -> i64 {
         (self.pids_max / 10 * 9).max(POD_PIDS_MIN)
     }
@@ -91,7 +90,7 @@ fn pids_max(numbers: [String; 2]) -> i64 {
     numbers.iter().filter_map(|number| number.parse().ok()).min().unwrap_or(0)
 }
 
-/// Memory of the machine, in bytes; what cannot be read is 0.
+/// The memory of the machine in bytes; 0 when it cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
     pub(crate) total: u64,
@@ -101,7 +100,7 @@ pub(crate) struct Memory {
 impl Memory {
     /// Reads `/proc/meminfo`.
     pub(crate) fn read() -> Self {
-        // The kernel makes the text anew for each read: with room for all of it there is one.
+        // The kernel creates the text for each read, so one read with a large buffer returns one consistent state.
         let mut text = String::with_capacity(MEMINFO_SIZE);
         match fs::File::open("/proc/meminfo").and_then(|mut file| file.read_to_string(&mut text)) {
             Ok(_) => Self::parse(&text),
@@ -124,7 +123,7 @@ pub(crate) fn disk(path: &Path) -> (u64, u64) {
     file_system(path).map_or((0, 0), |fs| (fs.bytes, fs.free_bytes))
 }
 
-/// The file system under a path; its directory may not be there yet, one of its parents is.
+/// The file system of a path. The directory may not exist yet; then one of its parents does.
 pub(crate) fn file_system(path: &Path) -> Option<FileSystem> {
     let found = path.ancestors().find_map(|at| nix::sys::statvfs::statvfs(at).ok())?;
     let bytes = |blocks: u64| blocks.saturating_mul(found.fragment_size());
@@ -136,7 +135,7 @@ pub(crate) fn file_system(path: &Path) -> Option<FileSystem> {
     })
 }
 
-/// CPUs in a list such as `0-3,8`.
+/// The number of CPUs in a list such as `0-3,8`.
 fn count_cpus(list: &str) -> u64 {
     let parts = list.split(',').filter_map(|part| {
         let (from, to) = part.split_once('-').unwrap_or((part, part));

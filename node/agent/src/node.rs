@@ -1,5 +1,5 @@
-//! What every part of the agent shares, and the directory of what runs, which the node's server and
-//! the housekeeping read.
+//! The state that all parts of the agent share, and the directory of running Pods, which the node's server and the housekeeping
+//! read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -39,35 +39,35 @@ pub(crate) struct Node {
     pub(crate) machine: Machine,
     /// `None` when the node runs without cgroups (trials with many nodes on one machine).
     pub(crate) cgroups: Option<Cgroups>,
-    /// Who pulls an image now.
+    /// The queue of image pulls.
     pub(crate) pulls: FairQueue,
-    /// Whose module is made ready now.
+    /// The queue of modules to prepare.
     pub(crate) preparations: FairQueue,
-    /// What the tokens of this node's probes are made from.
+    /// The key from which the tokens of this node's probes are derived.
     pub(crate) probe_key: String,
     pub(crate) directory: Directory,
     /// Whether the network has the node's Pod range.
     pub(crate) has_pod_range: watch::Sender<bool>,
     /// Of the Pod manager's loop.
     pub(crate) pulse: Pulse,
-    /// What the node runs short of.
+    /// The conditions of eviction.
     pub(crate) pressure: watch::Sender<Pressure>,
     /// To the Pod manager.
     pub(crate) evictions: mpsc::Sender<Eviction>,
 }
 
 impl Node {
-    /// What Pods may use together.
+    /// The amount that all Pods together may use.
     pub(crate) fn allocatable(&self) -> Allocatable {
         self.machine.allocatable(self.config.reserved, &self.config.eviction_hard)
     }
 
-    /// Processes and threads that one Pod may have.
+    /// The highest number of processes and threads of one Pod.
     pub(crate) fn pod_pids_max(&self) -> i64 {
         self.config.pod_pids_max.unwrap_or_else(|| self.machine.pod_pids_max())
     }
 
-    /// What a probe shows to that container to be known for one; nobody else can make it.
+    /// The token with which a probe identifies itself to that container; only the node can compute it.
     pub(crate) fn probe_token(&self, id: &ContainerId) -> String {
         let digest = Sha256::digest(format!("{}\n{id}\n{}", self.probe_key, self.probe_key));
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -98,7 +98,7 @@ fn reference(pod: &Pod, container: Option<&str>) -> ObjectReference {
     ObjectReference { field_path: field, ..api_client::events::reference(pod) }
 }
 
-/// What a Pod has on this node now.
+/// The state of a Pod on this node.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) pod: Arc<Pod>,
@@ -127,16 +127,16 @@ impl Entry {
 /// The newest instance of a container.
 #[derive(Clone, Debug)]
 pub(crate) struct Instance {
-    /// `None` once no runtime has it.
+    /// `None` when the runtime does not have the container any more.
     pub(crate) running: Option<(ContainerId, String)>,
     pub(crate) attempt: u32,
 }
 
-/// What runs, by Pod UID. Workers publish; everyone else reads copies.
+/// The running Pods by UID. Workers publish entries; all others read copies.
 #[derive(Default)]
 pub(crate) struct Directory {
     entries: RwLock<HashMap<String, Entry>>,
-    /// Pods whose resizes are deferred, by UID. Taken after `entries` where both are.
+    /// Pods whose resizes are deferred, by UID. Locked after `entries` where both are locked.
     deferred: Mutex<HashMap<String, Deferred>>,
     /// Whether all Pods that the API has of this node have been here.
     complete: AtomicBool,
@@ -147,8 +147,8 @@ impl Directory {
         self.entries.write().insert(uid.to_owned(), entry);
     }
 
-    /// Gives a Pod what it asks for if the node has room for it beside the other Pods: one at a time, and those that
-    /// wait for it in the order of their rank.
+    /// Allocates the resources that a Pod requests if the node has room for them beside the other Pods. One Pod at a time; Pods
+    /// that wait for room come in the order of their rank.
     pub(crate) fn allocate(&self, uid: &str, pod: &Arc<Pod>, node: Allocatable, now: Timestamp) -> Result<(), Pending> {
         let mut entries = self.entries.write();
         let mut deferred = self.deferred.lock();
@@ -171,12 +171,12 @@ impl Directory {
         weighed
     }
 
-    /// A Pod asks for nothing any more that it does not have.
+    /// The Pod has the resources that it requests.
     pub(crate) fn content(&self, uid: &str) {
         self.deferred.lock().remove(uid);
     }
 
-    /// All Pods of the node are known from now on.
+    /// Records that all Pods of the node are known.
     pub(crate) fn completed(&self) {
         self.complete.store(true, Ordering::Release);
     }
@@ -191,7 +191,7 @@ impl Directory {
         self.content(uid);
     }
 
-    /// The Pod of that name; of several (one is on its way out) the one that is not being deleted.
+    /// The Pod of that name; of several (one is being deleted) the one that is not being deleted.
     pub(crate) fn find(&self, namespace: &str, name: &str) -> Option<Entry> {
         let entries = self.entries.read();
         let fits = |entry: &&Entry| {
@@ -206,7 +206,7 @@ impl Directory {
         self.entries.read().get(uid).cloned()
     }
 
-    /// Whether there is a Pod of that kind.
+    /// Whether a Pod matches.
     pub(crate) fn any(&self, is_wanted: impl FnMut(&Entry) -> bool) -> bool {
         self.entries.read().values().any(is_wanted)
     }

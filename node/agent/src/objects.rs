@@ -13,7 +13,7 @@ use kube::api::PostParams;
 use node_volumes::{Source, SourceError, Token, TokenAsk};
 use tokio::sync::watch;
 
-/// What the node reads from the API.
+/// The node's view of the API.
 #[derive(Clone)]
 pub(crate) struct Objects {
     client: kube::Client,
@@ -45,8 +45,8 @@ impl Objects {
         self.services.list()
     }
 
-    /// The handler of a RuntimeClass; `None` when there is no such class. A class that the watch has not
-    /// shown yet is asked for.
+    /// The handler of a RuntimeClass; `None` when there is no such class. A class that the cache does not have yet is read from
+    /// the server.
     pub(crate) async fn handler(&self, class: &str) -> Result<Option<String>, kube::Error> {
         if let Some(found) = self.classes.get(&ObjectKey::new("", class)) {
             return Ok(Some(found.handler.clone()));
@@ -55,12 +55,12 @@ impl Objects {
         Ok(classes.get_opt(class).await?.map(|found| found.handler))
     }
 
-    /// A Node as last seen.
+    /// A Node as the cache has it.
     pub(crate) fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.nodes.get(&ObjectKey::new("", name))
     }
 
-    /// Every Node as last seen.
+    /// Every Node as the cache has it.
     pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
         self.nodes.list()
     }
@@ -70,7 +70,7 @@ impl Objects {
         self.nodes_changed.clone()
     }
 
-    /// Secrets by name; those that do not exist are left out, as upstream leaves them.
+    /// Secrets by name. Secrets that do not exist are left out, as upstream.
     pub(crate) async fn pull_secrets(&self, namespace: &str, names: &[String]) -> Vec<Secret> {
         let mut found = Vec::new();
         for name in names {
@@ -97,7 +97,7 @@ impl Source for Objects {
 
     async fn token(&self, ask: &TokenAsk) -> Result<Token, SourceError> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &ask.namespace);
-        // Without an audience the server takes its own.
+        // Without an audience the server uses its own.
         let audiences = Some(ask.audience.clone()).filter(|audience| !audience.is_empty()).map(|audience| vec![audience]);
         let request = TokenRequest {
             spec: Some(TokenRequestSpec {

@@ -1,5 +1,5 @@
-//! The parts of the node that the agent drives, each behind an object-safe trait, so that a test or a
-//! thousand-node trial can put something small in a part's place.
+//! The parts of the node that the agent drives, each behind an object-safe trait, so that a test or a trial with a thousand
+//! nodes can replace a part by something small.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,11 +10,10 @@ use node_images::{Image, ImageError, ImageStore, PullPolicy, RegistryAuth, Writa
 use node_network::{HostPort, Network, NetworkError, Peer, PodNetwork};
 use runtimes_contract::{Content, ContentKind, Runtime};
 
-/// What the agent drives.
+/// The parts that the agent drives.
 #[derive(Clone)]
 pub struct Parts {
-    /// The runtimes, one a RuntimeClass handler. The first that runs a kind of content is the one for
-    /// Pods without a RuntimeClass.
+    /// The runtimes, one a RuntimeClass handler. A Pod without a RuntimeClass gets the first one that runs its kind of content.
     pub runtimes: Vec<Arc<dyn Runtime>>,
     /// The image store.
     pub images: Arc<dyn Images>,
@@ -34,26 +33,26 @@ impl Parts {
     }
 }
 
-/// What the agent needs of an image store; see [`ImageStore`] for the promises.
+/// The agent's view of an image store; see [`ImageStore`] for the promises.
 #[async_trait]
 pub trait Images: Send + Sync {
-    /// Fetches an image as the policy says.
+    /// Fetches an image according to the policy.
     async fn pull(&self, reference: &str, policy: PullPolicy, auth: &[RegistryAuth]) -> Result<Image, ImageError>;
     /// The image of that name, if it is in the store.
     async fn get(&self, reference: &str) -> Result<Option<Image>, ImageError>;
     /// All images.
     async fn list(&self) -> Result<Vec<Image>, ImageError>;
-    /// What a runtime runs, mounted for `key` alone.
+    /// The content that a runtime runs, mounted for `key` alone.
     async fn mount(&self, image: &Image, key: &str) -> Result<Content, ImageError>;
     /// Undoes `mount`.
     async fn unmount(&self, key: &str) -> Result<(), ImageError>;
     /// Keys of the mounts that exist.
     async fn mounts(&self) -> Result<Vec<String>, ImageError>;
-    /// Where what a container writes over its image lies, if such a thing exists.
+    /// The directory of a container's writable layer, if it has one.
     fn writable_layer(&self, key: &str) -> Option<WritableLayer>;
     /// The store's directory, if it has one: it may be on a file system of its own.
     fn dir(&self) -> Option<PathBuf>;
-    /// Makes room on a full disk.
+    /// Frees space on a full disk.
     async fn collect(&self, in_use: &[String], high: u8, low: u8) -> Result<usize, ImageError>;
 }
 
@@ -96,14 +95,14 @@ impl Images for ImageStore {
     }
 }
 
-/// What the agent needs of the Pod network; see [`Network`] for the promises.
+/// The agent's view of the Pod network; see [`Network`] for the promises.
 #[async_trait]
 pub trait Networks: Send + Sync {
-    /// Gives the node its range of Pod addresses.
+    /// Sets the node's range of Pod addresses.
     async fn set_pod_cidr(&self, cidr: Ipv4Net) -> Result<(), NetworkError>;
-    /// Makes a Pod's namespaces and address, or finds them again.
+    /// Creates a Pod's namespaces and address, or finds the existing ones.
     async fn add_pod(&self, uid: &str, hostname: &str, host_ports: &[HostPort]) -> Result<PodNetwork, NetworkError>;
-    /// Makes the IPC namespace of a Pod on the node's network, or finds it again.
+    /// Creates the IPC namespace of a Pod on the node's network, or finds the existing one.
     async fn add_host_network_pod(&self, uid: &str) -> Result<PathBuf, NetworkError>;
     /// Frees everything of a Pod.
     async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError>;

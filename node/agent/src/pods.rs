@@ -1,5 +1,5 @@
 //! The Pod manager: it watches the Pods that are bound to this node, admits or rejects each new Pod, and gives each a worker.
-//! What an earlier agent left of Pods that the API no longer has is removed, but only after the first complete list of Pods.
+//! It removes what an earlier agent left of Pods that do not exist any more, but only after the first complete list of Pods.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use crate::resize;
 use crate::worker::adopt::RuntimeContainer;
 use crate::worker::{Desired, Worker};
 
-/// Wait before a worker that died is replaced: what killed it may do so again.
+/// The wait before a worker that panicked is replaced: the cause may make the next one panic too.
 const REPLACED_AFTER: Duration = Duration::from_secs(5);
 
-/// The loop gives so many signs of life at least in the time after which it counts as standing still.
+/// The number of heartbeats of the loop in the time after which it counts as blocked.
 const SIGNS_OF_LIFE: u32 = 4;
 
 /// One worker's handle.
 struct Handle {
     desired: watch::Sender<Desired>,
-    /// Counts in admission: it was taken and is not over.
+    /// Whether the Pod counts in admission: it was admitted and has not ended.
     taken: bool,
     /// Why it was turned away.
     rejection: Option<admit::Rejection>,
@@ -44,14 +44,14 @@ pub(crate) struct Manager {
     handles: HashMap<String, Handle>,
     /// Each ends with the UID of its Pod.
     workers: JoinSet<String>,
-    /// Whose each worker is, for when it cannot say so itself.
+    /// The Pod of each worker, for a worker that panicked.
     tasks: HashMap<tokio::task::Id, String>,
     leftovers: Leftovers,
-    /// Pods that have to go.
+    /// The Pods to evict.
     evictions: mpsc::Receiver<Eviction>,
-    /// UIDs of the Pods that the informer had: a Pod may be created again under its name.
+    /// The UIDs of the Pods at their last change: a Pod may be deleted and created again under the same name.
     uids: HashMap<ObjectKey, String>,
-    /// Whether the first list was taken in.
+    /// Whether the first list was processed.
     listed: bool,
     removals: JoinSet<()>,
     cancel: CancellationToken,
@@ -64,7 +64,7 @@ impl Manager {
         Self { node, handles, workers, tasks, leftovers, evictions, uids, listed: false, removals, cancel }
     }
 
-    /// Runs until cancelled; what runs goes on then. `pods` are those of this node.
+    /// Runs until cancelled; containers continue to run then. `pods` are those of this node.
     pub(crate) async fn run(mut self, mut pods: Changes<Pod>) {
         let mut turns = tokio::time::interval(self.node.config.sync_loop_max / SIGNS_OF_LIFE);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -86,7 +86,7 @@ impl Manager {
                 Some(ended) = self.workers.join_next_with_id() => self.ended(ended),
                 Some(removed) = self.removals.join_next() => {
                     if let Err(error) = removed {
-                        // Logged where it happened; the next start removes what is left.
+                        // The failure was logged where it happened; the next start removes the rest.
                         tracing::debug!(%error, "removing a leftover died");
                     }
                 }
@@ -143,8 +143,8 @@ impl Manager {
         self.tasks.insert(task.id(), whose);
     }
 
-    /// A worker has ended: by itself when its Pod is gone, or because something in it panicked. Then the
-    /// Pod gets another one, which takes up what runs as after a restart of the agent.
+    /// A worker has ended: by itself when its Pod is gone, or because of a panic. After a panic the Pod gets another worker,
+    /// which adopts the running containers as after a restart of the agent.
     fn ended(&mut self, ended: Result<(tokio::task::Id, String), tokio::task::JoinError>) {
         let error = match ended {
             Ok((task, uid)) => {
@@ -157,7 +157,7 @@ impl Manager {
         let Some(uid) = self.tasks.remove(&error.id()) else { return };
         let Some(handle) = self.handles.get(&uid) else { return };
         let desired = handle.desired.subscribe();
-        // Logged where it happened.
+        // The panic was logged where it happened.
         tracing::warn!(pod = %PodName::of(&desired.borrow().pod), "the worker of a Pod is replaced soon");
         let (node, cancel, rejection) = (self.node.clone(), self.cancel.child_token(), handle.rejection.clone());
         let of = uid.clone();
@@ -204,7 +204,7 @@ impl Manager {
         }
     }
 
-    /// The API has said what there is: what an earlier agent left of other Pods is removed.
+    /// The first list is complete: leftovers of an earlier agent from other Pods are removed.
     fn first_list_done(&mut self) {
         self.listed = true;
         let leftovers = self.leftovers.drain();
@@ -217,12 +217,12 @@ impl Manager {
             self.removals.spawn(api_tasks::named("node-agent/leftovers", removal));
         }
         self.node.directory.completed();
-        // What waited for that goes on.
+        // Workers that waited for the list continue.
         self.handles.values().for_each(|handle| handle.desired.send_modify(|_| {}));
     }
 }
 
-/// What the runtimes have of a Pod, asked until they answer.
+/// The containers of a Pod in all runtimes; tries again until they answer.
 async fn found_again(node: &Node, uid: &str) -> Vec<RuntimeContainer> {
     loop {
         match leftovers::of_pod(node, uid).await {

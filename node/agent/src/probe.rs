@@ -15,7 +15,7 @@ const TIMEOUT_SECONDS: i32 = 1;
 const SUCCESS_THRESHOLD: i32 = 1;
 const FAILURE_THRESHOLD: i32 = 3;
 
-/// One look, no longer than the probe's timeout. The error is what the event says.
+/// One attempt, no longer than the probe's timeout. The error is the text of the event.
 pub(crate) async fn once(target: &Target<'_>, probe: &Probe) -> Result<(), ActionError> {
     let timeout = seconds(probe.timeout_seconds, TIMEOUT_SECONDS);
     let look = async {
@@ -35,7 +35,7 @@ pub(crate) async fn once(target: &Target<'_>, probe: &Probe) -> Result<(), Actio
     tokio::time::timeout(timeout, look).await.unwrap_or_else(|_| Err(late()))
 }
 
-/// Counts looks of one kind in a row.
+/// Counts equal results in a row.
 #[derive(Debug)]
 pub(crate) struct Tally {
     success_threshold: i32,
@@ -45,7 +45,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// `ready` is what a readiness probe begins with: the word is only given when it changes.
+    /// `ready` is the first result of a readiness probe: only a change is reported.
     pub(crate) fn new(probe: &Probe, kind: ProbeKind, ready: bool) -> Self {
         let threshold = |declared: Option<i32>, default: i32| declared.filter(|count| *count > 0).unwrap_or(default);
         Self {
@@ -56,7 +56,7 @@ impl Tally {
         }
     }
 
-    /// Counts a look; a new verdict when it brings one.
+    /// Counts a result; returns a verdict when it changes.
     pub(crate) fn count(&mut self, success: bool) -> Option<bool> {
         self.row = if self.row.0 == success { (success, self.row.1.saturating_add(1)) } else { (success, 1) };
         let threshold = if success { self.success_threshold } else { self.failure_threshold };
@@ -68,12 +68,12 @@ impl Tally {
     }
 }
 
-/// When looks are due: as upstream each period, however long a look takes; those that fall into a look
-/// are left out.
+/// When attempts are due: as upstream each period, however long an attempt takes. Attempts that would be due during another
+/// attempt are left out.
 pub(crate) struct Rounds(tokio::time::Interval);
 
 impl Rounds {
-    /// The first look comes `initialDelaySeconds` after the start, and then one each period.
+    /// The first attempt is `initialDelaySeconds` after the start, then there is one each period.
     pub(crate) fn new(probe: &Probe, started_at: Timestamp) -> Self {
         let delay = seconds(probe.initial_delay_seconds, 0);
         let age = Duration::try_from(Timestamp::now().duration_since(started_at)).unwrap_or(Duration::ZERO);

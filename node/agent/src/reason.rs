@@ -1,4 +1,4 @@
-//! What ends in a status or an event: a reason for programs and a message for people.
+//! The content of a status or event: a reason for programs and a message for users.
 
 /// `reason` and `message` of a condition, a waiting container or an event.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,17 +26,17 @@ pub(crate) struct PodRecord {
     pub(crate) sandbox: SandboxState,
     /// The containers by name.
     pub(crate) containers: BTreeMap<String, ContainerRecord>,
-    /// The API has no such Pod any more.
+    /// The Pod does not exist in the API any more.
     pub(crate) gone: bool,
     /// Why the Pod as a whole has failed.
     pub(crate) failure: Option<Failure>,
-    /// The phase that the Pod had ended with when this worker began; nothing changes any more.
+    /// The phase with which the Pod had ended when this worker began; it does not change any more.
     pub(crate) ended_before: bool,
-    /// Whether what the Pod had on the node is freed.
+    /// Whether everything of the Pod on the node is freed.
     pub(crate) clean: Clean,
-    /// Whether that went, or goes, for its logs too. They stay for as long as the API has the Pod.
+    /// Whether that includes, or will include, the logs. Logs stay as long as the Pod exists in the API.
     pub(crate) logs_forgotten: bool,
-    /// The volumes are being looked at: freeing them now would leave behind what that look makes.
+    /// The volumes are being refreshed: freeing them now would leave files that the refresh creates.
     pub(crate) refreshing: bool,
     /// When the worker first saw that the Pod has to end.
     pub(crate) ending_since: Option<Timestamp>,
@@ -46,28 +46,28 @@ pub(crate) struct PodRecord {
     pub(crate) started_at: Timestamp,
     /// Failures in a row to make the base or to clean up.
     pub(crate) faults: Backoff,
-    /// What the containers were allocated.
+    /// The resources allocated to the containers.
     pub(crate) allocation: Allocation,
-    /// Why they are not allocated what the spec asks for by now.
+    /// Why they do not have the resources of the spec yet.
     pub(crate) pending: Option<Pending>,
-    /// Whether what runs has what it was allocated.
+    /// Whether the running containers have their allocated resources.
     pub(crate) resize: Resize,
     /// A resize has begun and its end was not reported yet.
     pub(crate) resizing: bool,
-    /// Ephemeral containers with an event that says that they are not run.
+    /// Ephemeral containers that have an event that they are not supported.
     pub(crate) ephemeral_refused: BTreeSet<String>,
 }
 
 /// The state of the Pod's sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SandboxState {
-    /// Not asked for yet. → `Making` by `Step::Prepare`.
+    /// Not requested yet. → `Making` by `Step::Prepare`.
     Absent,
-    /// Being made. → `Ready` or `Failed` by the report.
+    /// In progress. → `Ready` or `Failed` by the report.
     Making,
-    /// There.
+    /// The sandbox exists.
     Ready(PodSandbox),
-    /// Could not be made. → `Making` by `Step::Prepare` after `until`.
+    /// The sandbox could not be created. → `Making` by `Step::Prepare` after `until`.
     Failed {
         /// When to try again.
         until: Timestamp,
@@ -79,7 +79,7 @@ pub(crate) enum SandboxState {
 pub(crate) struct PodSandbox {
     pub(crate) sandbox: Sandbox,
     pub(crate) ip: IpAddr,
-    /// When the volumes want to be looked at again (a token is due).
+    /// When the volumes must be refreshed (a token expires).
     pub(crate) volumes_due: Option<Timestamp>,
     /// The Pod's RuntimeClass and its handler.
     pub(crate) class: Option<(String, String)>,
@@ -115,7 +115,7 @@ pub(crate) enum Resize {
     },
     /// On its way. → `Settled` or `Due` by the report.
     Busy {
-        /// There has been another allocation since.
+        /// The allocation has changed since.
         again: bool,
     },
 }
@@ -138,7 +138,7 @@ pub(crate) struct Failure {
     pub(crate) cause: Cause,
 }
 
-/// Who has ended the Pod.
+/// Who ended the Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// Turned away at the door: its containers never were.
@@ -147,25 +147,25 @@ pub(crate) enum Cause {
     Deadline,
     /// The node has evicted it.
     Eviction {
-        /// For its own sake, which is a disruption.
+        /// For the node's sake, which is a disruption.
         disruption: bool,
     },
 }
 
 impl Failure {
-    /// Whether the Pod was never taken in.
+    /// Whether the Pod was never admitted.
     pub(crate) fn is_rejection(&self) -> bool {
         self.cause == Cause::Rejection
     }
 
-    /// Whether the node got rid of it.
+    /// Whether the node evicted it.
     pub(crate) fn is_eviction(&self) -> bool {
         matches!(self.cause, Cause::Eviction { .. })
     }
 }
 
 impl PodRecord {
-    /// A Pod that has never been seen.
+    /// The record of a new Pod.
     pub(crate) fn new(pod: &Pod, now: Timestamp) -> Self {
         let containers = pod
             .spec
@@ -204,7 +204,7 @@ impl PodRecord {
         }
     }
 
-    /// Whether any of `spec.containers` was ever begun: init containers are not looked at again.
+    /// Whether any of `spec.containers` was ever started: init containers do not run again then.
     pub(crate) fn main_begun(&self) -> bool {
         self.containers
             .values()
@@ -231,12 +231,12 @@ impl PodRecord {
         self.gone || self.ended_before || self.failure.is_some() || pod.metadata.deletion_timestamp.is_some() || finished
     }
 
-    /// Whether nobody can ask for the Pod's logs any more. Those of an evicted Pod may be what filled the disk.
+    /// Whether no request can read the Pod's logs any more. The logs of an evicted Pod may be what filled the disk.
     pub(crate) fn forgets_logs(&self, pod: &Pod) -> bool {
         self.failure.as_ref().is_some_and(Failure::is_eviction) || self.gone || pod.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether something that runs, or that was ended for its resize, lacks what it was allocated.
+    /// Whether a container that runs, or that was ended for its resize, lacks its allocated resources.
     pub(crate) fn lags(&self, pod: &Pod) -> bool {
         let lags = |container: &Container| {
             let Some(record) = self.containers.get(&container.name) else { return false };
@@ -246,7 +246,7 @@ impl PodRecord {
         self.resize != Resize::Settled || pod.spec.iter().flat_map(container::all).any(|(_, container)| lags(container))
     }
 
-    /// Whether any process of the Pod runs or may come to run.
+    /// Whether a process of the Pod runs or may start to run.
     pub(crate) fn anything_runs(&self) -> bool {
         self.containers.values().any(|record| matches!(record.run, InstanceState::Running(_) | InstanceState::Starting { .. }))
     }

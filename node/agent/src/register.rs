@@ -21,15 +21,15 @@ use crate::node::Node;
 use crate::routes::pod_cidr;
 use object::Facts;
 
-/// Where node Leases live.
+/// The namespace of node Leases.
 const LEASES: &str = "kube-node-lease";
 /// First and longest wait after a failed registration.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(7);
-/// How long a node that comes back may take to have its network again before it says that it is not ready.
+/// How long the network of a node that starts again may take before the node reports that it is not ready.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
 
-/// Keeps the Node object.
+/// Registers the Node object and updates it.
 pub(crate) struct Registrar {
     node: Arc<Node>,
     health: Arc<Health>,
@@ -45,7 +45,7 @@ impl Registrar {
         Self { node, health, port, nodes, written: None }
     }
 
-    /// Registers, then keeps the status and the Lease until cancelled.
+    /// Registers, then updates the status and the Lease until cancelled.
     pub(crate) async fn run(mut self, cancel: CancellationToken) {
         let work = async {
             let node = self.register().await;
@@ -58,7 +58,7 @@ impl Registrar {
         }
     }
 
-    /// Creates the Node, or takes up the one there is. Tries until it succeeds.
+    /// Creates the Node, or reads the existing one. Tries until it succeeds.
     async fn register(&mut self) -> ApiNode {
         let mut retry = RETRY;
         loop {
@@ -93,8 +93,8 @@ impl Registrar {
         Ok(node)
     }
 
-    /// A node that was ready before the agent began anew is still: to say otherwise for the moment in which the
-    /// network is taken up again would take its Pods out of their Services.
+    /// A node that was ready before the agent started again stays ready: a status that is not ready for the moment in which the
+    /// network is restored would remove its Pods from their Services.
     async fn until_the_network_stands(&self) {
         let mut stands = self.node.has_pod_range.subscribe();
         if tokio::time::timeout(RETURN_LIMIT, stands.wait_for(|stands| *stands)).await.is_err() {
@@ -102,14 +102,14 @@ impl Registrar {
         }
     }
 
-    /// Looks at the node from time to time, and at once when its health changes or something runs short.
+    /// Writes the status periodically, and at once when the health changes or a resource runs short.
     async fn keep(&mut self) {
         let mut pressure = self.node.pressure.subscribe();
         loop {
             tokio::select! {
                 () = tokio::time::sleep(self.node.config.status_check) => {}
                 () = self.health.changed.notified() => {}
-                // The sender is the node's own, which is held here.
+                // The node, which this task holds, owns the sender.
                 _ = pressure.changed() => {}
             }
             let present = self.node.objects.node(&self.node.config.node_name);
@@ -166,8 +166,8 @@ async fn renew(node: Arc<Node>, uid: String) {
         let renewal = async {
             match leases.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
                 Err(kube::Error::Api(status)) if status.code == 404 => {
-                    // The Node may have been deleted and registered anew since: a Lease of the old one would be
-                    // garbage as soon as it is there.
+                    // The Node may have been deleted and registered again: a Lease owned by the old Node would be garbage at
+                    // once.
                     let present = node.objects.node(name).and_then(|node| node.metadata.uid.clone());
                     leases.create(&PostParams::default(), &lease(&node, &present.unwrap_or_else(|| uid.clone()), now)).await
                 }

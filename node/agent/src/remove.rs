@@ -63,8 +63,7 @@ pub(crate) async fn all(config: &Config, parts: &Parts) -> Result<(), AgentError
     if failures.is_empty() { Ok(()) } else { Err(AgentError::Remove(failures.join("; "))) }
 }
 
-/// Removes the node's cgroups, and the one above them that the clusters of a machine share when this
-/// was the last of them.
+/// Removes the node's cgroups, and the parent that the clusters of a machine share when this node is the last in it.
 fn remove_cgroups(root: &str) -> Result<(), RuntimeError> {
     let cgroups = Cgroups::detect()?;
     cgroups.group(root)?.remove_tree()?;

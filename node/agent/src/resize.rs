@@ -13,15 +13,15 @@ use node_volumes::Allocatable;
 use crate::admit;
 use crate::container::{self, resources};
 
-/// The condition of a Pod that does not get what its spec asks for, and its reasons.
+/// The condition of a Pod that does not get the resources of its spec, and its reasons.
 const PENDING: &str = "PodResizePending";
 const INFEASIBLE: &str = "Infeasible";
 const DEFERRED: &str = "Deferred";
 
-/// What each container was allocated, by name.
+/// The resources allocated to each container, by name.
 pub(crate) type Allocation = BTreeMap<String, ResourceRequirements>;
 
-/// Why a Pod does not get what its spec asks for.
+/// Why a Pod does not get the resources of its spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pending {
     /// `Infeasible` or `Deferred`.
@@ -41,14 +41,14 @@ impl Pending {
     }
 }
 
-/// What a Pod's spec asks for.
+/// The resources in a Pod's spec.
 pub(crate) fn desired(pod: &Pod) -> Allocation {
     let all = pod.spec.iter().flat_map(container::all);
     all.map(|(_, container)| (container.name.clone(), container.resources.clone().unwrap_or_default())).collect()
 }
 
-/// What a Pod was allocated before this agent began, as its status tells; a container that is not in it has what it
-/// asks for.
+/// The resources that an earlier agent allocated to a Pod, from its status. A container that is missing there has the resources
+/// of its spec.
 pub(crate) fn remembered(pod: &Pod) -> Allocation {
     let mut allocation = desired(pod);
     let status = pod.status.as_ref();
@@ -61,7 +61,7 @@ pub(crate) fn remembered(pod: &Pod) -> Allocation {
     allocation
 }
 
-/// Why it did not get what it asked for before this agent began, as its status tells.
+/// Why an earlier agent did not allocate the resources of the spec, from the Pod's status.
 pub(crate) fn reported_pending(pod: &Pod) -> Option<Pending> {
     let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let pending = conditions.find(|condition| condition.type_ == PENDING)?;
@@ -69,14 +69,14 @@ pub(crate) fn reported_pending(pod: &Pod) -> Option<Pending> {
     Some(Pending { reason, message: pending.message.clone().unwrap_or_default() })
 }
 
-/// Since when the Pod's status says that a resize is deferred.
+/// The time since when the Pod's status reports a deferred resize.
 pub(crate) fn deferred_since(pod: &Pod) -> Option<Timestamp> {
     let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let pending = conditions.find(|condition| condition.type_ == PENDING && condition.reason.as_deref() == Some(DEFERRED))?;
     pending.last_transition_time.as_ref().map(|time| time.0)
 }
 
-/// A Pod with its allocation instead of what it asks for; upstream's `UpdatePodFromAllocation`.
+/// A Pod with its allocation instead of the resources of its spec; upstream's `UpdatePodFromAllocation`.
 pub(crate) fn with_allocation(pod: &Arc<Pod>, allocation: &Allocation) -> Arc<Pod> {
     if !differs(pod, allocation) {
         return pod.clone();
@@ -92,13 +92,13 @@ pub(crate) fn with_allocation(pod: &Arc<Pod>, allocation: &Allocation) -> Arc<Po
     Arc::new(allocated)
 }
 
-/// A Pod as it counts for what others may have: what is infeasible it will not get.
+/// A Pod as it counts for the room of others: an infeasible resize does not count.
 pub(crate) fn counted(pod: &Arc<Pod>) -> Arc<Pod> {
     let is_infeasible = reported_pending(pod).is_some_and(|pending| !pending.is_deferred());
     if is_infeasible { with_allocation(pod, &remembered(pod)) } else { pod.clone() }
 }
 
-/// Whether a Pod asks for something else than it was allocated.
+/// Whether a Pod's spec differs from its allocation.
 pub(crate) fn differs(pod: &Pod, allocation: &Allocation) -> bool {
     let mut all = pod.spec.iter().flat_map(container::all);
     all.any(|(_, container)| {
@@ -106,7 +106,7 @@ pub(crate) fn differs(pod: &Pod, allocation: &Allocation) -> bool {
     })
 }
 
-/// Whether a node has room for what a Pod asks for, beside the other Pods. Upstream's reasons and words.
+/// Whether a node has room for the resources of a Pod's spec beside the other Pods. Upstream's reasons and words.
 pub(crate) fn weigh(pod: &Pod, others: &[&Pod], node: Allocatable) -> Result<(), Pending> {
     let requested = resources::requests(pod);
     for (name, requested, capacity) in [("cpu", requested.cpu_milli, node.cpu_milli), ("memory", requested.memory_bytes, node.memory_bytes)]
@@ -119,20 +119,20 @@ pub(crate) fn weigh(pod: &Pod, others: &[&Pod], node: Allocatable) -> Result<(),
     admit::enough(pod, others, node, u32::MAX).map_err(|rejection| Pending { reason: DEFERRED, message: rejection.message })
 }
 
-/// The order in which Pods whose resizes are deferred get what becomes free, upstream's: who asks for no more than it
-/// has, the higher priority, the better quality of service, the longer wait. The UID makes it total.
+/// The order in which Pods with deferred resizes get free resources, upstream's: Pods that do not grow first, then the higher
+/// priority, the better quality of service, the longer wait. The UID makes the order total.
 pub(crate) type Rank = (bool, Reverse<i32>, u8, Timestamp, String);
 
 /// A resize that waits for room.
 #[derive(Clone, Debug)]
 pub(crate) struct Deferred {
     pub(crate) rank: Rank,
-    /// The Pod with what it asks for.
+    /// The Pod with the resources of its spec.
     pub(crate) pod: Arc<Pod>,
 }
 
 impl Deferred {
-    /// `allocated` is the Pod with what it has; `since` is when its resize was deferred first.
+    /// `allocated` is the Pod with its allocation; `since` is the time at which its resize was first deferred.
     pub(crate) fn new(pod: &Arc<Pod>, allocated: &Pod, since: Timestamp) -> Self {
         let (asks, has) = (resources::requests(pod), resources::requests(allocated));
         let increases = asks.cpu_milli > has.cpu_milli || asks.memory_bytes > has.memory_bytes;
@@ -151,8 +151,8 @@ impl Deferred {
     }
 }
 
-/// Weighs a resize beside the Pods of the node, `pods` by UID with what they have. What a deferred resize of a higher
-/// rank would get now is taken already.
+/// Checks a resize beside the Pods of the node, `pods` by UID with their allocations. The resources that deferred resizes of a
+/// higher rank would get now count as taken.
 pub(crate) fn weigh_in_turn(own: &Deferred, deferred: &[&Deferred], pods: &[(&str, &Pod)], node: Allocatable) -> Result<(), Pending> {
     let mut pods: BTreeMap<&str, &Pod> = pods.iter().copied().collect();
     let mut ahead: Vec<&Deferred> = deferred.iter().copied().filter(|other| other.rank < own.rank && other.uid() != own.uid()).collect();
@@ -169,7 +169,7 @@ pub(crate) fn weigh_in_turn(own: &Deferred, deferred: &[&Deferred], pods: &[(&st
     beside(&pods, own)
 }
 
-/// Whether a change from what a running container has to what it is to have wants it restarted.
+/// Whether a change of a running container's resources requires a restart.
 pub(crate) fn restarts(container: &Container, before: &ResourceRequirements) -> bool {
     let change = resources::change(Some(before), container.resources.as_ref());
     let policy = |name: &str| {

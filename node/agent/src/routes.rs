@@ -16,7 +16,7 @@ use crate::node::Node;
 
 /// Wait after a failed attempt.
 const RETRY: Duration = Duration::from_secs(2);
-/// What the node says while it has no Pod range; upstream's words for a network that is not there.
+/// The node's problem while it has no Pod range; upstream's words for a missing network.
 const NOT_READY: &str =
     "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:the node has no Pod range yet";
 
@@ -33,7 +33,7 @@ pub(crate) async fn run(node: Arc<Node>, health: Arc<Health>, cancel: Cancellati
                     Ok(found) => {
                         own = found;
                         health.set("network", own.is_none().then(|| NOT_READY.to_owned()));
-                        // Only now: who waits for it looks at the health next.
+                        // Only now: a task that waits for it reads the health next.
                         node.has_pod_range.send_replace(own.is_some());
                     }
                     Err(error) => {
@@ -68,7 +68,7 @@ pub(crate) async fn run(node: Arc<Node>, health: Arc<Health>, cancel: Cancellati
     }
 }
 
-/// Gives the network the node's Pod range, when it has one.
+/// Passes the node's Pod range to the network, when the node has one.
 async fn program_own(node: &Node) -> Result<Option<Ipv4Net>, NetworkError> {
     let assigned = node.objects.node(&node.config.node_name).and_then(|node| pod_cidr(&node));
     let Some(cidr) = node.config.pod_cidr.or(assigned) else { return Ok(None) };
@@ -77,7 +77,7 @@ async fn program_own(node: &Node) -> Result<Option<Ipv4Net>, NetworkError> {
     Ok(Some(cidr))
 }
 
-/// The Pod range that a Node object says is its own.
+/// The Pod range in a Node object.
 pub(crate) fn pod_cidr(node: &ApiNode) -> Option<Ipv4Net> {
     let spec = node.spec.as_ref()?;
     let ranges = spec.pod_cidr.iter().chain(spec.pod_cidrs.iter().flatten());

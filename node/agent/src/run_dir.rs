@@ -1,12 +1,12 @@
-//! The directory of state that belongs to one boot: container records, runc's state, sockets, process
-//! ids, namespaces, addresses of Pods. It lies on a tmpfs as a rule (`/run/skiff/<name>`), as in other
-//! runtimes: the kernel takes it away with the processes that it describes, and no power cut tears it.
+//! The directory of state that belongs to one boot: container records, runc's state, sockets, process ids, namespaces,
+//! addresses of Pods. It is normally on a tmpfs (`/run/skiff/<name>`), as in other runtimes: the kernel removes it together
+//! with the processes that it describes, and a power cut cannot damage it.
 //!
-//! In come the node's data directory and the directory that is wanted; out comes the directory to use,
-//! of which nothing is older than this boot. A boot is known by the kernel's `boot_id`, written into the
-//! directory. What an earlier boot left is removed unread, here and where earlier versions kept it (the
-//! data directory itself). Containers of this boot that an earlier agent recorded elsewhere run on where
-//! they are: their shims hold open files there, so that place stays in use until the next boot.
+//! The input is the node's data directory and the wanted directory; the output is the directory to use, in which nothing is
+//! older than this boot. The kernel's `boot_id`, which is written into the directory, identifies the boot. State of an earlier
+//! boot is removed unread, here and where earlier versions kept it (the data directory itself). Containers of this boot that an
+//! earlier agent recorded elsewhere stay where they are: their shims have open files there, so that place is used until the
+//! next boot.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -20,11 +20,11 @@ use runtimes_shim::record::PidRecord;
 
 use crate::error::{AgentError, chain};
 
-/// What is kept in it, a directory each. Nothing else there is ever touched.
+/// Its subdirectories. Nothing else there is ever touched.
 const PARTS: [&str; 3] = ["network", "runc", "wasmtime"];
 /// The parts that hold container records, below `containers/<id>`.
 const RUNTIMES: [&str; 2] = ["runc", "wasmtime"];
-/// The file that says whose the directory is and since which boot.
+/// The file that names the owner of the directory and the boot.
 const OWNER: &str = "boot";
 /// The link in the data directory that leads to it.
 const LINK: &str = "run";
@@ -39,8 +39,8 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// Finds or makes it, and removes what an earlier boot left. The caller keeps other agents of the same
-    /// data directory out. Blocks.
+    /// Finds or creates the directory, and removes the state of an earlier boot. The caller prevents a second agent on the same
+    /// data directory. Blocks.
     ///
     /// # Errors
     /// [`AgentError::RunDirTaken`] when another node's containers run there; [`AgentError::Io`] when it
@@ -69,13 +69,13 @@ impl RunDir {
         Ok(run_dir)
     }
 
-    /// A part of it.
+    /// One of its subdirectories.
     pub fn at(&self, part: &str) -> PathBuf {
         debug_assert!(PARTS.contains(&part), "{part} is not cleared");
         self.path.join(part)
     }
 
-    /// Removes it, and what leads to it. What the parts hold must be freed before.
+    /// Removes it, and the link to it. What the subdirectories contain must be freed before.
     pub fn remove(&self) -> Result<(), AgentError> {
         clear(&self.path)?;
         for file in [self.path.join(OWNER), self.data_dir.join(LINK)] {
@@ -84,7 +84,7 @@ impl RunDir {
         if self.path == self.data_dir {
             return Ok(());
         }
-        // The one above is shared with other nodes of the machine, and goes with the last of them.
+        // The parent is shared with other nodes of the machine; the last of them removes it.
         for dir in [Some(self.path.as_path()), self.path.parent().filter(|parent| parent.ends_with("skiff"))].into_iter().flatten() {
             match fs::remove_dir(dir) {
                 Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => {
@@ -96,7 +96,7 @@ impl RunDir {
         Ok(())
     }
 
-    /// Makes it this node's for this boot.
+    /// Claims the directory for this node and boot.
     fn claim(&self, boot: &str) -> Result<(), AgentError> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(failed("making", &self.path))?;
         let file = self.path.join(OWNER);
@@ -112,7 +112,7 @@ impl RunDir {
         self.link()
     }
 
-    /// Remembers where it is, for an agent that is given another one, and for people.
+    /// Links to it from the data directory, for an agent with another configuration and for users.
     fn link(&self) -> Result<(), AgentError> {
         let link = self.data_dir.join(LINK);
         if fs::read_link(&link).is_ok_and(|to| to == self.path) {
@@ -136,7 +136,7 @@ impl Owner {
         format!("boot {}\ndata-dir {}\nend\n", self.boot, self.data_dir)
     }
 
-    /// `None` when the text is not whole.
+    /// `None` when the text is not complete.
     fn decode(text: &str) -> Option<Self> {
         let (boot, rest) = text.strip_prefix("boot ")?.split_once("\ndata-dir ")?;
         Some(Self { boot: boot.to_owned(), data_dir: rest.strip_suffix("\nend\n")?.to_owned() })
@@ -147,12 +147,12 @@ impl Owner {
     }
 }
 
-/// Whose a directory is; `None` when nobody says so in whole.
+/// The owner of a directory; `None` when its file is missing or not complete.
 fn owner(dir: &Path) -> Option<Owner> {
     fs::read_to_string(dir.join(OWNER)).ok().and_then(|text| Owner::decode(&text))
 }
 
-/// Whether a container or a Pod's namespace of this boot is recorded there.
+/// Whether it has a record of a container or a Pod's namespace of this boot.
 fn is_in_use(dir: &Path, boot: &str) -> bool {
     let started = RUNTIMES.iter().flat_map(|part| entries(&dir.join(part).join("containers")));
     let pinned = entries(&dir.join("network/ns"));
@@ -160,7 +160,7 @@ fn is_in_use(dir: &Path, boot: &str) -> bool {
         || pinned.into_iter().any(|pod| is_mounted(&pod.join("net")))
 }
 
-/// What cannot be listed has no entries.
+/// A directory that cannot be listed has no entries.
 fn entries(dir: &Path) -> Vec<PathBuf> {
     fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
@@ -179,7 +179,7 @@ fn is_mounted(path: &Path) -> bool {
     matches!((device(path), path.parent().map(device)), (Ok(own), Some(Ok(parents))) if own != parents)
 }
 
-/// Removes the parts, whatever is in them: nothing of it is read.
+/// Removes the subdirectories without reading their content.
 fn clear(dir: &Path) -> Result<(), AgentError> {
     for part in PARTS.map(|part| dir.join(part)) {
         if fs::symlink_metadata(&part).is_err() {

@@ -39,7 +39,7 @@ use crate::node::{Entry, Node};
 
 pub(crate) use health::serve as serve_health;
 
-/// Connections at one time. Those of the API server and of administrators have first claim.
+/// The highest number of connections. Those of the API server and of administrators have priority.
 const CONNECTIONS_MAX: usize = 1_024;
 /// How long a client may take to shake hands.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -83,7 +83,7 @@ impl Server {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "connection not accepted");
-                    // Out of file descriptors, as a rule: a moment lets some go.
+                    // Normally too many open files: after a moment some are closed.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
@@ -122,7 +122,7 @@ async fn serve(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, router: R
     }
 }
 
-/// All paths. Everything but the health endpoints is authorized first.
+/// All paths. Every request except those for health endpoints is authorized first.
 fn router(node: Arc<Node>) -> Router {
     Router::new()
         .route("/pods", get(pods))
@@ -157,7 +157,7 @@ fn query_pairs(query: &str) -> Vec<(String, String)> {
     form_urlencoded::parse(query.as_bytes()).into_owned().collect()
 }
 
-/// A refusal as text, as the kubelet gives it.
+/// A rejection as text, like the kubelet's.
 fn refuse(status: StatusCode, message: impl Into<String>) -> Response {
     (status, message.into()).into_response()
 }

@@ -1,4 +1,4 @@
-//! What the containers of a Pod use now, as their runtimes say.
+//! The present use of a Pod's containers, from their runtimes.
 
 use runtimes_contract::Stats;
 

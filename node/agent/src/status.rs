@@ -1,4 +1,4 @@
-//! A Pod's status from what its worker knows. Pure, and in upstream's words; [`writer`] alone sends it.
+//! A Pod's status from its worker's record. Pure, and in upstream's words; only [`writer`] sends it.
 
 mod conditions;
 mod containers;

@@ -35,13 +35,13 @@ use plan::{Step, plan};
 
 /// Reports that may wait for the worker.
 const REPORTS_MAX: usize = 64;
-/// Longest rest between two looks at the volumes and the facts.
+/// The longest pause between two checks of the volumes and the record.
 const REST_MAX: Duration = Duration::from_secs(3_600);
 
-/// What the manager wants of a worker.
+/// What the manager requests of a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Desired {
-    /// The Pod as last seen.
+    /// The Pod at its last change.
     pub(crate) pod: Arc<Pod>,
     /// The API no longer has the Pod.
     pub(crate) gone: bool,
@@ -56,16 +56,16 @@ pub(crate) struct Worker {
     desired: watch::Receiver<Desired>,
     /// The Pod as the API has it.
     wanted: Arc<Pod>,
-    /// The Pod with what it was allocated, which may be less or more than its spec asks for by now.
+    /// The Pod with its allocation, which may be more or less than its spec requests by now.
     pod: Arc<Pod>,
     record: PodRecord,
     effects: Effects,
     reports: mpsc::Receiver<Report>,
     tasks: JoinSet<()>,
     writer: Writer,
-    /// Whether the Pod has come anew since its status was last held against it.
+    /// Whether the informer delivered the Pod since its status was last compared.
     seen_anew: bool,
-    /// Until when every instance has to be gone, once the Pod is to end.
+    /// When every instance must be gone, once the Pod is to end.
     kill_by: watch::Sender<Timestamp>,
     /// Running probes by container, attempt and kind.
     probes: BTreeMap<(String, u32, ProbeKind), CancellationToken>,
@@ -158,7 +158,7 @@ impl Worker {
         }
     }
 
-    /// Runs until the Pod is gone from node and API, or until cancelled: then what runs goes on.
+    /// Runs until the Pod is gone from node and API, or until cancelled: then containers continue to run.
     pub(crate) async fn run(mut self) {
         loop {
             let now = Timestamp::now();
@@ -182,7 +182,7 @@ impl Worker {
         self.node.directory.withdraw(&self.name.uid);
     }
 
-    /// Begins one step: notes in the facts that it is under way and starts the task that does it.
+    /// Begins one step: marks it in the record as started and spawns the task that performs it.
     fn step(&mut self, step: Step, now: Timestamp) {
         tracing::debug!(pod = %self.name, ?step, "step");
         match step {
@@ -267,7 +267,7 @@ impl Worker {
         now.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(now)
     }
 
-    /// Reads the eviction at each turn of the loop, so that a replacement of this worker sees it too.
+    /// Reads the eviction in each iteration of the loop, so that a replacement of this worker sees it too.
     fn heed_eviction(&mut self) {
         let eviction = self.desired.borrow().eviction.clone();
         let notes = eviction.map(|eviction| self.record.evict(&self.pod, &eviction)).unwrap_or_default();
@@ -283,7 +283,7 @@ impl Worker {
             self.record.ending_since = Some(now);
             self.effects.ending.cancel();
             for record in self.record.containers.values_mut() {
-                // Nothing that ends goes into back-off, and what was waiting need not.
+                // An ending Pod has no back-off, and its waiting containers do not start.
                 if matches!(record.run, InstanceState::Ended(_)) {
                     record.waiting = None;
                 }
@@ -309,8 +309,8 @@ impl Worker {
                     }
                 }
                 Some(ended) = self.tasks.join_next(), if !self.tasks.is_empty() => {
-                    // It reports nothing any more, and what it was to do would be under way for ever: the worker ends
-                    // with it, and the manager begins another.
+                    // The effect cannot report any more, and its step would stay in progress for ever: the worker ends with it,
+                    // and the manager starts another one.
                     api_tasks::joined(ended);
                     continue;
                 }
@@ -370,7 +370,7 @@ impl Worker {
         }
     }
 
-    /// Starts the probes that are due and ends those whose instance is over.
+    /// Starts the probes that are due and stops those whose instance has ended.
     fn tend_probes(&mut self) {
         let mut wanted = Vec::new();
         for (name, record) in &self.record.containers {
@@ -403,7 +403,7 @@ impl Worker {
         }
     }
 
-    /// Publishes what runs and hands the status to its writer.
+    /// Publishes the running containers and passes the status to its writer.
     fn show(&mut self, now: Timestamp) {
         let status = status::compute(&self.pod, &self.record, self.node.config.node_ip, now);
         let containers = self.record.containers.iter().map(|(name, record)| {

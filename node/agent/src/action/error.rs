@@ -71,7 +71,7 @@ pub(crate) enum HttpError {
     Redirects(usize),
 }
 
-/// Why a connection was not made, in Go's words: people look for those.
+/// Why a connection was not made, in Go's words: users search for those.
 fn dial_words(error: &io::Error) -> String {
     use std::io::ErrorKind;
     match error.kind() {

@@ -9,7 +9,7 @@ use super::{ActionError, Target};
 use crate::node::Node;
 use crate::record::RunningInstance;
 
-/// Bytes of a command's output that are kept for a message; upstream's.
+/// The bytes of a command's output that a message contains; upstream's.
 const OUTPUT_LEN_MAX: u64 = 10 * 1_024;
 
 pub(crate) async fn probe(target: &Target<'_>, action: &ExecAction) -> Result<(), ActionError> {
@@ -31,7 +31,7 @@ pub(crate) async fn run(node: &Node, alive: &RunningInstance, args: Vec<String>)
     Ok((code?, text))
 }
 
-/// The beginning of a stream, which is read to its end.
+/// The beginning of a stream. The stream is read to its end.
 async fn output(stream: Option<Box<dyn AsyncRead + Send + Unpin>>) -> Vec<u8> {
     let mut output = Vec::new();
     let Some(mut stream) = stream else { return output };

@@ -1,5 +1,5 @@
-//! `grpc` probes: the gRPC health service (`grpc.health.v1.Health/Check`) answers `SERVING`. The one
-//! message each way is two fields, so it is written here by hand over HTTP/2.
+//! `grpc` probes: the gRPC health service (`grpc.health.v1.Health/Check`) answers `SERVING`. Request and response are two
+//! fields each, so they are encoded here by hand over HTTP/2.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -44,7 +44,7 @@ pub(crate) async fn probe(target: &Target<'_>, action: &GRPCAction) -> Result<()
     tokio::select! {
         verdict = &mut exchange => verdict,
         ended = &mut connection => match ended {
-            // The server has said all and hung up: what it said is there to be read.
+            // The server has sent everything and closed the connection: its answer can still be read.
             Ok(()) => exchange.await,
             Err(error) => Err(ActionError::GrpcEnded { address: address.clone(), error }),
         },
@@ -66,7 +66,7 @@ fn message(service: &str) -> Bytes {
     framed.freeze()
 }
 
-/// A number in protobuf's form: seven bits a byte, the lowest first, all but the last byte marked.
+/// A number in protobuf's encoding: seven bits a byte, the lowest first, with a mark on all bytes but the last.
 fn put_varint(into: &mut BytesMut, mut number: usize) {
     while number > 0x7f {
         into.put_u8(u8::try_from(number & 0x7f).unwrap_or(0) | 0x80);

@@ -29,19 +29,19 @@ const BODY_LEN_MAX: usize = 10 * 1_024;
 
 pub(crate) async fn probe(target: &Target<'_>, action: &HTTPGetAction) -> Result<(), ActionError> {
     let (url, own) = first(target, action)?;
-    // It is for the container and nobody else.
+    // The token is for the container only.
     let token = target.token().filter(|_| url.host == own);
     let status = walk(url, action, "kube-probe/1.37", token.as_deref()).await?;
     if (200..400).contains(&status) { Ok(()) } else { Err(ActionError::ProbeStatus(status)) }
 }
 
-/// Sends the request, follows where the answer leads on the same host, and answers the status code.
+/// Sends the request, follows redirections on the same host, and returns the status code.
 pub(crate) async fn get(target: &Target<'_>, action: &HTTPGetAction, agent: &str) -> Result<u16, ActionError> {
     let (url, _) = first(target, action)?;
     walk(url, action, agent, None).await
 }
 
-/// Where the request goes first, and the Pod's own address.
+/// The first URL of the request, and the Pod's own address.
 fn first(target: &Target<'_>, action: &HTTPGetAction) -> Result<(RequestUrl, String), ActionError> {
     let own = target.ip.to_string();
     let path = action.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
@@ -68,7 +68,7 @@ async fn walk(mut url: RequestUrl, action: &HTTPGetAction, agent: &str, token: O
     Err(ActionError::Get { url: url.to_string(), error: HttpError::Redirects(REDIRECTS_MAX) })
 }
 
-/// The request with the probe's own headers; its host name goes only to where the probe itself points.
+/// The request with the probe's own headers. The probe's `Host` header is sent only to URLs that the probe itself names.
 fn request(
     action: &HTTPGetAction,
     agent: &str,
@@ -97,10 +97,10 @@ fn request(
     request.header("host", host).body(Empty::new()).map_err(HttpError::Request)
 }
 
-/// What of an answer counts.
+/// The parts of an answer that count.
 struct Answer {
     status: u16,
-    /// Where a redirection leads.
+    /// The target of a redirection.
     location: Option<String>,
 }
 
@@ -126,7 +126,7 @@ where
         let answer = sender.send_request(request).await.map_err(HttpError::Exchange)?;
         let status = answer.status().as_u16();
         let location = answer.headers().get("location").and_then(|location| location.to_str().ok()).map(str::to_owned);
-        // The answer is read, so that the server does not see a broken pipe, but no more than a page.
+        // At most this much of the answer is read, so that the server does not see a broken pipe.
         if let Err(error) = Limited::new(answer.into_body(), BODY_LEN_MAX).collect().await {
             tracing::trace!(error, "rest of a probe's answer left unread");
         }
@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers each request by its path: `/to/X` leads to `X`, a number is a status.
+    /// A server that answers each request by its path: `/to/X` redirects to `X`, a number is a status.
     async fn server() -> u16 {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let port = listener.local_addr().expect("an address").port();

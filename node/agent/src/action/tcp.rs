@@ -1,4 +1,4 @@
-//! `tcpSocket` probes: a connection can be made.
+//! `tcpSocket` probes: succeed when a connection is established.
 
 use k8s_openapi::api::core::v1::TCPSocketAction;
 use tokio::net::TcpStream;

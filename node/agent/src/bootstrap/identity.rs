@@ -13,7 +13,7 @@ use x509_parser::pem::parse_x509_pem;
 use super::{JoinError, bad};
 use crate::config::Serving;
 
-/// Part of a certificate's life after which it is renewed, in percent.
+/// The share of a certificate's lifetime after which it is renewed, in percent.
 const RENEW_AFTER_PERCENT: i64 = 70;
 
 /// A certificate with its key.
@@ -39,7 +39,7 @@ impl Identity {
         Ok(Self { certificate_pem, key_pem, not_before, not_after, addresses })
     }
 
-    /// What is kept under that name; `None` when nothing is.
+    /// The identity stored under that name, if there is one.
     pub fn load(dir: &Path, name: &str) -> Result<Option<Self>, JoinError> {
         let path = dir.join(format!("{name}.pem"));
         let text = match fs::read_to_string(&path) {
@@ -52,7 +52,7 @@ impl Identity {
         Self::new(certificate.to_owned(), key.to_owned()).map(Some)
     }
 
-    /// Keeps it under that name, for this user alone.
+    /// Stores the identity under that name, for this user alone.
     pub fn keep(self, dir: &Path, name: &str) -> Result<Self, JoinError> {
         write_private(&dir.join(format!("{name}.pem")), &format!("{}\n{}", self.certificate_pem.trim_end(), self.key_pem))?;
         Ok(self)
@@ -68,13 +68,13 @@ impl Identity {
         self.addresses.contains(&ip)
     }
 
-    /// When to ask for the next one.
+    /// When to request the next one.
     pub fn renew_at(&self) -> Timestamp {
         let (from, to) = (self.not_before.as_second(), self.not_after.as_second());
         Timestamp::from_second(from + (to - from) * RENEW_AFTER_PERCENT / 100).unwrap_or(self.not_after)
     }
 
-    /// As the node server takes it.
+    /// The identity in the form that the node's server takes.
     pub fn serving(&self, ca_pem: &str) -> Serving {
         Serving { certificate_pem: self.certificate_pem.clone(), key_pem: self.key_pem.clone(), client_ca_pem: ca_pem.to_owned() }
     }
@@ -95,7 +95,7 @@ pub(super) fn write_private(path: &Path, text: &str) -> Result<(), JoinError> {
     write_atomic(path, text.as_bytes(), PRIVATE).map_err(failed)
 }
 
-/// Removes what an earlier join left: it was of another cluster.
+/// Removes the identities of an earlier join to another cluster.
 pub(super) fn forget(dir: &Path) -> Result<(), JoinError> {
     for name in ["ca.crt", "kubelet-client.pem", "kubelet-serving.pem"] {
         let path = dir.join(name);

@@ -1,5 +1,4 @@
-//! Asking the cluster to sign: a CertificateSigningRequest is made and watched until it is issued or
-//! denied.
+//! Gets a certificate signed by the cluster: creates a CertificateSigningRequest and watches it until it is issued or denied.
 
 use api_client::error::is_everyday;
 use futures::StreamExt as _;
@@ -18,7 +17,7 @@ use super::{CLIENT_SIGNER, Join, JoinError, SERVING_SIGNER, api, bad};
 /// How long a request is waited for: an operator may have to approve it.
 const WAIT: std::time::Duration = std::time::Duration::from_secs(15 * 60);
 
-/// After this time it is said that a request waits. What is approved without a person is so within a second.
+/// After this time the log reports that a request waits. A request that needs no administrator is approved within a second.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// The node's certificate as a client.
@@ -33,8 +32,8 @@ pub(super) async fn serving(client: &kube::Client, join: &Join) -> Result<Identi
     sign(client, join, SERVING_SIGNER, &["digital signature", "server auth"], names).await
 }
 
-/// A server's certificate that nobody trusts and that is long due for renewal: it keeps the place of
-/// the one that the cluster has yet to sign.
+/// A server certificate that no client trusts and that is overdue for renewal: a placeholder for the one that the cluster is
+/// yet to sign.
 pub(super) fn stand_in(join: &Join) -> Result<Identity, JoinError> {
     let failed = |error| bad("making a certificate", error);
     let key = KeyPair::generate().map_err(failed)?;

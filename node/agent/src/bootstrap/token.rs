@@ -1,4 +1,4 @@
-//! The join token: which cluster, and the right to ask for a node's certificate.
+//! The join token: the hash of the cluster's CA, and the right to request a node's certificate.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ pub struct JoinToken {
 }
 
 impl JoinToken {
-    /// What is sent as bearer token: upstream's `id.secret`.
+    /// The bearer token: upstream's `id.secret`.
     pub(super) fn bearer(&self) -> String {
         format!("{}.{}", self.id, self.secret)
     }

@@ -1,7 +1,6 @@
-//! The environment of a container, with upstream's order and rules: `envFrom`, then `env` with
-//! `$(NAME)` expanded from what came before, then Service links for what is not named yet; the
-//! image's own variables lie under all of it. Decisions are pure; objects come from a
-//! [`node_volumes::Source`].
+//! The environment of a container, with upstream's order and rules: `envFrom`; then `env`, where `$(NAME)` is replaced by an
+//! earlier variable; then Service links for names that are still free. The image's own variables have the lowest precedence.
+//! Decisions are pure; objects come from a [`node_volumes::Source`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,7 +20,7 @@ pub(crate) struct Sources<'a> {
     pub(crate) pod_ips: &'a [IpAddr],
     /// The node's addresses.
     pub(crate) host_ips: &'a [IpAddr],
-    /// What the node offers.
+    /// The node's values.
     pub(crate) allocatable: Allocatable,
 }
 
@@ -71,7 +70,7 @@ fn set(all: &mut Vec<(String, String)>, name: String, value: String) {
     }
 }
 
-/// Replaces `$(NAME)` where the name is known, `$$` by `$`, and leaves the rest as it is.
+/// Replaces `$(NAME)` where `lookup` has the name and `$$` by `$`, and copies the rest.
 pub(crate) fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,5 +1,5 @@
-//! The files of `/etc` that the node writes for a Pod: `hosts`, `hostname`, `resolv.conf`. Texts are
-//! pure; [`write`] puts them where containers mount them from.
+//! The files of `/etc` that the node writes for a Pod: `hosts`, `hostname`, `resolv.conf`. Texts are pure; [`write`] writes
+//! them to the directory that containers mount.
 
 use std::io::{self, Read as _};
 use std::net::IpAddr;
@@ -14,14 +14,13 @@ use crate::layout::{Layout, PodName};
 /// First line of the hosts file, upstream's; tools look for it.
 const HEADER: &str = "# Kubernetes-managed hosts file.\n";
 const HEADER_HOST_NETWORK: &str = "# Kubernetes-managed hosts file (host network).\n";
-/// Longest host name that the kernel takes, less one for good measure, as upstream.
+/// The longest host name that the kernel accepts, minus one, as upstream.
 const HOSTNAME_LEN_MAX: usize = 63;
 
-/// What a file is called on the node and where containers see it.
+/// The name of a file on the node and its path in containers.
 const FILES: [(&str, &str); 3] = [("hosts", "/etc/hosts"), ("hostname", "/etc/hostname"), ("resolv.conf", "/etc/resolv.conf")];
 
-/// A Pod's hostname: `spec.hostname`, else its name, cut where it is too long. Its domain, when a
-/// `subdomain` gives it one.
+/// A Pod's hostname: `spec.hostname`, else its name, truncated where it is too long; and its domain, when it has a `subdomain`.
 pub(crate) fn host_name(pod: &Pod, cluster_domain: &str) -> (String, Option<String>) {
     let spec = pod.spec.as_ref();
     let named = spec.and_then(|spec| spec.hostname_override.as_deref().or(spec.hostname.as_deref())).filter(|name| !name.is_empty());
@@ -66,7 +65,7 @@ fn alias_lines(aliases: &[HostAlias]) -> String {
     text
 }
 
-/// What the files of every Pod of a node are made from.
+/// What the files of all Pods of a node are made from.
 pub(crate) struct NodeFiles<'a> {
     pub(crate) node_name: &'a str,
     /// The node's own resolver file.
@@ -99,8 +98,7 @@ pub(crate) fn write(pod: &Pod, ip: IpAddr, from: &NodeFiles<'_>, layout: &Layout
     Ok(())
 }
 
-/// Written in place and only when it differs: containers have the file itself mounted, and may have made anything of
-/// its content.
+/// The file is written in place and only when it differs: containers mount the file itself, and may have changed its content.
 fn put(path: &Path, text: &str) -> Result<(), (PathBuf, io::Error)> {
     let failed = |error| (path.to_owned(), error);
     if holds(path, text).unwrap_or(false) {
@@ -119,7 +117,7 @@ fn holds(path: &Path, text: &str) -> io::Result<bool> {
     Ok(present == text.as_bytes())
 }
 
-/// The mounts of these files, without those that the container mounts itself.
+/// The mounts of these files, without those for which the container has a mount of its own.
 pub(crate) fn mounts(uid: &str, layout: &Layout, own: &[Mount]) -> Vec<Mount> {
     let taken = |target: &str| own.iter().any(|mount| mount.target == Path::new(target));
     FILES.iter().filter(|(_, target)| !taken(target)).map(|(file, target)| Mount::new(layout.pod_file(uid, file), *target, false)).collect()

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, Probe};
 
-/// What a probe is for.
+/// The purpose of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum ProbeKind {
     Startup,
@@ -11,7 +11,7 @@ pub(crate) enum ProbeKind {
 }
 
 impl ProbeKind {
-    /// As upstream's event says it.
+    /// The word in upstream's event.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Startup => "Startup",

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::Secret;
 use node_images::{PullPolicy, RegistryAuth};
 use serde_json::Value;
 
-/// The pull policy by upstream's default rule: `Always` for `latest`, else `IfNotPresent`. The API
-/// server defaults it; this is for objects that came without.
+/// The pull policy by upstream's default rule: `Always` for `latest`, else `IfNotPresent`. The API server sets the default;
+/// this is for objects without one.
 pub(crate) fn policy(declared: Option<&str>, image: &str) -> PullPolicy {
     match declared {
         Some("Always") => PullPolicy::Always,

@@ -1,5 +1,5 @@
-//! Whether a new Pod is taken in under pressure. Pure; the kubelet's rules: under memory pressure alone all but
-//! BestEffort Pods that do not tolerate it, under any other pressure none, and critical Pods always.
+//! Whether a new Pod is admitted under pressure. Pure; the kubelet's rules: under memory pressure alone all Pods but BestEffort
+//! ones that do not tolerate it, under any other pressure none, and critical Pods always.
 
 use k8s_openapi::api::core::v1::{Pod, Toleration};
 

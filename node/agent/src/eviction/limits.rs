@@ -1,5 +1,5 @@
-//! What exceeds its own limit of local storage: an `emptyDir` on the disk its `sizeLimit`, a Pod the limits of its
-//! containers together, a container its own `ephemeral-storage` limit. Pure; order and words are the kubelet's.
+//! What exceeds its own limit of local storage: an `emptyDir` on the disk its `sizeLimit`, a Pod the sum of its containers'
+//! limits, a container its own `ephemeral-storage` limit. Pure; order and words are the kubelet's.
 
 use api_model::quantity;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Volume};
@@ -14,7 +14,7 @@ pub(crate) fn has_any(pod: &Pod) -> bool {
     of_pod(spec).is_some() || size_limits(spec).next().is_some()
 }
 
-/// Why the Pod has to go, if it has to.
+/// Why the Pod must be evicted, if it must.
 pub(crate) fn exceeded(pod: &Pod, usage: &PodUsage) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     volume(spec, usage).or_else(|| whole(spec, usage)).or_else(|| one(spec, usage)).or_else(|| immeasurable(pod, usage))
@@ -42,8 +42,8 @@ fn one(spec: &PodSpec, usage: &PodUsage) -> Option<String> {
     })
 }
 
-/// What nobody can measure is held to no limit, so it is not borne where there is one. Upstream has no such sentence: it
-/// walks without bounds.
+/// Storage that cannot be measured cannot be compared with a limit, so a Pod with a limit must not have it. Upstream has no
+/// such message: it walks without bounds.
 fn immeasurable(pod: &Pod, usage: &PodUsage) -> Option<String> {
     let fault = usage.fault.as_ref().filter(|fault| fault.is_the_pods_doing() && has_any(pod))?;
     Some(format!("Local ephemeral storage cannot be measured against the limit: {fault}. "))
@@ -65,7 +65,7 @@ fn of_container(container: &Container) -> Option<(&str, u64)> {
     Some((text, limit))
 }
 
-/// The containers together, or the greediest init container with the sidecars before it; `None` when none has a limit.
+/// The sum of the containers, or the largest init container with the sidecars before it; `None` when none has a limit.
 fn of_pod(spec: &PodSpec) -> Option<u64> {
     let (mut main, mut sidecars, mut init, mut has_limit) = (0_u64, 0_u64, 0_u64, false);
     for (role, container) in container::all(spec) {
@@ -141,7 +141,7 @@ mod tests {
                 Some("Usage of EmptyDir volume \"v\" exceeds the limit \"4Mi\". "),
             ),
             (with_volumes(free.clone(), json!([empty_dir("v", "", Some("4Mi"))])), usage(&[("a", 900, 0)], &[("v", 4)]), None),
-            // Held by the size of its file system.
+            // Limited by the size of its file system.
             (with_volumes(free.clone(), json!([empty_dir("v", "Memory", Some("4Mi"))])), usage(&[], &[("v", 5)]), None),
             (with_volumes(free.clone(), json!([empty_dir("v", "", None)])), usage(&[], &[("v", 500)]), None),
             (with_volumes(free.clone(), json!([empty_dir("v", "", Some("0"))])), usage(&[], &[("v", 500)]), None),

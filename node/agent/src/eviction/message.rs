@@ -8,7 +8,7 @@ use super::state::Met;
 use super::usage::PodUsage;
 use crate::container;
 
-/// Why a Pod went for the node's sake, and which of its containers used more than they requested.
+/// Why a Pod was evicted for the node's sake, and which of its containers used more than they requested.
 pub(crate) fn node_was_low(met: &Met, pod: &Pod, usage: &PodUsage) -> String {
     let resource = met.signal.resource();
     let amount = |value: u64| match resource {
@@ -44,7 +44,7 @@ pub(crate) fn bytes(value: u64) -> String {
     with_suffix(value, 1_024, &["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"])
 }
 
-/// A number of things, likewise with decimal suffixes.
+/// A count, also with decimal suffixes.
 pub(crate) fn count(value: u64) -> String {
     with_suffix(value, 1_000, &["", "k", "M", "G", "T", "P", "E"])
 }

@@ -11,14 +11,14 @@ use super::signal::Resource;
 use super::usage::{PodUsage, Scope};
 use crate::container::resources;
 
-/// A Pod that may have to go.
+/// A candidate for eviction.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) pod: Arc<Pod>,
     pub(crate) usage: PodUsage,
 }
 
-/// Sorts, the first to go first.
+/// Sorts the candidates; the first is evicted first.
 pub(crate) fn rank(candidates: &mut [Candidate], resource: Resource, scope: Scope) {
     candidates.sort_by_cached_key(|candidate| {
         let priority = candidate.pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);

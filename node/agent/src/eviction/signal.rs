@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What is observed. The order is the order in which thresholds are acted upon: memory first.
+/// What is observed. The thresholds are handled in this order: memory first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Signal {
     MemoryAvailable,
@@ -35,7 +35,7 @@ impl Signal {
         }
     }
 
-    /// What runs short.
+    /// The resource that runs short.
     pub(crate) fn resource(self) -> Resource {
         match self {
             Self::MemoryAvailable => Resource::Memory,
@@ -45,7 +45,7 @@ impl Signal {
         }
     }
 
-    /// Which condition the node has then.
+    /// The condition of the node then.
     pub(crate) fn condition(self) -> Condition {
         match self.resource() {
             Resource::Memory => Condition::Memory,
@@ -55,7 +55,7 @@ impl Signal {
     }
 }
 
-/// What Pods use up.
+/// The resource of Pods that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resource {
     Memory,
@@ -83,7 +83,7 @@ pub(crate) enum Condition {
     Pids,
 }
 
-/// Which of them hold.
+/// The conditions that hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pressure {
     pub(crate) memory: bool,
@@ -92,7 +92,7 @@ pub(crate) struct Pressure {
 }
 
 impl Pressure {
-    /// The conditions' types, as Go prints a list.
+    /// The types of the conditions, as Go prints a list.
     pub(crate) fn names(self) -> Vec<&'static str> {
         let all = [(self.memory, "MemoryPressure"), (self.disk, "DiskPressure"), (self.pids, "PIDPressure")];
         all.into_iter().filter_map(|(holds, name)| holds.then_some(name)).collect()

@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use super::signal::{Condition, Pressure, Signal};
 use super::threshold::Thresholds;
 
-/// How much of something there is.
+/// The amount of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Observation {
     pub(crate) available: u64,
     pub(crate) capacity: u64,
 }
 
-/// What could be observed. A signal that could not be read is not in it, and its threshold is not met.
+/// The observations. A signal that could not be read is missing, and its threshold is not met.
 pub(crate) type Observations = BTreeMap<Signal, Observation>;
 
-/// What one round finds.
+/// The result of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) pressure: Pressure,
@@ -36,7 +36,7 @@ pub(crate) struct Met {
     pub(crate) available: u64,
 }
 
-/// What one round leaves to the next.
+/// What one round passes on to the next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     unresolved: BTreeSet<Signal>,
@@ -45,7 +45,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Takes in a round's observations.
+    /// Handles a round's observations.
     pub(crate) fn look(&mut self, thresholds: &Thresholds, observed: &Observations, period: Duration, now: Instant) -> Verdict {
         let met = |signal: &Signal| lacks(thresholds, observed, *signal, self.unresolved.contains(signal));
         self.unresolved = Signal::ALL.into_iter().filter(met).collect();
@@ -107,7 +107,7 @@ mod tests {
                 Some((Signal::MemoryAvailable, 100, 99)),
             ),
             (observed(&[(Signal::PidAvailable, 9)]), Pressure { pids: true, ..none }, Some((Signal::PidAvailable, 10, 9))),
-            // What could not be read is not short.
+            // A signal that could not be read is not short.
             (observed(&[]), none, None),
         ] {
             let verdict = State::default().look(&all, &observed, PERIOD, Instant::now());

@@ -1,6 +1,6 @@
 //! Upstream's flags `--eviction-hard` (`signal<quantity` or `signal<percent%`, joined by commas) and
-//! `--eviction-minimum-reclaim` (`signal=quantity`). As upstream, a signal that is not named is not looked at, and
-//! `0%` and `100%` are as good as not named.
+//! `--eviction-minimum-reclaim` (`signal=quantity`). As upstream, a signal that the flag does not name has no threshold, and
+//! `0%` and `100%` mean no threshold either.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ enum Amount {
 }
 
 impl Amount {
-    /// In units, of so many in all.
+    /// The quantity in units, out of a total.
     fn units_of(self, all: u64) -> u64 {
         match self {
             Self::Units(units) => units,
@@ -33,9 +33,9 @@ pub enum ThresholdError {
     /// There is no `<` or no `=`.
     #[error("{text:?}: expected signal{operator}quantity or signal{operator}percent%")]
     Form {
-        /// What was given.
+        /// The text of the flag.
         text: String,
-        /// What should be between signal and value.
+        /// The operator between signal and value.
         operator: char,
     },
     /// No signal has this name.
@@ -55,14 +55,14 @@ pub enum ThresholdError {
     /// The value is negative, or zero where that means nothing.
     #[error("eviction threshold {signal} must be positive: {text}")]
     NotPositive {
-        /// Of which signal.
+        /// The signal.
         signal: &'static str,
-        /// What was given.
+        /// The text of the flag.
         text: String,
     },
 }
 
-/// What must be left of each resource.
+/// The thresholds of each resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thresholds {
     least: BTreeMap<Signal, Amount>,
@@ -88,29 +88,29 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
-    /// The same thresholds, each resolved only when so much more is free.
+    /// The same thresholds; each is resolved only when so much more is free.
     #[must_use]
     pub fn with_minimum_reclaim(self, reclaim: MinimumReclaim) -> Self {
         Self { reclaim, ..self }
     }
 
-    /// Of a signal: what must be left, of so much in all.
+    /// The least that must be available of a signal, out of a total.
     pub(crate) fn least(&self, signal: Signal, all: u64) -> Option<u64> {
         self.least.get(&signal).map(|amount| amount.units_of(all))
     }
 
-    /// What must be left before the threshold, once met, counts as resolved.
+    /// What must be available before a threshold that was met counts as resolved.
     pub(crate) fn resolved(&self, signal: Signal, all: u64) -> Option<u64> {
         let more = self.reclaim.0.get(&signal).map_or(0, |amount| amount.units_of(all));
         self.least(signal, all).map(|least| least.saturating_add(more))
     }
 
-    /// Bytes of the node's file system that are kept from Pods.
+    /// Bytes of the node's file system that Pods do not get.
     pub fn disk_kept(&self, all: u64) -> u64 {
         self.least(Signal::NodeFsAvailable, all).unwrap_or(0)
     }
 
-    /// Bytes of the images' file system that are kept from images.
+    /// Bytes of the images' file system that images do not get.
     pub fn image_disk_kept(&self, all: u64) -> u64 {
         self.least(Signal::ImageFsAvailable, all).unwrap_or(0).max(self.disk_kept(all))
     }

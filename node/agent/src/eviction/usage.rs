@@ -1,10 +1,10 @@
-//! What a Pod uses: the value that ranking, limits and messages are decided from.
+//! What a Pod uses: the input of ranking, limits and messages.
 
 use std::collections::BTreeMap;
 
 use super::walk::Immeasurable;
 
-/// What lies on a disk.
+/// Use of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Disk {
     pub(crate) bytes: u64,
@@ -31,7 +31,7 @@ pub(crate) struct ContainerUsage {
     pub(crate) writable: Disk,
     /// Its logs and its termination messages.
     pub(crate) logs: Disk,
-    /// Bytes of its working set; `None` when it does not run.
+    /// The bytes of its working set; `None` when it does not run.
     pub(crate) memory: Option<u64>,
     /// Processes and threads.
     pub(crate) processes: u64,
@@ -50,14 +50,14 @@ pub(crate) struct PodUsage {
     pub(crate) containers: Vec<ContainerUsage>,
     /// Its `emptyDir` volumes on the disk, by name.
     pub(crate) volumes: BTreeMap<String, Disk>,
-    /// What belongs to none of them: files that the node writes for the Pod, and files without a name that its
-    /// processes hold open.
+    /// What belongs to no container or volume: files that the node writes for the Pod, and deleted files that its processes
+    /// hold open.
     pub(crate) other: Disk,
     /// Why it is more than measured, if it may be.
     pub(crate) fault: Option<Immeasurable>,
 }
 
-/// Which part of a Pod's storage burdens the file system that is short.
+/// The part of a Pod's storage on the file system that is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// All of it: images and Pods share one file system.
@@ -69,7 +69,7 @@ pub(crate) enum Scope {
 }
 
 impl PodUsage {
-    /// What it has on the disk.
+    /// The Pod's use of the disk.
     pub(crate) fn disk(&self, scope: Scope) -> Disk {
         let writable: Disk = self.containers.iter().map(|container| container.writable).sum();
         let logs: Disk = self.containers.iter().map(|container| container.logs).sum();

@@ -17,14 +17,14 @@ use nix::sys::stat::{Mode, fstat};
 
 use super::usage::Disk;
 
-/// Most entries of one Pod that are looked at.
+/// The highest number of entries of one Pod that are counted.
 const ENTRIES_MAX: u64 = 1_000_000;
-/// Deepest directory that is entered; each level holds two file descriptors.
+/// The deepest directory that is entered; each level has two open file descriptors.
 const DEPTH_MAX: usize = 128;
-/// Bytes of a block in what the kernel says of a file.
+/// The bytes of a block in the kernel's file status.
 const BLOCK: u64 = 512;
 
-/// Why there may be more than was measured.
+/// Why the result may be too small.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Immeasurable {
     #[error("there are more than {ENTRIES_MAX} files")]
@@ -38,13 +38,13 @@ pub(crate) enum Immeasurable {
 }
 
 impl Immeasurable {
-    /// Whether the Pod has made it so, and not the machine.
+    /// Whether the Pod is the cause, and not the machine.
     pub(crate) fn is_the_pods_doing(&self) -> bool {
         matches!(self, Self::TooMany | Self::TooDeep)
     }
 }
 
-/// What one measurement may cost, and what it met.
+/// The budget of one measurement, and the faults it met.
 pub(crate) struct Budget {
     entries: u64,
     until: Instant,
@@ -58,7 +58,7 @@ impl Budget {
         Self { entries: ENTRIES_MAX, until: Instant::now() + within, counted: HashSet::new(), fault: None }
     }
 
-    /// Whether one more entry may be looked at.
+    /// Whether the budget allows one more entry.
     pub(crate) fn spend(&mut self) -> bool {
         if self.entries == 0 {
             self.meets(Immeasurable::TooMany);
@@ -71,14 +71,14 @@ impl Budget {
         false
     }
 
-    /// What is the Pod's doing weighs more than what is not.
+    /// A fault that the Pod causes outranks one that it does not.
     pub(crate) fn meets(&mut self, fault: Immeasurable) {
         if self.fault.as_ref().is_none_or(|met| !met.is_the_pods_doing()) {
             self.fault = Some(fault);
         }
     }
 
-    /// What a file takes, once for all its names.
+    /// The bytes of a file, counted once for all its names.
     pub(crate) fn count(&mut self, file: &Metadata) -> Disk {
         let several = !file.is_dir() && file.nlink() != 1;
         if several && !self.counted.insert((file.dev(), file.ino())) {
@@ -88,7 +88,7 @@ impl Budget {
     }
 }
 
-/// An open directory, and what of it was not looked at yet.
+/// An open directory, and its entries that are not counted yet.
 struct Level {
     dir: OwnedFd,
     entries: ReadDir,
@@ -108,7 +108,7 @@ impl Level {
     }
 }
 
-/// What lies at and below a directory; nothing when it is not there. Blocks.
+/// The bytes at and below a directory; nothing when it does not exist. Blocks.
 pub(crate) fn below(root: &Path, budget: &mut Budget) -> Disk {
     let opened = fs::symlink_metadata(root).and_then(|found| Ok((Level::open(AT_FDCWD, root.as_os_str(), None)?, found)));
     let (mut levels, device, mut sum) = match opened {
@@ -155,7 +155,7 @@ pub(crate) fn below(root: &Path, budget: &mut Budget) -> Disk {
     sum
 }
 
-/// What has gone, or has become something else, since it was listed is no fault.
+/// An entry that was removed or replaced after it was listed is no fault.
 fn missed(error: &io::Error, budget: &mut Budget) {
     let errno = Errno::from_raw(error.raw_os_error().unwrap_or_default());
     if !matches!(errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) {

@@ -1,5 +1,5 @@
-//! The loop of local storage limits: measures each Pod that has one, and evicts those that exceed it. Every ten seconds,
-//! as upstream; a Pod that takes long to measure is measured less often, so that no Pod costs more than a share of
+//! The loop of local storage limits: measures each Pod that has one, and evicts Pods that exceed theirs. It runs every ten
+//! seconds, as upstream. A Pod whose measurement takes long is measured less often, so that no Pod costs more than a share of
 //! the node's time.
 
 use std::collections::HashMap;
@@ -14,9 +14,9 @@ use crate::eviction::{Eviction, is_critical, limits};
 use crate::layout::PodName;
 use crate::node::Node;
 
-/// How long one Pod may be measured.
+/// How long the measurement of one Pod may take.
 const MEASURED_WITHIN: Duration = Duration::from_secs(10);
-/// A Pod rests for so many times what measuring it took.
+/// A Pod is not measured again for this multiple of the time that its measurement took.
 const REST_FACTOR: u32 = 20;
 
 /// Runs until cancelled.
@@ -34,7 +34,7 @@ pub(crate) async fn run(node: Arc<Node>, cancel: CancellationToken) {
     cancel.run_until_cancelled(work).await;
 }
 
-/// One round. `due` says from when on a Pod is measured again.
+/// One round. `due` has the time from which a Pod is measured again.
 async fn look(node: &Arc<Node>, due: &mut HashMap<String, Instant>) {
     let entries: HashMap<String, _> = node.directory.all().into_iter().map(|entry| (PodName::of(&entry.pod).uid, entry)).collect();
     due.retain(|uid, _| entries.contains_key(uid));

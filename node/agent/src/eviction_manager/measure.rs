@@ -1,6 +1,6 @@
-//! Measures what a Pod has on the disk. Thin: where to look comes from the layout, the volumes and the image store, how
-//! much is there from [`walk`](crate::eviction::walk). Files that have no name any more take room for as long as a process holds
-//! them; they are found among the open and mapped files of the Pod's processes.
+//! Measures what a Pod has on the disk. Thin: the layout, the volumes and the image store give the paths, and
+//! [`walk`](crate::eviction::walk) measures them. Deleted files take space as long as a process has them open; they are found
+//! among the open and mapped files of the Pod's processes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -18,11 +18,11 @@ use crate::eviction::walk::{Budget, Immeasurable, below};
 use crate::layout::{PodName, container_id};
 use crate::node::{Entry, Node};
 
-/// Where everything of a Pod is.
+/// The paths of everything of a Pod.
 struct PodPaths {
     containers: Vec<ContainerPaths>,
     volumes: Vec<(String, PathBuf)>,
-    /// Volumes by where containers mount them.
+    /// The volumes by the path at which containers mount them.
     mounted: Vec<(PathBuf, String)>,
     /// The directory whose files the node writes for the Pod.
     files: PathBuf,
@@ -82,14 +82,14 @@ impl PodPaths {
         usage
     }
 
-    /// Volumes whose content the node has written to the disk, such as ConfigMaps. What is mounted is not on it.
+    /// Volumes whose content the node has written to the disk, such as ConfigMaps. Mounted volumes are not on it.
     fn made_volumes(&self, budget: &mut Budget) -> Disk {
         let kinds = fs::read_dir(self.files.join("volumes")).into_iter().flatten().flatten().map(|entry| entry.path());
         let made = kinds.filter(|kind| !self.volumes.iter().any(|(_, volume)| volume.starts_with(kind)));
         made.map(|kind| below(&kind, budget)).sum()
     }
 
-    /// Adds files without a name: to the volume or the container that they are in, where that can be seen.
+    /// Adds deleted files to the volume or the container that they are in, where that is known.
     fn add_nameless(&self, usage: &mut PodUsage, budget: &mut Budget) {
         let device = |path: &Path| fs::metadata(path).ok().map(|found| found.dev());
         let Some(disk) = device(&self.files) else { return };
@@ -100,7 +100,7 @@ impl PodPaths {
             .collect();
         for pid in self.group.iter().flat_map(Group::pids) {
             for kind in ["fd", "map_files"] {
-                // A process that has ended meanwhile holds nothing.
+                // A process that has ended meanwhile has no open files.
                 let Ok(held) = fs::read_dir(format!("/proc/{pid}/{kind}")) else { continue };
                 for link in held.flatten().map(|entry| entry.path()) {
                     if !budget.spend() {
@@ -138,7 +138,7 @@ fn mounted(pod: &Pod, volumes: &[(String, PathBuf)]) -> Vec<(PathBuf, String)> {
     of_disk.map(|mount| (PathBuf::from(&mount.mount_path), mount.name.clone())).collect()
 }
 
-/// The files right in a directory, which the node made.
+/// The files directly in a directory, which the node wrote.
 fn files(dir: &Path, budget: &mut Budget) -> Disk {
     let found = fs::read_dir(dir).into_iter().flatten().flatten().filter_map(|entry| entry.metadata().ok());
     found.filter(Metadata::is_file).map(|file| budget.count(&file)).sum()

@@ -1,5 +1,5 @@
-//! The loop of node pressure: observes the signals, publishes the conditions, and when a hard threshold is met
-//! frees what the node can spare, and then evicts one Pod and waits until it is gone.
+//! The loop of node pressure: observes the signals and publishes the conditions. When a hard threshold is met, it frees what
+//! the node does not need, then evicts one Pod and waits until the Pod is gone.
 //!
 //! Upstream observes every ten seconds, and the kernel notifies it of memory thresholds. A Pod that writes at the speed
 //! of the disk fills in ten seconds what the thresholds keep free. So this loop observes every second while a Pod is
@@ -33,11 +33,12 @@ const OBSERVED_EVERY: Duration = Duration::from_secs(1);
 const OBSERVED_AT_REST_EVERY: Duration = Duration::from_secs(10);
 /// How long removing logs and images may hold up an eviction.
 const RECLAIMED_WITHIN: Duration = Duration::from_secs(5);
-/// How long a round measures one Pod, and all of them, so many side by side. Who is not measured by then ranks last.
+/// How long a round measures one Pod and all Pods, and how many at the same time. A Pod that is not measured by then ranks
+/// last.
 const MEASURED_WITHIN: Duration = Duration::from_secs(1);
 const ALL_MEASURED_WITHIN: Duration = Duration::from_secs(5);
 const MEASURED_AT_ONCE: usize = 4;
-/// How long an evicted Pod may take to be gone before another one is chosen; upstream's `podCleanupTimeout`.
+/// How long an evicted Pod may take until another one is chosen; upstream's `podCleanupTimeout`.
 const CLEANED_WITHIN: Duration = Duration::from_secs(30);
 const CLEANED_POLL: Duration = Duration::from_millis(100);
 
@@ -80,7 +81,7 @@ async fn look(node: &Node) -> Option<Observed> {
     api_tasks::blocking("node-agent/observe", move || observe(&data_dir, images.as_deref())).await.ok()
 }
 
-/// Acts on a threshold; answers whether a Pod was evicted for it.
+/// Acts on a threshold; returns whether a Pod was evicted for it.
 async fn relieve(node: &Arc<Node>, met: &Met, dedicated_image_fs: bool) -> bool {
     let resource = met.signal.resource();
     tracing::warn!(signal = met.signal.name(), threshold = met.quantity, available = met.available, "eviction threshold met");
@@ -124,7 +125,7 @@ fn scope(signal: Signal, dedicated_image_fs: bool) -> Scope {
     }
 }
 
-/// Removes logs of Pods that are over and images that nobody uses; answers whether no threshold is met any more.
+/// Removes logs of Pods that have ended and unused images; returns whether no threshold is met any more.
 async fn is_enough_without_garbage(node: &Node, scope: Scope) -> bool {
     let reclaim = async {
         if scope != Scope::ImageFs {
@@ -140,7 +141,7 @@ async fn is_enough_without_garbage(node: &Node, scope: Scope) -> bool {
     look(node).await.is_some_and(|observed| is_resolved(&node.config.eviction_hard, &observed.signals))
 }
 
-/// Their volumes and writable layers went with their end; their logs are kept for people, until the disk is short.
+/// Their volumes and writable layers were removed when they ended; their logs stay for users, until the disk is short.
 async fn remove_logs_of_ended_pods(node: &Node) {
     for entry in node.directory.all().iter().filter(|entry| !entry.is_active()) {
         let PodName { namespace, name, uid } = PodName::of(&entry.pod);
@@ -150,7 +151,7 @@ async fn remove_logs_of_ended_pods(node: &Node) {
     }
 }
 
-/// The Pods that use anything, with what they use of the resource.
+/// The Pods that use the resource, with their use of it.
 async fn candidates(node: &Arc<Node>, resource: Resource) -> Vec<Candidate> {
     let entries: Vec<Entry> = node.directory.all().into_iter().filter(Entry::is_active).collect();
     let mut all: Vec<Candidate> = entries.iter().map(|entry| Candidate { pod: entry.pod.clone(), usage: PodUsage::default() }).collect();

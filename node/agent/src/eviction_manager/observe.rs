@@ -1,5 +1,5 @@
-//! Reads the signals: three short files of `/proc` and one or two calls for the file systems, cheap enough for once a
-//! second. (The kernel can tell of thresholds only within one cgroup, but a node runs short as a whole.)
+//! Reads the signals: three short files of `/proc` and one or two system calls for the file systems, cheap enough for once a
+//! second. (The kernel can notify of thresholds only within one cgroup, but a node runs short as a whole.)
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +9,7 @@ use crate::eviction::signal::Signal;
 use crate::eviction::state::{Observation, Observations};
 use crate::machine::{Memory, file_system};
 
-/// What one round sees.
+/// The signals of one round.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observed {
     pub(crate) signals: Observations,
@@ -17,11 +17,11 @@ pub(crate) struct Observed {
     pub(crate) dedicated_image_fs: bool,
 }
 
-/// Reads them; what cannot be read is not in the answer. Blocks.
+/// Reads the signals; a signal that cannot be read is missing. Blocks.
 pub(crate) fn observe(data_dir: &Path, images: Option<&Path>) -> Observed {
     let mut signals = Observations::new();
     let mut see = |signal: Signal, available: u64, capacity: u64| {
-        // A file system that makes inodes as it needs them has none in all.
+        // A file system that creates inodes when it needs them reports a total of zero.
         if capacity > 0 {
             signals.insert(signal, Observation { available, capacity });
         }
@@ -51,7 +51,7 @@ fn tasks() -> Option<u64> {
     text.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
 }
 
-/// How many there can be: a process id each, and no more than the kernel has room for.
+/// The highest number of processes: the range of process ids, or the kernel's limit of threads if that is lower.
 fn tasks_max() -> Option<u64> {
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     Some(number("/proc/sys/kernel/pid_max")?.min(number("/proc/sys/kernel/threads-max")?))

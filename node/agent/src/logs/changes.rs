@@ -1,5 +1,5 @@
-//! Notifications of the kernel (inotify) that a file of a directory was written or made, for followers of logs. The kernel
-//! limits watchers by user, and root in a container counts as the node's root. When no watcher is left, the follower looks
+//! Notifications of the kernel (inotify) that a file in a directory was written or created, for followers of logs. The kernel
+//! limits watchers by user, and root in a container counts as the node's root. When no watcher is left, the follower reads
 //! again every second.
 
 use std::ffi::CString;
@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use tokio::io::unix::AsyncFd;
 
-/// Bytes of events taken at one time; what they say does not matter, only that there were some.
+/// Bytes of events read at one time; their content does not matter.
 const EVENTS_LEN: usize = 4_096;
 
-/// How often a directory is looked at that cannot be watched.
+/// The period in which a directory is read that cannot be watched.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A directory that is watched.
 pub(crate) struct Changes {
-    /// `None` where the kernel has no watcher left.
+    /// `None` when the kernel has no watcher left.
     events: Option<AsyncFd<OwnedFd>>,
 }
 

@@ -9,14 +9,14 @@ pub(crate) struct Line<'a> {
     pub(crate) time: &'a [u8],
     /// `stdout` or `stderr`.
     pub(crate) stream: &'a [u8],
-    /// The guest's line goes on in the next one.
+    /// The guest's line continues in the next one.
     pub(crate) partial: bool,
-    /// What the guest wrote, without the line's end.
+    /// The guest's bytes, without the end of the line.
     pub(crate) text: &'a [u8],
 }
 
 impl<'a> Line<'a> {
-    /// `None` for what is no such line.
+    /// `None` when the text is not a CRI log line.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let mut parts = bytes.splitn(4, |byte| *byte == b' ');
         let (time, stream, tag) = (parts.next()?, parts.next()?, parts.next()?);

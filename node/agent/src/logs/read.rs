@@ -1,5 +1,5 @@
-//! Reading a container's log the way `kubectl logs` asks: from where, how much, with times or
-//! without, and on as it grows.
+//! Reads a container's log as `kubectl logs` requests it: from which time, how many lines, with times or without, and following
+//! the log as it grows.
 
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
@@ -17,15 +17,15 @@ use super::changes::Changes;
 
 /// Bytes sent at one time.
 const CHUNK_LEN: usize = 32 * 1_024;
-/// Longest line that is read; containers write no longer ones.
+/// The longest line that is read; containers write no longer ones.
 const LINE_LEN_MAX: u64 = 64 * 1_024;
-/// Bytes read at one time while looking for the last lines.
+/// Bytes read at one time in the search for the last lines.
 const BLOCK_LEN: u64 = 16 * 1_024;
-/// Bytes at the end of a file among which the last lines are looked for. Rotation keeps logs far shorter; who has taken a
-/// shim over can make its own as long as a file can be.
+/// The bytes at the end of a file among which the last lines are searched. Rotation keeps logs far shorter, but an attacker who
+/// controls a shim can write a file of any length.
 const TAIL_LEN_MAX: u64 = 256 << 20;
 
-/// What is asked for.
+/// The options of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) follow: bool,
@@ -37,8 +37,8 @@ pub(crate) struct Options {
     pub(crate) stream: Option<String>,
 }
 
-/// Sends a log to `out` until its end, until no one listens, or, following, until `ended` says that
-/// the container writes no more.
+/// Sends a log to `out` until its end, until the reader is gone, or, when following, until `ended` reports that the container
+/// writes no more.
 pub(crate) async fn send(path: PathBuf, options: Options, ended: BoxFuture<'static, ()>, out: mpsc::Sender<io::Result<Bytes>>) {
     let mut reader = Reader { options, sent: 0, skipping: true, buffer: BytesMut::new(), out };
     if let Err(error) = reader.run(&path, ended).await
@@ -57,11 +57,11 @@ struct Reader {
     out: mpsc::Sender<io::Result<Bytes>>,
 }
 
-/// What happened at the end of a file.
+/// The result at the end of a file.
 enum End {
     /// All is read.
     Reached,
-    /// Enough was sent, or no one listens.
+    /// The limit is reached, or the reader is gone.
     Enough,
 }
 
@@ -78,7 +78,7 @@ impl Reader {
             }
             let Some(changes) = changes.as_ref().filter(|_| !over) else { return Ok(()) };
             if let Some(next) = rotated(path, file.get_ref()).await? {
-                // What was written before the rename is read by now or comes with this last look.
+                // Lines that were written before the rename have been read, or are read now.
                 if matches!(self.drain(&mut file).await?, End::Enough) {
                     return Ok(());
                 }
@@ -93,19 +93,19 @@ impl Reader {
         }
     }
 
-    /// Sends every whole line that is there.
+    /// Sends all complete lines of the file.
     async fn drain(&mut self, file: &mut BufReader<File>) -> io::Result<End> {
         loop {
             let mut line = Vec::new();
             let read = (&mut *file).take(LINE_LEN_MAX).read_until(b'\n', &mut line).await?;
             if line.last() != Some(&b'\n') && u64::try_from(read).unwrap_or(0) < LINE_LEN_MAX {
-                // Half a line: it is read again when the rest is there.
+                // An incomplete line: it is read again when the rest is written.
                 let back = i64::try_from(read).unwrap_or(0);
                 file.seek(SeekFrom::Current(-back)).await?;
                 return Ok(if self.flush().await { End::Reached } else { End::Enough });
             }
             line.pop();
-            // What is passed over is never sent: without this look nobody would notice that no one listens.
+            // Skipped lines are never sent: without this check the loop would not notice that the reader is gone.
             if !self.take(&line) || self.out.is_closed() {
                 self.flush().await;
                 return Ok(End::Enough);
@@ -116,7 +116,7 @@ impl Reader {
         }
     }
 
-    /// Adds a line to what is sent next; false when the limit is reached.
+    /// Adds a line to the next chunk; false when the limit is reached.
     fn take(&mut self, bytes: &[u8]) -> bool {
         let Some(line) = Line::parse(bytes) else { return true };
         if self.skipping {
@@ -148,7 +148,7 @@ impl Reader {
         self.options.limit_bytes.is_none_or(|limit| self.sent < limit)
     }
 
-    /// False when no one listens.
+    /// False when the reader is gone.
     async fn flush(&mut self) -> bool {
         let chunk = self.buffer.split().freeze();
         chunk.is_empty() || self.out.send(Ok(chunk)).await.is_ok()
@@ -165,7 +165,7 @@ async fn open(path: &Path, tail_lines: Option<u64>) -> io::Result<File> {
     Ok(file)
 }
 
-/// The new file, when the path leads to another one than that which is open.
+/// The new file, when the path leads to another file than the open one.
 async fn rotated(path: &Path, open: &File) -> io::Result<Option<File>> {
     match File::open(path).await {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -174,7 +174,7 @@ async fn rotated(path: &Path, open: &File) -> io::Result<Option<File>> {
     }
 }
 
-/// Where the last `lines` lines begin. Blocks.
+/// The position at which the last `lines` lines begin. Blocks.
 fn tail_offset(path: &Path, lines: u64) -> io::Result<u64> {
     let mut file = std::fs::File::open(path)?;
     let len = file.metadata()?.len();

@@ -46,7 +46,7 @@ pub(crate) async fn rotate(
         tokio::fs::rename(&rotated, log).await.map_err(failed(log))?;
         return Err(error.into());
     }
-    // The one being written counts too.
+    // The current file counts too.
     let old = rotated_files(log).map_err(failed(log))?;
     for path in old.iter().take(old.len().saturating_sub(files_max.saturating_sub(1))) {
         tokio::fs::remove_file(path).await.map_err(failed(path))?;

@@ -15,13 +15,13 @@ use crate::container::probes::ProbeKind;
 #[derive(Clone, Debug)]
 pub(crate) struct ContainerRecord {
     pub(crate) role: Role,
-    /// Instances made so far; the next one is this attempt.
+    /// The number of instances so far; the next one is this attempt.
     pub(crate) attempts: u32,
     pub(crate) run: InstanceState,
     /// The instance before the one in `run`.
     pub(crate) last: Option<ExitedInstance>,
     pub(crate) image: ImageState,
-    /// Why it waits, where that is worth saying.
+    /// Why it waits, when the status should say so.
     pub(crate) waiting: Option<Waiting>,
     pub(crate) crash: Backoff,
     pub(crate) pulls: Backoff,
@@ -55,7 +55,7 @@ impl ContainerRecord {
         }
     }
 
-    /// The running instance of that attempt: reports of an earlier one come to nothing.
+    /// The running instance of that attempt: reports of an earlier one are ignored.
     pub(crate) fn alive_mut(&mut self, attempt: u32) -> Option<&mut RunningInstance> {
         match &mut self.run {
             InstanceState::Running(alive) if alive.attempt == attempt => Some(alive),
@@ -80,13 +80,13 @@ impl ContainerRecord {
     }
 }
 
-/// Where a container is.
+/// The state of a container's newest instance.
 #[derive(Clone, Debug)]
 pub(crate) enum InstanceState {
     /// Never begun. → `Starting` by `Step::Start`.
     Idle,
-    /// Being made and started; holds how the instance before it ended. → `Running`, or `Ended` when
-    /// it was made and did not start, or back when it could not be made.
+    /// Being created and started; holds how the instance before it ended. → `Running`; or `Ended` when it was created and did
+    /// not start; or back when it could not be created.
     Starting {
         /// The instance before.
         before: Option<ExitedInstance>,
@@ -106,23 +106,23 @@ pub(crate) struct RunningInstance {
     pub(crate) started_at: Timestamp,
     pub(crate) image_id: String,
     pub(crate) hash: String,
-    /// What it has.
+    /// The resources of the instance.
     pub(crate) resources: ResourceRequirements,
     /// The startup probe has succeeded, or there is none.
     pub(crate) startup_ok: bool,
     /// The readiness probe succeeds, or there is none.
     pub(crate) readiness_ok: bool,
-    /// The postStart hook is over, or there is none.
+    /// The postStart hook has ended, or there is none.
     pub(crate) hooked: bool,
-    /// What it did not pass, so that it has to be ended.
+    /// The check that it failed, so that it must be ended.
     pub(crate) condemned: Option<Condemned>,
     /// It is being ended.
     pub(crate) stopping: bool,
-    /// It is being ended so that another instance follows, whatever its exit code will be.
+    /// It is being ended so that another instance follows, whatever its exit code is.
     pub(crate) replaced: bool,
 }
 
-/// What a running instance did not pass.
+/// The check that a running instance failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Condemned {
     /// The postStart hook.
@@ -159,7 +159,7 @@ pub(crate) struct ExitedInstance {
 }
 
 impl ExitedInstance {
-    /// From what the runtime says, with upstream's reasons. `message` is the termination message.
+    /// From the runtime's exit status, with upstream's reasons. `message` is the termination message.
     pub(crate) fn from_exit(id: &ContainerId, image_id: &str, started_at: Option<Timestamp>, exit: &Exit, message: String) -> Self {
         let reason = match exit.code {
             _ if exit.oom_killed => "OOMKilled",
@@ -180,7 +180,7 @@ impl ExitedInstance {
         }
     }
 
-    /// An instance that no runtime knows any more; upstream's words.
+    /// An instance that no runtime has any more; upstream's words.
     pub(crate) fn lost(id: Option<String>, image_id: String, started_at: Option<Timestamp>, now: Timestamp) -> Self {
         Self {
             id,
@@ -199,11 +199,11 @@ impl ExitedInstance {
 /// Whether a container's image is on the node.
 #[derive(Clone, Debug)]
 pub(crate) enum ImageState {
-    /// Not looked at for the next instance. → `Pulling` by `Step::Pull`.
+    /// Not checked for the next instance. → `Pulling` by `Step::Pull`.
     Unknown,
     /// Being fetched. → `Ready`, or back to `Unknown` with a hold.
     Pulling,
-    /// There.
+    /// The image is present.
     Ready(Arc<Image>),
 }
 

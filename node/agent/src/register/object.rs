@@ -1,4 +1,4 @@
-//! The Node object from what is known of the machine. Pure.
+//! The Node object from the facts about the machine. Pure.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use crate::eviction::Pressure;
 use crate::machine::Machine;
 use crate::status::time;
 
-/// What the node knows of itself now.
+/// The present facts about the node.
 pub(crate) struct Facts {
     pub(crate) machine: Machine,
     pub(crate) pressure: Pressure,
     pub(crate) allocatable: Allocatable,
-    /// Why it takes no Pods.
+    /// Why the node cannot run Pods.
     pub(crate) problem: Option<String>,
-    /// Of its HTTPS server; 0 is none.
+    /// The port of its HTTPS server; 0 is none.
     pub(crate) port: u16,
     pub(crate) handlers: Vec<String>,
     pub(crate) now: Timestamp,
@@ -38,7 +38,7 @@ fn architecture() -> &'static str {
     }
 }
 
-/// The whole object; `known` is the one in the API, whose transition times are kept.
+/// The whole object. `present` is the object in the API, whose transition times are kept.
 pub(crate) fn node(config: &Config, facts: &Facts, present: Option<&Node>) -> Node {
     let mut labels: BTreeMap<String, String> = [
         ("kubernetes.io/hostname", config.node_name.as_str()),
@@ -163,15 +163,15 @@ fn condition(name: &str, (verdict, reason, message): (bool, String, String), now
     }
 }
 
-/// Whether the object in the API carries the conditions that the node would write. They differ after
-/// the node was taken for lost: the control plane has then written `Unknown` in its place.
+/// Whether the object in the API has the conditions that the node would write. They differ after the control plane has taken
+/// the node for lost and written `Unknown` instead.
 pub(crate) fn says_the_same(present: &Node, wanted: &Node) -> bool {
     let conditions = |node: &Node| node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
     let present = conditions(present);
     conditions(wanted).iter().all(|wanted| present.iter().any(|present| present.type_ == wanted.type_ && present.status == wanted.status))
 }
 
-/// A status without what changes at each look.
+/// A status without the fields that change with each heartbeat.
 pub(crate) fn without_heartbeats(status: &Value) -> Value {
     let mut bare = status.clone();
     for condition in bare.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {

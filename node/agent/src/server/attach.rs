@@ -1,5 +1,5 @@
-//! `/attach/{namespace}/{pod}/{container}`: the stdio of a container's own process, carried to the
-//! client for as long as both are there. The client that goes leaves the container running.
+//! `/attach/{namespace}/{pod}/{container}`: the stdio of a container's own process, as long as both process and client exist.
+//! The container continues to run when the client leaves.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::exec::running;
 use super::upgrade::Upgrade;
 use crate::node::Node;
 
-/// What could not be done, in upstream's words.
+/// The failed action, in upstream's words.
 const DOING: &str = "error attaching to container";
 
 pub(super) async fn attach(
@@ -31,7 +31,7 @@ pub(super) async fn attach(
         let Some((id, runtime)) = target else { return };
         match runtime.attach(&id, options.stdin).await {
             Ok(AttachSession { stdin, stdout, stderr, resize }) => {
-                // Its output ends when the container does; how that ended is the Pod's to tell.
+                // The output ends with the container; the Pod's status has the exit code.
                 client.carry(Stdio { stdin, stdout, stderr, resize }, async { End::Code(0) }).await;
             }
             Err(error) => client.end(End::from_result(Err(error), DOING)).await,

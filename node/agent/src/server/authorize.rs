@@ -22,12 +22,12 @@ const API_SERVER: &str = "kube-apiserver-kubelet-client";
 /// Administrators.
 const MASTERS: &str = "system:masters";
 
-/// Whether nobody is asked about that user.
+/// Whether the user needs no authorization by the API server.
 pub(super) fn may_everything(user: &UserInfo) -> bool {
     user.username == API_SERVER || user.in_group(MASTERS)
 }
 
-/// Lets a request through or refuses it.
+/// Passes a request on or rejects it.
 pub(super) async fn check(State(node): State<Arc<Node>>, Extension(user): Extension<UserInfo>, request: Request, next: Next) -> Response {
     if may_everything(&user) {
         return next.run(request).await;

@@ -26,7 +26,7 @@ pub(super) const PROTOCOLS: [&str; 7] = [
     "base64.channel.k8s.io",
 ];
 
-/// How frames are written and what an end looks like.
+/// How frames and the end are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
     /// Frames are text.
@@ -36,7 +36,7 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// Of the protocol that was agreed on; none is the oldest.
+    /// The encoding of the negotiated protocol; without one it is the oldest.
     pub(super) fn for_protocol(protocol: Option<&str>) -> Self {
         let protocol = protocol.unwrap_or_default();
         Self { base64: protocol.contains("base64"), status: protocol.starts_with("v4") || protocol.starts_with("v5") }
@@ -53,7 +53,7 @@ impl Form {
         Message::binary(frame)
     }
 
-    /// A frame's channel and bytes; `None` for what is none.
+    /// A frame's channel and bytes; `None` when it is not a frame.
     pub(super) fn decode(self, message: Message) -> Option<(u8, Bytes)> {
         let bytes: Bytes = match message {
             Message::Binary(bytes) => bytes,
@@ -69,7 +69,7 @@ impl Form {
     }
 }
 
-/// The normal end: a client takes anything else for a broken stream.
+/// The normal end: a client takes any other end for a broken stream.
 pub(super) fn closing() -> Message {
     Message::Close(Some(CloseFrame { code: close_code::NORMAL, reason: "".into() }))
 }

@@ -1,6 +1,5 @@
-//! A command's stdio on its way to and from a client, for `exec` and `attach` alike: what the client
-//! asks for, what it sends, where output and end go. Which protocol it speaks is behind [`Out`] and
-//! [`Input`]: see `over_websocket` and `over_spdy`.
+//! Carries a command's stdio to and from a client, for both `exec` and `attach`: the client's options, its input, and the
+//! targets of output and end. The protocol is behind [`Out`] and [`Input`]: see `over_websocket` and `over_spdy`.
 
 use std::io;
 use std::time::Duration;
@@ -23,12 +22,12 @@ use crate::error::chain;
 
 /// Bytes of output in one frame.
 const FRAME_LEN: usize = 32 * 1_024;
-/// What of a client's input may wait for the command.
+/// How much of a client's input may wait for the command.
 pub(super) const INPUTS_MAX: usize = 16;
-/// How long a process may take to read what a client sent before it left.
+/// How long a process may take to read the input of a client that has left.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is asked for. The API server writes `input=1`, clients of the node itself may write `stdin=true`.
+/// The options. The API server writes `input=1`, clients of the node itself may write `stdin=true`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CommandOptions {
     pub(super) command: Vec<String>,
@@ -57,7 +56,7 @@ impl CommandOptions {
         options
     }
 
-    /// Whether there is anything to carry.
+    /// Whether there is any stream.
     pub(super) fn check_streams(&self) -> Result<(), Refusal> {
         if self.stdin || self.stdout || self.stderr {
             return Ok(());
@@ -87,7 +86,7 @@ impl Refusal {
     }
 }
 
-/// What a client sends.
+/// The client's input.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Input {
     Stdin(Bytes),
@@ -95,9 +94,9 @@ pub(super) enum Input {
     Resize(TerminalSize),
 }
 
-/// Where one of the outputs goes.
+/// The target of one output.
 pub(super) enum Out {
-    /// Nowhere: it was not asked for.
+    /// No target: the client did not request the output.
     None,
     Channel {
         channel: u8,
@@ -128,7 +127,7 @@ impl Out {
 
 /// The client of one command.
 pub(super) struct Client {
-    /// Closed when the client is gone and all that it sent has been received.
+    /// Closed when the client is gone and all its input has been received.
     pub(super) input: mpsc::Receiver<Input>,
     /// Cancelled when the client is gone.
     pub(super) gone: CancellationToken,
@@ -139,7 +138,7 @@ pub(super) struct Client {
     pub(super) with_status: bool,
 }
 
-/// What it talks to.
+/// The other end of the streams.
 pub(super) struct Stdio {
     pub(super) stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     pub(super) stdout: Box<dyn AsyncRead + Send + Unpin>,
@@ -155,7 +154,7 @@ pub(super) enum End {
 }
 
 impl End {
-    /// `doing` is upstream's word for what went wrong.
+    /// `doing` is upstream's word for the failed action.
     pub(super) fn from_result(result: Result<i32, RuntimeError>, doing: &str) -> Self {
         match result {
             Ok(code) => Self::Code(code),
@@ -164,13 +163,12 @@ impl End {
         }
     }
 
-    /// Output that could not be read must not look like none.
+    /// An output that could not be read must not look like an empty one.
     fn unread(error: io::Error) -> Self {
         Self::Failed { reason: "InternalError", message: format!("error reading the output: {}", chain(&error)) }
     }
 
-    /// What the error channel says; upstream's Status of exec. Older protocols say nothing of a
-    /// good end.
+    /// The text of the error channel; upstream's Status of exec. Older protocols send nothing after a success.
     fn text(&self, with_status: bool) -> String {
         let failure = |reason: &str, message: &str| json!({"metadata": {}, "status": "Failure", "message": message, "reason": reason});
         match self {
@@ -196,9 +194,9 @@ impl End {
 
 /// Upgrades and has `work` done with the client. The work hears out a client that leaves: see [`Client::carry`].
 ///
-/// One that wants a websocket gets it also when it is refused, and hears of it on the error channel:
-/// kubectl takes a refused upgrade for an old server, tries another protocol and shows the wrong
-/// complaint. One that wants SPDY is refused as upstream does.
+/// A client that requests a websocket gets it even when the request is rejected, and gets the rejection on the error channel:
+/// kubectl takes a rejected upgrade for an old server, tries another protocol and shows the wrong error. A SPDY client gets the
+/// rejection as a response, as upstream.
 pub(super) fn answer<F, Fut>(upgrade: Upgrade, options: Result<CommandOptions, Refusal>, work: F) -> Response
 where
     F: FnOnce(Client, CommandOptions) -> Fut + Send + 'static,
@@ -216,8 +214,8 @@ where
 }
 
 impl Client {
-    /// Carries stdio until all output is sent and `exit` tells how it ended. When the client leaves before, this
-    /// delivers what the client sent, then the end of input, and lets go of the session.
+    /// Carries stdio until all output is sent and `exit` returns. When the client leaves before, it delivers the client's input
+    /// and the end of the input, and ends the session.
     pub(super) async fn carry(mut self, stdio: Stdio, exit: impl Future<Output = End>) {
         let Stdio { stdin, stdout, stderr, resize } = stdio;
         let end = {
@@ -236,10 +234,10 @@ impl Client {
         self.end(end).await;
     }
 
-    /// Tells the end, and that it is one.
+    /// Sends the end, and marks it as the end.
     pub(super) async fn end(mut self, end: End) {
         let text = end.text(self.with_status);
-        // The end of the stream says that the command succeeded, but old clients of websockets wait for a frame.
+        // The end of the stream means success, but old websocket clients wait for a frame.
         let is_heard = !text.is_empty() || matches!(self.error, Out::Channel { .. });
         if is_heard && !self.error.send(text.as_bytes()).await {
             tracing::debug!("the client is gone");
@@ -248,7 +246,7 @@ impl Client {
     }
 }
 
-/// Gives what the client sends to whom it is for, until the client is gone.
+/// Passes the client's input on until the client is gone.
 async fn feed(
     from: &mut mpsc::Receiver<Input>,
     mut stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
@@ -275,13 +273,13 @@ async fn feed(
     }
 }
 
-/// Resolves when a process has had its time to read what a client sent before it left.
+/// Returns when a process has had time to read the input of a client that has left.
 async fn too_late(gone: &CancellationToken) {
     gone.cancelled().await;
     tokio::time::sleep(DELIVERY_TIMEOUT).await;
 }
 
-/// Carries a stream to where it goes, to its end. A client that is gone is no error here.
+/// Copies a stream to its target, to its end. A client that is gone is no error here.
 async fn copy(to: &mut Out, from: Option<Box<dyn AsyncRead + Send + Unpin>>) -> io::Result<()> {
     let Some(mut from) = from else { return Ok(()) };
     let mut buffer = vec![0; FRAME_LEN];

@@ -12,7 +12,7 @@ use super::command::{Client, CommandOptions, End, Refusal, Stdio, answer};
 use super::upgrade::Upgrade;
 use crate::node::Node;
 
-/// What could not be done, in upstream's words.
+/// The failed action, in upstream's words.
 const DOING: &str = "error executing command in container";
 
 pub(super) async fn exec(

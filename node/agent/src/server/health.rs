@@ -20,15 +20,15 @@ use tokio_util::sync::CancellationToken;
 use super::{query_pairs, refuse};
 use crate::node::Node;
 
-/// Connections of the local port at one time, and how long each may take.
+/// The highest number of connections of the local port, and how long each may take.
 const CONNECTIONS_MAX: usize = 32;
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause before a port that somebody else has is tried again, upstream's.
+/// The pause before the next attempt to bind a port that is in use, upstream's.
 const LISTEN_AGAIN: Duration = Duration::from_secs(5);
 
 /// Checks of all three endpoints, by upstream's names.
 const CHECKS: [&str; 3] = ["ping", "log", "syncloop"];
-/// One more of `/readyz`.
+/// An additional check of `/readyz`.
 const READY: &str = "informer-sync";
 
 /// The paths.
@@ -49,9 +49,9 @@ fn checks(endpoint: &str) -> impl Iterator<Item = &'static str> {
 async fn passes(node: &Node, check: &str) -> bool {
     match check {
         "syncloop" => node.pulse.is_alive(node.config.sync_loop_max).await,
-        // Every Pod of the node is known, and so are the objects that Pods are made with.
+        // Every Pod of the node is known, and so are the objects that Pods are made from.
         READY => node.directory.is_complete() && node.objects.are_listed(),
-        // That there is an answer shows the rest.
+        // The fact that there is an answer is the check.
         _ => true,
     }
 }

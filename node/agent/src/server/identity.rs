@@ -4,7 +4,7 @@ use api_model::request::UserInfo;
 use rustls::ServerConnection;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// The user of a connection; `None` when its certificate names no one.
+/// The user of a connection; `None` when its certificate names no user.
 pub(super) fn user(connection: &ServerConnection) -> Option<UserInfo> {
     let leaf = connection.peer_certificates()?.first()?;
     let (_, certificate) = X509Certificate::from_der(leaf).ok()?;

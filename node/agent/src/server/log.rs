@@ -54,7 +54,7 @@ async fn open(node: &Node, namespace: &str, pod: &str, container: &str, query: &
     let entry = find(node, namespace, pod)?;
     let bad = |message: String| refuse(StatusCode::BAD_REQUEST, message);
     let Some(instance) = entry.containers.get(container) else {
-        // Named in the Pod, but its turn has not come.
+        // The container is in the Pod's spec, but has not started yet.
         let why = if has(&entry, container) {
             waiting(&entry, container, pod)
         } else {
@@ -78,7 +78,7 @@ async fn open(node: &Node, namespace: &str, pod: &str, container: &str, query: &
     Ok(Body::from_stream(ReceiverStream::new(chunks)))
 }
 
-/// Why a query cannot be answered.
+/// Why a query is invalid.
 #[derive(Debug, Error)]
 enum OptionError {
     #[error("invalid sinceTime: {0}")]

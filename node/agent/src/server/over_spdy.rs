@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 use super::command::{Client, CommandOptions, INPUTS_MAX, Input, Out};
 use super::upgrade::SpdyUpgrade;
 
-/// Protocols, the best first. (v5 is one of websockets: SPDY always could half-close.)
+/// Protocols, the best first. (v5 is for websockets only: SPDY always could half-close.)
 const PROTOCOLS: [&str; 4] = ["v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io"];
 /// How long a client may take to open its streams; upstream's default.
 const STREAMS_TIMEOUT: Duration = Duration::from_secs(30);
-/// Streams of one command, and a few for clients that err.
+/// The streams of one command, and a few for clients that open too many.
 const STREAMS_MAX: usize = 16;
 /// Longest text of a terminal's new size.
 const SIZE_LEN_MAX: usize = 1_024;
@@ -49,7 +49,7 @@ where
     })
 }
 
-/// The streams of a command, as far as they are there.
+/// The streams of a command that are open so far.
 #[derive(Default)]
 struct Streams {
     stdin: Option<Stream>,
@@ -60,7 +60,7 @@ struct Streams {
 }
 
 impl Streams {
-    /// Waits until all are there that the client has announced; `None` when it leaves before.
+    /// Waits for all streams that the client has announced; `None` when it leaves before.
     async fn accept(connection: &mut Connection, options: &CommandOptions, protocol: Option<&str>) -> Option<Self> {
         let mut streams = Self::default();
         let resizes = options.tty && protocol.is_some_and(|protocol| protocol.starts_with("v4") || protocol.starts_with("v3"));
@@ -89,7 +89,7 @@ impl Streams {
             && self.error.is_some()
     }
 
-    /// Has the work done, and beside it what the client sends brought to it, until the client is gone.
+    /// Runs the work, and beside it passes the client's input on, until the client is gone.
     async fn with_client<Fut: Future<Output = ()>>(
         self,
         options: &CommandOptions,
@@ -147,7 +147,7 @@ async fn read_stdin(stdin: Option<Receiving>, inputs: &mpsc::Sender<Input>) {
     }
 }
 
-/// Sizes are JSON, one after the other, wherever they are cut.
+/// Sizes are JSON texts, one after the other; a frame may end anywhere in one.
 async fn read_sizes(resize: Option<Receiving>, inputs: &mpsc::Sender<Input>) {
     let Some(mut resize) = resize else { return };
     let mut text = Vec::new();
@@ -164,7 +164,7 @@ async fn read_sizes(resize: Option<Receiving>, inputs: &mpsc::Sender<Input>) {
     }
 }
 
-/// The whole sizes at the beginning of a text, which they leave.
+/// Removes the complete sizes from the beginning of a text and returns them.
 fn take_sizes(text: &mut Vec<u8>) -> Vec<TerminalSize> {
     let mut values = serde_json::Deserializer::from_slice(text).into_iter::<TerminalSize>();
     let mut sizes = Vec::new();

@@ -16,7 +16,7 @@ use super::command::{Client, CommandOptions, INPUTS_MAX, Input, Out};
 
 /// Frames that may wait for a slow client.
 const FRAMES_MAX: usize = 16;
-/// Longest frame taken from a client.
+/// The longest frame that is accepted from a client.
 const MESSAGE_LEN_MAX: usize = 1 << 20;
 /// How long the client may take to hang up after the end.
 const LINGER: Duration = Duration::from_secs(5);
@@ -44,8 +44,8 @@ where
     })
 }
 
-/// Ends when all frames are sent, or when the client has left and all that it sent has been received. `gone` is
-/// cancelled when a frame does not reach the client any more: a process that does not read either would hold up the end.
+/// Ends when all frames are sent, or when the client has left and all its input has been received. `gone` is cancelled when a
+/// frame does not reach the client any more: a process that does not read its input would otherwise delay the end.
 async fn carry(socket: WebSocket, form: Form, inputs: mpsc::Sender<Input>, frames: mpsc::Receiver<Message>, gone: &CancellationToken) {
     let (sink, from_client) = socket.split();
     let mut received = std::pin::pin!(receive(from_client, form, inputs));
@@ -54,9 +54,9 @@ async fn carry(socket: WebSocket, form: Form, inputs: mpsc::Sender<Input>, frame
         () = &mut received => return,
     };
     match sent {
-        // To hang up at once could cost the client what it has not read yet.
+        // Closing at once could lose what the client has not read yet.
         Ok(()) => drop(timeout(LINGER, received).await),
-        // What the client said before it left still counts.
+        // The input that the client sent before it left still counts.
         Err(error) => {
             tracing::debug!(%error, "the client is gone");
             gone.cancel();
@@ -65,7 +65,7 @@ async fn carry(socket: WebSocket, form: Form, inputs: mpsc::Sender<Input>, frame
     }
 }
 
-/// Sends all frames, and that there are no more.
+/// Sends all frames, and then the end.
 async fn send(mut sink: SplitSink<WebSocket, Message>, mut frames: mpsc::Receiver<Message>) -> Result<(), axum::Error> {
     while let Some(frame) = frames.recv().await {
         sink.send(frame).await?;
@@ -73,7 +73,7 @@ async fn send(mut sink: SplitSink<WebSocket, Message>, mut frames: mpsc::Receive
     sink.send(closing()).await
 }
 
-/// Reads what the client sends until it leaves.
+/// Reads the client's input until it leaves.
 async fn receive(mut from: SplitStream<WebSocket>, form: Form, inputs: mpsc::Sender<Input>) {
     while let Some(Ok(message)) = from.next().await {
         if matches!(message, Message::Close(_)) {
@@ -90,7 +90,7 @@ async fn receive(mut from: SplitStream<WebSocket>, form: Form, inputs: mpsc::Sen
             _ => continue,
         };
         if inputs.send(input).await.is_err() {
-            // The work is done; what is still said is not heard.
+            // The work is done; further input is ignored.
             tracing::trace!("input after the end");
         }
     }

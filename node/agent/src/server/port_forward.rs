@@ -1,6 +1,6 @@
-//! `/portForward/{namespace}/{pod}`: connections from the client to ports of a Pod, many over one
-//! upgraded request. Go's clients ask in SPDY, plain or inside a websocket (`streams`), others in
-//! channels of a websocket (`channels`). Connections are made inside the Pod's network namespace.
+//! `/portForward/{namespace}/{pod}`: connections from the client to ports of a Pod, many over one upgraded request. Go's
+//! clients use SPDY, plain or inside a websocket (`streams`), others use channels of a websocket (`channels`). Connections are
+//! made inside the Pod's network namespace.
 
 mod channels;
 mod dial;
@@ -25,13 +25,13 @@ use super::upgrade::Upgrade;
 use super::{find, refuse};
 use crate::node::Node;
 
-/// What is spoken on SPDY's streams.
+/// The protocol of the SPDY streams.
 const STREAMS: &str = "portforward.k8s.io";
 /// The same inside a websocket.
 const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
-/// Longest message taken in a tunnel: clients write a piece of 32 KiB at once.
+/// The longest message in a tunnel: clients write pieces of 32 KiB.
 const MESSAGE_LEN_MAX: usize = 1 << 20;
-/// How long a Pod may take to read what a client sent before it left.
+/// How long a Pod may take to read the input of a client that has left.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The Pod that ports are of.
@@ -76,7 +76,7 @@ fn over_websocket(upgrade: WebSocketUpgrade, query: &str, target: Target) -> Res
     }
 }
 
-/// Serves SPDY until either side is done. What a client sent before it left still goes to the Pod.
+/// Serves SPDY until either side ends. The input of a client that has left is still delivered to the Pod.
 async fn over_spdy<T: AsyncRead + AsyncWrite + Send + 'static>(io: T, target: Target) {
     let (connection, drive) = node_spdy::serve(io, Limits::default());
     let (ended, ()) = tokio::join!(drive, streams::serve(connection, target));
@@ -87,7 +87,7 @@ async fn over_spdy<T: AsyncRead + AsyncWrite + Send + 'static>(io: T, target: Ta
     }
 }
 
-/// Waits for connections of a client that has left: what it sent is delivered, within [`DELIVERY_TIMEOUT`].
+/// Waits for the connections of a client that has left: its input is delivered within [`DELIVERY_TIMEOUT`].
 async fn deliver(mut forwards: JoinSet<()>) {
     let all = async { while forwards.join_next().await.is_some() {} };
     if timeout(DELIVERY_TIMEOUT, all).await.is_err() {

@@ -1,5 +1,5 @@
-//! A websocket as a plain stream of bytes: kubectl puts SPDY into one, so that it passes where only
-//! websockets do. Message boundaries mean nothing.
+//! A websocket as a plain stream of bytes: kubectl puts SPDY into a websocket, so that it passes where only websockets do.
+//! Message boundaries have no meaning.
 
 use std::io;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use super::channel::closing;
 /// The bytes of a websocket's binary messages.
 pub(super) struct SocketBytes {
     socket: WebSocket,
-    /// What is left of the message that is being read.
+    /// The rest of the message that is being read.
     rest: Bytes,
     said_goodbye: bool,
 }
@@ -43,7 +43,7 @@ impl AsyncRead for SocketBytes {
                 Some(Ok(Message::Text(_))) => {
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "a text message in a tunnel")));
                 }
-                // Answered by the websocket itself.
+                // The websocket itself answers it.
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
             }

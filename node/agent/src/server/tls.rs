@@ -1,4 +1,4 @@
-//! The server's TLS settings, made anew when its certificate is renewed.
+//! The server's TLS settings, which are built again when its certificate is renewed.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Acceptors {
         Ok(Self { serving, current })
     }
 
-    /// Takes up a renewed certificate; an unusable one is logged and the old one kept.
+    /// Uses a renewed certificate; an unusable one is logged and the old one stays.
     pub(super) fn current(&mut self) -> TlsAcceptor {
         if self.serving.has_changed().unwrap_or(false) {
             match acceptor(&self.serving.borrow_and_update().clone()) {

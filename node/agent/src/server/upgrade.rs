@@ -1,4 +1,4 @@
-//! What a client speaks after its upgrade: a websocket, SPDY/3.1 plain, or SPDY/3.1 inside a websocket.
+//! The protocol of a client after its upgrade: a websocket, SPDY/3.1 plain, or SPDY/3.1 inside a websocket.
 
 use std::convert::Infallible;
 
@@ -15,12 +15,12 @@ use super::refuse;
 
 /// The name that SPDY has in an `Upgrade` header.
 const SPDY: &str = "SPDY/3.1";
-/// By which SPDY clients name what they speak on the streams, and are answered.
+/// The header with which SPDY clients offer protocols for the streams, and with which the server answers.
 const STREAM_PROTOCOL: &str = "x-stream-protocol-version";
 /// The answer when there is no such protocol.
 const ACCEPTED_PROTOCOL: &str = "x-accepted-stream-protocol-versions";
 
-/// How a request wants to go on.
+/// The upgrade that a request wants.
 pub(super) enum Upgrade {
     WebSocket(Box<WebSocketUpgrade>),
     Spdy(SpdyUpgrade),
@@ -47,21 +47,21 @@ fn asks_for_spdy(headers: &HeaderMap) -> bool {
     has(&header::CONNECTION, "upgrade") && has(&header::UPGRADE, SPDY)
 }
 
-/// What the values of a header list.
+/// The elements of the values of a header.
 fn tokens(headers: &HeaderMap, name: &str) -> Vec<String> {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(|token| token.trim().to_owned()).filter(|token| !token.is_empty()).collect()
 }
 
-/// A request to go on in SPDY.
+/// A request to upgrade to SPDY.
 pub(super) struct SpdyUpgrade {
     on: OnUpgrade,
     offered: Vec<String>,
 }
 
 impl SpdyUpgrade {
-    /// Agrees on a protocol for the streams and goes on with it; a client that names none speaks the
-    /// oldest. `accepted` has the best first.
+    /// Negotiates a protocol for the streams and upgrades with it; a client that offers none speaks the oldest. `accepted` has
+    /// the best first.
     pub(super) fn accept<F, Fut>(self, accepted: &[&'static str], then: F) -> Response
     where
         F: FnOnce(TokioIo<Upgraded>, Option<&'static str>) -> Fut + Send + 'static,

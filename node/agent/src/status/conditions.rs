@@ -1,5 +1,5 @@
-//! The conditions that the node owns, in upstream's words: `PodReadyToStartContainers`, `Initialized`,
-//! `ContainersReady`, `Ready`; those of a resize; `PodScheduled` for Pods that came without the scheduler. Pure.
+//! The conditions that the node owns, in upstream's words: `PodReadyToStartContainers`, `Initialized`, `ContainersReady`,
+//! `Ready`; those of a resize; `PodScheduled` for Pods that were bound without the scheduler. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
@@ -10,7 +10,7 @@ use crate::reason::Reason;
 use crate::record::{Cause, Failure, PodRecord, Resize};
 use crate::resize::Pending;
 
-/// Conditions that are there only while they hold.
+/// Conditions that exist only while they hold.
 pub(super) const RESIZE: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
 
 /// A condition's verdict: true, or not and why.

@@ -71,7 +71,7 @@ fn status(pod: &Pod, container: &Container, record: &ContainerRecord, has_init: 
         restart_count: i32::try_from(record.restarts()).unwrap_or(i32::MAX),
         state: Some(state),
         last_state: last.map(|ended| ContainerState { terminated: Some(terminated(ended)), ..ContainerState::default() }),
-        // After a restart of the agent this is what tells what the container was allocated.
+        // After a restart of the agent this field tells which resources the container was allocated.
         resources: alive.map(|alive| alive.resources.clone()).or_else(|| container.resources.clone()).or_else(|| Some(<_>::default())),
         allocated_resources: container.resources.as_ref().and_then(|resources| resources.requests.clone()),
         volume_mounts: Some(mounts).filter(|mounts| !mounts.is_empty()),
@@ -111,7 +111,7 @@ fn terminated(ended: &ExitedInstance) -> ContainerStateTerminated {
     ContainerStateTerminated {
         container_id: ended.id.as_ref().map(|id| format!("skiff://{id}")),
         exit_code: ended.exit_code,
-        // Upstream's CRI has no signal here, so clients look at the code alone.
+        // Upstream's CRI has no signal here, so clients read the exit code alone.
         signal: None,
         reason: Some(ended.reason.clone()),
         message: Some(ended.message.clone()).filter(|message| !message.is_empty()),

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 
 use crate::container::{self, Role};
 
-/// What the containers add up to.
+/// The state of all containers together.
 #[derive(Default)]
 struct Count {
     pending_init: usize,
@@ -23,9 +23,9 @@ struct Count {
 pub(super) enum Next {
     /// Nothing of the Pod will run again.
     Nothing,
-    /// What the restart policy says.
+    /// The restart policy decides.
     ByPolicy,
-    /// Another instance of one of them, whatever the policy says.
+    /// Another instance of one of them follows, whatever the policy is.
     Instance,
 }
 

@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 use super::conditions::RESIZE;
 use crate::layout::PodName;
 
-/// How long a status of no interest waits for a better one.
+/// How long a status without news waits for a newer one.
 const GATHER: Duration = Duration::from_millis(100);
 /// Waits after failed writes.
 const RETRY: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// What a Pod's status should be.
+/// The wanted status of a Pod.
 #[derive(Clone, Default)]
 struct Wanted {
     status: Option<PodStatus>,
@@ -35,7 +35,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Begins a Pod's writer among the worker's tasks; it ends with the worker's end of it, or with the token.
+    /// Starts a Pod's writer as one of the worker's tasks. It ends when the worker drops its handle, or with the token.
     pub(crate) fn start(client: kube::Client, pod: PodName, tasks: &mut JoinSet<()>, cancel: CancellationToken) -> Self {
         let (wanted, changes) = watch::channel(Wanted::default());
         let task = Task { pods: Api::namespaced(client, &pod.namespace), pod, changes };
@@ -43,9 +43,9 @@ impl Writer {
         Self { wanted }
     }
 
-    /// Wants this status; nothing happens when it is the one wanted already, unless the Pod as it was last `seen`
-    /// says otherwise: somebody has written over it. (The node controller takes `Ready` from the Pods of a node
-    /// that is not ready.)
+    /// Sets the wanted status. Nothing is written when it is equal to the one wanted before, unless the Pod as it was last
+    /// `observed` has another one: then another writer has overwritten it. (The node controller clears `Ready` on the Pods of a
+    /// node that is not ready.)
     pub(crate) fn set(&self, status: PodStatus, observed: Option<&Pod>) {
         let overwritten = observed.is_some_and(|pod| !says(pod, &status));
         self.wanted.send_if_modified(|wanted| {
@@ -62,7 +62,7 @@ impl Writer {
     }
 }
 
-/// Whether a Pod's phase and conditions are those of a status.
+/// Whether a Pod has the phase and the conditions of a status.
 fn says(pod: &Pod, status: &PodStatus) -> bool {
     let present = pod.status.as_ref();
     let conditions = |status: Option<&PodStatus>| status.and_then(|status| status.conditions.clone()).unwrap_or_default();
@@ -71,7 +71,7 @@ fn says(pod: &Pod, status: &PodStatus) -> bool {
         && conditions(Some(status)).iter().all(|own| found.iter().any(|other| (&other.type_, &other.status) == (&own.type_, &own.status)))
 }
 
-/// A Pod that has just been seen: all its containers wait for their turn and nothing has gone wrong.
+/// The status of a new Pod: all its containers wait to be started and nothing has failed.
 fn is_dull(status: &PodStatus) -> bool {
     let lists = status.container_statuses.iter().flatten().chain(status.init_container_statuses.iter().flatten());
     let mut reasons = lists.map(|status| status.state.as_ref().and_then(|state| state.waiting.as_ref()?.reason.as_deref()));
@@ -84,10 +84,10 @@ struct Task {
     changes: watch::Receiver<Wanted>,
 }
 
-/// What became of a write.
+/// The result of a write.
 enum Written {
     Done,
-    /// The Pod is not there any more: there is nothing left to write.
+    /// The Pod does not exist any more: there is nothing left to write.
     Gone,
     Failed,
 }
@@ -121,7 +121,7 @@ impl Task {
         }
     }
 
-    /// Lets a dull status wait until an interesting one comes or the moment is over.
+    /// Lets a status without news wait until a newer one comes or the time is over.
     async fn gather(&mut self) {
         let interesting = self.changes.wait_for(|wanted| wanted.urgent);
         if tokio::time::timeout(GATHER, interesting).await.is_err() {
@@ -148,7 +148,7 @@ impl Task {
         }
     }
 
-    /// 404, and 409 because the name is another Pod's now, mean that ours is gone.
+    /// 404, and 409 because another Pod has the name now, mean that our Pod is gone.
     fn failed(&self, doing: &'static str, error: &kube::Error) -> Written {
         match error {
             kube::Error::Api(status) if status.code == 404 => Written::Gone,
@@ -165,9 +165,9 @@ impl Task {
     }
 }
 
-/// A strategic merge patch: conditions merge by type, so those of others stay, and those of a resize that is over
-/// are taken out; the UID keeps it off another Pod of the same name; what is unset now is unset there. Addresses
-/// would merge too, and a Pod that got another one would have two: they are replaced.
+/// A strategic merge patch. Conditions merge by type, so those of others stay; those of a resize that has ended are removed.
+/// The UID prevents a write to another Pod of the same name. Fields that are unset now are removed. Addresses would merge too,
+/// and a Pod with a new address would have two, so they are replaced.
 fn body(uid: &str, status: &PodStatus) -> Value {
     let mut value = serde_json::to_value(status).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {

@@ -1,5 +1,5 @@
-//! Makes the record that a worker begins with. Running containers come from the runtimes. What no runtime has comes from the
-//! Pod's status in the API. Pure.
+//! Builds the record with which a worker begins. The runtimes have the running containers. For containers that no runtime has,
+//! the Pod's status in the API is used. Pure.
 
 use std::collections::BTreeMap;
 
@@ -26,13 +26,13 @@ impl RuntimeContainer {
         self.status.labels.get(name).map(String::as_str).unwrap_or_default()
     }
 
-    /// Which instance it is.
+    /// The attempt of the instance.
     pub(crate) fn attempt(&self) -> u32 {
         self.label(label::ATTEMPT).parse().unwrap_or(0)
     }
 }
 
-/// The record to begin with, and the containers to remove: half-made ones, and ones that a newer instance replaced.
+/// The record, and the containers to remove: incomplete ones, and those that a newer instance replaced.
 pub(crate) fn adopt(pod: &Pod, found: Vec<RuntimeContainer>, now: Timestamp) -> (PodRecord, Vec<RuntimeContainer>) {
     let mut pod_record = PodRecord::new(pod, now);
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
@@ -117,7 +117,7 @@ fn take_up(
     };
 }
 
-/// A container that no runtime has: only the Pod's last status is known.
+/// A container that no runtime has: only the Pod's last status shows its state.
 fn remember(record: &mut ContainerRecord, reported: Option<&ApiStatus>, now: Timestamp) {
     let Some(reported) = reported else { return };
     let state = reported.state.clone().unwrap_or_default();

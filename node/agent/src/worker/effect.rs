@@ -1,5 +1,5 @@
-//! What a worker's steps do to the world. Each is a task that ends with one report; none decides what
-//! comes next. One file a group of steps: [`sandbox`], [`pull`], [`start`], [`stop`], [`resize`] and [`free`].
+//! The effects of a worker's steps. Each effect is a task that ends with one report; none decides the next step. One file a
+//! group of steps: [`sandbox`], [`pull`], [`start`], [`stop`], [`resize`] and [`free`].
 
 mod free;
 mod pull;
@@ -33,20 +33,20 @@ use crate::probe;
 use crate::record::{ExitedInstance, RunningInstance};
 use crate::worker::learn::Report;
 
-/// Wait after a runtime could not say how a container ended.
+/// The wait after a runtime could not report how a container ended.
 const WAIT_RETRY: Duration = Duration::from_secs(1);
-/// Bytes of a termination message, and of the log's end that stands in for one.
+/// The bytes of a termination message, and of the end of the log that is used instead.
 const MESSAGE_LEN_MAX: usize = 4_096;
 const FALLBACK_LEN_MAX: usize = 2_048;
 const FALLBACK_LINES_MAX: usize = 80;
 
-/// Does things for one Pod.
+/// Performs steps for one Pod.
 #[derive(Clone)]
 pub(crate) struct Effects {
     pub(crate) node: Arc<Node>,
     pub(crate) pod: Arc<Pod>,
     pub(crate) reports: mpsc::Sender<Report>,
-    /// Cancelled when the Pod is to end: what only a start needs is not waited for then.
+    /// Cancelled when the Pod is to end: then nothing waits for what only a start needs.
     pub(crate) ending: CancellationToken,
 }
 
@@ -64,7 +64,7 @@ impl Effects {
         self.report(Report::Hooked(name, alive.attempt, result)).await;
     }
 
-    /// Waits for an instance's end and reads what it left to say.
+    /// Waits for an instance's end and reads its termination message.
     pub(crate) async fn wait(self, name: String, alive: RunningInstance) {
         let Some(runtime) = self.node.parts.by_handler(&alive.handler).cloned() else { return };
         let ended = loop {
@@ -85,7 +85,7 @@ impl Effects {
         self.report(Report::Exited(name, alive.attempt, ended)).await;
     }
 
-    /// The termination message, or the end of the log where the container asks for that.
+    /// The termination message, or the end of the log where the container's policy says so.
     pub(crate) async fn termination_message(&self, name: &str, attempt: u32, code: i32) -> String {
         let names = PodName::of(&self.pod);
         let path = self.node.layout.termination_log(&names.uid, name, attempt);
@@ -138,7 +138,7 @@ impl Effects {
     }
 }
 
-/// Volume errors say all that lies under them themselves.
+/// The text of volume errors includes their sources.
 fn volume_text(error: &VolumeError) -> String {
     error.to_string()
 }

@@ -26,20 +26,20 @@ use crate::record::{
 const PULL_ERROR_SHOWN: SignedDuration = SignedDuration::from_secs(2);
 /// First wait after a failure of the node itself (namespaces, volumes, clean-up).
 const FAULT_RETRY: SignedDuration = SignedDuration::from_millis(500);
-/// Longest such wait; upstream's for volumes.
+/// The longest such wait; upstream's for volumes.
 const FAULT_RETRY_MAX: SignedDuration = SignedDuration::from_secs(122);
 
-/// Wait after limits could not be set: what is in use may become less.
+/// The wait after limits could not be set: the memory in use may shrink.
 const RESIZE_RETRY: SignedDuration = SignedDuration::from_secs(10);
 
-/// What an effect reports when it is done.
+/// The report of an effect.
 #[derive(Debug)]
 pub(crate) enum Report {
-    /// The sandbox is made, or what the event says.
+    /// The sandbox exists, or the reason in the event.
     Prepared(Result<PodSandbox, Reason>),
-    /// A container's image is there, or why the container waits.
+    /// A container's image is present, or why the container waits.
     Pulled(String, Result<Arc<Image>, Reason>),
-    /// An instance runs, or did not come to run.
+    /// An instance runs, or was not started.
     Started(String, Result<RunningInstance, StartFault>),
     /// A postStart hook is over.
     Hooked(String, u32, Result<(), ActionError>),
@@ -47,15 +47,15 @@ pub(crate) enum Report {
     Probed { name: String, attempt: u32, kind: ProbeKind, success: bool },
     /// An instance has ended.
     Exited(String, u32, ExitedInstance),
-    /// The Pod's traces are removed, or what was in the way.
+    /// Everything of the Pod is removed, or the error.
     Cleaned(Result<(), CleanupError>),
-    /// What instances have from now on, and why some of it is not what they were allocated.
+    /// The resources of instances from now on, and why some differ from the allocation.
     Resized(Vec<Resized>, Vec<ResizeError>),
-    /// Volumes were looked at again; when they want it next.
+    /// Volumes were refreshed; when they must be refreshed next.
     Refreshed(Option<Timestamp>),
 }
 
-/// What an instance has from now on.
+/// The resources of an instance from now on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Resized {
     pub(crate) container: String,
@@ -66,15 +66,15 @@ pub(crate) struct Resized {
 /// Why an instance does not run.
 #[derive(Debug)]
 pub(crate) enum StartFault {
-    /// It could not be made: why the container waits.
+    /// It could not be created: why the container waits.
     Unmade(Reason),
-    /// It was made and ended at once.
+    /// It was created and ended at once.
     Ended(ExitedInstance),
-    /// The Pod is to end, so it was not made.
+    /// The Pod is to end, so it was not created.
     Ending,
 }
 
-/// Why an instance does not have what it was allocated.
+/// Why an instance does not have its allocated resources.
 #[derive(Debug, Error)]
 pub(crate) enum ResizeError {
     #[error(transparent)]
@@ -89,7 +89,7 @@ pub(crate) enum ResizeError {
 /// An event to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// The container it is about; `None` is the Pod.
+    /// The container that it concerns; `None` is the Pod.
     pub(crate) container: Option<String>,
     pub(crate) warning: bool,
     pub(crate) reason: &'static str,
@@ -101,7 +101,7 @@ fn warning(container: &str, reason: &'static str, message: String) -> Note {
 }
 
 impl PodRecord {
-    /// Takes in a report.
+    /// Handles a report.
     pub(crate) fn learn(&mut self, pod: &Pod, report: Report, now: Timestamp) -> Vec<Note> {
         match report {
             Report::Prepared(result) => self.prepared(result, now),
@@ -172,7 +172,7 @@ impl PodRecord {
         vec![Note { container: None, warning: true, reason: "ResizeError", message }]
     }
 
-    /// Reports the end of a resize once: when everything that runs has what it was allocated, restarts included.
+    /// Reports the end of a resize once: when all running containers have their allocated resources, restarts included.
     fn resize_completed(&mut self, pod: &Pod) -> Option<Note> {
         if !self.resizing || self.ends(pod) || self.lags(pod) {
             return None;
@@ -184,7 +184,7 @@ impl PodRecord {
     /// Doubles from [`FAULT_RETRY`] to [`FAULT_RETRY_MAX`].
     fn fault_until(&mut self, now: Timestamp) -> Timestamp {
         self.faults.next(now);
-        // The shared back-off counts in tens of seconds; this one is a twentieth of it at first.
+        // The shared back-off counts in tens of seconds; this one begins with a twentieth of it.
         let delay = (self.faults.delay() / 20).max(FAULT_RETRY).min(FAULT_RETRY_MAX);
         now.checked_add(delay).unwrap_or(now)
     }
@@ -251,7 +251,7 @@ impl PodRecord {
             Err(StartFault::Unmade(Reason { reason, message })) => {
                 record.run = before.map_or(InstanceState::Idle, InstanceState::Ended);
                 record.image = ImageState::Unknown;
-                // Not longer and longer, as upstream: what is missing (a ConfigMap) is put right by people.
+                // The wait does not grow, as upstream: users correct what is missing (a ConfigMap).
                 let until = now.checked_add(backoff::INITIAL).unwrap_or(now);
                 record.waiting = Some(Waiting { reason: reason.to_owned(), message: message.clone(), until, backs_off_at: None });
                 vec![warning(name, "Failed", format!("Error: {message}"))]
@@ -307,7 +307,7 @@ impl PodRecord {
         Vec::new()
     }
 
-    /// Looks at the Pod as it is now: each refused ephemeral container, and the end of a resize, is reported once.
+    /// Checks the Pod's present state: each unsupported ephemeral container, and the end of a resize, is reported once.
     pub(crate) fn look(&mut self, pod: &Pod) -> Vec<Note> {
         let ephemeral = pod.spec.iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
         let new = ephemeral.filter(|container| self.ephemeral_refused.insert(container.name.clone()));
@@ -324,7 +324,7 @@ impl PodRecord {
         vec![Note { container: None, warning: false, reason: "DeadlineExceeded", message }]
     }
 
-    /// The node gets rid of the Pod, unless it is over already.
+    /// The node evicts the Pod, unless it has ended already.
     pub(crate) fn evict(&mut self, pod: &Pod, eviction: &Eviction) -> Vec<Note> {
         let ended = !self.anything_runs() && pod.spec.as_ref().is_some_and(|spec| self.finished(spec));
         if self.failure.is_some() || self.ended_before || self.gone || ended {
@@ -336,9 +336,9 @@ impl PodRecord {
     }
 }
 
-/// Holds a container back after an exit; the note is upstream's, once for each wait.
+/// Starts a container's back-off after an exit; the message is upstream's, once for each wait.
 ///
-/// Counted from when the exit is learnt: a runtime's clock need not be this one's.
+/// Counted from the report of the exit: a runtime's clock may differ from this one.
 fn back_off(record: &mut ContainerRecord, pod: &Pod, name: &str, now: Timestamp) -> Option<Note> {
     let until = record.crash.until(now);
     let delay = record.crash.delay();

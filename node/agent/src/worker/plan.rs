@@ -13,28 +13,28 @@ use crate::resize::{self, Pending};
 
 /// Upstream's default of `terminationGracePeriodSeconds`.
 pub(crate) const GRACE_SECONDS: i64 = 30;
-/// How soon a deferred resize is weighed again: others may have gone.
+/// The period in which a deferred resize is checked again: other Pods may have ended.
 const WEIGHED_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
-/// One thing to do.
+/// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Make namespaces, volumes, files and cgroup.
     Prepare,
-    /// See to it that the image of a container is there.
+    /// Make sure that the image of a container is present.
     Pull(String),
     /// Make and start the next instance of a container.
     Start(String),
     /// End the running instance of a container.
     Kill {
-        /// Which.
+        /// The attempt.
         name: String,
-        /// What the event says.
+        /// The message of the event.
         message: String,
-        /// Another instance follows, whatever the exit code of this one.
+        /// Another instance follows, whatever the exit code of this one is.
         replaced: bool,
     },
-    /// Give what runs what it was allocated.
+    /// Set the allocated resources on the running containers.
     Resize,
     /// Turn a container's `ErrImagePull` into `ImagePullBackOff`.
     BackOffPull(String),
@@ -50,7 +50,7 @@ pub(crate) enum Step {
     Stop,
 }
 
-/// What to do next.
+/// The next step.
 pub(crate) fn plan(pod: &Pod, pod_record: &PodRecord, now: Timestamp) -> Step {
     let Some(spec) = &pod.spec else { return if pod_record.gone { Step::Stop } else { Step::Wait(None) } };
     if pod_record.ends(pod) {
@@ -95,7 +95,7 @@ fn run(spec: &PodSpec, pod_record: &PodRecord, now: Timestamp) -> Step {
             Step::Wait(more) => until = earliest(until, more),
             step => return step,
         }
-        // The next one in line waits for this one.
+        // The next container in line waits for this one.
         let passed = match role {
             Role::Init => record.ended().is_some_and(|ended| ended.exit_code == 0),
             Role::Sidecar => begun || record.alive().is_some_and(|alive| alive.started()),
@@ -108,7 +108,7 @@ fn run(spec: &PodSpec, pod_record: &PodRecord, now: Timestamp) -> Step {
     Step::Wait(until)
 }
 
-/// What one container needs.
+/// The step that one container needs.
 fn drive(spec: &PodSpec, role: Role, container: &Container, record: &ContainerRecord, pod_record: &PodRecord, now: Timestamp) -> Step {
     match &record.run {
         InstanceState::Starting { .. } => return Step::Wait(None),
@@ -139,8 +139,8 @@ fn drive(spec: &PodSpec, role: Role, container: &Container, record: &ContainerRe
     }
 }
 
-/// Ends an instance that did not pass a hook or a probe. As upstream, one that failed a probe is followed by another
-/// unless the policy is `Never`, also when it exits with 0; after a failed hook the exit code decides.
+/// Ends an instance that failed a hook or a probe. As upstream, another instance follows a failed probe unless the policy is
+/// `Never`, even when it exits with 0; after a failed hook the exit code decides.
 fn kill_condemned(spec: &PodSpec, role: Role, name: String, condemned: Condemned) -> Step {
     let probe = match condemned {
         Condemned::PostStartHook => return Step::Kill { name, message: "FailedPostStartHook".to_owned(), replaced: false },
@@ -157,7 +157,7 @@ fn kill_condemned(spec: &PodSpec, role: Role, name: String, condemned: Condemned
     Step::Kill { name, message, replaced: true }
 }
 
-/// Whether a running instance has what it was allocated: one that began before the last change has not.
+/// Whether a running instance has its allocated resources: one that started before the last change does not.
 fn fit(container: &Container, alive: &RunningInstance, pod_record: &PodRecord) -> Step {
     let change = resources::change(Some(&alive.resources), container.resources.as_ref());
     if !change.any() {
@@ -166,7 +166,7 @@ fn fit(container: &Container, alive: &RunningInstance, pod_record: &PodRecord) -
     let restarts = resize::restarts(container, &alive.resources);
     match &pod_record.resize {
         Resize::Settled if !restarts => Step::Resize,
-        // The Pod's own bounds come first. What another container cannot be given yet keeps nobody waiting.
+        // The Pod's own limits come first. A container that must wait does not block the others.
         Resize::Settled | Resize::Due { fault: Some(_), .. } if restarts => {
             let name = container.name.clone();
             Step::Kill { message: format!("Container {name} resize requires restart"), name, replaced: true }
@@ -175,7 +175,7 @@ fn fit(container: &Container, alive: &RunningInstance, pod_record: &PodRecord) -
     }
 }
 
-/// The Pod is to end: first its containers, then, in reverse, its sidecars, then what it stands on.
+/// The Pod is to end: first its containers, then, in reverse order, its sidecars, then its sandbox.
 fn end(pod: &Pod, pod_record: &PodRecord, now: Timestamp) -> Step {
     let mut sidecars_wait = false;
     for (name, record) in &pod_record.containers {
@@ -235,7 +235,7 @@ pub(crate) fn kill_deadline(pod: &Pod, pod_record: &PodRecord, now: Timestamp) -
         Some(seconds) if pod.metadata.deletion_timestamp.is_some() => seconds,
         _ => of_spec,
     };
-    // One second at least, as upstream: the process gets to see the signal.
+    // At least one second, as upstream: the process must get the signal.
     let grace = SignedDuration::from_secs(seconds.max(1));
     pod_record.ending_since.unwrap_or(now).checked_add(grace).unwrap_or(now)
 }

@@ -1,4 +1,4 @@
-//! Whether a running Pod may have what its spec asks for by now.
+//! Whether a running Pod may have the resources of its spec by now.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::record::Resize;
 use crate::resize::{self, Pending};
 
 impl Worker {
-    /// Weighs what the API's Pod asks for beyond what it was allocated; what may be had is allocated from here on.
+    /// Checks the resources that the API's Pod requests beyond its allocation, and allocates those that fit.
     pub(super) fn weigh_resize(&mut self, now: Timestamp) {
         if self.record.ends(&self.pod) || !resize::differs(&self.wanted, &self.record.allocation) {
             if self.record.pending.take().is_some() {
@@ -71,7 +71,7 @@ impl Worker {
         Some(Pending::infeasible(message))
     }
 
-    /// Gives the running instances, and the Pod as a whole, what they were allocated.
+    /// Sets the allocated resources on the running instances and on the Pod as a whole.
     pub(super) fn resize(&mut self) {
         self.record.resize = Resize::Busy { again: false };
         let running = self.record.containers.iter().filter_map(|(name, record)| Some((name.clone(), record.alive()?.clone())));
@@ -79,7 +79,7 @@ impl Worker {
         self.tasks.spawn(api_tasks::named("node-agent/pod-resize", self.effects.clone().resize(running)));
     }
 
-    /// Takes up the Pod as the API has it, with what it was allocated.
+    /// Replaces the worker's Pod by the Pod in the API, with its allocation.
     pub(super) fn take_up(&mut self, wanted: Arc<k8s_openapi::api::core::v1::Pod>) {
         self.pod = resize::with_allocation(&wanted, &self.record.allocation);
         self.wanted = wanted;

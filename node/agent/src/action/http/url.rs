@@ -1,4 +1,4 @@
-//! Where a request goes, and where an answer sends it on to. Pure.
+//! The URL of a request, and the URL to which an answer redirects it. Pure.
 
 /// Scheme, host, port and path of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,19 +16,18 @@ impl std::fmt::Display for RequestUrl {
     }
 }
 
-/// What a `Location` leads to.
+/// The target of a `Location`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// To a URL of the same host. `relative` when the host was not named: a host name that the probe
-    /// gives goes along then.
+    /// A URL of the same host. With `relative` the `Location` did not name the host: then the probe's `Host` header is sent
+    /// again.
     Here {
-        /// Which.
+        /// The URL.
         url: RequestUrl,
-        /// Whether only a path was given.
+        /// Whether the `Location` has a path only.
         relative: bool,
     },
-    /// To another host, or to what is no HTTP address: upstream does not follow there, the answer itself
-    /// counts.
+    /// Another host, or a URL that is not HTTP: upstream does not follow it, and the answer itself counts.
     Elsewhere,
 }
 

@@ -1,5 +1,5 @@
-//! Ports over a websocket (`v4.channel.k8s.io`): for each port a data and an error channel, the first
-//! frame of each being the port in two bytes. There is one connection a port.
+//! Ports over a websocket (`v4.channel.k8s.io`): each port has a data and an error channel, and the first frame of each channel
+//! is the port in two bytes. There is one connection for each port.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -72,14 +72,14 @@ pub(super) async fn run(socket: WebSocket, ports: Vec<u16>, target: Target) {
         () = exchange(receive(from_client, form, inputs, &active), send(sink, to_client, &active)) => {}
         () = idle(active.subscribe()) => tracing::info!("a forward was idle for too long"),
     }
-    // Its channels are dropped by now: with them the connections hear that the client is gone.
+    // Its channels are dropped by now, which tells the connections that the client is gone.
     deliver(tasks).await;
 }
 
-/// Where the bytes of each data channel go.
+/// The target of each data channel's bytes.
 type Inputs = HashMap<u8, mpsc::Sender<Bytes>>;
 
-/// Ends when all is said to the client, or when the client has left and all that it sent was received.
+/// Ends when everything is sent to the client, or when the client has left and all its input is received.
 async fn exchange(receive: impl Future<Output = ()>, send: impl Future<Output = Result<(), axum::Error>>) {
     let mut receive = std::pin::pin!(receive);
     let sent = tokio::select! {
@@ -88,7 +88,7 @@ async fn exchange(receive: impl Future<Output = ()>, send: impl Future<Output = 
     };
     if let Err(error) = sent {
         tracing::debug!(%error, "port-forward client is gone");
-        // What the client said before it left still counts.
+        // The input that the client sent before it left still counts.
         receive.await;
     }
 }
@@ -125,7 +125,7 @@ async fn idle(mut active: watch::Receiver<()>) {
     while let Ok(Ok(())) = tokio::time::timeout(IDLE_TIMEOUT, active.changed()).await {}
 }
 
-/// One port: announced on both its channels, then connected and carried.
+/// One port: announced on both its channels, then connected and served.
 async fn forward(port: u16, data: u8, form: Form, target: Target, input: mpsc::Receiver<Bytes>, to: mpsc::Sender<Message>) {
     let error_channel = data + 1;
     for channel in [data, error_channel] {

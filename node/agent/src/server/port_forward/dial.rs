@@ -11,7 +11,7 @@ use super::Target;
 /// How long a connection inside the Pod may take; it is on this machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why there is no connection, as container runtimes tell it.
+/// Why there is no connection, in the words of container runtimes.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to connect to localhost:{port} inside namespace {namespace:?}, IPv4: {ipv4} IPv6: {ipv6}")]
 pub(super) struct Refused {
@@ -21,8 +21,8 @@ pub(super) struct Refused {
     ipv6: String,
 }
 
-/// Connects to the Pod's own loopback, by IPv4 or else by IPv6. A thread enters the namespace, makes the
-/// connection and ends: a thread that has been elsewhere must not serve anything else.
+/// Connects to the Pod's own loopback, by IPv4 or else by IPv6. A thread enters the namespace, connects and ends: a thread that
+/// has been in another namespace must not be used again.
 pub(super) async fn dial(target: &Target, port: u16) -> Result<TcpStream, Refused> {
     let namespace = target.network.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     let refused = |ipv4: &io::Error, ipv6: Option<&io::Error>| Refused {

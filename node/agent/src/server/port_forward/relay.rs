@@ -1,5 +1,6 @@
-//! One forwarded connection: bytes both ways between a client and a port of a Pod, until both are done. Either side may
-//! end its half first. A Pod that has said all may still listen, and a client that leaves has still sent what it sent.
+//! One forwarded connection: bytes in both directions between a client and a port of a Pod, until both have ended. Either side
+//! may close its half first. A Pod that has sent everything may still read, and the bytes of a client that leaves are still
+//! delivered.
 
 use std::time::Duration;
 
@@ -11,19 +12,19 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// How long a client may be silent once the Pod has said all; containerd's time.
+/// How long a client may be silent after the Pod has sent everything; containerd's time.
 const SILENCE_LIMIT: Duration = Duration::from_secs(1);
 /// Bytes read from the Pod at once.
 const CHUNK_LEN: usize = 32 * 1_024;
 
-/// Carries a connection. `from_client` ends with what the client sent, also when it left. `to_client` reads the Pod to its
-/// end, also for a client that takes no more: a socket that is closed unread loses what waits to be sent.
+/// Serves a connection. `from_client` ends with the client's input, also when it left. `to_client` reads the Pod to its end
+/// even when the client does not read any more: closing a socket with unread bytes loses the bytes that wait to be sent.
 pub(super) async fn carry<Down: Future<Output = ()>>(
     stream: TcpStream,
     from_client: impl Stream<Item = Bytes>,
     to_client: impl FnOnce(FromPod) -> Down,
 ) {
-    // Small answers must not wait for more; a socket that refuses this still works.
+    // Small answers must not wait for more bytes; a socket without this option still works.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "setting TCP_NODELAY failed");
     }
@@ -36,15 +37,15 @@ pub(super) async fn carry<Down: Future<Output = ()>>(
     tokio::join!(up(from_client, to_pod, &said_all), down);
 }
 
-/// What a Pod says.
+/// The Pod's bytes.
 pub(super) struct FromPod {
     half: OwnedReadHalf,
     buffer: Vec<u8>,
 }
 
 impl FromPod {
-    /// The next bytes; `None` at the end. A connection that the Pod resets ends like one that it closes: to call that an
-    /// error would make clients give up every other connection too.
+    /// The next bytes; `None` at the end. A connection that the Pod resets ends like one that it closes: an error would make
+    /// clients give up all their other connections.
     pub(super) async fn next(&mut self) -> Option<&[u8]> {
         match self.half.read(&mut self.buffer).await {
             Ok(len @ 1..) => self.buffer.get(..len),
@@ -52,13 +53,13 @@ impl FromPod {
         }
     }
 
-    /// Reads to the end, for nobody.
+    /// Reads to the end and discards the bytes.
     pub(super) async fn drain(mut self) {
         while self.next().await.is_some() {}
     }
 }
 
-/// What the client says, and that it has said all.
+/// The client's bytes, and then its end.
 async fn up(from_client: impl Stream<Item = Bytes>, mut to_pod: OwnedWriteHalf, said_all: &CancellationToken) {
     let mut from_client = std::pin::pin!(from_client);
     loop {
@@ -72,7 +73,7 @@ async fn up(from_client: impl Stream<Item = Bytes>, mut to_pod: OwnedWriteHalf, 
         };
         let Some(bytes) = bytes else { break };
         if to_pod.write_all(&bytes).await.is_err() {
-            // The Pod does not listen any more; it may still speak. The rest goes nowhere.
+            // The Pod does not read any more, but it may still send. The rest is discarded.
             return;
         }
     }
@@ -91,10 +92,10 @@ mod tests {
     use super::*;
 
     const SOON: Duration = Duration::from_secs(20);
-    /// More than what sockets hold by themselves.
+    /// More than the buffers of the sockets.
     const MUCH: usize = 16 << 20;
 
-    /// A connection to a Pod, and the Pod's side of it.
+    /// A connection to a Pod, and the Pod's end of it.
     async fn connection() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("listens");
         let ours = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connects");
@@ -134,7 +135,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_client_sent_arrives_while_the_pod_speaks_to_nobody() {
         let (ours, pod) = connection().await;
-        // The client has left: its words are all there, and it takes none.
+        // The client has left: all its input is delivered, and it reads nothing.
         let words = futures::stream::iter(std::iter::repeat_n(Bytes::from(vec![b'z'; 1 << 20]), MUCH >> 20));
         let carrying = tokio::spawn(carry(ours, words, FromPod::drain));
         let (mut from, mut to) = pod.into_split();

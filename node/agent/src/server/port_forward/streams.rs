@@ -1,6 +1,5 @@
-//! `portforward.k8s.io`: for each connection the client opens two streams with one request id, `error`
-//! and `data`, which name the port. Connections know nothing of each other; one that fails says why on
-//! its error stream.
+//! `portforward.k8s.io`: for each connection the client opens two streams with one request id, `error` and `data`, which name
+//! the port. Connections are independent of each other; one that fails sends the reason on its error stream.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,7 +17,7 @@ use super::{DELIVERY_TIMEOUT, Target, deliver};
 /// How long the second stream of a pair may take; upstream's default.
 const PAIR_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Serves every connection that the client asks for, until the client is gone.
+/// Serves every connection that the client opens, until the client is gone.
 pub(super) async fn serve(mut connection: Connection, target: Target) {
     let mut pairs = Pairs::default();
     let mut forwards = JoinSet::new();
@@ -46,7 +45,7 @@ struct Pair {
     error: Stream,
 }
 
-/// Streams whose other one has not come yet.
+/// Streams whose other one is not open yet.
 #[derive(Default)]
 struct Pairs(HashMap<String, Half>);
 
@@ -57,7 +56,7 @@ struct Half {
 }
 
 impl Pairs {
-    /// A pair, when this makes one whole. A stream that can be no part of one is refused.
+    /// A pair, when this stream completes one. A stream that cannot be part of a pair is rejected.
     fn add(&mut self, stream: Stream) -> Option<Pair> {
         let is_error = match stream.headers.get("streamtype") {
             Some("error") => true,
@@ -82,7 +81,7 @@ impl Pairs {
         }
     }
 
-    /// A time to look again for pairs that are not made whole.
+    /// The time of the next check for pairs that are not complete.
     fn next_timeout(&self) -> Instant {
         let far = Instant::now() + PAIR_TIMEOUT;
         self.0.values().map(|half| half.until).min().unwrap_or(far)
@@ -107,7 +106,7 @@ fn refuse(stream: Stream, what: &str) -> Option<Pair> {
     None
 }
 
-/// The id that makes two streams a pair. Clients of old name none and open the error stream first.
+/// The id that makes two streams a pair. Old clients send none and open the error stream first.
 fn request_of(stream: &Stream, is_error: bool) -> String {
     match stream.headers.get("requestid") {
         Some(id) => id.to_owned(),
@@ -116,7 +115,7 @@ fn request_of(stream: &Stream, is_error: bool) -> String {
     }
 }
 
-/// One connection from its beginning to its end.
+/// One connection from its start to its end.
 async fn forward(pair: Pair, target: Target) {
     let Pair { port, data, error } = pair;
     match dial(&target, port).await {
@@ -140,13 +139,12 @@ async fn forward(pair: Pair, target: Target) {
     }
 }
 
-/// What the client says. To break off is an end too: what was sent before it counts.
+/// The client's bytes. Breaking off is an end too: the bytes that were sent before are delivered.
 fn words(from: Receiving) -> impl futures::Stream<Item = Bytes> {
     futures::stream::unfold(from, async |mut from| from.next().await.ok().flatten().map(|bytes| (bytes, from)))
 }
 
-/// What the Pod says, and that it has said all. There will be no error then: a client may wait to hear that before it
-/// hangs up.
+/// The Pod's bytes, and then its end. No error follows then: a client may wait for that before it closes.
 async fn speak(mut from_pod: FromPod, mut to: Sending, errors: Sending) {
     while let Some(bytes) = from_pod.next().await {
         if to.send(Bytes::copy_from_slice(bytes)).await.is_err() {

@@ -9,13 +9,13 @@ use crate::layout::PodName;
 use crate::worker::learn::Report;
 
 impl Effects {
-    /// Frees everything of the Pod. Logs stay while the Pod can still be asked for.
+    /// Frees everything of the Pod. Logs stay as long as they can be requested.
     pub(crate) async fn clean(self, ids: Vec<String>, forget_logs: bool) {
         let result = self.free(ids, forget_logs).await;
         self.report(Report::Cleaned(result)).await;
     }
 
-    /// The rest is freed when no container is left: one that could not be removed may still run there.
+    /// The rest is freed when no container is left: a container that could not be removed may still run there.
     async fn free(&self, ids: Vec<String>, forget_logs: bool) -> Result<(), CleanupError> {
         let mut first = Ok(());
         for id in ids {

@@ -21,12 +21,12 @@ struct Target {
     path: String,
     has: ResourceRequirements,
     wants: ResourceRequirements,
-    /// It is restarted for what it wants; until then it keeps the memory that it has.
+    /// It is restarted for its new resources; until then it keeps its memory limit.
     restarts: bool,
 }
 
 impl Target {
-    /// What its cgroup is to have.
+    /// The wanted limits of its cgroup.
     fn limits(&self) -> Resources {
         let memory = if self.restarts { &self.has } else { &self.wants };
         let memory_limit_bytes = resources::of_requirements(Some(memory)).memory_limit_bytes;
@@ -39,8 +39,8 @@ impl Target {
 }
 
 impl Effects {
-    /// Sets the limits of instances that run, but not the memory of those that are restarted for it. An instance
-    /// whose memory cannot shrink that far now keeps the memory that it has, and holds up no other.
+    /// Sets the limits of running instances, but not the memory of those that are restarted for it. An instance whose memory
+    /// limit cannot shrink that far now keeps its limit, and does not block the others.
     pub(crate) async fn resize(self, running: Vec<(String, RunningInstance)>) {
         let pod_path = self.node.layout.pod_cgroup(resources::qos(&self.pod), &PodName::of(&self.pod).uid);
         let target = |(name, alive): (String, RunningInstance)| {
@@ -67,14 +67,14 @@ impl Effects {
     }
 }
 
-/// Sets the cgroups; what instances have then, and why not all of them have what they want.
+/// Sets the cgroups; returns the resources of the instances, and why not all of them have the wanted ones.
 fn limit(cgroups: &Cgroups, pod_path: &str, pod: &Arc<Pod>, targets: Vec<Target>) -> (Vec<Resized>, Vec<ResizeError>) {
     let mut faults = Vec::new();
     let mut groups = Vec::new();
     let mut allocation = resize::Allocation::new();
     for mut target in targets {
         let group = cgroups.group(&target.path).map_err(ResizeError::from);
-        // One that has just ended has none.
+        // An instance that has just ended has none.
         let group = group.map(|group| Some(group).filter(Group::exists));
         let room = group.and_then(|group| group.map(|group| room(&group, &target).map(|fault| (group, fault))).transpose());
         match room {
@@ -114,13 +114,13 @@ fn set(cgroups: &Cgroups, pod_path: &str, of_pod: &Resources, groups: Vec<(Group
             }
         }
     }
-    // Whatever came of it, the Pod gets bounds again.
+    // The Pod gets limits again, whatever the result was.
     failed(pod.set(of_pod));
     given
 }
 
-/// Why the instance cannot have the memory limit that it wants, if it cannot: a limit below what is in use would have
-/// the kernel kill the container.
+/// Why the instance cannot have the wanted memory limit, if it cannot: with a limit below the memory in use, the kernel would
+/// kill the container.
 fn room(group: &Group, target: &Target) -> Result<Option<ResizeError>, ResizeError> {
     let Some(limit) = target.limits().memory_limit_bytes.filter(|_| !target.restarts) else { return Ok(None) };
     let used = group.stats()?.working_set_bytes;

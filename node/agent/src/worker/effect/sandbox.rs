@@ -1,4 +1,4 @@
-//! Makes what a Pod's containers stand on: namespaces, address, volumes, files and cgroup.
+//! Creates what a Pod's containers need: namespaces, address, volumes, files and cgroup.
 
 use std::io;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ const POD_RANGE_WITHIN: Duration = Duration::from_secs(5);
 /// Why a Pod has no sandbox.
 #[derive(Debug, Error)]
 enum SandboxError {
-    /// The Pod asks for what this node cannot enforce.
+    /// The Pod has settings that this node cannot enforce.
     #[error("{0}")]
     Unsupported(String),
     /// In the API server's words.
@@ -68,8 +68,8 @@ impl Effects {
             let set_up = self.node.volumes.set_up(&self.pod, self.node.allocatable(), &self.node.objects).await;
             set_up.map_err(|error| Reason::new("FailedMount", volume_text(&error)))
         };
-        // Each goes on to its end, whatever becomes of the others: one that is dropped in the middle leaves
-        // threads at work behind the back of whoever cleans up next.
+        // Each task runs to its end, whatever the results of the others are: a dropped one would leave threads that work while
+        // the next cleanup runs.
         let (network, volumes, cgroup) = tokio::join!(self.network(), volumes, self.cgroup());
         let ((sandbox, ip), volumes_due, ()) = (network?, volumes?, cgroup?);
         let sysctls = node_network::set_sysctls(&sandbox, enforce::sysctls_of(&self.pod)).await;
@@ -126,8 +126,8 @@ impl Effects {
         Ok((made.sandbox, made.ip))
     }
 
-    /// An agent that has just begun learns the node's Pod range in a moment; Pods that run already need
-    /// not complain until then. Without a range for longer the network itself says what is missing.
+    /// A new agent gets the node's Pod range after a moment; running Pods must not report a problem until then. If the range is
+    /// missing for longer, the network itself reports it.
     async fn pod_range(&self) {
         let mut has_range = self.node.has_pod_range.subscribe();
         if tokio::time::timeout(POD_RANGE_WITHIN, has_range.wait_for(|has_range| *has_range)).await.is_err() {
@@ -147,7 +147,7 @@ impl Effects {
         }
     }
 
-    /// Looks at the volumes again.
+    /// Refreshes the volumes.
     pub(crate) async fn refresh(self) {
         let due = match self.node.volumes.set_up(&self.pod, self.node.allocatable(), &self.node.objects).await {
             Ok(due) => due,

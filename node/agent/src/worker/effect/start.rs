@@ -1,4 +1,4 @@
-//! Makes and starts one instance of a container.
+//! Creates and starts one instance of a container.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,7 +25,7 @@ use crate::worker::learn::{Report, StartFault};
 use crate::worker::plan::GRACE_SECONDS;
 
 impl Effects {
-    /// Makes and starts the next instance of a container, then frees what the one before it held.
+    /// Creates and starts the next instance of a container, then frees the resources of the one before.
     pub(crate) async fn start(self, name: String, attempt: u32, image: Arc<Image>, sandbox: PodSandbox, leftover: Option<String>) {
         let Some((_, container)) = container::find(&self.pod, &name) else { return };
         let result = self.begin(container, attempt, &image, &sandbox).await;
@@ -85,8 +85,8 @@ impl Effects {
         })
     }
 
-    /// A Linux container of a Pod with an IPC namespace of its own has the Pod's `/dev/shm`, unless it
-    /// mounts something else there.
+    /// A Linux container of a Pod with an IPC namespace of its own has the Pod's `/dev/shm`, unless it mounts something else
+    /// there.
     async fn with_shared_memory(&self, sandbox: &PodSandbox, kind: ContentKind, mut volumes: Vec<Mount>) -> Result<Vec<Mount>, StartFault> {
         let target = Path::new("/dev/shm");
         let wanted = sandbox.sandbox.ipc.is_some() && kind == ContentKind::Linux;
@@ -167,7 +167,7 @@ impl Effects {
         }
     }
 
-    /// It was made and did not start: upstream's `StartError`.
+    /// It was created and did not start: upstream's `StartError`.
     fn not_started(&self, id: ContainerId, image: &Image, error: RuntimeError) -> StartFault {
         let now = Timestamp::now();
         StartFault::Ended(ExitedInstance {
@@ -188,7 +188,7 @@ fn unmade(reason: &'static str, message: impl Into<String>) -> StartFault {
     StartFault::Unmade(Reason::new(reason, message))
 }
 
-/// A file of a container could not be made.
+/// A file of a container could not be written.
 #[derive(Debug, Error)]
 #[error("making {}: {error}", .path.display())]
 struct FileError {
@@ -206,7 +206,7 @@ async fn make_files(log: &Path, termination: &Path) -> Result<(), FileError> {
         tokio::fs::create_dir_all(parent).await.map_err(failed(parent))?;
     }
     tokio::fs::write(termination, []).await.map_err(failed(termination))?;
-    // Whoever the container runs as may write it.
+    // Any user of the container may write it.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     tokio::fs::set_permissions(termination, mode).await.map_err(failed(termination))
 }

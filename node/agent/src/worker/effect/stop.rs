@@ -14,25 +14,24 @@ use crate::error::chain;
 use crate::hooks;
 use crate::record::RunningInstance;
 
-/// How long a killed container may take to be seen as ended, before it is tried again.
+/// How long a killed container may take to end before it is killed again.
 const KILL_SETTLES: Duration = Duration::from_secs(10);
-/// What an instance has at least between its stop signal and `SIGKILL`, however long its hook took;
-/// upstream's `minimumGracePeriodInSeconds`.
+/// The least time of an instance between its stop signal and `SIGKILL`, however long its hook took; upstream's
+/// `minimumGracePeriodInSeconds`.
 const SIGNAL_HEARD: SignedDuration = SignedDuration::from_secs(2);
 
-/// Until when an instance has to be gone.
+/// When an instance must be gone.
 pub(crate) struct Deadline {
     /// By its own restart.
     pub(crate) own: Timestamp,
-    /// By the end of its Pod, which may come while it is being restarted, and may still be hurried.
+    /// The deadline of its Pod, which may begin during a restart, and may still become shorter.
     pub(crate) of_pod: watch::Receiver<Timestamp>,
-    /// The stop signal is given no time beyond that: the instance is what the node suffers from.
+    /// The stop signal gets no further time: the instance is the cause of the node's shortage.
     pub(crate) at_once: bool,
 }
 
 impl Deadline {
-    /// Runs something until the deadline, but not less than until `least`; `None` when the time was over
-    /// first.
+    /// Runs a future until the deadline, but at least until `least`; `None` when the time was over first.
     async fn bound<T>(&mut self, least: Timestamp, work: impl Future<Output = T>) -> Option<T> {
         let mut work = std::pin::pin!(work);
         loop {
@@ -72,7 +71,7 @@ impl Effects {
         if deadline.bound(least, runtime.wait(&alive.id)).await.is_some() {
             return;
         }
-        // Until it is seen to end: one that hangs in the kernel now may be let go later.
+        // Waits until it has ended: a process that hangs in the kernel now may end later.
         loop {
             if let Err(error) = runtime.signal(&alive.id, Signal::SIGKILL as i32).await {
                 tracing::warn!(container = %alive.id, error = chain(&error), "SIGKILL not sent");
