@@ -1,4 +1,4 @@
-//! From blobs in the store to an image: its layers unpacked, or its module taken out and checked.
+//! Makes an image from blobs in the store: unpacks its layers, or extracts and checks its module.
 
 use std::path::PathBuf;
 
@@ -21,13 +21,13 @@ const WASM_MAGIC: &[u8] = b"\0asm";
 pub(crate) struct Parts<'a> {
     pub name: &'a Name,
     pub manifest: Document,
-    /// Digest of the manifest, when there is one.
+    /// The digest of the manifest, if there is one.
     pub digest: Option<String>,
     /// Digest and content of the configuration.
     pub config: (String, Vec<u8>),
 }
 
-/// What of a manifest must be in the store before [`assemble`].
+/// The blobs of a manifest that must be in the store before [`assemble`].
 pub(crate) fn needed(parts: &Parts<'_>) -> Result<Vec<String>, ImageError> {
     let (shape, _) = read(parts)?;
     Ok(match shape {
@@ -61,7 +61,7 @@ pub(crate) async fn assemble(store: &ImageStore, parts: Parts<'_>) -> Result<Ima
     Ok(Image { references, digests, size_bytes, ..image })
 }
 
-/// An image of one module, whatever it came in; `size_bytes` and names are the caller's.
+/// An image of one module, in whichever form it came; the caller sets `size_bytes` and the names.
 pub(crate) async fn module(store: &ImageStore, name: &Name, digest: String, config: ImageConfig) -> Result<Image, ImageError> {
     let path = store.blobs.path(&digest).ok_or_else(|| malformed(&digest))?;
     let doing = format!("reading {}", path.display());
@@ -83,8 +83,8 @@ pub(crate) async fn module(store: &ImageStore, name: &Name, digest: String, conf
     Ok(Image { id: digest.clone(), blobs: vec![digest], kind: ContentKind::Wasm, ..blank(config) })
 }
 
-/// What a module is called when its image says nothing: after the image. Without it the first argument
-/// of a container would be taken for the program's name.
+/// The name of a module whose image names none: the image's name. Without it a program would take the first argument of a
+/// container for its own name.
 fn file_name(image: &str) -> String {
     let last = image.rsplit('/').next().unwrap_or_default();
     let bare = last.split([':', '@']).next().unwrap_or_default();
@@ -125,8 +125,8 @@ async fn unpacked(store: &ImageStore, name: &Name, config: &str, layers: Vec<(St
         .await
 }
 
-/// A file of the stacked layers: the highest layer that has it wins. Its path is the image's to choose: a
-/// `..` or a link in it must not lead to what is not the image's own.
+/// A file of the stacked layers: the highest layer with the file wins. The image chooses its path: a `..` or a link in it must
+/// not lead out of the image.
 fn find(store: &ImageStore, layers: &[Layer], file: &str) -> Option<PathBuf> {
     let inside = |dir: PathBuf| {
         let dir = dir.canonicalize().ok()?;

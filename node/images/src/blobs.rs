@@ -1,5 +1,4 @@
-//! Blobs by digest. A blob appears by rename once it is whole and its digest is right, so what is
-//! there can be trusted.
+//! Blobs by digest. A blob appears by rename once it is complete and its digest is verified, so every blob can be trusted.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -22,7 +21,7 @@ impl Blobs {
         Self { dir: dir.join("blobs/sha256"), temporary: dir.join("tmp") }
     }
 
-    /// Where a blob is or will be. `None` when the digest is not a well-formed sha256.
+    /// The path of a blob. `None` when the digest is not a well-formed sha256.
     pub fn path(&self, digest: &str) -> Option<PathBuf> {
         Some(self.dir.join(hex(digest)?))
     }
@@ -31,7 +30,7 @@ impl Blobs {
         self.path(digest).is_some_and(|path| path.exists())
     }
 
-    /// Stores a file's content, by link or copy, and answers its digest and size.
+    /// Stores a file's content, by link or copy, and returns its digest and size.
     pub async fn put_file(&self, file: &Path) -> Result<(String, u64), ImageError> {
         let doing = format!("reading {}", file.display());
         let (source, temporary) = (file.to_owned(), self.fresh());
@@ -104,7 +103,7 @@ impl Drop for Fresh {
     }
 }
 
-/// The hexadecimal part of a well-formed sha256 digest; anything else could be a path trick.
+/// The hexadecimal part of a well-formed sha256 digest; anything else could be a malicious path.
 pub(crate) fn hex(digest: &str) -> Option<&str> {
     digest.strip_prefix("sha256:").filter(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit() && !b.is_ascii_uppercase()))
 }
@@ -117,7 +116,7 @@ pub(crate) fn malformed(digest: &str) -> ImageError {
     ImageError::io(format!("looking up digest {digest:?}"))(std::io::Error::other("not a sha256 digest"))
 }
 
-/// Gives synced content its name for good: an image that the list names after a power cut has its blobs.
+/// Renames synced content durably: an image that is in the list after a power cut has its blobs.
 pub(crate) async fn name(temporary: Fresh, path: PathBuf) -> std::io::Result<()> {
     blocking(move || runtimes_host::files::rename(temporary.path(), &path)).await
 }

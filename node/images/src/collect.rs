@@ -1,5 +1,5 @@
-//! Garbage: images that nobody used for the longest time when the disk fills up, and blobs and
-//! layers that no image names any more.
+//! Garbage collection: removes the images that were not used for the longest time when the disk fills up, and blobs and layers
+//! without an image.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -10,8 +10,8 @@ use crate::index::now_s;
 use crate::{Image, ImageError, ImageStore, disk, mount, unpack};
 use runtimes_host::blocking;
 
-/// Seconds that an image stays after it was fetched or used last; upstream's `imageMinimumGCAge`.
-/// Whoever imports an image has the time to run it.
+/// The seconds for which an image stays after it was fetched or last used; upstream's `imageMinimumGCAge`. So there is time to
+/// run an imported image.
 const AGE_MIN_S: u64 = 120;
 
 pub(crate) async fn collect(store: &ImageStore, in_use: &[String], high: u8, low: u8) -> Result<Vec<Image>, ImageError> {
@@ -36,8 +36,8 @@ pub(crate) async fn collect(store: &ImageStore, in_use: &[String], high: u8, low
     Ok(removed)
 }
 
-/// Removes what no image in the list names. Layers stay for as long as there are mounts: which of
-/// them a mount uses only the kernel knows.
+/// Removes what no image in the list names. Layers stay as long as there are mounts: only the kernel knows which layers a mount
+/// uses.
 pub(crate) async fn sweep(store: &ImageStore) -> Result<(), ImageError> {
     let Some(_sweeping) = store.index.sweeping()? else {
         tracing::debug!("images are arriving; unused blobs stay for the next sweep");

@@ -4,7 +4,7 @@ use nix::sys::statvfs::statvfs;
 
 use crate::{ImageError, ImageStore};
 
-/// What `df` says of it: what only root may fill, or nobody, is not there.
+/// The size and free space as `df` shows them: blocks that only root may use do not count.
 pub(crate) struct Disk {
     /// How full it is.
     pub used_percent: u64,

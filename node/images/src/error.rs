@@ -1,4 +1,4 @@
-//! Why an image could not be had. Each variant is one of the reasons that a waiting container shows.
+//! Why an image is not available. Each variant is one of the reasons of a waiting container.
 
 use std::io;
 
@@ -10,7 +10,7 @@ pub enum ImageError {
     /// `InvalidImageName`
     #[error("couldn't parse image name \"{image}\": {reason}")]
     InvalidName {
-        /// The name as given.
+        /// The name in the spec.
         image: String,
         /// What is wrong with it.
         reason: String,
@@ -18,57 +18,57 @@ pub enum ImageError {
     /// `ErrImageNeverPull`
     #[error("Container image \"{image}\" is not present with pull policy of Never")]
     NeverPull {
-        /// The name as given.
+        /// The name in the spec.
         image: String,
     },
     /// `ErrImagePull`: unreachable, unauthorized, not found, or a broken answer.
     #[error("failed to pull image \"{image}\": {reason}")]
     Pull {
-        /// The name as given.
+        /// The name in the spec.
         image: String,
-        /// What the registry or the network said.
+        /// The error of the registry or the network.
         reason: String,
     },
     /// The image is neither WASM nor Linux for this machine, or is malformed. Trying again does not help.
     #[error("image \"{image}\" cannot run here: {reason}")]
     NotRunnable {
-        /// The name as given.
+        /// The name in the spec.
         image: String,
         /// Why.
         reason: String,
     },
-    /// A layer is malformed, or asks for more than it may: unpacking it again ends the same.
+    /// A layer is malformed, or exceeds a limit: unpacking it again has the same result.
     #[error("{doing}: {reason}")]
     Refused {
-        /// What was being done.
+        /// What was attempted.
         doing: String,
-        /// Which limit was met, or what is wrong.
+        /// The limit that was reached, or what is wrong.
         reason: String,
     },
     /// No image of that name is in the store.
     #[error("no such image: {image}")]
     Unknown {
-        /// The name as given.
+        /// The name in the spec.
         image: String,
     },
-    /// The disk is full, or would be fuller than it may be; what was half-written is removed.
+    /// The disk is full, or would be fuller than allowed; incomplete files were removed.
     #[error("no space left on the device while {doing}")]
     DiskFull {
-        /// What was being done.
+        /// What was attempted.
         doing: String,
     },
     /// An operation of the system failed.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done, and on which path.
+        /// What was attempted, and on which path.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl ImageError {
-    /// For `map_err`: says what was being done.
+    /// For `map_err`: adds what was attempted.
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| match source.kind() {
@@ -78,7 +78,7 @@ impl ImageError {
     }
 }
 
-/// An error with its causes: "connection refused" lies three levels down. What a cause repeats is left out.
+/// An error with its causes: "connection refused" is three levels down. Text that a cause repeats is left out.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

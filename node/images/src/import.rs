@@ -131,8 +131,8 @@ async fn docker_save<'a>(store: &ImageStore, name: &'a Name, dir: &Path) -> Resu
     Ok(Parts { name, manifest: Document { manifests: None, config: Some(descriptor), layers }, digest: None, config: (config, bytes) })
 }
 
-/// A regular file of the archive by its path there, which must stay inside: links are followed (`docker save` writes
-/// some), and neither one that leads to the node's own files nor a pipe is read.
+/// A regular file of the archive by its path, which must stay inside: links are followed (`docker save` writes some), but
+/// neither a link to the node's own files nor a pipe is read.
 fn inside(name: &Name, dir: &Path, path: &str) -> Result<PathBuf, ImageError> {
     let outside = || not_runnable(name, format!("{path:?} is not in the archive, or is no file there"));
     let whole = dir.join(path).canonicalize().map_err(|_| outside())?;

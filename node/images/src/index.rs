@@ -1,4 +1,4 @@
-//! The list of images: one JSON file, replaced whole by rename, under a lock while it changes.
+//! The list of images: one JSON file, which is replaced by rename, under a lock while it changes.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use runtimes_host::files::{self, write_atomic};
 use crate::{Image, ImageError};
 use runtimes_host::blocking;
 
-/// Mode of the list: it holds no secret, and people read it.
+/// The mode of the list: it contains no secret, and users read it.
 const READABLE: u32 = 0o644;
 
 pub(crate) struct Index {
@@ -32,8 +32,7 @@ impl Index {
         }
     }
 
-    /// Puts a list aside that cannot be read, so that the node can go on: its images are fetched again
-    /// when they are needed.
+    /// Moves an unreadable list aside, so that the node can continue: its images are fetched again when they are needed.
     pub fn put_damaged_aside(&self) -> Result<(), ImageError> {
         let _locked = self.lock()?;
         let doing = || format!("reading {}", self.path.display());
@@ -53,7 +52,7 @@ impl Index {
         Ok(self.all()?.into_iter().find(|image| image.references.iter().chain(&image.digests).any(|name| name == whole)))
     }
 
-    /// Adds an image; its names no longer lead elsewhere. Answers it with all the names it has.
+    /// Adds an image and removes its names from other images. Returns the image with all its names.
     pub fn add(&self, image: Image) -> Result<Image, ImageError> {
         self.change(|images| {
             let mut image = image;
@@ -72,7 +71,7 @@ impl Index {
         })
     }
 
-    /// Takes a name away; whether it was there.
+    /// Removes a name; returns whether it existed.
     pub fn remove(&self, whole: &str) -> Result<bool, ImageError> {
         self.change(|images| {
             let before = images.clone();
@@ -93,22 +92,22 @@ impl Index {
         })
     }
 
-    /// Keeps other processes from changing the list for as long as the answer lives.
+    /// Prevents changes of the list by other processes as long as the returned lock lives.
     fn lock(&self) -> Result<File, ImageError> {
         let file = open_lock(&self.lock)?;
         file.lock().map_err(ImageError::io(format!("locking {}", self.lock.display())))?;
         Ok(file)
     }
 
-    /// Held while blobs arrive that no image names yet; many may hold it. It is waited for on a thread of its own:
-    /// whoever sweeps holds the lock across awaits, and would wait for ever for a thread that waits here.
+    /// Locked (shared) while blobs arrive that no image names yet. A thread of its own waits for the lock: the sweep holds it
+    /// across awaits, and could wait for ever for a thread that waits here.
     pub async fn filling(&self) -> Result<File, ImageError> {
         let file = open_lock(&self.filling)?;
         let locked = blocking(move || file.lock_shared().map(|()| file)).await;
         locked.map_err(ImageError::io(format!("locking {}", self.filling.display())))
     }
 
-    /// Held while unnamed blobs are removed; `None` while somebody fills the store.
+    /// Locked (exclusive) while unnamed blobs are removed; `None` while another process fills the store.
     pub fn sweeping(&self) -> Result<Option<File>, ImageError> {
         let file = open_lock(&self.filling)?;
         match file.try_lock() {

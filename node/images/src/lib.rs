@@ -1,10 +1,9 @@
-//! Images on a node: a content store of blobs by digest, filled from registries and from files, and
-//! what a runtime needs of an image: a WASM module's file, or a mounted root file system.
+//! Images on a node: a content store of blobs by digest, filled from registries and from files. Runtimes get from it a WASM
+//! module's file or a mounted root file system.
 //!
-//! The directory is the only state, so that the CLI may open it beside a running node: the list of
-//! images is one file replaced whole, blobs and layers are immutable and appear by rename, and a
-//! lock file orders those who change the list. Archives are unpacked in a confined process of their own
-//! ([`serve_unpack`]).
+//! The directory is the only state, so that the CLI may open it beside a running node: the list of images is one file that is
+//! replaced as a whole, blobs and layers are immutable and appear by rename, and a lock file serializes changes of the list. A
+//! confined process unpacks archives ([`serve_unpack`]).
 
 mod assemble;
 mod blobs;
@@ -49,7 +48,7 @@ pub enum PullPolicy {
     Never,
 }
 
-/// What an image says of how to run it.
+/// How to run an image, from its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageConfig {
     /// `Entrypoint`; for WASM without one, the module's file name.
@@ -75,7 +74,7 @@ pub struct Image {
     pub references: Vec<String>,
     /// Names by manifest digest: `docker.io/library/web@sha256:…`.
     pub digests: Vec<String>,
-    /// What it holds.
+    /// The content of the image.
     pub kind: ContentKind,
     /// Bytes it was fetched as.
     pub size_bytes: u64,
@@ -83,7 +82,7 @@ pub struct Image {
     pub config: ImageConfig,
     /// Layers to unpack and stack, the lowest first; empty for WASM.
     layers: Vec<Layer>,
-    /// Blobs that it keeps alive.
+    /// The blobs that belong to the image.
     blobs: Vec<String>,
     /// When it was last put in the store or mounted, in s since the epoch.
     used_at_s: u64,
@@ -92,7 +91,7 @@ pub struct Image {
 /// One layer of a Linux image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Layer {
-    /// The blob that holds it, compressed or not.
+    /// The blob of the layer, compressed or not.
     blob: String,
     /// Digest of the tar archive within: the name of the unpacked directory.
     diff_id: String,
@@ -101,7 +100,7 @@ struct Layer {
 /// The directories of a container's own over its image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritableLayer {
-    /// What it has written.
+    /// The number of bytes that it has written.
     pub upper: PathBuf,
     /// Its root file system.
     pub merged: PathBuf,
@@ -112,13 +111,13 @@ pub struct ImageStore {
     dir: PathBuf,
     blobs: Blobs,
     index: Index,
-    /// One pull of a name at a time; a second one finds the first one's result.
+    /// One pull of a name at a time; a second one gets the first one's result.
     pulling: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
     insecure: Vec<String>,
     /// Runs [`serve_unpack`].
     helper: Helper,
     unpacking: Slots,
-    /// Blobs that met a limit or made no sense.
+    /// Blobs that exceeded a limit or were malformed.
     refused: Refused,
     free_min: FreeMin,
 }
@@ -140,7 +139,7 @@ impl ImageStore {
         }
         let index = Index::new(dir);
         index.put_damaged_aside()?;
-        // What a process that was killed left half-written, unless somebody writes just now.
+        // Removes incomplete files of a process that was killed, unless another process is writing now.
         if let Some(_sweeping) = index.sweeping()? {
             let temporary = dir.join("tmp");
             collect::clear(&temporary).map_err(ImageError::io(format!("clearing {}", temporary.display())))?;
@@ -158,20 +157,20 @@ impl ImageStore {
         })
     }
 
-    /// What no pull and no import takes of the disk: bytes that stay free, for a disk of so many.
+    /// The bytes that pulls and imports leave free on a disk of that size.
     #[must_use]
     pub fn with_free_min(self, free_min: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
         Self { free_min: Box::new(free_min), ..self }
     }
 
-    /// Registries (`host:port`) that are spoken to without TLS, beside those on loopback.
+    /// Registries (`host:port`) that are used without TLS, in addition to those on loopback.
     #[must_use]
     pub fn with_insecure_registries(mut self, hosts: Vec<String>) -> Self {
         self.insecure = hosts;
         self
     }
 
-    /// The image of that name, fetched as the policy says.
+    /// The image of that name, fetched according to the policy.
     ///
     /// # Errors
     /// See [`ImageError`]; a failed pull leaves the store as it was.
@@ -205,8 +204,8 @@ impl ImageStore {
         self.fill(import::import(self, &name, file)).await
     }
 
-    /// Adds the image that comes. Of one that cannot be had nothing is left; what was fetched before the
-    /// network failed stays for the next attempt.
+    /// Adds the image that arrives. An image that is not runnable leaves nothing; blobs that were fetched before the network
+    /// failed stay for the next attempt.
     async fn fill(&self, coming: impl Future<Output = Result<Image, ImageError>>) -> Result<Image, ImageError> {
         let filling = self.index.filling().await?;
         let error = match coming.await {
@@ -244,8 +243,8 @@ impl ImageStore {
         Ok(self.index.find(whole)?.filter(|image| self.is_whole(image)))
     }
 
-    /// Whether all blobs of an image are there. What somebody removed is fetched again; layers are unpacked
-    /// again from their blobs.
+    /// Whether all blobs of an image exist. Blobs that a user removed are fetched again; layers are unpacked again from their
+    /// blobs.
     fn is_whole(&self, image: &Image) -> bool {
         let whole = image.blobs.iter().all(|blob| self.blobs.has(blob));
         if !whole {
@@ -254,8 +253,7 @@ impl ImageStore {
         whole
     }
 
-    /// Takes a name away, and with an image's last name the image. Its layers go as soon as no
-    /// mount uses them.
+    /// Removes a name, and with an image's last name the image. Its layers are removed as soon as no mount uses them.
     ///
     /// # Errors
     /// [`ImageError::Unknown`] when no image has that name.
@@ -267,8 +265,8 @@ impl ImageStore {
         self.sweep().await
     }
 
-    /// What a runtime runs: the module's file, or a root file system mounted for `key` alone.
-    /// Called again with the same key it answers the same.
+    /// The content that a runtime runs: the module's file, or a root file system mounted for `key` alone. A second call with
+    /// the same key returns the same.
     ///
     /// # Errors
     /// When a layer cannot be unpacked or the overlay cannot be mounted.
@@ -276,7 +274,7 @@ impl ImageStore {
         mount::mount(self, image, key).await
     }
 
-    /// Where what a container writes over its image lies; nothing is there for one that has no mount.
+    /// The directory of a container's writable layer; it does not exist without a mount.
     pub fn writable_layer(&self, key: &str) -> WritableLayer {
         mount::writable_layer(self, key)
     }
@@ -286,7 +284,7 @@ impl ImageStore {
         &self.dir
     }
 
-    /// Undoes [`ImageStore::mount`] and removes what was written there; idempotent.
+    /// Undoes [`ImageStore::mount`] and removes the writable layer; idempotent.
     ///
     /// # Errors
     /// When the mount is still in use.
@@ -294,7 +292,7 @@ impl ImageStore {
         mount::unmount(self, key).await
     }
 
-    /// Keys of the mounts that exist, also those of an earlier process.
+    /// The keys of the mounts that exist, also those of an earlier process.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -341,7 +339,7 @@ mod tempdir {
 
     use crate::ImageError;
 
-    /// How long a process that was killed may still write, and the time between two looks.
+    /// How long a killed process may still write, and the time between two checks.
     const STILL_WRITTEN_MAX: Duration = Duration::from_secs(10);
     const TRY_AGAIN: Duration = Duration::from_millis(5);
 
@@ -361,13 +359,13 @@ mod tempdir {
         /// Removes it, however much is in it, and waits for that.
         pub(crate) async fn remove(mut self) {
             if let Some(path) = self.0.take() {
-                // A thread that is gone has ended with the runtime; the next start removes what is left.
+                // A thread that is gone has ended with the runtime; the next start removes the rest.
                 let _removed = tokio::task::spawn_blocking(move || remove(&path)).await;
             }
         }
     }
 
-    /// Of whoever gave up in the middle.
+    /// Incomplete files of a cancelled pull.
     impl Drop for Temporary {
         fn drop(&mut self) {
             let Some(path) = self.0.take() else { return };

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::ImageConfig;
 
-/// Media types asked of a registry.
+/// The media types in the `Accept` header.
 pub(crate) const ACCEPTED: &[&str] = &[
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.oci.image.index.v1+json",
@@ -19,8 +19,8 @@ pub(crate) const ACCEPTED: &[&str] = &[
     "application/vnd.docker.distribution.manifest.list.v2+json",
 ];
 
-/// Layer types that hold a module itself.
-/// <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact>, and what older tools wrote.
+/// The types of layers that are a module. <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact>, and the types
+/// of older tools.
 const WASM_LAYERS: &[&str] = &[
     "application/wasm",
     "application/vnd.wasm.content.layer.v1+wasm",
@@ -29,13 +29,13 @@ const WASM_LAYERS: &[&str] = &[
     "application/vnd.bytecodealliance.component.v1+wasm",
 ];
 
-/// Layers in one image; more is refused.
+/// The highest number of layers in one image.
 const LAYERS_MAX: usize = 128;
 
-/// Most bytes of command, environment and the rest of what a configuration says of how to run the image. It is kept in the
-/// list of images, which is read again and again, and given to each container.
+/// The most bytes of command, environment and the rest of a configuration that describes how to run the image. They are stored
+/// in the list of images, which is read again and again, and are passed to each container.
 const CONFIG_LEN_MAX: usize = 256 << 10;
-/// Longest module; none that is longer is compiled.
+/// The longest module that is compiled.
 const MODULE_LEN_MAX: u64 = 256 << 20;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -58,7 +58,7 @@ pub(crate) struct Platform {
     pub architecture: String,
 }
 
-/// A manifest or an index; the fields say which.
+/// A manifest or an index; the fields tell which.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Document {
     #[serde(default)]
@@ -69,7 +69,7 @@ pub(crate) struct Document {
     pub layers: Vec<Descriptor>,
 }
 
-/// What a manifest with its configuration amounts to.
+/// The result of reading a manifest with its configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// The layer of that digest is the module.
@@ -154,7 +154,7 @@ pub(crate) fn choose(entries: &[Descriptor]) -> Result<&Descriptor, ManifestErro
         .ok_or(ManifestError::NoMatch { here })
 }
 
-/// The architecture in Go's words, which images use.
+/// The architecture in Go's spelling, which images use.
 fn go_architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -163,7 +163,7 @@ fn go_architecture() -> &'static str {
     }
 }
 
-/// What the manifest and its configuration say, or why the image cannot run.
+/// The content of the manifest and its configuration, or why the image cannot run.
 pub(crate) fn shape(manifest: &Document, config: &[u8]) -> Result<(Shape, ImageConfig), ManifestError> {
     let config_type = manifest.config.as_ref().map_or("", |c| c.media_type.as_str());
     if manifest.layers.len() > LAYERS_MAX {
@@ -172,7 +172,7 @@ pub(crate) fn shape(manifest: &Document, config: &[u8]) -> Result<(Shape, ImageC
     let modules: Vec<&Descriptor> = manifest.layers.iter().filter(|layer| WASM_LAYERS.contains(&layer.media_type.as_str())).collect();
     if let [module] = modules.as_slice() {
         check_module_len(module.size)?;
-        // Some artifact configurations are not JSON objects at all; what can be read is used.
+        // Some artifact configurations are not JSON objects; what can be read is used.
         let file: ConfigFile = serde_json::from_slice(config).unwrap_or_default();
         return Ok((Shape::Module { layer: module.digest.clone() }, run_config(file.config.unwrap_or_default())?));
     }
@@ -209,7 +209,7 @@ pub(crate) fn check_module_len(len: u64) -> Result<(), ManifestError> {
 fn run_config(body: ConfigBody) -> Result<ImageConfig, ManifestError> {
     let lists = [&body.entrypoint, &body.cmd, &body.env].into_iter().flatten().flatten();
     let texts = [&body.working_dir, &body.user, &body.stop_signal].into_iter().flatten();
-    // A string takes some bytes of its own, also where it is empty.
+    // A string needs some bytes of its own, even when it is empty.
     let len = lists.chain(texts).fold(0_usize, |sum, text| sum.saturating_add(text.len()).saturating_add(size_of::<String>()));
     if len > CONFIG_LEN_MAX {
         return Err(ManifestError::ConfigLen);

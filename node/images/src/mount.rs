@@ -10,7 +10,7 @@ use crate::blobs::malformed;
 use crate::{Image, ImageError, ImageStore, WritableLayer, reference, unpack};
 use runtimes_host::blocking;
 
-/// The kernel takes mount options of at most a page.
+/// The kernel accepts mount options of at most a page.
 const OPTIONS_LEN_MAX: usize = 4_095;
 
 pub(crate) async fn mount(store: &ImageStore, image: &Image, key: &str) -> Result<Content, ImageError> {
@@ -32,7 +32,7 @@ pub(crate) async fn mount(store: &ImageStore, image: &Image, key: &str) -> Resul
     }
 }
 
-/// Unpacks layers that are not there: an earlier version of Skiff named their directories otherwise.
+/// Unpacks layers that are missing: an earlier version of Skiff gave their directories other names.
 async fn present(store: &ImageStore, image: &Image) -> Result<(), ImageError> {
     let Some(name) = image.references.first().or(image.digests.first()) else { return Ok(()) };
     let is_there = |layer| unpack::dir(store, layer).is_some_and(|dir| dir.exists());
@@ -53,9 +53,9 @@ pub(crate) async fn unmount(store: &ImageStore, key: &str) -> Result<(), ImageEr
     let doing = format!("unmounting {}", dir.display());
     let undo = move || {
         match umount2(&dir.join("merged"), MntFlags::empty()) {
-            // Not mounted, or nothing there: what was wanted.
+            // Not mounted, or it does not exist: the wanted state.
             Ok(()) | Err(nix::Error::EINVAL | nix::Error::ENOENT | nix::Error::ENOTDIR) => {}
-            // The container is gone. Who else holds a file open there keeps it and keeps nobody waiting.
+            // The container is gone. A process that still has a file open there keeps it and does not delay the unmount.
             Err(nix::Error::EBUSY) => umount2(&dir.join("merged"), MntFlags::MNT_DETACH)?,
             Err(error) => return Err(error.into()),
         }
@@ -81,7 +81,7 @@ pub(crate) fn writable_layer(store: &ImageStore, key: &str) -> WritableLayer {
 }
 
 fn dir(store: &ImageStore, key: &str) -> PathBuf {
-    // Keys are container ids, which are safe as file names; a slash could only come from a defect.
+    // Keys are container ids, which are safe as file names; only a defect could pass a slash.
     store.dir.join("mounts").join(key.replace('/', "_"))
 }
 

@@ -1,5 +1,5 @@
-//! What this crate promises of bytes that strangers send, for the fuzz targets of `tests/fuzz`: each function panics where
-//! a promise is broken.
+//! What this crate promises for hostile bytes, for the fuzz targets of `tests/fuzz`: each function panics where a promise is
+//! broken.
 
 use std::io::Read as _;
 
@@ -8,7 +8,7 @@ use tar::Archive;
 use crate::manifest;
 use crate::unpack::{Records, Verdict};
 
-/// A manifest or index, and a configuration: what is made of them has its bounds.
+/// A manifest or index, and a configuration: the results are bounded.
 pub fn manifest(document: &[u8], config: &[u8]) {
     let Ok(document) = manifest::parse(document) else { return };
     if let Some(entries) = &document.manifests
@@ -25,7 +25,7 @@ pub fn manifest(document: &[u8], config: &[u8]) {
     }
 }
 
-/// An archive: where the library sees a header, the one who looks for long records has seen it before.
+/// An archive: every header that the library reads was checked for long records before.
 pub fn archive(bytes: &[u8]) {
     let mut archive = Archive::new(Records::noting(bytes, Verdict::default()));
     let mut positions = Vec::new();

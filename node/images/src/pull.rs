@@ -18,13 +18,13 @@ use crate::reference::Name;
 use crate::unpack::refusal;
 use crate::{Image, ImageError, ImageStore, disk};
 
-/// Blobs of one image fetched at once.
+/// The number of blobs of one image that are fetched at the same time.
 const FETCHING_MAX: usize = 3;
 
 /// A user of a registry, as `imagePullSecrets` hold them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RegistryAuth {
-    /// Registry host, with its port where it has one, as in the image's name.
+    /// The registry's host, with its port where it has one, as in the image's name.
     pub registry: String,
     /// User name.
     pub username: String,
@@ -38,8 +38,7 @@ impl fmt::Debug for RegistryAuth {
     }
 }
 
-/// Fetches what is missing and assembles the image. Credentials for its registry are tried in
-/// order, and then none.
+/// Fetches the missing blobs and assembles the image. It tries the credentials for its registry in order, and then none.
 pub(crate) async fn pull(store: &ImageStore, name: &Name, auth: &[RegistryAuth]) -> Result<Image, ImageError> {
     let registry = name.reference.registry();
     let fitting = auth
@@ -59,7 +58,7 @@ pub(crate) async fn pull(store: &ImageStore, name: &Name, auth: &[RegistryAuth])
 }
 
 enum PullError {
-    /// Other credentials may be let in.
+    /// Other credentials may be accepted.
     Unauthorized(String),
     Image(ImageError),
 }
@@ -110,7 +109,7 @@ async fn pull_as(store: &ImageStore, name: &Name, credentials: Option<Credential
     Ok(assemble(store, parts).await?)
 }
 
-/// Refuses before anything is fetched what was refused a while ago, and what the disk has no room for.
+/// Rejects before the first fetch an image that was rejected a while ago, and one for which the disk has no room.
 fn admit(store: &ImageStore, name: &Name, config: &str, needed: &[(String, u64)]) -> Result<(), ImageError> {
     for (digest, _) in needed {
         if let Some(reason) = store.refused.why(&refusal(config, digest), Instant::now()) {

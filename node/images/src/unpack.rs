@@ -1,11 +1,9 @@
-//! Unpacking a layer into a directory that overlayfs can stack: owners, modes and extended attributes kept,
-//! whiteouts turned into overlayfs' own. A confined process does it ([`process`]); this half gives it the blob
-//! and an empty directory, believes nothing that it says without need, and renames the directory once the
-//! archive is in it whole.
+//! Unpacks a layer into a directory that overlayfs can stack: with owners, modes and extended attributes, and with whiteouts in
+//! overlayfs' form. A confined process unpacks ([`process`]). This half passes it the blob and an empty directory, verifies
+//! what it reports, and renames the directory once the archive is completely in it.
 //!
-//! The directory is named by the blob's digest, which was checked here, and not by the digest of its content,
-//! which that process alone has seen: whatever a layer makes of it, no image but those with that very blob
-//! get to see.
+//! The name of the directory is the blob's digest, which was verified here, and not the digest of its content, which only that
+//! process has computed: whatever it makes of a layer is visible to images with that very blob only.
 
 mod bounds;
 mod entry;
@@ -41,7 +39,7 @@ use runtimes_host::blocking;
 /// Hex digits of a layer's directory. Few, because overlayfs' option string is bounded by a page.
 const DIR_LEN: usize = 32;
 
-/// What an image's layers may still take, and under which name refusals of them are remembered.
+/// The bytes that an image's layers may still use, and the name under which rejections of them are remembered.
 pub(crate) struct Allowance {
     left: AtomicU64,
     image: String,
@@ -54,20 +52,20 @@ impl Allowance {
     }
 }
 
-/// What a refusal is remembered by. Whether a layer fits depends on what its image says of it and has besides: an image
-/// that names the layers of others must not keep these from being unpacked.
+/// The key of a remembered rejection. Whether a layer fits depends on its image's description of it and on the image's other
+/// layers: an image that names the layers of others must not prevent their unpacking.
 pub(crate) fn refusal(config: &str, blob: &str) -> String {
     format!("{config} {blob}")
 }
 
-/// Where a layer is unpacked; `None` when a digest is malformed.
+/// The directory of a layer; `None` when a digest is malformed.
 pub(crate) fn dir(store: &ImageStore, layer: &Layer) -> Option<PathBuf> {
     let name = Sha256::digest(format!("{}\n{}", hex(&layer.blob)?, hex(&layer.diff_id)?));
     let name: String = name.iter().take(DIR_LEN / 2).map(|byte| format!("{byte:02x}")).collect();
     Some(store.dir.join("layers").join(name))
 }
 
-/// Unpacks a layer unless it is there.
+/// Unpacks a layer unless its directory exists.
 pub(crate) async fn layer(store: &ImageStore, name: &Name, layer: &Layer, allowance: &Allowance) -> Result<(), ImageError> {
     let target = dir(store, layer).ok_or_else(|| malformed(&layer.diff_id))?;
     if target.exists() {
@@ -109,7 +107,7 @@ pub(crate) async fn package(store: &ImageStore, file: &Path, target: &Path) -> R
     fill(store, Form::Package, None, &doing, file, target, &Allowance::for_image("package")).await.map(drop)
 }
 
-/// Makes a binary module of a text; it is then [`TEXT_MODULE`] in a directory that does not exist yet.
+/// Compiles a text to a binary module, which is then [`TEXT_MODULE`] in a directory that does not exist yet.
 pub(crate) async fn text_module(store: &ImageStore, file: &Path, target: &Path) -> Result<(), ImageError> {
     let doing = format!("reading {}", file.display());
     fill(store, Form::Text, None, &doing, file, target, &Allowance::for_image("text")).await.map(drop)
@@ -134,7 +132,7 @@ async fn fill(
     };
     let (len, file) = made.await.map_err(ImageError::io(doing))?;
     let _slot = store.unpacking.acquire(len).await;
-    // Others may have waited for a place with the same layer, and one of them has learnt what it is.
+    // Others may have waited for a permit with the same layer, and one of them may have found out what it is.
     if let Some(reason) = refusal.and_then(|refusal| store.refused.why(refusal, Instant::now())) {
         return Err(refused(doing, reason));
     }
@@ -143,7 +141,7 @@ async fn fill(
     let job = Job { root, bounds: bounds::bounds(len, budget), question: Question { form, budget }, files: vec![file] };
     let answer: Answer = store.helper.run(job).await.map_err(|error| failed(doing, error, budget.bytes == disk.spare()))?;
     let left = |left: u64| Some(left.saturating_sub(answer.bytes));
-    // `left` always gives a value.
+    // `left` always returns a value.
     let _before = allowance.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
     tracing::debug!(doing, bytes = answer.bytes, entries = answer.entries, "unpacked");
     Ok(answer)
@@ -163,14 +161,13 @@ fn failed(doing: &str, error: HelperError, by_disk: bool) -> ImageError {
     }
 }
 
-/// Does what needs more rights than the process has, and gives the directory its name.
+/// Does the part that needs more privileges than the process has, and renames the directory.
 fn settle(root: &Path, answer: &Answer, target: &Path) -> io::Result<()> {
     let top = File::open(root)?;
     for dir in &answer.opaque {
         set_opaque(&top, Path::new(dir))?;
     }
-    // All of its files at once, before its name says that they are there: what is found under that
-    // name after a power failure is believed for ever.
+    // All files are synced before the rename: a directory of that name is trusted for ever after a power failure.
     nix::unistd::syncfs(&top)?;
     match runtimes_host::files::rename(root, target) {
         // Another process unpacked the same layer meanwhile.
@@ -179,7 +176,7 @@ fn settle(root: &Path, answer: &Answer, target: &Path) -> io::Result<()> {
     }
 }
 
-/// The path comes from the process: it must lead to a directory of the layer, by no link.
+/// The path comes from the process: it must lead to a directory of the layer, without links.
 fn set_opaque(top: &File, dir: &Path) -> io::Result<()> {
     let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
     let inside = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_XDEV;

@@ -1,5 +1,5 @@
 //! UDP has no end of connection: the kernel sends the datagrams of a sender that keeps its port where the first one went, also
-//! after the rules changed. Such flows are forgotten here, so that the next datagram meets the present rules.
+//! after the rules changed. This module deletes such flows, so that the next datagram meets the present rules.
 
 use std::net::Ipv4Addr;
 
@@ -8,21 +8,21 @@ use crate::tool::{NetfilterError, run};
 const MISSING: &str =
     "the conntrack command is missing, and UDP clients may keep speaking to endpoints that are gone: install the package conntrack";
 
-/// UDP flows by what they have in common. What is `None` may be anything.
+/// UDP flows by their common properties. `None` matches any value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
     /// The port that the sender addressed.
     pub port: u16,
     /// The address that the sender addressed.
     pub destination: Option<Ipv4Addr>,
-    /// The address that the answers come from.
+    /// The source address of the answers.
     pub reply_source: Option<Ipv4Addr>,
-    /// The port that the answers come from.
+    /// The source port of the answers.
     pub reply_port: Option<u16>,
 }
 
 impl Flow {
-    /// Makes the kernel forget these flows. No such flow is no error.
+    /// Deletes these flows in the kernel. It is no error when there is none.
     pub fn forget(&self) -> Result<(), NetfilterError> {
         let arguments = self.arguments();
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

@@ -1,6 +1,6 @@
-//! The kernel's packet filter, for every crate that writes rules: `nft` applies a script in one transaction
-//! ([`apply`]), `conntrack` forgets flows ([`Flow::forget`]). Rules are written in nft's own language, which a person would
-//! read and snapshots show; nft's JSON form cannot say everything in the versions that Debian and Ubuntu ship.
+//! The kernel's packet filter, for every crate that writes rules: `nft` applies a script in one transaction ([`apply`]),
+//! `conntrack` deletes flows ([`Flow::forget`]). Rules are written in nft's own language, which people can read and snapshots
+//! show; nft's JSON form cannot express everything in the versions of Debian and Ubuntu.
 //!
 //! Every function blocks, and works in the network namespace of the calling thread.
 

@@ -3,7 +3,7 @@
 use crate::tool::{NetfilterError, run};
 
 const NFT: &str = "nft";
-/// What to install when there is no `nft`.
+/// What to install when `nft` is missing.
 const MISSING: &str = "the nft command is missing: install the package nftables";
 
 /// Applies a script, wholly or not at all.
@@ -12,7 +12,7 @@ pub fn apply(script: &str) -> Result<(), NetfilterError> {
     if output.status.success() {
         return Ok(());
     }
-    // The first line names the place and the error; what follows quotes the script.
+    // The first line has the position and the error; the rest quotes the script.
     let said = String::from_utf8_lossy(&output.stderr);
     Err(NetfilterError::Rules(said.lines().next().unwrap_or("nft gave no reason").to_owned()))
 }

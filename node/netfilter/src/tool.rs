@@ -17,9 +17,9 @@ pub enum NetfilterError {
     /// A tool could not be run.
     #[error("running {tool}")]
     Tool {
-        /// Which.
+        /// The tool.
         tool: &'static str,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -37,7 +37,7 @@ pub(crate) fn run(tool: &'static str, arguments: &[&str], input: &str, missing: 
     let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(input.as_bytes()));
     let output = child.wait_with_output().map_err(failed)?;
     match written {
-        // A tool that has read enough may close its input; its exit code says how it went.
+        // A tool may close its input before it has read everything; its exit code tells whether it succeeded.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
         _ => Ok(output),
     }

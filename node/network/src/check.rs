@@ -13,7 +13,7 @@ use crate::netlink::message;
 use crate::rules::{self, Inputs};
 use crate::{Config, HostPort, NetworkError, Protocol, guard};
 
-/// Leaves the calling thread in a new network namespace: it must be one that ends.
+/// Moves the calling thread into a new network namespace: the thread must end afterwards.
 pub(crate) fn check(config: &Config) -> Result<(), NetworkError> {
     let missing = |text: &str| NetworkError::Missing(text.to_owned());
     if !geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! Settings of the node's network, and the values that it takes and returns: plain data, checked once where it comes in.
+//! Settings of the node's network, and the values that it takes and returns: plain data, checked once where it enters.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -14,14 +14,13 @@ use crate::NetworkError;
 /// hex digits) in the kernel's 15 characters.
 const PREFIX_LEN_MAX: usize = 8;
 
-/// How one node of one cluster is wired. IPv4 for now: everything that would differ for IPv6 takes
-/// its family from these fields.
+/// How one node of one cluster is connected. IPv4 for now: everything that would differ for IPv6 takes its family from these
+/// fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Starts the name of every interface and table; distinct for each cluster on a machine.
-    /// One to eight of `a-z0-9`.
+    /// The prefix of the name of every interface and table; distinct for each cluster on a machine. One to eight of `a-z0-9`.
     pub prefix: String,
-    /// Directory for pinned namespaces and allocated addresses; made when absent.
+    /// The directory of pinned namespaces and allocated addresses; created when it does not exist.
     pub state_dir: PathBuf,
     /// The node's own address, as other nodes reach it.
     pub node_ip: IpAddr,
@@ -31,12 +30,12 @@ pub struct Config {
     pub service_cidr: Ipv4Net,
     /// The cluster's DNS address, within `service_cidr`; every node has it as an own address.
     pub dns_ip: Ipv4Addr,
-    /// TCP ports of the node's own programs, also before they listen: no host port takes them.
+    /// TCP ports of the node's own programs, also before they listen: no host port may be one of them.
     pub reserved_ports: Vec<u16>,
 }
 
 impl Config {
-    /// Refuses values that cannot work.
+    /// Rejects values that cannot work.
     pub(crate) fn validate(&self) -> Result<(), NetworkError> {
         let invalid = |message: String| Err(NetworkError::Invalid(message));
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -78,7 +77,7 @@ impl Config {
 /// A port of the node that leads to a Pod (`ports[].hostPort`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HostPort {
-    /// The node's address it is on; `None` is all of them (`0.0.0.0`).
+    /// The node's address of the port; `None` is all of them (`0.0.0.0`).
     pub host_ip: Option<Ipv4Addr>,
     /// Transport.
     pub protocol: Protocol,
@@ -88,7 +87,7 @@ pub struct HostPort {
     pub container_port: u16,
 }
 
-/// What a Pod got.
+/// The network of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodNetwork {
     /// Its pinned namespaces; network, IPC and UTS are all set.

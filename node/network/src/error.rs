@@ -1,4 +1,4 @@
-//! Why the node's network could not be made as asked.
+//! Why the node's network could not be set up.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -16,14 +16,14 @@ pub enum NetworkError {
     /// A kernel feature or a tool is missing; the text says what to install.
     #[error("{0}")]
     Missing(String),
-    /// Another cluster, or the machine itself, already uses a range here; the text names each range,
-    /// who has it, and the flag that changes it.
+    /// Another cluster, or the machine itself, already uses a range here; the text names each range, its user, and the flag
+    /// that changes it.
     #[error("{0}")]
     InUse(String),
-    /// A Pod was to be added before the node was given its Pod range.
+    /// A Pod was added before the node had its Pod range.
     #[error("the node has no Pod range yet")]
     NoPodCidr,
-    /// Every address of the node's Pod range is taken.
+    /// Every address of the node's Pod range is in use.
     #[error("no free address in the node's Pod range {0}")]
     Exhausted(Ipv4Net),
     /// Another Pod of this node has the host port.
@@ -41,7 +41,7 @@ pub enum NetworkError {
         port: u16,
         /// Its transport.
         protocol: &'static str,
-        /// Where it listens; the unspecified address is everywhere.
+        /// The address of the listener; the unspecified address stands for every address.
         at: Ipv4Addr,
     },
     /// A host port was to be on an address of the cluster.
@@ -57,12 +57,12 @@ pub enum NetworkError {
     /// Routes to some nodes could not be set; the others are.
     #[error("no route to the Pods of {0:?}")]
     Routes(Vec<(Ipv4Net, Ipv4Addr, String)>),
-    /// The kernel refused a change of interfaces, addresses or routes.
+    /// The kernel rejected a change of interfaces, addresses or routes.
     #[error("{doing}")]
     Kernel {
-        /// What was being done, and to what.
+        /// What was attempted, and on what.
         doing: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -72,16 +72,16 @@ pub enum NetworkError {
     /// An operation on a file failed.
     #[error("{doing}")]
     Io {
-        /// What was being done, and on which path.
+        /// What was attempted, and on which path.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// A file of the state directory does not hold what this program writes there.
+    /// A file of the state directory does not have the content that this program writes there.
     #[error("{path} is damaged: {message}")]
     Damaged {
-        /// Which.
+        /// The file.
         path: String,
         /// What is wrong with it.
         message: String,
@@ -99,13 +99,13 @@ impl From<NetfilterError> for NetworkError {
 }
 
 impl NetworkError {
-    /// For `map_err` on file operations: says what was being done.
+    /// For `map_err` on file operations: adds what was attempted.
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Io { doing, source }
     }
 
-    /// For `map_err` on kernel requests: says what was being done.
+    /// For `map_err` on kernel requests: adds what was attempted.
     pub(crate) fn kernel(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Kernel { doing, source }

@@ -1,5 +1,5 @@
-//! The flows of UDP host ports: a sender that keeps its port is led where its first datagram went, also after the Pod behind a
-//! host port is another one, or is one at all. Upstream's `portmap` plug-in forgets such flows too.
+//! The flows of UDP host ports: the kernel sends the datagrams of a sender that keeps its port where its first datagram went,
+//! also after the host port leads to another Pod, or to a Pod at all. Upstream's `portmap` plug-in deletes such flows too.
 
 use std::net::Ipv4Addr;
 
@@ -7,8 +7,8 @@ use node_netfilter::Flow;
 
 use crate::{HostPort, Protocol};
 
-/// Forgets the flows of a Pod's UDP host ports: those led to `pod`, or, without one, all. Blocks. What fails
-/// is logged: rules are right all the same, and flows end by themselves when nothing is sent.
+/// Deletes the flows of a Pod's UDP host ports: those that lead to `pod`, or, without one, all. Blocks. A failure is logged:
+/// the rules are right all the same, and flows end by themselves when nothing is sent.
 pub(crate) fn forget(ports: &[HostPort], pod: Option<Ipv4Addr>) {
     for flow in ports.iter().filter_map(|port| flow(port, pod)) {
         if let Err(error) = flow.forget() {

@@ -1,8 +1,7 @@
-//! What a Pod may send: frames to the node alone, from the Pod's own hardware address and IP address. A
-//! Pod with raw sockets (the capability NET_RAW is a default one) could otherwise speak as its neighbour,
-//! answer ARP or DHCP for others, or talk past the node's rules. Name, hardware address and IP address of
-//! a Pod's interface follow from one another, so the rules are written once, for every Pod that the
-//! node's range has room for, and an interface that is not among them sends nothing.
+//! What a Pod may send: frames to the node only, from the Pod's own hardware address and IP address. Otherwise a Pod with raw
+//! sockets (the capability NET_RAW is a default one) could send as its neighbour, answer ARP or DHCP for others, or bypass the
+//! node's rules. Name, hardware address and IP address of a Pod's interface are computed from one another, so the rules are
+//! written once for every Pod that fits into the node's range, and an interface that is not among them sends nothing.
 //!
 //! The other half is in the bridge's ports and the neighbour tables (see [`crate::netlink::message::port`]):
 //! nothing is learnt from frames and nothing is flooded.
@@ -30,12 +29,12 @@ pub(crate) fn script(config: &Config, pod_cidr: Ipv4Net) -> Result<String, Netwo
         let _ = writeln!(text, "      \"{}\" . {} . {ip},", host::veth(prefix, ip), mac(ip));
     }
     let _ = writeln!(text, "    }}\n  }}");
-    // Before bridged packets pass the rules for IP (0), on machines where they do.
+    // Before bridged packets pass the IP rules (0), on machines where they do.
     let _ = writeln!(
         text,
         "  chain prerouting {{\n    type filter hook prerouting priority -300; policy accept;\n    iifname \"{prefix}v*\" goto pod\n  }}"
     );
-    // Frames of the bridge's own protocols come here by another way.
+    // Frames of the bridge's own protocols do not pass here.
     let _ = writeln!(
         text,
         "  chain input {{\n    type filter hook input priority -300; policy accept;\n    \
@@ -50,7 +49,7 @@ pub(crate) fn script(config: &Config, pod_cidr: Ipv4Net) -> Result<String, Netwo
     Ok(text)
 }
 
-/// The script that removes the table, if it is there.
+/// The script that removes the table, if it exists.
 pub(crate) fn removal(table: &str) -> String {
     format!("add table bridge {table}\ndelete table bridge {table}\n")
 }

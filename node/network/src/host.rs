@@ -1,8 +1,7 @@
-//! The node's own side: the bridge of its Pods, the interface with the cluster DNS address, and
-//! the routes. What addresses nobody programmed lead to is settled here: the Pod range is
-//! unreachable but for the routes to known nodes, and the Service range ends in an interface
-//! without a link (the node's own programs need *some* route there, or the kernel would refuse
-//! their connections before Services are translated), where the rules refuse it.
+//! The node's own side: the bridge of its Pods, the interface with the cluster DNS address, and the routes. Packets to
+//! addresses without a Pod or Service end here: the Pod range is unreachable but for the routes to known nodes, and the Service
+//! range ends in an interface without a link, where the rules reject packets. (The node's own programs need *some* route there:
+//! without one the kernel would reject their connections before Services are translated.)
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -17,11 +16,11 @@ use crate::{Config, NetworkError, Peer, ledger};
 /// The flags that change each range.
 const POD_FLAG: &str = "--cluster-cidr";
 const SERVICE_FLAG: &str = "--service-cluster-ip-range";
-/// Packet size where the node's own address is on no interface.
+/// The packet size when no interface has the node's own address.
 const MTU_DEFAULT: u32 = 1_500;
 
-/// The metric of this cluster's routes: with the protocol number it tells them from those of other
-/// clusters on the machine.
+/// The metric of this cluster's routes: together with the protocol number it separates them from those of other clusters on the
+/// machine.
 pub(crate) fn metric(prefix: &str) -> u32 {
     let digest = Sha256::digest(prefix.as_bytes());
     let bytes = digest.first_chunk::<3>().copied().unwrap_or_default();
@@ -29,7 +28,7 @@ pub(crate) fn metric(prefix: &str) -> u32 {
     (1 << 24) | bytes.iter().fold(0, |sum, byte| (sum << 8) | u32::from(*byte))
 }
 
-/// The name of a Pod's interface on the node, made from its address: distinct within the cluster.
+/// The name of a Pod's interface on the node, computed from its address: distinct within the cluster.
 pub(crate) fn veth(prefix: &str, ip: Ipv4Addr) -> String {
     let [_, b, c, d] = ip.octets();
     format!("{prefix}v{b:02x}{c:02x}{d:02x}")
@@ -67,7 +66,7 @@ impl Present {
     fn mtu(&self, node_ip: IpAddr) -> u32 {
         let holder = self.addresses.iter().find(|address| IpAddr::V4(address.ip) == node_ip);
         let link = holder.and_then(|address| self.links.iter().find(|link| link.index == address.index));
-        // The loopback's is larger than a bridge takes.
+        // The loopback's packet size is larger than a bridge accepts.
         link.map(|link| link.mtu).filter(|mtu| *mtu <= 9_216).unwrap_or(MTU_DEFAULT)
     }
 }
@@ -77,7 +76,7 @@ pub(crate) fn check_ranges(config: &Config) -> Result<(), NetworkError> {
     check_free(config, &Present::read(&mut Socket::open()?)?)
 }
 
-/// Refuses ranges that somebody else has: another cluster, or the machine's own network.
+/// Rejects ranges that another cluster or the machine's own network uses.
 pub(crate) fn check_free(config: &Config, present: &Present) -> Result<(), NetworkError> {
     let ranges = [(config.cluster_cidr, POD_FLAG), (config.service_cidr, SERVICE_FLAG)];
     let taken: Vec<String> = ranges
@@ -90,14 +89,14 @@ pub(crate) fn check_free(config: &Config, present: &Present) -> Result<(), Netwo
     if taken.is_empty() { Ok(()) } else { Err(NetworkError::InUse(taken.join(". "))) }
 }
 
-/// Who else has something in a range.
+/// The other users of a range.
 fn user_of(config: &Config, present: &Present, range: Ipv4Net) -> Option<String> {
     let others = |address: &&Address| !owns(&config.prefix, present.name(address.index));
     if let Some(address) = present.addresses.iter().filter(others).find(|address| range.contains(&address.ip)) {
         return Some(format!("interface {} ({})", present.name(address.index), address.ip));
     }
-    // A wider route of the machine's own (a LAN of 10.0.0.0/8) only loses to ours; a narrower one
-    // would win, and another cluster's must not overlap at all.
+    // A wider route of the machine (a LAN of 10.0.0.0/8) has lower precedence than ours; a narrower one would win, and the
+    // ranges of another cluster must not overlap at all.
     let meets = |route: &&Route| {
         let to = route.destination;
         to.prefix_len() > 0
@@ -109,9 +108,8 @@ fn user_of(config: &Config, present: &Present, range: Ipv4Net) -> Option<String>
     Some(format!("the route to {}{through}", route.destination))
 }
 
-/// Makes interfaces, addresses, routes and sysctls as they have to be; `pods` are the Pods'
-/// addresses with their UIDs. The one sysctl that stays after [`remove`] is
-/// `net.ipv4.ip_forward`: others may have come to need it.
+/// Sets interfaces, addresses, routes and sysctls; `pods` are the Pods' addresses with their UIDs. The only sysctl that stays
+/// after [`remove`] is `net.ipv4.ip_forward`: other programs may need it by now.
 pub(crate) fn configure(config: &Config, pod_cidr: Ipv4Net, pods: &[(Ipv4Addr, String)]) -> Result<(), NetworkError> {
     let mut socket = Socket::open()?;
     let present = Present::read(&mut socket)?;
@@ -162,7 +160,7 @@ pub(crate) fn configure(config: &Config, pod_cidr: Ipv4Net, pods: &[(Ipv4Addr, S
     socket.apply(requests)
 }
 
-/// Forgets where a Pod was reached.
+/// Removes the neighbour entry of a Pod.
 pub(crate) fn forget_pod(config: &Config, ip: Ipv4Addr) -> Result<(), NetworkError> {
     let mut socket = Socket::open()?;
     match socket.link(&config.bridge())? {
@@ -180,7 +178,7 @@ fn interface(name: &str, ip: Ipv4Addr, mtu: u32) -> [Request; 4] {
 /// The changes that turn the present routes to other nodes into the wanted ones.
 pub(crate) fn plan_routes(config: &Config, pod_cidr: Option<Ipv4Net>, present: &[Route], peers: &[Peer]) -> (Vec<Ipv4Net>, Vec<Peer>) {
     let metric = metric(&config.prefix);
-    // A node may not take over this node's Pods, the whole range, or anything outside of it.
+    // A node must not take over this node's Pods, the whole range, or anything outside of it.
     let wanted: Vec<Peer> = peers
         .iter()
         .filter(|peer| {

@@ -1,6 +1,6 @@
-//! Which Pod has which address and host ports: one small file a Pod under `<state_dir>/pods`,
-//! written whole or not at all, so that a new process knows what the last one gave out. An address
-//! is taken again as late as possible: senders that still remember its old owner find nobody.
+//! The addresses and host ports of Pods: one small file a Pod under `<state_dir>/pods`, written atomically, so that a new
+//! process knows what the last one allocated. An address is reused as late as possible: packets of senders that still know its
+//! old owner reach no other Pod.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{HostPort, NetworkError, Protocol};
 
-/// The file beside the Pods' own that remembers where the search for an address goes on.
+/// The file with the position at which the search for an address continues.
 const LAST: &str = "last-address";
 
-/// What a Pod has been given.
+/// The allocation of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Record {
@@ -34,8 +34,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Reads what is there. A file that cannot be read was cut off by a power failure, which no
-    /// namespace outlives either: it is removed, and its Pod is built anew when asked for.
+    /// Reads the files. A file that cannot be read was truncated by a power failure, which no namespace outlives either: it is
+    /// removed, and its Pod is set up again when it is added.
     pub(crate) fn open(dir: &Path) -> Result<Self, NetworkError> {
         private_dir(dir).map_err(NetworkError::io(format!("making {}", dir.display())))?;
         let listing = || NetworkError::io(format!("listing {}", dir.display()));
@@ -66,7 +66,7 @@ impl Ledger {
         self.records.get(uid)
     }
 
-    /// Gives a Pod its address and ports, the same ones again when it has them.
+    /// Allocates a Pod's address and ports; returns the same ones again when it has them.
     pub(crate) fn reserve(&mut self, uid: &str, hostname: &str, host_ports: &[HostPort], range: Ipv4Net) -> Result<Record, NetworkError> {
         let others = || self.records.iter().filter(|(other, _)| *other != uid).map(|(_, record)| record);
         if let Some(taken) = host_ports.iter().find(|port| others().any(|r| r.host_ports.iter().any(|p| collide(p, port)))) {
@@ -120,7 +120,7 @@ fn remove(path: &Path) -> Result<(), NetworkError> {
     }
 }
 
-/// Whether two host ports cannot both be served: one of all addresses meets every other.
+/// Whether two host ports conflict: a port of all addresses conflicts with the port of each address.
 fn collide(one: &HostPort, other: &HostPort) -> bool {
     let address = one.host_ip.is_none() || other.host_ip.is_none() || one.host_ip == other.host_ip;
     address && one.protocol == other.protocol && one.host_port == other.host_port
@@ -136,8 +136,8 @@ pub(crate) fn usable(range: Ipv4Net) -> impl Iterator<Item = Ipv4Addr> {
     range.hosts().skip(1)
 }
 
-/// The first free address after the one given out last, from the start again at the end. The
-/// first of the range is the bridge's.
+/// The first free address after the last allocated one; after the end of the range the search continues at its start. The first
+/// address is the bridge's.
 fn pick(range: Ipv4Net, last: Option<Ipv4Addr>, taken: &HashSet<Ipv4Addr>) -> Option<Ipv4Addr> {
     let free = |ip: &Ipv4Addr| !taken.contains(ip);
     let usable = || usable(range);

@@ -1,16 +1,14 @@
 //! The node's network: a namespace, an address and a hostname for each Pod without any process to
 //! hold them, the bridge between them, host ports, and routes to the Pods of other nodes.
 //!
-//! What comes in: the cluster's ranges, the node's own Pod range, Pods to add and remove, the other
-//! nodes. What goes out: namespaces pinned as files (the runtimes join them), and a machine wired
-//! accordingly: interfaces `<prefix>-br`, `<prefix>-dns` and one veth a Pod, the nftables table
-//! `<prefix>-net`, routes marked with a protocol number and a metric of the cluster's own. Every
-//! operation finds out what is there and does what is missing, so each may be cut off anywhere and
-//! repeated. Left to others: Services (the proxy), names (dns), which Pod runs when (the agent).
+//! The input is the cluster's ranges, the node's own Pod range, Pods to add and remove, and the other nodes. The output is
+//! namespaces pinned as files (the runtimes join them) and the machine's network: interfaces `<prefix>-br`, `<prefix>-dns` and
+//! one veth a Pod, the nftables table `<prefix>-net`, and routes with a protocol number and a metric of the cluster's own.
+//! Every operation reads the present state and adds what is missing, so each may be interrupted anywhere and repeated. Left to
+//! others: Services (the proxy), names (dns), which Pod runs when (the agent).
 //!
-//! Pods' addresses have no range on their link: whatever a Pod sends goes through the node, so
-//! Services between Pods of one node are translated both ways whether or not bridged packets pass
-//! netfilter on this machine.
+//! Pods' addresses have no range on their link: every packet of a Pod goes through the node, so Services between Pods of one
+//! node are translated in both directions whether or not bridged packets pass netfilter on this machine.
 
 mod check;
 mod config;
@@ -43,7 +41,7 @@ use ledger::{Ledger, Record};
 use rules::Inputs;
 use sandbox::{Plan, in_thread};
 
-/// Longest UID taken; they become file names.
+/// The longest UID; UIDs become file names.
 const UID_LEN_MAX: usize = 128;
 /// The kernel's limit for a hostname.
 const HOSTNAME_LEN_MAX: usize = 64;
@@ -56,7 +54,7 @@ pub struct Network {
 struct Shared {
     config: Config,
     state: Mutex<State>,
-    /// Held while rules are decided and written, so that older ones never overwrite newer ones.
+    /// Locked while rules are computed and written, so that older rules never overwrite newer ones.
     writing: Mutex<()>,
 }
 
@@ -69,9 +67,9 @@ struct State {
 }
 
 impl Network {
-    /// Checks the configuration, what the machine offers and that the ranges are free, and reads what
-    /// an earlier process left. Changes nothing but its own directory, and mounts nothing: a start that
-    /// is refused for another reason leaves only files.
+    /// Checks the configuration, the machine's features and that the ranges are free, and reads the state of an earlier
+    /// process. Changes nothing but its own directory, and mounts nothing: a start that fails for another reason leaves only
+    /// files.
     pub async fn new(config: Config) -> Result<Self, NetworkError> {
         config.validate()?;
         let probe = config.clone();
@@ -85,8 +83,8 @@ impl Network {
         .await
     }
 
-    /// Gives the node its range of Pod addresses: bridge, DNS address, routes, rules. Idempotent,
-    /// and repairs what somebody else removed.
+    /// Sets the node's range of Pod addresses: bridge, DNS address, routes, rules. Idempotent; it repairs what other programs
+    /// removed.
     pub async fn set_pod_cidr(&self, pod_cidr: Ipv4Net) -> Result<(), NetworkError> {
         let shared = Arc::clone(&self.shared);
         in_thread(move || {
@@ -105,7 +103,7 @@ impl Network {
         .await
     }
 
-    /// Makes a Pod's namespaces and address, or finds them again. Idempotent by `uid`.
+    /// Creates a Pod's namespaces and address, or finds the existing ones. Idempotent by `uid`.
     pub async fn add_pod(&self, uid: &str, hostname: &str, host_ports: &[HostPort]) -> Result<PodNetwork, NetworkError> {
         check_names(uid, hostname)?;
         let (shared, uid, hostname, host_ports) = (Arc::clone(&self.shared), uid.to_owned(), hostname.to_owned(), host_ports.to_vec());
@@ -115,7 +113,7 @@ impl Network {
             let built = plan.is_built()?;
             if has_ports {
                 shared.write_rules()?;
-                // Whoever sent before there was a Pod is led to it from now on.
+                // Senders that sent before there was a Pod reach the Pod from now on.
                 if !built {
                     flows::forget(&host_ports, None);
                 }
@@ -131,8 +129,8 @@ impl Network {
         Ok(PodNetwork { ip: IpAddr::V4(plan.ip), sandbox: plan.sandbox() })
     }
 
-    /// Makes the IPC namespace of a Pod on the node's network (`hostNetwork`), or finds it again, and
-    /// returns its pin. Idempotent by `uid`; needs no Pod range.
+    /// Creates the IPC namespace of a Pod on the node's network (`hostNetwork`), or finds the existing one, and returns its
+    /// pin. Idempotent by `uid`; needs no Pod range.
     pub async fn add_host_network_pod(&self, uid: &str) -> Result<PathBuf, NetworkError> {
         check_names(uid, "")?;
         let (shared, uid) = (Arc::clone(&self.shared), uid.to_owned());
@@ -147,13 +145,13 @@ impl Network {
         .await
     }
 
-    /// Frees everything of a Pod; of one that is not there, nothing.
+    /// Frees everything of a Pod; does nothing for one that does not exist.
     pub async fn remove_pod(&self, uid: &str) -> Result<(), NetworkError> {
         check_names(uid, "")?;
         let (shared, uid) = (Arc::clone(&self.shared), uid.to_owned());
         in_thread(move || {
             let record: Option<Record> = shared.state.lock().ledger.get(&uid).cloned();
-            // The kernel takes the veth away with its namespace, in its own time and many at once.
+            // The kernel removes the veth with its namespace, later and many at once.
             sandbox::remove(&shared.pins(&uid), None)?;
             if let Some(record) = &record {
                 host::forget_pod(&shared.config, record.ip)?;
@@ -175,7 +173,7 @@ impl Network {
         .await
     }
 
-    /// UIDs of all Pods that have anything here, half-made ones too.
+    /// The UIDs of all Pods that have something here, also incomplete ones.
     pub async fn pods(&self) -> Result<Vec<String>, NetworkError> {
         let shared = Arc::clone(&self.shared);
         in_thread(move || {
@@ -188,8 +186,8 @@ impl Network {
         .await
     }
 
-    /// Replaces the whole set of routes to other nodes' Pods, touching no route of anybody else.
-    /// Where the kernel refuses some, the others are set all the same.
+    /// Replaces the whole set of routes to other nodes' Pods, and touches no other routes. Where the kernel rejects some
+    /// routes, the others are set all the same.
     pub async fn set_routes(&self, peers: &[Peer]) -> Result<(), NetworkError> {
         let (shared, peers) = (Arc::clone(&self.shared), peers.to_vec());
         in_thread(move || {
@@ -200,8 +198,8 @@ impl Network {
                 Err(NetworkError::Routes(refused)) => refused.iter().map(|(_, via, _)| *via).collect(),
                 Err(_) => return done,
             };
-            // Nodes write their addresses themselves: one that is no neighbour's is somebody else's, whom Pods would not
-            // reach any more under addresses that nobody there knows.
+            // Nodes write their addresses themselves. An address that is not a neighbour's belongs to another machine, which
+            // Pods could not reach any more after such a route.
             let mut nodes: Vec<Ipv4Addr> = peers.iter().map(|peer| peer.via).filter(|via| !refused.contains(via)).collect();
             nodes.sort_unstable();
             nodes.dedup();
@@ -217,15 +215,14 @@ impl Network {
         .await
     }
 
-    /// Removes every trace: Pods, interfaces, routes, rules, state. Safe to repeat. What stays is
-    /// the sysctl `net.ipv4.ip_forward`.
+    /// Removes everything: Pods, interfaces, routes, rules, state. May be repeated. Only the sysctl `net.ipv4.ip_forward`
+    /// stays.
     pub async fn remove_all(&self) -> Result<(), NetworkError> {
         remove(&self.shared.config.prefix, &self.shared.config.state_dir).await
     }
 }
 
-/// [`Network::remove_all`] without a [`Network`]: needs nothing of the machine, and works on what
-/// is left of a state directory.
+/// [`Network::remove_all`] without a [`Network`]: needs nothing of the machine, and works with an incomplete state directory.
 pub async fn remove(prefix: &str, state_dir: &Path) -> Result<(), NetworkError> {
     let (prefix, state_dir) = (prefix.to_owned(), state_dir.to_owned());
     in_thread(move || {
@@ -233,7 +230,7 @@ pub async fn remove(prefix: &str, state_dir: &Path) -> Result<(), NetworkError> 
         host::remove(&prefix)?;
         let table = format!("{prefix}-net");
         match apply(&(rules::removal(&table) + &guard::removal(&table))) {
-            // Without nft there have never been rules.
+            // Without nft there were never any rules.
             Err(NetfilterError::Missing(_)) | Ok(()) => {}
             Err(error) => return Err(error.into()),
         }
@@ -258,7 +255,7 @@ impl Shared {
     fn reserve(&self, uid: &str, hostname: &str, host_ports: &[HostPort]) -> Result<Plan, NetworkError> {
         let mut state = self.state.lock();
         let pod_cidr = state.pod_cidr.ok_or(NetworkError::NoPodCidr)?;
-        // A Pod that has its ports keeps them, whoever listens by now.
+        // A Pod that has its ports keeps them, whichever program listens by now.
         if state.ledger.get(uid).is_none_or(|record| record.host_ports != host_ports) {
             listeners::check(&self.config, host_ports)?;
         }
@@ -282,7 +279,7 @@ impl Shared {
         let inputs = {
             let state = self.state.lock();
             let records = state.ledger.records().values();
-            // A new process that does not know the range yet leaves the rules of the last one.
+            // A new process that does not know the range yet keeps the rules of the last one.
             let Some(pod_cidr) = state.pod_cidr else { return Ok(()) };
             Inputs {
                 pod_cidr,

@@ -1,7 +1,6 @@
-//! Talking rtnetlink to the kernel without a runtime: several requests go down in one system call
-//! and their answers are read back at once, which is what keeps adding a Pod to a few
-//! milliseconds. A socket keeps the network namespace that its thread was in when it was opened.
-//! What is said is in [`message`]; what is asked for (the dumps) is here.
+//! rtnetlink without a runtime: several requests go to the kernel in one system call and their answers are read at once, so
+//! that adding a Pod takes a few milliseconds only. A socket stays in the network namespace in which its thread was when it was
+//! opened. [`message`] has the requests that change something; the dumps are here.
 
 pub(crate) mod message;
 
@@ -20,12 +19,12 @@ use rtnetlink::sys::{Socket as RawSocket, SocketAddr};
 
 use crate::NetworkError;
 
-/// Requests sent before their answers are read: the answers must fit the socket's receive buffer.
+/// The number of requests that are sent before their answers are read: the answers must fit the socket's receive buffer.
 const BATCH_LEN_MAX: usize = 64;
 /// The kernel hands out dumps in pieces of at most this size.
 const RECEIVE_BYTES: usize = 64 * 1024;
 
-/// One request and how to take its refusal.
+/// One request, and how to handle its error.
 pub(crate) struct Request {
     doing: String,
     message: RouteNetlinkMessage,
@@ -34,12 +33,12 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// `doing` says what fails when it fails; `flags` are netlink's beyond request and ack.
+    /// `doing` names the action in an error; `flags` are netlink's beyond request and ack.
     pub(crate) fn new(doing: impl Into<String>, message: RouteNetlinkMessage, flags: u16) -> Self {
         Self { doing: doing.into(), message, flags, ignored: &[] }
     }
 
-    /// Error numbers that mean the wanted state is there already.
+    /// The error numbers that mean that the wanted state exists already.
     pub(crate) fn ignoring(mut self, errors: &'static [i32]) -> Self {
         self.ignored = errors;
         self
@@ -69,7 +68,7 @@ pub(crate) struct Address {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) destination: Ipv4Net,
-    /// Who made it (`RTPROT_…`).
+    /// The origin of the route (`RTPROT_…`).
     pub(crate) protocol: u8,
     pub(crate) metric: u32,
     pub(crate) oif: Option<u32>,
@@ -83,7 +82,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Opens one in the calling thread's network namespace.
+    /// Opens a socket in the calling thread's network namespace.
     pub(crate) fn open() -> Result<Self, NetworkError> {
         let open = || {
             let mut raw = RawSocket::new(NETLINK_ROUTE)?;
@@ -96,8 +95,7 @@ impl Socket {
         Ok(Self { raw, sequence: 0 })
     }
 
-    /// Performs all requests in order, each whether or not those before it were refused; the error
-    /// is the first refusal.
+    /// Performs all requests in order, each even if requests before it were rejected; the error is the first one.
     pub(crate) fn apply(&mut self, requests: Vec<Request>) -> Result<(), NetworkError> {
         self.apply_each(requests)?.into_iter().collect()
     }
@@ -159,8 +157,8 @@ impl Socket {
         }
     }
 
-    /// Reads one datagram and hands over its messages. A message of a foreign interface that the
-    /// packet crate cannot read is passed over: it cannot be one of ours.
+    /// Reads one datagram and passes its messages on. A message of a foreign interface that the packet crate cannot parse is
+    /// skipped: it cannot be about an interface of ours.
     fn receive(&self, mut each: impl FnMut(&NetlinkHeader, NetlinkPayload<RouteNetlinkMessage>) -> io::Result<()>) -> io::Result<()> {
         let mut buffer = Vec::with_capacity(RECEIVE_BYTES);
         self.raw.recv(&mut buffer, 0)?;
@@ -210,7 +208,7 @@ impl Socket {
         self.dump("interfaces", message::all_links(), read_link)
     }
 
-    /// One interface, if there is one of that name.
+    /// The interface of that name, if it exists.
     pub(crate) fn link(&mut self, name: &str) -> Result<Option<Link>, NetworkError> {
         let failed = || NetworkError::kernel(format!("finding interface {name}"));
         let mut bytes = Vec::new();

@@ -1,7 +1,6 @@
-//! The node's rules as a pure function of its settings and Pods: one table `<prefix>-net`, always
-//! written whole in one transaction. It holds masquerading for what leaves the cluster, host
-//! ports, and the refusal of Service addresses that nobody programmed. Services themselves are
-//! the proxy's table; where both look at a packet, the proxy's has looked first.
+//! The node's rules as a pure function of its settings and Pods: one table `<prefix>-net`, always written as a whole in one
+//! transaction. It has the masquerading of packets that leave the cluster, host ports, and the rejection of Service addresses
+//! without a Service. Services themselves are in the proxy's table; where both tables see a packet, the proxy's is first.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -10,7 +9,7 @@ use ipnet::Ipv4Net;
 
 use crate::{Config, HostPort};
 
-/// What the rules depend on beyond the configuration.
+/// The input of the rules beyond the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inputs {
     /// The node's own Pod range.
@@ -32,7 +31,7 @@ pub(crate) fn script(config: &Config, inputs: &Inputs) -> String {
     text
 }
 
-/// The script that removes the table, if it is there.
+/// The script that removes the table, if it exists.
 pub(crate) fn removal(table: &str) -> String {
     format!("add table ip {table}\ndelete table ip {table}\n")
 }
@@ -70,7 +69,7 @@ fn host_ports(config: &Config, ports: &[(HostPort, Ipv4Addr)]) -> String {
             let _ = writeln!(rules, "    dnat ip to {key} map {{ {} }}", join(elements.into_iter()));
         }
     };
-    // The more particular ones first.
+    // The more specific ones first.
     let element = |(port, pod): &&(HostPort, Ipv4Addr), with: bool| {
         let ip = port.host_ip.map(|ip| format!("{ip} . ")).unwrap_or_default();
         (with == port.host_ip.is_some()).then(|| format!("{ip}{} . {} : {pod} . {}", port.protocol, port.host_port, port.container_port))
@@ -78,8 +77,8 @@ fn host_ports(config: &Config, ports: &[(HostPort, Ipv4Addr)]) -> String {
     rule("ip daddr . meta l4proto . th dport", ports.iter().filter_map(|p| element(p, true)).collect());
     rule("meta l4proto . th dport", ports.iter().filter_map(|p| element(p, false)).collect());
     let mut text = format!("  chain host-ports {{\n{rules}  }}\n");
-    // Cluster DNS and the bridge are local too, and are no host port's. The proxy's table comes first
-    // (-100), its addresses from outside of the cluster after this one (-98).
+    // Cluster DNS and the bridge are local addresses too, but not for host ports. The proxy's table comes first (-100), its
+    // addresses from outside of the cluster after this one (-98).
     let (pods, services) = (config.cluster_cidr, config.service_cidr);
     for hook in ["prerouting", "output"] {
         let _ = writeln!(
@@ -94,19 +93,19 @@ fn host_ports(config: &Config, ports: &[(HostPort, Ipv4Addr)]) -> String {
 fn refuse(config: &Config) -> String {
     let (services, dns, bridge) = (config.service_cidr, config.dns_ip, config.bridge());
     let unassigned = format!("ip daddr {services} ip daddr != {dns} reject with icmp host-unreachable");
-    // `route_localnet` is on for the bridge; what Pods send to the node's localhost stays out.
+    // `route_localnet` is on for the bridge; packets of Pods to the node's localhost are dropped.
     let mut text = format!(
         "  chain localhost {{\n    type filter hook prerouting priority raw; policy accept;\n    \
          iifname \"{bridge}\" ip daddr 127.0.0.0/8 drop\n  }}\n"
     );
-    // Names are for the node and its Pods, not for whoever routes to the address.
+    // Names are for the node and its Pods, not for other senders that have a route to the address.
     let _ = writeln!(
         text,
         "  chain input {{\n    type filter hook input priority filter; policy accept;\n    \
          ip daddr {dns} iifname != {{ \"lo\", \"{bridge}\" }} reject with icmp host-unreachable\n  }}"
     );
     let _ = writeln!(text, "  chain forward {{\n    type filter hook forward priority filter; policy accept;\n    {unassigned}\n  }}");
-    // Pods are one hop from each other by the link and never take it; see the sandbox.
+    // Pods are one hop from each other on the link and never use it; see the sandbox.
     let _ = writeln!(
         text,
         "  chain local {{\n    type filter hook output priority filter; policy accept;\n    {unassigned}\n    \

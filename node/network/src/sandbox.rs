@@ -1,8 +1,7 @@
-//! A Pod's namespaces: network, IPC and UTS, made by a thread that ends at once and pinned as bind
-//! mounts of files, so that no process has to hold them and they outlive whoever made them. The
-//! files are `<state_dir>/ns/<uid>/{net,ipc,uts}`; `ns` is a private mount of its own, so that pins
-//! are not copied into the mount namespaces that follow the machine's. Building again after a
-//! death at any point starts from nothing: a half-built sandbox has never had a container in it.
+//! A Pod's namespaces: network, IPC and UTS, created by a thread that ends at once and pinned as bind mounts of files, so that
+//! no process must keep them alive and they outlive their creator. The files are `<state_dir>/ns/<uid>/{net,ipc,uts}`; `ns` is
+//! a private mount of its own, so that pins are not copied into the mount namespaces that follow the machine's. After a kill at
+//! any point the sandbox is built again from nothing: an incomplete sandbox has never had a container in it.
 
 use std::fs::{self, File};
 use std::io;
@@ -29,21 +28,20 @@ const NSFS: FsType = FsType(0x6e73_6673);
 const INSIDE: &str = "eth0";
 /// The namespaces of a Pod by the kernel's names for them.
 const KINDS: [&str; 3] = ["net", "ipc", "uts"];
-/// Sysctls of a Pod's network namespace, each with what it is for. Those that the kernel does not
-/// have (no IPv6) are passed over.
+/// Sysctls of a Pod's network namespace, each with its purpose. Those that the kernel does not have (no IPv6) are skipped.
 const SYSCTLS: &[(&str, &str)] = &[
-    // Pods share a link but speak through the node, where Services are translated.
+    // Pods share a link but send through the node, where Services are translated.
     ("ipv4/conf/all/accept_redirects", "0"),
     ("ipv4/conf/default/accept_redirects", "0"),
     // As containerd: containers without root may listen on port 80 and send pings.
     ("ipv4/ip_unprivileged_port_start", "0"),
     ("ipv4/ping_group_range", "0 2147483647"),
-    // No addresses that nobody gave out.
+    // No addresses that the node did not allocate.
     ("ipv6/conf/default/addr_gen_mode", "1"),
     ("ipv6/conf/default/accept_ra", "0"),
 ];
 
-/// What a Pod's sandbox is built from.
+/// The input of a Pod's sandbox.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Directory of its pins.
@@ -64,7 +62,7 @@ impl Plan {
         Sandbox { network: pin("net"), ipc: pin("ipc"), uts: pin("uts"), hostname: self.hostname.clone() }
     }
 
-    /// Whether everything is there.
+    /// Whether the sandbox is complete.
     pub(crate) fn is_built(&self) -> Result<bool, NetworkError> {
         if !KINDS.iter().all(|kind| is_pinned(&self.dir.join(kind))) {
             return Ok(false);
@@ -74,8 +72,8 @@ impl Plan {
         Ok(bridge.is_some_and(|bridge| veth.is_some_and(|veth| veth.controller == Some(bridge.index))))
     }
 
-    /// Builds the sandbox. Leaves the calling thread in the new namespaces: it must be one that
-    /// ends. What an earlier try left is removed first.
+    /// Builds the sandbox. Moves the calling thread into the new namespaces: the thread must end afterwards. The rest of an
+    /// earlier attempt is removed first.
     pub(crate) fn build(&self) -> Result<(), NetworkError> {
         let mut host = Socket::open()?;
         remove(&self.dir, Some(&self.veth))?;
@@ -104,8 +102,8 @@ impl Plan {
         self.configure_inside()
     }
 
-    /// Addresses and routes, from within. The address has no range on the link: every packet goes
-    /// to the node, which routes it and translates Services both ways.
+    /// Addresses and routes inside. The address has no range on the link: every packet goes to the node, which routes it and
+    /// translates Services in both directions.
     fn configure_inside(&self) -> Result<(), NetworkError> {
         let mut own = Socket::open()?;
         let missing = || NetworkError::kernel(format!("finding {INSIDE} of pod {}", self.uid))(io::ErrorKind::NotFound.into());
@@ -114,7 +112,7 @@ impl Plan {
             message::up("lo"),
             message::up(INSIDE),
             message::add_address(inside, self.ip, Ipv4Net::from(self.ip).prefix_len()),
-            // Nobody can answer for the node.
+            // No other machine can answer for the node.
             message::set_neighbour(inside, self.gateway, self.gateway),
             message::set_route(Ipv4Net::default(), Target::OnLink(self.gateway, inside), 0),
         ];
@@ -122,7 +120,7 @@ impl Plan {
     }
 }
 
-/// Makes and pins an IPC namespace alone, unless it is there. Leaves the calling thread in it.
+/// Creates and pins an IPC namespace alone, unless it exists. Moves the calling thread into it.
 pub(crate) fn build_ipc(uid: &str, dir: &Path) -> Result<PathBuf, NetworkError> {
     let path = dir.join("ipc");
     if is_pinned(&path) {
@@ -156,7 +154,7 @@ fn pin(kind: &str, path: &Path) -> Result<(), NetworkError> {
         .map_err(|errno| NetworkError::io(format!("pinning a namespace as {}", path.display()))(errno.into()))
 }
 
-/// Removes the pins in `dir` and the Pod's interface on the node, whatever of them is there.
+/// Removes the pins in `dir` and the Pod's interface on the node, as far as they exist.
 pub(crate) fn remove(dir: &Path, veth: Option<&str>) -> Result<(), NetworkError> {
     for kind in KINDS {
         let path = dir.join(kind);
@@ -180,19 +178,19 @@ pub(crate) fn remove(dir: &Path, veth: Option<&str>) -> Result<(), NetworkError>
     }
 }
 
-/// Takes away every mount on a path.
+/// Removes every mount on a path.
 fn unmount(path: &Path) -> Result<(), NetworkError> {
     loop {
         match umount2(path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
             Ok(()) => {}
-            // Not a mount (any more), or not there.
+            // Not mounted (any more), or it does not exist.
             Err(Errno::EINVAL | Errno::ENOENT) => return Ok(()),
             Err(errno) => return Err(NetworkError::io(format!("unmounting {}", path.display()))(errno.into())),
         }
     }
 }
 
-/// Makes the directory of all pins, a private mount of its own.
+/// Creates the directory of all pins, a private mount of its own.
 pub(crate) fn prepare_dir(dir: &Path) -> Result<(), NetworkError> {
     private_dir(dir).map_err(NetworkError::io(format!("making {}", dir.display())))?;
     let failed = |errno: Errno| NetworkError::io(format!("making {} a private mount", dir.display()))(errno.into());
@@ -218,7 +216,7 @@ pub(crate) fn remove_dir(dir: &Path) -> Result<(), NetworkError> {
     }
 }
 
-/// UIDs of all sandboxes, half-built ones too.
+/// The UIDs of all sandboxes, also incomplete ones.
 pub(crate) fn pinned(dir: &Path) -> Result<Vec<String>, NetworkError> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -227,13 +225,13 @@ pub(crate) fn pinned(dir: &Path) -> Result<Vec<String>, NetworkError> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
 }
 
-/// Runs `work` on a thread of its own, for what changes the thread's namespaces.
+/// Runs `work` on a thread of its own, because it changes the thread's namespaces.
 pub(crate) async fn in_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, NetworkError> + Send + 'static,
 ) -> Result<T, NetworkError> {
     let (send, receive) = tokio::sync::oneshot::channel();
     let spawned = std::thread::Builder::new().name("sandbox".to_owned()).spawn(move || {
-        // The caller may have gone; the state on disk is what counts.
+        // The caller may have gone; the state on disk counts.
         drop(send.send(work()));
     });
     spawned.map_err(NetworkError::io("starting a thread"))?;

@@ -1,4 +1,4 @@
-//! Sysctls that a Pod asks for, in the Pod's own network and IPC namespaces.
+//! The sysctls of a Pod's spec, in the Pod's own network and IPC namespaces.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,9 +9,9 @@ use runtimes_contract::Sandbox;
 use crate::NetworkError;
 use crate::sandbox::in_thread;
 
-/// Writes sysctls, named with dots, in a sandbox's namespaces. `net.*` belongs to the network's, everything else to
-/// IPC's: one that belongs to neither must not be asked for. An error when the sandbox has not the namespace (it would
-/// be the node's own that changed), or when the kernel refuses the value.
+/// Writes sysctls, named with dots, in a sandbox's namespaces. `net.*` belongs to the network namespace, everything else to the
+/// IPC namespace: the caller must not pass sysctls of neither. An error when the sandbox does not have the namespace (the
+/// node's own would change), or when the kernel rejects the value.
 pub async fn set_sysctls(sandbox: &Sandbox, sysctls: Vec<(String, String)>) -> Result<(), NetworkError> {
     if sysctls.is_empty() {
         return Ok(());

@@ -1,5 +1,4 @@
-//! `downwardAPI` volumes: fields of the Pod as files, and the text of those fields, which the agent's
-//! environment variables share.
+//! `downwardAPI` volumes: fields of the Pod as files. The agent's environment variables use the same text of those fields.
 
 use api_model::quantity;
 use async_trait::async_trait;
@@ -102,8 +101,8 @@ pub enum FieldError {
     Quantity(#[from] quantity::QuantityError),
 }
 
-/// The text of a `resourceFieldRef`: requests or limits over the divisor, rounded up; a missing
-/// limit is what the node offers, a missing request is 0, as upstream.
+/// The text of a `resourceFieldRef`: requests or limits divided by the divisor, rounded up. A missing limit is the node's
+/// amount, a missing request is 0, as upstream.
 pub fn resource_field(container: &Container, wanted: &ResourceFieldSelector, node: Allocatable) -> Result<String, FieldError> {
     let (list, resource) = wanted.resource.split_once('.').ok_or_else(|| FieldError::Resource(wanted.resource.clone()))?;
     let resources = container.resources.as_ref();

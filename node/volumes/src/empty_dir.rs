@@ -13,7 +13,7 @@ use runtimes_host::blocking;
 use crate::kind::{Context, VolumeKind};
 use crate::{VolumeError, mount_table, ownership};
 
-/// Everyone may write: containers of one Pod may run as different users.
+/// All users may write: containers of one Pod may run as different users.
 const MODE: u32 = 0o777;
 /// Written beside a finished volume: ownership is set once, not at each refresh.
 const READY_SUFFIX: &str = ".ready";
@@ -57,7 +57,7 @@ impl VolumeKind for EmptyDirVolume {
     }
 }
 
-/// Whether a volume is one on the node's disk.
+/// Whether a volume is an `emptyDir` on the node's disk.
 pub(crate) fn is_on_disk(volume: &Volume) -> bool {
     volume.empty_dir.as_ref().is_some_and(|source| source.medium.as_deref().unwrap_or_default().is_empty())
 }

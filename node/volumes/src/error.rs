@@ -1,4 +1,4 @@
-//! Why a volume could not be made. The texts are what `kubectl describe` shows after upstream's
+//! Why a volume could not be set up. `kubectl describe` shows the text after upstream's
 //! `MountVolume.SetUp failed for volume "x" : `.
 
 use std::io;
@@ -29,15 +29,15 @@ pub enum VolumeError {
     /// A path in an `items` list leaves the volume.
     #[error("invalid path {0:?}: must be relative and not contain '..'")]
     BadPath(String),
-    /// A `fieldRef` or `resourceFieldRef` that cannot be answered.
+    /// A `fieldRef` or `resourceFieldRef` that has no value.
     #[error("{0}")]
     BadField(String),
-    /// A hostPath whose type is not the one asked for; upstream's words.
+    /// A hostPath of another type than the requested one; upstream's words.
     #[error("hostPath type check failed: {} is not a {wanted}", .path.display())]
     HostPathType {
         /// The path.
         path: PathBuf,
-        /// What it should be: `directory`, `file`, `socket file`, …
+        /// The requested type: `directory`, `file`, `socket file`, …
         wanted: &'static str,
     },
     /// A mount of a volume that the Pod does not have.
@@ -54,14 +54,14 @@ pub enum VolumeError {
     /// A `subPathExpr` names a variable that the container does not have.
     #[error("failed to expand subPath for volumeMount: missing value for {0:?}")]
     UnknownVariable(String),
-    /// The system refused.
+    /// The system returned an error.
     #[error("{doing} {}: {source}", .path.display())]
     Io {
-        /// What was being done.
+        /// What was attempted.
         doing: &'static str,
-        /// To what.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Something is mounted below a directory that was to be removed.
@@ -73,18 +73,18 @@ pub enum VolumeError {
     /// The process is ending.
     #[error("interrupted")]
     Interrupted,
-    /// What went wrong with which volume; upstream's words.
+    /// The failure of one volume; upstream's words.
     #[error("MountVolume.SetUp failed for volume {volume:?} : {source}")]
     Volume {
         /// The volume.
         volume: String,
-        /// What went wrong.
+        /// The failure.
         source: Box<VolumeError>,
     },
 }
 
 impl VolumeError {
-    /// For `map_err`: says what was being done to which path.
+    /// For `map_err`: adds what was attempted on which path.
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { doing, path, source }

@@ -1,5 +1,5 @@
-//! `hostPath` volumes: a file or directory of the node itself, after the check that its type asks
-//! for. Nothing is made under the Pod's directory and nothing is removed with the Pod.
+//! `hostPath` volumes: a file or directory of the node itself, after the check that its type requires. The kind creates nothing
+//! under the Pod's directory, and removes nothing with the Pod.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -34,8 +34,8 @@ impl VolumeKind for HostPathVolume {
     }
 }
 
-/// Makes what a type says to make, checks what it says to check. Without a type a missing directory
-/// is made, which upstream leaves to the runtime.
+/// Creates or checks the path as its type requires. Without a type a missing directory is created, which upstream leaves to the
+/// runtime.
 fn check(path: &Path, kind: &str) -> Result<(), VolumeError> {
     let found = fs::metadata(path).ok().map(|metadata| metadata.file_type());
     match (kind, found.is_some()) {

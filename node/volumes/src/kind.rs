@@ -1,4 +1,4 @@
-//! What a volume kind is, and what it needs to know. `kinds.rs` has the table of those that exist.
+//! A volume kind, and what it needs. `kinds.rs` has the table of the kinds.
 
 use std::path::{Path, PathBuf};
 
@@ -8,17 +8,17 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec, Volume};
 
 use crate::{Allocatable, Source, VolumeError};
 
-/// What a kind needs to know to make a volume.
+/// What a kind needs to set up a volume.
 pub struct Context<'a> {
     /// The Pod's directory.
     pub pod_dir: PathBuf,
     /// The Pod.
     pub pod: &'a Pod,
-    /// What the node offers.
+    /// The node's amounts.
     pub allocatable: Allocatable,
-    /// Where objects come from.
+    /// The source of the objects.
     pub source: &'a dyn Source,
-    /// Now: token rotation looks at it.
+    /// The present time, for the rotation of tokens.
     pub now: Timestamp,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Context<'a> {
         u32::try_from(group).ok()
     }
 
-    /// The user that every container runs as, if they agree and say so: it then owns token files.
+    /// The user of all containers, if they have the same one in their specs: that user owns token files.
     pub fn fs_user(&self) -> Option<u32> {
         let spec = self.spec()?;
         let of_pod = spec.security_context.as_ref().and_then(|security| security.run_as_user);
@@ -60,16 +60,15 @@ impl<'a> Context<'a> {
 
 /// One kind of volume.
 ///
-/// Promises: `set_up` may be called any number of times, also after a kill in the middle, and brings
-/// content up to date without a moment in which a reader sees half of it; everything made lies below
-/// the Pod's directory (hostPath makes nothing there); `path` does no I/O.
+/// Promises: `set_up` may be called any number of times, also after a kill in the middle, and updates the content so that a
+/// reader never sees half of it; it creates files below the Pod's directory only (hostPath creates none there); `path` does no
+/// I/O.
 #[async_trait]
 pub trait VolumeKind: Send + Sync {
     /// Upstream's plugin name, for example `configmap`.
     fn name(&self) -> &'static str;
 
-    /// Makes the volume or brings it up to date; answers when it wants to be called again at the
-    /// latest.
+    /// Sets the volume up or updates it; returns when it must be called again at the latest.
     async fn set_up(&self, context: &Context<'_>, volume: &Volume) -> Result<Option<Timestamp>, VolumeError>;
 
     /// The file or directory that containers mount.

@@ -24,7 +24,7 @@ pub(crate) fn kind_of_volume(volume: &Volume) -> Result<&'static dyn VolumeKind,
     }
 }
 
-/// The field that says what the volume is, for the message.
+/// The field with the volume's source, for the message.
 fn unsupported_name(volume: &Volume) -> String {
     let fields = serde_json::to_value(volume).ok();
     let named = fields.as_ref().and_then(|value| value.as_object()).and_then(|map| map.keys().find(|key| *key != "name"));

@@ -1,11 +1,10 @@
-//! The volumes of a Pod as directories and files of the node. In comes a Pod and a [`Source`] of the
-//! objects that its volumes name; out go paths that containers mount ([`Volumes::mounts`]). One file
-//! a volume kind, each behind [`kind::VolumeKind`]. Nothing here talks to the API or knows of
-//! runtimes; who calls decides when to set up, refresh and tear down.
+//! The volumes of a Pod as directories and files of the node. The input is a Pod and a [`Source`] of the objects that its
+//! volumes name; the output is the paths that containers mount ([`Volumes::mounts`]). One file a volume kind, each behind
+//! [`kind::VolumeKind`]. The crate does not call the API and does not know runtimes; its caller decides when to set up, refresh
+//! and tear down.
 //!
-//! Everything of a Pod lies under `<root>/<Pod UID>/`, as upstream's kubelet lays it out:
-//! `volumes/kubernetes.io~<kind>/<name>` and `volume-subpaths/<name>/<container>/<index>`. So what a
-//! killed agent left behind is found by UID alone.
+//! Everything of a Pod is under `<root>/<Pod UID>/`, in the layout of upstream's kubelet: `volumes/kubernetes.io~<kind>/<name>`
+//! and `volume-subpaths/<name>/<container>/<index>`. So what a killed agent left is found by UID alone.
 
 mod config_map;
 mod downward;
@@ -37,7 +36,7 @@ use crate::empty_dir::EmptyDirVolume;
 use crate::kind::{Context, VolumeKind as _};
 use crate::kinds::kind_of_volume;
 
-/// What the node offers to containers without limits: `resourceFieldRef` falls back to it.
+/// The node's amounts for containers without limits, which `resourceFieldRef` uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocatable {
     /// Thousandths of a CPU.
@@ -52,19 +51,19 @@ pub struct Allocatable {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownVariable(pub String);
 
-/// The volumes of every Pod of a node, under one directory.
+/// The volumes of all Pods of a node, under one directory.
 #[derive(Clone, Debug)]
 pub struct Volumes {
     root: PathBuf,
 }
 
 impl Volumes {
-    /// Keeps volumes under `root`, which is made when first needed.
+    /// Volumes under `root`, which is created when it is first needed.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// The directory that holds everything of a Pod.
+    /// The directory of everything of a Pod.
     pub fn pod_dir(&self, uid: &str) -> PathBuf {
         self.root.join(uid)
     }
@@ -76,10 +75,9 @@ impl Volumes {
         on_disk.map(|volume| (volume.name.clone(), EmptyDirVolume.path(&dir, volume))).collect()
     }
 
-    /// Sets up each volume of the Pod, or brings it up to date; idempotent, also after a kill in the
-    /// middle. Answers when to come back at the latest because a token wants rotation. One that cannot be
-    /// set up keeps none of the others from it: a ConfigMap that was deleted must not stop the rotation
-    /// of a running Pod's token. The error is the first one.
+    /// Sets up each volume of the Pod, or updates it; idempotent, also after a kill in the middle. Returns when to call it
+    /// again at the latest because a token must be rotated. The failure of one volume does not stop the others: a ConfigMap
+    /// that was deleted must not stop the rotation of a running Pod's token. The error is the first one.
     pub async fn set_up(&self, pod: &Pod, allocatable: Allocatable, source: &dyn Source) -> Result<Option<Timestamp>, VolumeError> {
         let context = Context::new(self.pod_dir(uid(pod)?), pod, allocatable, source);
         let (mut again, mut failed): (Option<Timestamp>, Option<VolumeError>) = (None, None);
@@ -97,8 +95,8 @@ impl Volumes {
         failed.map_or(Ok(again), Err)
     }
 
-    /// The mounts of one container, parents before children. Volumes are set up. `expand` turns
-    /// `$(NAME)` of a `subPathExpr` into text, or returns the unknown name.
+    /// The mounts of one container, parents before children. The volumes must be set up. `expand` replaces `$(NAME)` in a
+    /// `subPathExpr`, or returns the unknown name.
     pub async fn mounts(
         &self,
         pod: &Pod,
@@ -134,10 +132,9 @@ impl Volumes {
         Ok(mounts)
     }
 
-    /// The shared memory of a Pod: one for all its containers, as their IPC namespace is one. Made at the
-    /// first call.
+    /// The shared memory of a Pod, one for all its containers, because they share one IPC namespace. The first call creates it.
     pub async fn shared_memory(&self, uid: &str) -> Result<PathBuf, VolumeError> {
-        /// Containers of one Pod start side by side; two mounts would be two memories.
+        /// Containers of one Pod start at the same time; two mounts would be two memories.
         static MOUNTING: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
         let at = self.pod_dir(uid).join("shm");
         blocking(move || {
@@ -151,7 +148,7 @@ impl Volumes {
         .await
     }
 
-    /// Unmounts and removes everything of a Pod; no error when nothing is there.
+    /// Unmounts and removes everything of a Pod; no error when it has nothing.
     pub async fn tear_down(&self, uid: &str) -> Result<(), VolumeError> {
         let dir = self.pod_dir(uid);
         if uid.is_empty() || uid.contains(['/', '\0']) || uid.starts_with('.') {
@@ -160,7 +157,7 @@ impl Volumes {
         blocking(move || remove_tree(&dir)).await
     }
 
-    /// UIDs of the Pods of which anything is left.
+    /// The UIDs of Pods that have something here.
     pub async fn pods(&self) -> Result<Vec<String>, VolumeError> {
         let root = self.root.clone();
         blocking(move || {
@@ -185,7 +182,7 @@ async fn set_up_one(context: &Context<'_>, volume: &Volume) -> Result<Option<Tim
     kind.set_up(context, volume).await.map_err(|error| error.in_volume(&volume.name))
 }
 
-/// Unmounts what is mounted below `dir`, deepest first, then removes it. Never walks into a mount.
+/// Unmounts what is mounted below `dir`, deepest first, then removes it. Never enters a mount.
 fn remove_tree(dir: &Path) -> Result<(), VolumeError> {
     unmount_below(dir)?;
     if let Some(left) = mount_table::below(dir)?.first() {

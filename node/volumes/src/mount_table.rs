@@ -9,7 +9,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use crate::VolumeError;
 
-/// What this process sees mounted.
+/// The mounts that this process sees.
 const TABLE: &str = "/proc/self/mountinfo";
 
 /// Mount points at or below a directory, in the order they were mounted.
@@ -45,15 +45,15 @@ pub(crate) fn mount_shared_memory(at: &Path) -> Result<(), VolumeError> {
         .map_err(|errno| failed("mounting shared memory on", at, errno))
 }
 
-/// Shows `source` at `at` as well, without what is mounted below it, as upstream. The place is taken out
-/// of the machine's propagation: a mount that came along with it (or came later, from the original)
-/// would otherwise be taken off the machine itself when the place is unmounted.
+/// Bind-mounts `source` at `at`, without the mounts below it, as upstream. The new mount has private propagation: otherwise a
+/// mount that came along with it (or later, from the original) would be unmounted on the machine itself when this one is
+/// unmounted.
 pub(crate) fn bind(source: &Path, at: &Path) -> Result<(), VolumeError> {
     mount(Some(source), at, None::<&str>, MsFlags::MS_BIND, None::<&str>).map_err(|errno| failed("binding onto", at, errno))?;
     mount(None::<&str>, at, None::<&str>, MsFlags::MS_PRIVATE, None::<&str>).map_err(|errno| failed("making a private mount of", at, errno))
 }
 
-/// Unmounts; who has files open there keeps them. Not mounted is no error.
+/// Unmounts lazily: processes keep the files that they have open. A path without a mount is no error.
 pub(crate) fn unmount(at: &Path) -> Result<(), VolumeError> {
     match umount2(at, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
         Ok(()) | Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOENT) => Ok(()),

@@ -7,12 +7,12 @@ use std::path::Path;
 
 use crate::VolumeError;
 
-/// Upstream's masks: what the group gets beside what is there.
+/// Upstream's masks: the permissions that the group gets in addition.
 const READ_WRITE: u32 = 0o660;
 const READ_ONLY: u32 = 0o440;
 const DIRECTORY: u32 = 0o2110;
 
-/// Gives a tree to a group. Symbolic links are given away themselves, never followed.
+/// Changes the group of a tree. The group of symbolic links themselves is changed; they are never followed.
 pub(crate) fn give_to_group(path: &Path, group: u32, read_only: bool) -> Result<(), VolumeError> {
     lchown(path, None, Some(group)).map_err(VolumeError::io("setting the group of", path))?;
     let metadata = fs::symlink_metadata(path).map_err(VolumeError::io("reading", path))?;

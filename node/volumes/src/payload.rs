@@ -1,6 +1,6 @@
-//! Files that change under their readers without a torn moment, laid out as upstream's atomic
-//! writer does: real files in a dated directory, `..data` a symbolic link to it that is replaced by
-//! one rename, and each visible name a symbolic link through `..data`.
+//! Files that change atomically under their readers, in the layout of upstream's atomic writer: real files in a dated
+//! directory, `..data` a symbolic link to it that is replaced by one rename, and each visible name a symbolic link through
+//! `..data`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ const DATA_NEXT: &str = "..data_tmp";
 /// Upstream's default mode of files.
 const MODE: u32 = 0o644;
 
-/// Where files lie.
+/// The medium of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Medium {
     /// The node's disk.
@@ -37,7 +37,7 @@ pub(crate) struct File {
     pub bytes: Vec<u8>,
     /// Permission bits.
     pub mode: u32,
-    /// Owner, where it is not root.
+    /// The owner, if it is not root.
     pub owner: Option<u32>,
 }
 
@@ -64,7 +64,7 @@ impl Payload {
         Ok(())
     }
 
-    /// Adds every key of an object, or those that `items` lists. `what` is `config` or `secret`.
+    /// Adds every key of an object, or the keys that `items` lists. `what` is `config` or `secret`.
     pub fn add_items(
         &mut self,
         what: &'static str,
@@ -93,13 +93,12 @@ impl Payload {
     }
 }
 
-/// What a file of the volume holds now; `None` when it is not there.
+/// The present content of a file of the volume; `None` when it does not exist.
 pub(crate) fn read(volume: &Path, path: &str) -> Option<Vec<u8>> {
     fs::read(volume.join(DATA).join(path)).ok()
 }
 
-/// Makes the volume's directory (mounting a tmpfs on it) and its content; does nothing when the
-/// content is there already.
+/// Creates the volume's directory (with a tmpfs on it) and its content; does nothing when the content is the same already.
 pub(crate) async fn write(context: &Context<'_>, volume: PathBuf, medium: Medium, payload: Payload) -> Result<(), VolumeError> {
     let group = context.fs_group();
     blocking(move || {
@@ -132,7 +131,7 @@ fn files_below(dir: &Path) -> io::Result<usize> {
 
 fn replace(volume: &Path, payload: &Payload, group: Option<u32>) -> Result<(), VolumeError> {
     let (next, data) = (volume.join(DATA_NEXT), volume.join(DATA));
-    // What a writer that was killed left needs the room that this one may lack.
+    // The files of a writer that was killed may take the space that this one needs.
     let current = fs::read_link(&data).ok();
     sweep_dated(volume, current.as_deref())?;
     let stamp = jiff::Timestamp::now().strftime("..%Y_%m_%d_%H_%M_%S.%9f").to_string();
@@ -143,7 +142,7 @@ fn replace(volume: &Path, payload: &Payload, group: Option<u32>) -> Result<(), V
         fs::rename(&next, &data).map_err(VolumeError::io("replacing", &data))
     });
     if let Err(error) = filled {
-        // Each attempt would leave another on a disk that is full; the first error is the one to tell.
+        // Each attempt would leave another directory on a full disk. The first error is the one to return.
         if let Err(error) = remove_if_there(&next).and_then(|()| sweep_dated(volume, current.as_deref())) {
             tracing::warn!(volume = %volume.display(), %error, "half-written volume content stays");
         }
@@ -161,7 +160,7 @@ fn remove_if_there(path: &Path) -> Result<(), VolumeError> {
     }
 }
 
-/// Makes a dated directory with all files.
+/// Creates a dated directory with all files.
 fn fill(fresh: &Path, payload: &Payload, group: Option<u32>) -> Result<(), VolumeError> {
     fs::create_dir(fresh).map_err(VolumeError::io("making", fresh))?;
     fs::set_permissions(fresh, fs::Permissions::from_mode(0o755)).map_err(VolumeError::io("setting the mode of", fresh))?;
@@ -202,7 +201,7 @@ fn show_names(volume: &Path, payload: &Payload) -> Result<(), VolumeError> {
     Ok(())
 }
 
-/// Removes dated directories but one: those that `..data` left, and those of a writer that was killed.
+/// Removes all dated directories but one: those that `..data` left, and those of a writer that was killed.
 fn sweep_dated(volume: &Path, current: Option<&Path>) -> Result<(), VolumeError> {
     for entry in fs::read_dir(volume).map_err(VolumeError::io("listing", volume))? {
         let entry = entry.map_err(VolumeError::io("listing", volume))?;
@@ -258,7 +257,7 @@ mod tests {
             assert!(error.to_string().contains("writing"), "{error}");
             assert_eq!(names(dir.path()), before);
         }
-        // As a writer leaves it that is killed in the middle: the next one needs the room.
+        // The state that a writer leaves when it is killed in the middle: the next one needs the space.
         let dead = dir.path().join("..2026_01_01_00_00_00.000000000");
         fs::create_dir(&dead).expect("made");
         fs::write(dead.join("settings"), vec![0; 180 << 10]).expect("written");

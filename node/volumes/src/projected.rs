@@ -1,5 +1,5 @@
-//! `projected` volumes: ServiceAccount tokens, ConfigMaps, Secrets and fields of the Pod in one
-//! directory in memory. A token is asked for anew when 80 % of its life is over, as upstream.
+//! `projected` volumes: ServiceAccount tokens, ConfigMaps, Secrets and fields of the Pod in one directory in memory. A new
+//! token is requested when 80 % of the old one's life is over, as upstream.
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
@@ -12,12 +12,12 @@ use crate::{VolumeError, downward};
 
 /// Upstream's default life of a projected token.
 const TOKEN_LIFE_S: i64 = 3_600;
-/// Part of a token's life after which it is replaced, in percent.
+/// The share of a token's life after which it is replaced, in percent.
 const ROTATE_AFTER_PERCENT: i32 = 80;
-/// A token is used at least so long, even when by this machine's clock it has run out already: a clock
-/// that is ahead of the server's must not make the node ask without end.
+/// The shortest time for which a token is used, even when it has expired by this machine's clock: a clock that is ahead of the
+/// server's must not make the node request tokens without end.
 const USED_MIN: SignedDuration = SignedDuration::from_secs(60);
-/// Name of the file beside the volume that says when its tokens are due.
+/// The name of the file beside the volume that has the time at which its tokens must be replaced.
 const DUE_SUFFIX: &str = ".token-due";
 
 /// The kind.
@@ -109,7 +109,7 @@ async fn fresh_token(context: &Context<'_>, wanted: &ServiceAccountTokenProjecti
     Ok((token.token.into_bytes(), due))
 }
 
-/// A token is for its user alone where the Pod names one, as upstream.
+/// Only the Pod's user may read a token where the Pod names a user, as upstream.
 fn token_file(context: &Context<'_>, bytes: Vec<u8>, mode: u32) -> File {
     let owner = context.fs_user();
     let narrow = owner.is_some() || context.fs_group().is_some();

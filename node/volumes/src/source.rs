@@ -1,5 +1,4 @@
-//! Where the objects that volumes show come from. The agent implements this over its API client;
-//! tests over maps.
+//! The source of the objects that volumes show. The agent implements it over its API client; tests implement it over maps.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use thiserror::Error;
 
-/// Gives the objects that volumes show, as they are now.
+/// Returns the present objects that volumes show.
 #[async_trait]
 pub trait Source: Send + Sync {
     /// A ConfigMap; missing is [`SourceError::NotFound`].
@@ -21,7 +20,7 @@ pub trait Source: Send + Sync {
     async fn token(&self, ask: &TokenAsk) -> Result<Token, SourceError>;
 }
 
-/// Which token is asked for.
+/// The requested token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenAsk {
     /// Namespace of Pod and ServiceAccount.
@@ -47,28 +46,28 @@ pub struct Token {
     pub expires_at: Timestamp,
 }
 
-/// Why an object could not be had.
+/// Why an object is not available.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SourceError {
     /// It does not exist; upstream's words.
     #[error("{resource} {name:?} not found")]
     NotFound {
-        /// `configmap` or `secret`, as upstream's kubelet says.
+        /// `configmap` or `secret`, as upstream's kubelet writes it.
         resource: &'static str,
         /// Its name.
         name: String,
     },
-    /// The API server refused or could not be reached.
+    /// The API server rejected the request or could not be reached.
     #[error("failed to get {what}: {message}")]
     Failed {
-        /// What was asked for.
+        /// The request.
         what: String,
-        /// What was answered.
+        /// The answer.
         message: String,
     },
 }
 
-/// Text and binary data of a ConfigMap in one map.
+/// The text and binary data of a ConfigMap in one map.
 pub(crate) fn config_map_data(map: ConfigMap) -> BTreeMap<String, Vec<u8>> {
     let text = map.data.unwrap_or_default().into_iter().map(|(key, text)| (key, text.into_bytes()));
     let binary = map.binary_data.unwrap_or_default().into_iter().map(|(key, bytes)| (key, bytes.0));

@@ -1,7 +1,7 @@
-//! `subPath`: one file or directory inside a volume, mounted on its own. The volume's content is
-//! the guest's, so a symbolic link in it may point anywhere, and may be swapped while it is looked at.
-//! The kernel resolves the path and refuses to leave the volume (`openat2`, `RESOLVE_BENEATH`); the
-//! open directory is then bound to a place of ours, so nothing is looked up twice.
+//! `subPath`: one file or directory inside a volume, mounted on its own. The guest writes the volume's content, so a symbolic
+//! link in it may point anywhere, and may be replaced while it is read. The kernel resolves the path and does not let it leave
+//! the volume (`openat2`, `RESOLVE_BENEATH`); the open directory is then bind-mounted to a path of ours, so nothing is resolved
+//! twice.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -16,8 +16,7 @@ use crate::{VolumeError, mount_table};
 /// Mode of directories that a subPath needs and the volume lacks.
 const MODE: Mode = Mode::from_bits_truncate(0o755);
 
-/// Binds `volume`/`sub` to `at` and answers `at`; makes missing directories. A bind that is there is
-/// kept.
+/// Bind-mounts `volume`/`sub` at `at` and returns `at`; creates missing directories. An existing bind mount stays.
 pub(crate) fn bind(volume: &Path, sub: &Path, at: &Path) -> Result<PathBuf, VolumeError> {
     if sub.is_absolute() || sub.components().any(|part| matches!(part, Component::ParentDir)) {
         return Err(VolumeError::Escapes(sub.to_owned()));

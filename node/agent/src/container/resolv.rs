@@ -1,4 +1,4 @@
-//! `/etc/resolv.conf` by `dnsPolicy`. Pure: the node's own file comes in as text.
+//! `/etc/resolv.conf` by `dnsPolicy`. Pure: the node's own file is passed as text.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ const NAMESERVERS_MAX: usize = 3;
 const SEARCH_MAX: usize = 32;
 const SEARCH_LEN_MAX: usize = 2_048;
 
-/// What a resolver file says.
+/// The content of a resolver file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resolv {
     pub(crate) nameservers: Vec<String>,
@@ -17,7 +17,7 @@ pub(crate) struct Resolv {
     pub(crate) options: Vec<String>,
 }
 
-/// What the cluster's DNS is.
+/// The settings of the cluster's DNS.
 pub(crate) struct Cluster<'a> {
     pub(crate) nameservers: &'a [IpAddr],
     pub(crate) domain: &'a str,
@@ -41,7 +41,7 @@ impl Resolv {
         found
     }
 
-    /// What a Pod gets.
+    /// The resolver file of a Pod.
     pub(crate) fn for_pod(spec: &PodSpec, namespace: &str, cluster: &Cluster<'_>, host: &Self) -> Self {
         let policy = spec.dns_policy.as_deref().unwrap_or("ClusterFirst");
         let host_network = spec.host_network.unwrap_or(false);

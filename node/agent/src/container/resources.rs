@@ -60,7 +60,7 @@ impl Amount {
 
 fn cpu(list: Option<&BTreeMap<String, Quantity>>) -> Option<i64> {
     let milli = quantity::milli(&list?.get("cpu")?.0).ok()?;
-    // What is beyond any machine is not taken for nothing.
+    // An amount beyond the integer range counts as the largest one, not as zero.
     Some(i64::try_from(milli).unwrap_or(i64::MAX))
 }
 
@@ -68,9 +68,8 @@ fn bytes(list: Option<&BTreeMap<String, Quantity>>, name: &str) -> Option<i64> {
     quantity::value(&list?.get(name)?.0).ok()
 }
 
-/// What a Pod asks of the node: its containers together with its sidecars, or the greediest init
-/// container with the sidecars before it, and the RuntimeClass' overhead; `spec.resources` goes before
-/// all of it.
+/// The requests of a Pod: its containers together with its sidecars, or the largest init container with the sidecars before it,
+/// plus the RuntimeClass' overhead; `spec.resources` overrides the containers.
 pub(crate) fn requests(pod: &Pod) -> Amount {
     let Some(spec) = &pod.spec else { return Amount::default() };
     let (mut main, mut sidecars, mut init) = (Amount::default(), Amount::default(), Amount::default());
@@ -110,7 +109,7 @@ pub(crate) fn qos(pod: &Pod) -> &'static str {
     }
 }
 
-/// Limits on CPU and memory, and requests, where there are any, equal to them.
+/// Limits on CPU and memory, and equal requests, if there are any.
 fn guaranteed(resources: Option<&ResourceRequirements>) -> bool {
     let Some(resources) = resources else { return false };
     let (requests, limits) = (resources.requests.as_ref(), resources.limits.as_ref());
@@ -121,8 +120,8 @@ fn guaranteed(resources: Option<&ResourceRequirements>) -> bool {
         && bytes(requests, "memory").is_none_or(|n| Some(n) == memory_limit)
 }
 
-/// Where a container stands among those that the kernel ends when the machine's memory runs out, in upstream's numbers: the
-/// node's own programs come last, a container within its request late, one that asked for nothing first.
+/// A container's `oom_score_adj`, in upstream's numbers, for the kernel's choice when the machine's memory runs out: the node's
+/// own programs come last, a container within its request late, one without a request first.
 pub(crate) fn oom_score_adj(pod: &Pod, container: &Container, machine_bytes: u64) -> i32 {
     match qos(pod) {
         "Guaranteed" => OOM_GUARANTEED,
@@ -136,7 +135,7 @@ pub(crate) fn oom_score_adj(pod: &Pod, container: &Container, machine_bytes: u64
     }
 }
 
-/// What differs between two requirements.
+/// The difference between two requirements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) cpu: bool,
@@ -150,7 +149,7 @@ impl Change {
     }
 }
 
-/// Compares amounts, however they are written. Nothing but CPU and memory can change.
+/// Compares amounts, however they are written. Only CPU and memory can change.
 pub(crate) fn change(before: Option<&ResourceRequirements>, after: Option<&ResourceRequirements>) -> Change {
     let lists = |resources: Option<&ResourceRequirements>| {
         let lists = resources.map(|resources| [resources.requests.as_ref(), resources.limits.as_ref()]).unwrap_or_default();

@@ -9,7 +9,7 @@ use runtimes_contract::{ContentKind, Runtime};
 use super::ConfigError;
 use crate::parts::Parts;
 
-/// The runtime for a container. `class` is the Pod's RuntimeClass with its handler, if it names one.
+/// The runtime of a container. `class` is the Pod's RuntimeClass with its handler, if it names one.
 pub(crate) fn choose(parts: &Parts, class: Option<(&str, &str)>, image: &str, kind: ContentKind) -> Result<Arc<dyn Runtime>, ConfigError> {
     let Some((class, handler)) = class else {
         let found = parts.by_kind(kind).cloned();
@@ -33,8 +33,8 @@ fn words(kind: ContentKind) -> &'static str {
     }
 }
 
-/// Refuses what a WASM container cannot do: there is no second process in it, so no exec probes and
-/// no exec hooks; and its mounts are its own.
+/// Rejects what a WASM container does not support: it has only one process, so no exec probes and no exec hooks; and its mounts
+/// cannot be shared.
 pub(crate) fn check_abilities(container: &Container, kind: ContentKind) -> Result<(), ConfigError> {
     if kind != ContentKind::Wasm {
         return Ok(());

@@ -13,7 +13,7 @@ const NAMES_LEN_MAX: u64 = 1 << 20;
 /// Most bytes of a seccomp profile of the node.
 const PROFILE_LEN_MAX: u64 = 1 << 20;
 
-/// What the container may do beyond the default.
+/// The container's privileges beyond the default.
 pub(crate) fn privileges(container: &Container) -> Security {
     let Some(context) = &container.security_context else { return Security::default() };
     let capabilities = context.capabilities.as_ref();
@@ -29,8 +29,8 @@ pub(crate) fn privileges(container: &Container) -> Security {
     }
 }
 
-/// Which system calls the container may make: what it says, else what its Pod says, else the runtime's default. `profiles`
-/// is the directory of the node's own.
+/// The container's seccomp profile: its own, else its Pod's, else the runtime's default. `profiles` is the directory of the
+/// node's profiles.
 pub(crate) fn seccomp(pod: &Pod, container: &Container, kind: ContentKind, profiles: &Path) -> Result<Seccomp, ConfigError> {
     let own = container.security_context.as_ref().and_then(|own| own.seccomp_profile.as_ref());
     let of_pod = || pod.spec.as_ref()?.security_context.as_ref()?.seccomp_profile.as_ref();
@@ -84,7 +84,7 @@ fn load_profile(profiles: &Path, name: &str) -> Result<serde_json::Value, Profil
     serde_json::from_str(&text).map_err(ProfileError::Json)
 }
 
-/// Whom the container runs as: what the Pod says, else what the image says.
+/// The container's user: from the Pod's spec, else from the image.
 pub(crate) fn user(pod: &Pod, container: &Container, image_user: &str, content: &Content) -> Result<User, ConfigError> {
     let of_pod = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
     let own = container.security_context.as_ref();
@@ -95,7 +95,7 @@ pub(crate) fn user(pod: &Pod, container: &Container, image_user: &str, content: 
     let number =
         |id: Option<i64>| id.map(|id| u32::try_from(id).map_err(|_| ConfigError(format!("{id} is not a user or group id")))).transpose();
     let uid = number(wanted_uid)?.or(image.0);
-    // A user that the Pod chose is in root's group unless it says otherwise, as CRI runtimes do it.
+    // A user of the Pod's spec is in root's group unless the spec sets another, as in CRI runtimes.
     let gid = number(wanted_gid)?.or(image.1).or(wanted_uid.map(|_| 0));
     let mut groups = Vec::new();
     let supplemental = of_pod.and_then(|of_pod| of_pod.supplemental_groups.clone()).unwrap_or_default();
@@ -132,7 +132,7 @@ fn check_not_root(
         (None, _) if !named.is_empty() && named.parse::<u32>().is_err() => Err(ConfigError(format!(
             "container has runAsNonRoot and image has non-numeric user ({named}), cannot verify user is non-root {at}"
         ))),
-        // A WASM container has its Pod's own user when no one says anything.
+        // A WASM container has its Pod's own user when neither spec nor image names one.
         (None, None) if kind == ContentKind::Wasm => Ok(()),
         (None, None | Some(0)) => Err(ConfigError(format!("container has runAsNonRoot and image will run as root {at}"))),
         (None, Some(_)) => Ok(()),
@@ -176,9 +176,8 @@ fn ids(fields: &[String]) -> Option<(u32, u32)> {
     Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
 }
 
-/// Fields of each line. The file is the image's, so a symbolic link in its place is not followed out of the image: it
-/// would lead to the node's own files. Nor is anything but a file read: a named pipe has an end when somebody writes to
-/// it.
+/// The fields of each line. The file is the image's, so a symbolic link in its place is not followed out of the image: it would
+/// lead to the node's own files. Only a regular file is read: reading a named pipe would wait for a writer.
 fn lines(rootfs: &Path, file: &str) -> Vec<Vec<String>> {
     use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
     use std::io::Read as _;

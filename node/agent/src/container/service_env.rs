@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 
-/// Where the Service of the API server is.
+/// The address of the API server's Service.
 const MASTER_NAMESPACE: &str = "default";
-/// Services whose variables every container gets.
+/// The Services whose variables every container gets.
 const MASTER: &str = "kubernetes";
 
 /// The variables: of the API server's Service always, of the namespace's Services with `links`.
@@ -19,7 +19,7 @@ pub(crate) fn variables(services: &[Arc<Service>], namespace: &str, links: bool)
         let home = service.metadata.namespace.as_deref().unwrap_or_default();
         let master = name == MASTER && home == MASTER_NAMESPACE;
         let linked = links && home == namespace;
-        // A Service of the Pod's own namespace goes before the master's of the same name.
+        // A Service of the Pod's own namespace has precedence over the master's of the same name.
         if let Some(spec) = service.spec.as_ref().filter(|_| master || linked) {
             let own = of_service(name, spec);
             if home == namespace {

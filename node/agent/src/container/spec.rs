@@ -10,10 +10,10 @@ use runtimes_contract::{ContainerSpec, Content, Mount, Sandbox, Seccomp, Securit
 use super::{command, env, files, resources, security};
 use crate::layout::{Layout, PodName, container_id, label, spec_hash};
 
-/// Where a container may leave a message when it ends, by default.
+/// The default path of a container's termination message.
 const TERMINATION_PATH: &str = "/dev/termination-log";
 
-/// What the spec is made of, beside Pod and container.
+/// What the spec is made from, beside Pod and container.
 pub(crate) struct Ingredients<'a> {
     pub(crate) attempt: u32,
     pub(crate) image: &'a Image,
@@ -72,7 +72,7 @@ pub(crate) fn build(pod: &Pod, container: &Container, layout: &Layout, from: Ing
     }
 }
 
-/// The path at which a container finds its termination log.
+/// The path of the termination log in a container.
 pub(crate) fn termination_path(container: &Container) -> PathBuf {
     PathBuf::from(container.termination_message_path.as_deref().filter(|path| !path.is_empty()).unwrap_or(TERMINATION_PATH))
 }

@@ -4,11 +4,11 @@
 use runtimes_contract::User;
 use sha2::{Digest as _, Sha256};
 
-/// First id of the range: above what distributions and container managers give out (systemd lists the ranges), below
-/// the ids that some programs take for negative.
+/// The first id of the range: above the ids of distributions and container managers (systemd lists the ranges), below the ids
+/// that some programs take for negative.
 const FIRST: u32 = 0x7000_0000;
-/// Ids in the range. Of a thousand Pods on one node two share an id in one case of five hundred; they are still
-/// kept apart by namespaces and by the filter of system calls.
+/// The number of ids in the range. With a thousand Pods on a node the chance that two share an id is one in five hundred;
+/// namespaces and the filter of system calls still separate them.
 const COUNT: u32 = 0x0ffe_0000;
 
 /// A Pod's id, always the same. The group has the same number.
@@ -18,7 +18,7 @@ fn of_pod(uid: &str) -> u32 {
     FIRST + u32::try_from(number % u64::from(COUNT)).unwrap_or(0)
 }
 
-/// What was asked for, with the Pod's own ids for root and for what was left out.
+/// The requested user, with the Pod's own id instead of root and for ids that are not set.
 pub(crate) fn never_root(requested: User, pod_uid: &str) -> User {
     let own = of_pod(pod_uid);
     let or_own = |id: Option<u32>| id.filter(|&id| id != 0).or(Some(own));

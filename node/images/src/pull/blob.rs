@@ -1,5 +1,5 @@
-//! Fetching one blob into the store: no longer than its manifest says, no slower than a bound, and of no other
-//! content than its digest says.
+//! Fetches one blob into the store: not longer than its manifest says, not slower than a limit, and only with the content of
+//! its digest.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,23 +16,23 @@ use super::registry::{MANIFEST_BYTES_MAX, RegistryError, Repository};
 use crate::reference::Name;
 use crate::{ImageError, ImageStore, blobs, disk};
 
-/// Attempts at one blob when the connection breaks off.
+/// The attempts at one blob when the connection breaks.
 const ATTEMPTS: usize = 3;
-/// What has to come in each such time: a registry that sends a byte a minute keeps others from being pulled.
+/// The least that must arrive in each such period: a registry that sends a byte a minute would block other pulls.
 const LOOKED_AT: Duration = Duration::from_secs(60);
 const PROGRESS_MIN: u64 = 1 << 20;
 
-/// Bytes after which the free space is looked at again: several images arrive at one time, and each of them alone had
+/// The bytes after which the free space is checked again: several images arrive at the same time, and each of them alone had
 /// room when it began.
 const LOOK_AGAIN: u64 = 16 << 20;
 
-/// Fetches a blob unless it is there.
+/// Fetches a blob unless it exists.
 pub(super) async fn fetch(store: &ImageStore, repository: &Repository, name: &Name, digest: &str, len: u64) -> Result<(), ImageError> {
     let path = store.blobs.path(digest).ok_or_else(|| failed(name, format!("{digest:?} is not a sha256 digest")))?;
     if store.blobs.has(digest) {
         return Ok(());
     }
-    // Without a size it is a document, which is as long as a manifest at most.
+    // A blob without a size is a document, which is at most as long as a manifest.
     let len_max = if len > 0 { len } else { MANIFEST_BYTES_MAX as u64 };
     let mut attempt = 1;
     loop {
@@ -72,7 +72,7 @@ async fn receive(store: &ImageStore, repository: &Repository, digest: &str, len_
     Ok(file.sync_all().await?)
 }
 
-/// Writes a body and answers its digest.
+/// Writes a body and returns its digest.
 async fn copy(store: &ImageStore, answer: Response, len_max: u64, file: &mut tokio::fs::File) -> Result<String, BlobError> {
     let mut chunks = answer.bytes_stream();
     let (mut hasher, mut len) = (Sha256::new(), 0_u64);

@@ -1,6 +1,5 @@
-//! One repository of a registry, spoken to by the OCI distribution protocol over a client of ours: every answer
-//! has a bound, in bytes and in time, and what is said of a failure is the registry's own error codes, not the
-//! body of whatever server a redirect led to.
+//! One repository of a registry: the OCI distribution protocol over a client of ours. Every answer is bounded in bytes and in
+//! time, and error messages contain the registry's own error codes, not the body of whichever server a redirect led to.
 //! <https://github.com/opencontainers/distribution-spec/blob/main/spec.md>
 
 use std::time::Duration;
@@ -19,7 +18,7 @@ use crate::blobs::digest_of;
 use crate::error::with_causes;
 use crate::manifest::ACCEPTED;
 
-/// Longest manifest or index; registries take none that is longer.
+/// The longest manifest or index; registries accept no longer one.
 pub(super) const MANIFEST_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Longest token, and longest text of an error.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
@@ -29,16 +28,16 @@ const MANIFEST_TIMEOUT: Duration = Duration::from_secs(120);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the registry may be silent.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
-/// Characters of what a registry says of an error.
+/// The characters of a registry's message that an error contains.
 const WORDS_LEN_MAX: usize = 512;
 
-/// Why something was not had.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RegistryError {
-    /// Other credentials may be let in.
+    /// Other credentials may be accepted.
     #[error("{0}")]
     Unauthorized(String),
-    /// The registry refuses, or sends what it must not.
+    /// The registry rejected the request, or sent an invalid answer.
     #[error("{0}")]
     Refused(String),
     /// The network failed.
@@ -62,7 +61,7 @@ pub(super) struct Credentials {
     pub(super) password: String,
 }
 
-/// How a request says who asks.
+/// How requests are authenticated.
 #[derive(Clone)]
 enum Proof {
     None,
@@ -77,12 +76,12 @@ pub(super) struct Repository {
     name: String,
     scope: Scope,
     credentials: Option<Credentials>,
-    /// A token ends after a few minutes, and is asked for again then.
+    /// A token expires after a few minutes; then a new one is requested.
     proof: Mutex<Proof>,
 }
 
 impl Repository {
-    /// Asks the registry how it wants to be asked.
+    /// Connects and finds out how the registry authenticates requests.
     pub(super) async fn open(reference: &Reference, is_plain: bool, credentials: Option<Credentials>) -> Result<Self, RegistryError> {
         let registry = reference.resolve_registry();
         let scope = Scope::new(registry, is_plain);
@@ -135,7 +134,7 @@ impl Repository {
         }
     }
 
-    /// Finds out how to prove who asks. Only a registry that wants a password is shown it.
+    /// Chooses the authentication. Only a registry that requests a password gets it.
     async fn prove(&self) -> Result<(), RegistryError> {
         let answer = self.http.get(format!("{}/", self.base)).send().await?;
         if answer.status() != StatusCode::UNAUTHORIZED {
@@ -192,7 +191,7 @@ struct Token {
     access_token: Option<String>,
 }
 
-/// What a registry wants to see.
+/// The authentication that a registry requests.
 #[derive(Debug, PartialEq, Eq)]
 enum Challenge {
     Bearer { realm: String, service: Option<String> },
@@ -240,7 +239,7 @@ async fn read(answer: Response, len_max: usize, what: &str) -> Result<Vec<u8>, R
     Ok(body.into())
 }
 
-/// The form in which registries tell of errors.
+/// The form of a registry's errors.
 #[derive(Deserialize)]
 struct Envelope {
     errors: Vec<OneError>,
@@ -266,7 +265,7 @@ async fn complaint(answer: Response) -> String {
     text.chars().filter(|one| !one.is_control()).take(WORDS_LEN_MAX).collect()
 }
 
-/// Without a query, which may hold a signature.
+/// Without the query, which may contain a signature.
 fn bare(mut url: Url) -> Url {
     url.set_query(None);
     url

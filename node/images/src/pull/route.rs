@@ -1,5 +1,6 @@
-//! Where a registry may send the node. It names other servers in redirects and in the realm of its tokens, and a
-//! node reaches what the registry's owner does not: its own loopback, and the metadata service of its cloud.
+//! The servers to which a registry may send the node. A registry names other servers in redirects and in the realm of its
+//! tokens, and a node can reach servers that the registry's owner cannot: its own loopback, and the metadata service of its
+//! cloud.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -56,7 +57,7 @@ fn host(registry: &str) -> &str {
     registry.rsplit_once(':').map_or(registry, |(host, _)| host).trim_matches(['[', ']'])
 }
 
-/// Where the node does not go for a registry.
+/// Addresses to which the node does not connect for a registry.
 #[derive(Debug, Error)]
 pub(super) enum RouteError {
     #[error("the registry sends the node to a server without TLS: {0}")]
@@ -65,7 +66,7 @@ pub(super) enum RouteError {
     OwnAddress(IpAddr),
 }
 
-/// Whether the node goes there for a registry; names are looked at when they are resolved.
+/// Whether the node may connect there for a registry; names are checked when they are resolved.
 pub(super) fn check(url: &Url, scope: Scope) -> Result<(), RouteError> {
     let is_safe = url.scheme() == "https" || scope.is_plain && url.scheme() == "http";
     if !is_safe {
@@ -78,7 +79,7 @@ pub(super) fn check(url: &Url, scope: Scope) -> Result<(), RouteError> {
     }
 }
 
-/// Follows what [`check`] allows. reqwest itself shows no credentials to another host than the first.
+/// Follows redirects that [`check`] allows. reqwest itself sends credentials to the first host only.
 pub(super) fn redirects(scope: Scope) -> Policy {
     Policy::custom(move |attempt| {
         if attempt.previous().len() > REDIRECTS_MAX {
@@ -97,7 +98,7 @@ pub(super) fn resolver(registry: &str, scope: Scope) -> Arc<dyn Resolve> {
 }
 
 struct Resolver {
-    /// The registry's own, which whoever wrote the image's name has chosen.
+    /// The registry's own address, which the author of the image's name has chosen.
     host: String,
     scope: Scope,
 }

@@ -1,4 +1,4 @@
-//! Limits for unpacking a layer, by its compressed size: a small layer gets little.
+//! The limits for unpacking a layer, by its compressed size: a small layer gets little.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use runtimes_host::helper::Bounds;
 
 use super::process::Budget;
 
-/// Bytes of one layer on the disk.
+/// The bytes of one layer on the disk.
 const LAYER_BYTES_MAX: u64 = 32 << 30;
-/// Bytes of one image's layers on the disk.
+/// The bytes of one image's layers on the disk.
 pub(super) const IMAGE_BYTES_MAX: u64 = 64 << 30;
 /// Bytes that any layer may have unpacked, however small it is compressed.
 const BYTES_MIN: u64 = 1 << 30;
-/// How much a layer may grow beyond that. Text shrinks to a twentieth; what shrinks to a thousandth is made of
-/// zeros.
+/// The factor by which a layer may grow beyond that. Text is compressed to a twentieth; only zeros are compressed to a
+/// thousandth.
 const GROWTH_MAX: u64 = 100;
-/// Entries of one layer.
+/// The entries of one layer.
 const ENTRIES_MAX: u64 = 1_000_000;
 /// Memory: a window of 128 MiB, and the pages that wait for the disk.
 const MEMORY_BYTES: u64 = 512 << 20;
@@ -24,16 +24,16 @@ const WALL_MIN: Duration = Duration::from_secs(60);
 const WALL_PER_MIB: Duration = Duration::from_secs(2);
 const WALL_MAX: Duration = Duration::from_secs(3_600);
 
-/// Compressed layers from that size on are large: they wait for each other, not small ones for them.
+/// Compressed layers from that size on are large: they wait for each other, and small layers do not wait for them.
 pub(crate) const LARGE_FROM: u64 = 32 << 20;
 
-/// What a layer of that many bytes may take, when the image has `image_left` and the disk `disk_left` to give.
+/// The limits of a layer of that many bytes, when `image_left` remains of the image's limit and `disk_left` on the disk.
 pub(super) fn budget(len: u64, image_left: u64, disk_left: u64, free_min: u64) -> Budget {
     let bytes = BYTES_MIN.saturating_add(len.saturating_mul(GROWTH_MAX));
     Budget { bytes: bytes.min(LAYER_BYTES_MAX).min(image_left).min(disk_left), entries: ENTRIES_MAX, free_min }
 }
 
-/// What the process may take for it.
+/// The limits of the process that unpacks a layer of that many bytes.
 pub(super) fn bounds(len: u64, budget: Budget) -> Bounds {
     let mib = u32::try_from(len >> 20).unwrap_or(u32::MAX);
     let wall = WALL_MIN.saturating_add(WALL_PER_MIB.saturating_mul(mib)).min(WALL_MAX);

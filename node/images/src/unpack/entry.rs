@@ -1,6 +1,5 @@
-//! One entry of an archive, written below `/`. Whiteouts become overlayfs' own; what a container could not use
-//! or must not have is left out.
-//! <https://github.com/opencontainers/image-spec/blob/main/layer.md>
+//! One entry of an archive, written below `/`. Whiteouts get overlayfs' form; entries that a container cannot use or must not
+//! have are left out. <https://github.com/opencontainers/image-spec/blob/main/layer.md>
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
@@ -16,25 +15,25 @@ use tar::{Entry, EntryType};
 use super::process::Form;
 use super::verdict::Verdict;
 
-/// Longest path; the kernel takes no longer one.
+/// The longest path that the kernel accepts.
 const PATH_LEN_MAX: usize = 4_095;
 /// Directories in a path.
 const DEPTH_MAX: usize = 256;
-/// Extended attributes of one file.
+/// The extended attributes of one file.
 const XATTRS_MAX: usize = 64;
-/// Directories of one layer whose lower content is hidden, and the bytes of their names.
+/// The directories of one layer whose lower content is hidden, and the bytes of their names.
 const OPAQUE_MAX: usize = 4_096;
 const OPAQUE_LEN_MAX: usize = 64 << 10;
 /// Marks a file that upper layers hide.
 const WHITEOUT: &[u8] = b".wh.";
 /// Marks a directory whose lower content is hidden.
 const OPAQUE: &[u8] = b".wh..wh..opq";
-/// Begins what aufs keeps for itself.
+/// The prefix of aufs' own files.
 const OF_AUFS: &[u8] = b".wh..wh.";
 /// How PAX names an extended attribute.
 const XATTR: &[u8] = b"SCHILY.xattr.";
 
-/// Directories that hide what is below them, and the bytes of their names.
+/// The opaque directories, and the bytes of their names.
 #[derive(Default)]
 pub(super) struct Opaque {
     pub dirs: Vec<OsString>,
@@ -53,7 +52,7 @@ pub(super) fn unpack<R: Read>(entry: &mut Entry<'_, R>, form: Form, verdict: &Ve
     match kind {
         // It is about archives, not files.
         EntryType::XGlobalHeader => Ok(()),
-        // A container gets its own from its runtime; others it could not open.
+        // A container gets its own device files from its runtime; it could not open others.
         EntryType::Block | EntryType::Char => Ok(()),
         EntryType::Fifo => fifo(entry, &relative),
         _ => {
@@ -68,7 +67,7 @@ pub(super) fn unpack<R: Read>(entry: &mut Entry<'_, R>, form: Form, verdict: &Ve
     }
 }
 
-/// The path below the root, or why it cannot be one.
+/// The path below the root, or why it is invalid.
 fn relative(path: &Path) -> Result<PathBuf, Fault> {
     let len = path.as_os_str().len();
     if len > PATH_LEN_MAX {
@@ -166,8 +165,8 @@ fn set_xattrs<R: Read>(entry: &mut Entry<'_, R>, path: &Path, verdict: &Verdict)
     Ok(())
 }
 
-/// Whether an image may give a file that attribute: those that users have, and file capabilities. What the
-/// kernel's overlayfs and security modules read is the node's.
+/// Whether an image may set that attribute: user attributes and file capabilities. The attributes of the kernel's overlayfs and
+/// security modules belong to the node.
 fn is_allowed(name: &[u8], value: &[u8]) -> bool {
     match name {
         // Revisions 2 and 3 of `struct vfs_cap_data`.

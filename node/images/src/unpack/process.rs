@@ -1,5 +1,4 @@
-//! What the confined process does: it reads an archive from its one file and writes what is in it below `/`,
-//! which holds nothing else.
+//! The confined process: it reads an archive from its one file and writes the content below `/`, which contains nothing else.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,14 +17,14 @@ use super::verdict::Verdict;
 
 /// The largest window of a zstd frame, as a power of two: 128 MiB, which `zstd --long` uses.
 const WINDOW_LOG_MAX: u32 = 27;
-/// What an entry takes of the disk beside its content.
+/// The disk space of an entry apart from its content.
 const ENTRY_COST: u64 = 1_024;
 /// Content is stored in blocks.
 const BLOCK_COST: u64 = 4_096;
-/// Bytes after which the free space is looked at again.
+/// The bytes after which the free space is checked again.
 const LOOK_AGAIN: u64 = 64 << 20;
 
-/// What an archive is.
+/// The form of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Form {
     /// A layer of an image: owners, modes, extended attributes and whiteouts mean something.
@@ -36,12 +35,12 @@ pub(crate) enum Form {
     Text,
 }
 
-/// Where the module is that a text says.
+/// The path of the module of a text.
 pub(crate) const TEXT_MODULE: &str = "module.wasm";
 /// Longest text of a module.
 const TEXT_LEN_MAX: u64 = 64 << 20;
 
-/// What unpacking may take.
+/// The limits of unpacking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Budget {
     /// Bytes of the archive, and of the disk.
@@ -58,7 +57,7 @@ pub(super) struct Question {
     pub budget: Budget,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Answer {
     /// Digest of the archive without its compression.
@@ -70,7 +69,7 @@ pub(super) struct Answer {
     pub opaque: Vec<OsString>,
 }
 
-/// Serves one archive and ends the process. See [`serve`].
+/// Unpacks one archive and ends the process. See [`serve`].
 pub fn serve_unpack() -> ! {
     serve(Rights::Files, |question: Question, files| {
         let verdict = Verdict::default();
@@ -122,7 +121,7 @@ fn unpack(question: &Question, files: Vec<File>, verdict: &Verdict) -> io::Resul
     })
 }
 
-/// The tar stream; its first bytes say how it is compressed.
+/// The tar stream; its first bytes tell how it is compressed.
 fn decompressed(source: File) -> io::Result<Box<dyn Read>> {
     let mut start = [0; 4];
     let read = source.read_at(&mut start, 0)?;
@@ -138,7 +137,7 @@ fn decompressed(source: File) -> io::Result<Box<dyn Read>> {
     })
 }
 
-/// Counts what is written.
+/// Counts the bytes that are written.
 struct Meter {
     budget: Budget,
     verdict: Verdict,
@@ -174,7 +173,7 @@ fn too_large(budget: Budget) -> Fault {
     Fault::Limit(format!("it is larger than {} unpacked, which is all that it may have here", size(budget.bytes)))
 }
 
-/// Hashes what is read, and bounds it.
+/// Hashes the bytes that are read, and limits them.
 struct Hashing {
     inner: Box<dyn Read>,
     hasher: Sha256,

@@ -1,7 +1,7 @@
-//! Watches a tar stream go by on its way to the library that reads it, and stops it at a record that the library
-//! would read into memory whole: long names of GNU tar and extended headers of PAX have no length limit there,
-//! nor has a list of sparse blocks. What is a header to the library has to be one here, to the last odd case: a header that
-//! passes here as content is one that nobody looked at.
+//! A reader between a tar stream and the library that parses it. It stops the stream at a record that the library would read
+//! into memory completely: long names of GNU tar and extended headers of PAX have no length limit there, nor has a list of
+//! sparse blocks. It must recognize every header that the library recognizes, in all odd cases: a header that passes here as
+//! content is a header without a check.
 
 use std::io::{self, Read};
 
@@ -12,22 +12,22 @@ use super::verdict::Verdict;
 
 /// Length of a block of a tar archive.
 const BLOCK_LEN: usize = 512;
-/// Most bytes of a long name; a path that the kernel takes has 4,095.
+/// The most bytes of a long name; a path that the kernel accepts has 4,095.
 const NAME_LEN_MAX: u64 = 8 << 10;
-/// Most bytes of the extended headers of one entry: extended attributes are in them.
+/// The most bytes of the extended headers of one entry: they contain extended attributes.
 const EXTENDED_LEN_MAX: u64 = 1 << 20;
 /// Most blocks that list the parts of a sparse file.
 const SPARSE_BLOCKS_MAX: u32 = 4_096;
 
-/// Which part of the stream comes next.
+/// The next part of the stream.
 enum Part {
     /// A header, or the zeros at the end.
     Header,
-    /// One more block of a sparse file's list; so many have been.
+    /// One more block of a sparse file's list, with the number of blocks before it.
     Sparse { blocks: u32, then: u64 },
-    /// An extended header, kept: it may change the next entry's length.
+    /// An extended header, which is buffered: it may change the next entry's length.
     Extended { left: u64 },
-    /// What nobody looks at.
+    /// Content, which is not checked.
     Content { left: u64 },
     /// After the end.
     End,
@@ -44,7 +44,7 @@ pub(crate) struct Records<R> {
     len_by_pax: Option<u64>,
     /// Bytes that have passed.
     at: u64,
-    /// Where headers begin, for whoever compares.
+    /// The positions of headers, for tests.
     headers: Option<Vec<u64>>,
 }
 
@@ -53,12 +53,12 @@ impl<R> Records<R> {
         Self { inner, verdict, part: Part::Header, buffer: Vec::with_capacity(BLOCK_LEN), len_by_pax: None, at: 0, headers: None }
     }
 
-    /// One that notes where headers are.
+    /// A reader that records the positions of headers.
     pub(crate) fn noting(inner: R, verdict: Verdict) -> Self {
         Self { headers: Some(Vec::new()), ..Self::new(inner, verdict) }
     }
 
-    /// Where headers were.
+    /// The positions of headers.
     pub(crate) fn headers(&self) -> &[u64] {
         self.headers.as_deref().unwrap_or_default()
     }
@@ -67,7 +67,7 @@ impl<R> Records<R> {
         self.inner
     }
 
-    /// Takes in some of what passes; answers how much of it.
+    /// Handles a part of the bytes that pass; returns how many.
     fn pass(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.part {
             Part::Header | Part::Sparse { .. } => {
@@ -101,7 +101,7 @@ impl<R> Records<R> {
         }
     }
 
-    /// How much [`Records::pass`] takes of so many bytes.
+    /// How many of so many bytes [`Records::pass`] handles.
     fn will_pass(&self, len: usize) -> u64 {
         let taken = match self.part {
             Part::Header | Part::Sparse { .. } => len.min(BLOCK_LEN - self.buffer.len()),
@@ -111,7 +111,7 @@ impl<R> Records<R> {
         taken as u64
     }
 
-    /// What follows a block.
+    /// The part after a block.
     fn after(&mut self, block: &[u8]) -> io::Result<Part> {
         if let Part::Sparse { blocks, then } = self.part {
             if blocks >= SPARSE_BLOCKS_MAX {
@@ -126,12 +126,12 @@ impl<R> Records<R> {
         }
         let Ok(block) = <&[u8; BLOCK_LEN]>::try_from(block) else { return Ok(Part::End) };
         let header = Header::from_byte_slice(block);
-        // A header that makes no sense is the library's to refuse.
+        // The library rejects a malformed header.
         let Ok(len) = header.entry_size() else { return Ok(Part::End) };
         if let Some(headers) = &mut self.headers {
             headers.push(self.at.saturating_sub(BLOCK_LEN as u64));
         }
-        // Without one of the two magics these are entries like others to the library.
+        // Without one of the two magics the library treats these as other entries.
         let is_known = header.as_gnu().is_some() || header.as_ustar().is_some();
         match header.entry_type() {
             kind if !is_known => {
@@ -219,7 +219,7 @@ mod tests {
         header.as_bytes().to_vec()
     }
 
-    /// What is told of a stream that is read in small pieces.
+    /// The result for a stream that is read in small pieces.
     fn outcome(stream: &[u8]) -> (u64, Option<String>) {
         let verdict = Verdict::default();
         let mut records = Records::new(stream, verdict.clone());
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(outcome(&stream), (stream.len() as u64, None));
     }
 
-    /// A length that the library does not believe must not hide what comes next.
+    /// A length that the library ignores must not hide the following headers.
     #[test]
     fn headers_are_where_the_library_sees_them() {
         let pax = |text: &str| {

@@ -1,5 +1,5 @@
-//! Which limit was met first. Readers that lie below others leave it here, since what wraps their errors on the
-//! way up keeps the words and not the type.
+//! The first limit that was reached. Readers below other readers record it here, because readers that wrap their errors keep
+//! the text and lose the type.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,15 +9,15 @@ use runtimes_host::helper::Fault;
 
 use crate::error::with_causes;
 
-/// Characters of what is said of an archive: names in it are the archive's to choose.
+/// The characters of a message about an archive: the archive chooses the names in it.
 const WORDS_LEN_MAX: usize = 1_024;
 
-/// Shared by what reads one archive.
+/// Shared by the readers of one archive.
 #[derive(Clone, Default)]
 pub(crate) struct Verdict(Rc<RefCell<Option<Fault>>>);
 
 impl Verdict {
-    /// Leaves a fault, unless there is one; answers the error that ends the reading.
+    /// Records a fault, unless there is one; returns the error that ends the reading.
     pub(super) fn set(&self, fault: Fault) -> io::Error {
         let error = io::Error::other(fault.clone());
         self.0.borrow_mut().get_or_insert(fault);
@@ -28,7 +28,7 @@ impl Verdict {
         self.0.borrow_mut().take()
     }
 
-    /// What an error means for the image: the fault that was left, or what the system says.
+    /// The meaning of an error for the image: the recorded fault, or the system's error.
     pub(super) fn fault(&self, error: &io::Error) -> Fault {
         if let Some(fault) = self.take() {
             return fault;

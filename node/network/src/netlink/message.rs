@@ -18,11 +18,11 @@ use rtnetlink::{AddressMessageBuilder, LinkMessageBuilder, LinkUnspec, RouteMess
 
 use super::Request;
 
-/// `RTPROT_…` of every route made here; the kernel's and the known daemons' numbers are others.
+/// `RTPROT_…` of every route of this crate; the kernel and the known daemons have other numbers.
 pub(crate) const ROUTE_PROTOCOL: u8 = 83;
 
-/// A locally administered hardware address that follows from an IPv4 address, so that a neighbour
-/// that remembers one stays right when the address moves to another Pod.
+/// A locally administered hardware address, computed from an IPv4 address, so that a neighbour's entry stays right when another
+/// Pod gets the address.
 pub(crate) fn hardware_address(ip: Ipv4Addr) -> Vec<u8> {
     [&[0x0a, 0x58], ip.octets().as_slice()].concat()
 }
@@ -51,7 +51,7 @@ fn link(name: &str) -> LinkMessageBuilder<LinkUnspec> {
     LinkUnspec::new_with_name(name)
 }
 
-/// Makes a bridge, unless there is one.
+/// Creates a bridge, unless it exists.
 pub(crate) fn add_bridge(name: &str, hardware: Ipv4Addr, mtu: u32) -> Request {
     let message = LinkMessageBuilder::<LinkUnspec>::new_with_info_kind(InfoKind::Bridge)
         .name(name)
@@ -62,14 +62,14 @@ pub(crate) fn add_bridge(name: &str, hardware: Ipv4Addr, mtu: u32) -> Request {
         .ignoring(&[libc::EEXIST])
 }
 
-/// Gives an interface its hardware address and packet size, where it was made with others.
+/// Sets an interface's hardware address and packet size, where it was created with others.
 pub(crate) fn set_shape(name: &str, hardware: Ipv4Addr, mtu: u32) -> Request {
     let message = link(name).address(hardware_address(hardware)).mtu(mtu).build();
     Request::new(format!("configuring interface {name}"), RouteNetlinkMessage::NewLink(message), 0)
 }
 
-/// Keeps an interface from giving itself IPv6 addresses and talking about them. A kernel without
-/// IPv6 has nothing to keep.
+/// Prevents an interface from giving itself IPv6 addresses and announcing them. On a kernel without IPv6 there is nothing to
+/// prevent.
 pub(crate) fn without_ipv6_addresses(name: &str) -> Request {
     let none = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
     let message = link(name).append_extra_attribute(LinkAttribute::AfSpecUnspec(vec![none])).build();
@@ -84,13 +84,13 @@ pub(crate) fn up(name: &str) -> Request {
     Request::new(format!("bringing up interface {name}"), RouteNetlinkMessage::NewLink(link(name).up().build()), 0)
 }
 
-/// Removes an interface, if it is there.
+/// Removes an interface, if it exists.
 pub(crate) fn delete_link(name: &str) -> Request {
     Request::new(format!("removing interface {name}"), RouteNetlinkMessage::DelLink(link(name).build()), 0).ignoring(&[libc::ENODEV])
 }
 
-/// Makes a veth pair whose other end is born in another network namespace: `name` here, `inside`
-/// there, the latter with the hardware address of `ip`. Both are down.
+/// Creates a veth pair whose other end is in another network namespace: `name` here, `inside` there, the latter with the
+/// hardware address of `ip`. Both are down.
 pub(crate) fn add_veth(name: &str, inside: &str, namespace: BorrowedFd<'_>, ip: Ipv4Addr, mtu: u32) -> Request {
     let peer = link(inside).address(hardware_address(ip)).mtu(mtu).setns_by_fd(namespace.as_raw_fd()).build();
     let message = LinkMessageBuilder::<LinkUnspec>::new_with_info_kind(InfoKind::Veth)
@@ -107,10 +107,9 @@ pub(crate) fn attach(name: &str, bridge: u32, alias: &str) -> Request {
     Request::new(format!("attaching interface {name} to its bridge"), RouteNetlinkMessage::NewLink(join), 0)
 }
 
-/// Shapes a Pod's port of the bridge: the Pod with address `ip` is there and nobody else, whatever is
-/// said on the wire. Nothing is learnt from frames, none is flooded to the port, and the node asks nobody
-/// where the Pod is. Hairpin mode lets a Pod reach itself through a Service where bridged packets pass
-/// netfilter; isolated ports would keep such packets from other Pods of the node.
+/// Configures a Pod's port of the bridge: only the Pod with address `ip` is there, whatever it sends. The bridge learns nothing
+/// from frames and floods none to the port, and the node sends no ARP request for the Pod. Hairpin mode lets a Pod reach itself
+/// through a Service where bridged packets pass netfilter; isolated ports would keep such packets from other Pods of the node.
 pub(crate) fn port(name: &str, index: u32, bridge: u32, ip: Ipv4Addr) -> [Request; 3] {
     let data = vec![
         InfoBridgePort::HairpinMode(true),
@@ -128,8 +127,8 @@ pub(crate) fn port(name: &str, index: u32, bridge: u32, ip: Ipv4Addr) -> [Reques
     ]
 }
 
-/// An entry of the bridge's forwarding table. `NOARP` is the kernel's word for one that does not age;
-/// `PERMANENT` would be the bridge's own address.
+/// An entry of the bridge's forwarding table. `NOARP` is the kernel's flag for an entry that does not age; `PERMANENT` would be
+/// the bridge's own address.
 fn forwarding(port: u32, hardware: Ipv4Addr) -> NeighbourMessage {
     let mut message = NeighbourMessage::default();
     message.header.family = AddressFamily::Bridge;
@@ -149,20 +148,20 @@ fn neighbour(index: u32, ip: Ipv4Addr) -> NeighbourMessage {
     message
 }
 
-/// Says once and for all which hardware address a neighbour has: the one that follows from `hardware`.
+/// Sets the hardware address of a neighbour for ever: the one computed from `hardware`.
 pub(crate) fn set_neighbour(index: u32, ip: Ipv4Addr, hardware: Ipv4Addr) -> Request {
     let mut message = neighbour(index, ip);
     message.attributes.push(NeighbourAttribute::LinkLayerAddress(hardware_address(hardware)));
     Request::new(format!("setting the neighbour {ip}"), RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
 }
 
-/// Forgets a neighbour, if it is known.
+/// Removes a neighbour entry, if it exists.
 pub(crate) fn delete_neighbour(index: u32, ip: Ipv4Addr) -> Request {
     Request::new(format!("removing the neighbour {ip}"), RouteNetlinkMessage::DelNeighbour(neighbour(index, ip)), 0)
         .ignoring(&[libc::ENOENT])
 }
 
-/// Gives an interface an address, unless it has it.
+/// Adds an address to an interface, unless it has the address.
 pub(crate) fn add_address(index: u32, ip: Ipv4Addr, prefix_len: u8) -> Request {
     let message = AddressMessageBuilder::<Ipv4Addr>::new().index(index).address(ip, prefix_len).build();
     Request::new(format!("adding address {ip}/{prefix_len}"), RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
@@ -175,16 +174,16 @@ pub(crate) fn delete_address(index: u32, ip: Ipv4Addr, prefix_len: u8) -> Reques
         .ignoring(&[libc::EADDRNOTAVAIL])
 }
 
-/// What a route leads to.
+/// The target of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// Nothing: senders are told that the destination is unreachable.
+    /// No target: senders get the error that the destination is unreachable.
     Unreachable,
-    /// An interface, with the source address for what the node itself sends.
+    /// An interface, with the source address for packets of the node itself.
     Interface(u32, Option<Ipv4Addr>),
     /// Another node on a shared link.
     Via(Ipv4Addr),
-    /// A gateway that is reached through this interface, whatever the addresses say.
+    /// A gateway on this interface, even if no address there matches.
     OnLink(Ipv4Addr, u32),
 }
 
@@ -205,13 +204,13 @@ fn route(destination: Ipv4Net, target: Target, metric: u32) -> RouteMessage {
     .build()
 }
 
-/// Sets a route, in place of the one with the same destination and metric.
+/// Sets a route and replaces the one with the same destination and metric.
 pub(crate) fn set_route(destination: Ipv4Net, target: Target, metric: u32) -> Request {
     let message = RouteNetlinkMessage::NewRoute(route(destination, target, metric));
     Request::new(format!("setting the route to {destination}"), message, NLM_F_CREATE | NLM_F_REPLACE)
 }
 
-/// Removes a route of ours, if it is there.
+/// Removes a route of ours, if it exists.
 pub(crate) fn delete_route(destination: Ipv4Net, metric: u32) -> Request {
     let mut message = route(destination, Target::Unreachable, metric);
     // Matches every kind and scope.
