@@ -1,4 +1,4 @@
-//! Binds sockets to addresses that may not exist yet: node-network makes the interface with the cluster DNS address
+//! Binds sockets to addresses that may not exist yet: node-network creates the interface with the cluster DNS address
 //! independently.
 
 use std::io;
@@ -17,8 +17,8 @@ use crate::DnsError;
 const BACKLOG: i32 = 1_024;
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Opens the UDP and the TCP socket of an address. One that is in use is tried again for a while:
-/// the server of an earlier process may be about to end.
+/// Opens the UDP and the TCP socket of an address. An address that is in use is tried again for a while: the server of an
+/// earlier process may be about to end.
 pub(crate) async fn open(address: SocketAddr, patience: Duration) -> Result<(UdpSocket, TcpListener), DnsError> {
     let deadline = Instant::now() + patience;
     loop {
@@ -40,8 +40,8 @@ fn bound(address: SocketAddr, kind: SockType) -> io::Result<OwnedFd> {
         setsockopt(&fd, Ipv6V6Only, &true)?;
     }
     if kind == SockType::Stream {
-        // Connections of an earlier process may still be closing. For UDP this option would let
-        // two servers share the address in silence.
+        // Connections of an earlier process may still be closing. For UDP this option would let two servers share the address
+        // without an error.
         setsockopt(&fd, ReuseAddr, &true)?;
     }
     bind(std::os::fd::AsRawFd::as_raw_fd(&fd), &SockaddrStorage::from(address))?;

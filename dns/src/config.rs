@@ -5,23 +5,22 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 use tokio::sync::watch;
 
-/// How names are served on one node.
+/// How one node serves names.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen, on UDP and TCP. The addresses may be brought up later.
+    /// The addresses to listen on, for UDP and TCP. They may be added to the machine later.
     pub listen: Vec<SocketAddr>,
     /// The cluster's domain, without a dot at the end: `cluster.local`.
     pub domain: String,
-    /// Ranges whose reverse names are answered here alone (Pods and Services); reverse names of
-    /// other addresses go upstream.
+    /// Ranges whose reverse names are answered here only (Pods and Services); questions for reverse names of other addresses
+    /// are forwarded.
     pub ranges: Vec<IpNet>,
-    /// Resolvers for all other names, in order; none means that such names are refused. They change with
-    /// the network that a machine is in.
+    /// Resolvers for all other names, in order; without any, such questions are refused. They change with the machine's
+    /// network.
     pub upstream: watch::Receiver<Vec<SocketAddr>>,
 }
 
-/// The resolvers that a `resolv.conf` names, without those in `own`: a server that asked itself
-/// would never stop.
+/// The resolvers of a `resolv.conf`, without those in `own`: a server that forwards to itself would never stop.
 pub fn upstreams(resolv_conf: &str, own: &[IpAddr]) -> Vec<SocketAddr> {
     let mut found = Vec::new();
     for line in resolv_conf.lines() {
@@ -29,7 +28,7 @@ pub fn upstreams(resolv_conf: &str, own: &[IpAddr]) -> Vec<SocketAddr> {
         if words.next() != Some("nameserver") {
             continue;
         }
-        // An IPv6 address may carry a zone (`fe80::1%eth0`): those are on one link only.
+        // An IPv6 address may have a zone (`fe80::1%eth0`): such an address is on one link only.
         let Some(ip) = words.next().and_then(|word| word.parse::<IpAddr>().ok()) else { continue };
         let address = SocketAddr::new(ip, 53);
         if !own.contains(&ip) && !found.contains(&address) {

@@ -14,9 +14,9 @@ pub enum DnsError {
     /// An address could not be listened on, for example because another server has it.
     #[error("listening on {address} for DNS")]
     Bind {
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },

@@ -1,5 +1,5 @@
-//! Keeps the zone in line with the cluster's objects: each change of an object is one small change under a short write
-//! lock. A list that comes in again changes only what differs, so that names never vanish in between.
+//! Updates the zone with the cluster's objects: each change of an object is one small change under a short write lock. A
+//! repeated list changes only what differs, so that names never vanish in between.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::objects;
 use crate::zone::{Key, Zone};
 
-/// The kinds that must have been listed once before names are answered.
+/// The kinds whose first list must be complete before names are answered.
 const KINDS: usize = 3;
 
 /// Follows the cluster for as long as it is polled.
@@ -36,8 +36,8 @@ pub(crate) async fn follow(informers: &Informers, zone: Arc<RwLock<Zone>>, ready
     );
 }
 
-/// Follows one kind: calls `set` with each object that changed, or with `None` for one that is gone, and `done` once the
-/// first list is complete.
+/// Follows one kind: calls `set` with each object that changed, or with `None` for one that is gone, and `done` once the first
+/// list is complete.
 async fn one<K: Cached>(kind: &'static str, mut changes: Changes<K>, set: impl Fn(&Key, Option<&K>), done: &impl Fn(&'static str)) {
     loop {
         let Batch { keys, synced } = changes.next().await;

@@ -12,17 +12,17 @@ use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::{Resolver, TokioResolver};
 use tokio::sync::Semaphore;
 
-/// Questions under way at once; more are answered with a failure.
+/// The highest number of concurrent questions; more get the answer SERVFAIL.
 const CONCURRENT_MAX: usize = 1_000;
-/// Answers remembered.
+/// The number of cached answers.
 const CACHE_LEN_MAX: u64 = 1_024;
 /// Longest time that an answer is remembered, as the cache that CoreDNS is deployed with.
 const REMEMBERED_MAX: Duration = Duration::from_secs(30);
-/// Time for one try, and for all of them: clients give up after five seconds.
+/// The time for one attempt, and for all of them: clients give up after five seconds.
 const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_millis(4_500);
 
-/// What came of a question.
+/// The result of a question.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Forwarded {
     pub(crate) code: ResponseCode,
@@ -38,7 +38,7 @@ impl Forwarded {
 
 /// The node's resolvers.
 pub(crate) struct Upstream {
-    /// `None` when there are none.
+    /// `None` when there are no resolvers.
     resolver: Option<TokioResolver>,
     permits: Semaphore,
 }

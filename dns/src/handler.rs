@@ -1,4 +1,4 @@
-//! From a request to a response: what is the cluster's comes from the zone, the rest from upstream.
+//! From a request to a response: the zone answers names of the cluster, other questions are forwarded.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use tokio::sync::Semaphore;
 use crate::forward::Upstream;
 use crate::zone::{Answer, Zone, ZoneAnswer};
 
-/// Requests under way at once; more are answered with a failure.
+/// The highest number of concurrent requests; more get the answer SERVFAIL.
 const CONCURRENT_MAX: usize = 4_096;
-/// Largest UDP answer (DNS flag day 2020): larger ones are cut and asked for again by TCP.
+/// The largest UDP answer (DNS flag day 2020): larger ones are truncated, and clients repeat the question over TCP.
 const UDP_BYTES_MAX: u16 = 1_232;
 /// The only version of EDNS.
 const EDNS_VERSION: u8 = 0;
 
-/// Everything that goes into a response.
+/// The content of a response.
 #[derive(Default)]
 struct Reply {
     code: Option<ResponseCode>,
@@ -36,7 +36,7 @@ impl Reply {
     }
 }
 
-/// Answers requests; clones are the same.
+/// Answers requests; clones share their state.
 #[derive(Clone)]
 pub(crate) struct Handler {
     zone: Arc<RwLock<Zone>>,
@@ -80,8 +80,8 @@ impl Handler {
         Reply { code: Some(got.code), answers: got.answers, soa: got.soa, ..Reply::default() }
     }
 
-    /// Follows an alias out of the cluster, and lets every request start at another answer, so that
-    /// clients that take the first one spread.
+    /// Follows an alias out of the cluster, and rotates the answers with every request, so that clients that use the first
+    /// answer are distributed.
     async fn complete(&self, answer: ZoneAnswer, kind: RecordType, id: u16) -> Reply {
         let mut reply = Reply {
             code: Some(answer.code),
@@ -91,8 +91,8 @@ impl Handler {
             additionals: answer.additionals,
         };
         if let Some(name) = &answer.further {
-            // An alias is an answer even where what it leads to is not there; that it could not be asked for
-            // must not be remembered as that.
+            // An alias is an answer even when its target does not exist. When the target could not be resolved, clients must
+            // not cache that it does not exist.
             let got = self.upstream().ask(name, kind).await;
             if got.code == ResponseCode::ServFail {
                 return Reply::failed(ResponseCode::ServFail);

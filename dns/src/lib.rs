@@ -1,11 +1,10 @@
-//! Names of the cluster, on every node: A, AAAA, SRV and PTR of Services, headless Services and
-//! Pods, aliases for ExternalName, and everything else forwarded to the node's own resolvers.
+//! Names of the cluster, on every node: A, AAAA, SRV and PTR of Services, headless Services and Pods, and aliases for
+//! ExternalName. Every other question is forwarded to the node's own resolvers.
 //!
-//! What comes in: Namespaces, Services and EndpointSlices, watched; questions on UDP and TCP. What
-//! goes out: answers. The names are a pure value ([`zone`]) that is asked under a read lock;
-//! hickory speaks the protocol. Until the first lists are complete, names of the cluster are
-//! answered with SERVFAIL: "not yet" must not be remembered as "no such name". Left to others: the
-//! address it listens on (node-network), and who is pointed at it (the agent's `resolv.conf`s).
+//! The input is Namespaces, Services and EndpointSlices, watched, and questions over UDP and TCP. The output is answers. The
+//! names are a pure value ([`zone`]), which is read under a read lock; hickory implements the protocol. Until the first lists
+//! are complete, names of the cluster get the answer SERVFAIL: clients must not cache "not yet" as "no such name". Left to
+//! others: the address it listens on (node-network), and which Pods use it (the agent's `resolv.conf`s).
 
 mod bind;
 mod config;
@@ -87,8 +86,7 @@ async fn serve(zone: Arc<RwLock<Zone>>, config: &Config, cancel: CancellationTok
     Err(DnsError::Ended(ended))
 }
 
-/// Takes up other resolvers when there are some; questions that are under way end with those they began
-/// with.
+/// Uses new resolvers when there are some; concurrent questions end with those they began with.
 async fn follow_upstream(mut servers: watch::Receiver<Vec<SocketAddr>>, upstream: &RwLock<Arc<Upstream>>) -> std::convert::Infallible {
     while servers.changed().await.is_ok() {
         let servers = servers.borrow_and_update().clone();
@@ -100,7 +98,7 @@ async fn follow_upstream(mut servers: watch::Receiver<Vec<SocketAddr>>, upstream
             Err(error) => tracing::warn!(?servers, %error, "upstream resolvers not taken up"),
         }
     }
-    // Nobody is left to tell of others.
+    // The sender of new resolvers is gone.
     std::future::pending().await
 }
 

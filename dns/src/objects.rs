@@ -1,4 +1,4 @@
-//! Services and EndpointSlices reduced to what names are made of.
+//! Services and EndpointSlices reduced to what names are made from.
 
 use std::net::IpAddr;
 
@@ -16,12 +16,12 @@ pub(crate) struct Port {
     pub(crate) number: u16,
 }
 
-/// What a Service's name leads to.
+/// The target of a Service's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// Its own addresses.
     Addresses(Vec<IpAddr>),
-    /// Its endpoints (`clusterIP: None`).
+    /// The Service's endpoints (`clusterIP: None`).
     Headless,
     /// Another name (`type: ExternalName`).
     Name(String),
@@ -86,7 +86,7 @@ impl Service {
 }
 
 impl Slice {
-    /// `None` for slices of no Service, and of names instead of addresses.
+    /// `None` for slices without a Service, and of names instead of addresses.
     pub(crate) fn parse(slice: &discovery::EndpointSlice) -> Option<Self> {
         let service = slice.metadata.labels.as_ref()?.get(SERVICE_NAME)?.clone();
         let endpoints = slice.endpoints.iter().flatten().flat_map(|from| {

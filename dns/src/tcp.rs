@@ -1,5 +1,5 @@
-//! Questions over TCP. hickory's own listener takes as many connections as come; a Pod that opens them all day would
-//! take every open file of the process, so there are so many places here, shared among those who ask.
+//! Questions over TCP. hickory's own listener accepts any number of connections; a Pod that opens connections all day would use
+//! up every file of the process. So the number of connections is limited, and shared fairly among the clients.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use crate::handler::Handler;
 
 /// Connections at once.
 pub(crate) const CONNECTIONS_MAX: usize = 1_024;
-/// Time without a question after which a connection is closed.
+/// The time without a question after which a connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Answers that wait for a slow client.
+/// The answers that wait for a slow client.
 const QUEUE_LEN_MAX: usize = 32;
 /// Pause after the system could not accept, for example because files ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Answers on a listener for as long as it is polled; connections end with it.
+/// Serves a listener as long as the future is polled; connections end with it.
 pub(crate) async fn serve(listener: TcpListener, handler: Handler) -> std::convert::Infallible {
     let slots = ConnectionLimiter::new(CONNECTIONS_MAX);
     let mut connections = tokio::task::JoinSet::new();
@@ -56,13 +56,13 @@ pub(crate) async fn serve(listener: TcpListener, handler: Handler) -> std::conve
     }
 }
 
-/// One question after the other, so that no client has many under way.
+/// One question after the other, so that no client has many concurrent ones.
 async fn converse(stream: TcpStream, client: SocketAddr, handler: Handler) {
     let (messages, answers) = Messages::from_stream_with_buffer_size(AsyncIoTokioAsStd(stream), client, QUEUE_LEN_MAX);
     let mut messages = TimeoutStream::new(messages, IDLE_TIMEOUT);
     while let Some(Ok(message)) = messages.next().await {
         let (bytes, _) = message.into_parts();
-        // What is no question is not answered: nobody who asks sends it.
+        // A message that is not a question gets no answer: no client that asks sends it.
         let Ok(request) = Request::from_bytes(bytes, client, Protocol::Tcp) else { return };
         if request.metadata.message_type == MessageType::Response {
             continue;

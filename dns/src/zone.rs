@@ -1,9 +1,8 @@
-//! The cluster's names as a value: fed with objects, asked with names, no I/O. Nothing is kept
-//! twice: records are made when they are asked for. The names are those of Kubernetes' DNS
-//! specification (<https://github.com/kubernetes/dns/blob/master/docs/specification.md>), schema
-//! 1.1.0, with CoreDNS' readings where it is silent: the `pods insecure` form of Pod names (an
-//! address in a namespace that exists), names of endpoints under Services with addresses too, and
-//! every port under a plain SRV question.
+//! The cluster's names as a value: updated with objects, asked with names, without I/O. Nothing is stored twice: records are
+//! made for each question. The names are those of Kubernetes' DNS specification
+//! (<https://github.com/kubernetes/dns/blob/master/docs/specification.md>), schema 1.1.0, with CoreDNS' behaviour where it says
+//! nothing: the `pods insecure` form of Pod names (an address in a namespace that exists), names of endpoints also under
+//! Services with addresses, and every port under a plain SRV question.
 
 mod question;
 mod record;
@@ -25,14 +24,14 @@ pub(crate) type Key = (String, String);
 /// How many names inside the cluster an ExternalName may lead through.
 const CHAIN_LEN_MAX: usize = 8;
 
-/// What is known about a name.
+/// The result of a look-up.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Answer {
     /// Nothing: it is not the cluster's.
     Foreign,
-    /// Not yet known: the first lists are not complete.
+    /// The first lists are not complete.
     Unready,
-    /// All that there is.
+    /// The records, which may be none.
     Authoritative(Box<ZoneAnswer>),
 }
 
@@ -42,7 +41,7 @@ pub(crate) struct ZoneAnswer {
     pub(crate) code: ResponseCode,
     pub(crate) answers: Vec<Record>,
     pub(crate) additionals: Vec<Record>,
-    /// Tells how long a missing answer may be remembered.
+    /// The SOA record, with the time for which a missing answer may be cached.
     pub(crate) soa: Option<Record>,
     /// A name outside of the cluster at the end of the answers, to be resolved further.
     pub(crate) further: Option<Name>,
@@ -60,7 +59,7 @@ pub(crate) struct Zone {
     slices: HashMap<Key, Slice>,
     /// Names of a Service's slices.
     of_service: HashMap<Key, BTreeSet<String>>,
-    /// What has an address: Services by their own, slices by their endpoints'.
+    /// The objects that have an address: Services by their own, slices by their endpoints'.
     by_service_ip: HashMap<IpAddr, Key>,
     by_endpoint_ip: HashMap<IpAddr, BTreeSet<Key>>,
     /// Whether all first lists are complete.
@@ -68,7 +67,7 @@ pub(crate) struct Zone {
 }
 
 impl Zone {
-    /// An empty zone; `None` when the domain is no name.
+    /// An empty zone; `None` when the domain is not a valid name.
     pub(crate) fn new(domain: &str, ranges: Vec<IpNet>, own: Vec<IpAddr>) -> Option<Self> {
         Some(Self {
             maker: Maker::new(domain)?,
@@ -191,7 +190,7 @@ impl Zone {
                 let mut ips: Vec<IpAddr> = self.endpoints(key, service).map(|(_, endpoint)| endpoint.ip).collect();
                 ips.sort_unstable();
                 ips.dedup();
-                // Without endpoints there is no such name, as CoreDNS has it.
+                // Without endpoints there is no such name, as in CoreDNS.
                 if ips.is_empty() { ZoneAnswer::missing() } else { ZoneAnswer::records(self.maker.addresses(name, &ips, kind)) }
             }
             (ServicePart::Itself, _) => self.ports(name, key, service, &|_| true),
@@ -261,9 +260,9 @@ impl Zone {
         if answer.answers.is_empty() { ZoneAnswer::missing() } else { answer }
     }
 
-    /// An ExternalName: the alias, then what it leads to as far as that is the cluster's.
+    /// An ExternalName: the alias, then its target's records as far as the target is the cluster's.
     fn external(&self, name: &Name, target: &str, kind: RecordType, depth: usize) -> ZoneAnswer {
-        // What is written as an address is no name: nothing to lead to.
+        // An address in `externalName` is not a name, so there is no alias.
         let target = match (target.parse::<IpAddr>(), record::fully_qualified(target)) {
             (Err(_), Some(target)) => target,
             _ => return ZoneAnswer::records(Vec::new()),

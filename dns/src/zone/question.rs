@@ -31,7 +31,7 @@ pub(super) enum NameForm {
     Reverse(IpAddr),
 }
 
-/// Which name under a Service's.
+/// The name under a Service's.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ServicePart {
     Itself,
@@ -85,7 +85,7 @@ fn under(labels: &[&str]) -> Option<ServicePart> {
     }
 }
 
-/// The address of a whole reverse name; names of parts of addresses are nobody's.
+/// The address of a complete reverse name; a name of a part of an address has no owner.
 fn reverse(name: &Name) -> Option<IpAddr> {
     let range = name.parse_arpa_name().ok()?;
     (range.prefix_len() == range.max_prefix_len()).then(|| range.addr())

@@ -9,15 +9,14 @@ use hickory_proto::rr::{Name, RData, Record, RecordType};
 
 use super::Key;
 
-/// Seconds that answers may be remembered, CoreDNS' default for its kubernetes plugin; a missing
-/// answer too.
+/// The seconds for which answers may be cached, CoreDNS' default for its kubernetes plugin; also for missing answers.
 const TTL: u32 = 5;
 /// The schema that the names follow.
 const VERSION: &str = "1.1.0";
-/// SRV records' weights, which clients divide by their sum.
+/// The weights of SRV records, which clients divide by their sum.
 const SRV_WEIGHT: u16 = 100;
 
-/// Makes records of one domain.
+/// Makes the records of one domain.
 pub(super) struct Maker {
     domain: Name,
     services: Name,
@@ -26,7 +25,7 @@ pub(super) struct Maker {
     reverse: Name,
 }
 
-/// A name as users write it, taken as complete.
+/// A name in text form, taken as fully qualified.
 pub(super) fn fully_qualified(text: &str) -> Option<Name> {
     let mut name = Name::from_str(text).ok()?;
     name.set_fqdn(true);
@@ -50,7 +49,7 @@ impl Maker {
         &self.domain
     }
 
-    /// `<name>.<namespace>.svc.<domain>`; `None` where a part is no label.
+    /// `<name>.<namespace>.svc.<domain>`; `None` when a part is not a label.
     pub(super) fn service(&self, (namespace, name): &Key) -> Option<Name> {
         self.services.prepend_label(namespace.as_str()).ok()?.prepend_label(name.as_str()).ok()
     }
@@ -64,7 +63,7 @@ impl Maker {
         Record::from_rdata(name.clone(), TTL, data)
     }
 
-    /// The addresses of the kind that was asked for; any other kind has no records.
+    /// The addresses of the requested record type; any other type has no records.
     pub(super) fn addresses(&self, name: &Name, ips: &[IpAddr], kind: RecordType) -> Vec<Record> {
         let wanted = |ip: &&IpAddr| match kind {
             RecordType::A => ip.is_ipv4(),
@@ -118,7 +117,7 @@ impl Maker {
     }
 
     fn soa_of(&self, zone: &Name) -> Record {
-        // As CoreDNS: the serial is the time. Nobody transfers this zone.
+        // As in CoreDNS the serial is the time. No server transfers this zone.
         let serial = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let serial = u32::try_from(serial & u64::from(u32::MAX)).unwrap_or(0);
         Self::record(zone, RData::SOA(SOA::new(self.server.clone(), self.mailbox.clone(), serial, 7_200, 1_800, 86_400, TTL)))

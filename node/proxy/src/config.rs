@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
-/// How Services are programmed on one node of one cluster.
+/// How one node of one cluster programs Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Starts the table's name (`<prefix>-proxy`); distinct for each cluster on a machine.
     pub prefix: String,
-    /// The node's name, to tell its own endpoints from others'.
+    /// The node's name, to recognize its own endpoints.
     pub node_name: String,
     /// The node's own address.
     pub node_ip: IpAddr,
-    /// Range of all Pods; what comes from elsewhere to a cluster address is masqueraded.
+    /// The range of all Pods; packets from outside of it to a cluster address are masqueraded.
     pub cluster_cidr: Ipv4Net,
-    /// Range of Service addresses; those that no Service has are refused.
+    /// The range of Service addresses; addresses without a Service are rejected.
     pub service_cidr: Ipv4Net,
     /// TCP ports of the node's own programs, also before they listen: no Service takes them.
     pub reserved_ports: Vec<u16>,
-    /// Service addresses that somebody else serves (the cluster DNS address).
+    /// Service addresses that another program serves (the cluster DNS address).
     pub exclude: Vec<Ipv4Addr>,
     /// How long changes are gathered before they are written together.
     pub min_sync_period: Duration,

@@ -11,21 +11,21 @@ pub enum ProxyError {
     /// A tool is missing; the text says what to install.
     #[error("{0}")]
     Missing(&'static str),
-    /// The kernel or `nft` refused the rules.
+    /// The kernel or `nft` rejected the rules.
     #[error("writing nftables rules failed: {0}")]
     Rules(String),
     /// A background task failed.
     #[error(transparent)]
     Task(#[from] api_tasks::TaskFailure),
-    /// What the machine itself has could not be read.
+    /// The machine's addresses or listeners could not be read.
     #[error("reading the machine's addresses and sockets")]
     Machine(#[source] io::Error),
     /// A tool could not be run.
     #[error("running {tool}")]
     Tool {
-        /// Which.
+        /// The tool.
         tool: &'static str,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },

@@ -1,7 +1,7 @@
-//! Which addresses from outside of the cluster a node serves for a Service. Whoever may write a Service
-//! chooses its `externalIPs`, so a node does not trust them: an address that is the cluster's own, or
-//! one where the node itself listens, would lead other people's packets to that person's Pods
-//! (the class of CVE-2020-8554). Addresses of a load balancer's status and node ports are checked alike.
+//! Which addresses from outside of the cluster a node serves for a Service. Every user who may write a Service chooses its
+//! `externalIPs`, so a node does not trust them: an address of the cluster itself, or one on which the node itself listens,
+//! would lead other users' packets to that user's Pods (the class of CVE-2020-8554). Addresses of a load balancer's status and
+//! node ports are checked in the same way.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -15,7 +15,7 @@ use crate::Config;
 /// Why a node does not serve an address or a port.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Unsafe {
-    /// An address that has its meaning on one machine or one link only.
+    /// An address that has a meaning on one machine or one link only.
     #[error("it is {0}")]
     Special(&'static str),
     /// Cluster DNS, the API server's Service and all others are in this range.
@@ -46,7 +46,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Refuses what is nobody's to give away, whatever the port.
+/// Rejects addresses that no Service may have, whatever the port is.
 pub(crate) fn check(ip: Ipv4Addr, config: &Config) -> Result<(), Unsafe> {
     if let Some(what) = special(ip) {
         return Err(Unsafe::Special(what));
@@ -60,7 +60,7 @@ pub(crate) fn check(ip: Ipv4Addr, config: &Config) -> Result<(), Unsafe> {
     Ok(())
 }
 
-/// What an address is that means another machine to each who uses it.
+/// Why an address means another machine for each machine that uses it, if it does.
 pub(crate) fn special(ip: Ipv4Addr) -> Option<&'static str> {
     let kinds = [
         (ip.octets().first() == Some(&0), "an unspecified address"),
@@ -83,7 +83,7 @@ mod tests {
             |ip: &str| check(ip.parse().expect("an address"), &config()).map_or_else(|error| error.to_string(), |()| "served".to_owned());
         for (ip, wanted) in [
             ("203.0.113.7", "served"),
-            // A node's own: which ports of it are free is for the machine to say.
+            // A node's own address: the machine's listeners decide which of its ports are free.
             ("192.0.2.1", "served"),
             ("10.96.0.10", "it lies in the range of Service addresses 10.96.0.0/12"),
             ("10.96.0.1", "it lies in the range of Service addresses 10.96.0.0/12"),

@@ -60,7 +60,7 @@ pub(crate) fn http(service: &str, endpoints: &[End<'_>]) -> EndpointSlice {
     slice(service, json!({"name": "http", "port": 8080, "protocol": "TCP"}), endpoints)
 }
 
-/// The rules of one Service with its slices, on a machine that has nothing of its own.
+/// The rules of one Service with its slices, on a machine without addresses and listeners of its own.
 pub(crate) fn rules_of(service: &Service, slices: &[EndpointSlice]) -> RuleSet {
     let rules = rules_on(&Machine::default(), service, slices);
     let mut all = rules.own;

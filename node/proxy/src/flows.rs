@@ -1,4 +1,4 @@
-//! Decides which UDP flows to forget. UDP has no end of connection: the kernel sends the datagrams of a client that keeps its
+//! Decides which UDP flows to delete. UDP has no end of connection: the kernel sends the datagrams of a client that keeps its
 //! port where the first one went, also after the rules changed.
 
 use std::collections::BTreeSet;
@@ -10,12 +10,12 @@ use crate::rules::{Front, RuleSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stale {
     pub(crate) front: Front,
-    /// Only those led to this endpoint; `None` is all, translated or not.
+    /// Only flows to this endpoint; `None` is all, translated or not.
     pub(crate) endpoint: Option<SocketAddrV4>,
 }
 
-/// What a change of rules leaves behind: flows to endpoints that are gone or serve at another port, and, where there was no
-/// endpoint before, flows that were let pass untranslated.
+/// The stale flows after a change of rules: flows to endpoints that are gone or serve at another port, and, where there was no
+/// endpoint before, flows that passed untranslated.
 pub(crate) fn stale(old: &RuleSet, new: &RuleSet) -> Vec<Stale> {
     let none = BTreeSet::new();
     let mut stale = Vec::new();

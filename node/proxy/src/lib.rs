@@ -1,12 +1,11 @@
-//! Services on a node: what is sent to a Service's address reaches one of its endpoints.
+//! Services on a node: packets to a Service's address reach one of its endpoints.
 //!
-//! What comes in: Services and EndpointSlices, watched. What goes out: one nftables table,
-//! `<prefix>-proxy`, changed in transactions that hold no more than what changed. The decision is
-//! a pure function from a Service and its slices to rules ([`rules`]); writing them is thin. What
-//! it leaves to others: addresses and routes (node-network), names (dns), which endpoints there
-//! are (the EndpointSlice controller). It stops without undoing anything: connections and rules
-//! outlive it, and the next start replaces the table in one transaction ([`remove`] removes it).
-//! Clients of a Service with session affinity are then spread anew.
+//! The input is Services and EndpointSlices, watched. The output is one nftables table, `<prefix>-proxy`, changed in
+//! transactions that contain only what changed. The decision is a pure function from a Service and its slices to rules
+//! ([`rules`]); writing them is thin. Left to others: addresses and routes (node-network), names (dns), which endpoints exist
+//! (the EndpointSlice controller). The proxy stops without undoing anything: connections and rules outlive it, and the next
+//! start replaces the table in one transaction ([`remove`] removes it). Clients of a Service with session affinity are then
+//! distributed anew.
 
 mod config;
 mod error;
@@ -44,7 +43,7 @@ use state::State;
 
 /// How long after a first change its companions are waited for.
 const QUIET: Duration = Duration::from_millis(4);
-/// How often it is looked whether somebody removed the table, and where the node's programs listen.
+/// The period in which the proxy checks whether the table was removed, and on which ports the node's programs listen.
 const VERIFY_PERIOD: Duration = Duration::from_secs(30);
 /// Waits after failed writes: the first, and the longest.
 const RETRY_MIN: Duration = Duration::from_millis(200);
@@ -53,8 +52,9 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 const COMPONENT: &str = "kube-proxy";
 const UNSAFE_ADDRESS: &str = "UnsafeAddress";
 
-/// Programs Services until cancelled; `client` writes the node's Events. The error is a missing tool at the start; what fails later is
-/// logged and tried again. Services get nothing where, as `listening` tells, the node's programs listen.
+/// Programs Services until cancelled; `client` writes the node's Events. The error is a missing tool at the start; later
+/// failures are logged and tried again. A Service gets no port on which, according to `listening`, a program of the node
+/// listens.
 pub async fn run(
     client: kube::Client,
     informers: &Informers,
@@ -96,10 +96,10 @@ pub async fn run(
     }
 }
 
-/// Removes the table of the cluster with this prefix, if it is there.
+/// Removes the table of the cluster with this prefix, if it exists.
 pub async fn remove(prefix: &str) -> Result<(), ProxyError> {
     match tool::nft(&script::removal(&config::table(prefix))).await {
-        // Without nft there has never been a table.
+        // Without nft there was never a table.
         Err(ProxyError::Missing(_)) => Ok(()),
         other => other,
     }
@@ -116,17 +116,17 @@ async fn until(due: Option<Instant>) {
     }
 }
 
-/// Brings the kernel's table in line, not more often than asked, and tries again what failed.
+/// Brings the kernel's table in line, not more often than configured, and tries again after failures.
 struct Writer {
     config: Config,
     recorder: Recorder,
     listening: Listening,
-    /// What the table holds; `None` is unknown, and the whole is written next.
+    /// The rules in the table; `None` when they are unknown, and the whole table is written next.
     installed: Option<RuleSet>,
     due: Option<Instant>,
     written: Option<Instant>,
     retry: Duration,
-    /// Whether it was said that `conntrack` is missing.
+    /// Whether the missing `conntrack` was reported.
     warned: bool,
 }
 
@@ -160,8 +160,8 @@ impl Writer {
         match outcome {
             Ok(()) => {
                 self.retry = RETRY_MIN;
-                // After a whole write it is unknown what was there before: every flow may be stale
-                // that has somewhere to go now.
+                // After a write of the whole table the earlier rules are unknown: every flow that has an endpoint now may be
+                // stale.
                 let before = self.installed.take().unwrap_or_default();
                 self.forget(&before, &wanted).await;
                 self.installed = Some(wanted);
@@ -190,7 +190,7 @@ impl Writer {
         }
     }
 
-    /// Finds out where the node's own programs listen. What could not be read stays as it was.
+    /// Reads on which ports the node's own programs listen. After a failure the last result stays.
     async fn read_machine(&self, state: &mut State) {
         let (config, listening) = (self.config.clone(), self.listening);
         let read = api_tasks::blocking("service-proxy/read-machine", move || Machine::read(&config, listening)).await;
@@ -201,7 +201,7 @@ impl Writer {
         }
     }
 
-    /// Says on the Service what of it this node does not serve.
+    /// Reports on the Service what this node does not serve of it.
     fn tell(&self, (namespace, name): Key, uid: String, refusal: &Refusal) {
         let service = ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -214,7 +214,7 @@ impl Writer {
         self.recorder.warning(&service, UNSAFE_ADDRESS, refusal.to_string());
     }
 
-    /// Finds out whether somebody removed the table.
+    /// Finds out whether the table was removed.
     async fn verify(&mut self) {
         if self.installed.is_none() {
             return;

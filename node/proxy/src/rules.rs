@@ -1,7 +1,6 @@
-//! From one Service and its endpoints to rules: a pure function to a [`RuleSet`], the union of
-//! which over all Services is what the kernel should hold. A packet finds its Service by one look
-//! into a verdict map keyed by address, transport and port, and its endpoint by one random number,
-//! however many there are of either.
+//! From one Service and its endpoints to rules: a pure function to a [`RuleSet`]. The union of the rule sets of all Services is
+//! what the kernel should have. A packet finds its Service by one look-up in a verdict map with the key address, transport and
+//! port, and its endpoint by one random number, however many there are of either.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -26,15 +25,15 @@ pub(crate) enum Collection {
     ClusterIps,
     /// Endpoints of this node, each paired with itself.
     Hairpin,
-    /// Address, transport and port of what has endpoints.
+    /// Address, transport and port of Services with endpoints.
     Services,
     /// Transport and port on every address of the node.
     NodePorts,
-    /// As `Services`, of addresses from outside of the cluster. Looked at after all others and after host ports.
+    /// As `Services`, for addresses from outside of the cluster. Looked up after all others and after host ports.
     External,
-    /// As `Services`, of what has no usable endpoints.
+    /// As `Services`, for Services without usable endpoints.
     Refused,
-    /// As `NodePorts`, of what has no usable endpoints.
+    /// As `NodePorts`, for Services without usable endpoints.
     RefusedNodePorts,
 }
 
@@ -60,11 +59,11 @@ pub(crate) struct RuleSet {
     pub(crate) chains: BTreeMap<String, Vec<String>>,
     /// Elements of the fixed maps and sets with their verdicts (empty in sets).
     pub(crate) elements: BTreeMap<(Collection, String), String>,
-    /// What UDP flows lead where, to find those that outlive their endpoint.
+    /// The endpoints of UDP flows, to find flows that outlive their endpoint.
     pub(crate) flows: BTreeMap<Front, BTreeSet<SocketAddrV4>>,
 }
 
-/// Where packets to one address and port are looked up.
+/// The map in which packets to one address and port are looked up.
 const FRONTS: [Collection; 5] =
     [Collection::Services, Collection::NodePorts, Collection::External, Collection::Refused, Collection::RefusedNodePorts];
 
@@ -86,8 +85,8 @@ impl Front {
 }
 
 impl RuleSet {
-    /// Adds another Service's rules. Where two claim one address and port, the first one keeps it,
-    /// whether it has endpoints or not.
+    /// Adds another Service's rules. When two Services claim one address and port, the first one keeps it, whether it has
+    /// endpoints or not.
     pub(crate) fn merge(&mut self, other: &Self) {
         fn fill<K: Ord + Clone, V: Clone>(into: &mut BTreeMap<K, V>, from: &BTreeMap<K, V>) {
             for (key, value) in from {
@@ -114,8 +113,8 @@ impl RuleSet {
     }
 }
 
-/// The rules of one Service, in the order of their rank: what the server gave it comes before what was
-/// asked for, of any Service.
+/// The rules of one Service, in the order of their precedence: addresses that the server assigned come before addresses that
+/// users chose, for all Services.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServiceRules {
     /// Cluster addresses and node ports, and the chains of all.
@@ -126,7 +125,7 @@ pub(crate) struct ServiceRules {
     pub(crate) refused: BTreeSet<Refusal>,
 }
 
-/// Decides the rules of one Service on this machine.
+/// Computes the rules of one Service on this machine.
 pub(crate) fn rules(key: &Key, service: &Service, slices: &[&Slice], config: &Config, machine: &Machine) -> ServiceRules {
     let mut rules = ServiceRules { refused: service.refused.iter().copied().collect(), ..ServiceRules::default() };
     for ip in &service.cluster_ips {
@@ -138,21 +137,21 @@ pub(crate) fn rules(key: &Key, service: &Service, slices: &[&Slice], config: &Co
     rules
 }
 
-/// Where packets can be sent.
+/// The endpoints to which packets can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Backend {
     ip: Ipv4Addr,
     port: u16,
 }
 
-/// Everything that one port's rules are made of.
+/// The input of one port's rules.
 struct Port<'a> {
     service: &'a Service,
     port: &'a ServicePort,
     config: &'a Config,
-    /// What every chain's name ends in: a digest, so that names stay distinct, then words for people.
+    /// The end of every chain's name: a digest, so that names stay distinct, then words for readers.
     suffix: String,
-    /// Usable endpoints of the cluster, and those of this node.
+    /// The usable endpoints of the cluster, and those of this node.
     all: Vec<Backend>,
     local: Vec<Backend>,
 }
@@ -213,7 +212,7 @@ impl<'a> Port<'a> {
         if fronts.is_empty() {
             return;
         }
-        // With the Local policy too, what comes from Pods and the node may go anywhere.
+        // With the Local policy too, packets from Pods and the node may go to any endpoint.
         let (external, everywhere) = (self.chain("external"), self.chain("service"));
         if !self.all.is_empty() {
             rules.own.chains.entry(everywhere.clone()).or_insert_with(|| self.balance(&self.all));
@@ -249,8 +248,8 @@ impl<'a> Port<'a> {
         lines
     }
 
-    /// One way in: to its chain, or to its refusal. That nothing of this node may serve is no
-    /// reason to tell the client that nobody does: such packets are dropped, as upstream.
+    /// One entry: to its chain, or to its rejection. When only this node has no endpoint, clients must not learn that the
+    /// Service has none: such packets are dropped, as upstream.
     fn front(&self, rules: &mut RuleSet, found: Collection, front: Front, used: &[Backend], chain: &str) {
         let key = front.key(self.port.protocol);
         let refused = if front.ip.is_some() { Collection::Refused } else { Collection::RefusedNodePorts };
@@ -268,8 +267,8 @@ impl<'a> Port<'a> {
         format!("{kind}-{}", self.suffix)
     }
 
-    /// A chain that ends at one of the endpoints. What comes to a cluster address from outside of
-    /// the Pod range is masqueraded, so that the answer finds its way back through this node.
+    /// A chain that ends at one of the endpoints. Packets to a cluster address from outside of the Pod range are masqueraded,
+    /// so that the answers return through this node.
     fn balance(&self, backends: &[Backend]) -> Vec<String> {
         let (ips, protocol, port) = (join(&self.service.cluster_ips), self.port.protocol.as_str(), self.port.port);
         let outside = format!("ip daddr {{ {ips} }} {protocol} dport {port} ip saddr != {}", self.config.cluster_cidr);
@@ -319,8 +318,7 @@ impl<'a> Port<'a> {
     }
 }
 
-/// The endpoints to send to: the ready ones; when there are none, those that still serve while they
-/// terminate (KEP-1669).
+/// The endpoints to use: the ready ones; when there are none, those that still serve while they terminate (KEP-1669).
 fn usable<'a>(endpoints: impl Iterator<Item = (Backend, &'a Endpoint)> + Clone) -> Vec<Backend> {
     let pick = |fits: fn(&Endpoint) -> bool| -> BTreeSet<Backend> {
         endpoints.clone().filter(|(_, endpoint)| fits(endpoint)).map(|(backend, _)| backend).collect()

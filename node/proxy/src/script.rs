@@ -18,7 +18,7 @@ pub(crate) fn whole(config: &Config, rules: &RuleSet) -> String {
     text
 }
 
-/// A script that removes the table, if it is there.
+/// A script that removes the table, if it exists.
 pub(crate) fn removal(table: &str) -> String {
     format!("add table ip {table}\ndelete table ip {table}\n")
 }
@@ -38,7 +38,7 @@ fn fixed(config: &Config) -> String {
     ] {
         let _ = writeln!(text, "  {kind} {} {{ {of} }}", collection.as_str());
     }
-    // As upstream's nftables mode, node ports are not on localhost; nor are they on the cluster DNS address.
+    // As in upstream's nftables mode, node ports are not on localhost, and not on the cluster DNS address either.
     let node_port = format!("fib daddr type local ip daddr != {{ 127.0.0.0/8, {} }} meta l4proto . th dport vmap", config.service_cidr);
     let address = "ip daddr . meta l4proto . th dport vmap";
     let mut chain = |name: &str, lines: &[&str]| {
@@ -55,7 +55,7 @@ fn fixed(config: &Config) -> String {
     chain("refusal", &refusal.iter().map(String::as_str).collect::<Vec<_>>());
     for hook in ["prerouting", "output"] {
         chain(&format!("nat-{hook}"), &[&format!("type nat hook {hook} priority -100; policy accept;"), "jump dispatch"]);
-        // Host ports are between the two, at -99: what was asked for comes after what was given.
+        // Host ports are between the two, at -99: addresses that users chose come after assigned ones.
         let head = format!("type nat hook {hook} priority -98; policy accept;");
         chain(&format!("nat-{hook}-external"), &[&head, &format!("{address} @external")]);
     }
@@ -68,7 +68,7 @@ fn fixed(config: &Config) -> String {
             "ct status dnat ip saddr . ip daddr @hairpin masquerade fully-random",
         ],
     );
-    // Later than the translation (-100), so that only what was not translated is looked at.
+    // Later than the translation (-100), so that only packets without translation match.
     for hook in ["input", "forward", "output"] {
         let head = format!("type filter hook {hook} priority -10; policy accept;");
         chain(&format!("filter-{hook}"), &[&head, "ct state new jump refusal"]);
@@ -76,7 +76,7 @@ fn fixed(config: &Config) -> String {
     text
 }
 
-/// A script that turns the table from one rule set into another.
+/// A script that changes the table from one rule set to another.
 pub(crate) fn change(config: &Config, old: &RuleSet, new: &RuleSet) -> String {
     let table = config.table();
     let mut text = String::new();
@@ -85,7 +85,7 @@ pub(crate) fn change(config: &Config, old: &RuleSet, new: &RuleSet) -> String {
     };
     let chains_gone: Vec<_> = old.chains.keys().filter(|name| !new.chains.contains_key(*name)).collect();
     let changed: Vec<_> = new.chains.iter().filter(|(name, rules)| old.chains.get(*name) != Some(rules)).collect();
-    // What others will refer to comes first. A set's name holds all of its definition.
+    // Objects to which others refer come first. A set's name contains all of its definition.
     for (name, definition) in new.sets.iter().filter(|(name, _)| !old.sets.contains_key(*name)) {
         line(format!("add set ip {table} {name} {{ {definition} }}"));
     }

@@ -17,14 +17,15 @@ pub(crate) struct State {
     config: Config,
     services: HashMap<Key, Service>,
     slices: HashMap<Key, Slice>,
-    /// Whether the first lists of both are here: rules from half a list would refuse what works.
+    /// Whether the first lists of both kinds are complete: rules from an incomplete list would reject packets of working
+    /// Services.
     complete: bool,
     /// Names of a Service's slices.
     index: HashMap<Key, BTreeSet<String>>,
     dirty: BTreeSet<Key>,
     machine: Machine,
     rules: BTreeMap<Key, ServiceRules>,
-    /// What is not served since it was last asked, with the Service's UID.
+    /// What is not served since the last call, with the Service's UID.
     refused: Vec<(Key, String, Refusal)>,
 }
 
@@ -43,12 +44,12 @@ impl State {
         }
     }
 
-    /// Whether the next rules depend on what the machine has itself.
+    /// Whether the next rules depend on the machine's own addresses and listeners.
     pub(crate) fn asks_machine(&self) -> bool {
         self.dirty.iter().any(|key| self.services.get(key).is_some_and(Service::meets_machine))
     }
 
-    /// Takes in the machine as it is now.
+    /// Stores the present state of the machine.
     pub(crate) fn set_machine(&mut self, machine: Machine) {
         if self.machine == machine {
             return;
@@ -58,12 +59,12 @@ impl State {
         self.dirty.extend(meeting.map(|(key, _)| key.clone()));
     }
 
-    /// What [`State::rules`] newly refused to serve: the Service, its UID, the refusal.
+    /// What [`State::rules`] newly does not serve: the Service, its UID, the refusal.
     pub(crate) fn take_refused(&mut self) -> Vec<(Key, String, Refusal)> {
         std::mem::take(&mut self.refused)
     }
 
-    /// Takes in a Service as it is now; `None` when it is gone.
+    /// Stores the present state of a Service; `None` when it is gone.
     pub(crate) fn set_service(&mut self, key: Key, service: Option<&core::Service>) {
         let service = service.and_then(|service| Service::parse(service, &self.config));
         if replace(&mut self.services, &key, service).is_some() {
@@ -71,7 +72,7 @@ impl State {
         }
     }
 
-    /// Takes in an EndpointSlice as it is now; `None` when it is gone.
+    /// Stores the present state of an EndpointSlice; `None` when it is gone.
     pub(crate) fn set_slice(&mut self, key: Key, slice: Option<&discovery::EndpointSlice>) {
         let slice = slice.and_then(|slice| Slice::parse(slice, &self.config));
         let service = slice.as_ref().map(|slice| slice.service.clone());
@@ -93,7 +94,7 @@ impl State {
         }
     }
 
-    /// Both first lists have been taken in.
+    /// Both first lists are complete.
     pub(crate) fn set_complete(&mut self) {
         self.complete = true;
     }
@@ -134,7 +135,7 @@ impl State {
     }
 }
 
-/// Stores a value, or removes it. Returns what was there before if that differs.
+/// Stores a value, or removes it. Returns the earlier value if it differs.
 fn replace<T: PartialEq>(all: &mut HashMap<Key, T>, key: &Key, value: Option<T>) -> Option<Option<T>> {
     if all.get(key) == value.as_ref() {
         return None;

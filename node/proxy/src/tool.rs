@@ -16,13 +16,13 @@ pub(crate) async fn nft(script: &str) -> Result<(), ProxyError> {
     blocking(move || node_netfilter::apply(&script)).await
 }
 
-/// Whether the table is still there: others may have flushed all rules.
+/// Whether the table still exists: other programs may have flushed all rules.
 pub(crate) async fn has_table(table: &str) -> Result<bool, ProxyError> {
     let table = table.to_owned();
     blocking(move || node_netfilter::has_table(&table)).await
 }
 
-/// Makes the kernel forget flows to endpoints that are gone, so that the next datagram is translated anew.
+/// Deletes the kernel's flows to endpoints that are gone, so that the next datagram is translated anew.
 pub(crate) async fn forget(stale: &Stale) -> Result<(), ProxyError> {
     let flow = Flow {
         port: stale.front.port,

@@ -1,9 +1,9 @@
-//! The server's side of a connection: streams come, bytes go both ways on each, until either side ends
-//! it. One future drives it all ([`serve`]); it holds no more than its [`Limits`] say.
+//! The server's side of a connection: the peer opens streams, bytes flow in both directions on each, until either side closes
+//! it. One future drives all of it ([`serve`]) and never buffers more than its [`Limits`].
 //!
-//! A stream whose reader is slow holds up only itself as long as the peer keeps to its window or all
-//! that waits stays within [`Limits::waiting_len_max`]. Go's clients keep to no window; what they send
-//! beyond is left in the socket, since throwing it away would break an upload that is merely slow.
+//! A stream with a slow reader delays only itself as long as the peer respects its window or all buffered bytes stay within
+//! [`Limits::waiting_len_max`]. Go's clients respect no window; what they send beyond the limit stays in the socket, since
+//! discarding it would break an upload that is only slow.
 
 use std::future::Future;
 use std::io;
@@ -22,25 +22,25 @@ use crate::headers::Headers;
 use crate::shared::{Chunk, Credit, Shared, Slot};
 use crate::stream::{Receiving, Sending, Stream};
 
-/// What is read from the socket at once.
+/// The bytes that one read of the socket takes.
 const READ_LEN: usize = 64 * 1_024;
-/// What is written at once, when so much waits.
+/// The bytes of one write, when so many wait.
 const WRITE_LEN: usize = 64 * 1_024;
 /// Data frames that wait to be written, of all streams together.
 const FRAMES_MAX: usize = 16;
-/// Answers that wait to be written: a peer that asks and never reads is let go.
+/// Answers that wait to be written: a peer that sends requests and never reads is disconnected.
 const ANSWERS_MAX: usize = 256;
-/// Streams that wait to be looked at.
+/// Streams that wait to be accepted.
 const OFFERS_MAX: usize = 64;
-/// What a waiting piece of data costs beside its bytes.
+/// The memory of a waiting piece of data beside its bytes.
 const PIECE_COST: usize = 128;
-/// How long the peer may take to hang up after we have said that we are done.
+/// How long the peer may take to close the connection after we have announced the end.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// What one connection may hold, and for how long.
+/// The limits of one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Streams at one time.
+    /// The highest number of open streams.
     pub streams_max: usize,
     /// Received bytes that wait for their readers, of all streams together.
     pub waiting_len_max: usize,
@@ -61,10 +61,10 @@ pub enum SpdyError {
     /// The socket failed.
     #[error("reading or writing the connection")]
     Io(#[from] io::Error),
-    /// The peer sent what is no SPDY.
+    /// The peer sent bytes that are not SPDY.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The peer asks and does not read the answers.
+    /// The peer sends requests and does not read the answers.
     #[error("the peer reads no answers")]
     Unread,
     /// Nothing happened for too long.
@@ -80,8 +80,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The next stream that the peer opens; it has been agreed to. `None` when the connection has
-    /// ended. Cancel-safe.
+    /// The next stream that the peer opens; it has been accepted. `None` when the connection has ended. Cancel-safe.
     pub async fn accept(&mut self) -> Option<Stream> {
         self.offers.recv().await
     }
@@ -132,13 +131,13 @@ async fn drive<T: AsyncRead + AsyncWrite + Send>(io: T, reader: Reader, writer: 
                 reading.await?;
                 return Err(error);
             }
-            // To hang up at once could cost the peer what it has not read yet.
+            // Closing at once could lose what the peer has not read yet.
             tokio::time::timeout(LINGER, reading).await.unwrap_or(Ok(()))
         }
     }
 }
 
-/// No stream outlives its connection, also one that is cut off.
+/// No stream outlives its connection, also when the connection is cut off.
 struct EndStreams(Arc<Shared>);
 
 impl Drop for EndStreams {
@@ -150,7 +149,7 @@ impl Drop for EndStreams {
 struct Reader {
     shared: Arc<Shared>,
     offer: mpsc::Sender<Stream>,
-    /// Weak: the queue ends when nobody but us could send.
+    /// Weak: the queue ends when only this side could still send.
     frames: mpsc::WeakSender<Frame>,
     room: Arc<Semaphore>,
     limits: Limits,
@@ -186,7 +185,7 @@ impl Reader {
             Frame::Reset { id, .. } => {
                 self.shared.forget(id);
             }
-            // Even ids are ours, and we ask nothing.
+            // Even ids are ours, and we send no pings.
             Frame::Ping(id) if id % 2 == 1 => self.shared.say(Frame::Ping(id)),
             Frame::Settings { initial_window: Some(bytes) } => self.pace(bytes.into()),
             Frame::WindowUpdate { id, more } => {
@@ -199,7 +198,7 @@ impl Reader {
         }
     }
 
-    /// The peer's windows begin with so many bytes from now on, those that are open included.
+    /// The peer's windows begin with so many bytes from now on, those of open streams included.
     fn pace(&self, initial: i64) {
         let before = self.shared.initial_window.swap(initial, Ordering::AcqRel);
         self.shared.paced.store(true, Ordering::Release);
@@ -225,7 +224,7 @@ impl Reader {
         }
     }
 
-    /// A place for a new stream, if it may have one.
+    /// Registers a new stream, if the limit allows one.
     fn admit(&self, id: u32) -> Result<(mpsc::UnboundedReceiver<Chunk>, Sending), Reset> {
         let mut streams = self.shared.streams.lock();
         // A client's ids are odd and grow.
@@ -237,7 +236,7 @@ impl Reader {
         if streams.open.len() >= self.limits.streams_max || streams.ended {
             return Err(Reset::RefusedStream);
         }
-        // What waits in it is limited by `room`.
+        // `room` limits what waits in it.
         let (sender, chunks) = mpsc::unbounded_channel();
         let gone = CancellationToken::new();
         let credit = Arc::new(Credit::new(self.shared.initial_window.load(Ordering::Acquire)));
@@ -251,7 +250,7 @@ impl Reader {
             let found = streams.open.get(&id).map(|slot| slot.chunks.clone());
             match found {
                 Some(chunks) => chunks,
-                // Of one that is over, something may still be on its way.
+                // Frames of a closed stream may still arrive.
                 None if id <= streams.last_id => return,
                 None => return self.shared.say(Frame::Reset { id, why: Reset::InvalidStream }),
             }
@@ -263,7 +262,7 @@ impl Reader {
             let cost = (bytes.len() + PIECE_COST).min(self.limits.waiting_len_max);
             let share = tokio::select! {
                 share = self.room.clone().acquire_many_owned(u32::try_from(cost).unwrap_or(u32::MAX)) => share,
-                // Nobody will read it any more.
+                // The stream has no reader any more.
                 () = chunks.closed() => return if fin { self.shared.peer_finished(id) },
             };
             // The semaphore is never closed.
@@ -295,7 +294,7 @@ impl Writer {
                 answer = self.answers.recv() => answer,
                 frame = self.queued.recv() => frame,
             };
-            // Nobody is left who could send.
+            // No sender is left.
             let first = first.unwrap_or_else(|| Frame::GoAway { last: self.shared.last_id() });
             let mut over = self.put(&first, &mut buffer);
             while !over && buffer.len() < WRITE_LEN {
@@ -312,7 +311,7 @@ impl Writer {
         }
     }
 
-    /// Whether it is the last one.
+    /// Whether it is the last frame.
     fn put(&mut self, frame: &Frame, buffer: &mut BytesMut) -> bool {
         if matches!(frame, Frame::Data { .. }) {
             self.shared.touch();

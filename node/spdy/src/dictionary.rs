@@ -12,7 +12,7 @@ pub(crate) static DICTIONARY: LazyLock<Vec<u8>> = LazyLock::new(|| {
     counted.chain(PLAIN.iter().flat_map(|word| word.bytes())).collect()
 });
 
-/// Its Adler-32 checksum, by which a zlib header names it.
+/// The dictionary's Adler-32 checksum, with which a zlib header names it.
 pub(crate) const DICTIONARY_ID: u32 = 0xe3c6_a7c2;
 
 const COUNTED: [&str; 65] = [

@@ -1,6 +1,6 @@
-//! Frames as bytes. Pure: a [`Decoder`] takes them from a buffer as they come, an [`Encoder`] puts them
-//! into one. A data frame, which may be 16 MiB long, is given on in pieces as they arrive, so that no
-//! frame has to be held whole; every other frame is short or refused.
+//! Frames as bytes. Pure: a [`Decoder`] takes frames from a buffer as bytes arrive, an [`Encoder`] appends them to one. A data
+//! frame, which may be 16 MiB long, is passed on in pieces as they arrive, so that no frame is buffered as a whole; every other
+//! frame is short or rejected.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use thiserror::Error;
@@ -9,17 +9,17 @@ use crate::headers::{Deflater, HeaderError, Headers, Inflater};
 
 /// Longest frame that is not data.
 pub const CONTROL_LEN_MAX: usize = 16 * 1_024;
-/// Longest piece of a data frame that is given on, and longest data frame that is written.
+/// The longest piece of a data frame that is passed on, and the longest data frame that is written.
 pub const DATA_LEN_MAX: usize = 32 * 1_024;
-/// Every frame begins with so many bytes.
+/// The length of a frame's header.
 const HEAD_LEN: usize = 8;
-/// SPDY/3.1 says 3 here.
+/// The version number of SPDY/3.1.
 const VERSION: u16 = 3;
-/// Stream ids have 31 bits; the first bit of a frame tells data from control.
+/// Stream ids have 31 bits; the first bit of a frame distinguishes data from control frames.
 const ID_MASK: u32 = 0x7fff_ffff;
-/// The flag of a frame that is its sender's last one on the stream.
+/// The flag of the last frame that its sender sends on the stream.
 const FIN: u8 = 1;
-/// The one setting that matters here.
+/// The only setting that is used here.
 const INITIAL_WINDOW: u32 = 7;
 
 /// Why a stream is broken off (`RST_STREAM`).
@@ -60,14 +60,14 @@ pub enum Frame {
         id: u32,
         /// Nothing follows from its opener.
         fin: bool,
-        /// What it is for.
+        /// The headers of the stream.
         headers: Headers,
     },
     /// Agrees to a stream.
     SynReply {
         /// Its id.
         id: u32,
-        /// Nothing follows from whom it was offered to.
+        /// An empty one has no effect.
         fin: bool,
         /// The answer's headers.
         headers: Headers,
@@ -88,14 +88,14 @@ pub enum Frame {
         /// Why.
         why: Reset,
     },
-    /// What its sender lets a stream send ahead from now on; `None` for settings of other things.
+    /// The initial window of the sender's streams from now on; `None` for settings of other things.
     Settings {
         /// In bytes.
         initial_window: Option<u32>,
     },
     /// To be sent back, when its id is of the other side's kind.
     Ping(u32),
-    /// No further streams are taken.
+    /// The sender accepts no further streams.
     GoAway {
         /// The last stream that was.
         last: u32,
@@ -118,7 +118,7 @@ pub enum Frame {
     },
 }
 
-/// Why bytes are no frames. There is no going on after one.
+/// Why bytes are not frames. Decoding cannot continue after one.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum FrameError {
     /// Another version, or another protocol.
@@ -127,7 +127,7 @@ pub enum FrameError {
     /// More than [`CONTROL_LEN_MAX`].
     #[error("a frame of {0} bytes is too long")]
     TooLong(usize),
-    /// Fewer bytes than its kind has, or other ones.
+    /// The frame has fewer bytes than its kind requires, or invalid ones.
     #[error("a frame of kind {0} is malformed")]
     Malformed(u16),
     /// Headers that cannot be read.
@@ -147,14 +147,14 @@ mod kind {
     pub(super) const WINDOW_UPDATE: u16 = 9;
 }
 
-/// Takes frames from bytes.
+/// Decodes frames from bytes.
 #[derive(Default)]
 pub struct Decoder {
     inflater: Inflater,
     data: Option<OpenData>,
 }
 
-/// A data frame of which more is to come.
+/// A data frame with bytes that have not arrived yet.
 struct OpenData {
     id: u32,
     fin: bool,
@@ -174,7 +174,7 @@ impl Decoder {
             let len = usize::try_from(len).unwrap_or(usize::MAX);
             if word & !ID_MASK == 0 {
                 from.advance(HEAD_LEN);
-                // A data frame of nothing says something only by its flag.
+                // An empty data frame has a meaning only through its flag.
                 if len > 0 || flags & FIN != 0 {
                     self.data = Some(OpenData { id: word, fin: flags & FIN != 0, left: len });
                 }
@@ -192,7 +192,7 @@ impl Decoder {
             }
             from.advance(HEAD_LEN);
             let body = from.split_to(len);
-            // Kinds that nobody knows are passed over, as the specification wants.
+            // Frames of unknown kinds are skipped, as the specification requires.
             if let Some(frame) = self.control(kind, flags & FIN != 0, &body)? {
                 return Ok(Some(frame));
             }

@@ -1,6 +1,5 @@
-//! Header blocks: names and values, compressed. All blocks of one direction are one zlib stream that
-//! begins with the dictionary both sides know, so there is one [`Inflater`] or [`Deflater`] a
-//! connection and direction.
+//! Header blocks: names and values, compressed. All blocks of one direction are one zlib stream that begins with the dictionary
+//! that both sides know, so there is one [`Inflater`] or [`Deflater`] for each connection and direction.
 
 use bytes::{BufMut as _, BytesMut};
 use miniz_oxide::inflate::TINFLStatus;
@@ -10,24 +9,24 @@ use thiserror::Error;
 
 use crate::dictionary::{DICTIONARY, DICTIONARY_ID};
 
-/// Most bytes of one block, decompressed: Kubernetes' streams have three short headers.
+/// The most bytes of one block, decompressed: Kubernetes' streams have three short headers.
 pub const BLOCK_LEN_MAX: usize = 16 * 1_024;
-/// Most headers in one block.
+/// The most headers in one block.
 pub const HEADERS_MAX: usize = 64;
-/// zlib's window: what a compressor may refer back to.
+/// zlib's window: how far back a compressor may refer.
 const WINDOW_LEN: usize = 32 * 1_024;
 /// zlib with the largest window and a dictionary; the number is a multiple of 31, as it must be.
 const ZLIB_WITH_DICTIONARY: [u8; 2] = [0x78, 0xbb];
-/// An empty stored block: the end of a flush. Peers that get no such mark wait for more.
+/// An empty stored block: the end of a flush. Peers without this mark wait for more.
 const FLUSHED: [u8; 5] = [0, 0, 0, 0xff, 0xff];
 
-/// Why a block cannot be read. The connection is of no use then: what follows depends on it.
+/// Why a block cannot be decoded. The connection is useless then: the following blocks depend on it.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum HeaderError {
     /// The first block does not begin as zlib with SPDY's dictionary.
     #[error("header block is not compressed with the dictionary of SPDY/3")]
     Dictionary,
-    /// The compressed bytes are none.
+    /// The bytes are not a zlib stream.
     #[error("header block cannot be decompressed")]
     Compressed,
     /// More than [`BLOCK_LEN_MAX`] or [`HEADERS_MAX`].
@@ -38,7 +37,7 @@ pub enum HeaderError {
     Broken,
 }
 
-/// The headers of a stream: lower-case names in the order they came.
+/// The headers of a stream: lower-case names in the order in which they arrived.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, String)>);
 
@@ -51,7 +50,7 @@ impl Headers {
     /// The first value of a name.
     pub fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(header, _)| header.eq_ignore_ascii_case(name));
-        // Several values of one name are separated by NUL.
+        // NUL separates several values of one name.
         found.and_then(|(_, value)| value.split('\0').next())
     }
 
@@ -98,10 +97,10 @@ fn text(rest: &mut &[u8]) -> Result<String, HeaderError> {
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
-/// Reads the blocks of one direction, in order.
+/// Decodes the blocks of one direction, in order.
 pub struct Inflater {
     core: Box<DecompressorOxide>,
-    /// What was decompressed last, going round; before the first block the dictionary.
+    /// The last decompressed bytes, as a ring; before the first block it has the dictionary.
     window: Box<[u8]>,
     at: usize,
     begun: bool,
@@ -136,7 +135,7 @@ impl Inflater {
             self.at = (self.at + written) % WINDOW_LEN;
             compressed = compressed.get(read..).ok_or(HeaderError::Compressed)?;
             match status {
-                // The window is full and goes round.
+                // The window is full and starts again at its beginning.
                 TINFLStatus::HasMoreOutput => {}
                 TINFLStatus::NeedsMoreInput if compressed.is_empty() => return Ok(block),
                 // An end is an error too: the stream lives as long as the connection.
@@ -146,7 +145,7 @@ impl Inflater {
     }
 }
 
-/// What follows zlib's header, which must name the dictionary.
+/// The bytes after zlib's header, which must name the dictionary.
 fn begin(compressed: &[u8]) -> Result<&[u8], HeaderError> {
     let (head, rest) = compressed.split_first_chunk::<6>().ok_or(HeaderError::Dictionary)?;
     let [method, flags, id @ ..] = *head;
@@ -155,8 +154,8 @@ fn begin(compressed: &[u8]) -> Result<&[u8], HeaderError> {
     if fits { Ok(rest) } else { Err(HeaderError::Dictionary) }
 }
 
-/// Writes the blocks of one direction, in order. Nothing is worth compressing here, so blocks are
-/// stored: every inflater reads that, and no secret can be guessed from lengths.
+/// Encodes the blocks of one direction, in order. The headers are not worth compressing, so blocks are stored: every inflater
+/// can read that, and no secret can be guessed from lengths.
 #[derive(Default)]
 pub struct Deflater {
     begun: bool,

@@ -1,10 +1,9 @@
-//! SPDY/3.1 as Kubernetes' clients speak it for `exec`, `attach` and `port-forward`, plain or inside a
-//! websocket: frames ([`frame`]), header blocks ([`headers`]) and the server's side of a connection
-//! ([`connection`]). Bytes of one connection go in and out; which streams mean what is the caller's.
+//! SPDY/3.1 as Kubernetes' clients use it for `exec`, `attach` and `port-forward`, plain or inside a websocket: frames
+//! ([`frame`]), header blocks ([`headers`]) and the server's side of a connection ([`connection`]). The crate handles the bytes
+//! of one connection; the caller knows the meaning of its streams.
 //!
-//! SPDY was withdrawn long before Kubernetes let go of it, and no kept-up crate has it. Of the protocol
-//! there is what such a connection needs: no push, no priorities, no credentials. Everything that a
-//! peer sends has a limit.
+//! SPDY was withdrawn long before Kubernetes stopped using it, and no maintained crate implements it. This crate implements
+//! what such a connection needs: no push, no priorities, no credentials. Everything that a peer sends has a limit.
 
 pub mod connection;
 mod dictionary;

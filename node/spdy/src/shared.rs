@@ -1,4 +1,4 @@
-//! What the connection's two halves and its streams share: which streams are open, and how much may be sent on each.
+//! What the connection's two halves and its streams share: the open streams, and how much may be sent on each.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::frame::{Frame, Reset};
 /// The window that streams begin with, by the specification.
 const INITIAL_WINDOW: i64 = 64 * 1_024;
 
-/// What reader, writer and streams share.
+/// The state that reader, writer and streams share.
 pub(crate) struct Shared {
     say: mpsc::Sender<Frame>,
     pub(crate) streams: Mutex<Streams>,
@@ -37,7 +37,7 @@ pub(crate) struct Streams {
 
 /// A stream that is open in at least one direction.
 pub(crate) struct Slot {
-    /// Where what comes goes; `None` when the peer has finished.
+    /// The receiver of the stream's bytes; `None` when the peer has finished.
     pub(crate) chunks: Option<mpsc::UnboundedSender<Chunk>>,
     pub(crate) gone: CancellationToken,
     pub(crate) credit: Arc<Credit>,
@@ -98,7 +98,7 @@ impl Shared {
         }
     }
 
-    /// Whether it was there.
+    /// Whether the stream existed.
     pub(crate) fn forget(&self, id: u32) -> bool {
         let removed = self.streams.lock().open.remove(&id);
         if let Some(slot) = &removed {
@@ -134,16 +134,16 @@ impl Shared {
     }
 }
 
-/// What came on a stream.
+/// What arrived on a stream.
 pub(crate) enum Chunk {
-    /// Bytes, and their share of what may wait.
+    /// Bytes, and their permit of the bytes that may wait.
     Data(Bytes, OwnedSemaphorePermit),
     /// Nothing follows.
     Fin,
 }
 
-/// What the peer lets us send ahead on one stream. It counts only for peers that have shown that they
-/// pace us: Go's clients never do, and would be waited for in vain.
+/// How much the peer lets us send ahead on one stream. It counts only for peers that have sent window updates: Go's clients
+/// never do, and a sender would wait for ever.
 pub(crate) struct Credit {
     left: Mutex<i64>,
     more: Notify,
@@ -154,7 +154,7 @@ impl Credit {
         Self { left: Mutex::new(initial), more: Notify::new() }
     }
 
-    /// Changes what is left; less than nothing is possible, when the peer shrinks its window.
+    /// Changes the remaining window; it may be negative, when the peer shrinks its window.
     pub(crate) fn add(&self, more: i64) {
         let mut left = self.left.lock();
         *left = left.saturating_add(more);

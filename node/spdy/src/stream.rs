@@ -1,4 +1,4 @@
-//! One stream: what is received and what is sent, each half on its own.
+//! One stream: its receiving and its sending half, each on its own.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::frame::{DATA_LEN_MAX, Frame, Reset};
 use crate::headers::Headers;
 use crate::shared::{Chunk, Credit, Shared};
 
-/// After so many bytes read the sender hears that it may send as many more.
+/// After so many bytes are read, the sender gets a window update for as many more.
 const REPORT_LEN: usize = 32 * 1_024;
 
 /// The stream was broken off, or its connection ended.
@@ -23,15 +23,15 @@ pub struct Lost;
 pub struct Stream {
     /// Its id.
     pub id: u32,
-    /// What it is for.
+    /// The headers of the stream.
     pub headers: Headers,
-    /// What the peer sends.
+    /// The receiving half.
     pub receiving: Receiving,
-    /// What goes to the peer.
+    /// The sending half.
     pub sending: Sending,
 }
 
-/// The peer's half of a stream. Dropped, what still comes is thrown away.
+/// The receiving half. When it is dropped, further bytes are discarded.
 pub struct Receiving {
     pub(crate) id: u32,
     pub(crate) chunks: mpsc::UnboundedReceiver<Chunk>,
@@ -41,7 +41,7 @@ pub struct Receiving {
 }
 
 impl Receiving {
-    /// The next bytes, never none of them; `None` at the end. Cancel-safe.
+    /// The next bytes, never empty; `None` at the end. Cancel-safe.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Lost> {
         if self.ended {
             return Ok(None);
@@ -81,7 +81,7 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// Sends bytes; waits while the peer takes no more.
+    /// Sends bytes; waits while the peer's window is empty.
     pub async fn send(&mut self, bytes: Bytes) -> Result<(), Lost> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -96,7 +96,7 @@ impl Sending {
         Ok(())
     }
 
-    /// Says that nothing follows.
+    /// Ends the sending half.
     pub async fn finish(mut self) -> Result<(), Lost> {
         self.queue(Frame::Data { id: self.id, fin: true, bytes: Bytes::new() }).await?;
         self.open = false;

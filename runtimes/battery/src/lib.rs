@@ -22,10 +22,10 @@ pub use recovery::*;
 pub use rules::*;
 pub use trouble::*;
 
-/// Nothing here takes so long unless it hangs.
+/// No call takes so long unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a test wants to run. Each runtime has its own content for it.
+/// The program of a test. Each runtime has its own content for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// Writes the line `hello` to stdout and `warned` to stderr, ends with 0.
@@ -42,16 +42,16 @@ pub enum Program {
     Ticks,
     /// Writes 40,000 times `x`, a newline, and `end` without one; ends with 0.
     LongLine,
-    /// Takes memory until it is refused or killed.
+    /// Allocates memory until the allocation fails or the process is killed.
     Hog,
-    /// What cannot be started, or cannot even be made.
+    /// Content that cannot be started, or not even created.
     Broken,
 }
 
 /// A runtime under test, in scratch directories of its own.
 pub trait Harness: Send + Sync {
-    /// Whether the guest of that process has come so far that SIGTERM reaches it. The first process
-    /// of a pid namespace is not ended by a signal it has no handler for: a shell needs a moment.
+    /// Whether the guest of that process has started so far that SIGTERM reaches it. The kernel drops signals without a handler
+    /// for the first process of a pid namespace, and a shell needs a moment to install one.
     fn hears_signals(&self, _pid: i32) -> bool {
         true
     }
@@ -65,17 +65,17 @@ pub trait Harness: Send + Sync {
     /// A directory for logs.
     fn scratch(&self) -> &Path;
 
-    /// A cgroup for the container of that id, and nobody else's.
+    /// A cgroup for the container of that id alone.
     fn cgroup(&self, id: &str) -> String;
 
     /// Content and arguments.
     fn program(&self, program: Program) -> (Content, Vec<String>);
 
-    /// What the runtime can do.
+    /// The runtime's abilities.
     fn abilities(&self) -> Abilities;
 }
 
-/// Where runtimes differ.
+/// The differences between runtimes.
 #[derive(Clone, Copy, Debug)]
 pub struct Abilities {
     /// `exec` works.
@@ -84,7 +84,7 @@ pub struct Abilities {
     pub real: bool,
     /// Code of a [`Program::Sleep`] after SIGTERM.
     pub terminated_code: i32,
-    /// [`Program::Hog`] is killed by the kernel (otherwise it is refused memory and ends by itself).
+    /// The kernel kills [`Program::Hog`] (otherwise its allocation fails and it ends by itself).
     pub hog_is_killed: bool,
 }
 
@@ -207,7 +207,7 @@ async fn within<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, work).await.expect("it hangs")
 }
 
-/// Waits until a condition holds that nothing announces.
+/// Polls a condition that has no notification.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !holds() {

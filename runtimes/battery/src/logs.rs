@@ -1,4 +1,4 @@
-//! What is written to the log.
+//! The content of logs.
 
 use crate::*;
 
@@ -18,7 +18,7 @@ pub async fn log_lines_are_cri_lines(harness: &dyn Harness) {
     hello.remove().await;
 }
 
-/// The old file gets nothing more, the new one everything.
+/// The old file gets no more lines, the new one gets all further lines.
 pub async fn a_rotated_log_is_reopened(harness: &dyn Harness) {
     if !harness.abilities().real {
         return;

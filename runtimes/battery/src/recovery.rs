@@ -2,7 +2,7 @@
 
 use crate::*;
 
-/// Running containers are found, waited for and stopped by somebody else.
+/// Another runtime finds running containers, waits for them and stops them.
 pub async fn a_running_container_is_adopted(harness: &dyn Harness) {
     let sleeper = start(harness, "adopted", Program::Sleep).await;
     let before = sleeper.status().await;
@@ -20,7 +20,7 @@ pub async fn a_running_container_is_adopted(harness: &dyn Harness) {
     assert!(find(&*sleeper.runtime, sleeper.id()).await.is_none());
 }
 
-/// The exit code waits for whoever asks.
+/// The exit code waits for the process that asks for it.
 pub async fn an_end_that_nobody_watched_is_learned(harness: &dyn Harness) {
     let ended = start(harness, "unwatched", Program::ExitWith(42)).await;
     let first = ended.end().await;
@@ -45,7 +45,7 @@ pub async fn a_killed_shim_is_told_from_an_end(harness: &dyn Harness) {
     sleeper.remove().await;
 }
 
-/// Made, not started, found, started by somebody else.
+/// Created, not started; another runtime finds and starts it.
 pub async fn a_created_container_is_found_again(harness: &dyn Harness) {
     let spec = spec_of(harness, "inherited", Program::Hello);
     within(harness.runtime().create(&spec)).await.expect("create");

@@ -1,4 +1,4 @@
-//! What is refused, and what may be repeated.
+//! What is rejected, and what may be repeated.
 
 use crate::*;
 
@@ -9,7 +9,7 @@ pub async fn ids_are_unique(harness: &dyn Harness) {
     within(runtime.create(&spec)).await.expect("create");
     let again = within(runtime.create(&spec)).await;
     assert!(matches!(again, Err(RuntimeError::Exists(_))), "{again:?}");
-    // The first one is none the worse.
+    // The first container is not affected.
     let first = Running { runtime, spec };
     within(first.runtime.start(first.id())).await.expect("start");
     assert_eq!(first.end().await.code, 0);
@@ -18,7 +18,7 @@ pub async fn ids_are_unique(harness: &dyn Harness) {
     first.remove().await;
 }
 
-/// Nobody answers for a container that is not there; removing it is fine.
+/// All calls for a container that does not exist fail; removing it succeeds.
 pub async fn unknown_ids_are_not_found(harness: &dyn Harness) {
     let runtime = harness.runtime();
     for name in ["nobody", "../nobody", ""] {
@@ -46,7 +46,7 @@ pub async fn a_container_starts_once(harness: &dyn Harness) {
     sleeper.remove().await;
 }
 
-/// Waiting for what was never started would be for ever.
+/// Waiting for a container that was never started would take for ever.
 pub async fn wait_wants_a_started_container(harness: &dyn Harness) {
     let runtime = harness.runtime();
     let spec = spec_of(harness, "unstarted", Program::Hello);

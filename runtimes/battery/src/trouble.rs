@@ -25,7 +25,7 @@ pub async fn broken_content_is_refused_and_leaves_nothing(harness: &dyn Harness)
     }
 }
 
-/// Memory is bounded, and it is told when the kernel had to do it.
+/// Memory is limited, and the exit tells when the kernel had to kill.
 pub async fn a_memory_hog_is_stopped(harness: &dyn Harness) {
     let mut spec = spec_of(harness, "hog", Program::Hog);
     spec.resources.memory_limit_bytes = Some(48 << 20);
@@ -80,7 +80,7 @@ pub async fn exec_runs_or_says_why_not(harness: &dyn Harness) {
     sleeper.remove().await;
 }
 
-/// What a container writes is heard by all who are attached, beside the log, until its end.
+/// All attached clients get a container's output, as does the log, until its end.
 pub async fn output_reaches_everyone_who_is_attached(harness: &dyn Harness) {
     let ticks = start(harness, "heard", Program::Ticks).await;
     let mut sessions = Vec::new();
@@ -93,7 +93,7 @@ pub async fn output_reaches_everyone_who_is_attached(harness: &dyn Harness) {
             within(session.stdout.read_exact(&mut said)).await.expect("read");
             assert_eq!(&said, b"tick\ntick\n");
         }
-        // One that leaves disturbs nobody.
+        // A client that leaves does not disturb the others.
         drop(sessions.remove(0));
     }
     within(ticks.runtime.signal(ticks.id(), 9)).await.expect("signal");
@@ -105,7 +105,7 @@ pub async fn output_reaches_everyone_who_is_attached(harness: &dyn Harness) {
     ticks.remove().await;
 }
 
-/// There is nothing to attach to before the start and after the end.
+/// Attaching fails before the start and after the end.
 pub async fn who_has_ended_or_not_begun_is_not_attached_to(harness: &dyn Harness) {
     let runtime = harness.runtime();
     let spec = spec_of(harness, "mute", Program::Hello);

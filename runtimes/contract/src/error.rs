@@ -1,4 +1,4 @@
-//! Why a runtime could not do what was asked. The agent turns these into container reasons.
+//! Why a runtime call failed. The agent turns these errors into container reasons.
 
 use std::io;
 
@@ -10,14 +10,14 @@ pub enum RuntimeError {
     /// No container of that id.
     #[error("container {0} not found")]
     NotFound(String),
-    /// `create` for an id that is there.
+    /// `create` for an id that exists.
     #[error("container {0} already exists")]
     Exists(String),
-    /// The content does not fit the runtime, is malformed, or imports what is not offered: the
-    /// image is at fault, trying again does not help until it changes.
+    /// The content does not fit the runtime, is malformed, or imports what the runtime does not provide: the image is the
+    /// cause, and trying again does not help until it changes.
     #[error("{0}")]
     BadContent(String),
-    /// The spec asks for what this runtime cannot do (exec in a WASM container, …).
+    /// The spec requires what this runtime does not support (exec in a WASM container, …).
     #[error("{0}")]
     Unsupported(String),
     /// The command or the working directory does not exist, is not executable, …; upstream's
@@ -32,22 +32,22 @@ pub enum RuntimeError {
     Tool {
         /// The tool's name.
         tool: &'static str,
-        /// What it said.
+        /// The tool's message.
         message: String,
     },
     /// An operation of the system failed.
     #[error("{doing}")]
     Io {
-        /// What was being done, and on which path.
+        /// What was attempted, and on which path.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
 impl RuntimeError {
-    /// For `map_err`: says what was being done.
+    /// For `map_err`: adds what was attempted.
     pub fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Io { doing, source }

@@ -1,6 +1,6 @@
-//! What a container runtime promises to the node agent: the trait [`Runtime`] and plain value types. Nothing here knows of Pods,
-//! probes, restarts or the API; the agent translates. `runtimes-battery` has the tests that every runtime passes, `runtimes-host`
-//! what a runtime needs of the machine, `runtimes-shim` what runtimes share whose containers are shims.
+//! What a container runtime promises to the node agent: the trait [`Runtime`] and plain value types. The crate does not know
+//! Pods, probes, restarts or the API; the agent translates. `runtimes-battery` has the tests that every runtime passes,
+//! `runtimes-host` what a runtime needs of the machine, `runtimes-shim` what is common to runtimes whose containers are shims.
 
 mod error;
 mod spec;
@@ -33,20 +33,20 @@ pub trait Runtime: Send + Sync {
     /// The kind of content that it runs.
     fn runs(&self) -> ContentKind;
 
-    /// Checks what the runtime needs of the machine (kernel features, tools). The error names what
-    /// is missing and what to install.
+    /// Checks the features of the machine that the runtime needs (kernel features, tools). The error names what is missing and
+    /// what to install.
     async fn check(&self) -> Result<(), RuntimeError>;
 
     /// Does the slow part of a first start ahead of time (compile a module); idempotent.
     async fn prepare(&self, content: &Content) -> Result<(), RuntimeError>;
 
-    /// Makes a container ready to start. Nothing of the guest has run yet.
+    /// Prepares a container for its start. No code of the guest has run yet.
     async fn create(&self, spec: &ContainerSpec) -> Result<(), RuntimeError>;
 
     /// Runs a created container; returns once its process runs.
     async fn start(&self, id: &ContainerId) -> Result<(), RuntimeError>;
 
-    /// Sends a signal to the container's first process. Sent to one that has ended, it is no error.
+    /// Sends a signal to the container's first process. It is no error when the process has ended.
     async fn signal(&self, id: &ContainerId, signal: i32) -> Result<(), RuntimeError>;
 
     /// Waits until the container has ended, however long that takes. Cancel-safe.
@@ -55,45 +55,45 @@ pub trait Runtime: Send + Sync {
     /// Frees everything of a container; see the promises above.
     async fn remove(&self, id: &ContainerId) -> Result<(), RuntimeError>;
 
-    /// Every container of this runtime's state directory, half-made ones too.
+    /// Every container of this runtime's state directory, also incomplete ones.
     async fn list(&self) -> Result<Vec<ContainerStatus>, RuntimeError>;
 
-    /// Makes the container write to a new file at its log path: the old one was renamed away.
+    /// Makes the container write to a new file at its log path after the old one was renamed.
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), RuntimeError>;
 
     /// Runs a further process in a running container.
     async fn exec(&self, id: &ContainerId, exec: ExecSpec) -> Result<ExecSession, RuntimeError>;
 
-    /// Joins the stdio of a running container's own process: what it writes from now on, and its stdin
-    /// if that is wanted and the container has one. Any number may be attached; all hear everything.
+    /// Attaches to the stdio of a running container's own process: its output from now on, and its stdin if that is requested
+    /// and the container has one. Any number of clients may be attached; all get the whole output.
     async fn attach(&self, id: &ContainerId, stdin: bool) -> Result<AttachSession, RuntimeError>;
 
-    /// What the container uses now.
+    /// The container's present use.
     async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError>;
 }
 
-/// The header by which a probe shows the container's `probe_token`. A runtime that serves requests itself answers
-/// probes also when it has much to do, and takes the header away.
+/// The header with which a probe sends the container's `probe_token`. A runtime that serves requests itself answers probes even
+/// under load, and removes the header.
 pub const PROBE_HEADER: &str = "skiff-probe";
 
 /// A process that [`Runtime::exec`] started. Dropping it kills the process unless [`ExecSpec::outlives_session`].
 pub struct ExecSession {
-    /// To the process' stdin; dropping it closes stdin. `None` when none was asked for.
+    /// The process' stdin; dropping it closes stdin. `None` when it was not requested.
     pub stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     /// From the process' stdout (with a terminal: from the terminal).
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,
-    /// From the process' stderr; `None` with a terminal.
+    /// The process' stderr; `None` with a terminal.
     pub stderr: Option<Box<dyn AsyncRead + Send + Unpin>>,
     /// New sizes of the terminal.
     pub resize: Option<mpsc::Sender<TerminalSize>>,
-    /// Resolves to the exit code when the process has ended; 128 + signal when one killed it.
+    /// Resolves to the exit code when the process has ended; 128 + signal when a signal ended it.
     pub exit: futures_exit::ExitFuture,
 }
 
 /// A client of [`Runtime::attach`]. Dropping it leaves the container as it is.
 pub struct AttachSession {
-    /// To the container's stdin; dropping it ends stdin for a container whose stdin is for one client
-    /// only. `None` when none was asked for.
+    /// The container's stdin; dropping it ends stdin for a container whose stdin is for one client only. `None` when it was not
+    /// requested.
     pub stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     /// The container's stdout (with a terminal: the terminal), which ends with the container.
     pub stdout: Box<dyn AsyncRead + Send + Unpin>,

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Names a container on this node for ever: the agent makes it from Pod UID, container name and
-/// attempt. Safe as a file name and as a cgroup name.
+/// The identity of a container on this node: the agent makes it from Pod UID, container name and attempt. Safe as a file name
+/// and as a cgroup name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ContainerId(pub String);
@@ -18,7 +18,7 @@ impl fmt::Display for ContainerId {
     }
 }
 
-/// The namespaces that a Pod's containers share, pinned as files; no process holds them.
+/// The namespaces that a Pod's containers share, pinned as files; no process keeps them alive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
     /// Network namespace; `None` is the node's own (`hostNetwork`).
@@ -31,7 +31,7 @@ pub struct Sandbox {
     pub hostname: String,
 }
 
-/// What kind of content a runtime runs and an image holds.
+/// The kind of content that a runtime runs and an image has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ContentKind {
     /// A WASM module or component.
@@ -40,7 +40,7 @@ pub enum ContentKind {
     Linux,
 }
 
-/// What to run.
+/// The content to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
     /// A WASM module or component (binary format) in the image store.
@@ -52,7 +52,7 @@ pub enum Content {
     },
     /// A mounted, writable root file system.
     Linux {
-        /// Where it is mounted.
+        /// The path at which it is mounted.
         rootfs: PathBuf,
     },
 }
@@ -74,27 +74,27 @@ pub struct Mount {
     pub source: PathBuf,
     /// Absolute path in the container.
     pub target: PathBuf,
-    /// Whether writes are refused.
+    /// Whether writes fail.
     pub read_only: bool,
-    /// Which of the mounts that are made below it later are seen on both sides.
+    /// Which later mounts below it are visible on both sides.
     #[serde(default)]
     pub propagation: Propagation,
 }
 
 impl Mount {
-    /// One that shares nothing of what is mounted below it later.
+    /// No later mount below it is visible on the other side.
     pub fn new(source: impl Into<PathBuf>, target: impl Into<PathBuf>, read_only: bool) -> Self {
         Self { source: source.into(), target: target.into(), read_only, propagation: Propagation::Private }
     }
 }
 
-/// Whether mounts that are made below a mount later are seen on the other side.
+/// Whether later mounts below a mount are visible on the other side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Propagation {
     /// None are.
     #[default]
     Private,
-    /// The container sees those of the node.
+    /// The container sees the node's mounts.
     FromNode,
     /// Each sees the other's.
     BothWays,
@@ -126,7 +126,7 @@ pub struct Resources {
     pub pids_max: Option<i64>,
 }
 
-/// What the container may do beyond the default.
+/// The container's privileges beyond the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Security {
     /// All capabilities, all devices, no seccomp.
@@ -139,21 +139,21 @@ pub struct Security {
     pub capabilities_add: Vec<String>,
     /// Capabilities dropped from the default set, without `CAP_`; `ALL` is all.
     pub capabilities_drop: Vec<String>,
-    /// Which system calls it may make, unless it is privileged.
+    /// The system calls that it may make, unless it is privileged.
     #[serde(default)]
     pub seccomp: Seccomp,
 }
 
-/// Which system calls a container may make.
+/// The system calls that a container may make.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Seccomp {
     /// Those of the runtime's own profile.
     #[default]
     RuntimeDefault,
-    /// All, where the runtime can do without a profile; a WASM container keeps its shim's.
+    /// All, where the runtime can run without a profile; a WASM container keeps its shim's.
     Unconfined,
-    /// Those of this profile, in the form of the OCI runtime spec's `linux.seccomp`. [`RuntimeError::Unsupported`] from
-    /// a runtime that has only its own.
+    /// Those of this profile, in the form of the OCI runtime spec's `linux.seccomp`. A runtime that has only its own returns
+    /// [`RuntimeError::Unsupported`].
     ///
     /// [`RuntimeError::Unsupported`]: crate::RuntimeError::Unsupported
     Profile(serde_json::Value),
@@ -164,15 +164,15 @@ pub enum Seccomp {
 pub struct ContainerSpec {
     /// Its id.
     pub id: ContainerId,
-    /// The agent's own words about it (Pod UID, container name, attempt, spec hash); given back by
-    /// `list`, meaningless to the runtime.
+    /// The agent's own labels (Pod UID, container name, attempt, spec hash). `list` returns them; they mean nothing to the
+    /// runtime.
     pub labels: BTreeMap<String, String>,
     /// Namespaces to join.
     pub sandbox: Sandbox,
     /// Cgroup to make for the container, relative to the hierarchy's root, for example
     /// `skiff/3f2a/burstable/pod<uid>/<id>`. Its parent exists.
     pub cgroup: String,
-    /// What to run.
+    /// The content to run.
     pub content: Content,
     /// Whole argument vector, `argv[0]` first. Never empty.
     pub args: Vec<String>,
@@ -186,11 +186,11 @@ pub struct ContainerSpec {
     pub user: User,
     /// Limits.
     pub resources: Resources,
-    /// Whom the kernel ends first when the machine's memory runs out: -1000 never, 1000 before all others.
+    /// The order in which the kernel kills when the machine's memory runs out: -1000 never, 1000 before all others.
     #[serde(default)]
     pub oom_score_adj: i32,
-    /// What the node's probes show in the header [`PROBE_HEADER`](crate::PROBE_HEADER) to be known for probes; nobody else
-    /// has it. Empty: none is known.
+    /// The token that the node's probes send in the header [`PROBE_HEADER`](crate::PROBE_HEADER); no other client has it.
+    /// Empty: no request counts as a probe.
     #[serde(default)]
     pub probe_token: String,
     /// Privileges.
@@ -198,10 +198,10 @@ pub struct ContainerSpec {
     /// File that receives stdout and stderr as CRI log lines
     /// (`2016-10-06T00:17:09.669794202Z stdout F text`); its directory exists.
     pub log_path: PathBuf,
-    /// TCP ports that the container declares, in order; a `wasi:http/proxy` component is served on
-    /// the first, or on 8080 when there is none.
+    /// The TCP ports that the container declares, in order. A `wasi:http/proxy` component is served on the first, or on 8080
+    /// when there is none.
     pub ports: Vec<u16>,
-    /// Whether stdin is kept open; otherwise it is empty.
+    /// Whether stdin stays open; otherwise it is empty.
     pub stdin: bool,
     /// Whether it ends when the first attached client that sends it stops.
     #[serde(default)]
@@ -210,10 +210,10 @@ pub struct ContainerSpec {
     pub tty: bool,
 }
 
-/// Where a container is in its life.
+/// The state of a container's life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContainerState {
-    /// Made, or half made, and not started.
+    /// Created, or incomplete, and not started.
     Created,
     /// Its first process runs.
     Running {
@@ -235,20 +235,20 @@ pub struct Exit {
     pub oom_killed: bool,
     /// When it ended, in ms since the epoch.
     pub finished_at_ms: u64,
-    /// What the runtime has to say about it (a trap's message, a start error); may be empty.
+    /// The runtime's message (a trap, a start error); may be empty.
     pub message: String,
 }
 
-/// One container as the runtime knows it.
+/// One container as the runtime has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerStatus {
     /// Its id.
     pub id: ContainerId,
     /// The labels of its spec.
     pub labels: BTreeMap<String, String>,
-    /// Where it is.
+    /// Its state.
     pub state: ContainerState,
-    /// When it was made, in ms since the epoch.
+    /// The time of its creation, in ms since the epoch.
     pub created_at_ms: u64,
     /// When it was started, in ms since the epoch.
     pub started_at_ms: Option<u64>,
@@ -265,9 +265,9 @@ pub struct ExecSpec {
     pub stdin: bool,
     /// Whether stdio is a terminal.
     pub tty: bool,
-    /// The process runs on when its session is dropped, or when the agent ends: its stdin ends, and what it writes
-    /// from then on waits unread. A client of `kubectl exec` that leaves must not end what it began. Otherwise the
-    /// process is killed with its session, as probes and hooks want it.
+    /// The process continues to run when its session is dropped, or when the agent ends: its stdin ends, and its further output
+    /// stays unread. A client of `kubectl exec` that leaves must not end the process. Otherwise the process is killed with its
+    /// session, as probes and hooks need it.
     pub outlives_session: bool,
 }
 
@@ -281,7 +281,7 @@ pub struct TerminalSize {
     pub height: u16,
 }
 
-/// What a container uses.
+/// The use of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// CPU time used since its start, in ns.

@@ -6,7 +6,7 @@ use runtimes_contract::RuntimeError;
 use thiserror::Error;
 use tokio::task::JoinError;
 
-/// A blocking call did not come to its end: it panicked, or the process shuts down.
+/// A blocking call did not finish: it panicked, or the process is shutting down.
 #[derive(Debug, Error)]
 #[error("running a blocking call")]
 pub struct Interrupted(#[from] JoinError);

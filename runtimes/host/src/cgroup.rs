@@ -1,10 +1,9 @@
 //! Cgroups on v1, v2 and hybrid machines, over cgroups-rs: shared by the agent (Pod and QoS groups)
 //! and by runtimes (container groups).
 //!
-//! A [`Group`] is a path such as `skiff/3f2a/burstable/pod1`, the same in every hierarchy. Where the
-//! controllers are decides which files are written: v1 mounts when the controllers are bound there
-//! (also on hybrid machines), else the unified hierarchy. Removal looks into every hierarchy that is
-//! mounted, because runc makes its groups in all of them.
+//! A [`Group`] is a path such as `skiff/3f2a/burstable/pod1`, the same in every hierarchy. The place of the controllers decides
+//! which files are written: v1 mounts when the controllers are bound there (also on hybrid machines), else the unified
+//! hierarchy. Removal reads every hierarchy that is mounted, because runc creates its groups in all of them.
 //!
 //! All calls block (attaching a process can take ten milliseconds); make them from a blocking thread.
 
@@ -29,19 +28,19 @@ pub struct Cgroups {
 }
 
 impl Cgroups {
-    /// Looks at what is mounted. [`RuntimeError::Missing`] when memory, cpu or pids is bound nowhere.
+    /// Reads the mounts. [`RuntimeError::Missing`] when memory, cpu or pids is not bound anywhere.
     pub fn detect() -> Result<Self, RuntimeError> {
         let text = std::fs::read_to_string("/proc/self/mountinfo").map_err(RuntimeError::io("reading /proc/self/mountinfo"))?;
         let layout = Layout::parse(&text, &|root| std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default())?;
         Ok(Self { layout })
     }
 
-    /// Works in one cgroup2 mount alone, whatever controllers it has.
+    /// Uses one cgroup2 mount alone, whichever controllers it has.
     pub fn unified_at(root: &Path) -> Self {
         Self { layout: Layout::unified_at(root) }
     }
 
-    /// Where the controllers are.
+    /// The place of the controllers.
     pub fn mode(&self) -> Mode {
         self.layout.mode
     }
@@ -56,8 +55,8 @@ impl Cgroups {
         }
     }
 
-    /// A group by its path from the root, for example `skiff/3f2a/burstable/pod1`. It need not exist.
-    /// Paths that are empty, absolute, or climb with `..` are refused.
+    /// A group by its path from the root, for example `skiff/3f2a/burstable/pod1`. It need not exist. Paths that are empty,
+    /// absolute, or contain `..` are rejected.
     pub fn group(&self, path: &str) -> Result<Group, RuntimeError> {
         let plain = !path.is_empty() && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
         if plain {

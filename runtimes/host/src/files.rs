@@ -1,4 +1,4 @@
-//! Files of the machine: those that survive a power cut are `api-files`'; [`remove_tree`] removes what a guest has made.
+//! Files of the machine: `api-files` has those that survive a power cut, [`remove_tree`] removes what a guest has made.
 
 mod remove;
 

@@ -1,13 +1,13 @@
-//! Work on hostile bytes (unpacking a layer, compiling a module) in a short-lived process of its own. In go a
-//! small question and open files; out comes a small answer, or why there is none. A [`Helper`] starts the
-//! process and waits for it; [`serve`] is the process' own half.
+//! Work on hostile bytes (unpacking a layer, compiling a module) in a short-lived process of its own. The input is a small
+//! question and open files; the output is a small answer, or why there is none. A [`Helper`] starts the process and waits for
+//! it; [`serve`] is the process' own half.
 //!
-//! The process has a cgroup, resource limits, namespaces of its own (mount, network, IPC, UTS, PID), a root
-//! directory that holds nothing but what it works on, no capability that its work does not need, a list of
-//! system calls, and a deadline. It ends when whoever started it ends. So what a hostile input costs is
-//! bounded, and a defect in a decoder or in the compiler is not one in the node agent.
+//! The process has a cgroup, resource limits, namespaces of its own (mount, network, IPC, UTS, PID), a root directory that
+//! contains only what it works on, no capability that its work does not need, a list of system calls, and a deadline. It ends
+//! with the process that started it. So the cost of a hostile input is bounded, and a defect in a decoder or in the compiler is
+//! not a defect in the node agent.
 //!
-//! The answer is not evidence: what the process wrote may be anything that its input could make of it.
+//! The answer is not evidence: a hostile input may make the process write anything.
 
 mod confine;
 mod refused;
@@ -32,10 +32,10 @@ pub use start::{Helper, Job};
 
 /// Most bytes of a question or of an answer.
 const MESSAGE_LEN_MAX: usize = 256 << 10;
-/// Most files that go with a question.
+/// The most files that are sent with a question.
 const FILES_MAX: usize = 4;
 
-/// What one run of the process may cost.
+/// The limits of one run of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bounds {
     /// Memory, its own and the kernel's for it, in bytes.
@@ -50,12 +50,12 @@ pub struct Bounds {
     pub file_bytes: u64,
 }
 
-/// What the work needs of the kernel.
+/// The kernel features that the work needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rights {
     /// Files of any owner and mode in the root directory, which is writable; one thread.
     Files,
-    /// Nothing but memory, threads and the files that came with the question; the user is nobody.
+    /// Only memory, threads and the files that came with the question; the user is nobody.
     Memory,
 }
 
@@ -65,7 +65,7 @@ pub enum Fault {
     /// The input is malformed.
     #[error("{0}")]
     Content(String),
-    /// The input asks for more than it may.
+    /// The input exceeds a limit.
     #[error("{0}")]
     Limit(String),
     /// The disk has no room for the result.
@@ -79,10 +79,10 @@ pub enum Fault {
 /// Why there is no answer.
 #[derive(Debug, Error)]
 pub enum HelperError {
-    /// The process said so.
+    /// The process returned the error.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// The process met a bound that the kernel holds it to.
+    /// The process reached a limit that the kernel enforces.
     #[error("{0}")]
     Bound(String),
     /// The process ended without an answer: its input made it fail.
@@ -91,9 +91,9 @@ pub enum HelperError {
     /// The process could not be started, or not be heard.
     #[error("{doing}")]
     System {
-        /// What was being done.
+        /// What was attempted.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -114,7 +114,7 @@ impl HelperError {
     }
 }
 
-/// What the process is sent.
+/// The message to the process.
 #[derive(Serialize, Deserialize)]
 struct Envelope<Q> {
     root: PathBuf,
@@ -122,7 +122,7 @@ struct Envelope<Q> {
     question: Q,
 }
 
-/// What the process sends back.
+/// The message from the process.
 #[derive(Serialize, Deserialize)]
 enum Reply<A> {
     Done(A),

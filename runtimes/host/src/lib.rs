@@ -1,6 +1,6 @@
-//! The machine as runtimes and the node agent use it: cgroups ([`cgroup`]), processes that are not our children ([`process`]), files
-//! that survive a power cut ([`files`]), work on hostile bytes in a confined process ([`helper`]), and blocking calls
-//! ([`blocking()`]). Nothing here knows of containers' states, images or Pods.
+//! The machine as runtimes and the node agent use it: cgroups ([`cgroup`]), processes that are not our children ([`process`]),
+//! files ([`files`]), work on hostile bytes in a confined process ([`helper`]), and blocking calls ([`blocking()`]). The crate
+//! does not know containers' states, images or Pods.
 
 mod blocking;
 pub mod cgroup;

@@ -1,6 +1,5 @@
-//! Processes that may not be our children, named so that a reused pid is never mistaken for them:
-//! pid, start time and boot id together. Waiting is by pidfd, so it works for adopted processes,
-//! and never polls.
+//! Processes that may not be our children, identified by pid, start time and boot id together, so that a reused pid is never
+//! mistaken for them. Waiting is by pidfd, so it works for adopted processes, and never polls.
 
 use std::fs;
 use std::io;
@@ -12,7 +11,7 @@ use nix::unistd::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// One process, for ever: no later process of any boot equals it.
+/// The identity of one process: no later process of any boot equals it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessRef {
     /// Its pid in the node's pid namespace.
@@ -42,34 +41,34 @@ impl ProcessRef {
         self.state().is_some_and(|state| !matches!(state, 'Z' | 'X' | 'x'))
     }
 
-    /// The state in `/proc` of this very process; `None` when it is gone, whoever has its pid now.
+    /// The state in `/proc` of this very process; `None` when it is gone, whichever process has its pid now.
     fn state(&self) -> Option<char> {
         let same_boot = boot_id().is_ok_and(|boot| boot == self.boot_id);
         let stat = same_boot.then(|| read_stat(self.pid)).and_then(Result::ok)?;
         (stat.start_ticks == self.start_ticks).then_some(stat.state)
     }
 
-    /// A handle on it; `None` when it has ended.
+    /// A handle to it; `None` when it has ended.
     pub fn open(&self) -> io::Result<Option<Pidfd>> {
-        // Looked at first: the pid may be a thread's by now, of which there is no handle.
+        // Checked first: a thread may have the pid by now, and threads have no handle.
         if !self.is_alive() {
             return Ok(None);
         }
         match Pidfd::open(self.pid) {
-            // The handle pins the process; whether it is the right one is decided after that.
+            // The handle pins the process; afterwards the identity is checked.
             Ok(handle) => Ok(self.is_alive().then_some(handle)),
             Err(_) if !self.is_alive() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Takes the zombie away if the process has ended and became ours (as its parent, or as PID 1). A
-    /// process that merely has the same pid is left to whoever waits for it.
+    /// Reaps the process if it has ended and is our child (as its parent, or as PID 1). A process that merely has the same pid
+    /// is left to its own parent.
     pub fn reap(&self) {
         if self.pid <= 0 || self.state() != Some('Z') {
             return;
         }
-        // Any answer is fine: not ours, or reaped by somebody else.
+        // Any result is fine: not ours, or reaped already.
         let _reaped = waitpid(Pid::from_raw(self.pid), Some(WaitPidFlag::WNOHANG));
     }
 
@@ -88,7 +87,7 @@ pub fn boot_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// A pidfd: signals and waits reach this process or nobody.
+/// A pidfd: signals and waits reach this process or no process.
 #[derive(Debug)]
 pub struct Pidfd(OwnedFd);
 
@@ -104,7 +103,7 @@ impl Pidfd {
         // SAFETY: pidfd_open takes two integers and returns a new descriptor or -1.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         let fd = i32::try_from(Errno::result(fd)?).map_err(io::Error::other)?;
-        // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
+        // SAFETY: the kernel just made this descriptor for us; nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 

@@ -1,8 +1,7 @@
-//! Attaching to a container that runs: its shim listens on a socket in the container's directory
-//! ([`hub`]), the agent connects to it ([`connect`]). What the container writes goes to everyone who is
-//! attached, beside the log; what they send goes to its stdin.
+//! Attaching to a running container: its shim listens on a socket in the container's directory ([`hub`]), the agent connects to
+//! it ([`connect`]). The container's output goes to every attached client and to the log; the clients' input goes to its stdin.
 //!
-//! Both sides send frames: a kind, a length in four bytes, so many bytes.
+//! Both sides send frames: a kind, a length in four bytes, the bytes.
 
 mod client;
 mod frame;

@@ -6,10 +6,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Most bytes of text in one log line.
+/// The most bytes of text in one log line.
 pub const LINE_LEN_MAX: usize = 16 * 1024;
 
-/// Which stream a line came from.
+/// The stream of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -36,12 +36,12 @@ pub struct LineWriter {
 }
 
 impl LineWriter {
-    /// For a stream that has said nothing yet.
+    /// For a stream without output so far.
     pub fn new(stream: Stream) -> Self {
         Self { stream, pending: Vec::new() }
     }
 
-    /// Takes bytes, appends the log lines that are now complete to `out`.
+    /// Takes bytes and appends the log lines that are now complete to `out`.
     pub fn push(&mut self, mut bytes: &[u8], now: SystemTime, out: &mut Vec<u8>) {
         while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
             let (line, rest) = bytes.split_at(end);
@@ -52,7 +52,7 @@ impl LineWriter {
         self.hold(bytes, now, out);
     }
 
-    /// The stream has ended: what is left becomes a partial line.
+    /// The stream has ended: the rest becomes a partial line.
     pub fn finish(&mut self, now: SystemTime, out: &mut Vec<u8>) {
         if !self.pending.is_empty() {
             self.emit(b" P ", now, out);
@@ -89,8 +89,8 @@ fn timestamp(now: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:09}Z", since.subsec_nanos())
 }
 
-/// Days since 1970-01-01 as year, month, day of the Gregorian calendar. Years begin in March, so
-/// that the leap day is the last of its year.
+/// Days since 1970-01-01 as year, month, day of the Gregorian calendar. Years begin in March, so that the leap day is the last
+/// of its year.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let era = days / 146_097;

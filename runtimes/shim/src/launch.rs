@@ -1,9 +1,9 @@
-//! Starts a shim and hears from it whether the container runs. The shim's stdin is a socket to us:
-//! we put the process into its cgroup while it prepares, say `go`, and it answers `ready`, or
-//! `error <kind> <words>`. After that nobody needs the socket: the shim outlives us.
+//! Starts a shim and waits until it reports whether the container runs. The shim's stdin is a socket to us: we put the process
+//! into its cgroup while it prepares and send `go`; it answers `ready`, or `error <kind> <words>`. After that the socket is not
+//! needed: the shim outlives us.
 //!
-//! The shim is spawned without a fork of our own code (posix_spawn), makes itself a session leader,
-//! and is reaped by whoever waits for it through its [`ProcessRef`].
+//! The shim is spawned without a fork of our own code (posix_spawn) and makes itself a session leader. The task that waits for
+//! it through its [`ProcessRef`] reaps it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -22,12 +22,12 @@ use runtimes_contract::RuntimeError;
 use runtimes_host::cgroup::Group;
 use runtimes_host::process::{Pidfd, ProcessRef};
 
-/// A shim that says nothing for so long is killed.
+/// A shim that does not answer for this time is killed.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Most bytes of an answer.
 const ANSWER_LEN_MAX: u64 = 16 * 1024;
 
-/// What a shim answers; the words of the protocol are here for both sides.
+/// A shim's answer; the words of the protocol are here for both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The content is at fault.
@@ -52,7 +52,7 @@ impl Refusal {
     }
 }
 
-/// Which processes a shim can name.
+/// Which processes a shim can see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PidNamespace {
     /// Those of the node: the shim starts containers there.
@@ -61,9 +61,8 @@ pub enum PidNamespace {
     Own,
 }
 
-/// Starts `program` with `args` and waits until it says that the container runs. On an error the
-/// shim has ended and is reaped. `errors` receives its stderr; with a `cgroup` the shim is in it before
-/// it goes on.
+/// Starts `program` with `args` and waits until it reports that the container runs. On an error the shim has ended and is
+/// reaped. `errors` receives its stderr; with a `cgroup` the shim is in it before it continues.
 pub async fn launch(
     program: &Path,
     args: Vec<OsString>,
@@ -84,7 +83,7 @@ pub async fn launch(
     };
     let doing = || format!("ending shim {}", shim.pid);
     if let Some(handle) = shim.open().map_err(RuntimeError::io(doing()))? {
-        // One that answered is writing its exit record and ends by itself.
+        // A shim that has answered is writing its exit record and ends by itself.
         if answer.is_empty() {
             handle.signal(libc::SIGKILL).map_err(RuntimeError::io(doing()))?;
         }
@@ -93,8 +92,8 @@ pub async fn launch(
     Err(failure)
 }
 
-/// Says `go` and reads the answer to its end. A shim may refuse before it hears us, and then hang up:
-/// what it said counts, not that our word did not reach it.
+/// Sends `go` and reads the answer to its end. A shim may fail before it reads `go`, and close the socket: its answer counts,
+/// not the failed write.
 async fn hear(socket: &mut UnixStream) -> String {
     let _heard = socket.write_all(b"go\n").await;
     let mut answer = Vec::new();
@@ -142,7 +141,7 @@ fn spawn(
     placed
 }
 
-/// The namespace of a thread's children can be chosen once, so a new one takes a thread of its own.
+/// The namespace of a thread's children can be set only once, so each one needs a thread of its own.
 fn spawn_in(command: &mut Command, pids: PidNamespace) -> io::Result<Child> {
     match pids {
         PidNamespace::Node => command.spawn(),
@@ -159,7 +158,7 @@ fn spawn_in(command: &mut Command, pids: PidNamespace) -> io::Result<Child> {
 
 fn kill_and_reap(mut child: std::process::Child, pid: i32) {
     if let Ok(handle) = Pidfd::open(pid) {
-        // The error that brought us here is the one worth telling.
+        // The first error is the one to return.
         let _killed = handle.signal(libc::SIGKILL);
     }
     let _reaped = child.wait();

@@ -1,6 +1,6 @@
-//! What runtimes share whose containers are shims: processes that outlive the agent, hold a container's stdio and record its end.
-//! [`launch`] starts a shim, [`state`] and [`record`] are what it leaves on disk, [`shims`] answers from both, [`cri`] is the
-//! format of logs, [`attach`] joins the stdio of what runs.
+//! What is common to runtimes whose containers are shims: processes that outlive the agent, hold a container's stdio and record
+//! its end. [`launch`] starts a shim, [`state`] and [`record`] are its files, [`shims`] answers from both, [`cri`] is the
+//! format of logs, [`attach`] joins the stdio of a running container.
 
 pub mod attach;
 pub mod cri;

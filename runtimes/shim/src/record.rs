@@ -1,6 +1,5 @@
-//! What a shim leaves on disk about its container: the pid record when it starts, the exit record
-//! when it ends. Plain lines of `key value`, closed by `end`, so that a shim needs no JSON and a
-//! record that is not whole is never believed.
+//! The records of a shim about its container: the pid record when it starts, the exit record when it ends. They are plain lines
+//! of `key value`, closed by `end`, so that a shim needs no JSON and an incomplete record is never trusted.
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,10 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use runtimes_contract::Exit;
 use runtimes_host::process::ProcessRef;
 
-/// Most bytes of a message that a record keeps.
+/// The most bytes of a message in a record.
 const MESSAGE_LEN_MAX: usize = 2048;
 
-/// Who runs a container.
+/// The processes of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PidRecord {
     /// The process that lives as long as the container and writes the exit record.
@@ -31,7 +30,7 @@ impl PidRecord {
         )
     }
 
-    /// From text; `None` when it is not whole.
+    /// From text; `None` when it is not complete.
     pub fn decode(text: &str) -> Option<Self> {
         let fields = Fields::parse(text)?;
         let boot_id = fields.get("boot")?;
@@ -56,7 +55,7 @@ pub fn encode_exit(exit: &Exit) -> String {
     text
 }
 
-/// An [`Exit`] from text; `None` when it is not whole.
+/// An [`Exit`] from text; `None` when it is not complete.
 pub fn decode_exit(text: &str) -> Option<Exit> {
     let fields = Fields::parse(text)?;
     let signal = match fields.get("signal") {

@@ -1,6 +1,5 @@
-//! What runtimes do alike when each container is a shim: list, wait, signal, reopen the log, read
-//! statistics, remove. Each answer comes from the state directory, the kernel and the cgroups, so it
-//! does not matter which process started the container.
+//! What all runtimes with shims do in the same way: list, wait, signal, reopen the log, read statistics, remove. Each answer
+//! comes from the state directory, the kernel and the cgroups, so it does not matter which process started the container.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ const SHIM_ENDS_WITHIN_MS: u16 = 10_000;
 /// The containers of one state directory.
 #[derive(Clone, Debug)]
 pub struct Shims {
-    /// Where they are recorded.
+    /// Their records.
     pub state: StateDir,
     /// The machine's cgroups.
     pub cgroups: Arc<Cgroups>,
@@ -41,14 +40,14 @@ impl Shims {
         let shims = self.clone();
         blocking(move || {
             let ids = shims.state.ids()?;
-            // One that is removed while we look is not there.
+            // A container that is removed during the listing is left out.
             let statuses = ids.iter().map(|id| shims.status(id)).filter(|status| !matches!(status, Err(RuntimeError::NotFound(_))));
             statuses.collect()
         })
         .await
     }
 
-    /// Where one container is. Blocks.
+    /// The status of one container. Blocks.
     pub fn status(&self, id: &ContainerId) -> Result<ContainerStatus, RuntimeError> {
         self.state.status(id, |spec| self.oom_killed(spec))
     }
@@ -120,7 +119,7 @@ impl Shims {
         crate::attach::connect(&self.state.dir(id), id, stdin, spec.tty).await
     }
 
-    /// Makes the new log file and tells the shim (SIGUSR1). See [`runtimes_contract::Runtime::reopen_log`].
+    /// Creates the new log file and notifies the shim (SIGUSR1). See [`runtimes_contract::Runtime::reopen_log`].
     pub async fn reopen_log(&self, id: &ContainerId, owner: Option<(u32, u32)>) -> Result<(), RuntimeError> {
         let shims = self.clone();
         let id = id.clone();
@@ -136,14 +135,14 @@ impl Shims {
         .await
     }
 
-    /// What the container's cgroup uses. See [`runtimes_contract::Runtime::stats`].
+    /// The use of the container's cgroup. See [`runtimes_contract::Runtime::stats`].
     pub async fn stats(&self, id: &ContainerId) -> Result<Stats, RuntimeError> {
         let shims = self.clone();
         let id = id.clone();
         blocking(move || {
             let made = shims.state.made(&id)?;
             match shims.group(&made.spec)?.stats() {
-                // The group of one that has ended may be gone.
+                // The group of a container that has ended may be gone.
                 Err(RuntimeError::NotFound(_)) => Ok(Stats::default()),
                 stats => stats,
             }
@@ -151,22 +150,22 @@ impl Shims {
         .await
     }
 
-    /// Kills what a container runs, shim last, and removes its cgroup. What else a runtime made it
-    /// removes next, the state directory at the very end. Blocks; idempotent.
+    /// Kills a container's processes, the shim last, and removes its cgroup. The runtime then removes what else it has created,
+    /// the state directory at the very end. Blocks; idempotent.
     pub fn kill_and_free(&self, id: &ContainerId, spec: &ContainerSpec) -> Result<(), RuntimeError> {
         let group = self.group(spec)?;
         group.kill()?;
-        // A record that cannot be read names nobody.
+        // An unreadable record names no process.
         if let Ok(Some(shim)) = self.state.shim(id) {
             end(&shim)?;
         }
         group.remove_tree()
     }
 
-    /// [`Shims::kill_and_free`] of a container whose spec cannot be read: nobody knows its cgroup, which the
-    /// cgroup of its Pod takes away. What its pid record names is killed. Blocks; idempotent.
+    /// [`Shims::kill_and_free`] for a container whose spec cannot be read: its cgroup is unknown and is removed with the cgroup
+    /// of its Pod. The process in its pid record is killed. Blocks; idempotent.
     pub fn kill_recorded(&self, id: &ContainerId) -> Result<(), RuntimeError> {
-        // A record that cannot be read names nobody.
+        // An unreadable record names no process.
         let Ok(Some(record)) = self.state.pid(id) else { return Ok(()) };
         send(&record.init, libc::SIGKILL)?;
         end(&record.shim)

@@ -1,6 +1,6 @@
-//! The state directory of a runtime whose containers are shims: one directory a container, holding
-//! `spec.json` (what was asked), `pid` and `exit` (the shim's records, see [`crate::record`]).
-//! Everything a runtime knows is here, so a new process over the same directory knows it too.
+//! The state directory of a runtime whose containers are shims: one directory a container with `spec.json` (the spec that was
+//! passed to `create`), `pid` and `exit` (the shim's records, see [`crate::record`]). A runtime has no other state, so a new
+//! process over the same directory knows the same.
 //!
 //! Calls block on small files; runtimes make them from blocking threads.
 
@@ -21,7 +21,7 @@ use runtimes_host::process::ProcessRef;
 /// A record that is longer was not written by a shim.
 const RECORD_LEN_MAX: u64 = 32 * 1024;
 
-/// What was asked for when a container was made.
+/// The spec of a container when it was created.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Made {
     /// The spec as given to `create`.
@@ -37,7 +37,7 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// Opens or makes it, readable by root alone.
+    /// Opens or creates it, readable by root alone.
     pub fn open(dir: &Path) -> Result<Self, RuntimeError> {
         let containers = dir.join("containers");
         for private in [dir, &containers] {
@@ -51,7 +51,7 @@ impl StateDir {
         self.containers.join(&id.0)
     }
 
-    /// Makes a container's directory and writes its spec. [`RuntimeError::Exists`] when it is there.
+    /// Creates a container's directory and writes its spec. [`RuntimeError::Exists`] when it exists.
     pub fn create(&self, spec: &ContainerSpec) -> Result<PathBuf, RuntimeError> {
         check_id(&spec.id)?;
         let dir = self.dir(&spec.id);
@@ -72,8 +72,8 @@ impl StateDir {
         }
     }
 
-    /// What was asked for. [`RuntimeError::NotFound`] when there is no such container or it is half
-    /// made; [`io::ErrorKind::InvalidData`] when what is there cannot be read.
+    /// The spec that was passed to `create`. [`RuntimeError::NotFound`] when there is no such container or it is incomplete;
+    /// [`io::ErrorKind::InvalidData`] when the file cannot be parsed.
     pub fn made(&self, id: &ContainerId) -> Result<Made, RuntimeError> {
         let path = self.dir(id).join("spec.json");
         let missing = || RuntimeError::NotFound(id.0.clone());
@@ -83,7 +83,7 @@ impl StateDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing()),
             Err(error) => return Err(RuntimeError::io(format!("reading {}", path.display()))(error)),
         };
-        // One kind for all that is unreadable: an empty file is the end of a file to serde, not bad data.
+        // One kind for all unreadable files: for serde an empty file is the end of a file, not invalid data.
         let unreadable = |error| io::Error::new(io::ErrorKind::InvalidData, error);
         serde_json::from_slice(&bytes)
             .map_err(|error: serde_json::Error| RuntimeError::io(format!("reading {}", path.display()))(unreadable(error)))
@@ -99,13 +99,12 @@ impl StateDir {
         Ok(read_record(&self.dir(id).join("exit"))?.as_deref().and_then(record::decode_exit))
     }
 
-    /// Where the container is in its life. A shim that is gone without an exit record was killed:
-    /// code 137; `oom_killed` is asked whether the kernel did it. That verdict is written down, so
-    /// that it stays the same.
+    /// The state of the container's life. A shim that is gone without an exit record was killed: code 137; `oom_killed` returns
+    /// whether the kernel killed it. This result is written down, so that it stays the same.
     pub fn state(&self, id: &ContainerId, oom_killed: impl FnOnce() -> bool) -> Result<ContainerState, RuntimeError> {
         let pid = self.pid(id)?;
-        // What a living shim says about its end is not believed yet: a guest that took the shim over could
-        // go on running as a container that has ended.
+        // The exit record of a living shim is not trusted yet: a guest that controls the shim could continue to run as a
+        // container that has ended.
         if let Some(pid) = pid.as_ref().filter(|pid| pid.shim.is_alive()) {
             return Ok(ContainerState::Running { pid: pid.init.pid });
         }
@@ -114,9 +113,9 @@ impl StateDir {
         }
         let Some(pid) = pid else { return Ok(ContainerState::Created) };
         pid.shim.reap();
-        // A shim holds this lock as long as it lives; of several observers one gives the verdict.
+        // A shim holds this lock as long as it lives; of several observers one writes the result.
         let _alone = self.lock(id)?;
-        // It may have written its record between the two looks.
+        // It may have written its record between the two reads.
         if let Some(exit) = self.exit(id)? {
             return Ok(ContainerState::Exited(exit));
         }
@@ -135,8 +134,8 @@ impl StateDir {
         Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| RuntimeError::io(doing())(error.into()))
     }
 
-    /// One container as `list` reports it. A container that is half made has no labels, and neither has one
-    /// whose records cannot be read: it must not keep the others from being found.
+    /// One container as `list` reports it. A container that is incomplete, or whose records cannot be read, has no labels: it
+    /// must not hide the others.
     pub fn status(&self, id: &ContainerId, oom_killed: impl FnOnce(&ContainerSpec) -> bool) -> Result<ContainerStatus, RuntimeError> {
         match self.read_status(id, oom_killed) {
             Err(RuntimeError::NotFound(_)) if fs::symlink_metadata(self.dir(id)).is_err() => Err(RuntimeError::NotFound(id.0.clone())),
@@ -156,7 +155,7 @@ impl StateDir {
         Ok(ContainerStatus { id: spec.id, labels: spec.labels, state, created_at_ms, started_at_ms, log_path: spec.log_path })
     }
 
-    /// The ids of all containers, half-made ones too.
+    /// The ids of all containers, also incomplete ones.
     pub fn ids(&self) -> Result<Vec<ContainerId>, RuntimeError> {
         let doing = || format!("listing {}", self.containers.display());
         let mut ids = Vec::new();
@@ -168,12 +167,12 @@ impl StateDir {
         Ok(ids)
     }
 
-    /// The process to wait for; `None` when nothing was started.
+    /// The process to wait for; `None` when none was started.
     pub fn shim(&self, id: &ContainerId) -> Result<Option<ProcessRef>, RuntimeError> {
         Ok(self.pid(id)?.map(|pid| pid.shim))
     }
 
-    /// Removes a container's directory; no error when there is none.
+    /// Removes a container's directory; no error when it does not exist.
     pub fn forget(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         check_id(id)?;
         let dir = self.dir(id);
@@ -184,8 +183,8 @@ impl StateDir {
     }
 }
 
-/// Makes (or takes) the log file, owned by who writes to it, and lets that user through its
-/// directory (not the ones above: a shim opens it before it gives up root).
+/// Creates (or takes over) the log file, owned by the user who writes to it, and lets that user enter its directory (not the
+/// ones above: a shim opens the file before it gives up root).
 pub fn open_log(path: &Path, owner: Option<(u32, u32)>) -> Result<File, RuntimeError> {
     let doing = || format!("making the log file {}", path.display());
     let file = OpenOptions::new()

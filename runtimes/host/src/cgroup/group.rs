@@ -1,4 +1,4 @@
-//! One cgroup, the same path in every hierarchy: made, limited, joined, read.
+//! One cgroup, the same path in every hierarchy: create, limit, join, read.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,8 +34,8 @@ impl Group {
         &self.path
     }
 
-    /// Makes the group and what is missing of its parents, and sets the limits that are given.
-    /// Idempotent; on v2 the controllers are switched on all the way down.
+    /// Creates the group and its missing parents, and sets the given limits. Idempotent; on v2 the controllers are enabled at
+    /// every level.
     pub fn create(&self, resources: &Resources) -> Result<(), RuntimeError> {
         let group = self.layout.load(&self.path);
         group.create().map_err(failed(&self.path, "making"))?;
@@ -45,7 +45,8 @@ impl Group {
         limits::apply(&group, resources, false, self.limits_swap())
     }
 
-    /// Sets all limits of a group that exists; those not given go back to the kernel's defaults, but for that of pids.
+    /// Sets all limits of a group that exists. Limits that are not given are set to the kernel's defaults, except the limit of
+    /// pids.
     pub fn set(&self, resources: &Resources) -> Result<(), RuntimeError> {
         limits::apply(&self.layout.load(&self.path), resources, true, self.limits_swap())
     }
@@ -78,7 +79,7 @@ impl Group {
         pids
     }
 
-    /// What the group uses, groups below it included.
+    /// The use of the group, including groups below it.
     pub fn stats(&self) -> Result<Stats, RuntimeError> {
         if !self.exists() {
             return Err(RuntimeError::NotFound(format!("with cgroup {}", self.path)));
@@ -108,7 +109,7 @@ impl Group {
         match (self.layout.mode, self.layout.unified(), self.layout.v1_dir("memory")) {
             (Mode::V2, Some(root), _) => root.join(&self.path).join("memory.events"),
             (_, _, Some(memory)) => memory.join(&self.path).join("memory.oom_control"),
-            // `Layout` is only made when there is one of the two.
+            // `Layout` exists only when there is one of the two.
             _ => PathBuf::new(),
         }
     }
@@ -123,13 +124,13 @@ impl Group {
     }
 }
 
-/// For `map_err`: an error of cgroups-rs with what was being done to which group.
+/// For `map_err`: an error of cgroups-rs, with what was attempted on which group.
 pub(super) fn failed(path: &str, doing: &str) -> impl FnOnce(cgroups_rs::fs::error::Error) -> RuntimeError {
     let doing = format!("{doing} cgroup {path}");
     |error| RuntimeError::Io { doing, source: io::Error::other(error) }
 }
 
-/// cgroups-rs switches controllers on as it makes the directories, and says nothing when it cannot.
+/// cgroups-rs enables controllers when it creates the directories, and returns no error when it cannot.
 fn enable_controllers(root: &Path, path: &str) -> Result<(), RuntimeError> {
     let offered = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
     let mut dir = root.to_owned();
@@ -148,7 +149,7 @@ fn enable_controllers(root: &Path, path: &str) -> Result<(), RuntimeError> {
 }
 
 fn collect_pids(dir: &Path, pids: &mut Vec<i32>) {
-    // A group that is gone has no processes; one that appears now is seen by the next look.
+    // A group that is gone has no processes; one that appears now is found by the next check.
     let listed = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     pids.extend(listed.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|&pid| pid > 0));
     for below in subdirs(dir) {

@@ -1,4 +1,4 @@
-//! Which cgroup hierarchies are mounted, and where the controllers are that limits need.
+//! Which cgroup hierarchies are mounted, and where the controllers for limits are.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ pub const V1_CONTROLLERS: [&str; 4] = ["memory", "cpu", "cpuacct", "pids"];
 /// The same in the unified hierarchy, where `cpu` accounts too.
 pub const V2_CONTROLLERS: [&str; 3] = ["memory", "cpu", "pids"];
 
-/// Where a machine's controllers are.
+/// The place of a machine's controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Each in a v1 hierarchy.
@@ -41,7 +41,7 @@ impl Layout {
         let mut unified: Option<PathBuf> = None;
         for (kind, dir, options) in mountinfo.lines().filter_map(parse_line) {
             match kind {
-                // A second mount of one hierarchy is another window on the same groups.
+                // A second mount of one hierarchy shows the same groups.
                 "cgroup" if v1.iter().all(|(present, _)| *present != options) => v1.push((options, dir)),
                 "cgroup2" if unified.is_none() => unified = Some(dir),
                 _ => {}
@@ -94,7 +94,7 @@ impl Layout {
     }
 }
 
-/// A unified hierarchy anywhere; cgroups-rs' own knows only `/sys/fs/cgroup`.
+/// A unified hierarchy at any path; cgroups-rs' own type knows only `/sys/fs/cgroup`.
 #[derive(Clone, Debug)]
 struct UnifiedAt(PathBuf);
 
@@ -102,7 +102,7 @@ impl Hierarchy for UnifiedAt {
     fn subsystems(&self) -> Vec<Subsystem> {
         use cgroups_rs::fs::{cpu::CpuController, freezer::FreezerController, memory::MemController, pid::PidController};
         let controllers = std::fs::read_to_string(self.0.join("cgroup.controllers")).unwrap_or_default();
-        // Freezing is no controller, but it is always there, and through it processes are attached.
+        // The freezer is not a controller, but it always exists, and processes are attached through it.
         let mut subsystems = vec![Subsystem::Freezer(FreezerController::new(self.0.clone(), PathBuf::new(), true))];
         for name in controllers.split_whitespace() {
             match name {

@@ -1,4 +1,4 @@
-//! Limits in the words of each cgroup version. Pure but for [`apply`].
+//! Limits in the terms of each cgroup version. Pure except [`apply`].
 
 use cgroups_rs::fs::cpu::CpuController;
 use cgroups_rs::fs::memory::MemController;
@@ -33,7 +33,7 @@ pub fn cpu_weight(shares: u64) -> u64 {
     }
 }
 
-/// A byte limit as cgroups-rs wants it; -1 is none.
+/// A byte limit as cgroups-rs takes it; -1 is none.
 pub fn memory_limit(bytes: Option<u64>) -> i64 {
     bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX))
 }
@@ -46,8 +46,8 @@ pub fn pids_limit(max: Option<i64>) -> MaxValue {
     }
 }
 
-/// Writes limits. What is `None` is left alone, or with `reset` goes back to the kernel's default. The
-/// limit of pids is left alone in any case: it is no resource that a Pod's resize changes.
+/// Writes limits. A limit of `None` is not written, or with `reset` set to the kernel's default. The limit of pids is never
+/// reset: a Pod's resize does not change it.
 pub fn apply(group: &Cgroup, resources: &Resources, reset: bool, limits_swap: bool) -> Result<(), RuntimeError> {
     let path = group.path();
     if let Some(memory) = group.controller_of::<MemController>()
@@ -67,8 +67,8 @@ pub fn apply(group: &Cgroup, resources: &Resources, reset: bool, limits_swap: bo
     Ok(())
 }
 
-/// Memory, and no swap beyond it. On v1 memory may never be above memory plus swap, so which is
-/// written first depends on whether the limit grows.
+/// Memory, without additional swap. On v1 memory may never exceed memory plus swap, so the order of the writes depends on
+/// whether the limit grows.
 fn apply_memory(memory: &MemController, limit: i64, v2: bool, limits_swap: bool) -> cgroups_rs::fs::error::Result<()> {
     if v2 {
         memory.set_limit(limit)?;
@@ -101,7 +101,7 @@ fn apply_cpu(cpu: &CpuController, resources: &Resources, reset: bool, v2: bool) 
             None => Ok(()),
         };
     }
-    // The period first: a quota is checked against the parent's by what share of the period it is.
+    // The period first: the kernel checks a quota as a share of its period against the parent's share.
     if let Some(period) = resources.cpu_period_us.or(reset.then_some(PERIOD_DEFAULT_US)) {
         cpu.set_cfs_period(period)?;
     }

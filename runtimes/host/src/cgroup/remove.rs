@@ -1,5 +1,5 @@
-//! Emptying and removing groups. A group goes only when it has no process and no group below it;
-//! what was killed leaves a moment later, so removal waits for it, with a bound.
+//! Empties and removes groups. A group can be removed only when it has no process and no group below it. Killed processes leave
+//! a moment later, so removal waits for them, with a limit.
 
 use std::fs;
 use std::io;
@@ -11,8 +11,7 @@ use super::layout::Mode;
 use crate::process::Pidfd;
 use runtimes_contract::RuntimeError;
 
-/// A group that is not empty so long after a kill is reported. Uninterruptible sleep is the usual
-/// reason.
+/// A group that is not empty so long after a kill is reported. Uninterruptible sleep is the usual reason.
 const EMPTY_WITHIN: Duration = Duration::from_secs(10);
 /// Time between two tries to remove a group that v1 still counts as busy.
 const RETRY_AFTER: Duration = Duration::from_millis(2);
@@ -35,8 +34,7 @@ impl Group {
         }
     }
 
-    /// Removes the group in every hierarchy; waits a while for processes that are just ending. No
-    /// error when there is none.
+    /// Removes the group in every hierarchy; waits a while for processes that are ending. No error when it does not exist.
     pub fn remove(&self) -> Result<(), RuntimeError> {
         let deadline = Instant::now() + EMPTY_WITHIN;
         for dir in self.dirs() {
@@ -45,7 +43,7 @@ impl Group {
         Ok(())
     }
 
-    /// Kills what runs in the group and below, and removes all of it. Idempotent.
+    /// Kills all processes in the group and below it, and removes all of it. Idempotent.
     pub fn remove_tree(&self) -> Result<(), RuntimeError> {
         self.kill()?;
         let deadline = Instant::now() + EMPTY_WITHIN;
@@ -57,7 +55,7 @@ impl Group {
 
     fn kill_once(&self, pids: &[i32]) -> Result<(), RuntimeError> {
         if self.layout.mode == Mode::V2 {
-            // One write kills the whole tree, forks in flight included; kernels before 5.14 lack it.
+            // One write kills the whole tree, concurrent forks included; kernels before 5.14 do not have the file.
             let killed = self.layout.load(&self.path).kill();
             if killed.is_ok() {
                 return self.wait_for(pids);
@@ -65,7 +63,7 @@ impl Group {
         }
         self.let_die();
         for &pid in pids {
-            // The handle is taken before membership is looked at again: a reused pid is never hit.
+            // The handle is opened before membership is checked again: a reused pid is never hit.
             if let Ok(handle) = Pidfd::open(pid)
                 && self.has(pid)
             {
@@ -75,8 +73,8 @@ impl Group {
         self.wait_for(pids)
     }
 
-    /// Without `cgroup.kill`, what forks faster than it is killed would never end, and what is frozen does
-    /// not hear the signal.
+    /// Without `cgroup.kill`, a process that forks faster than it is killed would never end, and a frozen process does not
+    /// receive the signal.
     fn let_die(&self) {
         for dir in self.dirs() {
             for (file, value) in [("pids.max", "0"), ("freezer.state", "THAWED"), ("cgroup.freeze", "0")] {

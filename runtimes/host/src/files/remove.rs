@@ -1,5 +1,5 @@
-//! Removing what a guest has made. A container nests directories as deeply as its disk lets it, deeper than a stack has
-//! frames and a process has descriptors, so the standard library's recursion does not do here.
+//! Removes what a guest has made. A container can nest directories as deeply as its disk allows, deeper than the stack and the
+//! number of file descriptors allow, so the standard library's recursion cannot be used here.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -11,12 +11,12 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, RenameFlags, ResolveFlag, openat2, renameat2};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-/// Levels that are walked down, each with one open directory. What lies deeper is moved up first.
+/// The levels that are entered, each with one open directory. Deeper directories are moved up first.
 const LEVELS_MAX: u32 = 64;
 
-/// Removes a file, or a directory with all that is below it, in a bounded number of frames and descriptors. No
-/// symbolic link is followed and no other file system entered. A tree that is removed at the same time by somebody
-/// else is no error, one that was not there is [`io::ErrorKind::NotFound`].
+/// Removes a file, or a directory with everything below it, with a bounded number of stack frames and descriptors. It follows
+/// no symbolic link and enters no other file system. A tree that another process removes at the same time is no error; one that
+/// did not exist is [`io::ErrorKind::NotFound`].
 ///
 /// # Errors
 /// What the kernel says; a part of the tree is gone then.
@@ -27,7 +27,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     let how = OpenHow::new().flags(OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC);
     let mut removal = Removal { top: openat2(nix::fcntl::AT_FDCWD, path, how)?.into(), moved: 0 };
     let mut moved_before = None;
-    // What was moved up may have come after the place at which the directory was being read.
+    // Directories that were moved up may be behind the position at which the directory was being read.
     while moved_before != Some(removal.moved) {
         moved_before = Some(removal.moved);
         let top = removal.top.try_clone()?;
@@ -68,13 +68,13 @@ impl Removal {
             opened => self.empty(&opened?.into(), level + 1)?,
         }
         match unlinkat(parent, name, UnlinkatFlags::RemoveDir) {
-            // Somebody still writes there: the last removal returns the error.
+            // Another process still writes there: the last removal returns the error.
             Err(Errno::ENOTEMPTY) => Ok(()),
             removed => gone(removed),
         }
     }
 
-    /// The guest may have taken the name; the next one is free some time.
+    /// The guest may have used the name; a later one is free.
     fn move_up(&mut self, parent: &File, name: &OsStr) -> io::Result<()> {
         loop {
             self.moved += 1;

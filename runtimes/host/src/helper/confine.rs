@@ -1,4 +1,4 @@
-//! Gives up every right that the work does not need, for good.
+//! Gives up every privilege that the work does not need, permanently.
 
 use std::io;
 use std::path::Path;
@@ -14,21 +14,21 @@ use nix::unistd::{Gid, Uid, chdir, chroot, pivot_root, setgroups, setresgid, set
 use super::{Bounds, Rights, syscalls};
 use crate::process::Pidfd;
 
-/// Whom work without rights runs as.
+/// The user of work without privileges.
 const NOBODY: u32 = 65_534;
-/// Files open at one time.
+/// The highest number of open files.
 const OPEN_FILES_MAX: u64 = 64;
-/// Addresses beside the memory that may be written: the program's own code, stacks, what allocators reserve.
+/// Address space beyond the writable memory: the program's own code, stacks, what allocators reserve.
 const ADDRESSES_BYTES: u64 = 64 << 30;
 
-/// A step and what the kernel said to it.
+/// A step and the kernel's error.
 type Failure = (&'static str, io::Error);
 
 fn doing<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Failure {
     move |error| (step, error.into())
 }
 
-/// Enters the root, takes on the limits, drops capabilities and user, and ends with the list of system calls.
+/// Enters the root, sets the limits, drops capabilities and user, and finally sets the list of system calls.
 pub(super) fn give_up_rights(rights: Rights, root: &Path, bounds: &Bounds, parent: &Pidfd) -> Result<(), Failure> {
     enter(rights, root)?;
     limit(bounds).map_err(doing("setting resource limits"))?;
@@ -37,8 +37,8 @@ pub(super) fn give_up_rights(rights: Rights, root: &Path, bounds: &Bounds, paren
     syscalls::allow(rights).map_err(doing("limiting system calls"))
 }
 
-/// Has the kernel end this process with its parent. Set last, since the kernel forgets it when the user changes; a
-/// parent that ended before is told of by its handle.
+/// Makes the kernel end this process with its parent. It is set last, because the kernel clears it when the user changes; the
+/// parent's handle tells whether the parent ended before.
 fn end_with(parent: &Pidfd) -> io::Result<()> {
     set_pdeathsig(Signal::SIGKILL)?;
     match parent.ended_within(0)? {
@@ -90,7 +90,7 @@ fn limit(bounds: &Bounds) -> nix::Result<()> {
     limits.into_iter().try_for_each(|(resource, limit)| setrlimit(resource, limit, limit))
 }
 
-/// What making files of any owner takes; no device files, nothing of the trusted extended attributes.
+/// The capabilities for creating files of any owner; no device files, no trusted extended attributes.
 fn capabilities(rights: Rights) -> CapsHashSet {
     match rights {
         Rights::Files => CapsHashSet::from([

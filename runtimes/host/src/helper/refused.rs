@@ -1,5 +1,5 @@
-//! Inputs that met a limit or made no sense: they would do so again, so the answer of the last time is given for
-//! a while. The while grows as the kubelet's back-off does, to an hour.
+//! Inputs that exceeded a limit or were malformed: they would do so again, so the last result is returned for a while. That
+//! time grows as the kubelet's back-off does, up to an hour.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,22 +18,22 @@ struct Refusal {
     wait: Duration,
 }
 
-/// What was refused, by its digest.
+/// The rejected inputs, by digest.
 #[derive(Debug, Default)]
 pub struct Refused(Mutex<HashMap<String, Refusal>>);
 
 impl Refused {
-    /// Whoever panicked while holding the lock had changed at most one entry.
+    /// A thread that panicked with the lock had changed at most one entry.
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Refusal>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why this one is refused, when it is not to be tried now.
+    /// Why this input is rejected, when it must not be tried now.
     pub fn why(&self, digest: &str, now: Instant) -> Option<String> {
         self.lock().get(digest).filter(|refusal| now < refusal.until).map(|refusal| refusal.why.clone())
     }
 
-    /// Remembers a refusal; the next one of the same input holds twice as long. Nothing changes while one holds.
+    /// Remembers a rejection; the next one of the same input lasts twice as long. Nothing changes while one lasts.
     pub fn add(&self, digest: &str, why: &str, now: Instant) {
         let mut all = self.lock();
         if all.get(digest).is_some_and(|refusal| now < refusal.until) {

@@ -1,5 +1,5 @@
-//! The process' own half. Two processes: the first waits for the question, makes the namespaces, and watches
-//! over the second, which is the first of its PID namespace, gives up its rights and does the work.
+//! The process' own half. There are two processes: the first waits for the question, creates the namespaces, and watches the
+//! second, which is the first of its PID namespace, drops its privileges and does the work.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read as _, Write as _};
@@ -26,8 +26,8 @@ use crate::process::Pidfd;
 /// The exit code of a process that could not do its part.
 const FAILED: i32 = 1;
 
-/// Serves one question on stdin and ends the process. Call it before anything else: the process must have one
-/// thread and no files open but the standard ones.
+/// Answers one question on stdin and ends the process. Call it first: the process must have one thread and no files open but
+/// the standard ones.
 pub fn serve<Q, A>(rights: Rights, job: impl FnOnce(Q, Vec<File>) -> Result<A, Fault>) -> !
 where
     Q: DeserializeOwned,
@@ -36,7 +36,7 @@ where
     let code = match serve_one(rights, job) {
         Ok(code) => code,
         Err(error) => {
-            // Stderr is the starter's, who reads it.
+            // Stderr belongs to the starter, which reads it.
             let _said = writeln!(io::stderr(), "{error}");
             FAILED
         }
@@ -52,16 +52,16 @@ where
     close_inherited()?;
     prctl::set_no_new_privs()?;
     prctl::set_dumpable(false)?;
-    // Where memory runs out nevertheless, this work is what the machine can do without.
+    // If memory runs out nevertheless, the kernel should kill this process first.
     std::fs::write("/proc/self/oom_score_adj", "1000")?;
     let stdin = io::stdin();
-    // Whoever asks has put this process into its cgroup before.
+    // The starter has put this process into its cgroup before.
     let (question, files) = receive(stdin.as_fd())?;
     let envelope: Envelope<Q> = serde_json::from_slice(&question)?;
     let namespaces =
         CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWPID;
     unshare(namespaces)?;
-    // Of this process: in the new PID namespace it has no number, and the next owner of its old one is another.
+    // Of this process: in the new PID namespace it has no number, and a later process may have its old one.
     let parent = Pidfd::open(getpid().as_raw())?;
     // SAFETY: this process has one thread, so that the child's memory is whole.
     match unsafe { fork() }? {
@@ -96,7 +96,7 @@ where
         },
     };
     let Ok(bytes) = serde_json::to_vec(&reply) else { return FAILED };
-    // SAFETY: descriptor 0 is the socket to the starter; nobody else in this process owns it.
+    // SAFETY: descriptor 0 is the socket to the starter; nothing else in this process owns it.
     let mut socket = File::from(unsafe { OwnedFd::from_raw_fd(0) });
     match bytes.len() < MESSAGE_LEN_MAX && socket.write_all(&bytes).is_ok() {
         true => 0,
@@ -112,7 +112,7 @@ fn watch(worker: Pid, starter: BorrowedFd<'_>, bounds: Bounds) -> io::Result<i32
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
-        // No event is asked for: a socket whose other end is closed tells of that without.
+        // No event is requested: poll reports a closed socket without that.
         let mut fds = [PollFd::new(handle.as_fd(), PollFlags::POLLIN), PollFd::new(starter, PollFlags::empty())];
         match poll(&mut fds, timeout) {
             Err(Errno::EINTR) => continue,
@@ -141,15 +141,15 @@ fn code(status: WaitStatus, bounds: Bounds) -> i32 {
     }
 }
 
-/// Whether that was the limit: the kernel counts for it in ticks, which on a busy machine is up to twice what it
-/// tells afterwards.
+/// Whether the CPU limit was the cause: the kernel counts for the limit in ticks, which on a busy machine is up to twice the
+/// time that it reports afterwards.
 fn has_used(cpu: Duration) -> bool {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return false };
     let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     Duration::from_micros(micros.try_into().unwrap_or_default()) >= cpu / 2
 }
 
-/// Closes what a careless starter left open.
+/// Closes descriptors that the starter left open by mistake.
 fn close_inherited() -> io::Result<()> {
     // SAFETY: called before this process has opened anything; takes three integers.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) };

@@ -1,10 +1,10 @@
-//! Who runs next: small inputs do not wait behind large ones. Large ones may have all places but one.
+//! The order of runs: small inputs do not wait behind large ones. Large inputs may use all permits but one.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Places for processes that run at one time.
+/// The permits for processes that run at the same time.
 #[derive(Clone, Debug)]
 pub struct Slots {
     all: Arc<Semaphore>,
@@ -12,7 +12,7 @@ pub struct Slots {
     large_from: u64,
 }
 
-/// One place, given back when dropped.
+/// One permit, which is returned when it is dropped.
 #[derive(Debug)]
 pub struct Slot {
     _one: Option<OwnedSemaphorePermit>,
@@ -20,15 +20,15 @@ pub struct Slot {
 }
 
 impl Slots {
-    /// So many places, two at least; inputs of `large_from` bytes and more are large.
+    /// So many permits, at least two; inputs of `large_from` bytes and more are large.
     pub fn new(count: usize, large_from: u64) -> Self {
         let count = count.max(2);
         Self { all: Arc::new(Semaphore::new(count)), large: Arc::new(Semaphore::new(count - 1)), large_from }
     }
 
-    /// Waits for a place for an input of that many bytes. Within its size, first come, first served.
+    /// Waits for a permit for an input of that many bytes. Among inputs of its size, first come, first served.
     pub async fn acquire(&self, bytes: u64) -> Slot {
-        // The semaphores are never closed, so that there is always a permit.
+        // The semaphores are never closed, so there is always a permit in the end.
         let large = if bytes >= self.large_from { self.large.clone().acquire_owned().await.ok() } else { None };
         Slot { _one: self.all.clone().acquire_owned().await.ok(), _large: large }
     }

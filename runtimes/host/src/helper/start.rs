@@ -1,5 +1,5 @@
-//! The starter's half: makes a cgroup, starts the process, sends the question, reads the answer, and says what
-//! the end of the process means. Dropping a run kills the process.
+//! The starter's half: creates a cgroup, starts the process, sends the question, reads the answer, and interprets the end of
+//! the process. Dropping a run kills the process.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -26,7 +26,7 @@ use runtimes_contract::RuntimeError;
 
 /// How much longer than its deadline the process may take to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
-/// What of the process' stderr is read.
+/// How much of the process' stderr is read.
 const ERRORS_LEN_MAX: u64 = 4_096;
 /// Half the weight of a container without a CPU request that counts.
 const CPU_SHARES: u64 = 512;
@@ -46,9 +46,9 @@ pub struct Helper {
 pub struct Job<'a, Q> {
     /// The directory that becomes the root, or on which an empty root is mounted.
     pub root: &'a Path,
-    /// What it may cost.
+    /// Its limits.
     pub bounds: Bounds,
-    /// What is asked.
+    /// The question.
     pub question: Q,
     /// Files that the process gets, in order.
     pub files: Vec<OwnedFd>,
@@ -69,8 +69,7 @@ impl Helper {
         Ok(Self { cgroups: Some((Cgroups::detect()?, parent.to_owned())), ..self })
     }
 
-    /// Removes cgroups that starters left that are no more, and ends what is in them. Blocks. Call it before the
-    /// first run.
+    /// Removes cgroups of starters that have ended, and ends their processes. Blocks. Call it before the first run.
     ///
     /// # Errors
     /// When one of them cannot be removed.
@@ -78,7 +77,7 @@ impl Helper {
         let Some((cgroups, parent)) = &self.cgroups else { return Ok(()) };
         for name in cgroups.group(parent)?.children() {
             let starter = name.strip_prefix(GROUP).and_then(|rest| rest.split('-').next());
-            // A starter that has this process' pid was another one: this one has not begun yet.
+            // A starter with this process' pid was another process: this one has not begun yet.
             let own = std::process::id().to_string();
             if starter.is_some_and(|pid| pid == own || !Path::new("/proc").join(pid).exists()) {
                 cgroups.group(&format!("{parent}/{name}"))?.remove_tree()?;
@@ -129,7 +128,7 @@ impl Helper {
         let mut command = Command::new(&self.program);
         command.args(&self.args).env_clear().stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(their_errors).kill_on_drop(true);
         let child = command.spawn().map_err(HelperError::system(doing()))?;
-        // The command holds their end of the socket.
+        // The command owns their end of the socket.
         drop(command);
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
         if let (Some(Placed(Some(group))), Some(pid)) = (&group, pid) {
@@ -160,7 +159,7 @@ impl Helper {
     }
 }
 
-/// The question and its files; the socket is empty, so that all of it goes at once.
+/// The question and its files; the socket is empty, so that all of it is sent at once.
 fn send(socket: &std::os::unix::net::UnixStream, envelope: &[u8], files: &[OwnedFd]) -> io::Result<()> {
     let raw: Vec<_> = files.iter().map(|file| file.as_raw_fd()).collect();
     let rights = [ControlMessage::ScmRights(&raw)];
@@ -169,7 +168,7 @@ fn send(socket: &std::os::unix::net::UnixStream, envelope: &[u8], files: &[Owned
     io::Write::write_all(&mut &*socket, envelope.get(sent..).unwrap_or_default())
 }
 
-/// A process at work. Dropped, it is killed; its group goes when it is empty.
+/// A running process. Dropping it kills the process; its group is removed when it is empty.
 struct Running {
     child: Child,
     socket: UnixStream,
@@ -182,7 +181,7 @@ impl Running {
     async fn hear(&mut self) -> io::Result<(Vec<u8>, ExitStatus)> {
         let mut answer = Vec::new();
         let mut socket = (&mut self.socket).take(MESSAGE_LEN_MAX as u64);
-        // A process that is killed in the middle resets the connection: its exit status says how it ended.
+        // A process that is killed in the middle resets the connection: its exit status tells how it ended.
         while let Ok(1..) = socket.read_buf(&mut answer).await {}
         if answer.len() >= MESSAGE_LEN_MAX {
             self.child.start_kill()?;
@@ -190,7 +189,7 @@ impl Running {
         Ok((answer, self.child.wait().await?))
     }
 
-    /// What an end without an answer means.
+    /// The meaning of an end without an answer.
     fn failure(&mut self, status: ExitStatus, bounds: Bounds) -> HelperError {
         let mut text = Vec::new();
         let from = self.errors.metadata().map_or(0, |meta| meta.len().saturating_sub(ERRORS_LEN_MAX));
@@ -201,14 +200,14 @@ impl Running {
     }
 }
 
-/// How a process that gave no answer ended. What stood on its stderr comes from it alone.
+/// How a process without an answer ended. The process alone wrote its stderr.
 fn interpret(status: ExitStatus, said: &str, oom_killed: bool, bounds: Bounds) -> HelperError {
     let memory = || HelperError::Bound(format!("it takes more than {} of memory", size(bounds.memory_bytes)));
     match status.code() {
         _ if oom_killed => memory(),
         Some(exit::WALL) => HelperError::Bound(too_long(bounds)),
         Some(exit::CPU) => HelperError::Bound(format!("it takes more than {} s of CPU time", bounds.cpu.as_secs())),
-        // Rust's runtime says so before it aborts.
+        // Rust's runtime writes this before it aborts.
         _ if said.contains("memory allocation of ") => memory(),
         Some(code) if code > exit::SIGNAL => HelperError::Crashed(last_line(said, &format!("signal {}", code - exit::SIGNAL))),
         Some(code) => HelperError::Crashed(last_line(said, &format!("exit code {code}"))),
@@ -225,13 +224,13 @@ fn last_line(said: &str, otherwise: &str) -> String {
     line.map_or_else(|| otherwise.to_owned(), |line| line.chars().filter(|one| !one.is_control()).take(512).collect())
 }
 
-/// The cgroup of one process, removed with what is in it when dropped.
+/// The cgroup of one process, which is removed with its processes when it is dropped.
 struct Placed(Option<Group>);
 
 impl Drop for Placed {
     fn drop(&mut self) {
         let Some(group) = self.0.take() else { return };
-        // What cannot be removed now is removed by the next start of the agent.
+        // If the group cannot be removed now, the next start of the agent removes it.
         let remove = move || drop(group.remove_tree());
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(remove)),

@@ -1,5 +1,5 @@
-//! The system calls that the work needs: memory, files that are open, and either files by name or threads.
-//! There is no socket, no process, no mount, no namespace, no tracing among them.
+//! The system calls that the work needs: memory, open files, and either files by name or threads. Sockets, processes, mounts,
+//! namespaces and tracing are not among them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ use seccompiler::{
 
 use super::Rights;
 
-/// Limits the calling thread, and the threads that it makes, to what the work needs.
+/// Limits the calling thread, and the threads that it creates, to what the work needs.
 pub(super) fn allow(rights: Rights) -> io::Result<()> {
     let failed = |error: BackendError| io::Error::other(error);
     // glibc tries clone3 first, whose flags no filter can see, and falls back to clone at this answer.
@@ -34,7 +34,7 @@ fn rules(rights: Rights) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError
             rules.extend(FILES.iter().map(|&call| (call, Vec::new())));
             #[cfg(target_arch = "x86_64")]
             rules.extend(FILES_X86_64.iter().map(|&call| (call, Vec::new())));
-            // Nothing is made executable.
+            // Memory never becomes executable.
             for call in [libc::SYS_mmap, libc::SYS_mprotect] {
                 let not_executable = Condition::new(2, Len::Dword, Op::MaskedEq(u64::from(libc::PROT_EXEC.unsigned_abs())), 0)?;
                 rules.insert(call, vec![SeccompRule::new(vec![not_executable])?]);
@@ -49,7 +49,7 @@ fn rules(rights: Rights) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError
     Ok(rules)
 }
 
-/// Signals reach nothing but the PID namespace, where nobody else is.
+/// Signals reach only the PID namespace, which has no other process.
 #[rustfmt::skip]
 const ALWAYS: &[i64] = &[
     libc::SYS_brk, libc::SYS_madvise, libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_mremap, libc::SYS_munmap, libc::SYS_clock_gettime,
@@ -60,7 +60,7 @@ const ALWAYS: &[i64] = &[
     libc::SYS_readv, libc::SYS_write, libc::SYS_writev, libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_ftruncate,
 ];
 
-/// Below a root that holds nothing else.
+/// Below a root that contains nothing else.
 #[rustfmt::skip]
 const FILES: &[i64] = &[
     libc::SYS_copy_file_range, libc::SYS_fallocate, libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_fchown, libc::SYS_fchownat,
@@ -70,7 +70,7 @@ const FILES: &[i64] = &[
     libc::SYS_umask, libc::SYS_unlinkat, libc::SYS_utimensat,
 ];
 
-/// Older names of the same that glibc still uses there.
+/// Older names of the same calls that glibc still uses there.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const FILES_X86_64: &[i64] = &[
@@ -79,7 +79,7 @@ const FILES_X86_64: &[i64] = &[
     libc::SYS_unlink,
 ];
 
-/// What makes and names threads.
+/// The calls that create and name threads.
 #[rustfmt::skip]
 const THREADS: &[i64] = &[
     libc::SYS_membarrier, libc::SYS_prctl, libc::SYS_rseq, libc::SYS_sched_getaffinity, libc::SYS_set_robust_list,

@@ -20,11 +20,11 @@ use runtimes_contract::RuntimeError;
 use runtimes_contract::TerminalSize;
 use runtimes_contract::{AttachSession, ContainerId};
 
-/// What may wait in one direction of one stream.
+/// How much may wait in one direction of one stream.
 const WAITING_MAX: usize = 64 << 10;
-/// What is read at once.
+/// The bytes of one read.
 const CHUNK_LEN: usize = 32 << 10;
-/// How long what was sent before leaving may take.
+/// How long the delivery of the input of a client that has left may take.
 const DRAIN_WITHIN: Duration = Duration::from_secs(1);
 /// Sizes that may wait.
 const SIZES_MAX: usize = 4;
@@ -56,9 +56,9 @@ pub async fn connect(dir: &Path, id: &ContainerId, stdin: bool, tty: bool) -> Re
             never = sender.run() => match never {},
             _dropped = left => true,
         };
-        // What was sent before leaving has been sent.
+        // The input that was sent before the client left has been sent.
         if is_left {
-            // One that does not read its stdin cannot be waited for.
+            // A shim that does not read its stdin must not be waited for.
             let _drained = tokio::time::timeout(DRAIN_WITHIN, sender.drain()).await;
         }
     });
@@ -84,13 +84,13 @@ async fn receive(mut from: OwnedReadHalf, mut stdout: DuplexStream, mut stderr: 
                 // A shim that speaks otherwise: to the reader it ends like any other.
                 Err(_) => return,
             };
-            // Who does not read one of the two may read the other.
+            // A client that does not read one of the two may read the other.
             let _unread = written;
         }
     }
 }
 
-/// What goes to the shim. It may be stopped anywhere and go on.
+/// The bytes to the shim. Sending may be interrupted anywhere and continued.
 struct Sender {
     to: OwnedWriteHalf,
     stdin: Option<DuplexStream>,
@@ -101,11 +101,11 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends for as long as it is let.
+    /// Sends until the future is dropped.
     async fn run(&mut self) -> Infallible {
         loop {
             if self.write().await.is_err() {
-                // The shim does not listen; what it still has said is being read.
+                // The shim does not read; what it has still sent is being read.
                 std::future::pending::<()>().await;
             }
             tokio::select! {
@@ -118,7 +118,7 @@ impl Sender {
         }
     }
 
-    /// Sends what of stdin has been given to us, when nobody gives any more.
+    /// Sends the rest of stdin, when the client sends no more.
     async fn drain(&mut self) -> io::Result<()> {
         self.write().await?;
         while self.stdin.is_some() {
@@ -148,7 +148,7 @@ impl Sender {
     }
 }
 
-/// Bytes of stdin, none at its end; never when there is no stdin any more.
+/// Bytes of stdin, empty at its end; pending for ever when there is no stdin any more.
 async fn read(stdin: &mut Option<DuplexStream>, chunk: &mut [u8]) -> usize {
     match stdin {
         Some(stdin) => stdin.read(chunk).await.unwrap_or(0),
@@ -156,7 +156,7 @@ async fn read(stdin: &mut Option<DuplexStream>, chunk: &mut [u8]) -> usize {
     }
 }
 
-/// The container's stdout; who drops it is attached no more.
+/// The container's stdout; dropping it detaches the client.
 struct AttachedStdout {
     from: DuplexStream,
     _alive: oneshot::Sender<Infallible>,

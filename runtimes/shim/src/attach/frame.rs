@@ -1,13 +1,13 @@
-//! Frames between a shim and whoever is attached. Pure.
+//! Frames between a shim and its attached clients. Pure.
 
 use std::io;
 
-/// Longest payload; longer ones are cut by their sender and refused by their receiver.
+/// The longest payload; a sender splits longer ones and a receiver rejects them.
 pub(super) const LEN_MAX: usize = 64 << 10;
 /// Kind and length.
 const HEAD_LEN: usize = 5;
 
-/// What a frame says.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Bytes for the container.
@@ -27,7 +27,7 @@ pub(super) enum Kind {
 const KINDS: [(Kind, u8); 6] =
     [(Kind::Stdin, 0), (Kind::Stdout, 1), (Kind::Stderr, 2), (Kind::WithStdin, 3), (Kind::Resize, 4), (Kind::StdinEnd, 5)];
 
-/// Appends bytes as frames of a kind; a frame of nothing when there are none.
+/// Appends bytes as frames of a kind; one empty frame when there are no bytes.
 pub(super) fn put(kind: Kind, bytes: &[u8], to: &mut impl Extend<u8>) {
     let code = KINDS.iter().find(|(listed, _)| *listed == kind).map_or(u8::MAX, |(_, code)| *code);
     let mut pieces = bytes.chunks(LEN_MAX);
@@ -43,12 +43,12 @@ pub(super) fn put(kind: Kind, bytes: &[u8], to: &mut impl Extend<u8>) {
     }
 }
 
-/// Frames as they come.
+/// Decodes frames from arriving bytes.
 #[derive(Default)]
 pub(super) struct Frames(Vec<u8>);
 
 impl Frames {
-    /// Takes bytes that came.
+    /// Adds bytes that have arrived.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }

@@ -1,8 +1,8 @@
-//! The shim's side: clients that come and go, what waits for each, and the container's stdin. Nothing
-//! here waits: the shim polls what [`Hub::watched`] names and calls [`Hub::serve`].
+//! The shim's side: the attached clients, the waiting bytes of each, and the container's stdin. Nothing here blocks: the shim
+//! polls the descriptors of [`Hub::watched`] and calls [`Hub::serve`].
 //!
-//! A client that reads slowly has at most [`WAITING_MAX`] bytes waiting. What a shim does when that is
-//! reached is its own: hold the container's output for a while, or let the client go.
+//! A client that reads slowly has at most [`WAITING_MAX`] bytes waiting. What happens then is the shim's decision: delay the
+//! container's output for a while, or disconnect the client.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,19 +21,19 @@ use super::frame::{Frames, Kind, put};
 use crate::cri::Stream;
 use runtimes_contract::TerminalSize;
 
-/// Output that may wait for one client.
+/// The output that may wait for one client.
 pub const WAITING_MAX: usize = 256 << 10;
 /// Input that may wait for the container; beyond, clients are not read.
 const INPUT_MAX: usize = 64 << 10;
-/// Clients at one time.
+/// The highest number of clients.
 const CLIENTS_MAX: usize = 16;
-/// What is read from a client at once.
+/// The bytes of one read from a client.
 const CHUNK_LEN: usize = 16 << 10;
 
-/// A descriptor to poll, and for what. It stays open as long as this value.
+/// A descriptor to poll, and the events. It stays open as long as this value.
 pub type Watched = (Arc<dyn AsFd + Send + Sync>, PollFlags);
 
-/// Everyone who is attached to one container.
+/// All clients that are attached to one container.
 pub struct Hub {
     listener: Arc<UnixListener>,
     clients: Vec<Client>,
@@ -46,7 +46,7 @@ struct Client {
     frames: Frames,
     waiting: VecDeque<u8>,
     sends_stdin: bool,
-    /// It hears no more; what it has sent still counts.
+    /// It gets no more output; the input that it has sent still counts.
     deaf: bool,
     gone: bool,
 }
@@ -67,7 +67,7 @@ impl Hub {
     pub fn listen(dir: &Path) -> io::Result<Self> {
         // Paths of sockets are short, state directories may be deep.
         let directory = File::open(dir)?;
-        // One that is there is of a start that failed.
+        // An existing socket is left from a start that failed.
         match std::fs::remove_file(dir.join(SOCKET)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -77,7 +77,7 @@ impl Hub {
         Ok(Self { listener: Arc::new(listener), clients: Vec::new(), input: Input::default(), terminal: None })
     }
 
-    /// What clients send goes there from now on; `once`: until the first of them stops.
+    /// From now on the clients' input goes there; `once`: until the first of them stops.
     pub fn set_stdin(&mut self, to: OwnedFd, once: bool) -> io::Result<()> {
         let flags = OFlag::from_bits_truncate(fcntl(&to, FcntlArg::F_GETFL)?);
         fcntl(&to, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
@@ -90,7 +90,7 @@ impl Hub {
         self.terminal = Some(terminal);
     }
 
-    /// Sends what the container wrote to everyone.
+    /// Sends the container's output to all clients.
     pub fn output(&mut self, stream: Stream, bytes: &[u8]) {
         let kind = match stream {
             Stream::Stdout => Kind::Stdout,
@@ -113,7 +113,7 @@ impl Hub {
         self.clients.iter().any(|client| !client.waiting.is_empty())
     }
 
-    /// Lets those go for whom too much waits.
+    /// Disconnects the clients for which too much waits.
     pub fn let_go_of_full(&mut self) {
         for client in &mut self.clients {
             client.gone |= client.is_full();
@@ -121,7 +121,7 @@ impl Hub {
         self.forget_gone();
     }
 
-    /// What to poll until there is something to [`Hub::serve`].
+    /// The descriptors to poll until [`Hub::serve`] has work.
     pub fn watched(&self) -> Vec<Watched> {
         let mut watched: Vec<Watched> = Vec::new();
         watched.push((self.listener.clone(), PollFlags::POLLIN));
@@ -130,7 +130,7 @@ impl Hub {
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::POLLIN, takes_input);
             flags.set(PollFlags::POLLOUT, !client.waiting.is_empty());
-            // One that is watched for nothing would still wake us for ever once it hangs up.
+            // A descriptor without events would still wake us for ever once its peer closes.
             if !flags.is_empty() {
                 watched.push((client.socket.clone(), flags));
             }
@@ -144,7 +144,7 @@ impl Hub {
     /// Does whatever can be done without waiting.
     pub fn serve(&mut self) {
         while let Ok((socket, _)) = self.listener.accept() {
-            // One too many is hung up on.
+            // A client beyond the limit is disconnected.
             if self.clients.len() < CLIENTS_MAX && socket.set_nonblocking(true).is_ok() {
                 self.clients.push(Client::new(socket));
             }
@@ -245,7 +245,7 @@ impl Input {
         }
     }
 
-    /// A client that sent stdin does so no more.
+    /// A client that sent stdin has ended it.
     fn lose_one(&mut self) {
         self.ends |= self.once;
         self.send();
@@ -262,7 +262,7 @@ impl Input {
     }
 }
 
-/// Writes as much as is taken without waiting.
+/// Writes as much as is accepted without blocking.
 fn write_some(from: &mut VecDeque<u8>, to: &mut impl io::Write) -> io::Result<()> {
     while !from.is_empty() {
         match to.write(from.as_slices().0) {
@@ -280,7 +280,7 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Gives a terminal a new size.
+/// Sets the size of a terminal.
 pub fn resize(terminal: &OwnedFd, size: TerminalSize) -> io::Result<()> {
     let size = libc::winsize { ws_row: size.height, ws_col: size.width, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: a terminal's descriptor, and a winsize that lives through the call.
