@@ -1,5 +1,5 @@
-//! Making a client: from an admin or component kubeconfig's values over TLS, or from the server's
-//! own service in one process.
+//! Creates clients: from the values of an administrator's or component's kubeconfig over TLS, or from the server's own service
+//! in one process.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,20 +16,20 @@ use thiserror::Error;
 use tower::retry::RetryLayer;
 use tower::{BoxError, ServiceBuilder};
 
-/// A silent server is probed after this long, this often, so many times: the server's own times for its clients.
+/// A silent server is probed after this time, at this interval, so many times: the server's own values for its clients.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
 const PROBE_EVERY: Duration = Duration::from_secs(15);
 const PROBES: u32 = 3;
-/// What the server does not acknowledge for this long ends the connection.
+/// Data that the server does not acknowledge for this time ends the connection.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(75);
 
-/// Why no client could be made.
+/// Why no client could be created.
 #[derive(Debug, Error)]
 pub enum ConnectError {
     /// The kubeconfig cannot be used.
     #[error("reading the kubeconfig {path}")]
     Kubeconfig {
-        /// Where it is.
+        /// The path of the file.
         path: PathBuf,
         /// What is wrong.
         #[source]
@@ -48,8 +48,8 @@ pub async fn from_kubeconfig(path: &Path) -> Result<kube::Client, ConnectError> 
     client(config).map_err(ConnectError::Client)
 }
 
-/// A client for a configuration. It is kube's own, with connections that notice when the server is gone without a word: a
-/// watch on one that the server gave up during an outage would otherwise hear of nothing until its read times out.
+/// A client for a configuration. It is kube's own, with connections that detect a silent server: otherwise a watch on a
+/// connection that the server dropped during an outage would get nothing until its read times out.
 pub fn client(config: kube::Config) -> Result<kube::Client, kube::Error> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
@@ -81,7 +81,7 @@ pub struct InlineUser {
     written: [String; 2],
 }
 
-/// The users of a kubeconfig whose certificates and keys stand in its text; none where it is no kubeconfig.
+/// The users of a kubeconfig whose certificates and keys are inline; empty when the text is not a kubeconfig.
 pub fn inline_users(content: &str) -> Vec<InlineUser> {
     let users = Kubeconfig::from_yaml(content).map(|kubeconfig| kubeconfig.auth_infos).unwrap_or_default();
     users.into_iter().filter_map(|named| InlineUser::from_auth_info(&named.auth_info?)).collect()
@@ -97,8 +97,8 @@ impl InlineUser {
         Some(Self { certificate_pem, written })
     }
 
-    /// The text in which this user was found, with another certificate and key (PEM); every other letter of it is as it
-    /// was. None where they are written so that they cannot be found in the text.
+    /// The kubeconfig text of this user with another certificate and key (PEM); everything else stays byte for byte. `None`
+    /// when the old values cannot be found in the text.
     pub fn replaced_in(&self, content: &str, certificate_pem: &str, key_pem: &str) -> Option<String> {
         let written = [certificate_pem, key_pem].map(|pem| STANDARD.encode(pem));
         let content = self.written.iter().zip(&written).fold(content.to_owned(), |content, (old, new)| content.replace(old, new));
@@ -106,7 +106,7 @@ impl InlineUser {
     }
 }
 
-/// The kubeconfig of one cluster and one user known by certificate; all data inline.
+/// The kubeconfig of one cluster and one user with a certificate; all data inline.
 pub fn kubeconfig(server: &str, user: &str, ca_pem: &str, certificate_pem: &str, key_pem: &str) -> Kubeconfig {
     let inline = |pem: &str| STANDARD.encode(pem);
     let cluster = Cluster { server: Some(server.to_owned()), certificate_authority_data: Some(inline(ca_pem)), ..Cluster::default() };
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// The timer of this process' socket with that local port, as the kernel tells it; 2 is the one that probes.
+    /// The timer of this process' socket with that local port, from the kernel's table; 2 is the one that probes.
     fn timer(port: u16) -> Option<String> {
         let sockets = std::fs::read_to_string("/proc/self/net/tcp").expect("Linux");
         let local = format!("0100007F:{port:04X}");
@@ -149,7 +149,7 @@ mod tests {
         let asking = tokio::spawn(async move { client.apiserver_version().await });
         let (_held, from) = listener.accept().await.expect("it connects");
         let probed = async {
-            // What was asked is acknowledged first, and has a timer of its own until then.
+            // A request is acknowledged first, and has a timer of its own until then.
             while timer(from.port()).as_deref() != Some("02") {
                 tokio::task::yield_now().await;
             }

@@ -1,4 +1,4 @@
-//! Errors of the client as text for people. kube's own text of an answer from the API server holds the answer twice, the
+//! Errors of the client as text for users. kube's own text of an answer from the API server contains the answer twice, the
 //! second time as a dump of its fields.
 
 use std::error::Error;
@@ -6,8 +6,7 @@ use std::error::Error;
 use kube::core::Status;
 use kube::runtime::watcher;
 
-/// An error with all that lies under it in one sentence, each part once; an answer of the API server in its own words,
-/// as client-go gives it.
+/// An error and its sources in one sentence, each part once; an answer of the API server in its own words, as in client-go.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     if let Some(status) = answer(error) {
         return if status.message.is_empty() { format!("{} ({})", status.reason, status.code) } else { status.message.clone() };
@@ -24,8 +23,8 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Whether a watch ended as watches do: the server's history does not reach back any more, or the connection closed. The
-/// next try goes on from there.
+/// Whether a watch ended normally: the server's history does not reach back far enough any more, or the connection closed. The
+/// next attempt continues from there.
 pub fn is_everyday(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::WatchError(status) => status.code == 410,
@@ -34,7 +33,7 @@ pub fn is_everyday(error: &watcher::Error) -> bool {
     }
 }
 
-/// What the API server answered, where that is the error.
+/// The API server's answer, if the error is one.
 fn answer<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
     let own = error.downcast_ref::<kube::Error>().or_else(|| error.downcast_ref::<Box<kube::Error>>().map(|error| &**error));
     match own {

@@ -19,7 +19,7 @@ use correlator::{Correlator, Observed};
 
 /// Events waiting to be sent; more are dropped with a log line.
 const QUEUE_LEN_MAX: usize = 1_000;
-/// Tries of one event; upstream's `maxTriesPerEvent`.
+/// The attempts at one event; upstream's `maxTriesPerEvent`.
 const TRIES_MAX: u32 = 12;
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// The API server's answer to a write for which there is no room (RFC 4918).
@@ -40,8 +40,8 @@ struct Entry {
 }
 
 impl Recorder {
-    /// Starts the sender; `component` is the events' source (`kubelet`, `default-scheduler`, …) and
-    /// `host` the node it is on, if any. The sender is one of `tasks`: it sends what is queued when they are stopped.
+    /// Starts the sender; `component` is the events' source (`kubelet`, `default-scheduler`, …) and `host` its node, if any.
+    /// The sender is one of `tasks`: when they are stopped it sends what is queued.
     pub fn new(client: kube::Client, component: &str, host: Option<&str>, tasks: &Tasks) -> Self {
         let (queue, entries) = mpsc::channel(QUEUE_LEN_MAX);
         let source = EventSource { component: Some(component.to_owned()), host: host.map(str::to_owned) };
@@ -98,7 +98,7 @@ impl Sender {
                 entry = entries.recv() => entry,
                 () = cancel.cancelled() => entries.try_recv().ok(),
             };
-            // Nobody is left who could record anything, or everything has been sent.
+            // No recorder is left, or all events have been sent.
             let Some(entry) = entry else { return cancel.cancelled().await };
             if let Some(observed) = self.correlator.observe(&entry) {
                 self.send_until_taken(&entry, &observed, &cancel).await;
@@ -106,7 +106,7 @@ impl Sender {
         }
     }
 
-    /// Tries again while the server is away or its disk is full: events tell best of just such times.
+    /// Tries again while the server is away or its disk is full: events are most useful at such times.
     async fn send_until_taken(&self, entry: &Entry, observed: &Observed, cancel: &CancellationToken) {
         for tries in 1..=TRIES_MAX {
             let Err(error) = self.send(entry, observed.clone()).await else { return };
@@ -123,7 +123,7 @@ impl Sender {
         }
     }
 
-    /// Updates the Event of what has happened before, or makes it: also where it is gone by now.
+    /// Updates the Event of a repetition, or creates it, also when it is gone by now.
     async fn send(&self, entry: &Entry, observed: Observed) -> Result<(), kube::Error> {
         let namespace = entry.object.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);

@@ -1,10 +1,10 @@
 //! Informers: one list-and-watch of a kind fills one cache, which every part of the process reads.
 //!
-//! [`Informers`] hands out the [`Informer`] of a kind and starts its watch at the first request. The watch goes on while
-//! anybody holds the informer. kube's `watcher` lists, watches, resumes after a broken connection and lists again only
-//! after 410 Gone; [`reflector`] reduces its events to changes of the cache.
+//! [`Informers`] returns the [`Informer`] of a kind and starts its watch at the first request. The watch continues as long as
+//! the informer has a user. kube's `watcher` lists, watches, resumes after a broken connection and lists again only after 410
+//! Gone; [`reflector`] reduces its events to changes of the cache.
 //!
-//! A consumer learns of changes in one of two ways, client-go's event handler and its queue of keys:
+//! A consumer gets changes in one of two ways, client-go's event handler and its queue of keys:
 //!
 //! - [`Informer::on_change`] calls a function with the states before and after each change. Such a function chooses keys
 //!   for a work queue; it does not act on what it is given.
@@ -54,7 +54,7 @@ pub trait Cached: kube::Resource<DynamicType: Clone + Send + Sync> + Clone + fmt
 /// The cache of one kind. Clones share it; the watch ends with the last of them.
 pub struct Informer<K> {
     cache: Arc<SharedCache<K>>,
-    /// Stops the watch when the last clone goes.
+    /// Stops the watch when the last clone is dropped.
     watch: Arc<Option<DropGuard>>,
 }
 
@@ -72,7 +72,7 @@ impl<K: Cached> Informer<K> {
         Self::start_with(api, kind, fields, tasks, cache::trim)
     }
 
-    /// As [`Informer::start`], for a reader that needs whole objects: nothing but `managedFields` is dropped.
+    /// As [`Informer::start`], for a reader that needs whole objects: only `managedFields` is dropped.
     pub fn start_untrimmed(api: Api<K>, kind: &str, fields: &str, tasks: &Tasks) -> Self {
         Self::start_with(api, kind, fields, tasks, |object| object.meta_mut().managed_fields = None)
     }
@@ -110,14 +110,14 @@ impl<K: Cached> Informer<K> {
         self.cache.read(|objects| objects.indexed(index, value))
     }
 
-    /// Calls `handler` for each object there is, and after each change until the registration is dropped.
+    /// Calls `handler` for each present object, and after each change until the registration is dropped.
     ///
     /// The handler runs in the task of the watch: it must be short, and must not register or drop handlers.
     pub fn on_change(&self, handler: impl Fn(&Change<K>) + Send + Sync + 'static) -> Registration<K> {
         SharedCache::register(&self.cache, Box::new(handler))
     }
 
-    /// The keys of all objects there are, and of those that change from now on.
+    /// The keys of all present objects, and of those that change from now on.
     pub fn changes(&self) -> Changes<K> {
         Changes::new(self.clone())
     }

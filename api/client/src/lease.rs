@@ -1,9 +1,8 @@
 //! Leases: a node's heartbeat and leader election, both on `coordination.k8s.io/v1 Lease`.
 //!
-//! [`heartbeat`] renews a node's Lease in `kube-node-lease` as the kubelet does; node lifecycle
-//! takes a Lease that is not renewed for a lost node. [`lead`] runs something while this process
-//! holds a Lease and ends it when the Lease is lost; upstream's client-go rules: times in the Lease
-//! are never compared with this machine's clock, only whether they changed within the duration.
+//! [`heartbeat`] renews a node's Lease in `kube-node-lease` as the kubelet does; node lifecycle takes a node whose Lease is not
+//! renewed for lost. [`lead`] runs a future while this process holds a Lease and ends it when the Lease is lost. As in
+//! client-go, times in the Lease are never compared with this machine's clock, only whether they changed within the duration.
 
 use std::future::Future;
 use std::time::Duration;
@@ -17,16 +16,16 @@ use kube::api::PostParams;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Where nodes' Leases are.
+/// The namespace of nodes' Leases.
 pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
 /// First wait after a failed renewal; it doubles up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(200);
 /// Longest wait between attempts, the kubelet's.
 const RETRY_MAX: Duration = Duration::from_secs(7);
 
-/// Renews the node's Lease every quarter of `duration` (upstream's 40 s make 10 s) until cancelled.
-/// The Lease is made when absent and belongs to the Node once that is registered. Failures are
-/// logged and tried again with back-off; a conflict means another read.
+/// Renews the node's Lease every quarter of `duration` (upstream's 40 s make 10 s) until cancelled. The Lease is created when
+/// it does not exist, and is owned by the Node once that is registered. Failures are logged and tried again with back-off;
+/// after a conflict the Lease is read again.
 pub async fn heartbeat(client: kube::Client, node_name: &str, duration: Duration, cancel: CancellationToken) {
     let beat = Heartbeat {
         leases: Api::namespaced(client.clone(), NODE_LEASE_NAMESPACE),
@@ -78,7 +77,7 @@ struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// One renewal on the Lease last written, or on a fresh read where none is known.
+    /// One renewal of the Lease `last` written, or of a fresh read without one.
     async fn renew(&self, last: Option<Lease>) -> Result<Lease, kube::Error> {
         let current = match last {
             Some(lease) => Some(lease),
@@ -114,7 +113,7 @@ impl Heartbeat {
     }
 }
 
-/// Which Lease to hold, as whom, and with which timing.
+/// The Lease, the identity of the candidate, and the timing.
 #[derive(Clone, Debug)]
 pub struct Election {
     /// Namespace of the Lease, upstream's `kube-system`.
@@ -123,9 +122,9 @@ pub struct Election {
     pub name: String,
     /// Unique a candidate.
     pub identity: String,
-    /// A Lease unchanged for so long may be taken.
+    /// A Lease that did not change for this time may be taken.
     pub lease_duration: Duration,
-    /// A leader that could not renew for so long gives up; shorter than `lease_duration`.
+    /// A leader that could not renew for this time gives up; shorter than `lease_duration`.
     pub renew_deadline: Duration,
     /// Pause between attempts.
     pub retry_period: Duration,
@@ -145,9 +144,8 @@ impl Election {
     }
 }
 
-/// Runs `work` whenever this candidate leads, with a token that is cancelled when it no longer
-/// does; campaigns again after a loss. Returns when `cancel` is cancelled, having given the Lease
-/// up, or when `work` ends by itself, with its output.
+/// Runs `work` whenever this candidate leads, with a token that is cancelled when it no longer leads; campaigns again after a
+/// loss. Returns when `cancel` is cancelled, after it has released the Lease, or when `work` ends by itself, with its output.
 pub async fn lead<W, F>(client: kube::Client, election: &Election, cancel: CancellationToken, mut work: W) -> Option<F::Output>
 where
     W: FnMut(CancellationToken) -> F,
@@ -186,7 +184,7 @@ where
 struct Candidate {
     leases: Api<Lease>,
     election: Election,
-    /// The spec last seen and when it was first seen so.
+    /// The last observed spec, and when it was first observed.
     observed: Option<(LeaseSpec, Instant)>,
 }
 
@@ -194,7 +192,7 @@ impl Candidate {
     /// Tries until the Lease is ours; `false` when cancelled first.
     async fn acquire(&mut self, cancel: &CancellationToken) -> bool {
         loop {
-            // A server that does not answer keeps neither the next attempt nor the end waiting.
+            // A server that does not answer must delay neither the next attempt nor the end.
             let attempt = tokio::time::timeout(self.election.renew_deadline, self.try_hold_logged());
             let is_leader = tokio::select! {
                 () = cancel.cancelled() => return false,
@@ -252,7 +250,7 @@ impl Candidate {
         Ok(true)
     }
 
-    /// Remembers a spec; answers since when it is as it is.
+    /// Stores a spec; returns the time since when it has not changed.
     fn observe(&mut self, spec: LeaseSpec) -> Instant {
         match &self.observed {
             Some((seen, since)) if *seen == spec => *since,
@@ -264,7 +262,7 @@ impl Candidate {
         }
     }
 
-    /// Gives the Lease up so that another candidate need not wait for it to run out.
+    /// Releases the Lease so that another candidate need not wait until it expires.
     async fn release(&mut self) {
         match tokio::time::timeout(self.election.renew_deadline, self.try_release()).await {
             Ok(Ok(())) => {}
@@ -312,7 +310,7 @@ fn named(name: &str) -> Lease {
     Lease { metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }, ..Lease::default() }
 }
 
-/// At least one second: the server refuses zero.
+/// At least one second: the server rejects zero.
 fn seconds(duration: Duration) -> i32 {
     i32::try_from(duration.as_secs()).unwrap_or(i32::MAX).max(1)
 }
@@ -324,7 +322,7 @@ mod tests {
 
     use super::*;
 
-    /// A client of a server that takes requests and says nothing, and how many it took.
+    /// A client whose server never answers, and the number of its requests.
     fn client_of_silence() -> (kube::Client, Arc<AtomicUsize>) {
         let requests = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&requests);

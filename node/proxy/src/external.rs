@@ -60,7 +60,7 @@ pub(crate) fn check(ip: Ipv4Addr, config: &Config) -> Result<(), Unsafe> {
     Ok(())
 }
 
-/// Why an address means another machine for each machine that uses it, if it does.
+/// The kind of an address that means a different machine or group on each machine; `None` for other addresses.
 pub(crate) fn special(ip: Ipv4Addr) -> Option<&'static str> {
     let kinds = [
         (ip.octets().first() == Some(&0), "an unspecified address"),

@@ -1,4 +1,4 @@
-//! One pretended container: when it ends follows from its behaviour, the signals and the clock.
+//! One simulated container: its end follows from its behaviour, the signals and the clock.
 
 use runtimes_contract::{ContainerSpec, ContainerState, ContainerStatus, Exit};
 use tokio::time::{Duration, Instant};
@@ -40,7 +40,7 @@ impl Container {
         Some(Exit { code: 128 + signal, signal: Some(signal), oom_killed: false, finished_at_ms: ms(at), message: String::new() })
     }
 
-    /// When it ends if nobody ends it before.
+    /// When it ends by itself.
     pub fn ends_at(&self) -> Option<Instant> {
         let started = self.started.as_ref()?;
         match self.behaviour {
@@ -58,7 +58,7 @@ impl Container {
         }
     }
 
-    /// As `list` tells it.
+    /// Its status in `list`.
     pub fn status(&self, now: Instant, ms: impl Fn(Instant) -> u64) -> ContainerStatus {
         let state = match (&self.started, self.exit(now, &ms)) {
             (_, Some(exit)) => ContainerState::Exited(exit),

@@ -1,6 +1,5 @@
-//! A runtime without processes, for tests and thousand-node trials. What each container does is
-//! decided by a script (a function of its spec); time is tokio's, so a paused clock makes every run
-//! the same; faults are injected by operation.
+//! A runtime without processes, for tests and thousand-node trials. A script (a function of the container's spec) decides what
+//! each container does; time is tokio's, so a paused clock makes every run the same; faults are injected by operation.
 //!
 //! Containers live in a [`World`]. A second [`FakeRuntime`] over the same world is what a restarted
 //! agent sees.

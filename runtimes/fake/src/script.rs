@@ -1,10 +1,10 @@
-//! What containers do, and what goes wrong.
+//! What containers do, and which faults occur.
 
 use std::time::Duration;
 
 use runtimes_contract::{ContainerSpec, ExecSpec, RuntimeError};
 
-/// What one container does once it is started.
+/// What one container does after its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Behaviour {
     /// Runs until SIGTERM or SIGKILL; ends with 128 + signal.
@@ -13,23 +13,23 @@ pub enum Behaviour {
     IgnoreTerm,
     /// Ends by itself.
     Exit {
-        /// So long after its start.
+        /// The time after its start.
         after: Duration,
         /// With this code.
         code: i32,
     },
     /// Reaches its memory limit.
     OomKilled {
-        /// So long after its start.
+        /// The time after its start.
         after: Duration,
     },
-    /// Cannot be made: the image is at fault.
+    /// It cannot be created: the image is the cause.
     BadContent(String),
     /// Cannot be started: the command is at fault.
     FailStart(String),
 }
 
-/// What an exec answers.
+/// The result of an exec.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecReply {
     /// On stdout.
@@ -50,7 +50,7 @@ pub struct Script {
 }
 
 impl Default for Script {
-    /// Everything runs until it is stopped; every exec says nothing and succeeds.
+    /// Every container runs until it is stopped; every exec succeeds without output.
     fn default() -> Self {
         Self { behaviour: Box::new(|_| Behaviour::Run), exec: Box::new(|_| Ok(ExecReply::default())) }
     }
@@ -63,14 +63,14 @@ impl Script {
         self
     }
 
-    /// Decides what an exec answers.
+    /// Decides the result of an exec.
     pub fn execs(mut self, exec: impl Fn(&ExecSpec) -> Result<ExecReply, RuntimeError> + Send + Sync + 'static) -> Self {
         self.exec = Box::new(exec);
         self
     }
 }
 
-/// What a fault hits.
+/// The operation of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the methods of the trait")]
 pub enum Operation {
@@ -93,6 +93,6 @@ pub enum Operation {
 pub enum Fault {
     /// It fails and does nothing.
     Error(RuntimeError),
-    /// It takes so long, then goes on.
+    /// It takes so long, then continues.
     Delay(Duration),
 }

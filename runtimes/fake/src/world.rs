@@ -1,4 +1,4 @@
-//! Where pretended containers live: what a state directory and the kernel are to a real runtime.
+//! The world of simulated containers: what the state directory and the kernel are for a real runtime.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::Cursor;
@@ -17,7 +17,7 @@ use crate::script::{Behaviour, Fault, Operation, Script};
 /// When a world begins, in ms since the epoch.
 const BEGINS_AT_MS: u64 = 1_750_000_000_000;
 
-/// All containers of one pretended machine.
+/// All containers of one simulated machine.
 pub struct World {
     script: Script,
     begun: Instant,
@@ -33,12 +33,12 @@ struct Inner {
 }
 
 impl World {
-    /// An empty one. Its clock is tokio's, and begins now.
+    /// An empty world. Its clock is tokio's, and begins now.
     pub fn new(script: Script) -> Arc<Self> {
         Arc::new(Self { script, begun: Instant::now(), inner: Mutex::default() })
     }
 
-    /// The next calls of an operation meet these faults, one each.
+    /// The next calls of an operation get these faults, one each.
     pub fn inject(&self, operation: Operation, faults: impl IntoIterator<Item = Fault>) {
         self.inner.lock().faults.entry(operation).or_default().extend(faults);
     }
@@ -48,11 +48,11 @@ impl World {
         self.inner.lock().calls.clone()
     }
 
-    /// What `kill -9` of every container does, as when the machine's memory ran out.
+    /// The effect of `kill -9` on every container, as when the machine's memory runs out.
     pub fn kill_all(&self) {
         let ids: Vec<_> = self.inner.lock().containers.keys().cloned().collect();
         for id in ids {
-            // One that was not started has nothing to kill.
+            // A container that was not started has nothing to kill.
             let _killed = self.signal(&id, 9);
         }
     }
@@ -171,13 +171,13 @@ impl World {
             stdin: exec.stdin.then(|| Box::new(tokio::io::sink()) as Box<_>),
             stdout: Box::new(Cursor::new(reply.stdout)),
             stderr: (!exec.tty).then(|| Box::new(Cursor::new(reply.stderr)) as Box<_>),
-            // Sizes are taken and forgotten.
+            // Sizes are read and ignored.
             resize: exec.tty.then(|| tokio::sync::mpsc::channel(1).0),
             exit: Box::pin(async move { Ok(code) }),
         })
     }
 
-    /// A container that says what is said to it, and nothing to who says nothing.
+    /// A container that echoes its input, and has no output without it.
     pub(crate) fn attach(&self, id: &ContainerId, stdin: bool) -> Result<AttachSession, RuntimeError> {
         let now = Instant::now();
         let inner = self.inner.lock();

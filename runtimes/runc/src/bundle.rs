@@ -1,5 +1,5 @@
-//! The OCI runtime spec of a container, as containerd would write it: same mounts, capabilities,
-//! masked paths and seccomp profile. Pure; what it must know of the machine is in [`Facts`].
+//! The OCI runtime spec of a container, as containerd would write it: the same mounts, capabilities, masked paths and seccomp
+//! profile. Pure; [`Facts`] has what it needs of the machine.
 
 mod capabilities;
 mod mounts;
@@ -12,7 +12,7 @@ use runtimes_contract::{ContainerSpec, Content, ExecSpec, Resources, RuntimeErro
 use runtimes_host::cgroup::{Mode, cpu_weight};
 use serde_json::{Value, json};
 
-/// Executables are looked for here when the image sets no PATH.
+/// The directories that are searched for executables when the image sets no PATH.
 const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Kernel files that containers must not see.
@@ -32,10 +32,10 @@ const MASKED_PATHS: [&str; 11] = [
 /// Kernel files that containers must not change.
 const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-/// What the spec depends on beside the container.
+/// The input of the spec beside the container.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Where the cgroup controllers are; `None` is v2.
+    /// The cgroup controllers; `None` is v2.
     pub cgroups: Option<Mode>,
     /// Whether memory plus swap can be limited.
     pub limits_swap: bool,
@@ -93,7 +93,7 @@ pub fn exec_process(spec: &ContainerSpec, exec: &ExecSpec) -> Result<Process, Ru
     typed(process(&further))
 }
 
-/// Typed, so that what runc would not understand is found here.
+/// Typed, so that a spec that runc would not understand fails here.
 fn typed<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, RuntimeError> {
     serde_json::from_value(value).map_err(|error| RuntimeError::Unsupported(format!("not a valid OCI spec: {error}")))
 }
@@ -110,14 +110,14 @@ fn process(spec: &ContainerSpec) -> Value {
         "args": spec.args,
         "env": environment(spec),
         "cwd": spec.working_dir,
-        // Nothing inheritable or ambient: what an executable gains it gains by its own file.
+        // No inheritable or ambient capabilities: an executable gains capabilities by its own file only.
         "capabilities": { "bounding": capabilities, "effective": capabilities, "permitted": capabilities },
         "noNewPrivileges": spec.security.no_new_privileges,
         "oomScoreAdj": spec.oom_score_adj,
     })
 }
 
-/// The container's environment, and what every container finds.
+/// The container's environment, and the variables of every container.
 fn environment(spec: &ContainerSpec) -> Vec<String> {
     let mut all = spec.env.clone();
     let mut default = |name: &str, value: &str| {
@@ -138,7 +138,7 @@ fn environment(spec: &ContainerSpec) -> Vec<String> {
 fn namespaces(sandbox: &Sandbox, v2: bool) -> Vec<Value> {
     let mut all = vec![json!({ "type": "pid" }), json!({ "type": "mount" })];
     let shared = [("network", &sandbox.network), ("ipc", &sandbox.ipc), ("uts", &sandbox.uts)];
-    // One that is not named is the node's own.
+    // A namespace that is not named is the node's own.
     all.extend(shared.into_iter().filter_map(|(kind, path)| path.as_ref().map(|path| json!({ "type": kind, "path": path }))));
     if v2 {
         all.push(json!({ "type": "cgroup" }));
@@ -146,7 +146,7 @@ fn namespaces(sandbox: &Sandbox, v2: bool) -> Vec<Value> {
     all
 }
 
-/// What is not asked for is null here and left out by the typed spec.
+/// Absent values are null here, and the typed spec leaves them out.
 fn resources(wanted: &Resources, facts: &Facts, privileged: bool) -> Value {
     // Memory plus swap is no more than memory: no swap.
     let swap = wanted.memory_limit_bytes.filter(|_| facts.limits_swap);

@@ -12,9 +12,9 @@ struct LogLine {
     msg: String,
 }
 
-/// Reads runc's log and tells what failed: `OCI runtime create failed: runc create failed: unable to
-/// start container process: exec: "x": executable file not found in $PATH: unknown`. `None` when runc
-/// did not complain.
+/// Reads runc's log and returns the failure:
+/// `OCI runtime create failed: runc create failed: unable to start container process: exec: "x": executable file not found in $PATH: unknown`.
+/// `None` when the log has no error.
 pub fn complaint(log: &Path, operation: &str) -> Option<RuntimeError> {
     let text = std::fs::read_to_string(log).ok()?;
     last_error(&text).map(|message| RuntimeError::Start(format!("OCI runtime {operation} failed: {message}: unknown")))

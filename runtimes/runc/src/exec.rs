@@ -1,6 +1,6 @@
-//! The agent's side of an exec. A helper (the shim binary again) runs `runc exec` detached, is the
-//! new process' subreaper, and tells its exit code. A helper that loses the agent kills the process, or
-//! lets it run on if it is one that outlives its session. Pipes, or a terminal, go over the helper's socket.
+//! The agent's side of an exec. A helper (the shim binary again) runs `runc exec` detached, is the new process' subreaper, and
+//! sends its exit code. A helper without the agent kills the process, or lets it continue if it outlives its session. Pipes, or
+//! a terminal, are sent over the helper's socket.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -33,8 +33,8 @@ use crate::{errors, fds};
 /// Longest message of a helper.
 const MESSAGE_LEN_MAX: usize = 4096;
 
-/// Processes of one container that may outlive their sessions. Each has a helper on the node, whose memory no limit of
-/// the Pod holds: a client that begins commands and leaves must not fill the node with them.
+/// The highest number of processes of one container that may outlive their sessions. Each has a helper on the node, whose
+/// memory no limit of the Pod covers: a client that starts commands and leaves must not fill the node with them.
 const OUTLIVING_MAX: usize = 64;
 
 /// The permits of processes that outlive their sessions, by container.
@@ -109,7 +109,7 @@ pub async fn start(
     Ok(parts.session(Watch { socket, terminal, files }, exec.tty))
 }
 
-/// Our side and the helper's. Messages keep their bounds, so that two of them are never read as one.
+/// Our side and the helper's. Messages keep their boundaries, so that two of them are never read as one.
 fn socket_pair() -> io::Result<(UnixStream, OwnedFd)> {
     let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
     let ours = std::os::unix::net::UnixStream::from(ours);
@@ -142,7 +142,7 @@ impl Files {
 impl Drop for Files {
     fn drop(&mut self) {
         for path in [self.spec(), self.log(), self.dir.join(format!("{}.pid", self.name)), self.dir.join(format!("{}.sock", self.name))] {
-            // What is still there goes with the container's directory.
+            // The rest is removed with the container's directory.
             let _removed = std::fs::remove_file(path);
         }
     }
@@ -215,7 +215,7 @@ async fn pipes(socket: &UnixStream, exec: &ExecSpec) -> io::Result<Started> {
     let (from_stderr, stderr) = pipe2(OFlag::O_CLOEXEC)?;
     let mut fds = vec![stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()];
     if exec.outlives_session {
-        // The helper holds these two: without any reader the process would end by SIGPIPE after the session.
+        // The helper keeps these two open: without any reader the process would end by SIGPIPE after the session.
         fds.extend([from_stdout.as_raw_fd(), from_stderr.as_raw_fd()]);
     }
     fds::send(socket.as_fd(), b"go\n", &fds)?;
@@ -253,7 +253,7 @@ async fn expect_ready(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     }
 }
 
-/// One message of the helper with what came with it; nothing when it is gone.
+/// One message of the helper with its descriptors; `None` when the helper is gone.
 async fn hear(socket: &UnixStream) -> io::Result<(String, Vec<OwnedFd>)> {
     loop {
         socket.readable().await?;

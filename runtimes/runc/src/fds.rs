@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 
-/// Most descriptors in one message: stdin, stdout, stderr, and the agent's ends of the last two.
+/// The most descriptors in one message: stdin, stdout, stderr, and the agent's ends of the last two.
 const FDS_MAX: usize = 5;
 
 /// Sends text with descriptors.
@@ -16,7 +16,7 @@ pub fn send(socket: BorrowedFd<'_>, text: &[u8], fds: &[RawFd]) -> io::Result<()
     if sent == text.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// Receives up to `buffer.len()` bytes and the descriptors that came with them; no bytes is the end.
+/// Receives up to `buffer.len()` bytes and their descriptors; no bytes is the end.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut control = nix::cmsg_space!([RawFd; FDS_MAX]);
     let mut parts = [IoSliceMut::new(buffer)];
@@ -24,7 +24,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, 
     let mut fds = Vec::new();
     for control in message.cmsgs()? {
         if let ControlMessageOwned::ScmRights(raw) = control {
-            // SAFETY: the kernel made these descriptors for this message; nobody else owns them.
+            // SAFETY: the kernel made these descriptors for this message; nothing else owns them.
             fds.extend(raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
         }
     }

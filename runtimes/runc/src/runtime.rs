@@ -1,4 +1,4 @@
-//! What the contract asks, by way of bundles, runc and shims.
+//! Implements the contract with bundles, runc and shims.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,14 +22,14 @@ use crate::bundle::{Facts, bundle, exec_process};
 use crate::tool::{Runc, flags};
 use crate::{errors, exec};
 
-/// Where a [`RuncRuntime`] keeps things and what it calls.
+/// The paths and programs of a [`RuncRuntime`].
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Its containers' records, and runc's own.
     pub state_dir: PathBuf,
     /// The binary `skiff-shim-runc`.
     pub shim: PathBuf,
-    /// runc: a path, or a name that is looked for in PATH.
+    /// runc: a path, or a name that is searched in PATH.
     pub runc: PathBuf,
 }
 
@@ -42,7 +42,7 @@ pub struct RuncRuntime {
 }
 
 impl RuncRuntime {
-    /// Opens the state directory; containers that are there are known at once.
+    /// Opens the state directory; existing containers are known at once.
     pub fn new(config: Config) -> Result<Self, RuntimeError> {
         let shims = Shims::open(&config.state_dir)?;
         let runc = Runc { binary: config.runc, root: config.state_dir.join("runc") };
@@ -75,7 +75,7 @@ impl Runtime for RuncRuntime {
         .await
     }
 
-    /// There is nothing slow about a first start: the root file system is the image store's.
+    /// A first start needs no preparation: the image store has the root file system.
     async fn prepare(&self, content: &Content) -> Result<(), RuntimeError> {
         match content {
             Content::Linux { .. } => Ok(()),
@@ -101,8 +101,8 @@ impl Runtime for RuncRuntime {
         args.extend([OsString::from(&id.0), made.spec.log_path.into(), counter.into()]);
         args.extend(flags(made.spec.tty, made.spec.stdin));
         args.extend(made.spec.stdin_once.then(|| OsString::from("stdin-once")));
-        // runc puts what it starts into the container's cgroup; the shim stays out of it, so that a
-        // container whose memory ran out leaves somebody to tell.
+        // runc puts the container's processes into its cgroup. The shim stays out of it, so that it can report the end of a
+        // container whose memory ran out.
         let started = launch(&self.shim, args, &dir.join("shim.log"), None, PidNamespace::Node).await;
         match started {
             Err(RuntimeError::Start(_)) => Err(errors::complaint(&dir.join("runc.log"), "create").unwrap_or_else(|| self.mute())),
@@ -189,7 +189,7 @@ fn remove(shims: &Shims, runc: &Runc, id: &ContainerId) -> Result<(), RuntimeErr
             shims.kill_and_free(id, &made.spec)?;
             runc.delete(id)?;
         }
-        // Half made: runc has not heard of it.
+        // Incomplete: runc does not know it.
         Err(RuntimeError::NotFound(_)) => {}
         Err(_) => {
             shims.kill_recorded(id)?;
@@ -197,13 +197,13 @@ fn remove(shims: &Shims, runc: &Runc, id: &ContainerId) -> Result<(), RuntimeErr
         }
     }
     match shims.state.forget(id) {
-        // An id that cannot be a container's is not there.
+        // An id that is not a valid container id does not exist.
         Err(RuntimeError::Unsupported(_)) => Ok(()),
         result => result,
     }
 }
 
-/// Every device node of the machine, for privileged containers. One that goes away meanwhile is left out.
+/// Every device node of the machine, for privileged containers. A node that vanishes meanwhile is left out.
 fn host_devices(dir: &Path) -> Vec<Value> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     let mut devices = Vec::new();

@@ -50,9 +50,9 @@ impl Runc {
         }
     }
 
-    /// Forgets a container, whatever state it is in. runc keeps a directory for each. The container's
-    /// processes and cgroup are gone by now, so the directory is all that runc still has; where runc
-    /// cannot read it, or hangs, it is removed without runc.
+    /// Deletes runc's record of a container, whatever state it is in. runc keeps a directory for each. The container's
+    /// processes and cgroup are gone by now, so the directory is all that runc still has; where runc cannot read it, or hangs,
+    /// it is removed without runc.
     pub(crate) fn delete(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         let dir = self.root.join(&id.0);
         if fs::symlink_metadata(&dir).is_err() {
@@ -92,7 +92,7 @@ impl Runc {
 /// How long `runc delete` may take for a container that has no process any more.
 const DELETE_WITHIN_MS: u16 = 10_000;
 
-/// Where runc finds what it calls.
+/// The PATH on which runc finds its tools.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Flags that a shim understands.

@@ -1,10 +1,10 @@
-//! Which holes a runc has, by the version that it tells. Pure. Distributions mend older versions without another number, so
-//! this is a hint to people and decides nothing.
+//! The known vulnerabilities of a runc, by its version. Pure. Distributions fix older versions without another number, so this
+//! is a hint to users and decides nothing.
 
 /// First versions of each line without CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881.
 const MENDED: [(u64, u64, u64); 3] = [(1, 2, 8), (1, 3, 3), (1, 4, 0)];
 
-/// The version, when it is one with known holes: the first line of `runc --version` is `runc version 1.1.5+ds1`.
+/// The version, when it has known vulnerabilities: the first line of `runc --version` is `runc version 1.1.5+ds1`.
 pub fn with_known_holes(said: &str) -> Option<&str> {
     let version = said.lines().next()?.strip_prefix("runc version ")?.trim();
     let number = version.split(['+', '-', '~']).next()?;

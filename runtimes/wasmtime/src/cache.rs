@@ -1,14 +1,14 @@
-//! The compile cache: one directory of machine code that may be mapped and run, so nothing is
-//! believed that we did not write. A file is named by the module's digest and everything that shapes
-//! the code; it must be root's alone, and its length and hash must be those in the note beside it.
+//! The compile cache: one directory of machine code that the node maps and runs, so it trusts only files that it wrote itself.
+//! A file is named by the module's digest and everything that shapes the code; it must belong to root alone, and its length and
+//! hash must be those in the note beside it.
 //!
-//! A confined process compiles ([`crate::serve_compile`]): it gets the module and an empty file, both open, and
-//! nothing else. Which name the file gets, and whether it gets one, is decided here. So a module that breaks
-//! the compiler has broken its own code, and nobody else's.
+//! A confined process compiles ([`crate::serve_compile`]): it gets the module and an empty file, both open, and nothing else.
+//! The name of the file, and whether it gets one, is decided here. So a module that breaks the compiler can change its own code
+//! only.
 //!
-//! A module is compiled once, however many containers start with it at the same time; when nobody waits for it
-//! any more, its compilation is ended. As many compile at once as there are cores, small ones before large ones.
-//! What was not used for the longest time goes when there is too much; a shim that runs keeps what it has mapped.
+//! A module is compiled once, however many containers start with it at the same time; when no caller waits for it any more, its
+//! compilation is stopped. As many compilations run at once as there are cores, small modules before large ones. When the cache
+//! is too large, the code that was not used for the longest time is removed; a running shim keeps what it has mapped.
 
 mod make;
 mod sweep;
@@ -33,7 +33,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use crate::compile::{LARGE_FROM, engine, fingerprint, hex, machine_bytes};
 use crate::kind::Kind;
 
-/// Bytes of machine code that are kept.
+/// The bytes of machine code in the cache.
 const BYTES_MAX: u64 = 4 << 30;
 
 /// Machine code on disk, checked.
@@ -61,13 +61,13 @@ pub struct Cache {
 /// What this process has found out.
 #[derive(Default)]
 struct CacheState {
-    /// One lock a key that is being looked up or compiled.
+    /// One lock for each key that is being looked up or compiled.
     busy: HashMap<String, Arc<AsyncMutex<()>>>,
     /// Files whose hash was right, as they were then.
     checked: HashMap<String, (Identity, Kind)>,
 }
 
-/// Changes when somebody writes to or replaces a file.
+/// Changes when a file is written to or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -76,7 +76,7 @@ struct Identity {
     changed: (i64, i64),
 }
 
-/// What is noted beside an artifact.
+/// The note beside an artifact.
 #[derive(Serialize, Deserialize)]
 struct Note {
     kind: Kind,
@@ -85,7 +85,7 @@ struct Note {
 }
 
 impl Cache {
-    /// Opens or makes the directory. It must belong to root and be writable by nobody else.
+    /// Opens or creates the directory. It must belong to root and be writable by root only.
     pub fn open(dir: &Path, compiler: Helper) -> Result<Self, RuntimeError> {
         let doing = || format!("making the compile cache {}", dir.display());
         private_dir(dir).map_err(RuntimeError::io(doing()))?;
@@ -104,14 +104,14 @@ impl Cache {
         })
     }
 
-    /// The machine code of a module, compiled now if need be. A caller that gives up ends the compilation; the
-    /// next one who waits for the same begins it anew.
+    /// The machine code of a module, compiled now if necessary. A caller that drops the future stops the compilation; the next
+    /// caller that waits for the same module starts it again.
     pub async fn artifact(&self, module: &Path, digest: &str) -> Result<Artifact, RuntimeError> {
         let key = hex(&Sha256::digest(format!("{digest}\n{}", self.fingerprint)));
         let busy = self.state.lock().busy.entry(key.clone()).or_default().clone();
         let _forgetting = Forgetting(&self.state);
         let _alone = busy.lock_owned().await;
-        // After the wait: whoever compiled the same module meanwhile has learnt what it is.
+        // After the wait: another caller may have compiled the same module meanwhile and found out what it is.
         if let Some(why) = self.refused.why(&key, Instant::now()) {
             return Err(RuntimeError::BadContent(why));
         }
@@ -127,12 +127,12 @@ impl Cache {
     }
 }
 
-/// Forgets the locks that nobody holds or waits for, also when its caller gave up.
+/// Removes locks without holders and waiters, also when their caller gave up.
 struct Forgetting<'a>(&'a Mutex<CacheState>);
 
 impl Drop for Forgetting<'_> {
     fn drop(&mut self) {
-        // The map holds one handle; a second one means somebody waits.
+        // The map has one handle; a second one means that a caller waits.
         self.0.lock().busy.retain(|_, lock| Arc::strong_count(lock) > 1);
     }
 }
@@ -154,7 +154,7 @@ impl Look {
         self.dir.join(format!("{}.json", self.key))
     }
 
-    /// The artifact, if it is there and ours. One that is torn or foreign is removed.
+    /// The artifact, if it exists and is ours. A damaged or foreign one is removed.
     fn find(&self) -> Result<Option<Artifact>, RuntimeError> {
         let path = self.code();
         let identity = match identity(&path) {
@@ -201,7 +201,7 @@ fn hashed(mut file: File) -> io::Result<(u64, String)> {
     Ok((len, hex(&hasher.finalize())))
 }
 
-/// Who a file is, if it is root's alone.
+/// The identity of a file, if it belongs to root alone.
 fn identity(path: &Path) -> io::Result<Identity> {
     let meta = fs::symlink_metadata(path)?;
     if !meta.is_file() || meta.uid() != nix::unistd::geteuid().as_raw() || meta.mode() & 0o022 != 0 {

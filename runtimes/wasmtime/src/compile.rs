@@ -1,5 +1,5 @@
-//! From WASM bytes to machine code. Pure but for CPU time: bytes go in, an artifact or a complaint
-//! about the image comes out. It is done in a confined process ([`process`]).
+//! From WASM bytes to machine code. Pure but for CPU time: bytes go in, an artifact or an error about the image comes out. A
+//! confined process does it ([`process`]).
 
 mod bounds;
 mod process;
@@ -20,7 +20,7 @@ pub const MODULE_LEN_MAX: u64 = 256 << 20;
 
 /// Machine code of one module or component.
 pub struct Compiled {
-    /// What wasmtime maps.
+    /// The bytes that wasmtime maps.
     pub code: Vec<u8>,
     /// How it is run.
     pub kind: Kind,
@@ -35,7 +35,7 @@ pub enum Complaint {
     /// Does not validate, or uses a proposal that is switched off.
     #[error("invalid WebAssembly: {0}")]
     Invalid(String),
-    /// Imports what is not offered.
+    /// The module imports what the runtime does not provide.
     #[error(
         "{0}; offered are wasi_snapshot_preview1 for modules, WASI 0.2 (cli, clocks, filesystem, http, io, random, sockets) for components"
     )]
@@ -50,9 +50,9 @@ pub fn engine() -> wasmtime::Result<Engine> {
     Engine::new(&config())
 }
 
-/// Names everything that makes machine code fit: wasmtime's version, settings, target, CPU features.
+/// A hash of everything that the machine code depends on: wasmtime's version, settings, target, CPU features.
 pub fn fingerprint(engine: &Engine) -> String {
-    /// Feeds what wasmtime hashes into a hash that is the same in every process.
+    /// Passes what wasmtime hashes to a hash that is the same in every process.
     struct Stable(Sha256);
     impl std::hash::Hasher for Stable {
         fn write(&mut self, bytes: &[u8]) {
@@ -77,8 +77,7 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Compiles, then checks that all imports are offered and that there is something to run. Takes
-/// seconds for large files.
+/// Compiles, then checks that all imports are provided and that there is something to run. Takes seconds for large files.
 pub fn compile(engine: &Engine, bytes: &[u8]) -> Result<Compiled, Complaint> {
     match bytes.first_chunk::<8>() {
         Some(b"\0asm\x01\0\0\0") => module(engine, bytes),
@@ -123,7 +122,7 @@ fn not_offered(error: wasmtime::Error) -> Complaint {
     Complaint::Import(one_line(&error))
 }
 
-/// An error and its causes on one line, fit for an event.
+/// An error and its causes on one line, for an event.
 fn one_line(error: &wasmtime::Error) -> String {
     let text = format!("{error:#}");
     text.split('\n').map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")

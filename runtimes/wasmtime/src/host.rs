@@ -1,4 +1,4 @@
-//! The imports that guests get: the linkers, and the state of one running guest. The agent links a new module against the same
+//! The imports of guests: the linkers, and the state of one running guest. The agent links a new module against the same
 //! imports, so that an unknown import is an error at pull time.
 
 use wasmtime::component::{self, ResourceTable};

@@ -1,4 +1,4 @@
-//! What a WASM file is, by what it exports.
+//! The kind of a WASM file, by its exports.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// From the names that a component exports. One that can do both is served.
+    /// By the names that a component exports. A component that is both a command and a server is served.
     pub fn of_component<'a>(exports: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut kind = None;
         for name in exports {

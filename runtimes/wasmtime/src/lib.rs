@@ -3,7 +3,7 @@
 //! `shim`, binary `skiff-shim-wasmtime`) maps the compiled file and runs it: preview 1 modules,
 //! preview 2 commands, and `wasi:http/proxy` components served on a port. There is no compiler in it.
 //!
-//! Both halves share the engine settings and the offer of imports, so what compiles here runs there.
+//! Both halves share the engine settings and the imports, so what compiles here runs there.
 
 #[cfg(feature = "host")]
 mod host;

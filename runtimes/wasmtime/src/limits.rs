@@ -1,6 +1,5 @@
-//! How far the instances of one container may grow, all together: the bytes by which their memories and tables grow
-//! come out of one budget. What an instance begins with is not counted: it is mostly a mapping of the compiled file
-//! that no page is behind yet.
+//! How far the instances of one container may grow, all together: one budget for the bytes by which their memories and tables
+//! grow. The initial size of an instance does not count: it is mostly a mapping of the compiled file without pages of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,21 +8,21 @@ use wasmtime::ResourceLimiter;
 
 /// Bytes of a table's element.
 const ELEMENT_LEN: usize = 16;
-/// Elements of one table: far beyond what compilers make.
+/// The elements of one table: far more than compilers create.
 const TABLE_LEN_MAX: usize = 1 << 22;
-/// Of one instance of a component or module, counting those within.
+/// The highest number of instances in one component or module, including nested ones.
 const INSTANCES_MAX: usize = 1_000;
 const TABLES_MAX: usize = 1_000;
 const MEMORIES_MAX: usize = 100;
 
-/// What the container may use.
+/// The budget of the container.
 pub struct Budget {
     bytes_max: usize,
     used: AtomicUsize,
 }
 
 impl Budget {
-    /// Nothing is used; none is no limit.
+    /// An unused budget; `None` is unlimited.
     pub fn new(bytes_max: Option<usize>) -> Self {
         Self { bytes_max: bytes_max.unwrap_or(usize::MAX), used: AtomicUsize::new(0) }
     }
@@ -34,11 +33,11 @@ impl Budget {
     }
 }
 
-/// The share of one instance; given back when it is dropped.
+/// The share of one instance, which is returned when it is dropped.
 pub struct Limits {
     budget: Arc<Budget>,
     taken: usize,
-    /// What the growth under way takes.
+    /// The bytes of the growth in progress.
     growing: usize,
 }
 
@@ -56,7 +55,7 @@ impl Limits {
         may
     }
 
-    /// The growth under way came to nothing.
+    /// Returns the bytes of the growth in progress, which failed, to the budget.
     fn undo(&mut self) {
         self.taken -= self.growing;
         self.budget.used.fetch_sub(std::mem::take(&mut self.growing), Ordering::SeqCst);

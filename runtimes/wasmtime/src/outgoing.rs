@@ -18,7 +18,7 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(600);
 type Connection = Box<dyn Future<Output = Result<(), Error>> + Send>;
 type Sent = Result<(http::Response<WasiBody>, Connection), Error>;
 
-/// Sends what a guest asks for.
+/// Sends the request of a guest.
 pub struct Outgoing;
 
 impl WasiHttpHooks for Outgoing {
@@ -57,7 +57,7 @@ async fn send(mut request: http::Request<WasiBody>, options: Option<RequestOptio
     let response = timeout(answer_within, sender.send_request(request)).await.map_err(|_| Error::ConnectionReadTimeout)?;
     let response = response.map_err(Error::Hyper)?.map(|body| body.map_err(Error::Hyper).boxed_unsync());
     let ended: Connection = Box::new(async move {
-        // The sender keeps the connection open; it goes with it.
+        // The sender keeps the connection open; dropping the sender closes it.
         let _sender = sender;
         connection.await.map_err(Error::Hyper)
     });

@@ -1,5 +1,4 @@
-//! The agent's half: what the contract asks, by way of the compile cache, the state directory and
-//! shims.
+//! The agent's half: implements the contract with the compile cache, the state directory and shims.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,10 +18,10 @@ use runtimes_shim::state::open_log;
 use crate::cache::{Artifact, Cache};
 use crate::user::ids;
 
-/// Threads of one container: the shim has about twenty when all of its helpers are busy.
+/// The threads of one container: the shim has about twenty when all of its helpers are busy.
 const THREADS_MAX: i64 = 128;
 
-/// Where a [`WasmtimeRuntime`] keeps things.
+/// The paths of a [`WasmtimeRuntime`].
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Its containers' records.
@@ -43,7 +42,7 @@ pub struct WasmtimeRuntime {
 }
 
 impl WasmtimeRuntime {
-    /// Opens the directories; containers that are there are known at once.
+    /// Opens the directories; existing containers are known at once.
     pub fn new(config: Config) -> Result<Self, RuntimeError> {
         Ok(Self { shims: Shims::open(&config.state_dir)?, cache: Cache::open(&config.cache_dir, config.compiler)?, shim: config.shim })
     }
@@ -161,7 +160,7 @@ fn create(shims: &Shims, spec: &ContainerSpec) -> Result<(), RuntimeError> {
     let limits = Resources { pids_max: Some(threads), ..spec.resources.clone() };
     let made = furnish(&dir, spec).and_then(|()| group.create(&limits));
     if made.is_err() {
-        // Nothing is left of a container that could not be made; the first error is the one to tell.
+        // Removes the rest of a container that could not be created; the first error is returned.
         if let Err(error) = remove(shims, &spec.id) {
             tracing::warn!(container = %spec.id, %error, "clearing away a half-made container");
         }
@@ -180,12 +179,12 @@ fn furnish(dir: &Path, spec: &ContainerSpec) -> Result<(), RuntimeError> {
 fn remove(shims: &Shims, id: &ContainerId) -> Result<(), RuntimeError> {
     match shims.state.made(id) {
         Ok(made) => shims.kill_and_free(id, &made.spec)?,
-        // Half made: it has no cgroup yet.
+        // Incomplete: it has no cgroup yet.
         Err(RuntimeError::NotFound(_)) => {}
         Err(_) => shims.kill_recorded(id)?,
     }
     match shims.state.forget(id) {
-        // An id that cannot be a container's is not there.
+        // An id that is not a valid container id does not exist.
         Err(RuntimeError::Unsupported(_)) => Ok(()),
         result => result,
     }

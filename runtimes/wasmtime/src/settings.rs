@@ -1,5 +1,5 @@
-//! How wasmtime is set up. The compiler (in the agent) and the shim (which only runs what was
-//! compiled) must agree on every setting that shapes the machine code; both use [`config`].
+//! The settings of wasmtime. The compiler (in the agent) and the shim (which only runs compiled code) must agree on every
+//! setting that shapes the machine code; both use [`config`].
 
 use wasmtime::Config;
 #[cfg(feature = "shim")]
@@ -8,13 +8,13 @@ use wasmtime::{InstanceAllocationStrategy, PoolingAllocationConfig};
 /// Most guest instances that an HTTP component has at once; further requests wait.
 #[cfg(feature = "shim")]
 pub const HTTP_INSTANCES_MAX: u32 = 64;
-/// Further ones, for the node's probes alone.
+/// Additional instances, for the node's probes alone.
 #[cfg(feature = "shim")]
 pub const HTTP_PROBE_INSTANCES_MAX: u32 = 4;
-/// Most bytes of one linear memory of an HTTP component.
+/// The most bytes of one linear memory of an HTTP component.
 #[cfg(feature = "shim")]
 pub const HTTP_MEMORY_LEN_MAX: usize = 1 << 30;
-/// What a pooled slot keeps mapped for the next request: the pages that a small guest touches.
+/// The bytes that a pooled slot keeps mapped for the next request: the pages that a small guest touches.
 #[cfg(feature = "shim")]
 const MEMORY_KEPT_LEN: usize = 128 << 10;
 
@@ -24,14 +24,14 @@ pub fn config() -> Config {
     // SIGTERM and fairness between requests reach a guest that never calls out.
     config.epoch_interruption(true);
     config.wasm_component_model(true);
-    // Snapshotted guests (JavaScript, Python) start twenty times faster so; small ones lose nothing.
+    // Guests with a snapshot (JavaScript, Python) start twenty times faster with it; small guests lose nothing.
     config.memory_init_cow(true);
     // Names in a trap's message are worth their bytes.
     config.wasm_backtrace_max_frames(std::num::NonZeroUsize::new(16));
     config
 }
 
-/// The same for a guest with an instance a request: slots are made once and used again.
+/// The same for a guest with an instance for each request: slots are created once and reused.
 #[cfg(feature = "shim")]
 pub fn pooled_config() -> Config {
     let instances = HTTP_INSTANCES_MAX + HTTP_PROBE_INSTANCES_MAX;
@@ -55,8 +55,8 @@ pub fn pooled_config() -> Config {
     config
 }
 
-/// The linear memory that a guest may have within its container's limit: what is left is for the
-/// shim itself, so that a guest that asks for too much is told so before the kernel kills it.
+/// The linear memory that a guest may have within its container's limit. The rest is for the shim itself, so that an allocation
+/// beyond it fails before the kernel kills the guest.
 #[cfg(feature = "shim")]
 pub fn memory_len_max(limit_bytes: Option<u64>) -> Option<usize> {
     const SHIM_BYTES: u64 = 4 << 20;

@@ -1,9 +1,9 @@
-//! The process that is a WASM container. In order: hear what to run, make the engine and map the
-//! compiled file, join the Pod's namespaces, build a root of its own, wait until the agent has put it
-//! into its cgroup, give up every privilege, say `ready`, run the guest, write the exit record.
+//! The process that is a WASM container. In order: read what to run, create the engine and map the compiled file, join the
+//! Pod's namespaces, build a root of its own, wait until the agent has put it into its cgroup, give up every privilege, send
+//! `ready`, run the guest, write the exit record.
 //!
-//! It outlives the agent: after `ready` it needs nobody, and what it leaves (log, pid and exit
-//! records) is found by whoever comes next. See [`runtimes_shim::launch`] for the other side.
+//! It outlives the agent: after `ready` it needs no other process, and any later agent finds its files (log, pid and exit
+//! records). See [`runtimes_shim::launch`] for the other side.
 
 mod attached;
 mod capacity;
@@ -55,7 +55,7 @@ impl Failure {
     }
 }
 
-/// What the agent passes: state directory, compiled file, kind.
+/// The agent's arguments: state directory, compiled file, kind.
 struct Args {
     dir: PathBuf,
     code: PathBuf,
@@ -80,7 +80,7 @@ pub fn main() {
     unsafe { libc::_exit(code) }
 }
 
-/// Everything that a guest needs, made while there still were privileges.
+/// Everything that a guest needs, created while there still were privileges.
 struct Container {
     kind: Kind,
     engine: Engine,
@@ -91,7 +91,7 @@ struct Container {
     records: Arc<Records>,
 }
 
-/// A panic of ours ends the container and is its exit message: there is no other place that could be told.
+/// A panic of the shim ends the container and becomes its exit message: there is no other place to report it.
 fn end_at_panic(records: Arc<Records>) {
     std::panic::set_hook(Box::new(move |panic| {
         records.write_exit(&guest::exit(guest::TRAPPED, None, format!("the shim failed: {panic}")));
@@ -123,7 +123,7 @@ fn prepare(channel: &mut Channel) -> Result<Container, Failure> {
     channel.wait_for_go()?;
     let records = Arc::new(claim.write_pid()?);
     confine::drop_privileges(&spec.user)?;
-    // A thread of one that has no privileges has none either.
+    // A thread has no more privileges than the process.
     attached.serve_beside()?;
     let guest = Arc::new(Guest::new(spec, preopens, log, attached.clone()));
     Ok(Container { kind: args.kind, engine, code, guest, attached, listener, records })

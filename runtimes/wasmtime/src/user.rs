@@ -4,7 +4,7 @@ use runtimes_contract::User;
 
 use crate::NOBODY;
 
-/// User and group id. Root is nobody here: what the node lets root do is not a guest's to ask for.
+/// User and group id. Root becomes nobody: a guest must not have root's privileges on the node.
 pub fn ids(user: &User) -> (u32, u32) {
     let not_root = |id: Option<u32>| id.filter(|&id| id != 0).unwrap_or(NOBODY);
     (not_root(user.uid), not_root(user.gid))

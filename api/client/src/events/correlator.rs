@@ -1,6 +1,6 @@
-//! Which events are sent, and as what, by the rules of client-go's `EventCorrelator`: the same thing again is the
-//! same event with a higher count; similar things, which differ in their message alone, become one event once there
-//! are many of them; and no object has more than a burst. Pure: the time is the entry's.
+//! Which events are sent, and how, by the rules of client-go's `EventCorrelator`: a repetition increases the count of its
+//! event; similar events, which differ in their message only, become one event once there are many of them; and no object has
+//! more than a burst. Pure: the time is the entry's.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -13,29 +13,29 @@ use super::Entry;
 
 /// Events an object may have sent at once, as upstream.
 const BURST_MAX: f64 = 25.0;
-/// How often one more is allowed after the burst, as upstream.
+/// The time after the burst until one more event is allowed, as upstream.
 const REFILL: Duration = Duration::from_secs(300);
 /// With this many different messages similar events are combined, as upstream.
 const SIMILAR_MAX: usize = 10;
-/// After so long without a similar event they are told one by one again, as upstream.
+/// After this time without a similar event, events are sent separately again, as upstream.
 const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
 /// Entries of each table, as upstream's caches.
 const REMEMBERED_MAX: usize = 4_096;
 
-/// What an entry becomes.
+/// The event to send for an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Observed {
     /// Name of the Event: that of its first occurrence.
     pub(super) name: String,
-    /// What it says; of combined events the newest.
+    /// Its message; of combined events the newest one.
     pub(super) message: String,
-    /// How often it has happened. More than once: the Event has been made before.
+    /// How often it has happened. If more than once, the Event has been created before.
     pub(super) count: i32,
     /// When it happened first.
     pub(super) first: Timestamp,
 }
 
-/// What one recorder remembers; each of its tables is bounded.
+/// The memory of one recorder; each of its tables is bounded.
 #[derive(Default)]
 pub(super) struct Correlator {
     buckets: HashMap<Object, Bucket>,
@@ -63,10 +63,10 @@ impl Object {
 /// Similar events: object, type and reason.
 type Group = (Object, &'static str, String);
 
-/// What makes two events the same one happening again.
+/// Two events with the same identity are repetitions.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Identity {
-    /// One thing: field path and message.
+    /// One event: field path and message.
     Single(Group, Option<String>, String),
     /// Many that are similar.
     Combined(Group),
@@ -84,7 +84,7 @@ struct Similar {
 }
 
 impl Correlator {
-    /// Takes in an entry; `None` when it is one too many of its object. Those count all the same.
+    /// Counts an entry; `None` when its object has exceeded its burst. Such entries count too.
     pub(super) fn observe(&mut self, entry: &Entry) -> Option<Observed> {
         let group = (Object::from_reference(&entry.object), entry.kind, entry.reason.clone());
         let (identity, message) = if self.is_one_of_many(&group, entry) {
@@ -122,7 +122,7 @@ impl Correlator {
         make_room(&mut self.buckets);
         let full = || Bucket { tokens: BURST_MAX, counted: entry.at };
         let bucket = self.buckets.entry(Object::from_reference(&entry.object)).or_insert_with(full);
-        // A step of the clock backwards takes nothing away.
+        // A step of the clock backwards adds no tokens.
         let refilled = entry.at.duration_since(bucket.counted).as_secs_f64().max(0.0) / REFILL.as_secs_f64();
         bucket.tokens = (bucket.tokens + refilled).min(BURST_MAX);
         bucket.counted = entry.at;
@@ -134,7 +134,7 @@ impl Correlator {
     }
 }
 
-/// A full table is begun anew: at worst a thing is told once more.
+/// A full table is cleared: the worst result is a repeated event.
 fn make_room<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
     if table.len() >= REMEMBERED_MAX {
         table.clear();

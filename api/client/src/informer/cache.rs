@@ -1,4 +1,4 @@
-//! The objects of one kind with their indexes, and those who are called after each change.
+//! The objects of one kind with their indexes, and the handlers that are called after each change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -14,7 +14,7 @@ use super::{Cached, ObjectKey};
 
 /// A second way to find the objects of a kind, for example Pods by their Node.
 pub struct Index<K: 'static> {
-    /// The name that [`Informer::indexed`](super::Informer::indexed) takes.
+    /// The index name for [`Informer::indexed`](super::Informer::indexed).
     pub name: &'static str,
     /// The value of an object; an object without one is not in the index.
     pub value: fn(&K) -> Option<&str>,
@@ -23,14 +23,14 @@ pub struct Index<K: 'static> {
 /// One change of one object: added, changed or removed.
 #[derive(Debug)]
 pub struct Change<K> {
-    /// What the cache held before.
+    /// The state in the cache before the change.
     pub old: Option<Arc<K>>,
-    /// What it holds now.
+    /// The state in the cache now.
     pub new: Option<Arc<K>>,
 }
 
 impl<K> Change<K> {
-    /// The newest state there is.
+    /// The newest state of the object.
     pub fn latest(&self) -> Option<&Arc<K>> {
         self.new.as_ref().or(self.old.as_ref())
     }
@@ -68,7 +68,7 @@ pub(super) struct SharedCache<K> {
     synced: watch::Sender<bool>,
     /// The highest resource version that the watch has delivered.
     revision: watch::Sender<u64>,
-    /// Drops what no reader needs.
+    /// Drops the fields that no reader needs.
     trim: fn(&mut K),
     pub(super) stats: Arc<Stats>,
 }
@@ -96,7 +96,7 @@ impl<K> SharedCache<K> {
     }
 
     pub(super) async fn synced(&self) {
-        // The sender lives as long as `self`, so an error cannot come.
+        // The sender lives as long as `self`, so there is no error.
         let _ = self.synced.subscribe().wait_for(|synced| *synced).await;
     }
 
@@ -155,7 +155,7 @@ impl<K: Cached> SharedCache<K> {
         });
     }
 
-    /// Removes what a complete list did not name.
+    /// Removes the objects that a complete list did not contain.
     pub(super) fn complete(&self, listed: &BTreeSet<ObjectKey>) {
         let gone: Vec<ObjectKey> = self.objects.read().by_key.keys().filter(|key| !listed.contains(key)).cloned().collect();
         gone.iter().for_each(|key| self.remove(key));
@@ -240,12 +240,12 @@ impl<K: Cached> Objects<K> {
     }
 }
 
-/// The resource version as a number; 0 where there is none.
+/// The resource version as a number; 0 when there is none.
 pub(super) fn revision(meta: &ObjectMeta) -> u64 {
     meta.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
-/// Drops from an object what no reader of its kind needs.
+/// Drops the fields of an object that no reader of its kind needs.
 pub(super) fn trim<K: Cached>(object: &mut K) {
     let meta = object.meta_mut();
     meta.managed_fields = None;

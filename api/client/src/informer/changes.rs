@@ -10,7 +10,7 @@ use super::{Cached, Informer, ObjectKey, Registration};
 
 /// The changes of a kind since the consumer last took them.
 pub struct Changes<K> {
-    /// Dropped first: nobody adds keys then.
+    /// Dropped first: after that no keys are added.
     _registration: Registration<K>,
     informer: Informer<K>,
     pending: Arc<Pending>,
@@ -18,7 +18,7 @@ pub struct Changes<K> {
     is_synced: bool,
 }
 
-/// What a consumer takes in at once.
+/// A batch for a consumer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Objects that were added, changed or removed, in the order of their first change. Each is here once.
@@ -84,7 +84,7 @@ impl<K: Cached> Changes<K> {
             }
             tokio::select! {
                 () = self.pending.wake.notified() => {}
-                // The informer is held here, and the sender with it.
+                // The stream holds the informer, and with it the sender.
                 _ = self.synced.changed(), if !synced => {}
             }
         }

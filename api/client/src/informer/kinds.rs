@@ -1,4 +1,4 @@
-//! What a process keeps of each kind, and how it finds it. A field that a reader needs must not be trimmed here.
+//! The fields and indexes that a process stores of each kind. A field that a reader needs must not be trimmed here.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
@@ -57,7 +57,7 @@ impl Cached for Pod {
         Index { name: BY_NODE, value: |pod| pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty()) },
     ];
 
-    /// Controllers and scheduler need where a Pod runs, what decides that, its ports and its status.
+    /// Controllers and scheduler need a Pod's node, the fields that decide its placement, its ports and its status.
     fn trim(&mut self) {
         if let Some(spec) = &mut self.spec {
             trim_pod_spec(spec);
@@ -75,7 +75,7 @@ impl Cached for Pod {
 }
 
 impl Cached for Node {
-    /// Images and volumes in use are long, and nobody reads them.
+    /// The lists of images and volumes in use are long, and no reader needs them.
     fn trim(&mut self) {
         if let Some(status) = &mut self.status {
             status.images = None;
@@ -100,7 +100,7 @@ impl Cached for ReplicationController {
     }
 }
 
-/// Of kinds that are known only at run time, only what tells who owns whom.
+/// Kinds that are known only at run time: only the fields of ownership are stored.
 impl Cached for PartialObjectMeta<DynamicObject> {
     fn trim(&mut self) {
         let ObjectMeta { name, namespace, uid, resource_version, owner_references, finalizers, deletion_timestamp, .. } =

@@ -1,4 +1,4 @@
-//! What an informer says of itself at `/metrics`.
+//! The metrics of informers at `/metrics`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once, Weak};
@@ -13,7 +13,7 @@ static INFORMERS: Mutex<Vec<Weak<Stats>>> = Mutex::new(Vec::new());
 /// Figures of one informer.
 pub(super) struct Stats {
     pub(super) kind: String,
-    /// Tells informers of one kind apart.
+    /// Distinguishes informers of one kind.
     number: u64,
     objects: AtomicU64,
     lists: AtomicU64,

@@ -15,7 +15,7 @@ use super::cache::{SharedCache, revision};
 use super::{Cached, ObjectKey};
 use crate::error::{chain, is_everyday};
 
-/// Longest wait between two tries to watch. A node whose link comes back serves stale names and rules until then.
+/// The longest wait between two attempts to watch. A node whose link is restored serves stale names and rules until then.
 const RECONNECT_MAX: Duration = Duration::from_secs(3);
 
 /// Watches until `stop`.
@@ -58,7 +58,7 @@ pub(super) async fn follow<K: Cached>(events: impl Stream<Item = watcher::Result
     }
 }
 
-/// kube's waits between tries, none longer than [`RECONNECT_MAX`].
+/// kube's waits between attempts, none longer than [`RECONNECT_MAX`].
 #[derive(Default)]
 struct Reconnect(DefaultBackoff);
 

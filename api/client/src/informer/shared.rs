@@ -12,8 +12,7 @@ use tokio_util::sync::DropGuard;
 use super::cache::SharedCache;
 use super::{Cached, Informer};
 
-/// client-go's `SharedInformerFactory`: whoever asks for a kind shares one watch and one cache of it. Clones are the same
-/// factory.
+/// client-go's `SharedInformerFactory`: all users of a kind share one watch and one cache of it. Clones are the same factory.
 #[derive(Clone)]
 pub struct Informers {
     client: kube::Client,
@@ -37,8 +36,8 @@ impl<K> WeakInformer<K> {
 }
 
 impl Informers {
-    /// No watches yet. `client` needs the rights to list and watch what will be asked for, in all namespaces. The watches
-    /// become tasks of `tasks`.
+    /// A factory without watches. `client` needs the permission to list and watch all requested kinds, in all namespaces. The
+    /// watches become tasks of `tasks`.
     pub fn new(client: kube::Client, tasks: Tasks) -> Self {
         Self { client, tasks, running: Arc::default() }
     }
@@ -48,12 +47,12 @@ impl Informers {
         &self.client
     }
 
-    /// The informer of all objects of a kind. Its watch starts when nobody holds this informer yet.
+    /// The informer of all objects of a kind. Its watch starts when the informer has no user yet.
     pub fn informer<K: Cached<DynamicType = ()>>(&self) -> Informer<K> {
         self.selected("")
     }
 
-    /// The informer of those objects of a kind that a field selector finds.
+    /// The informer of the objects of a kind that a field selector selects.
     pub fn selected<K: Cached<DynamicType = ()>>(&self, fields: &'static str) -> Informer<K> {
         let mut running = self.running.lock();
         let key = (TypeId::of::<K>(), fields);

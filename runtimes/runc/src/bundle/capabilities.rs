@@ -1,8 +1,8 @@
-//! Which capabilities a container has.
+//! The capabilities of a container.
 
 use runtimes_contract::Security;
 
-/// What every container has, as in Docker and containerd.
+/// The default capabilities, as in Docker and containerd.
 const DEFAULT: [&str; 14] = [
     "AUDIT_WRITE",
     "CHOWN",
@@ -20,7 +20,7 @@ const DEFAULT: [&str; 14] = [
     "SYS_CHROOT",
 ];
 
-/// All that there are, in Linux 5.9 and later.
+/// All capabilities of Linux 5.9 and later.
 const ALL: [&str; 41] = [
     "AUDIT_CONTROL",
     "AUDIT_READ",
@@ -65,8 +65,8 @@ const ALL: [&str; 41] = [
     "WAKE_ALARM",
 ];
 
-/// The container's capabilities with `CAP_`, sorted. `ALL` in a list is applied first, so that
-/// `drop: [ALL], add: [NET_RAW]` leaves one and `add: [ALL], drop: [MKNOD]` all but one.
+/// The container's capabilities with `CAP_`, sorted. `ALL` in a list is applied first, so that `drop: [ALL], add: [NET_RAW]`
+/// leaves one and `add: [ALL], drop: [MKNOD]` all but one.
 pub fn names(security: &Security) -> Vec<String> {
     let names = |list: &[String]| list.iter().map(|name| plain(name)).collect::<Vec<_>>();
     let (add, drop) = (names(&security.capabilities_add), names(&security.capabilities_drop));

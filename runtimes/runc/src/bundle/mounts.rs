@@ -1,9 +1,9 @@
-//! What is mounted in a container: the kernel's file systems, then the spec's own.
+//! The mounts of a container: the kernel's file systems, then the spec's own.
 
 use runtimes_contract::{ContainerSpec, Mount, Propagation};
 use serde_json::{Value, json};
 
-/// All mounts, in order. Where the spec mounts something itself, the default is left out.
+/// All mounts, in order. A mount of the spec replaces the default one at the same path.
 pub fn mounts(spec: &ContainerSpec) -> Vec<Value> {
     let own = |target: &str| spec.mounts.iter().any(|mount| mount.target.to_str().is_some_and(|path| path.trim_end_matches('/') == target));
     let defaults = defaults(spec.security.privileged).into_iter().filter(|(target, ..)| !own(target));
@@ -24,8 +24,7 @@ fn defaults(privileged: bool) -> Vec<(&'static str, &'static str, Vec<&'static s
     ]
 }
 
-/// What the root's own mount must let through for its mounts' sake, as containerd sets it; by default it
-/// is private.
+/// The propagation of the root's own mount that its mounts need, as containerd sets it; by default it is private.
 pub fn root_propagation(spec: &ContainerSpec) -> Option<&'static str> {
     let wants = |wanted: Propagation| spec.mounts.iter().any(|mount| mount.propagation == wanted);
     match (wants(Propagation::BothWays), wants(Propagation::FromNode)) {

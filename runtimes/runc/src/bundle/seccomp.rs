@@ -1,7 +1,6 @@
-//! The default seccomp profile: system calls that programs use, as Docker and containerd allow them.
-//! What is not listed fails with EPERM. Calls that act on the machine are allowed to those who have
-//! the capability that the kernel asks for anyway. Names that a machine does not know are skipped by
-//! runc.
+//! The default seccomp profile: the system calls that programs use, as Docker and containerd allow them. All others fail with
+//! EPERM. Calls that affect the machine are allowed with the capability that the kernel requires anyway. runc skips names that
+//! a machine does not know.
 
 use serde_json::{Value, json};
 

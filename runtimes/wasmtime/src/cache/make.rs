@@ -1,4 +1,4 @@
-//! Compiling what is not in the cache, and giving the result its name.
+//! Compiles a module that is not in the cache, and names the result.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,7 +20,7 @@ use crate::compile::{Answer, MODULE_LEN_MAX, bounds};
 const FRESH: &str = "new";
 
 impl Cache {
-    /// Compiles a module and stores what came of it.
+    /// Compiles a module and stores the result.
     pub(super) async fn make(&self, look: Look, module: &Path) -> Result<Artifact, RuntimeError> {
         let reading = || format!("reading {}", module.display());
         let opened = {
@@ -69,7 +69,7 @@ impl Cache {
 }
 
 impl Look {
-    /// Gives code its name, with the note that belongs to it, so that a power failure leaves both or nothing.
+    /// Renames the code and writes its note, so that a power failure leaves both or neither.
     fn store(&self, fresh: &Fresh, answer: &Answer) -> Result<Artifact, RuntimeError> {
         let writing = || format!("writing {}", self.code().display());
         let store = || {
@@ -114,7 +114,7 @@ fn create(path: &Path) -> io::Result<File> {
     File::options().write(true).create_new(true).mode(PRIVATE).open(path)
 }
 
-/// Removes what processes that are no more had half written.
+/// Removes incomplete files of processes that have ended.
 pub(super) fn clear(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();

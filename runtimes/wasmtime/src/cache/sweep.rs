@@ -1,6 +1,6 @@
-//! Keeps the compile cache from growing without end: images come and go, and each version of wasmtime
-//! compiles everything anew. When code was last used is the time of the note beside it; the code's own
-//! times are left alone, for a change of them means that it must be read again.
+//! Limits the size of the compile cache: images come and go, and each version of wasmtime compiles everything again. The time
+//! of the note beside the code is the time of its last use; the code's own times stay unchanged, because a change of them means
+//! that the code must be verified again.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use super::Note;
 
-/// Notes that an artifact is used now. One that is being removed is compiled again at the next start.
+/// Records that an artifact is used now. One that is being removed is compiled again at the next start.
 pub(super) fn note_use(note: &Path) {
     let noted = File::options().write(true).open(note).and_then(|file| file.set_modified(SystemTime::now()));
     if let Err(error) = noted {
@@ -25,8 +25,8 @@ struct CachedArtifact {
     len: u64,
 }
 
-/// Removes what was not used for the longest time until no more than `bytes_max` are left, and code that
-/// lost its note. `fresh` stays: it was compiled for someone who waits.
+/// Removes the artifacts that were not used for the longest time until at most `bytes_max` are left, and code without a note.
+/// `fresh` stays: it was compiled for a caller that waits.
 pub(super) fn sweep(dir: &Path, fresh: &str, bytes_max: u64) -> io::Result<()> {
     let (mut notes, mut codes) = (Vec::new(), HashSet::new());
     for entry in fs::read_dir(dir)? {
@@ -38,8 +38,7 @@ pub(super) fn sweep(dir: &Path, fresh: &str, bytes_max: u64) -> io::Result<()> {
             _ => {}
         }
     }
-    // The note is written first, so code without one is nobody's. A note without code may be about to
-    // get it.
+    // The note is written first, so code without a note belongs to no module. A note without code may be about to get it.
     let noted: HashSet<&str> = notes.iter().map(|one| one.key.as_str()).collect();
     let lost = |key: &&String| !noted.contains(key.as_str()) && !dir.join(format!("{key}.json")).exists();
     codes.iter().filter(lost).try_for_each(|key| remove(&dir.join(format!("{key}.cwasm"))))?;
@@ -58,7 +57,7 @@ pub(super) fn sweep(dir: &Path, fresh: &str, bytes_max: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A note that cannot be read tells of no code that is believed.
+/// A note that cannot be read belongs to no trusted code.
 fn look(path: &PathBuf, key: String) -> Option<CachedArtifact> {
     let used = fs::metadata(path).and_then(|meta| meta.modified()).ok()?;
     let note: Note = serde_json::from_slice(&fs::read(path).ok()?).ok()?;

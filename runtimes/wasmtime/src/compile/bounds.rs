@@ -1,4 +1,4 @@
-//! Limits for compiling a module, by its length: a small module gets little.
+//! The limits for compiling a module, by its length: a small module gets little.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use runtimes_host::helper::Bounds;
 const MEMORY_MIN: u64 = 512 << 20;
 const MEMORY_PER_BYTE: u64 = 64;
 const MEMORY_MAX: u64 = 4 << 30;
-/// CPU time likewise, the step being a MiB.
+/// CPU time in the same way; the step is a MiB.
 const CPU_MIN: Duration = Duration::from_secs(30);
 const CPU_PER_MIB: Duration = Duration::from_secs(20);
 const CPU_MAX: Duration = Duration::from_secs(600);
@@ -17,17 +17,17 @@ const WALL_FACTOR: u32 = 2;
 /// Longest machine code.
 const CODE_LEN_MAX: u64 = 2 << 30;
 
-/// Modules from that length on are large: they wait for each other, not small ones for them.
+/// Modules from that length on are large: they wait for each other, and small modules do not wait for them.
 pub(crate) const LARGE_FROM: u64 = 256 << 10;
 
-/// For a module of that many bytes, on a machine with so much memory and so many cores.
+/// The limits for a module of that many bytes, on a machine with so much memory and so many cores.
 pub(crate) fn bounds(len: u64, machine_bytes: u64, cores: usize) -> Bounds {
     let mib = u32::try_from(len.div_ceil(1 << 20)).unwrap_or(u32::MAX);
     let memory_max = (machine_bytes / 4).clamp(MEMORY_MIN, MEMORY_MAX);
     let cpu = CPU_MIN.saturating_add(CPU_PER_MIB.saturating_mul(mib)).min(CPU_MAX);
     Bounds {
         memory_bytes: MEMORY_MIN.saturating_add(len.saturating_mul(MEMORY_PER_BYTE)).min(memory_max),
-        // The compiler has one thread a core.
+        // The compiler has one thread for each core.
         threads: u32::try_from(cores).unwrap_or(u32::MAX).saturating_add(4),
         cpu,
         wall: cpu * WALL_FACTOR,

@@ -1,5 +1,5 @@
-//! The confined process that compiles. Its first file is the module, its second takes the machine code. It
-//! believes nothing that it reads, and nobody who has machine code from elsewhere can give it to the node by it.
+//! The confined process that compiles. Its first file is the module, its second gets the machine code. It accepts no machine
+//! code from outside, so that nobody can pass foreign code to the node by it.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 use super::{MODULE_LEN_MAX, compile, engine, fingerprint};
 use crate::kind::Kind;
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Answer {
     /// How the code is run.
     pub kind: Kind,
-    /// What the code fits; see [`fingerprint`].
+    /// What the code depends on; see [`fingerprint`].
     pub fingerprint: String,
 }
 
-/// Serves one module and ends the process. See [`serve`].
+/// Compiles one module and ends the process. See [`serve`].
 pub fn serve_compile() -> ! {
     serve(Rights::Memory, |(): (), files| answer(files))
 }

@@ -1,8 +1,8 @@
-//! Who is attached to the container: a thread of its own takes them in and reads what they send, since
-//! the guest may compute without ever calling out. What the guest writes is sent from its own call,
-//! without waiting: a client that reads too slowly is let go.
+//! The clients that are attached to the container. A thread of its own accepts them and reads their input, since the guest may
+//! compute without ever calling the host. The guest's output is sent from its own call, without blocking: a client that reads
+//! too slowly is disconnected.
 //!
-//! A guest has pipes, not a terminal: WASI knows no terminal settings, sizes or signals from one.
+//! A guest has pipes, not a terminal: WASI has no terminal settings, sizes or signals.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
@@ -25,12 +25,12 @@ const STACK_LEN: usize = 128 << 10;
 /// How long clients may take to read the rest when the guest has ended.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
 
-/// Everyone who is attached, and the guest's stdin.
+/// All attached clients, and the guest's stdin.
 pub struct Attached {
     hub: Mutex<Hub>,
-    /// The guest's end, until it is taken.
+    /// The guest's end of stdin, until it is taken.
     stdin: Mutex<Option<OwnedFd>>,
-    /// Tells the thread that something waits to be sent.
+    /// Wakes the thread when something waits to be sent.
     wake: EventFd,
 }
 
@@ -68,12 +68,12 @@ impl Attached {
         }
     }
 
-    /// The guest's stdin, once; none when the container has none.
+    /// The guest's stdin, once; `None` when the container has none.
     pub fn take_stdin(&self) -> Option<OwnedFd> {
         self.stdin.lock().take()
     }
 
-    /// Sends what the guest wrote.
+    /// Sends the guest's output.
     pub fn output(&self, stream: Stream, bytes: &[u8]) {
         let mut hub = self.hub.lock();
         hub.output(stream, bytes);

@@ -1,6 +1,6 @@
-//! How many requests are with a guest at once. Beyond that a bounded number waits for a bounded time, and further
-//! ones are rejected at once: the client gets an answer that asks it to retry. Probes of the node
-//! have room of their own, so that a server which has much to do is not taken for a dead one.
+//! The number of requests that guests handle at once. Beyond it a limited number waits for a limited time, and further requests
+//! are rejected at once: the client gets an answer that asks it to retry. Probes of the node have room of their own, so that a
+//! busy server is not taken for a dead one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use crate::settings::{HTTP_INSTANCES_MAX, HTTP_PROBE_INSTANCES_MAX};
 
 /// Requests that wait for an instance.
 const QUEUE_LEN_MAX: usize = 512;
-/// How long one waits.
+/// How long a request waits.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The instances of one component.
 pub struct Capacity {
     instances: Arc<Semaphore>,
     probes: Arc<Semaphore>,
     queue: Semaphore,
-    /// What a probe shows.
+    /// The token of probes.
     probe_token: String,
 }
 
-/// The right to one instance, until dropped.
+/// The permit for one instance, until it is dropped.
 pub struct Instance {
     _permit: OwnedSemaphorePermit,
 }
 
 impl Capacity {
-    /// All of it is free. Who shows the token is a probe.
+    /// All permits are free. A request with the token is a probe.
     pub fn new(probe_token: &str) -> Self {
         let semaphore = |permits: u32| Arc::new(Semaphore::new(usize::try_from(permits).unwrap_or(1)));
         Self {
@@ -42,14 +42,14 @@ impl Capacity {
         }
     }
 
-    /// Whether the node asks how the container is. What showed it is taken away: the guest has no business with it.
+    /// Whether the request is a probe of the node. Removes the token: the guest must not see it.
     pub fn take_probe(&self, headers: &mut HeaderMap) -> bool {
         let is_known = headers.get_all(PROBE_HEADER).iter().any(|shown| shown.as_bytes() == self.probe_token.as_bytes());
         while headers.remove(PROBE_HEADER).is_some() {}
         is_known && !self.probe_token.is_empty()
     }
 
-    /// An instance for a request, or for a probe; none when there is no room within the time.
+    /// An instance for a request, or for a probe; `None` when there is no room within the time.
     pub async fn instance(&self, is_probe: bool) -> Option<Instance> {
         if let Ok(permit) = self.instances.clone().try_acquire_owned() {
             return Some(Instance { _permit: permit });

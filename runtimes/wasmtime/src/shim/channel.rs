@@ -1,4 +1,4 @@
-//! The socket to the agent that started us, on stdin: it says `go`, we answer once.
+//! The socket to the agent that started this shim, on stdin: it sends `go`, and the shim answers once.
 
 use std::io::{Read, Write};
 use std::os::fd::FromRawFd;
@@ -33,7 +33,7 @@ impl Channel {
         self.say("ready\n");
     }
 
-    /// There will be no guest.
+    /// Reports that there will be no guest.
     pub fn refuse(self, refusal: Refusal, message: &str) {
         self.say(&format!("error {} {message}\n", refusal.word()));
     }

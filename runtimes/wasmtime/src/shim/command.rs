@@ -51,7 +51,7 @@ async fn run_component(engine: &Engine, component: &Component, guest: &Guest) ->
     }
 }
 
-/// A guest that waits in a call to us is left there; one that computes is stopped by the epoch.
+/// A guest that waits in a host call stays there; the epoch stops one that computes.
 async fn until_stopped(run: impl Future<Output = wasmtime::Result<i32>>) -> wasmtime::Result<i32> {
     tokio::select! {
         biased;
@@ -60,7 +60,7 @@ async fn until_stopped(run: impl Future<Output = wasmtime::Result<i32>>) -> wasm
     }
 }
 
-/// The epoch advances only when a signal arrives; there is no ticking while a guest runs.
+/// The epoch advances only when a signal arrives; there are no ticks while a guest runs.
 fn stop_at_signal<T>(store: &mut Store<T>) -> wasmtime::Result<()> {
     let stop = || match signals::stopping() {
         Some(signal) => Err(wasmtime::Error::msg(format!("stopped by signal {signal}"))),
@@ -68,6 +68,6 @@ fn stop_at_signal<T>(store: &mut Store<T>) -> wasmtime::Result<()> {
     };
     store.epoch_deadline_callback(move |_| stop().map(|()| UpdateDeadline::Continue(1)));
     store.set_epoch_deadline(1);
-    // One that came before the deadline was set has advanced the epoch already.
+    // A signal that arrived before the deadline was set has advanced the epoch already.
     stop()
 }

@@ -1,6 +1,5 @@
-//! Gives up every privilege: user, groups, capabilities, new privileges, most system calls. After
-//! this a guest that escaped wasmtime is nobody, the only process that it can name, in an empty root,
-//! with the network of its Pod.
+//! Gives up every privilege: user, groups, capabilities, new privileges, most system calls. After this a guest that has escaped
+//! wasmtime is the user nobody, can name no other process, and has an empty root and the network of its Pod.
 
 mod syscalls;
 
@@ -15,30 +14,29 @@ use runtimes_contract::User;
 use super::Failure;
 use crate::user::ids;
 
-/// Open files and sockets of one container.
+/// The open files and sockets of one container.
 const FILES_MAX: u64 = 65_536;
 
-/// Closes whatever came along beside the three standard streams.
+/// Closes all descriptors but the three standard streams.
 pub fn close_inherited() -> io::Result<()> {
     // SAFETY: called first of all: no value of this process owns a descriptor from 3 on yet.
     let closed = unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
     nix::errno::Errno::result(closed).map(drop).map_err(io::Error::from)
 }
 
-/// Takes the place among those that the kernel ends when the machine's memory runs out. There is no `/proc` in the root
-/// that we are going to.
+/// Sets the order in which the kernel kills when the machine's memory runs out. The new root will have no `/proc`.
 pub fn take_oom_score(adj: i32) -> io::Result<()> {
     std::fs::write("/proc/self/oom_score_adj", adj.to_string())
 }
 
-/// Becomes the spec's user, or nobody, for good.
+/// Switches to the spec's user, or to nobody, permanently.
 pub fn drop_privileges(user: &User) -> Result<(), Failure> {
     let dropping = "giving up privileges";
     prctl::set_no_new_privs().map_err(Failure::io(dropping))?;
     caps::clear(None, CapSet::Bounding).map_err(Failure::io(dropping))?;
     limit_resources().map_err(Failure::io(dropping))?;
-    // Errors were told to the agent; what is written from now on has no reader and no bound.
-    // SAFETY: two descriptors that stay open; nothing in this process owns the second.
+    // Errors were reported to the agent; output from now on has no reader and no limit. SAFETY: two descriptors that stay open;
+    // nothing in this process owns the second.
     nix::errno::Errno::result(unsafe { libc::dup2(libc::STDOUT_FILENO, libc::STDERR_FILENO) }).map_err(Failure::io(dropping))?;
     let groups: Vec<Gid> = user.groups.iter().copied().map(Gid::from_raw).collect();
     setgroups(&groups).map_err(Failure::io(dropping))?;
@@ -53,7 +51,7 @@ pub fn drop_privileges(user: &User) -> Result<(), Failure> {
     syscalls::filter()
 }
 
-/// What the kernel counts for each user or process rather than for each cgroup.
+/// The resources that the kernel counts for each user or process rather than for each cgroup.
 fn limit_resources() -> nix::Result<()> {
     for none in [Resource::RLIMIT_CORE, Resource::RLIMIT_MEMLOCK, Resource::RLIMIT_MSGQUEUE] {
         setrlimit(none, 0, 0)?;

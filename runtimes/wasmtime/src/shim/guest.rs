@@ -1,5 +1,4 @@
-//! What every guest of this container is given: its args, environment, directories, streams and
-//! limits; and what its end means.
+//! What every guest of this container gets: its args, environment, directories, streams and limits; and the meaning of its end.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,10 +21,10 @@ use crate::kind::Kind;
 use crate::limits::{Budget, Limits};
 use crate::settings::memory_len_max;
 
-/// The exit code of a guest that trapped: what a process that aborts has.
+/// The exit code of a guest that trapped: the one of an aborted process.
 pub const TRAPPED: i32 = 134;
 
-/// Sockets, streams, pollables and the like that one instance may hold.
+/// The highest number of sockets, streams, pollables and the like of one instance.
 const HANDLES_MAX: usize = 65_536;
 
 /// Mapped machine code.
@@ -60,14 +59,14 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// From the spec, the directories that are shown, the log, and who may be attached.
+    /// The spec, the visible directories, the log, and the clients that may be attached.
     pub fn new(spec: ContainerSpec, preopens: Vec<Preopen>, log: Arc<Log>, attached: Arc<Attached>) -> Self {
         let budget = Arc::new(Budget::new(memory_len_max(spec.resources.memory_limit_bytes)));
         Self { spec, preopens, log, attached, budget }
     }
 
-    /// WASI for one instance. File access goes to helper threads, also for a guest that is alone: where
-    /// blocking is allowed, wasmtime-wasi sleeps in the kernel too, and no signal ends that.
+    /// WASI for one instance. File access runs on helper threads, also for a single guest: where blocking is allowed,
+    /// wasmtime-wasi sleeps in the kernel too, and no signal ends that.
     pub fn wasi(&self) -> wasmtime::Result<WasiCtxBuilder> {
         let mut wasi = WasiCtxBuilder::new();
         wasi.args(&self.spec.args);
@@ -89,12 +88,12 @@ impl Guest {
         Ok(wasi)
     }
 
-    /// What the node's probes show.
+    /// The token of the node's probes.
     pub fn probe_token(&self) -> &str {
         &self.spec.probe_token
     }
 
-    /// How far one instance may grow.
+    /// The share of one instance in the budget.
     pub fn limits(&self) -> Limits {
         Limits::new(&self.budget)
     }
@@ -106,13 +105,13 @@ impl Guest {
         table
     }
 
-    /// A stream to say something about the guest, beside what it says itself.
+    /// A stream for messages about the guest, beside its own output.
     pub fn stderr(&self) -> LogStream {
         self.log.stream(Stream::Stderr)
     }
 }
 
-/// The end of a guest that ran as a program. A trap is also said in the log.
+/// The end of a guest that ran as a program. A trap is also written to the log.
 pub fn ended(guest: &Guest, result: wasmtime::Result<i32>) -> Exit {
     if let Some(signal) = signals::stopping() {
         return exit(128 + signal, Some(signal), String::new());
@@ -126,13 +125,13 @@ pub fn ended(guest: &Guest, result: wasmtime::Result<i32>) -> Exit {
     }
 }
 
-/// The end of a container whose guest could not go on.
+/// The end of a container whose guest could not continue.
 pub fn failed(guest: &Guest, message: &str) -> Exit {
     guest.stderr().say(&format!("{}\n", message.trim_end()));
     exit(TRAPPED, None, message.to_owned())
 }
 
-/// An end that the kernel had no part in.
+/// An end that is not an out-of-memory kill.
 pub fn exit(code: i32, signal: Option<i32>, message: String) -> Exit {
     Exit { code, signal, oom_killed: false, finished_at_ms: now_ms(), message }
 }

@@ -1,5 +1,5 @@
-//! One HTTP request, one instance: made, called, thrown away. Each step has a limit of time, so that neither a
-//! client nor a guest that goes on for ever keeps an instance from others.
+//! One HTTP request, one instance: created, called, dropped. Each step has a time limit, so that neither a client nor a guest
+//! that never ends blocks an instance for others.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -26,20 +26,20 @@ use super::ticker::Ticker;
 use crate::host::ComponentHost;
 use crate::outgoing::Outgoing;
 
-/// Largest request body. Bodies are streamed; this bounds what a client can make a guest read.
+/// The largest request body. Bodies are streamed; this limits what a client can make a guest read.
 const BODY_LEN_MAX: usize = 1 << 30;
 /// How long a client may take to send the next part of a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a guest may take to begin its answer, and from one part of it to the next.
 const GUEST_TIMEOUT: Duration = Duration::from_secs(300);
-/// How long a request may take in all, whoever is slow.
+/// How long a request may take in all.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3600);
-/// When a client that found no room may come again, in seconds.
+/// When a client that found no room may retry, in seconds.
 const RETRY_AFTER: &str = "1";
 
 type Answer = Result<Response<HyperOutgoingBody>, ErrorCode>;
 
-/// What all requests share.
+/// The state that all requests share.
 pub struct Server {
     engine: Engine,
     proxy: ProxyPre<ComponentHost>,
@@ -56,8 +56,7 @@ impl Server {
         Self { engine: engine.clone(), proxy, guest, capacity, ticker: Ticker::new(engine) }
     }
 
-    /// The guest's answer, or an error of ours that says as little as an error page should; the
-    /// reason is in the container's log.
+    /// The guest's answer, or an error page without details; the reason is in the container's log.
     pub async fn answer(self: Arc<Self>, mut request: Request<Incoming>, is_spare: bool) -> Result<Response<WasiBody>, Infallible> {
         let is_probe = self.capacity.take_probe(request.headers_mut());
         if request.body().size_hint().lower() > u64::try_from(BODY_LEN_MAX).unwrap_or(u64::MAX) {
@@ -70,14 +69,14 @@ impl Server {
         let (send, receive) = oneshot::channel();
         let running = timeout(REQUEST_TIMEOUT, self.clone().run(request.map(limited), send, instance));
         let running = tokio::spawn(async { running.await.unwrap_or_else(|_| Err(wasmtime::Error::msg("the request took too long"))) });
-        // A client that hangs up before the answer takes the guest with it, and so does our patience.
+        // When the client disconnects before the answer, or the time is over, the guest is dropped.
         let guest = AbortOnDrop(Some(running.abort_handle()));
         let Ok(answer) = timeout(GUEST_TIMEOUT, receive).await else {
             self.say("the guest did not answer in time");
             return Ok(plain(StatusCode::GATEWAY_TIMEOUT, "the guest did not answer in time\n"));
         };
         let problem = match answer {
-            // From here on the guest streams its body, or does what is left to do.
+            // From here on the guest streams its body, or does its remaining work.
             Ok(Ok(response)) => return Ok(answered(response, guest)),
             Ok(Err(error)) => {
                 guest.release();

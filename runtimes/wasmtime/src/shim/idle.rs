@@ -1,5 +1,5 @@
-//! Bodies and connections on which nothing moves are given up: a client that sends or reads too slowly, and a guest
-//! that has begun an answer and falls silent, hold an instance no longer than this.
+//! Closes idle bodies and connections: a client that sends or reads too slowly, and a guest that has begun an answer and then
+//! sends nothing, use an instance no longer than this.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep};
 use wasmtime_wasi_http::{Error, WasiBody};
 
-/// Counts the time in which nothing moves.
+/// Counts the time without progress.
 struct Idle {
     limit: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
@@ -30,7 +30,7 @@ impl Idle {
         self.counting = false;
     }
 
-    /// Nothing has moved: ready when that has been so for the limit.
+    /// There was no progress: ready when that has lasted for the limit.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let limit = self.limit;
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep(limit)));
@@ -41,28 +41,28 @@ impl Idle {
     }
 }
 
-/// A body whose next part comes within a limit.
+/// A body whose next part must come within a limit.
 pub struct IdleBody {
     body: WasiBody,
     idle: Idle,
-    /// Who writes it, and ends with it unless it was written to its end.
+    /// The writer of the body, which is dropped with it unless the body was written to its end.
     guest: Option<AbortHandle>,
-    /// Bytes that are still to come, where that was declared: nobody asks on for the end after them.
+    /// The remaining bytes, if the length was declared: the reader does not ask for the end after them.
     left: Option<u64>,
 }
 
 impl IdleBody {
-    /// What a client sends.
+    /// The body of a client.
     pub fn of_client(body: WasiBody, limit: Duration) -> Self {
         Self { body, idle: Idle::new(limit), guest: None, left: None }
     }
 
-    /// What a guest sends. A client that hangs up in the middle takes the guest with it.
+    /// The body of a guest. A client that disconnects in the middle drops the guest.
     pub fn of_guest(body: WasiBody, limit: Duration, declared: Option<u64>, guest: Option<AbortHandle>) -> Self {
         Self { body, idle: Idle::new(limit), guest, left: declared }
     }
 
-    /// Whether all of it has been handed on, as far as is known.
+    /// Whether the whole body has been passed on, as far as is known.
     fn is_whole(&self) -> bool {
         self.left == Some(0) || self.body.is_end_stream()
     }
@@ -106,7 +106,7 @@ impl Drop for IdleBody {
     }
 }
 
-/// A connection whose client takes within a limit what is written.
+/// A connection whose client must read within a limit.
 pub struct ReadingClient {
     stream: TcpStream,
     idle: Idle,
@@ -200,7 +200,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_guest_ends_with_its_answer_unless_that_was_whole() {
-        /// Parts that are there, whether the body ends, what was declared, parts that the client takes; the guest lives on.
+        /// The parts that exist, whether the body ends, the declared length, the parts that the client reads; the guest lives
+        /// on.
         type Case = (&'static [&'static str], bool, Option<u64>, usize, bool);
         let cases: [Case; 4] = [
             (&["ab"], true, None, 2, true),

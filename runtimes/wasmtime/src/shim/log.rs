@@ -25,11 +25,11 @@ use super::attached::Attached;
 use super::root::detached;
 use super::{Failure, signals};
 
-/// What a guest may write at once.
+/// The most bytes that a guest may write at once.
 const PERMIT_LEN: usize = 64 << 10;
 
-/// The log file. Its directory is held as a mount of its own that stands nowhere: a new file can be opened
-/// there after the old one was renamed away, and `..` leads to the directory itself.
+/// The log file. Its directory is open as a mount of its own that is not in the file system: a new file can be opened there
+/// after the old one was renamed, and `..` leads to the directory itself.
 pub struct Log {
     dir: OwnedFd,
     name: OsString,
@@ -38,7 +38,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the file, which the agent has made. What is written also goes to who is attached.
+    /// Opens the file, which the agent has created. Attached clients get the same bytes.
     pub fn open(path: &Path, attached: Arc<Attached>) -> Result<Self, Failure> {
         let opening = || format!("opening the log {}", path.display());
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {

@@ -1,5 +1,5 @@
-//! The records in the state directory. The directory is held only until the pid record is written; then
-//! there is nothing but the exit file, opened while we were root, into which the exit record is one write.
+//! The records in the state directory. The directory is open only until the pid record is written. After that only the exit
+//! file is open, which was opened as root, and the exit record is one write to it.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -26,12 +26,12 @@ pub struct Claim {
 /// The open records of this container.
 pub struct Records {
     exit: File,
-    /// Held as long as we live: a second shim for this container gives up.
+    /// Locked as long as this process lives: a second shim for this container gives up.
     _lock: Flock<File>,
 }
 
 impl Claim {
-    /// Opens them; refuses when another shim has this container.
+    /// Opens the files; fails when another shim has this container.
     pub fn open(dir: &Path) -> Result<Self, Failure> {
         let opening = || format!("opening {}", dir.display());
         let file = |name: &str| {
@@ -40,12 +40,12 @@ impl Claim {
         let lock = Flock::lock(file("lock")?, FlockArg::LockExclusiveNonblock)
             .map_err(|_| Failure::new(Refusal::Start, "the container is already running"))?;
         let directory = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(dir).map_err(Failure::io(opening()))?;
-        // There is no /proc in the root that we are going to.
+        // The new root will have no /proc.
         let process = ProcessRef::current().map_err(Failure::io("reading /proc/self/stat"))?;
         Ok(Self { dir: directory.into(), process, records: Records { exit: file("exit")?, _lock: lock } })
     }
 
-    /// Says who we are, whole or not at all, and lets go of the directory.
+    /// Writes the pid record atomically, and closes the directory.
     pub fn write_pid(self) -> Result<Records, Failure> {
         let record = PidRecord { shim: self.process.clone(), init: self.process, started_at_ms: now_ms() };
         let writing = "writing the pid record";
@@ -58,9 +58,9 @@ impl Claim {
 }
 
 impl Records {
-    /// Says how it ended. One write of less than a page: it is there whole or not at all.
+    /// Writes the exit record. One write of less than a page: it is complete or missing.
     pub fn write_exit(&self, exit: &Exit) {
-        // When it cannot be written, our end is taken for a kill; there is nobody left to tell more.
+        // If it cannot be written, the end is taken for a kill; there is no other way to report it.
         let _written = self.exit.write_all_at(encode_exit(exit).as_bytes(), 0);
     }
 }

@@ -1,9 +1,9 @@
-//! The file system of a container: its Pod's namespaces, and an empty root of its own in which only
-//! the spec's mounts appear, at their places. The shim itself needs three files of it (resolv.conf,
-//! hosts, hostname: `getaddrinfo` then answers as in the Pod); the guest is shown the rest.
+//! The file system of a container: its Pod's namespaces, and an empty root of its own in which only the spec's mounts appear,
+//! at their paths. The shim itself needs three files of it (resolv.conf, hosts, hostname: `getaddrinfo` then answers as in the
+//! Pod); the guest sees the rest.
 //!
-//! Mounts are taken as descriptors before the old root is left and set down after, so neither a link
-//! in a volume nor a place in the spec can lead back to the node.
+//! Mounts are opened as descriptors before the old root is left and attached afterwards, so neither a link in a volume nor a
+//! path in the spec can lead back to the node.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
@@ -53,8 +53,7 @@ pub fn join_namespaces(spec: &ContainerSpec) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Leaves the node's file system for one in which only the spec's mounts are. `root` is an empty
-/// directory to build it on.
+/// Leaves the node's file system for one that contains only the spec's mounts. `root` is an empty directory to build it on.
 pub fn enter(spec: &ContainerSpec, root: &Path) -> Result<Vec<Preopen>, Failure> {
     let building = "building the root file system";
     unshare(CloneFlags::CLONE_NEWNS).map_err(Failure::io(building))?;
@@ -92,8 +91,8 @@ fn take(wanted: &Mount) -> Result<Taken, Failure> {
     Ok(Taken { tree, is_dir })
 }
 
-/// A copy of a mount (with `AT_RECURSIVE` also of those below) from this path on, which stands nowhere: there
-/// is nothing above it to walk to.
+/// A copy of a mount (with `AT_RECURSIVE` also of those below) from this path on, which is not attached: there is nothing above
+/// it to walk to.
 pub fn detached(path: &CStr, flags: libc::c_uint) -> io::Result<OwnedFd> {
     let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | flags;
     // SAFETY: a path that lives through the call; the result is a new descriptor or -1.
@@ -129,7 +128,7 @@ fn set_down(wanted: &Mount, source: &Taken) -> Result<(), Failure> {
     harden(target, wanted.read_only).map_err(Failure::io(mounting()))
 }
 
-/// Nothing is run from a volume and no device is in it. A mount that could not be written stays so.
+/// No program runs from a volume and no device is in it. A read-only mount stays read-only.
 fn harden(target: &Path, read_only: bool) -> nix::Result<()> {
     let mut flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     if read_only || statvfs(target)?.flags().contains(FsFlags::ST_RDONLY) {
@@ -138,9 +137,8 @@ fn harden(target: &Path, read_only: bool) -> nix::Result<()> {
     mount(None::<&str>, target, None::<&str>, flags, None::<&str>)
 }
 
-/// What the guest is shown. A mounted directory is a preopen of the same name; a mounted file is
-/// found in its directory, since WASI shows directories only. The working directory is `.` too, for
-/// guests that open relative paths.
+/// What the guest sees. A mounted directory is a preopen of the same name; a mounted file is in the preopen of its directory,
+/// since WASI has directories only. The working directory is `.` too, for guests that open relative paths.
 fn preopens(mounts: &[Mount], are_dirs: &[bool], working_dir: &Path) -> Result<Vec<Preopen>, Failure> {
     let mut shown: Vec<Preopen> = Vec::new();
     for (mount, &is_dir) in mounts.iter().zip(are_dirs) {
@@ -151,7 +149,7 @@ fn preopens(mounts: &[Mount], are_dirs: &[bool], working_dir: &Path) -> Result<V
         let Some(dir) = dir else { continue };
         let name = dir.to_str().ok_or_else(|| Failure::new(Refusal::Start, format!("{}: not UTF-8", dir.display())))?;
         match shown.iter_mut().find(|preopen| preopen.dir == dir) {
-            // Several files in one directory; the kernel keeps those that are read-only so.
+            // Several files in one directory; the kernel enforces those that are read-only.
             Some(preopen) if !mount.read_only => preopen.permissions = FsPerms::ReadWrite,
             Some(_) => {}
             None => shown.push(Preopen { dir: dir.to_owned(), name: name.to_owned(), permissions: permissions(mount.read_only) }),

@@ -1,6 +1,6 @@
-//! Serves a `wasi:http/proxy` component: HTTP/1.1 on one port, a fresh instance for each request.
-//! The number of concurrent connections and instances has a limit; requests beyond it get an answer that asks to retry. SIGTERM
-//! closes the port, lets the requests in flight end, and then us.
+//! Serves a `wasi:http/proxy` component: HTTP/1.1 on one port, a fresh instance for each request. The number of concurrent
+//! connections and instances has a limit; requests beyond it get an answer that asks to retry. SIGTERM closes the port, waits
+//! for the requests in progress, and ends the shim.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as StdListener};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -30,19 +30,19 @@ use crate::host::component_linker;
 pub const PORT_DEFAULT: u16 = 8080;
 /// Open connections.
 const CONNECTIONS_MAX: usize = 1024;
-/// Further connections, for probes and for answers that ask to retry; connections beyond wait in the kernel's queue.
+/// Additional connections, for probes and for answers that ask to retry; connections beyond wait in the kernel's queue.
 const CONNECTIONS_SPARE: usize = 64;
 /// How long a client with one of those may take to send a head.
 const SPARE_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
-/// Connections that the kernel keeps for us.
+/// The connections that wait in the kernel's queue.
 const BACKLOG: i32 = 1024;
 /// How long a client may take to send a request's head, or to send the next one.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a client may leave what it is sent unread.
+/// How long a client may leave its answer unread.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest request head.
 const HEAD_LEN_MAX: usize = 64 << 10;
-/// Pause after an error of `accept` that would come again at once (no descriptors left).
+/// The pause after an error of `accept` that would come again at once (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Opens the port for IPv6 and IPv4, or for IPv4 alone where there is no IPv6.
@@ -105,7 +105,7 @@ async fn accept(
     let (room, spare) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(Semaphore::new(CONNECTIONS_SPARE)));
     loop {
         while connections.try_join_next().is_some() {}
-        // Never closed, so there always is one in the end.
+        // The semaphore is never closed, so there is always a permit in the end.
         let reserve = spare.clone().acquire_owned().await.ok();
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -125,7 +125,7 @@ async fn accept(
 }
 
 async fn connection(stream: TcpStream, server: Arc<Server>, mut stopping: watch::Receiver<bool>, is_spare: bool) {
-    // Small answers must not wait for more; a socket that refuses this still works.
+    // Small answers must not wait for more bytes; a socket without this option still works.
     let _set = stream.set_nodelay(true);
     let service = service_fn(move |request| {
         let server = server.clone();

@@ -1,7 +1,6 @@
-//! Signals. SIGTERM and its kin stop the guest: the handler notes it, wakes the event loop, and
-//! advances the epoch so that a guest which never calls out notices too. SIGUSR1 makes the next log
-//! line go to a new file. Handlers only touch atomics, one eventfd and the engine's epoch counter
-//! (which wasmtime documents as signal-safe).
+//! Signals. SIGTERM and similar ones stop the guest: the handler records the signal, wakes the event loop, and advances the
+//! epoch so that a guest that never calls the host is interrupted too. SIGUSR1 makes the next log line go to a new file.
+//! Handlers only touch atomics, one eventfd and the engine's epoch counter (which wasmtime documents as signal-safe).
 
 use std::io;
 use std::os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
@@ -15,7 +14,7 @@ use wasmtime::Engine;
 
 use super::Failure;
 
-/// The signal that asks us to stop; 0 is none yet.
+/// The signal that stops the guest; 0 is none yet.
 static STOP: AtomicI32 = AtomicI32::new(0);
 static REOPEN: AtomicBool = AtomicBool::new(false);
 static WAKE: AtomicI32 = AtomicI32::new(-1);
@@ -38,7 +37,7 @@ pub fn install(engine: &Engine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The signal that stops us, if there was one.
+/// The signal that stops the guest, if there was one.
 pub fn stopping() -> Option<i32> {
     match STOP.load(Ordering::SeqCst) {
         0 => None,
@@ -46,7 +45,7 @@ pub fn stopping() -> Option<i32> {
     }
 }
 
-/// Whether the log is to be opened anew; says so once.
+/// Whether the log must be opened again; true once for each signal.
 pub fn take_reopen() -> bool {
     REOPEN.load(Ordering::Relaxed) && REOPEN.swap(false, Ordering::SeqCst)
 }

@@ -1,6 +1,5 @@
-//! Lets requests share one thread fairly: while any guest runs, the epoch advances every
-//! [`TICK`], and at each advance a guest that computes gives way. A server without requests has no
-//! ticks, and before its first request not even the thread.
+//! Shares one thread fairly among requests: while any guest runs, the epoch advances every [`TICK`], and at each advance a
+//! guest that computes yields. A server without requests has no ticks, and before its first request not even the thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +11,7 @@ use wasmtime::Engine;
 
 /// How long a guest computes before others have their turn.
 const TICK: Duration = Duration::from_millis(10);
-/// Ticks without any guest before the thread goes to sleep: under load nobody has to wake it.
+/// The ticks without any guest before the thread sleeps: under load no request has to wake it.
 const IDLE_TICKS_MAX: u32 = 20;
 
 /// The clock of one engine.
@@ -79,7 +78,7 @@ fn tick(shared: &Shared) {
             continue;
         }
         shared.ticking.store(false, Ordering::SeqCst);
-        // A guest that came just now may have seen us ticking, and not have woken us.
+        // A guest that started just now may have seen the thread running and may not have woken it.
         while shared.running.load(Ordering::SeqCst) == 0 && !shared.ticking.load(Ordering::SeqCst) {
             thread::park();
         }

@@ -11,25 +11,25 @@ use crate::Failure;
 pub struct Channel(UnixStream);
 
 impl Channel {
-    /// Takes over stdin.
+    /// Takes the socket from stdin.
     pub fn from_stdin() -> Self {
         // SAFETY: the agent put a socket there, and nothing else in this process uses stdin.
         Self(unsafe { UnixStream::from_raw_fd(0) })
     }
 
-    /// Blocks until the agent says `go`; what descriptors came along.
+    /// Blocks until the agent sends `go`; returns the descriptors of the message.
     pub fn wait_for_go(&self) -> Result<Vec<OwnedFd>, Failure> {
         let mut word = [0; 3];
         let (len, fds) = fds::receive(self.0.as_fd(), &mut word).map_err(Failure::io("waiting for the agent"))?;
         if word.get(..len) == Some(b"go\n") { Ok(fds) } else { Err(Failure { kind: "io", message: "the agent is gone".into() }) }
     }
 
-    /// The process runs; with a terminal its master side goes along.
+    /// Reports that the process runs; with a terminal it sends the master side.
     pub fn ready(&self, fds: &[RawFd]) {
         self.say("ready\n", fds);
     }
 
-    /// There will be no process. Returns our exit code.
+    /// Reports that there will be no process. Returns the shim's exit code.
     pub fn refuse(self, failure: &Failure) -> i32 {
         self.say(&format!("error {} {}\n", failure.kind, failure.message), &[]);
         128

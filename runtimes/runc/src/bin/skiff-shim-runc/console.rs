@@ -27,7 +27,7 @@ impl Console {
         Ok(Self { listener, path, _dir: dir })
     }
 
-    /// What runc connects to.
+    /// The socket to which runc connects.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -40,7 +40,7 @@ impl Console {
         socket.set_nonblocking(false).map_err(Failure::io(receiving))?;
         let mut name = [0; 256];
         let (_, fds) = fds::receive(socket.as_fd(), &mut name).map_err(Failure::io(receiving))?;
-        // Nobody connects a second time; the name goes with the directory at the latest.
+        // There is only one connection; the name is removed with the directory at the latest.
         let _removed = std::fs::remove_file(&self.path);
         fds.into_iter().next().ok_or_else(|| Failure { kind: "io", message: format!("{receiving}: it sent none") })
     }

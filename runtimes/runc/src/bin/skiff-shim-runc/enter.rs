@@ -1,6 +1,5 @@
-//! A further process in a running container. Its stdio comes from the agent as descriptors (or its
-//! terminal goes there). When the agent ends the session, the process is killed, or runs on if it is one
-//! that outlives its session.
+//! A further process in a running container. The agent sends descriptors for its stdio (or gets its terminal). When the agent
+//! ends the session, the process is killed, or continues if it outlives its session.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -26,13 +25,13 @@ struct Args<'a> {
     outlives_session: bool,
 }
 
-/// The process, and what of its stdio is held here.
+/// The process, and the descriptors of its stdio that stay open here.
 struct Started {
     pid: i32,
     signals: SignalFd,
     terminal: Option<OwnedFd>,
-    /// The agent's ends of stdout and stderr. A process that outlives its session writes into them until they
-    /// are full, and never hears that nobody reads.
+    /// The agent's ends of stdout and stderr. A process that outlives its session writes into them until they are full, and
+    /// gets no error when there is no reader.
     _outputs: Vec<OwnedFd>,
 }
 
@@ -102,9 +101,9 @@ fn watch(channel: &Channel, started: &Started, outlives_session: bool) -> i32 {
         if !agent_gone {
             fds.push(PollFd::new(channel.as_fd(), PollFlags::POLLIN));
         }
-        // An error is an interruption; the loop looks again at everything.
+        // An error is an interruption; the loop checks everything again.
         let _ready = poll(&mut fds, PollTimeout::NONE);
-        // The agent says nothing more: what can be read is the end.
+        // The agent sends nothing more: a readable socket is the end.
         if fds.get(1).is_some_and(|fd| fd.any().unwrap_or(false)) {
             agent_gone = true;
             match &started.terminal {
@@ -120,8 +119,8 @@ fn watch(channel: &Channel, started: &Started, outlives_session: bool) -> i32 {
     }
 }
 
-/// Types the terminal's end-of-file character twice: after an unfinished line the first one only hands over the line.
-/// A terminal that takes no more input, or none by lines, has a process that does not wait for the end.
+/// Types the terminal's end-of-file character twice: after an unfinished line the first one only submits the line. When a
+/// terminal accepts no more input, or none by lines, its process does not wait for the end.
 fn end_input(terminal: &OwnedFd) {
     let Ok(settings) = tcgetattr(terminal) else { return };
     if let Some(&end) = settings.control_chars.get(SpecialCharacterIndices::VEOF as usize) {

@@ -10,17 +10,17 @@ use std::time::SystemTime;
 use runtimes_shim::attach::Hub;
 use runtimes_shim::cri::{LineWriter, Stream};
 
-/// What is read from a stream at once.
+/// The bytes of one read of a stream.
 const CHUNK_LEN: usize = 16 << 10;
 
-/// The file, which may be renamed away under us.
+/// The file, which may be renamed while it is open.
 pub struct Log {
     path: PathBuf,
     file: File,
 }
 
 impl Log {
-    /// Opens the file, which the agent has made.
+    /// Opens the file, which the agent has created.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), file: open(path)? })
     }
@@ -56,7 +56,7 @@ impl Source {
         Self { from: File::from(from), stream, lines: LineWriter::new(stream), scratch: Vec::new() }
     }
 
-    /// Copies what is there to the log and to everyone who is attached; whether there may be more.
+    /// Copies the present bytes to the log and to all attached clients; returns whether there may be more.
     pub fn copy(&mut self, log: &mut Log, hub: &mut Hub) -> bool {
         let mut chunk = [0; CHUNK_LEN];
         let more = match self.from.read(&mut chunk) {
@@ -68,7 +68,7 @@ impl Source {
             }
             // A terminal does not block, since its other direction must not.
             Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => true,
-            // The end; a terminal says EIO when its last process is gone.
+            // The end; a terminal returns EIO when its last process is gone.
             Ok(_) | Err(_) => {
                 self.lines.finish(SystemTime::now(), &mut self.scratch);
                 false

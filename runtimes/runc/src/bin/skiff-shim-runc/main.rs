@@ -1,9 +1,8 @@
 //! The shim of an OCI container, and the helper of an exec. Started by the node agent, never by hand.
 //!
-//! `run` is the container's subreaper: it has runc make and start the container, copies stdout and
-//! stderr to the log, and writes the exit record. `exec` does the same for a further process and tells
-//! its exit code over a socket. Neither has threads, an event loop or JSON: a shim a container should
-//! weigh as little as it can.
+//! `run` is the container's subreaper: it has runc create and start the container, copies stdout and stderr to the log, and
+//! writes the exit record. `exec` does the same for a further process and sends its exit code over a socket. Neither has
+//! threads, an event loop or JSON: each container has a shim, which should be as small as possible.
 
 mod channel;
 mod console;
@@ -34,7 +33,7 @@ impl Failure {
         move |error| Self { kind: "io", message: format!("{doing}: {error}") }
     }
 
-    /// runc said no; why is in its log.
+    /// runc failed; its log has the reason.
     pub fn runc() -> Self {
         Self { kind: "start", message: "runc failed".into() }
     }

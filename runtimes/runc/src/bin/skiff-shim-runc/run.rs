@@ -35,7 +35,7 @@ const DRAIN_MS: u16 = 2000;
 /// How long output waits for an attached client that reads nothing.
 const STUCK_MS: u16 = 10_000;
 
-/// Looks at a starting process, one each ms.
+/// The checks of a starting process, one each ms.
 const GUEST_WITHIN_TRIES: u32 = 1000;
 
 struct Args<'a> {
@@ -54,7 +54,7 @@ struct Container {
     signals: SignalFd,
     log: Log,
     sources: Vec<Source>,
-    /// Who is attached; holds the container's stdin open.
+    /// The attached clients; holds the container's stdin open.
     hub: Hub,
     init: i32,
 }
@@ -76,7 +76,7 @@ pub fn run(channel: Channel, args: &[OsString]) -> i32 {
             let killed = std::fs::read_to_string(args.oom_counter).map_or(0, |text| oom_kills(&text));
             let oom_killed = killed > 0 && code != 0;
             let record = Exit { code, signal, oom_killed, finished_at_ms: now_ms(), message: String::new() };
-            // When it cannot be written, the end is taken for a kill; there is nobody to tell more.
+            // If it cannot be written, the end is taken for a kill; there is no other way to report it.
             let _written = exit.write_all_at(encode_exit(&record).as_bytes(), 0);
             hub.finish(Duration::from_millis(DRAIN_MS.into()));
             0
@@ -107,17 +107,17 @@ fn start(channel: &Channel, args: &Args<'_>) -> Result<Container, Failure> {
     let exit = file("exit")?;
     let log = Log::open(args.log).map_err(Failure::io("opening the log"))?;
     let mut hub = Hub::listen(args.dir).map_err(Failure::io("listening for who attaches"))?;
-    // Told of only now: runc's own children are waited for one by one before.
+    // Reported only now: runc's own children are waited for one by one before.
     let sources = create(args, &mut hub)?;
     let signals = signals::open()?;
     let init = begin(args).inspect_err(|_| {
-        // It was made and cannot be used; a container that is not there is what the agent expects.
+        // It was created and cannot be used; the agent expects that the container does not exist then.
         let _deleted = runc::call(&mut args.runc.command("delete", ["--force".into()]));
     })?;
     Ok(Container { _lock: lock, exit, signals, log, sources, hub, init })
 }
 
-/// `runc create`: the container is made and waits.
+/// `runc create`: the container is created and waits.
 fn create(args: &Args<'_>, hub: &mut Hub) -> Result<Vec<Source>, Failure> {
     let piping = "making pipes";
     let mut command_args: Vec<OsString> = vec!["--bundle".into(), args.dir.into(), "--pid-file".into(), pid_file(args).into()];
@@ -143,7 +143,7 @@ fn create(args: &Args<'_>, hub: &mut Hub) -> Result<Vec<Source>, Failure> {
         hub.set_stdin(to_stdin, args.stdin_once).map_err(Failure::io(piping))?;
     }
     runc::call(&mut command)?;
-    // With the command go our copies of the container's ends.
+    // Dropping the command closes this process' copies of the container's ends.
     drop(command);
     Ok(vec![Source::new(from_stdout, Stream::Stdout), Source::new(from_stderr, Stream::Stderr)])
 }
@@ -152,7 +152,7 @@ fn pid_file(args: &Args<'_>) -> PathBuf {
     args.dir.join("init.pid")
 }
 
-/// Looks at what was made, says who runs, then `runc start`: the guest's first instruction.
+/// Verifies what was created, writes the pid record, then calls `runc start`: the guest's first instruction.
 fn begin(args: &Args<'_>) -> Result<i32, Failure> {
     let init = runc::read_pid(&pid_file(args))?;
     verify(init, &args.dir.join("config.json"))?;
@@ -161,16 +161,16 @@ fn begin(args: &Args<'_>) -> Result<i32, Failure> {
     let path = args.dir.join("pid");
     write_atomic(&path, record.encode().as_bytes(), PRIVATE).map_err(Failure::io("writing the pid record"))?;
     runc::call(&mut args.runc.command("start", [])).inspect_err(|_| {
-        // Nothing was started; the record would say otherwise.
+        // No guest was started; the record would say otherwise.
         let _removed = std::fs::remove_file(&path);
     })?;
     wait_for_guest(init);
     Ok(init)
 }
 
-/// `runc start` returns a moment before its init process becomes the guest, and a SIGTERM in that
-/// moment would end runc (with code 2) instead of being the guest's to answer. Nothing announces the
-/// change, so the process' name is looked at, for [`GUEST_WITHIN_TRIES`] ms at most.
+/// `runc start` returns a moment before its init process becomes the guest, and a SIGTERM in that moment would end runc (with
+/// code 2) instead of reaching the guest. There is no notification of the change, so the process' name is read, for
+/// [`GUEST_WITHIN_TRIES`] ms at most.
 fn wait_for_guest(init: i32) {
     let comm = format!("/proc/{init}/comm");
     for _ in 0..GUEST_WITHIN_TRIES {
@@ -184,7 +184,7 @@ fn wait_for_guest(init: i32) {
 }
 
 impl Container {
-    /// Copies output until the container has ended and said all.
+    /// Copies output until the container has ended and all output is copied.
     fn sources_until_end(mut self) -> (File, Ended, Hub) {
         let mut ended = runc::reap(self.init);
         while ended.is_none() {
@@ -199,15 +199,15 @@ impl Container {
         (self.exit, ended.unwrap_or((255, None)), self.hub)
     }
 
-    /// Waits for output, an attached client or a signal, and does what there is to do; whether something
-    /// came in time. An attached client that reads too slowly holds the output up, but not for ever.
+    /// Waits for output, an attached client or a signal, and handles it; returns whether something came in time. An attached
+    /// client that reads too slowly delays the output, but not for ever.
     fn wait(&mut self, timeout: PollTimeout) -> bool {
         let is_draining = timeout != PollTimeout::NONE;
         let is_held = self.hub.is_full();
         let timeout = if is_held { PollTimeout::from(STUCK_MS) } else { timeout };
         let watched = self.hub.watched();
         let mut fds: Vec<PollFd<'_>> = watched.iter().map(|(fd, flags)| PollFd::new(fd.as_fd(), *flags)).collect();
-        // While draining nothing but output counts.
+        // While draining only output counts.
         if !is_draining {
             fds.push(PollFd::new(self.signals.as_fd(), PollFlags::POLLIN));
         }

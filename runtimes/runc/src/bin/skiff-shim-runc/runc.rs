@@ -1,4 +1,4 @@
-//! Calls of runc. Its complaints go to a log of JSON lines that the agent reads.
+//! Calls of runc. Its errors go to a log of JSON lines that the agent reads.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub struct Runc<'a> {
     pub root: &'a OsStr,
     /// The container.
     pub id: &'a OsStr,
-    /// Where complaints go.
+    /// The log file.
     pub log: PathBuf,
 }
 
@@ -53,7 +53,7 @@ pub fn read_pid(path: &Path) -> Result<i32, Failure> {
 /// How a process ended: its code (128 + signal), and the signal.
 pub type Ended = (i32, Option<i32>);
 
-/// Reaps whatever has ended; tells when it was the process that we care for.
+/// Reaps all processes that have ended; returns how the given process ended if it was among them.
 pub fn reap(ours: i32) -> Option<Ended> {
     let mut ended = None;
     loop {

@@ -16,7 +16,7 @@ pub fn open() -> Result<SignalFd, Failure> {
     SignalFd::with_flags(&heard, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(Failure::io(listening))
 }
 
-/// Whether the log is to be opened anew. Also says that children may have ended.
+/// Whether the log must be opened again. Also reports that children may have ended.
 pub fn take_reopen(signals: &SignalFd) -> bool {
     let mut reopen = false;
     while let Ok(Some(signal)) = signals.read_signal() {

@@ -1,8 +1,7 @@
-//! Looks at what `runc create` has made, before anything of the container runs. runc hides the kernel's files with what it
-//! finds in the container (it binds the container's own `/dev/null` over them), and a volume that two containers share can
-//! be changed in between (CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881; the working directory of CVE-2024-21626).
-//! So not what was asked of runc is believed, but what came of it: the container has its mounts by now, and its process
-//! waits for `runc start`.
+//! Verifies what `runc create` has made, before anything of the container runs. runc hides the kernel's files with files that
+//! it finds in the container (it binds the container's own `/dev/null` over them), and another container that shares a volume
+//! can change them in between (CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881; the working directory of CVE-2024-21626). So
+//! the result of the request to runc is checked: the container has its mounts by now, and its process waits for `runc start`.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -19,10 +18,11 @@ use crate::Failure;
 
 /// Device numbers of pseudo-terminals.
 const TERMINALS: std::ops::RangeInclusive<u64> = 136..=143;
-/// Levels of a working directory; the kernel takes no longer path.
+/// The levels of a working directory; the kernel accepts no longer path.
 const LEVELS_MAX: u32 = 4096;
 
-/// Refuses a container that sees what the spec hides, may write what the spec protects, or stands outside of its root.
+/// Rejects a container that sees what the spec hides, may write what the spec protects, or has its working directory outside of
+/// its root.
 pub fn verify(init: i32, config: &Path) -> Result<(), Failure> {
     let reading = "reading the container's spec";
     let file = File::open(config).map_err(Failure::io(reading))?;
@@ -47,7 +47,7 @@ pub fn verify(init: i32, config: &Path) -> Result<(), Failure> {
 }
 
 fn check(root: &OwnedFd, path: &str, problem: &str, holds: impl Fn(&OwnedFd) -> nix::Result<bool>) -> Result<(), Failure> {
-    // A link in the path would lead to what is another place for the container's programs.
+    // A link in the path would lead to another place for the container's programs.
     let inside = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS;
     let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC).resolve(inside);
     let found = match openat2(root.as_fd(), path, how) {

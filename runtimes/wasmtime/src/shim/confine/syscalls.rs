@@ -1,6 +1,6 @@
-//! Which system calls are left, and with which arguments. What is not listed answers `EPERM`. A listed call
-//! may name this process, the Pod's network and files below what is open; none reaches another process, another
-//! namespace or a part of the kernel that the shim has no use for.
+//! The system calls that are left, and with which arguments. All others return `EPERM`. An allowed call may concern this
+//! process, the Pod's network and files below open directories; none reaches another process, another namespace or a part of
+//! the kernel that the shim does not use.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use seccompiler::{
 
 use super::super::Failure;
 
-/// Rules of one call: it is allowed when all conditions of one of them hold, or when there is none.
+/// The rules of one call: it is allowed when all conditions of one of them hold, or when there is none.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Applies the filter, for good.
@@ -22,7 +22,7 @@ pub fn filter() -> Result<(), Failure> {
     apply_filter(&program).map_err(failed)
 }
 
-/// One program, since the kernel runs each filter through every call that there is when it is set.
+/// One program, since the kernel runs every filter for each call when it is set.
 fn program() -> Result<BpfProgram, BackendError> {
     let arch = std::env::consts::ARCH.try_into()?;
     let denied = SeccompAction::Errno(libc::EPERM.cast_unsigned());
@@ -32,14 +32,14 @@ fn program() -> Result<BpfProgram, BackendError> {
     Ok(program)
 }
 
-/// glibc tries clone3 first, whose flags no filter can see, and falls back to clone at this answer. Jumps are
-/// relative, so what follows is as it was.
+/// glibc tries clone3 first, whose flags no filter can see, and uses clone after this answer. Jumps are relative, so the rest
+/// of the program is unchanged.
 fn no_clone3() -> BpfProgram {
     let clone3 = u32::try_from(libc::SYS_clone3).unwrap_or(u32::MAX);
     let no_such_call = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
     let instruction = |code: u32, jf: u8, k: u32| sock_filter { code: u16::try_from(code).unwrap_or(0), jt: 0, jf, k };
     vec![
-        // The call's number is the first field of what a filter sees.
+        // The number of the call is the first field of a filter's input.
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
         instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, clone3),
         instruction(libc::BPF_RET | libc::BPF_K, 0, no_such_call),
@@ -73,14 +73,14 @@ fn conditional() -> Vec<(i64, Vec<Vec<When>>)> {
     vec![
         // Threads, not processes and not namespaces.
         (libc::SYS_clone, vec![vec![(0, Op::MaskedEq(thread | bits(NAMESPACES)), thread)]]),
-        // Memory is not made executable any more: all code is mapped. The node's huge pages are not ours.
+        // Memory never becomes executable: all code is mapped. The node's huge pages are not for guests.
         (libc::SYS_mmap, vec![vec![none_of(2, libc::PROT_EXEC), none_of(3, libc::MAP_HUGETLB)]]),
         (libc::SYS_mprotect, vec![vec![none_of(2, libc::PROT_EXEC)]]),
         (libc::SYS_memfd_create, vec![vec![none_of(1, !(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING).cast_signed())]]),
         // glibc's abort and raise.
         (libc::SYS_tgkill, vec![vec![(0, Op::Eq, pid)]]),
         (libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME, libc::PR_SET_VMA])),
-        // No owners of descriptors (who would be sent signals), no leases, no locks.
+        // No owners of descriptors (which would get signals), no leases, no locks.
         (
             libc::SYS_fcntl,
             one_of(
@@ -90,14 +90,14 @@ fn conditional() -> Vec<(i64, Vec<Vec<When>>)> {
         ),
         (libc::SYS_ioctl, [libc::FIONBIO, libc::FIONREAD, libc::TCGETS].map(|request| vec![(1, Op::Eq, request)]).into()),
         (libc::SYS_socket, sockets()),
-        // tokio's and the standard library's pairs; one for datagrams could be connected anew.
+        // The pairs of tokio and of the standard library; a datagram pair could be connected to another socket.
         (libc::SYS_socketpair, vec![vec![(0, Op::Eq, bits(libc::AF_UNIX)), of_type(libc::SOCK_STREAM)]]),
         (libc::SYS_getsockopt, [options(READ), options(WRITTEN), tcp_options()].concat()),
         (libc::SYS_setsockopt, [options(WRITTEN), tcp_options()].concat()),
     ]
 }
 
-/// The Pod's network by TCP and UDP; getaddrinfo asks a netlink socket which addresses there are.
+/// The Pod's network by TCP and UDP; getaddrinfo reads the present addresses from a netlink socket.
 fn sockets() -> Vec<Vec<When>> {
     let mut rules = vec![vec![(0, Op::Eq, bits(libc::AF_NETLINK)), (2, Op::Eq, bits(libc::NETLINK_ROUTE))]];
     for family in [libc::AF_INET, libc::AF_INET6] {
@@ -129,7 +129,7 @@ fn bits(value: i32) -> u64 {
     value.cast_unsigned().into()
 }
 
-/// Options of sockets that may be read only: none of them names the other side.
+/// Socket options that may be read only: none of them names the peer.
 const READ: &[(i32, i32)] = &[
     (libc::SOL_SOCKET, libc::SO_ACCEPTCONN),
     (libc::SOL_SOCKET, libc::SO_DOMAIN),
@@ -172,7 +172,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_getrandom, libc::SYS_restart_syscall, libc::SYS_rseq, libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn, libc::SYS_sched_getaffinity, libc::SYS_sched_yield, libc::SYS_set_robust_list, libc::SYS_sigaltstack,
     libc::SYS_uname,
-    // Files that were opened for the guest, and what is below them.
+    // Files that were opened for the guest, and files below them.
     libc::SYS_close, libc::SYS_copy_file_range, libc::SYS_dup, libc::SYS_dup3, libc::SYS_fadvise64, libc::SYS_fdatasync, libc::SYS_fstat,
     libc::SYS_fstatfs, libc::SYS_fsync, libc::SYS_ftruncate, libc::SYS_getcwd, libc::SYS_getdents64, libc::SYS_linkat, libc::SYS_lseek,
     libc::SYS_mkdirat, libc::SYS_newfstatat, libc::SYS_openat, libc::SYS_openat2, libc::SYS_pread64, libc::SYS_preadv, libc::SYS_pwrite64,
@@ -185,7 +185,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_sendto, libc::SYS_shutdown,
 ];
 
-/// Older names of the same that glibc still uses there.
+/// Older names of the same calls that glibc still uses there.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const ALLOWED_X86_64: &[i64] = &[
