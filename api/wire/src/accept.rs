@@ -1,5 +1,5 @@
-//! Which representation of an answer the client wants: JSON, YAML or protobuf, the object itself, a
-//! Table or its metadata only.
+//! The representation of an answer that the client accepts: JSON, YAML or protobuf; the object itself, a Table or its metadata
+//! only.
 
 use http::{HeaderMap, header};
 
@@ -7,7 +7,7 @@ use crate::media::{Encoding, Form, Media};
 use crate::protobuf;
 use crate::status::{ApiError, ApiResult};
 
-/// What the request is for: lists of metadata have a name of their own.
+/// The purpose of the request: lists of metadata have a name of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// An object as it is.
@@ -21,21 +21,21 @@ pub enum Answer {
 }
 
 const OFFERED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-/// Ranges looked at; what follows is ignored.
+/// The highest number of media ranges that are read.
 const RANGES_LEN_MAX: usize = 32;
 
-/// The first acceptable of what the header lists, by its weights; without header, JSON. `has_protobuf`
-/// tells whether the kind has that form; the metadata of every kind has.
+/// The first acceptable range of the header, by weight; without header, JSON. `has_protobuf` tells whether the kind has that
+/// form; the metadata of every kind has.
 pub fn negotiate(header: Option<&str>, answer: Answer, has_protobuf: &dyn Fn() -> bool) -> ApiResult<Media> {
     let Some(header) = header.filter(|header| !header.trim().is_empty()) else { return Ok(Media::JSON) };
-    // What nearly every client sends.
+    // The header of nearly every client.
     if matches!(header, "application/json" | "*/*") {
         return Ok(Media::JSON);
     }
     ranges(header).iter().find_map(|range| range.media(answer, has_protobuf)).ok_or_else(|| ApiError::not_acceptable(OFFERED))
 }
 
-/// How an error is told to a client that accepts this.
+/// The media type of an error for a client that sends this header.
 pub fn of_errors(headers: &HeaderMap) -> Encoding {
     let header = text(headers).filter(|header| header.contains(protobuf::MEDIA));
     match negotiate(header, Answer::Error, &|| true) {

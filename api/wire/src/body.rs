@@ -24,7 +24,7 @@ pub async fn read(body: Body) -> ApiResult<Bytes> {
     }
 }
 
-/// The media type of a body, without parameters; JSON when none is given.
+/// The media type of a body, without parameters; JSON without a header.
 pub fn content_type(headers: &HeaderMap) -> &str {
     let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match text.split(';').next().unwrap_or_default().trim() {
@@ -44,7 +44,7 @@ pub fn decode(headers: &HeaderMap, body: &[u8]) -> ApiResult<Decoded> {
     api_rules::decode(body, yaml).map_err(Into::into)
 }
 
-/// [`decode`] of an object of that kind: upstream says what it should have been.
+/// [`decode`] of an object of that kind: upstream's error names the kind.
 pub fn decode_as(headers: &HeaderMap, body: &[u8], kind: &str) -> ApiResult<Decoded> {
     let yaml = match content_type(headers) {
         "application/json" | "*/*" => false,

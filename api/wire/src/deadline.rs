@@ -1,5 +1,5 @@
-//! How long a request may take: what `timeout` in its query says, within the server's own limit. Not for watches and
-//! connections, which may take as long as they like.
+//! How long a request may take: the `timeout` in its query, within the server's own limit. Watches and connections have no such
+//! limit.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use api_model::go::parse_duration;
 use super::query::Query;
 use crate::status::{ApiError, ApiResult};
 
-/// The limit that holds for a request. As upstream: none is asked for by zero, and none above the server's is had.
+/// The limit of a request. As upstream, zero means the server's limit, and a longer timeout is cut to it.
 pub fn of(query: &Query, limit: Duration) -> ApiResult<Duration> {
     let Some(text) = query.filled("timeout") else { return Ok(limit) };
     let asked =
         parse_duration(text).map_err(|why| ApiError::bad_request(format!("invalid timeout specified in the request URL - {why}")))?;
-    // One below zero is as good as none.
+    // A timeout below zero counts as zero.
     let asked = u64::try_from(asked).map(Duration::from_nanos).unwrap_or_default();
     Ok(if asked.is_zero() { limit } else { asked.min(limit) })
 }

@@ -1,4 +1,4 @@
-//! A body that holds something for as long as it is sent, however its end comes.
+//! A body that keeps a value alive as long as it is sent, however it ends.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,7 +7,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-/// The body, and what is dropped with it.
+/// The body, and the value that is dropped with it.
 #[derive(Debug)]
 pub struct Holding<T> {
     body: Body,
@@ -15,7 +15,7 @@ pub struct Holding<T> {
 }
 
 impl<T> Holding<T> {
-    /// `body`, with what is dropped when it ends.
+    /// `body`, with the value that is dropped when it ends.
     pub fn new(body: Body, held: T) -> Self {
         Self { body, _held: held }
     }

@@ -1,8 +1,8 @@
-//! Writing into JSON values that may lack what stands above the field.
+//! Writes fields into JSON values whose parents may be missing.
 
 use serde_json::{Map, Value};
 
-/// Sets the field at a path; what stands above it is made, and made a map, where it is not.
+/// Sets the field at a path. Missing parents are created, and parents that are not maps are replaced by maps.
 pub fn set(value: &mut Value, path: &[&str], new: impl Into<Value>) {
     let mut at = value;
     for name in path {

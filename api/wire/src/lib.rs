@@ -1,7 +1,7 @@
 //! The wire formats: paths, queries, media types and their negotiation, bodies in JSON, YAML and protobuf, tables,
 //! errors as `metav1.Status`, compression, warnings. A request or a value goes in, a typed value or bytes come out.
 //!
-//! This crate knows no verb and no stored object. Lists and watches, which are made of the cache's bytes, are in
+//! The crate knows no verbs and no stored objects. Lists and watches, which are made from the cache's bytes, are in
 //! `api-server` (`present`).
 
 pub mod accept;

@@ -1,4 +1,4 @@
-//! What an answer is written in and what of an object it shows.
+//! The media type of an answer, and which view of an object it contains.
 
 use crate::protobuf;
 
@@ -13,7 +13,7 @@ pub enum Encoding {
     Protobuf,
 }
 
-/// What of the object an answer shows.
+/// The view of the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// An object as it is.
@@ -29,7 +29,7 @@ pub enum Form {
 pub struct Media {
     /// How it is written.
     pub encoding: Encoding,
-    /// What is shown of an object.
+    /// The view of an object.
     pub form: Form,
     /// Whether `Form::Table` and `Form::Metadata` are of `meta.k8s.io/v1beta1`.
     pub beta: bool,

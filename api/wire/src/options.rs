@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::query::Query;
 use crate::status::{ApiError, ApiResult};
 
-/// A longer watch than this is one of this length: what a client asks for is added to the clock.
+/// The longest duration of a watch: the client's number is added to the clock.
 const TIMEOUT_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
 
 /// How a resource version in a list is meant.
@@ -22,7 +22,7 @@ pub enum Match {
     Exact,
     /// At that revision or a later one.
     NotOlderThan,
-    /// None of these: refused where the options are used.
+    /// None of these: rejected where the options are used.
     Unknown(String),
 }
 
@@ -43,7 +43,7 @@ pub struct ListOptions {
     pub continue_token: Option<String>,
     /// Whether a watch gets bookmarks.
     pub bookmarks: bool,
-    /// Whether a watch begins with the objects that there are.
+    /// Whether a watch begins with the present objects.
     pub send_initial_events: Option<bool>,
     /// How long a watch lasts.
     pub timeout: Option<Duration>,
@@ -69,7 +69,7 @@ impl ListOptions {
         Ok(options)
     }
 
-    /// Refuses what upstream refuses of a list.
+    /// Rejects what upstream rejects for a list.
     pub fn check_list(&self) -> ApiResult<()> {
         let mut errors = Vec::new();
         if self.version_match.is_some() {
@@ -93,7 +93,7 @@ impl ListOptions {
         refuse("ListOptions", &errors)
     }
 
-    /// Refuses what upstream refuses of a watch.
+    /// Rejects what upstream rejects for a watch.
     pub fn check_watch(&self) -> ApiResult<()> {
         let mut errors = Vec::new();
         let refused = |detail: &str| forbidden("resourceVersionMatch", detail);
@@ -129,7 +129,7 @@ fn refuse(kind: &str, errors: &[FieldError]) -> ApiResult<()> {
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid_kind("meta.k8s.io", kind, "", errors)) }
 }
 
-/// The resource version asked for.
+/// The requested resource version.
 pub fn resource_version(query: &Query) -> ApiResult<Option<u64>> {
     let Some(text) = query.filled("resourceVersion") else { return Ok(None) };
     let number = text.parse::<u64>().map_err(|_| {
@@ -164,11 +164,11 @@ fn number(query: &Query, name: &str) -> ApiResult<Option<i64>> {
 pub struct WriteOptions {
     /// Whether nothing is to be stored.
     pub dry_run: bool,
-    /// What becomes of unknown and duplicate fields.
+    /// What to do about unknown and duplicate fields.
     pub validation: FieldValidation,
-    /// Who writes; empty when the request does not say.
+    /// The field manager; empty when the request has none.
     pub field_manager: String,
-    /// Whether an apply takes what others own.
+    /// Whether an apply takes over fields of others.
     pub force: bool,
 }
 
@@ -234,7 +234,7 @@ fn check_dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<Fie
 /// The option of a deletion that does not read the object first (KEP-3926).
 pub const IGNORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
-/// What becomes of an object's dependents.
+/// What to do with an object's dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
     /// They stay.
@@ -250,9 +250,9 @@ pub enum Propagation {
 pub struct DeleteOptions {
     /// Whether nothing is to be stored.
     pub dry_run: bool,
-    /// How long the object gets to stop.
+    /// The grace period of the object.
     pub grace_period_seconds: Option<i64>,
-    /// What becomes of dependents.
+    /// What to do with dependents.
     pub propagation: Option<Propagation>,
     /// Preconditions.
     pub uid: Option<String>,
@@ -263,7 +263,7 @@ pub struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// From the query and, where there is one, the body.
+    /// From the query and, if there is one, the body.
     pub fn parse(query: &Query, body: Option<&Value>) -> ApiResult<Self> {
         let body = Body(body);
         body.field("", "v1.DeleteOptions", Value::as_object)?;
@@ -300,12 +300,11 @@ impl DeleteOptions {
     }
 }
 
-/// A body whose fields may be absent, but not of another type than upstream's: a condition that is not
-/// understood must not be taken for none.
+/// A body whose fields may be absent, but must have upstream's types: a condition that cannot be parsed must not count as none.
 struct Body<'a>(Option<&'a Value>);
 
 impl<'a> Body<'a> {
-    /// The field at a dotted path, the body itself where that is empty.
+    /// The field at a dotted path; the body itself for an empty path.
     fn field<T>(&self, path: &str, go_type: &str, read: impl FnOnce(&'a Value) -> Option<T>) -> ApiResult<Option<T>> {
         let mut names = path.split('.').filter(|name| !name.is_empty());
         let found = self.0.and_then(|body| names.try_fold(body, |at, name| at.get(name)));

@@ -1,4 +1,4 @@
-//! Request paths taken apart as upstream's `RequestInfo` does it.
+//! Parses request paths as upstream's `RequestInfo` does.
 
 use std::borrow::Cow;
 
@@ -11,15 +11,15 @@ pub struct ResourcePath {
     pub group: String,
     /// API version.
     pub version: String,
-    /// Namespace in the path; empty when none.
+    /// The namespace in the path; empty without one.
     pub namespace: String,
     /// Plural name of the resource.
     pub plural: String,
     /// Object name; empty for the collection.
     pub name: String,
-    /// Subresource; empty when none.
+    /// The subresource; empty without one.
     pub subresource: String,
-    /// What follows the subresource, with its leading slash, undecoded: the target of a proxy.
+    /// The path after the subresource, with its leading slash, undecoded: the target of a proxy.
     pub rest: String,
     /// The deprecated `/watch/` prefix.
     pub watch: bool,
@@ -28,7 +28,7 @@ pub struct ResourcePath {
 /// Subresources of a namespace itself; any other third segment is a resource in the namespace.
 const NAMESPACE_SUBRESOURCES: &[&str] = &["finalize", "status"];
 
-/// Subresources that are connections to somewhere else rather than data.
+/// Subresources that are connections rather than data.
 const CONNECTIONS: &[&str] = &["attach", "exec", "log", "portforward", "proxy"];
 
 /// Whether requests for it stay open for as long as they like.
@@ -36,10 +36,10 @@ pub fn is_connection(subresource: &str) -> bool {
     CONNECTIONS.contains(&subresource)
 }
 
-/// Takes a path apart; `None` when it is no resource's.
+/// Parses a path; `None` when it is not a resource's.
 pub fn parse(path: &str) -> Option<ResourcePath> {
     let mut segments = Segments { rest: path.strip_prefix('/')?, has_gap: false };
-    // What stands behind a gap (`//`) must not be taken for nothing: that would name something larger.
+    // The rest after an empty segment (`//`) must not be ignored: the path would name something larger.
     taken_apart(path, &mut segments).filter(|_| !segments.has_gap)
 }
 
@@ -80,7 +80,7 @@ fn taken_apart(path: &str, segments: &mut Segments<'_>) -> Option<ResourcePath> 
 }
 
 impl ResourcePath {
-    /// What keeps the name from being one: upstream's `IsValidPathSegmentName`.
+    /// Why the name is invalid: upstream's `IsValidPathSegmentName`.
     pub fn name_fault(&self) -> Option<&'static str> {
         match self.name.as_str() {
             "." => Some("may not be '.'"),
@@ -104,7 +104,7 @@ struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    /// The next segment; none at the end, and at a gap.
+    /// The next segment; `None` at the end, and at an empty segment.
     fn next(&mut self) -> Option<&'a str> {
         let (segment, rest) = self.rest.split_once('/').unwrap_or((self.rest, ""));
         self.rest = rest;
@@ -117,12 +117,12 @@ impl<'a> Segments<'a> {
     }
 }
 
-/// A segment with `%XX` decoded. What could lead elsewhere (`..`, a slash) names nothing.
+/// A segment with `%XX` decoded. Segments that could lead elsewhere (`..`, a slash) are no names.
 fn decode(segment: &str) -> Option<String> {
     decode_name(segment).filter(|decoded| !matches!(decoded.as_str(), "." | ".."))
 }
 
-/// [`decode`] of an object's name, which is told what is wrong with it.
+/// [`decode`] of an object's name, which may also be `.` or `..`: the caller reports what is wrong with the name.
 fn decode_name(segment: &str) -> Option<String> {
     let decoded = percent_decode(segment, false)?;
     (!decoded.contains(['/', '\0'])).then(|| decoded.into_owned())

@@ -1,4 +1,4 @@
-//! Indented JSON for people: who asks for `pretty`, and the tools that people type, get it, as upstream.
+//! Indented JSON for people: clients that send `pretty`, and tools that people run, get it, as upstream.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,14 +14,14 @@ use http_body_util::BodyExt as _;
 use crate::accept;
 use crate::media::Indentable;
 
-/// Programs whose answers people read.
+/// Programs whose output people read.
 const TOOLS: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
-/// Answers up to this length are sent whole, so that their length can be told.
+/// Answers up to this length are sent as a whole, so that they have a content length.
 const WHOLE_BYTES_MAX: usize = 512 << 10;
 /// How much is indented at once: nested as deeply as it may be, it becomes some 250 times as long.
 const PIECE_BYTES: usize = 4 << 10;
 
-/// Whether a client wants it. `asked` is the parameter `pretty` of the query, which decides where it is given.
+/// Whether a client wants indented JSON. `asked` is the query parameter `pretty`, which decides if it is present.
 pub fn is_wanted(headers: &HeaderMap, asked: Option<&str>) -> bool {
     if accept::text(headers).is_some_and(|accept| accept.split([';', ',']).any(|part| part.trim() == "pretty=1")) {
         return true;
@@ -33,7 +33,7 @@ pub fn is_wanted(headers: &HeaderMap, asked: Option<&str>) -> bool {
     TOOLS.iter().any(|tool| agent.starts_with(tool))
 }
 
-/// Indents an answer, if it is one to indent.
+/// Indents an answer, if it is to be indented.
 pub async fn indent(answer: Response<Body>) -> Response<Body> {
     let is_plain = !answer.headers().contains_key(header::CONTENT_ENCODING);
     if answer.extensions().get::<Indentable>().is_none() || !is_plain {
@@ -44,7 +44,7 @@ pub async fn indent(answer: Response<Body>) -> Response<Body> {
     Response::from_parts(parts, whole_or_rest(Indented { body, rest: Bytes::new(), indenter: Indenter::default() }).await)
 }
 
-/// The body in one piece, where it is short, and otherwise piece by piece.
+/// The body in one piece when it is short, and otherwise piece by piece.
 async fn whole_or_rest(mut indented: Indented) -> Body {
     let mut begun = BytesMut::new();
     while begun.len() <= WHOLE_BYTES_MAX {
@@ -61,7 +61,7 @@ async fn whole_or_rest(mut indented: Indented) -> Body {
 /// A body that is indented piece by piece.
 struct Indented {
     body: Body,
-    /// What has come and is not indented yet.
+    /// Bytes that are not indented yet.
     rest: Bytes,
     indenter: Indenter,
 }
@@ -89,13 +89,13 @@ impl http_body::Body for Indented {
     }
 }
 
-/// Go's `json.Indent` by two spaces, over JSON that comes in pieces.
+/// Go's `json.Indent` by two spaces, over JSON that arrives in pieces.
 #[derive(Debug, Default)]
 struct Indenter {
     depth: usize,
     in_text: bool,
     escaped: bool,
-    /// A list or map was opened, and nothing of it was seen yet.
+    /// A list or map was opened, and nothing of it was read yet.
     opened: bool,
 }
 
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// Nested lists cost two spaces a level in each line; who may read an object must not fill the memory by that.
+    /// Nested lists cost two spaces a level in each line. The reader of a deep object must not fill the memory with them.
     #[tokio::test]
     async fn deep_nesting_comes_in_small_pieces() {
         let deep = (0..100).fold(Value::from(vec![1; 100_000]), |inner, _| json!([inner]));

@@ -1,7 +1,7 @@
-//! Objects of built-in kinds in protobuf, as Go clients read and write them: an envelope that names the
-//! kind, and in it upstream's message. In and out through the one form that everything else here has,
-//! JSON: which message a kind is and which field has which number is a table made from published
-//! definitions. Kinds without messages, custom resources above all, have no such form.
+//! Objects of built-in kinds in protobuf, as Go clients read and write them: an envelope that names the kind, and in it
+//! upstream's message. Conversion is from and to JSON, the one form that the rest of the server uses. A table made from
+//! published definitions has the message of each kind and the number of each field. Kinds without messages, custom resources
+//! above all, have no protobuf form.
 
 mod decode;
 mod encode;
@@ -22,11 +22,11 @@ use self::table::Message;
 
 /// The media type.
 pub const MEDIA: &str = "application/vnd.kubernetes.protobuf";
-/// The media type of a watch: events behind one another, each behind its length.
+/// The media type of a watch: events one after the other, each preceded by its length.
 pub const MEDIA_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Why a body was refused. The words are those of upstream's decoder.
+/// Why a body was rejected. The words are those of upstream's decoder.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum ProtobufError {
     /// The body does not begin as an object in protobuf does.
@@ -38,10 +38,10 @@ pub enum ProtobufError {
     /// A number has too many bytes.
     #[error("proto: integer overflow")]
     Overflow,
-    /// There is no such field number.
+    /// The field number is invalid.
     #[error("proto: illegal tag {0} (wire type {1})")]
     IllegalTag(u64, u64),
-    /// There is no such wire type.
+    /// The wire type is invalid.
     #[error("proto: illegal wireType {0}")]
     IllegalWireType(u64),
     /// A field has another wire type than its definition.
@@ -89,7 +89,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// The form of a kind, where it has one.
+    /// The protobuf form of a kind, if it has one.
     pub fn of(api_version: &str, kind: &str) -> Result<Self, EncodeError> {
         match table::root(api_version, kind) {
             Some(message) => Ok(Self { api_version: api_version.to_owned(), kind: kind.to_owned(), message }),
@@ -102,8 +102,8 @@ impl Form {
         table::root(api_version, kind).is_some()
     }
 
-    /// The message of an object, without envelope: how it stands in a list. Of the JSON it takes what
-    /// the message has: of a whole object's, partial metadata takes the metadata.
+    /// The message of an object, without envelope, as in a list. It contains the fields of the JSON that the message has:
+    /// partial metadata uses the metadata of a whole object.
     pub fn message(&self, json: &[u8]) -> Result<Vec<u8>, EncodeError> {
         // Nearly always less than the JSON: names are numbers.
         let mut out = Vec::with_capacity(json.len() / 2);
@@ -121,8 +121,7 @@ impl Form {
     }
 }
 
-/// Anything that says what it is, in its envelope. What names no version, as the list of versions does
-/// not, is of the first.
+/// A message whose envelope names its kind. A message without a version, such as the list of versions, is of the first version.
 pub fn encode(value: &Value) -> Result<Vec<u8>, EncodeError> {
     let text = |field: &str| value.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
     Form::of(text("apiVersion").unwrap_or("v1"), text("kind").unwrap_or_default())?.encode(value.to_string().as_bytes())

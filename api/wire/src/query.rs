@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use super::path::percent_bytes;
 use crate::status::{ApiError, ApiResult};
 
-/// Pairs in the order given.
+/// The pairs in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Takes a query string apart. What is not UTF-8 is replaced, so that no value that is checked passes; it
-    /// must not vanish, or a broken selector would select everything. Pairs with a broken escape do, here as
-    /// upstream; [`check`] is for those that may not.
+    /// Parses a query string. Bytes that are not UTF-8 are replaced, so that no check of the value passes. They must not
+    /// vanish: a broken selector would select everything. Pairs with a malformed escape vanish, as upstream; [`check`] is for
+    /// requests that must not have any.
     pub fn parse(text: Option<&str>) -> Self {
         Self(pairs(text).filter_map(|(key, value)| Some((decode(key)?, decode(value)?))).collect())
     }
@@ -37,14 +37,13 @@ impl Query {
         self.get(name).filter(|value| !value.is_empty())
     }
 
-    /// A flag as upstream reads one: present and neither `0` nor `false`.
+    /// A flag as upstream reads it: present, and neither `0` nor `false`.
     pub fn flag(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 }
 
-/// Refuses a query with a broken escape. Upstream drops such a pair, and deletes or lists everything where it
-/// was the selector; nobody can want that.
+/// Rejects a query with a malformed escape. Upstream drops such a pair, and deletes or lists everything if it was the selector.
 pub fn check(text: Option<&str>) -> ApiResult<()> {
     let broken = pairs(text).flat_map(|(key, value)| [key, value]).find(|part| percent_bytes(part, true).is_none());
     match broken {
@@ -56,7 +55,7 @@ pub fn check(text: Option<&str>) -> ApiResult<()> {
     }
 }
 
-/// What of a broken pair an error shows.
+/// How much of a malformed pair an error shows.
 const SHOWN_LEN_MAX: usize = 64;
 
 fn pairs(text: Option<&str>) -> impl Iterator<Item = (&str, &str)> {

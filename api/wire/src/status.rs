@@ -1,5 +1,5 @@
-//! What went wrong, as clients are told: HTTP status and `metav1.Status` with upstream's reasons
-//! and words. This is the one place that turns the errors of the crates below into HTTP.
+//! Errors as clients get them: HTTP status and `metav1.Status` with upstream's reasons and words. This is the only place that
+//! maps the errors of the crates below to HTTP.
 
 use api_model::field::{FieldError, aggregate};
 use api_model::kind::{GroupResource, Kind};
@@ -18,7 +18,7 @@ use api_cache::{Closed, NotYet, TooOld};
 #[derive(Debug)]
 pub struct ApiError(Box<Status>);
 
-/// The result of everything that answers a request.
+/// The result of every function that answers a request.
 pub type ApiResult<T> = Result<T, ApiError>;
 
 #[derive(Debug)]
@@ -27,9 +27,9 @@ struct Status {
     reason: &'static str,
     message: String,
     details: Details,
-    /// A token to go on with, beside an expired one.
+    /// A token to continue with, for an expired one.
     next: Option<String>,
-    /// Somebody else's Status, passed on as it is.
+    /// Another server's Status, passed on unchanged.
     verbatim: Option<serde_json::Value>,
 }
 
@@ -84,7 +84,7 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{resource} \"{name}\" not found")).about(resource, name)
     }
 
-    /// Something was not found, in somebody else's words.
+    /// Something was not found, in the words of another server.
     pub fn not_found_text(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "NotFound", message)
     }
@@ -138,7 +138,7 @@ impl ApiError {
         Self::invalid_kind(&kind.group, &kind.kind, name, errors)
     }
 
-    /// [`ApiError::invalid`] for something that is no served kind, such as `ListOptions`.
+    /// [`ApiError::invalid`] for a type that is not a served kind, such as `ListOptions`.
     pub fn invalid_kind(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let full = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let message = format!("{full} \"{name}\" is invalid: {}", aggregate(errors));
@@ -155,12 +155,12 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// The server does not know who asks.
+    /// The server cannot authenticate the request.
     pub fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
-    /// Refused by the authorizer, with its whole sentence.
+    /// Rejected by the authorizer, with its whole message.
     pub fn forbidden(resource: &GroupResource, name: &str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
     }
@@ -198,7 +198,7 @@ impl ApiError {
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
-    /// A continue token that is too old, with one to go on with inconsistently.
+    /// A continue token that is too old, with one for an inconsistent continuation.
     pub fn continue_expired(next: String) -> Self {
         let message = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the \
                        continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with \
@@ -214,17 +214,17 @@ impl ApiError {
         Self::expired("The resourceVersion for the provided list is too old.")
     }
 
-    /// What the request refers to is forgotten.
+    /// The revision of the request was compacted.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// The resource version that was asked for is forgotten.
+    /// The requested resource version was compacted.
     pub fn too_old(asked: u64, oldest: TooOld) -> Self {
         Self::expired(format!("too old resource version: {asked} ({})", oldest.oldest))
     }
 
-    /// The resource version that was asked for is not there yet.
+    /// The requested resource version does not exist yet.
     pub fn too_large_version(asked: u64, at: NotYet) -> Self {
         let message = format!("Too large resource version: {asked}, current: {}", at.current);
         Self::timeout(&message, 1).cause("ResourceVersionTooLarge", "Too large resource version", "")
@@ -246,7 +246,7 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     }
 
-    /// The client is to come back after `seconds`.
+    /// The client should retry after `seconds`.
     pub fn too_many_requests(message: impl Into<String>, seconds: u32) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(seconds)
     }
@@ -263,8 +263,7 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", format!("Internal error occurred: {text}")).cause("", &text, "")
     }
 
-    /// An applied configuration that does not fit its type: upstream gives it no reason and the code of
-    /// its own faults.
+    /// An applied configuration that does not fit its type: upstream gives no reason and code 500.
     pub fn untyped(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
@@ -298,7 +297,7 @@ impl ApiError {
         self.0.code
     }
 
-    /// What people read.
+    /// The message for people.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -327,8 +326,7 @@ impl ApiError {
         self.into_response_in(Encoding::Json)
     }
 
-    /// The answer to the request. What has no form in protobuf, such as a webhook's own words may have
-    /// none, is told in JSON.
+    /// The answer to the request. A Status without a protobuf form, such as a webhook's own, is sent as JSON.
     pub fn into_response_in(self, encoding: Encoding) -> Response<Body> {
         let value = self.to_value();
         let encoded = (encoding == Encoding::Protobuf).then(|| protobuf::encode(&value).ok()).flatten();
@@ -351,7 +349,7 @@ impl ApiError {
     }
 }
 
-/// Marks an answer as the server's own refusal, whole and in memory, not one that is passed on.
+/// Marks an answer as the server's own error, complete and in memory, not one that is passed on.
 #[derive(Clone, Copy, Debug)]
 pub struct Own;
 
@@ -367,7 +365,7 @@ impl From<Closed> for ApiError {
     }
 }
 
-/// Conflicts are the business of whoever wrote; what is left is the backend's failure.
+/// The writer handles conflicts; the rest are failures of the backend.
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
@@ -377,7 +375,7 @@ impl From<StoreError> for ApiError {
                 let why = "its quota or addresses were found out too long ago; please try again";
                 Self::new(StatusCode::CONFLICT, "Conflict", format!("Operation cannot be fulfilled: {why}"))
             }
-            // Without Retry-After: who tries again at once only adds to the load (docs/store.md).
+            // Without Retry-After: a client that retries at once only adds to the load (docs/store.md).
             StoreError::DiskFull { .. } | StoreError::SpaceExceeded => {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "InternalError", format!("Internal error occurred: {error}"))
             }

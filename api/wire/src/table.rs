@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::json;
 
-/// Which object stands beside a row's cells.
+/// The object beside a row's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IncludeObject {
     /// Nothing.
@@ -18,7 +18,7 @@ pub enum IncludeObject {
 }
 
 impl IncludeObject {
-    /// From `includeObject=`; metadata unless said otherwise.
+    /// From `includeObject=`; metadata by default.
     pub fn parse(text: Option<&str>) -> Option<Self> {
         match text {
             None | Some("" | "Metadata") => Some(Self::Metadata),
@@ -29,7 +29,7 @@ impl IncludeObject {
     }
 }
 
-/// A table of some objects; `columns` only where the client does not have them yet.
+/// A table of some objects; `columns` only if the client does not have them yet.
 pub fn table(version: &str, metadata: Value, kind: &Kind, rows: Vec<Value>, columns: bool) -> Value {
     let definitions = if columns { json!(api_print::columns(kind)) } else { Value::Null };
     json!({"kind": "Table", "apiVersion": version, "metadata": metadata, "columnDefinitions": definitions, "rows": rows})

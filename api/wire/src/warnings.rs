@@ -4,15 +4,16 @@ use std::collections::HashSet;
 
 use http::HeaderValue;
 
-/// Characters of all texts together, beyond which each is cut.
+/// The highest number of characters of all texts together; beyond it each text is cut.
 const WHOLE_LEN_MAX: usize = 4 * 1024;
-/// What a text is cut to.
+/// The length to which a text is cut.
 const CUT_LEN: usize = 256;
-/// Most headers. Upstream has no such bound, but clients read only so many headers of an answer: hyper's a hundred.
+/// The highest number of headers. Upstream has no such limit, but clients read only so many headers of an answer: hyper reads a
+/// hundred.
 const HEADERS_MAX: usize = 64;
 
-/// A header for each text that says something new. When they are too long together each is cut, and there are no
-/// more once the cut ones reach the same bound.
+/// A header for each new text. When the texts are too long together each is cut, and there are no more headers once the cut
+/// ones reach the same limit.
 pub fn headers(warnings: &[String]) -> Vec<HeaderValue> {
     let mut seen = HashSet::new();
     let texts: Vec<&str> = warnings.iter().map(String::as_str).filter(|text| !text.is_empty() && seen.insert(*text)).collect();

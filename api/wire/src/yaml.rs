@@ -1,7 +1,7 @@
 //! JSON values as YAML that readers of YAML 1.1 and 1.2 understand alike, in the look of upstream's writer.
 //!
-//! A string stands plain where every reader takes it for a string: `no`, `1_000`, `0777` and `2001-01-01` are
-//! quoted. Text of several lines stands as a block.
+//! A string is plain where every reader takes it for a string: `no`, `1_000`, `0777` and `2001-01-01` are quoted. Text of
+//! several lines is a block.
 
 use serde_json::{Map, Value};
 
@@ -24,7 +24,7 @@ pub fn text(value: &Value) -> String {
     out
 }
 
-/// A map's lines; the first is not indented where its line has begun.
+/// A map's lines; the first is not indented where its line has begun already.
 fn write_map(map: &Map<String, Value>, indent: usize, mut is_begun: bool, out: &mut String) {
     for (key, value) in map {
         if !std::mem::take(&mut is_begun) {
@@ -78,7 +78,7 @@ fn pad(indent: usize, out: &mut String) {
     out.extend(std::iter::repeat_n(' ', indent));
 }
 
-/// What is no filled map or list. Blocks are indented so far.
+/// A value that is not a filled map or list. Blocks are indented by so much.
 fn write_scalar(value: &Value, indent: usize, out: &mut String) {
     match value {
         Value::String(text) if is_block(text) => write_block(text, indent, out),
@@ -93,7 +93,7 @@ fn write_line(text: &str, out: &mut String) {
     if is_plain(text) {
         return out.push_str(text);
     }
-    // JSON's strings are YAML's but for what YAML does not take for printable.
+    // JSON's strings are YAML's except for characters that YAML does not take for printable.
     for c in Value::from(text).to_string().chars() {
         if is_printable(c) {
             out.push(c)
@@ -128,7 +128,7 @@ fn write_block(text: &str, indent: usize, out: &mut String) {
     }
 }
 
-/// Whether any reader takes it for a character of a line.
+/// Whether every reader takes it for a character of a line.
 fn is_printable(c: char) -> bool {
     !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
@@ -147,7 +147,7 @@ fn is_plain(text: &str) -> bool {
         && !is_number_or_date(text)
 }
 
-/// Whether the text is, to some reader, a number (also of base 60), a date, or begins like one.
+/// Whether some reader takes the text for a number (also of base 60) or a date, or it begins like one.
 fn is_number_or_date(text: &str) -> bool {
     let digits = text.trim_start_matches(['+', '-']).replace('_', "");
     let Some((first, rest)) = digits.split_at_checked(1) else { return false };

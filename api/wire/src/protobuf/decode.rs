@@ -1,7 +1,7 @@
 //! Messages into JSON values.
 //!
-//! Go clients write a zero for every field that is no pointer, which JSON leaves out; so zeros are
-//! dropped, but for fields where zero means something.
+//! Go clients write a zero for every field that is not a pointer, which JSON omits; so zeros are dropped, except for fields
+//! where zero has a meaning.
 
 use serde_json::{Map, Value};
 
@@ -12,7 +12,7 @@ use super::table::{Field, Kind, Message, Shape};
 
 /// Messages in messages; upstream's deepest has about twenty levels, and schemas may be deeper.
 const DEPTH_MAX: usize = 100;
-/// Lists and maps in one another: what the JSON is read by takes no more.
+/// The deepest nesting of lists and maps: the JSON parser accepts no more.
 const JSON_DEPTH_MAX: usize = 127;
 
 /// A message that is a whole object.
@@ -33,15 +33,15 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// Adds a message's fields to those that are there. A field that comes twice is merged or, where it is
-/// no message, comes to be what was said last.
+/// Adds a message's fields to the present ones. A field that occurs twice is merged or, if it is not a message, has the last
+/// value.
 pub(super) fn fields(message: &'static Message, bytes: &[u8], out: &mut Map<String, Value>, depth: usize) -> Result<(), ProtobufError> {
     if depth > DEPTH_MAX {
         return Err(ProtobufError::Deep);
     }
     let mut reader = Reader::new(bytes);
     while let Some((tag, wire)) = reader.next()? {
-        // What is newer than the table is unknown, as it would be to an older server.
+        // A field that is newer than the table is unknown, as for an older server.
         let Some(field) = message.numbered(tag) else { continue };
         match (field.shape, field.kind) {
             (Shape::One, Kind::Message(inner)) => match inner.list() {
@@ -51,7 +51,7 @@ pub(super) fn fields(message: &'static Message, bytes: &[u8], out: &mut Map<Stri
                         fields(inner, field.bytes(wire)?, map, depth + 1)?;
                     }
                 }
-                // A list that has a message of its own, such as `ExtraValue`.
+                // A list with a message of its own, such as `ExtraValue`.
                 Some(list) => list_items(list, field.bytes(wire)?, items(out, field.name), depth + 1)?,
             },
             (Shape::One, _) => {
@@ -74,7 +74,7 @@ pub(super) fn fields(message: &'static Message, bytes: &[u8], out: &mut Map<Stri
     Ok(())
 }
 
-/// The map of that name, made where there is none.
+/// The map of that name, created if it does not exist.
 fn map<'a>(out: &'a mut Map<String, Value>, name: &str) -> &'a mut Value {
     let value = out.entry(name).or_insert(Value::Null);
     if !value.is_object() {
@@ -83,7 +83,7 @@ fn map<'a>(out: &'a mut Map<String, Value>, name: &str) -> &'a mut Value {
     value
 }
 
-/// The list of that name, made where there is none.
+/// The list of that name, created if it does not exist.
 fn items<'a>(out: &'a mut Map<String, Value>, name: &str) -> &'a mut Value {
     let value = out.entry(name).or_insert(Value::Null);
     if !value.is_array() {
@@ -161,8 +161,8 @@ fn value(field: &'static Field, wire: Wire<'_>, depth: usize) -> Result<Value, P
 }
 
 impl Field {
-    /// Whether a value says no more than leaving the field out. Of what JSON writes in a way of its own,
-    /// a port of zero or a default of `false`, only nothing at all says nothing.
+    /// Whether a value means the same as an absent field. For values with a JSON form of their own, a port of zero or a default
+    /// of `false`, only an absent value does.
     fn drops(&self, value: &Value) -> bool {
         match self.kind {
             Kind::Special(_) => value.is_null(),

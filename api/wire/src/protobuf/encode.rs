@@ -1,7 +1,7 @@
 //! JSON text into messages, in one pass and without a tree of either.
 //!
-//! What JSON leaves out is left out; what it says is written, zeros too. Fields that the table does not
-//! know are left out, as upstream leaves out `kind` and `apiVersion`, which stand in the envelope.
+//! What JSON omits is omitted; what it has is written, zeros too. Fields that the table does not have are omitted, as upstream
+//! omits `kind` and `apiVersion`, which are in the envelope.
 
 use std::fmt;
 
@@ -66,7 +66,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 }
 
-/// A name in JSON: the field, and the inlined messages through which it is reached.
+/// A name in JSON: the field, and the inlined messages that lead to it.
 struct Name(&'static Message);
 
 impl<'de> DeserializeSeed<'de> for Name {
@@ -89,7 +89,7 @@ impl Visitor<'_> for Name {
     }
 }
 
-/// An inlined message while its fields come in, among its parent's and in any order.
+/// An inlined message while its fields arrive, mixed with its parent's and in any order.
 struct Inlined {
     tag: u32,
     own: Vec<u8>,
@@ -97,7 +97,7 @@ struct Inlined {
 }
 
 impl Inlined {
-    /// Where a field goes that is reached through these.
+    /// The position of a field that these lead to.
     fn buffer<'a>(all: &'a mut Vec<Self>, own: &'a mut Vec<u8>, through: &[&Field]) -> &'a mut Vec<u8> {
         let Some((outer, rest)) = through.split_first() else { return own };
         let at = all.iter().position(|inlined| inlined.tag == outer.tag).unwrap_or_else(|| {
@@ -180,7 +180,7 @@ impl<'de> Visitor<'de> for Slot<'_> {
 struct One<'o> {
     field: &'static Field,
     tag: u32,
-    /// In a list or map, where even nothing is something.
+    /// In a list or map, where even an empty value is an element.
     is_element: bool,
     out: &'o mut Vec<u8>,
 }
@@ -339,7 +339,7 @@ impl<'de> Visitor<'de> for One<'_> {
     }
 }
 
-/// The key of the first field, a truth value: whether anything is allowed where no schema says more.
+/// The key of the first field, a boolean: whether anything is allowed where no schema says more.
 const ALLOWS: u8 = 1 << 3;
 
 fn nested<E>(out: &mut Vec<u8>, tag: u32, make: impl FnOnce(&mut Vec<u8>)) -> Result<(), E> {

@@ -1,5 +1,4 @@
-//! What stands around messages: the envelope that says of which kind an object is, lists, and the
-//! frames of a watch.
+//! The bytes around messages: the envelope that names an object's kind, lists, and the frames of a watch.
 
 use api_rules::Decoded;
 use bytes::Bytes;
@@ -9,7 +8,7 @@ use super::read::{self, Reader, Wire};
 use super::table::{self, Kind, Shape};
 use super::{EncodeError, Form, MAGIC, ProtobufError, decode as messages, write};
 
-/// What follows an object in its envelope: no encoding, no media type.
+/// The fields after an object in its envelope: no encoding, no media type.
 pub const TAIL: &[u8] = &[0x1a, 0, 0x22, 0];
 /// The number of the field that holds an object in its envelope.
 const RAW: u32 = 2;
@@ -40,7 +39,7 @@ pub fn decode(body: &[u8]) -> Result<Decoded, ProtobufError> {
 }
 
 impl Form {
-    /// What comes before a message of that length in its envelope.
+    /// The bytes before a message of that length in its envelope.
     pub fn head(&self, len: usize) -> Vec<u8> {
         let mut type_meta = Vec::with_capacity(self.api_version.len() + self.kind.len() + 4);
         write::bytes(&mut type_meta, 1, self.api_version.as_bytes());
@@ -73,8 +72,8 @@ impl ListForm {
         }
     }
 
-    /// What comes before the items: the envelope, which tells the length of all, and the list's metadata.
-    /// `items_len` is the sum of the items' [`ListForm::item_len`].
+    /// The bytes before the items: the envelope, which has the length of everything, and the list's metadata. `items_len` is
+    /// the sum of the items' [`ListForm::item_len`].
     pub fn head(&self, metadata: &Value, items_len: usize) -> Result<Vec<u8>, EncodeError> {
         let metadata = serde_json::json!({ "metadata": metadata });
         let message = self.list.message(metadata.to_string().as_bytes())?;
@@ -83,12 +82,12 @@ impl ListForm {
         Ok(out)
     }
 
-    /// What an item's message of that length takes in the list.
+    /// The bytes of an item with a message of that length in the list.
     pub fn item_len(&self, message_len: usize) -> usize {
         write::varint_len(u64::from(self.items) << 3) + write::varint_len(message_len as u64) + message_len
     }
 
-    /// What comes before an item's message.
+    /// The bytes before an item's message.
     pub fn item_head(&self, out: &mut Vec<u8>, message_len: usize) {
         write::head(out, self.items, message_len);
     }
@@ -102,7 +101,7 @@ pub fn frame(word: &str, object: &[u8]) -> Bytes {
     event.extend_from_slice(&[0; FRAME_LEN]);
     write::bytes(&mut event, 1, word.as_bytes());
     write::bytes(&mut event, 2, &raw);
-    // No object comes near the length that four bytes can tell.
+    // No object is nearly as long as four bytes can express.
     let len = u32::try_from(event.len() - FRAME_LEN).unwrap_or(u32::MAX);
     if let Some(head) = event.first_chunk_mut::<FRAME_LEN>() {
         *head = len.to_be_bytes();
@@ -110,7 +109,7 @@ pub fn frame(word: &str, object: &[u8]) -> Bytes {
     event.into()
 }
 
-/// The events in some frames behind one another, without their lengths.
+/// The events in several frames, without their lengths.
 pub fn frames(mut frames: Bytes) -> Vec<Bytes> {
     let mut events = Vec::new();
     while let Some(len) = frames.first_chunk::<FRAME_LEN>() {

@@ -1,6 +1,6 @@
-//! JSON with its fields in the order of upstream's Go types, which is that of the messages in the table: what the server
-//! itself makes looks as clients and people know it (`kind`, `apiVersion`, `metadata`, …). What has no type there is in
-//! alphabetic order, as Go writes maps.
+//! JSON with its fields in the order of upstream's Go types, which is the order of the messages in the table: objects that the
+//! server itself makes have the order that clients and people know (`kind`, `apiVersion`, `metadata`, …). Fields without a type
+//! there are in alphabetic order, as Go writes maps.
 
 use serde_json::{Map, Value};
 
@@ -24,7 +24,7 @@ const TABLE: &Own = &[
 ];
 const CONDITION: &Own = &[("type", Fields::None), ("status", Fields::None), ("reason", Fields::None), ("message", Fields::None)];
 
-/// Fields in their order, each with those of what it holds.
+/// Fields in their order, each with the fields of its value.
 type Own = [(&'static str, Fields)];
 
 /// The fields of a value, or of the elements of a list.
@@ -32,7 +32,7 @@ type Own = [(&'static str, Fields)];
 enum Fields {
     /// Any: they are in alphabetic order.
     None,
-    /// Those of the kind that the value says it is.
+    /// The fields of the kind that the value names.
     Itself,
     Own(&'static Own),
     Named(&'static str),
@@ -83,7 +83,7 @@ fn write(value: &Value, fields: Fields, out: &mut Vec<u8>) {
 fn of_kind(map: &Map<String, Value>) -> Fields {
     let text = |field: &str| map.get(field).and_then(Value::as_str).unwrap_or_default();
     match (text("apiVersion"), text("kind")) {
-        // The oldest documents of discovery tell no version.
+        // The oldest discovery documents have no version.
         ("", kind) => table::root("v1", kind).map_or(Fields::None, Fields::Message),
         (api_version, "Table") if api_version.starts_with("meta.k8s.io/") => Fields::Own(TABLE),
         (api_version, kind) => table::root(api_version, kind).map_or(Fields::None, Fields::Message),
@@ -112,12 +112,12 @@ fn write_fields(map: &Map<String, Value>, fields: Fields, out: &mut Vec<u8>) {
             (rank, name, value, inner)
         })
         .collect();
-    // Stable: what is not known stays in alphabetic order behind the rest.
+    // Stable: unknown fields stay in alphabetic order after the others.
     ranked.sort_by_key(|(rank, ..)| *rank);
     object(ranked.into_iter().map(|(_, name, value, inner)| (name, value, inner)), out);
 }
 
-/// Where a field stands, and the fields of what it holds.
+/// The position of a field, and the fields of its value.
 fn place(fields: Fields, name: &str) -> (usize, Fields) {
     const TYPE_META: [&str; 2] = ["kind", "apiVersion"];
     let found = match fields {
@@ -134,7 +134,7 @@ fn place(fields: Fields, name: &str) -> (usize, Fields) {
     }
 }
 
-/// The fields of what a field holds.
+/// The fields of a field's value.
 fn below(field: &Field) -> Fields {
     match (field.kind, field.shape) {
         (Kind::Message(message), Shape::Map) => Fields::Map(message),

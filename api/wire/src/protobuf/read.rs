@@ -2,7 +2,7 @@
 
 use super::ProtobufError;
 
-/// What stands behind a tag.
+/// The value after a tag.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wire<'a> {
     Number(u64),
@@ -33,7 +33,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// The next field; none at the end. Groups, which nobody has used for decades, are malformed.
+    /// The next field; `None` at the end. Groups, which have been out of use for decades, are malformed.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Wire<'a>)>, ProtobufError> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The last bytes in a message's field of that number; empty where there are none.
+/// The last bytes of a message's field with that number; empty if there are none.
 pub(super) fn last_bytes(message: &[u8], tag: u64) -> Result<&[u8], ProtobufError> {
     let mut found: &[u8] = &[];
     let mut reader = Reader::new(message);

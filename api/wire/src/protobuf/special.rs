@@ -1,5 +1,5 @@
-//! Messages that are something else in JSON: quantities, times, ports by number or name, free JSON,
-//! and what may stand instead of a schema.
+//! Messages with a JSON form of their own: quantities, times, ports by number or name, free JSON, and the alternatives to a
+//! schema.
 
 use api_model::meta;
 use base64::Engine as _;
@@ -30,7 +30,7 @@ pub(super) enum Special {
 
 const APIEXTENSIONS: &str = "apiextensions_apiserver.pkg.apis.apiextensions.v1.";
 const MACHINERY: &str = "apimachinery.pkg.";
-/// 9999-12-31T23:59:59Z, which many write for "never".
+/// 9999-12-31T23:59:59Z, which many clients write for "never".
 const YEAR_9999_LAST: i64 = 253_402_300_799;
 
 impl Special {
@@ -109,7 +109,7 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, ProtobufError> {
     Ok(if is_text { text.into() } else { decode::integer(number) })
 }
 
-/// A time; an empty message is none.
+/// A time; an empty message is no time.
 fn time(bytes: &[u8], write: fn(Timestamp) -> String) -> Result<Value, ProtobufError> {
     let (mut seconds, mut nanoseconds) = (0, 0);
     let mut reader = Reader::new(bytes);
@@ -126,15 +126,15 @@ fn time(bytes: &[u8], write: fn(Timestamp) -> String) -> Result<Value, ProtobufE
     let (Some(seconds), Ok(nanoseconds)) = (decode::integer(seconds).as_i64(), i32::try_from(nanoseconds)) else {
         return Err(ProtobufError::Time);
     };
-    // The last day of that year is held at the last time that can be written, as in JSON.
+    // Later times are limited to the last one that can be written, as in JSON.
     let seconds = if seconds <= YEAR_9999_LAST { seconds.min(Timestamp::MAX.as_second()) } else { seconds };
     Timestamp::new(seconds, nanoseconds).map(|at| write(at).into()).map_err(|_| ProtobufError::Time)
 }
 
-/// Writes a time as the message's fields; `None` where the text is no time.
+/// Writes a time as the message's fields; `None` when the text is not a time.
 pub(super) fn write_time(out: &mut Vec<u8>, text: &str) -> Option<()> {
     let at: Timestamp = text.parse().ok()?;
-    // Before 1970 a time is so many seconds below zero and nanoseconds above that.
+    // A time before 1970 has negative seconds and positive nanoseconds.
     let nanoseconds = at.subsec_nanosecond();
     let (seconds, nanoseconds) = match nanoseconds < 0 {
         true => (at.as_second() - 1, nanoseconds + 1_000_000_000),
@@ -160,7 +160,7 @@ fn schema(bytes: &[u8], depth: usize) -> Result<Value, ProtobufError> {
     Ok(Value::Object(fields))
 }
 
-/// A schema in the field of the first number, or else what the field of the second says.
+/// A schema in the first field, or else the value of the second field.
 fn schema_or<'a>(
     bytes: &'a [u8],
     (schema_tag, other_tag): (u64, u64),

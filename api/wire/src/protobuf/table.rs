@@ -1,12 +1,11 @@
-//! Which field of which message has which number and type, and what JSON calls it: `table.txt`, made by
-//! the example `protobuf_table` from upstream's definitions and Go types. Read when protobuf is first
-//! spoken, message by message. How it is held against upstream's own examples is told in `tests/golden.rs`.
+//! The number, type and JSON name of each field of each message: `table.txt`, made by the example `protobuf_table` from
+//! upstream's definitions and Go types. It is parsed when protobuf is first used, message by message. `tests/golden.rs`
+//! compares the result with upstream's own examples.
 //!
-//! A line is a message: its path, behind `=` every `apiVersion/kind` that it is the whole of, then a word
-//! a field: `number:name:type`. A field without name is inlined: its fields stand among its parent's.
-//! The name `[]` says that the message as a whole is this list. Types are `s` text, `b` bytes, `i`
-//! whole number, `t` truth, `d` double, or a message's path; `*` before a type is a list, `%` a map from
-//! text, `=` that a zero is not the same as nothing.
+//! A line is a message: its path, after `=` every `apiVersion/kind` of which it is the message, then a word for each field:
+//! `number:name:type`. A field without name is inlined: its fields are among its parent's. The name `[]` means that the message
+//! as a whole is this list. Types are `s` text, `b` bytes, `i` integer, `t` boolean, `d` double, or a message's path; `*`
+//! before a type is a list, `%` a map with text keys, `=` means that a zero differs from an absent value.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,11 +27,11 @@ pub(super) struct Message {
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) tag: u32,
-    /// What JSON calls it.
+    /// The field's name in JSON.
     pub(super) name: &'static str,
     pub(super) shape: Shape,
     pub(super) kind: Kind,
-    /// Whether a zero is kept when it comes.
+    /// Whether a zero is kept.
     pub(super) keeps_zero: bool,
 }
 
@@ -86,7 +85,7 @@ pub(super) fn root(api_version: &str, kind: &str) -> Option<&'static Message> {
     message(MESSAGES.roots.get(format!("{api_version}/{kind}").as_str())?)
 }
 
-/// Messages may hold themselves: the path says enough.
+/// Messages may contain themselves, so only the path is printed.
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.id)
@@ -114,7 +113,7 @@ impl Message {
         self.fields().iter().find(|field| u64::from(field.tag) == tag)
     }
 
-    /// The field that JSON calls so, behind those through which it is reached: the inlined ones.
+    /// The field with that JSON name, after the inlined fields that lead to it.
     pub(super) fn named(&'static self, name: &str) -> Option<(Vec<&'static Field>, &'static Field)> {
         if let Some(field) = self.fields().iter().find(|field| field.name == name) {
             return Some((Vec::new(), field));

@@ -12,7 +12,7 @@ pub(super) fn varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// How many bytes a varint takes.
+/// The number of bytes of a varint.
 pub(super) fn varint_len(number: u64) -> usize {
     (number | 1).ilog2() as usize / 7 + 1
 }
@@ -38,13 +38,13 @@ pub(super) fn head(out: &mut Vec<u8>, tag: u32, len: usize) {
     varint(out, len as u64);
 }
 
-/// A field of bytes: text, or a message that is made already.
+/// A field of bytes: text, or a finished message.
 pub(super) fn bytes(out: &mut Vec<u8>, tag: u32, bytes: &[u8]) {
     head(out, tag, bytes.len());
     out.extend_from_slice(bytes);
 }
 
-/// A field that is a message, made in place: its length is known only afterwards, and goes before it.
+/// A field that is a message, made in place: its length is known only afterwards, and is inserted before it.
 pub(super) fn nested<E>(out: &mut Vec<u8>, tag: u32, make: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
     key(out, tag, 2);
     let at = out.len();
