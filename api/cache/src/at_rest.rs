@@ -1,14 +1,12 @@
 //! Encryption at rest: how objects of chosen resources look in the store.
 //!
-//! An `EncryptionConfiguration` names resources and, for each, providers in order. What is written
-//! goes through the first provider's first key; what is read goes through whichever wrote it, told
-//! by the prefix that each puts before its bytes (`k8s:enc:aesgcm:v1:KEY:`), as upstream. An object
-//! that was not written by the first key is stale: the next write replaces it even when nothing
-//! else changed, so that `kubectl replace` over all objects is how keys are rotated.
+//! An `EncryptionConfiguration` names resources and, for each, providers in order. The first provider's first key encrypts. The
+//! key that wrote a value decrypts it; the prefix of each key's values (`k8s:enc:aesgcm:v1:KEY:`) identifies it, as upstream.
+//! An object that the first key did not write is stale: the next write replaces it even when nothing else changed, so that
+//! `kubectl replace` over all objects rotates keys.
 //!
-//! Sits between the registry and the store: the store sees bytes, everybody else plain objects. The
-//! store's key is authenticated with the bytes, so one object's bytes are worth nothing in another's
-//! place.
+//! The module sits between the registry and the store: the store sees bytes, all other code plain objects. The store's key is
+//! authenticated with the bytes, so the bytes of one object are invalid under the key of another.
 
 mod cipher;
 mod config;
@@ -25,7 +23,7 @@ use thiserror::Error;
 use self::cipher::Cipher;
 pub use config::EncryptionError;
 
-/// What every encrypted value begins with.
+/// The beginning of every encrypted value.
 const ENCRYPTED: &[u8] = b"k8s:enc:";
 /// Stands for all resources of a group, and for all groups.
 const ANY: &str = "*";
@@ -36,11 +34,11 @@ pub struct AtRest {
     by_resource: HashMap<GroupResource, Arc<[Provider]>>,
 }
 
-/// One key of one provider, or none at all.
+/// One key of one provider, or no encryption.
 struct Provider {
-    /// What its values begin with; empty for those that are plain.
+    /// The prefix of its values; empty for plain values.
     prefix: Vec<u8>,
-    /// None: the values are plain.
+    /// `None`: the values are plain.
     cipher: Option<Box<dyn Cipher>>,
 }
 
@@ -102,7 +100,7 @@ impl AtRest {
         for (at, provider) in providers.iter().enumerate() {
             match provider.open(key, stored) {
                 Some(Ok(bytes)) => return Ok(Opened { bytes, stale: at > 0 }),
-                // Two keys may bear one name: another may still fit.
+                // Two keys may have one name: another one may still decrypt the value.
                 Some(Err(error)) => failure = error,
                 None => {}
             }
@@ -149,7 +147,7 @@ impl Provider {
         }
     }
 
-    /// What messages call it.
+    /// The name in messages.
     fn label(&self) -> String {
         String::from_utf8_lossy(&self.prefix).trim_end_matches(':').to_owned()
     }

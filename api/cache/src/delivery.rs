@@ -1,5 +1,5 @@
-//! Changes on their way to watchers: those that were made together are told together, and who watches
-//! the same gets the same bytes.
+//! Changes on their way to watchers: changes that were committed together are delivered together, and watchers with the same
+//! filter get the same bytes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,15 +7,15 @@ use bytes::{Bytes, BytesMut};
 
 use super::event::{Change, Event};
 
-/// Bytes of lines in one delivery, unless it has one line alone.
+/// The highest number of bytes of lines in one delivery, unless it has only one line.
 const BYTES_MAX: usize = 256 << 10;
 
-/// Whether a watcher was told all that it was to be told.
+/// Whether a watcher got everything that it should get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// Everything was sent.
     All,
-    /// Something has no form in what the watcher speaks: the last line says so, and the watch is over.
+    /// An object has no form in the watcher's media type: the last line says so, and the watch ends.
     Failed,
 }
 
@@ -26,7 +26,7 @@ pub struct Delivery {
     /// About the size of its lines.
     bytes: usize,
     lines: OnceLock<Bytes>,
-    /// Frames in protobuf, made for the first who is told in it.
+    /// Frames in protobuf, made for the first watcher that uses it.
     frames: OnceLock<(Bytes, Told)>,
 }
 
@@ -63,7 +63,7 @@ impl Delivery {
         &self.changes
     }
 
-    /// Their lines on the wire, made once for all who are told.
+    /// Their lines on the wire, made once for all watchers.
     pub fn lines(&self) -> Bytes {
         let make = || {
             let len = self.changes.iter().map(|(change, event)| event.line_len(*change)).sum();
@@ -74,7 +74,7 @@ impl Delivery {
         self.lines.get_or_init(make).clone()
     }
 
-    /// The same in protobuf, for all who are told in it.
+    /// The same in protobuf, for all watchers that use it.
     pub fn frames(&self, make: impl FnOnce() -> (Bytes, Told)) -> (Bytes, Told) {
         self.frames.get_or_init(make).clone()
     }

@@ -1,4 +1,4 @@
-//! One change of one object, shared by everybody who watches it.
+//! One change of one object, shared by all of its watchers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,7 +14,7 @@ pub enum Change {
     Added,
     /// The object changed and stays in the selection.
     Modified,
-    /// The object is gone from the selection.
+    /// The object has left the selection.
     Deleted,
 }
 
@@ -29,14 +29,14 @@ impl Change {
     }
 }
 
-/// What was there before a change.
+/// The state before a change.
 #[derive(Debug)]
 pub enum Before {
     /// Nothing: the change created the object.
     Nothing,
     /// This object.
     Object(Arc<Object>),
-    /// Something that is older than what we remember.
+    /// A state that is older than the history.
     Forgotten,
 }
 
@@ -45,11 +45,11 @@ pub enum Before {
 pub struct Event {
     /// The revision of the write.
     pub revision: u64,
-    /// What was there before the change.
+    /// The state before the change.
     pub before: Before,
     /// The object after the change; `None` when it is gone.
     pub after: Option<Arc<Object>>,
-    /// The last state, with this event's revision: what DELETED carries.
+    /// The last state, with this event's revision: the object of DELETED.
     gone: OnceLock<Arc<Object>>,
 }
 
@@ -59,7 +59,7 @@ impl Event {
         Self { revision, before, after, gone: OnceLock::new() }
     }
 
-    /// The object before the change, where it is known.
+    /// The object before the change, if it is known.
     pub fn old(&self) -> Option<&Arc<Object>> {
         match &self.before {
             Before::Object(object) => Some(object),
@@ -67,8 +67,8 @@ impl Event {
         }
     }
 
-    /// What a watcher with this filter is told, if anything: an object that leaves the selection is
-    /// deleted for it, one that enters it is added.
+    /// The event that a watcher with this filter gets, if any: an object that leaves the selection is deleted for the watcher,
+    /// one that enters it is added.
     pub fn change_for(&self, filter: &Filter) -> Option<Change> {
         let now = self.after.as_ref().is_some_and(|object| filter.matches(object));
         let was = match &self.before {
@@ -109,7 +109,7 @@ impl Event {
     }
 }
 
-/// What a line has beside its object, at most.
+/// The highest number of bytes of a line beside its object.
 const LINE_BYTES: usize = 32;
 
 /// Writes `{"type":…,"object":…}` and a line feed.

@@ -1,8 +1,8 @@
-//! Keeps the cache up with the store's log.
+//! Updates the cache with the store's log.
 //!
-//! At the start: a snapshot, then the history that led to it, so that watches may resume from
-//! before a restart. After that: events as they are committed. When the log was compacted past us,
-//! the cache starts over from a snapshot and every watch ends.
+//! At the start: a snapshot, then the history before it, so that watches may resume from before a restart. After that: events
+//! as they are committed. When the log was compacted beyond the cache's revision, the cache starts over from a snapshot and
+//! every watch ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use super::{Cache, Resource, Unreadable};
 use crate::at_rest::{AtRest, AtRestError, Opened};
 use crate::key;
 
-/// Pause before a store that failed is asked again.
+/// The pause before the next attempt after the store failed.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Fills a cache; the future that is returned keeps feeding it until it is cancelled or the store is closed.
+/// Fills a cache; the returned future updates it until it is cancelled or the store is closed.
 ///
 /// # Errors
 /// When the store cannot be read.
@@ -39,7 +39,7 @@ pub async fn start(
     let known = load(&cache, snapshot);
     let events = match replay(&cache, &*store, known, head).await {
         Ok(events) => events,
-        // Compacted meanwhile: go on without the past, and say so to those who come from there.
+        // Compacted meanwhile: continue without the history, and end watches from before.
         Err(StoreError::Compacted { .. }) => {
             cache.forget_past(head);
             store.watch(head).await?
@@ -58,7 +58,7 @@ pub async fn start(
     }))
 }
 
-/// Nobody waits for what the cache will not see any more, also where the feeder panicked.
+/// No reader waits for revisions that the cache will not get any more, also after a panic of the feeder.
 struct CloseAtEnd(Arc<Cache>);
 
 impl Drop for CloseAtEnd {
@@ -80,7 +80,7 @@ fn load(cache: &Cache, snapshot: Snapshot) -> Objects {
     known
 }
 
-/// Reads an object that is current; one that cannot be read is remembered as such.
+/// Decrypts a current object; records one that cannot be read.
 fn read_current(cache: &Cache, key: &str, revision: u64, stored: &bytes::Bytes) -> Option<(Arc<Resource>, Object)> {
     let place = place(key)?;
     let resource = cache.resource(&GroupResource::new(place.group, place.resource));
@@ -103,7 +103,7 @@ fn place(key: &str) -> Option<key::Parts<'_>> {
     place
 }
 
-/// Why stored bytes are no object.
+/// Why stored bytes are not an object.
 #[derive(Debug, thiserror::Error)]
 enum UnreadableError {
     #[error("a key that is not ours")]
@@ -146,7 +146,7 @@ async fn replay(cache: &Cache, store: &dyn Store, current: Objects, head: u64) -
             }
         }
     }
-    // A batch may reach beyond the snapshot: what does is handed on first.
+    // A batch may reach beyond the snapshot: the events after it are passed on first.
     let beyond = futures::stream::iter((reached > head).then_some(Ok(Batch { events: beyond, revision: reached })));
     Ok(beyond.chain(events).boxed())
 }
@@ -163,7 +163,7 @@ fn remember(cache: &Cache, seen: &mut Objects, current: &Objects, change: Change
     };
     let after = change.value.as_ref().and_then(|stored| match current.get(&change.key) {
         Some(object) if object.revision == change.revision => Some(Arc::clone(object)),
-        // A past state that cannot be read is as good as forgotten.
+        // A past state that cannot be read counts as not in the history.
         _ => read(cache, &resource, &change.key, change.revision, stored).ok().map(Arc::new),
     });
     if let Some(object) = &after {
@@ -172,8 +172,8 @@ fn remember(cache: &Cache, seen: &mut Objects, current: &Objects, change: Change
     resource.remember(Event::new(change.revision, before, after));
 }
 
-/// A transaction of somebody else may change several objects by one revision. What it does to a resource is put
-/// together, to be applied at once: who saw a part of it, at that revision, would go on without the rest.
+/// A transaction of another client may change several objects at one revision. Its changes of a resource are collected and
+/// applied at once: a watcher that got a part of them at that revision would resume without the rest.
 fn together(mut events: Vec<Change>) -> Vec<Change> {
     if events.windows(2).any(|pair| matches!(pair, [a, b] if a.revision == b.revision)) {
         events.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
@@ -223,7 +223,7 @@ impl Feeder {
                 Some((resource, object)) => (resource, Some(object)),
                 None => (self.cache.resource(&GroupResource::new(place.group, place.resource)), None),
             };
-            // It cannot be read, or could not until it went.
+            // It cannot be read, or could not be read until it was deleted.
             let is_unreadable = change.value.is_some() && after.is_none();
             if is_unreadable || (resource.put_readable(place.namespace, place.name) && after.is_none()) {
                 applied.extend(run.take().into_iter().flat_map(|(resource, changes)| resource.apply(changes)));
@@ -233,7 +233,7 @@ impl Feeder {
             let change = Applied { namespace: place.namespace, name: place.name, revision: change.revision, after };
             match &mut run {
                 Some((same, changes)) if Arc::ptr_eq(same, &resource) => changes.push(change),
-                // Another resource: the order in which things happened is that in which they are seen.
+                // Another resource: watchers get events in the order in which they happened.
                 _ => {
                     let before = run.replace((resource, vec![change]));
                     applied.extend(before.into_iter().flat_map(|(resource, changes)| resource.apply(changes)));
@@ -244,7 +244,7 @@ impl Feeder {
         self.cache.advance(revision, applied);
     }
 
-    /// After a failure: the events to go on with, or `None` when there will be none.
+    /// After a failure: the events to continue with, or `None` when there will be none.
     async fn resume(&self, mut failure: StoreError) -> Option<Events> {
         loop {
             failure = match failure {

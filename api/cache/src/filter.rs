@@ -1,4 +1,4 @@
-//! Which objects a list or watch is about: namespace, name, label and field selectors.
+//! The selection of a list or watch: namespace, name, label and field selectors.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::object::Object;
 /// The field that has an index of its own: every node watches the Pods bound to it.
 pub const NODE_FIELD: &str = "spec.nodeName";
 
-/// What a list or watch asks for.
+/// The selection of a list or watch.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Only this namespace.
@@ -20,12 +20,12 @@ pub struct Filter {
     pub labels: Selector,
     /// Only objects that these fields select.
     pub fields: FieldSelector,
-    /// The kind in which the objects are stored: it knows what its selectable fields are called.
+    /// The kind in which the objects are stored: it has the names of its selectable fields.
     pub kind: Option<Arc<Kind>>,
 }
 
 impl Filter {
-    /// Whether nothing but the namespace narrows the choice.
+    /// Whether only the namespace restricts the selection.
     pub fn is_plain(&self) -> bool {
         self.labels.is_everything() && self.fields.terms.is_empty()
     }
@@ -37,12 +37,12 @@ impl Filter {
         Self { namespace: self.namespace.clone(), labels: Selector::default(), fields, kind: self.kind.clone() }
     }
 
-    /// The one name that can match, if the selector says so.
+    /// The only name that can match, if the selector requires one.
     pub fn name(&self) -> Option<&str> {
         self.fields.exact("metadata.name")
     }
 
-    /// The one node whose Pods can match.
+    /// The only node whose Pods can match.
     pub fn node(&self) -> Option<&str> {
         self.fields.exact(NODE_FIELD).filter(|node| !node.is_empty())
     }
@@ -60,7 +60,7 @@ impl Filter {
         let is_equal = match term.path.as_str() {
             "metadata.name" => *object.name == term.value,
             "metadata.namespace" => *object.namespace == term.value,
-            // Told to every node of every change of its Pods: not a thing to look up in JSON.
+            // Evaluated for every change of a node's Pods: too often to read it from JSON.
             NODE_FIELD if self.node().is_some() => object.node().is_some_and(|node| **node == *term.value),
             path => self.text(path, &object.kept_value()) == term.value,
         };

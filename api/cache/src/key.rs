@@ -1,11 +1,11 @@
-//! Where an object is in the store: `group/resource/namespace/name`, the core group spelled `core`
-//! and the namespace empty for cluster-scoped kinds. None of the parts can contain a slash.
+//! The key of an object in the store: `group/resource/namespace/name`, with `core` for the core group and an empty namespace
+//! for cluster-scoped kinds. None of the parts can contain a slash.
 
 use std::sync::Arc;
 
 use api_model::kind::GroupResource;
 
-/// A key taken apart.
+/// The parts of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts<'a> {
     /// API group; empty for core.
@@ -24,7 +24,7 @@ pub fn object_key(resource: &GroupResource, namespace: &str, name: &str) -> Arc<
     format!("{group}/{}/{namespace}/{name}", resource.resource).into()
 }
 
-/// Takes a key apart.
+/// Splits a key into its parts.
 pub fn parse(key: &str) -> Option<Parts<'_>> {
     let mut parts = key.splitn(4, '/');
     let (group, resource, namespace, name) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);

@@ -1,11 +1,10 @@
-//! Every current object in memory, and what changed of late: all reads are answered from here.
+//! Every current object in memory, and the recent changes: all reads are answered from here.
 //!
-//! One feeder ([`start`]) follows the store's log and is the only one to change anything. A write is answered
-//! when the feeder has applied it, so every later read sees the write.
-//! The bytes of an object are made once; gets, lists, watchers and the store's tail share them.
-//! Parsed values are kept of the latest objects only.
+//! One feeder ([`start`]) follows the store's log and is the only writer. A write is answered when the feeder has applied it,
+//! so every later read sees the write. The bytes of an object are made once; gets, lists, watchers and the store's tail share
+//! them. Parsed values exist of the latest objects only.
 //!
-//! The store holds the bytes as [`AtRest`] encrypts them, under the keys of [`key`]. This crate knows no HTTP.
+//! The store has the bytes as [`AtRest`] encrypts them, under the keys of [`key`]. The crate does not know HTTP.
 
 mod at_rest;
 mod delivery;
@@ -43,21 +42,21 @@ pub use ring::NamespacedName;
 
 use recent::Recent;
 
-/// How long a read waits for a revision that is not there yet: upstream's `blockTimeout`.
+/// How long a read waits for a revision that does not exist yet: upstream's `blockTimeout`.
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
 
 /// The cache.
 #[derive(Debug)]
 pub struct Cache {
     resources: RwLock<HashMap<GroupResource, Arc<Resource>>>,
-    /// Nothing is known of what happened up to this revision.
+    /// The history up to this revision is unknown.
     floor: AtomicU64,
-    /// Lists of the past may be as of this revision or a later one.
+    /// Lists of the past may be at this revision or a later one.
     lists_from: AtomicU64,
     /// Everything up to this revision has been applied and handed to the watchers.
     applied: watch::Sender<u64>,
     waiting: Mutex<Waiting>,
-    /// How often the feeder was asked for a sign of life, and which of these it answered last.
+    /// The newest heartbeat request to the feeder, and the one that it answered last.
     asked: watch::Sender<u64>,
     answered: watch::Sender<u64>,
     /// The writes under way, by key: the feeder need not decrypt their bytes.
@@ -69,7 +68,7 @@ pub struct Cache {
 /// A write under way.
 #[derive(Debug)]
 struct Written {
-    /// The bytes that the store gets.
+    /// The bytes for the store.
     stored: Bytes,
     /// The same object before encryption.
     plain: Bytes,
@@ -85,7 +84,7 @@ struct Waiting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 
-/// The revision asked for did not come about in time.
+/// The requested revision did not arrive in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotYet {
     /// The revision that the cache has reached.
@@ -106,7 +105,7 @@ impl Drop for Announced<'_> {
 }
 
 impl Cache {
-    /// An empty cache that knows nothing of what happened up to the revision `floor`.
+    /// An empty cache without history up to the revision `floor`.
     pub fn new(floor: u64, at_rest: AtRest) -> Self {
         let (resources, waiting, written) = (RwLock::default(), Mutex::default(), Mutex::default());
         let (floor, applied, recent) = (AtomicU64::new(floor), watch::Sender::new(floor), Arc::default());
@@ -114,13 +113,13 @@ impl Cache {
         Self { resources, floor, lists_from: AtomicU64::new(0), applied, waiting, asked, answered, written, at_rest, recent }
     }
 
-    /// The resource of that name, made when first asked for.
+    /// The resource of that name, created at the first request.
     pub fn resource(&self, name: &GroupResource) -> Arc<Resource> {
         if let Some(resource) = self.resources.read().get(name) {
             return Arc::clone(resource);
         }
         let mut resources = self.resources.write();
-        // Read only now: one that is made while the floor rises is either among those that rise with it, or above it.
+        // Read only now: a resource that is created while the floor rises is either among those that rise with it, or above it.
         let floor = self.floor.load(Ordering::Acquire);
         Arc::clone(resources.entry(name.clone()).or_insert_with(|| Arc::new(Resource::new(name.clone(), floor))))
     }
@@ -135,17 +134,17 @@ impl Cache {
         *self.applied.borrow()
     }
 
-    /// The oldest revision as of which lists are still answered.
+    /// The oldest revision at which lists are still answered.
     pub fn lists_from(&self) -> u64 {
         self.lists_from.load(Ordering::Acquire)
     }
 
-    /// Lists as of earlier revisions are refused from now on, as if history before this one were compacted.
+    /// Lists at earlier revisions are rejected from now on, as if the earlier history were compacted.
     pub fn expire_lists(&self, before: u64) {
         self.lists_from.fetch_max(before, Ordering::AcqRel);
     }
 
-    /// Tells of every revision that is applied.
+    /// Reports every revision that is applied.
     pub fn follow(&self) -> watch::Receiver<u64> {
         self.applied.subscribe()
     }
@@ -155,7 +154,7 @@ impl Cache {
         self.waiting.lock().closed
     }
 
-    /// Whether the feeder's loop turns, also where there is nothing to apply.
+    /// Whether the feeder's loop runs, also when there is nothing to apply.
     pub async fn is_fed(&self) -> bool {
         let mut question = 0;
         self.asked.send_modify(|asked| {
@@ -166,7 +165,7 @@ impl Cache {
         matches!(tokio::time::timeout(FUTURE_WAIT, answered.wait_for(|answered| *answered >= question)).await, Ok(Ok(_)))
     }
 
-    /// For the feeder: what it is asked, beginning with what was asked before it began.
+    /// For the feeder: the heartbeat requests, beginning with those from before its start.
     fn questions(&self) -> watch::Receiver<u64> {
         let mut questions = self.asked.subscribe();
         questions.mark_changed();
@@ -186,8 +185,8 @@ impl Cache {
         }
     }
 
-    /// After a write that came too late: waits until the write that was faster is seen, so that the
-    /// next attempt does not start from the same state again.
+    /// After a write that lost a race: waits until the cache has the write that won, so that the next attempt does not start
+    /// from the same state again.
     pub async fn overtaken(&self, resource: &Resource, namespace: &str, name: &str, revision: u64) {
         let is_seen = self.until(|| resource.get(namespace, name).is_none_or(|object| object.revision != revision));
         if tokio::time::timeout(FUTURE_WAIT, is_seen).await.is_err() {
@@ -195,7 +194,7 @@ impl Cache {
         }
     }
 
-    /// Waits until something is so in the cache; for ever when nothing comes any more.
+    /// Waits until a condition holds in the cache; for ever when no event comes any more.
     pub async fn until(&self, is_so: impl Fn() -> bool) {
         let mut applied = self.applied.subscribe();
         while !is_so() {
@@ -205,7 +204,7 @@ impl Cache {
         }
     }
 
-    /// An object of which the cache's history knows no more.
+    /// An object whose history the cache no longer has.
     pub fn object(&self, place: NamespacedName, revision: u64, plain: Bytes) -> Result<Object, serde_json::Error> {
         Object::new(place, revision, plain, None, &self.recent)
     }
@@ -235,7 +234,7 @@ impl Cache {
         Some(plain)
     }
 
-    /// Waits until a write is applied and answers its event; `None` if that is forgotten already.
+    /// Waits until a write is applied and returns its event; `None` if the event is no longer in the history.
     pub async fn settled(&self, resource: &Resource, revision: u64) -> Result<Option<Arc<Event>>, Closed> {
         let settled = {
             let mut waiting = self.waiting.lock();
@@ -268,18 +267,18 @@ impl Cache {
         }
     }
 
-    /// Resources that are made from now on know nothing of what happened up to a revision.
+    /// Resources that are created from now on have no history up to this revision.
     fn raise_floor(&self, revision: u64) {
         self.floor.store(revision, Ordering::Release);
     }
 
-    /// Of what led to the objects that there are at a revision nothing is known.
+    /// The history before the present objects at a revision is unknown.
     fn forget_past(&self, revision: u64) {
         self.raise_floor(revision);
         self.resources().iter().for_each(|resource| resource.forget_past(revision));
     }
 
-    /// After starting over: what was written up to `revision` is in the cache, its events are not.
+    /// After starting over: everything written up to `revision` is in the cache, its events are not.
     fn forget_waiting(&self, revision: u64) {
         self.applied.send_replace(revision);
         let mut waiting = self.waiting.lock();
@@ -289,14 +288,14 @@ impl Cache {
         }
     }
 
-    /// Ends every watch, those that come later included; reads and writes go on.
+    /// Ends every watch, future ones included; reads and writes continue.
     pub fn end_watches(&self) {
         for resource in self.resources() {
             resource.close();
         }
     }
 
-    /// Nothing will come any more: ends watches and waiting writers.
+    /// No event will come any more: ends watches and waiting writers.
     fn close(&self) {
         let mut waiting = self.waiting.lock();
         waiting.closed = true;

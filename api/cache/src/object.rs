@@ -1,10 +1,9 @@
-//! One object as everybody gets to see it: the bytes that the store holds, and its parsed value, made
-//! when asked for and shared by all who have it at hand.
+//! One object as all readers get it: the bytes in the store, and its parsed value, which is made on request and shared by all
+//! who use it.
 //!
-//! The store holds an object as JSON that begins with `kind`, `apiVersion` and `metadata`, without
-//! the resource version, which is known only after the write. It is put in behind `"metadata":{`
-//! wherever the object is written out, so that the cache, its history and the store's tail share the
-//! same bytes: a parsed object weighs five times as much.
+//! The store has an object as JSON that begins with `kind`, `apiVersion` and `metadata`, without the resource version, which is
+//! known only after the write. It is inserted after `"metadata":{` wherever the object is written out, so that the cache, its
+//! history and the store's tail share the same bytes: a parsed object takes five times the memory.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,16 +17,16 @@ use serde_json::{Map, Value};
 
 use super::recent::Recent;
 
-/// What stands before the fields of an object's metadata.
+/// The bytes before the fields of an object's metadata.
 const METADATA: &[u8] = b",\"metadata\":{";
-/// The same where it comes first.
+/// The same where metadata comes first.
 const ITEM: &[u8] = b"{\"metadata\":{";
 /// `kind` and `apiVersion` of an object that we wrote end before this.
 const PREFIX_LEN_MAX: usize = 1_024;
 const VERSION: &[u8] = b"\"resourceVersion\":\"";
 /// Digits of the largest revision.
 const DIGITS_MAX: usize = 20;
-/// What a thread keeps of the memory in which it writes objects.
+/// The size of a thread's buffer in which it writes objects.
 const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
 /// An object at one revision.
@@ -39,25 +38,25 @@ pub struct Object {
     pub name: Arc<str>,
     /// The revision of the write that made it: its resource version.
     pub revision: u64,
-    /// The revision at which its bytes were written: an earlier one where this is the last state of what was deleted.
+    /// The revision at which its bytes were written: an earlier one for the last state of a deleted object.
     pub written: u64,
     stored: Bytes,
-    /// Where the resource version belongs in `stored`.
+    /// The position of the resource version in `stored`.
     at: usize,
-    /// The size of the JSON that clients get. Known without a look at the bytes, which are seldom at hand.
+    /// The size of the JSON that clients get. Known without reading the bytes, which are rarely in the CPU's cache.
     len: usize,
     value: Mutex<Weak<Value>>,
     recent: Arc<Recent>,
     /// Whether it is to be written again though nothing changed: another key is in use now.
     stale: bool,
     node: OnceLock<Option<Arc<str>>>,
-    /// Read when a selector first asks for them.
+    /// Parsed when a selector first needs them.
     labels: OnceLock<Labels>,
 }
 
 impl Object {
-    /// From the bytes that the store holds. `value` is what they were made from, where the maker has it and it
-    /// will be wanted again soon.
+    /// From the bytes in the store. `value` is the value that they were made from, if the caller has it and it will be needed
+    /// again soon.
     pub fn new(
         (namespace, name): (Arc<str>, Arc<str>),
         revision: u64,
@@ -68,7 +67,7 @@ impl Object {
         let (stored, at) = match metadata_at(&stored) {
             Some(at) => (stored, at),
             None => {
-                // Written by something else than `encode`: bring it into our form.
+                // Another program than `encode` wrote the bytes: convert them to our form.
                 let stored = encode(&serde_json::from_slice(&stored)?);
                 let at = metadata_at(&stored).unwrap_or_default();
                 (stored, at)
@@ -93,7 +92,7 @@ impl Object {
         Self { stale: true, ..self }
     }
 
-    /// The same object with a later revision: what a DELETED event carries.
+    /// The same object with a later revision: the object of a DELETED event.
     pub fn at_revision(&self, revision: u64) -> Self {
         Self {
             namespace: Arc::clone(&self.namespace),
@@ -111,18 +110,18 @@ impl Object {
         }
     }
 
-    /// What a webhook made of it, in its place and at its revision.
+    /// A webhook's version of the object, at the same revision.
     pub fn converted(&self, value: Value) -> Result<Self, serde_json::Error> {
         let place = (Arc::clone(&self.namespace), Arc::clone(&self.name));
         Self::new(place, self.revision, encode(&value), Some(value), &self.recent)
     }
 
-    /// What stands before its metadata: kind and version.
+    /// The bytes before its metadata: kind and version.
     pub fn type_meta(&self) -> &[u8] {
         self.stored.get(..self.at).unwrap_or_default()
     }
 
-    /// `spec.nodeName`, where set.
+    /// `spec.nodeName`, if set.
     pub fn node(&self) -> Option<&Arc<str>> {
         let read = || {
             let at_hand = self.value.lock().upgrade();
@@ -145,7 +144,7 @@ impl Object {
         self.len
     }
 
-    /// The JSON that clients get as an answer: with a line feed behind it, as Go's encoder writes it.
+    /// The JSON of an answer: with a line feed at the end, as Go's encoder writes it.
     pub fn line(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(self.json_len() + 1);
         self.write(&mut out);
@@ -182,7 +181,7 @@ impl Object {
         self.write_after_metadata(out, self.metadata());
     }
 
-    /// Writes the resource version and, behind it, what begins within the metadata.
+    /// Writes the resource version and, after it, bytes that begin within the metadata.
     fn write_after_metadata(&self, out: &mut BytesMut, rest: &[u8]) {
         let mut digits = [0; DIGITS_MAX];
         out.put_slice(VERSION);
@@ -195,15 +194,14 @@ impl Object {
         self.stored.get(self.at..).unwrap_or_default()
     }
 
-    /// What is stored of its metadata, without the opening brace.
+    /// The stored bytes from its metadata on, without the opening brace.
     fn metadata(&self) -> &[u8] {
         let tail = self.tail();
         tail.get(..object_end(tail)).unwrap_or_default()
     }
 
-    /// The parsed object, resource version included: the one that somebody has at hand, or a new one. It is
-    /// taken apart by who drops it last, best where it was made: memory that one thread takes and another
-    /// gives back is dear.
+    /// The parsed object with its resource version: an existing one, or a new one. Whoever drops it last frees it, ideally the
+    /// thread that made it: memory that one thread allocates and another frees is expensive.
     pub fn value(&self) -> Arc<Value> {
         let mut slot = self.value.lock();
         if let Some(value) = slot.upgrade() {
@@ -217,7 +215,7 @@ impl Object {
         value
     }
 
-    /// The same, kept for a while: for what is looked at again and again.
+    /// The same, and stays in memory for a while: for objects that are read again and again.
     pub fn kept_value(&self) -> Arc<Value> {
         let at_hand = self.value.lock().upgrade();
         at_hand.unwrap_or_else(|| {
@@ -233,7 +231,7 @@ impl Object {
         labels.matches_by(&|key| own.iter().find(|(found, _)| **found == *key).map(|(_, value)| &**value))
     }
 
-    /// Reads no more than the metadata, where that is as it should be.
+    /// Parses no more than the metadata, where its form allows that.
     fn read_labels(&self) -> Labels {
         let metadata = [b"{", self.metadata()].concat();
         let found = match serde_json::from_slice::<Labelled>(&metadata) {
@@ -250,7 +248,7 @@ impl Object {
 
 type Labels = Box<[(Box<str>, Box<str>)]>;
 
-/// The part of a Pod that says where it is.
+/// The part of a Pod with its node.
 #[derive(Deserialize)]
 struct Bound {
     spec: Option<BoundSpec>,
@@ -262,19 +260,18 @@ struct BoundSpec {
     node_name: Option<String>,
 }
 
-/// The part of metadata that label selectors ask about.
+/// The part of metadata that label selectors need.
 #[derive(Deserialize)]
 struct Labelled {
     labels: Option<BTreeMap<String, String>>,
 }
 
-/// The form in which an object is stored: without resource version, `kind`, `apiVersion` and
-/// `metadata` first.
+/// The stored form of an object: without resource version; `kind`, `apiVersion` and `metadata` first.
 pub fn encode(value: &Value) -> Bytes {
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
-    // What is kept for long should not be larger than its content.
+    // A value that lives long should not be larger than its content.
     SCRATCH.with_borrow_mut(|out| {
         out.clear();
         write_stored(out, value);
@@ -330,7 +327,7 @@ fn metadata_at(stored: &[u8]) -> Option<usize> {
     head.windows(METADATA.len()).position(|window| window == METADATA).map(|at| at + METADATA.len())
 }
 
-/// Where the JSON object ends, brace included, within which these bytes begin.
+/// The position after the JSON object in which these bytes begin, closing brace included.
 fn object_end(bytes: &[u8]) -> usize {
     let (mut depth, mut in_text, mut escaped) = (1_usize, false, false);
     for (at, byte) in bytes.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! What waits for one watcher. The feeder puts in what was committed together at once and wakes the
-//! watcher once; the watcher takes all that is there.
+//! The waiting deliveries of one watcher. The feeder adds what was committed together at once and wakes the watcher once; the
+//! watcher takes everything that waits.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 
 use super::delivery::Delivery;
 
-/// Changes that wait for one watcher; one that lets more pile up is ended and has to start again.
+/// The changes that may wait for one watcher; a watcher with more is ended and must start again.
 const WAITING_LEN_MAX: usize = 1_024;
-/// Bytes of lines that may wait for one watcher, beside a first delivery of any size.
+/// The bytes of lines that may wait for one watcher, beside a first delivery of any size.
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Debug, Default)]
@@ -23,11 +23,11 @@ struct Queue {
     /// Bytes of their lines.
     bytes: usize,
     waker: Option<Waker>,
-    /// Nothing more will come.
+    /// No more deliveries will come.
     ended: bool,
 }
 
-/// The feeder's end; when it is dropped the watcher gets what is still there, and then the end.
+/// The feeder's end; when it is dropped the watcher gets the waiting deliveries, and then the end.
 #[derive(Debug)]
 pub(super) struct Sender(Arc<Mutex<Queue>>);
 
@@ -42,7 +42,7 @@ pub(super) fn queue() -> (Sender, Receiver) {
 }
 
 impl Sender {
-    /// Puts deliveries in, in order; answers whether there was room for all of them.
+    /// Adds deliveries in order; returns whether there was room for all of them.
     pub(super) fn send(&self, deliveries: &[Arc<Delivery>]) -> bool {
         let mut queue = self.0.lock();
         for delivery in deliveries {
@@ -77,7 +77,7 @@ impl Drop for Sender {
 }
 
 impl Receiver {
-    /// Takes all that waits, at least one; `None` at the end.
+    /// Takes everything that waits, at least one delivery; `None` at the end.
     pub fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<VecDeque<Arc<Delivery>>>> {
         let mut queue = self.0.lock();
         if !queue.waiting.is_empty() {
@@ -94,7 +94,7 @@ impl Receiver {
         Poll::Pending
     }
 
-    /// Waits for something to happen; answers whether it did, rather than the end.
+    /// Waits for a delivery; returns false at the end.
     pub async fn told(&mut self) -> bool {
         poll_fn(|cx| self.poll_take(cx)).await.is_some()
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-/// Bytes of the JSON whose values are kept; the values weigh about five times as much.
+/// The bytes of JSON whose values stay parsed; the values take about five times as much.
 const JSON_BYTES_MAX: usize = 512 << 10;
 
-/// Keeps values alive; the oldest go first.
+/// Keeps values alive; the oldest are dropped first.
 #[derive(Debug, Default)]
 pub struct Recent(Mutex<RecentValues>);
 
@@ -20,7 +20,7 @@ struct RecentValues {
 }
 
 impl Recent {
-    /// Keeps a value of which the JSON has so many bytes.
+    /// Keeps a value whose JSON has so many bytes.
     pub(super) fn keep(&self, value: &Arc<Value>, bytes: usize) {
         let mut oldest = Vec::new();
         let mut kept = self.0.lock();
@@ -32,7 +32,7 @@ impl Recent {
             kept.bytes -= bytes;
             oldest.push(value);
         }
-        // Taking a value apart takes longer than anything else here: not under the lock.
+        // Freeing a value takes longer than anything else here, so it happens outside of the lock.
         drop(kept);
         drop(oldest);
     }

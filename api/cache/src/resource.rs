@@ -1,5 +1,5 @@
-//! The objects of one resource in memory, in name order, with their recent history and those who
-//! watch them. Only the feeder changes it; everybody else reads.
+//! The objects of one resource in memory, in name order, with their recent history and watchers. Only the feeder changes it;
+//! all others read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -29,7 +29,7 @@ pub struct Resource {
     watchers: Mutex<Watchers>,
     /// The revision of the last change.
     revision: AtomicU64,
-    /// What is stored and cannot be read, by namespace and name.
+    /// Stored objects that cannot be read, by namespace and name.
     unreadable: RwLock<BTreeMap<(String, String), Unreadable>>,
 }
 
@@ -59,23 +59,23 @@ pub struct Page {
     pub items: Vec<Arc<Object>>,
     /// The revision that the page shows.
     pub revision: u64,
-    /// Where there is more: the last place that was looked at.
+    /// If there is more: the last position of this page.
     pub more: Option<NamespacedName>,
-    /// How many follow, where that is known.
+    /// How many objects follow, if that is known.
     pub remaining: Option<usize>,
 }
 
-/// Where a page begins.
+/// The position at which a page begins.
 #[derive(Clone, Debug)]
 pub struct Behind {
     /// The last place of the page before it.
     pub place: NamespacedName,
-    /// How many objects are behind that, where somebody counted: counting anew for each page would make a
-    /// long list cost its length squared.
+    /// The number of objects after that position, if it was counted before: counting again for each page would make a long list
+    /// quadratic.
     pub left: Option<usize>,
 }
 
-/// A change that the store tells of.
+/// A change from the store.
 pub struct Applied<'a> {
     /// Namespace; empty for cluster-scoped kinds.
     pub namespace: &'a str,
@@ -87,10 +87,10 @@ pub struct Applied<'a> {
     pub after: Option<Object>,
 }
 
-/// Where a watch starts.
+/// The start of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// With what happens from now on.
+    /// Only future events.
     Now,
     /// With every current object.
     Everything,
@@ -98,17 +98,17 @@ pub enum Since {
     Revision(u64),
 }
 
-/// A revision is older than what is remembered.
+/// A revision is older than the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooOld {
     /// The oldest revision after which a watch may start.
     pub oldest: u64,
 }
 
-/// What a watch begins with.
+/// The beginning of a watch.
 #[derive(Debug, Default)]
 pub struct Beginning {
-    /// Objects that are there.
+    /// The present objects.
     pub state: Vec<Arc<Object>>,
     /// Events, in order.
     pub events: Vec<Arc<Delivery>>,
@@ -116,7 +116,7 @@ pub struct Beginning {
     pub revision: u64,
 }
 
-/// Events as they come; ends when the watcher was too slow. Unregisters when dropped.
+/// Events as they come; ends when the watcher is too slow. Dropping it unregisters the watcher.
 #[derive(Debug)]
 pub struct Subscription {
     /// Events, in order.
@@ -159,7 +159,7 @@ impl Resource {
         unreadable.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    /// Namespace and name of an object that cannot be read, and why: one of a namespace or of all.
+    /// Namespace and name of an object that cannot be read, and why: the first of a namespace or of all.
     pub fn unreadable_in(&self, namespace: Option<&str>) -> Option<(String, String, String)> {
         let unreadable = self.unreadable.read();
         let ((namespace, name), found) = unreadable.iter().find(|((at, _), _)| namespace.is_none_or(|wanted| wanted == at))?;
@@ -171,13 +171,13 @@ impl Resource {
         self.unreadable.write().insert((namespace.to_owned(), name.to_owned()), unreadable);
     }
 
-    /// Feeder: an object that can be read, or is gone; answers whether it could not be read before.
+    /// Feeder: an object that can be read, or is gone; returns whether it could not be read before.
     pub fn put_readable(&self, namespace: &str, name: &str) -> bool {
         !self.unreadable.read().is_empty() && self.unreadable.write().remove(&(namespace.to_owned(), name.to_owned())).is_some()
     }
 
-    /// Feeder: an object that has changed, or gone, unseen. Nobody can be told how: history starts here, and watches
-    /// begin anew.
+    /// Feeder: an object has changed, or is gone, and the change is unknown. No watcher can get it: history starts here, and
+    /// watches begin again.
     pub fn lose(&self, namespace: &str, name: &str, revision: u64) -> Arc<Event> {
         let mut watchers = self.watchers.lock();
         {
@@ -191,7 +191,7 @@ impl Resource {
         Arc::new(Event::new(revision, Before::Forgotten, None))
     }
 
-    /// Feeder: what cannot be read is about to be found out anew.
+    /// Feeder: the unreadable objects will be determined again.
     pub fn forget_unreadable(&self) {
         self.unreadable.write().clear();
     }
@@ -201,7 +201,7 @@ impl Resource {
         self.revision.load(Ordering::Acquire)
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn objects_len(&self) -> usize {
         self.objects.read().len(None)
     }
@@ -223,8 +223,8 @@ impl Resource {
         Page { items, revision, more: None, remaining: None }
     }
 
-    /// At most `limit` objects that match, behind a place, as they were at a revision; `None` when
-    /// that is forgotten.
+    /// At most `limit` matching objects after a position, as they were at a revision; `None` when the history does not reach
+    /// back to it.
     pub fn past(&self, filter: &Filter, revision: u64, behind: Option<&Behind>, limit: Option<usize>) -> Option<Page> {
         let found = {
             let objects = self.objects.read();
@@ -234,7 +234,7 @@ impl Resource {
         Some(found.into_page(filter, revision, limit))
     }
 
-    /// The same as they are now, which is at least as of revision `applied`.
+    /// The same at present, which is at least at revision `applied`.
     pub fn present(&self, filter: &Filter, applied: u64, behind: Option<&Behind>, limit: Option<usize>) -> Page {
         let (found, revision) = {
             let objects = self.objects.read();
@@ -244,7 +244,7 @@ impl Resource {
         found.into_page(filter, revision, limit)
     }
 
-    /// Starts a watch. What came before and what comes after meet without a gap.
+    /// Starts a watch. There is no gap between the initial events and the later ones.
     pub fn watch(
         self: &Arc<Self>,
         filter: Filter,
@@ -282,12 +282,12 @@ impl Resource {
         self.objects.read().ring.at(revision).cloned()
     }
 
-    /// The events after a revision, in order; `None` when some of them are forgotten.
+    /// The events after a revision, in order; `None` when the history does not have all of them.
     pub fn events_after(&self, revision: u64) -> Option<Vec<Arc<Event>>> {
         Some(self.objects.read().ring.after(revision)?.cloned().collect())
     }
 
-    /// Feeder: an object that was there at the start.
+    /// Feeder: an object that existed at the start.
     pub fn load(&self, object: Arc<Object>) {
         let mut objects = self.objects.write();
         objects.revision = objects.revision.max(object.revision);
@@ -302,12 +302,12 @@ impl Resource {
         objects.ring.push(Arc::new(event), bytes);
     }
 
-    /// Feeder: what led to the present objects, at that revision, is not known.
+    /// Feeder: the history before the present objects, at that revision, is unknown.
     pub fn forget_past(&self, floor: u64) {
         self.objects.write().ring = Ring::new(floor);
     }
 
-    /// Feeder: changes that were committed together, in order, told to everybody whom they concern.
+    /// Feeder: changes that were committed together, in order, for all watchers that they concern.
     pub fn apply(&self, changes: Vec<Applied<'_>>) -> Vec<Arc<Event>> {
         let mut watchers = self.watchers.lock();
         let events: Vec<Arc<Event>> = {
@@ -320,8 +320,8 @@ impl Resource {
         events
     }
 
-    /// Feeder: forgets everything up to a revision, at which these objects are all there are, and ends
-    /// every watch, since events were missed. No reader sees the resource without its objects.
+    /// Feeder: drops the history up to a revision, at which these objects are all there are, and ends every watch, since events
+    /// were missed. No reader sees the resource without its objects.
     pub fn reset(&self, floor: u64, present: Vec<Arc<Object>>) {
         let mut all = Objects::new(floor, floor);
         for object in present {
@@ -333,25 +333,24 @@ impl Resource {
         watchers.end_all();
     }
 
-    /// Ends every watch: the kind is gone, or what its objects look like has changed.
+    /// Ends every watch: the kind is gone, or its schema has changed.
     pub fn end_watches(&self) {
         self.watchers.lock().end_all();
     }
 
-    /// Feeder: nothing will come any more.
+    /// Feeder: no more events will come.
     pub fn close(&self) {
         self.watchers.lock().close();
     }
 }
 
-/// Objects that may match, and how many more there are.
+/// Objects that may match, and the number of further ones.
 struct Candidates {
     objects: Vec<Arc<Object>>,
     rest: usize,
 }
 
-/// How many candidates make a page: without selectors every one counts, and one more tells whether
-/// there is a next page.
+/// The number of candidates for a page: without selectors every one counts, and one more shows whether there is a next page.
 fn candidates_max(filter: &Filter, limit: Option<usize>) -> usize {
     limit.filter(|_| filter.is_plain()).map_or(usize::MAX, |limit| limit.saturating_add(1))
 }

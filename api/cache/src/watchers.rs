@@ -1,4 +1,4 @@
-//! Who watches a resource, found by what they watch: an event asks only those whom it may concern.
+//! The watchers of a resource, indexed by what they watch, so that an event reaches only those that it may concern.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    /// Where a watch with this filter belongs. Cluster-scoped objects have the namespace `""`.
+    /// The index key of a filter. Cluster-scoped objects have the namespace `""`.
     fn of(filter: &Filter, namespaced: bool, node_indexed: bool) -> Self {
         let namespace = if namespaced { filter.namespace.as_deref() } else { Some("") };
         match (namespace, filter.name(), filter.node()) {
@@ -46,8 +46,7 @@ pub(crate) struct Watchers {
 }
 
 impl Watchers {
-    /// Registers a watcher; answers how to remove it and where its events come out. After
-    /// [`Watchers::close`] nothing comes out.
+    /// Registers a watcher; returns how to remove it, and its events. After [`Watchers::close`] there are none.
     pub(crate) fn add(&mut self, filter: Arc<Filter>, namespaced: bool, node_indexed: bool) -> ((Key, u64), Receiver) {
         let (sender, receiver) = queue();
         let (key, id) = (Key::of(&filter, namespaced, node_indexed), self.next_id);
@@ -72,7 +71,7 @@ impl Watchers {
         self.by_key.clear();
     }
 
-    /// Ends every watch, those that come later included.
+    /// Ends every watch, future ones included.
     pub(crate) fn close(&mut self) {
         self.closed = true;
         self.end_all();
@@ -82,7 +81,7 @@ impl Watchers {
         self.by_key.values().map(Vec::len).sum()
     }
 
-    /// Hands events, in order, to those whom they concern. Those who are too slow are ended.
+    /// Delivers events, in order, to the watchers that they concern. Watchers that are too slow are ended.
     pub(crate) fn dispatch(&mut self, events: &[Arc<Event>], node_indexed: bool) {
         if self.by_key.is_empty() {
             return;
@@ -105,7 +104,7 @@ impl Watchers {
         let deliveries = |filter: &Filter| {
             Delivery::of(events.iter().filter_map(|event| event.change_for(filter).map(|change| (change, Arc::clone(event)))))
         };
-        // Those who watch all that is under a key are told the same.
+        // Watchers of everything under a key get the same deliveries.
         let mut plain: Option<Vec<Arc<Delivery>>> = None;
         watchers.retain(|Watcher { filter, sender, .. }| match filter.is_plain() {
             true => sender.send(plain.get_or_insert_with(|| deliveries(filter))),
@@ -120,7 +119,7 @@ impl Watchers {
     }
 }
 
-/// The keys under which those are whom an event may concern.
+/// The keys of the watchers that an event may concern.
 fn keys(event: &Event, node_indexed: bool) -> impl Iterator<Item = Key> {
     let object = event.after.as_ref().or(event.old());
     let of_object = object.map(|object| {

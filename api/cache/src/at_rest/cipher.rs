@@ -8,13 +8,12 @@ use aes_gcm::{AesGcm, KeyInit as _};
 use crypto_secretbox::XSalsa20Poly1305;
 use rand::RngCore as _;
 
-/// Seals and opens with one key. Failures carry no reason: there is only one, a wrong key or
-/// changed bytes.
+/// Seals and opens with one key. Failures have no reason: there is only one, a wrong key or changed bytes.
 pub(super) trait Cipher: Send + Sync {
-    /// `context` is authenticated where the format can.
+    /// `context` is authenticated where the format allows it.
     fn seal(&self, context: &[u8], plain: &[u8]) -> Option<Vec<u8>>;
 
-    /// What [`Cipher::seal`] was given.
+    /// The bytes that [`Cipher::seal`] got.
     fn open(&self, context: &[u8], sealed: &[u8]) -> Option<Vec<u8>>;
 }
 
@@ -75,8 +74,7 @@ impl Cipher for SecretBox {
 
 const BLOCK_LEN: usize = 16;
 
-/// `aescbc`, by the key's length; kept for what was written with it, since nothing in it tells that
-/// bytes were changed.
+/// `aescbc`, by the key's length; for values that were written with it. It does not detect changed bytes.
 pub(super) fn aes_cbc(key: &[u8]) -> Option<Box<dyn Cipher>> {
     match key.len() {
         16 | 24 | 32 => Some(Box::new(Cbc(key.to_vec()))),

@@ -18,13 +18,13 @@ const KIND: &str = "EncryptionConfiguration";
 const AES_KEY_LENS: &[usize] = &[16, 24, 32];
 const SECRETBOX_KEY_LENS: &[usize] = &[32];
 
-/// Why an EncryptionConfiguration was refused.
+/// Why an EncryptionConfiguration was rejected.
 #[derive(Debug, Error)]
 pub enum EncryptionError {
-    /// It cannot be read.
+    /// It cannot be parsed.
     #[error("the encryption configuration cannot be read")]
     Unreadable(#[from] serde_yaml::Error),
-    /// It is something else.
+    /// It is another kind.
     #[error("the encryption configuration must be of kind {KIND} in version {API_VERSION}, not {kind:?} in {api_version:?}")]
     Kind {
         /// Its kind.
@@ -55,7 +55,7 @@ struct Entry {
     providers: Vec<Given>,
 }
 
-/// Exactly one of them.
+/// Exactly one of them is set.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Given {
@@ -101,7 +101,7 @@ pub(super) fn parse(text: &str) -> Result<AtRest, EncryptionError> {
         let path = root.index(at);
         let providers: Arc<[Provider]> = providers(entry, &path.child("providers"), &mut errors).into();
         for resource in resources(entry, &path.child("resources"), &mut errors) {
-            // Of two entries for one resource the first counts, as upstream documents it.
+            // The first of two entries for one resource counts, as upstream documents it.
             by_resource.entry(resource).or_insert_with(|| Arc::clone(&providers));
         }
     }
@@ -189,7 +189,7 @@ fn keyed(kind: &str, keys: Option<&Keys>, lens: &[usize], make: MakeCipher, path
             errors.push(FieldError::required(&path.child("name"), "secret must have a name"));
         }
         if key.name.contains(':') {
-            // The name ends at a colon in what is stored.
+            // A colon ends the name in the stored prefix.
             errors.push(FieldError::invalid(&path.child("name"), key.name.as_str(), "must not contain ':'"));
         }
         if !seen.insert(key.name.as_str()) {
@@ -197,14 +197,14 @@ fn keyed(kind: &str, keys: Option<&Keys>, lens: &[usize], make: MakeCipher, path
         }
         match secret(key, lens, make) {
             Ok(cipher) => providers.push(Provider::keyed(kind, &key.name, cipher)),
-            // The secret itself is never shown.
+            // The secret itself never appears in a message.
             Err(problem) => errors.push(FieldError::invalid(&path.child("secret"), "REDACTED", problem.to_string())),
         }
     }
     providers
 }
 
-/// Why a secret is no key. The messages are upstream's.
+/// Why a secret is not a key. The messages are upstream's.
 #[derive(Debug, thiserror::Error)]
 enum SecretError {
     #[error("secret is required")]
